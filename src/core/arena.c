@@ -1,0 +1,63 @@
+#include "core/arena.h"
+
+#include <stdlib.h>
+
+/* Held for a handful of instructions, so a spin is enough. */
+static void lock(sf_context *ctx)
+{
+        while (atomic_flag_test_and_set_explicit(&ctx->arenas_lock, memory_order_acquire))
+                ;
+}
+
+static void unlock(sf_context *ctx)
+{
+        atomic_flag_clear_explicit(&ctx->arenas_lock, memory_order_release);
+}
+
+static void discard(sf_arena *arena)
+{
+        free(arena->base);
+        free(arena);
+}
+
+sf_arena *sf_arena_borrow(sf_context *ctx, size_t size)
+{
+        lock(ctx);
+        sf_arena *arena = ctx->arenas;
+        if (arena)
+                ctx->arenas = arena->next;
+        unlock(ctx);
+        if (arena && arena->size >= size)
+                return arena;
+        if (arena) /* the largest free one is too small: it grows */
+                discard(arena);
+        arena = malloc(sizeof *arena);
+        size = (size + 4095) / 4096 * 4096;
+        char *base = arena ? aligned_alloc(4096, size) : NULL;
+        if (!base) {
+                free(arena);
+                return NULL;
+        }
+        *arena = (sf_arena){NULL, size, base};
+        return arena;
+}
+
+void sf_arena_return(sf_context *ctx, sf_arena *arena)
+{
+        lock(ctx);
+        sf_arena **at = &ctx->arenas;
+        while (*at && (*at)->size > arena->size)
+                at = &(*at)->next;
+        arena->next = *at;
+        *at = arena;
+        unlock(ctx);
+}
+
+void sf_arena_free_all(sf_context *ctx)
+{
+        while (ctx->arenas) {
+                sf_arena *arena = ctx->arenas;
+                ctx->arenas = arena->next;
+                discard(arena);
+        }
+}

@@ -1,0 +1,12 @@
+/* arena.h: scratch memory kept by the context from call to call, so that a warm call allocates nothing. */
+#ifndef SF_ARENA_H
+#define SF_ARENA_H
+
+#include "core/core.h"
+
+/* At least `size` bytes, 64-byte aligned, for this call alone; NULL if there is no memory. Give it back when done. */
+sf_arena *sf_arena_borrow(sf_context *ctx, size_t size);
+void sf_arena_return(sf_context *ctx, sf_arena *arena);
+void sf_arena_free_all(sf_context *ctx);
+
+#endif

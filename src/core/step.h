@@ -1,0 +1,55 @@
+/*
+ * step.h: what a backend is asked to do: loads, an operation, the order, stores; no graph and no options in sight.
+ *
+ * A step walks `batch` independent sequences of n elements. Reverse is already gone: the pointers start at the
+ * sequence's first element and the strides carry the direction, so a backend meets elements in the order of the rule
+ * simply by counting up. Dimensions of length 1 are gone, and neighbours that act as one have been merged.
+ *
+ *     for each position of dims[0 .. nbatch):                    independent: any order, any thread
+ *         for each position i of dims[nbatch .. nbatch + nseq):  outermost first: the sequence
+ *             a[i] = m && !m[i] ? identity : x[i]
+ *         scan:  y[i] = s[i]      fold:  y = s[n-1]              s as scanfold.h defines it
+ */
+#ifndef SF_STEP_H
+#define SF_STEP_H
+
+#include "core/core.h"
+
+typedef struct sf_dim {
+        int64_t len;
+        int64_t x, y, m; /* strides in bytes; a fold's sequence has y = 0; without a mask m = 0 */
+} sf_dim;
+
+typedef struct sf_step {
+        bool fold;
+        bool exclusive; /* scans only */
+        bool in_place;  /* y is x, element for element */
+        bool has_initial;
+        sf_op op;
+        sf_dt in, acc, out; /* acc is f32, f64 or an integer type, never f16, bf16 or bool */
+        sf_value identity, initial;
+        sf_device device;
+        void *stream;
+
+        const char *x;
+        char *y;
+        const uint8_t *m; /* NULL: no mask */
+
+        int64_t n;     /* length of a sequence; 0 only in a fold */
+        int64_t batch; /* how many sequences, >= 1 */
+        int32_t nbatch, nseq; /* a scan has nseq = 1 */
+        sf_dim dims[SF_MAX_NDIM + 1];
+} sf_step;
+
+/* A view's part in a step under construction. */
+typedef struct sf_step_views {
+        const sf_view *x, *y;
+        const sf_view *m;     /* NULL: no mask; otherwise broadcast to x's shape */
+        uint64_t axes;        /* bit d: axis d of x belongs to the sequence */
+        bool keepdim, reverse;
+} sf_step_views;
+
+/* Fills the geometry: x, y, m, n, batch, dims. The views have been checked and have at least one output element. */
+void sf_step_geometry(sf_step *step, const sf_step_views *views);
+
+#endif

@@ -1,0 +1,204 @@
+/*
+ * value.h: one element at a time: load, combine, store. What the reference computes with, and what the vector kernels
+ * must equal.
+ */
+#ifndef SF_VALUE_H
+#define SF_VALUE_H
+
+#include "core/core.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Half-precision
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Rounds v once, to nearest even, to a binary format of `man` stored mantissa and `exp` exponent bits. */
+static inline uint16_t sf_narrow(double v, int exp, int man)
+{
+        uint64_t bits;
+        memcpy(&bits, &v, 8);
+        uint64_t sign = (bits >> 63) << (exp + man);
+        uint64_t magnitude = bits & 0x7fffffffffffffffu;
+        uint64_t inf = (((uint64_t)1 << exp) - 1) << man;
+        if (magnitude > 0x7ff0000000000000u)
+                return (uint16_t)(sign | inf | (uint64_t)1 << (man - 1));
+        int bias = (1 << (exp - 1)) - 1;
+        int64_t e = (int64_t)(magnitude >> 52) - 1023 + bias; /* the exponent field it would have */
+        if (e >= (1 << exp) - 1)
+                return (uint16_t)(sign | inf);
+        /* Below the normal range the mantissa is shifted further; 2^-1074 and its like fall to zero. */
+        int64_t shift = 52 - man + (e < 1 ? 1 - e : 0);
+        if (shift > 54)
+                return (uint16_t)sign;
+        uint64_t whole = (magnitude & 0xfffffffffffffu) | (magnitude >> 52 ? (uint64_t)1 << 52 : 0);
+        uint64_t kept = whole >> shift, rest = whole & (((uint64_t)1 << shift) - 1), half = (uint64_t)1 << (shift - 1);
+        kept += rest > half || (rest == half && (kept & 1));
+        /* `kept` holds the implicit bit where the result is normal, so adding (e - 1) << man makes the exponent, and a
+         * mantissa that rounded up to the next power of two carries into it, up to infinity. */
+        return (uint16_t)(sign | (kept + (e < 1 ? 0 : (uint64_t)(e - 1) << man)));
+}
+
+static inline uint16_t sf_f16_from(double v)
+{
+        return sf_narrow(v, 5, 10);
+}
+
+static inline uint16_t sf_bf16_from(double v)
+{
+        return sf_narrow(v, 8, 7);
+}
+
+static inline float sf_f32_from_bits(uint32_t bits)
+{
+        float f;
+        memcpy(&f, &bits, 4);
+        return f;
+}
+
+static inline float sf_f32_from_bf16(uint16_t h)
+{
+        return sf_f32_from_bits((uint32_t)h << 16);
+}
+
+static inline float sf_f32_from_f16(uint16_t h)
+{
+        uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
+        if (magnitude >= 0x7c00) /* inf, NaN */
+                return sf_f32_from_bits(sign | 0x7f800000 | magnitude << 13);
+        /* Shifted into place the value is 2^-112 of what it should be; the product is exact, subnormals too. */
+        float scaled = sf_f32_from_bits(magnitude << 13) * 0x1p112f;
+        return sign ? -scaled : scaled;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Integers: wrapped to their width
+ * ---------------------------------------------------------------------------------------------------------- */
+static inline uint64_t sf_wrap(sf_dt dt, uint64_t v)
+{
+        int shift = 64 - sf_dtypes[dt].bits;
+        return sf_dtypes[dt].kind == SF_KIND_SIGNED ? (uint64_t)((int64_t)(v << shift) >> shift) : v << shift >> shift;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Load, combine, store
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* An integer of type `dt` as the accumulator holds it. */
+static inline sf_value sf_value_from_integer(sf_dt dt, uint64_t u, sf_dt acc)
+{
+        bool negative = sf_dtypes[dt].kind == SF_KIND_SIGNED;
+        if (acc == SF_DT_F32)
+                return (sf_value){.f32 = negative ? (float)(int64_t)u : (float)u};
+        if (acc == SF_DT_F64)
+                return (sf_value){.f64 = negative ? (double)(int64_t)u : (double)u};
+        return (sf_value){.u64 = sf_wrap(acc, u)};
+}
+
+static inline sf_value sf_value_from_f64(double v, sf_dt acc)
+{
+        return acc == SF_DT_F32 ? (sf_value){.f32 = (float)v} : (sf_value){.f64 = v};
+}
+
+/* The element at p, of type `in`, as the accumulator holds it. */
+static inline sf_value sf_value_load(sf_dt in, sf_dt acc, const void *p)
+{
+        union {
+#define DTYPE(name, NAME, ctype, code, bits, kind) ctype NAME;
+#include "core/dtypes.def"
+#undef DTYPE
+        } u;
+        memcpy(&u, p, sf_dtypes[in].size);
+        switch (in) {
+        case SF_DT_F16: return sf_value_from_f64(sf_f32_from_f16(u.F16), acc);
+        case SF_DT_BF16: return sf_value_from_f64(sf_f32_from_bf16(u.BF16), acc);
+        case SF_DT_F32: return sf_value_from_f64(u.F32, acc);
+        case SF_DT_F64: return sf_value_from_f64(u.F64, acc);
+        case SF_DT_I8: return sf_value_from_integer(in, (uint64_t)u.I8, acc);
+        case SF_DT_I16: return sf_value_from_integer(in, (uint64_t)u.I16, acc);
+        case SF_DT_I32: return sf_value_from_integer(in, (uint64_t)u.I32, acc);
+        case SF_DT_I64: return sf_value_from_integer(in, (uint64_t)u.I64, acc);
+        case SF_DT_U8: return sf_value_from_integer(in, u.U8, acc);
+        case SF_DT_U16: return sf_value_from_integer(in, u.U16, acc);
+        case SF_DT_U32: return sf_value_from_integer(in, u.U32, acc);
+        case SF_DT_U64: return sf_value_from_integer(in, u.U64, acc);
+        default: return sf_value_from_integer(in, u.BOOL != 0, acc);
+        }
+}
+
+/* Rounds the accumulator's value once to `out` and writes it at p. */
+static inline void sf_value_store(sf_dt acc, sf_dt out, sf_value v, void *p)
+{
+        if (sf_dtypes[acc].kind == SF_KIND_REAL) {
+                double wide = acc == SF_DT_F32 ? (double)v.f32 : v.f64;
+                uint16_t half = out == SF_DT_F16 ? sf_f16_from(wide) : sf_bf16_from(wide);
+                float single = (float)wide;
+                switch (out) {
+                case SF_DT_F64: memcpy(p, &wide, 8); return;
+                case SF_DT_F32: memcpy(p, &single, 4); return;
+                default: memcpy(p, &half, 2); return;
+                }
+        }
+        uint8_t u8 = (uint8_t)v.u64;
+        uint16_t u16 = (uint16_t)v.u64;
+        uint32_t u32 = (uint32_t)v.u64;
+        switch (sf_dtypes[out].size) {
+        case 1: memcpy(p, &u8, 1); return;
+        case 2: memcpy(p, &u16, 2); return;
+        case 4: memcpy(p, &u32, 4); return;
+        default: memcpy(p, &v.u64, 8); return;
+        }
+}
+
+/* NaN wins, the first one if there are two; of two equal reals (zeros of either sign) the one the operation prefers. */
+#define SF_EXTREME(a, b, wins, prefer_negative)                                                                          \
+        ((a) != (a) ? (a) : (b) != (b) ? (b) : (a)wins(b) ? (a) : (b)wins(a) ? (b) : !signbit(a) == !(prefer_negative) ? (a) : (b))
+
+/* a combined with b, a to the left: one rounded operation of the accumulator's type. */
+static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
+{
+        if (acc == SF_DT_F32) {
+                switch (op) {
+                case SF_SUM: return (sf_value){.f32 = a.f32 + b.f32};
+                case SF_PROD: return (sf_value){.f32 = a.f32 * b.f32};
+                case SF_MAX: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, >, false)};
+                default: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, <, true)};
+                }
+        }
+        if (acc == SF_DT_F64) {
+                switch (op) {
+                case SF_SUM: return (sf_value){.f64 = a.f64 + b.f64};
+                case SF_PROD: return (sf_value){.f64 = a.f64 * b.f64};
+                case SF_MAX: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, >, false)};
+                default: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, <, true)};
+                }
+        }
+        bool below = sf_dtypes[acc].kind == SF_KIND_SIGNED ? (int64_t)a.u64 < (int64_t)b.u64 : a.u64 < b.u64;
+        switch (op) {
+        case SF_SUM: return (sf_value){.u64 = sf_wrap(acc, a.u64 + b.u64)};
+        case SF_PROD: return (sf_value){.u64 = sf_wrap(acc, a.u64 * b.u64)};
+        case SF_MAX: return below ? b : a;
+        default: return below ? a : b;
+        }
+}
+
+/* What a masked-out element counts as. */
+static inline sf_value sf_identity(sf_op op, sf_dt acc)
+{
+        int bits = sf_dtypes[acc].bits;
+        sf_kind kind = sf_dtypes[acc].kind;
+        (void)bits;
+        switch (op) {
+#define OP(name, NAME, real, integer, natural)                                                                           \
+        case SF_##NAME:                                                                                                  \
+                return kind == SF_KIND_REAL     ? sf_value_from_f64(real, acc)                                           \
+                       : kind == SF_KIND_SIGNED ? (sf_value){.u64 = (uint64_t)(integer)}                                 \
+                                                : (sf_value){.u64 = (uint64_t)(natural)};
+#include "core/ops.def"
+#undef OP
+        default: return (sf_value){.u64 = 0};
+        }
+}
+
+#endif

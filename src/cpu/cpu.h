@@ -1,0 +1,18 @@
+/* The CPU backend, as the layers above see it. */
+#ifndef SF_CPU_H
+#define SF_CPU_H
+
+#include "core/step.h"
+
+typedef struct sf_cpu_isa sf_cpu_isa; /* an instruction set and its kernels: cpu/kernels.h */
+
+/* The instruction set called `name`, or the best one this CPU has where it is NULL. */
+sf_status sf_cpu_choose(const char *name, const sf_cpu_isa **isa);
+const char *sf_cpu_isa_name(const sf_cpu_isa *isa);
+
+/* CPUs this process may run on. */
+int32_t sf_cpu_count(void);
+
+sf_status sf_cpu_run(sf_context *ctx, const sf_step *step);
+
+#endif
