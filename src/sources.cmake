@@ -3,4 +3,21 @@ set(SCANFOLD_SOURCES
   src/api.c src/context.c src/backend.c
   src/core/status.c src/core/view.c src/core/step.c src/core/arena.c
   src/ref/ref.c
-  src/cpu/cpu.c src/cpu/detect.c)
+  src/cpu/cpu.c src/cpu/plan.c src/cpu/chain.c src/cpu/stage.c src/cpu/lanes.c src/cpu/pool.c src/cpu/detect.c src/cpu/isa_portable.c)
+
+string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
+if(processor MATCHES "x86_64|amd64")
+  list(APPEND SCANFOLD_SOURCES src/cpu/isa_avx2.c src/cpu/isa_avx512.c)
+  set(SCANFOLD_ISA_DEFINITIONS SF_HAVE_AVX2 SF_HAVE_AVX512)
+  set_source_files_properties(src/cpu/isa_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c")
+  set_source_files_properties(src/cpu/isa_avx512.c PROPERTIES COMPILE_OPTIONS
+    "-mavx2;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
+elseif(processor MATCHES "aarch64|arm64")
+  list(APPEND SCANFOLD_SOURCES src/cpu/isa_neon.c)
+  set(SCANFOLD_ISA_DEFINITIONS SF_HAVE_NEON)
+endif()
+
+# The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
+foreach(isa portable avx2 avx512 neon)
+  set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+endforeach()

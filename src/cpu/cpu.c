@@ -1,3 +1,212 @@
+/* Step to tasks: rows, columns, staged panels, or one long axis shared by threads. */
 #include "cpu/cpu.h"
-#include "ref/ref.h"
-sf_status sf_cpu_run(sf_context *ctx, const sf_step *step) { return sf_ref_run(ctx, step); }
+
+#include "core/arena.h"
+#include "core/value.h"
+#include "cpu/plan.h"
+#include "cpu/pool.h"
+
+#include <inttypes.h>
+
+/* Below this many bytes a call stays on the caller's thread: waking another costs more than it saves. */
+#define SHARE_BYTES (512 << 10)
+/* A task is about this large: small enough to balance, large enough that claiming it is nothing. */
+#define TASK_BYTES (512 << 10)
+/* The counters of a strip of columns should stay in the fast caches. */
+#define STRIP_BYTES (128 << 10)
+
+typedef struct crew {
+        const sf_cpu_plan *plan;
+        int64_t tasks;
+        int64_t lines;  /* rows: lines in a task */
+        int64_t blocks; /* rows: tasks an outer position has */
+        int64_t strip;  /* columns: columns in a task */
+        int64_t levels; /* columns: entries of a counter */
+        char *scratch;
+        size_t scratch_each;
+        _Atomic int64_t next;
+} crew;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+        return a < b ? a : b;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Tasks
+ * ---------------------------------------------------------------------------------------------------------- */
+static void run_rows(const crew *c, int64_t task, char *scratch)
+{
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        int64_t first = task % c->blocks * c->lines, bytes = p->isa->vector_bytes;
+        sf_carry carry;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, task / c->blocks);
+        sf_rows job = {.x = s->x + at.x + first * p->line.x,
+                       .y = s->y + at.y + first * p->line.y,
+                       .m = s->m ? s->m + at.m + first * p->line.m : NULL,
+                       .x_row = p->line.x,
+                       .y_row = p->line.y,
+                       .m_row = p->line.m,
+                       .rows = smaller(c->lines, p->line.len - first),
+                       .n = s->n,
+                       .exclusive = s->exclusive,
+                       .stream = p->stream,
+                       .op = s->op,
+                       .identity = s->identity,
+                       .lanes = &p->lanes,
+                       .carry = sf_cpu_carry_make(p, &carry, scratch, p->kernels->width),
+                       .counters = scratch + 2 * bytes};
+        if (p->shape == SF_CPU_PACKED)
+                (s->fold ? p->kernels->fold_packed : p->kernels->scan_packed)(&job);
+        else
+                (s->fold ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
+}
+
+static void run_columns(const crew *c, int64_t task, char *scratch)
+{
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        int64_t first = task % c->blocks * c->strip, row_bytes = c->strip * p->kernels->lane_bytes;
+        sf_carry carry;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, task / c->blocks);
+        sf_columns job = {.x = s->x + at.x + first * p->size,
+                          .y = s->y + at.y + first * p->size,
+                          .m = s->m ? s->m + at.m + first : NULL,
+                          .x_step = p->seq.x,
+                          .y_step = p->seq.y,
+                          .m_step = p->seq.m,
+                          .cols = smaller(c->strip, p->inner - first),
+                          .n = s->n,
+                          .exclusive = s->exclusive,
+                          .stream = p->stream,
+                          .op = s->op,
+                          .identity = s->identity,
+                          .carry = sf_cpu_carry_make(p, &carry, scratch, c->strip),
+                          .counters = scratch + 2 * row_bytes,
+                          .counter_stride = row_bytes};
+        (s->fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+}
+
+static void work(void *arg, int worker)
+{
+        crew *c = arg;
+        char *scratch = c->scratch + (size_t)worker * c->scratch_each;
+        int64_t task;
+        while ((task = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < c->tasks) {
+                if (c->plan->shape == SF_CPU_STAGED)
+                        sf_cpu_stage_panels(c->plan, task * c->lines, smaller((task + 1) * c->lines, sf_cpu_stage_count(c->plan)), scratch);
+                else if (c->plan->shape == SF_CPU_COLUMNS)
+                        run_columns(c, task, scratch);
+                else
+                        run_rows(c, task, scratch);
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Cutting
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* How many equal tasks `count` things of `bytes` each make, so that workers end at about the same time. */
+static int64_t things_per_task(int64_t count, int64_t bytes, int workers, int64_t multiple)
+{
+        int64_t by_size = TASK_BYTES / (bytes ? bytes : 1), by_share = count / (8 * (int64_t)workers);
+        int64_t things = workers == 1 ? by_size : smaller(by_size, by_share);
+        things = things / multiple * multiple;
+        return things < multiple ? multiple : things;
+}
+
+static void cut(crew *c, int workers)
+{
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        int64_t vector = p->isa->vector_bytes, lane = p->kernels->lane_bytes;
+        if (p->shape == SF_CPU_STAGED) {
+                int64_t panels = sf_cpu_stage_count(p);
+                c->lines = things_per_task(panels, s->n * s->batch / panels * p->size, workers, 1);
+                c->tasks = (panels + c->lines - 1) / c->lines;
+                c->scratch_each = sf_cpu_stage_scratch(p);
+        } else if (p->shape == SF_CPU_COLUMNS) {
+                /* The order's counter has an entry a level; tiles are at least one position. */
+                c->levels = sf_order_log2((uint64_t)s->n) + 1;
+                int64_t widest = STRIP_BYTES / (c->levels * lane) / 16 * 16;
+                widest = widest < 64 ? 64 : widest > 4096 ? 4096 : widest;
+                /* Enough strips for everyone, of whole cache lines and about the same width. */
+                int64_t strips = (p->inner + widest - 1) / widest;
+                while (p->outer * strips < workers && p->inner / (strips + 1) >= 128)
+                        strips++;
+                if (workers > 1 && p->outer * strips % workers && p->outer * strips < 8 * workers)
+                        strips = (strips + workers - 1) / workers * workers;
+                c->strip = ((p->inner + strips - 1) / strips + 31) / 32 * 32;
+                c->blocks = (p->inner + c->strip - 1) / c->strip;
+                c->tasks = p->outer * c->blocks;
+                c->scratch_each = (size_t)((c->levels + 2) * c->strip * lane);
+        } else {
+                c->lines = p->shape == SF_CPU_PACKED ? things_per_task(p->line.len, s->n * p->inner * p->size, workers, 64)
+                                                     : things_per_task(p->line.len, s->n * p->inner * p->size, workers, SF_CPU_GROUP);
+                c->blocks = (p->line.len + c->lines - 1) / c->lines;
+                c->tasks = p->outer * c->blocks;
+                c->scratch_each = (size_t)((2 + SF_CPU_GROUP * SF_ORDER_LEVELS) * vector);
+        }
+        /* Workers write their scratch all the time: no two on one line, nor a power of two apart. */
+        c->scratch_each = (c->scratch_each + 4095) / 4096 * 4096 + 4096 + 64;
+}
+
+/* Would whole sequences leave workers idle while one long one is walked alone? */
+static bool shares_one_axis(const crew *c, int workers)
+{
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        if (workers == 1 || p->shape == SF_CPU_PACKED || p->shape == SF_CPU_STAGED)
+                return false;
+        int64_t parts = p->shape == SF_CPU_COLUMNS ? c->tasks : p->outer * p->line.len;
+        int64_t part_bytes = s->n * s->batch / parts * p->size;
+        return part_bytes > SHARE_BYTES / 2 && (parts < workers || (parts < 4 * workers && parts % workers));
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The whole of a step
+ * ---------------------------------------------------------------------------------------------------------- */
+static void fill_identity(const sf_step *s)
+{
+        sf_value v = s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity;
+        sf_walk at;
+        sf_walk_start(&at, s->dims, s->nbatch, 0);
+        for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&at))
+                sf_value_store(s->acc, s->out, v, s->y + at.y);
+}
+
+sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
+{
+        sf_cpu_plan plan;
+        if (s->n == 0) {
+                fill_identity(s);
+                return SF_OK;
+        }
+        if (!sf_cpu_plan_make(&plan, ctx->isa, s))
+                return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s has no CPU kernel", sf_op_name(s->op), sf_dtypes[s->in].name,
+                               sf_dtypes[s->out].name);
+        int workers = ctx->threads;
+        if (s->n * s->batch * (sf_dtypes[s->in].size + (s->fold ? 0 : sf_dtypes[s->out].size)) < SHARE_BYTES)
+                workers = 1;
+        crew c = {.plan = &plan};
+        cut(&c, workers);
+        size_t bytes;
+        if (shares_one_axis(&c, workers)) {
+                if (sf_cpu_chain_run(ctx, &plan, workers))
+                        return SF_OK;
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the scratch of %d threads sharing one axis", workers);
+        }
+        if (c.tasks < workers)
+                workers = (int)c.tasks;
+        bytes = (size_t)workers * c.scratch_each;
+        sf_arena *arena = sf_arena_borrow(ctx, bytes);
+        if (!arena)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
+        c.scratch = arena->base;
+        sf_pool_run(workers, work, &c);
+        sf_arena_return(ctx, arena);
+        return SF_OK;
+}

@@ -1,7 +1,69 @@
 /* Which instructions this CPU runs, and how many CPUs there are. */
-#include "cpu/cpu.h"
+#include "cpu/kernels.h"
+
+#include <string.h>
+#ifdef __linux__
 #include <sched.h>
-sf_status sf_cpu_choose(const char *name, const sf_cpu_isa **isa) { (void)name; *isa = 0; return SF_OK; }
-const char *sf_cpu_isa_name(const sf_cpu_isa *isa) { (void)isa; return "portable"; }
-const char *sf_isa_name(int32_t i, int32_t *usable) { if (usable) *usable = 1; return i ? 0 : "portable"; }
-int32_t sf_cpu_count(void) { cpu_set_t s; return sched_getaffinity(0, sizeof s, &s) ? 1 : CPU_COUNT(&s); }
+#endif
+#include <unistd.h>
+
+/* Best last. */
+static const sf_cpu_isa *const isas[] = {
+        &sf_isa_portable,
+#ifdef SF_HAVE_NEON
+        &sf_isa_neon,
+#endif
+#ifdef SF_HAVE_AVX2
+        &sf_isa_avx2,
+#endif
+#ifdef SF_HAVE_AVX512
+        &sf_isa_avx512,
+#endif
+};
+
+#define ISA_COUNT ((int32_t)(sizeof isas / sizeof *isas))
+
+sf_status sf_cpu_choose(const char *name, const sf_cpu_isa **isa)
+{
+        for (int32_t i = ISA_COUNT - 1; i >= 0; i--) {
+                if (name && strcmp(name, isas[i]->name))
+                        continue;
+                if (isas[i]->usable()) {
+                        *isa = isas[i];
+                        return SF_OK;
+                }
+                if (name)
+                        return sf_fail(NULL, SF_UNSUPPORTED, "instruction set %s was asked for, but this CPU does not have it", name);
+        }
+        char have[128] = "";
+        for (int32_t i = 0; i < ISA_COUNT; i++) {
+                strcat(have, i ? ", " : "");
+                strcat(have, isas[i]->name);
+        }
+        return sf_fail(NULL, SF_INVALID_ARGUMENT, "instruction set \"%s\" is not one this build has; it has %s", name, have);
+}
+
+const char *sf_cpu_isa_name(const sf_cpu_isa *isa)
+{
+        return isa->name;
+}
+
+const char *sf_isa_name(int32_t index, int32_t *usable)
+{
+        if (index < 0 || index >= ISA_COUNT)
+                return NULL;
+        if (usable)
+                *usable = isas[index]->usable();
+        return isas[index]->name;
+}
+
+int32_t sf_cpu_count(void)
+{
+#ifdef __linux__
+        cpu_set_t set;
+        if (!sched_getaffinity(0, sizeof set, &set))
+                return CPU_COUNT(&set);
+#endif
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        return online > 0 ? (int32_t)online : 1;
+}

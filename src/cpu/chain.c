@@ -1,0 +1,350 @@
+/*
+ * One long axis shared by all threads, with one read of memory.
+ *
+ * The sequence is cut into chunks of a power of two that fit in a core's own cache. A worker folds a chunk, which brings it into
+ * the cache, publishes the total, and later scans it from there, once the totals of everything before it are known. Folding its
+ * next chunk and scanning its current one are interleaved piece by piece, so that memory is read and written all the time. A
+ * chunk is walked as several substreams at once; each of them is a leaf of the order's tree above the chunks.
+ *
+ * Chunks are claimed in order and a worker waits only for lower ones, so whoever holds the lowest is never waiting: no matter how
+ * few threads really run, or when.
+ */
+#include "core/arena.h"
+#include "core/value.h"
+#include "cpu/plan.h"
+#include "cpu/pool.h"
+
+#include <string.h>
+
+#define CHUNK_BYTES (256 << 10)
+#define PIECES 16 /* of a chunk: how finely folding and scanning are interleaved */
+
+typedef struct chain {
+        const sf_cpu_plan *plan;
+        bool columns;
+        int64_t lines;        /* how many sequences (or blocks of columns), one after another */
+        int64_t chunk;        /* positions in a chunk */
+        int64_t chunks;       /* in a sequence */
+        int64_t streams;      /* substreams, the leaves of a chunk */
+        int64_t leaf;         /* positions in a leaf: chunk / streams */
+        int64_t leaves;       /* in a sequence, the last perhaps not whole */
+        int64_t entry_lanes;  /* of a total */
+        int64_t entry_bytes;
+        int fold_level;       /* the counter's entry that a whole leaf ends up in */
+        char *totals;         /* lines x leaves entries */
+        _Atomic uint8_t *ready; /* lines x chunks */
+        char *scratch;
+        size_t scratch_each;
+        _Atomic int64_t next;
+} chain;
+
+typedef struct worker {
+        chain *c;
+        int64_t line;     /* whose totals `counter` has counted */
+        int64_t counted;  /* leaves */
+        char *counter;    /* SF_ORDER_LEVELS entries */
+        char *fold_counters, *scan_counters; /* streams x SF_ORDER_LEVELS entries */
+        char *entries;    /* streams x (SF_ORDER_LEVELS + 1) entries */
+        char *fills;      /* streams entries */
+        char *initial;    /* one entry */
+        sf_carry carry[SF_CPU_GROUP];
+} worker;
+
+static char *entry(const chain *c, char *base, int64_t index)
+{
+        return base + index * c->entry_bytes;
+}
+
+/* What a worker's scratch is cut into. */
+static int64_t worker_entries(int64_t streams)
+{
+        return (SF_ORDER_LEVELS + 1) + 2 * streams * SF_ORDER_LEVELS + streams * (SF_ORDER_LEVELS + 1) + streams + 1;
+}
+
+static worker worker_make(chain *c, int index)
+{
+        worker w = {.c = c, .line = -1, .counter = c->scratch + (size_t)index * c->scratch_each};
+        w.fold_counters = entry(c, w.counter, SF_ORDER_LEVELS + 1); /* the counter's last entry is room to add in */
+        w.scan_counters = entry(c, w.fold_counters, c->streams * SF_ORDER_LEVELS);
+        w.entries = entry(c, w.scan_counters, c->streams * SF_ORDER_LEVELS);
+        w.fills = entry(c, w.entries, c->streams * (SF_ORDER_LEVELS + 1));
+        w.initial = entry(c, w.fills, c->streams);
+        c->plan->kernels->fill(w.initial, c->entry_lanes, c->plan->step->initial);
+        return w;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Kernels over part of a chunk: `count` positions of the streams [first, first + streams) from position `from` of each
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct part {
+        int64_t line, position; /* of the first stream's start */
+        int64_t first, streams;
+        int64_t from, count;
+        bool resume;
+} part;
+
+static void run_part(worker *w, const part *t, bool fold, const sf_carry *carry)
+{
+        const chain *c = w->c;
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
+        int64_t lane = t->line % p->line.len, position = t->position + t->from;
+        const char *x = s->x + at.x + lane * p->line.x + position * p->seq.x;
+        char *y = s->y + at.y + lane * p->line.y + position * p->seq.y;
+        const uint8_t *m = s->m ? s->m + at.m + lane * p->line.m + position * p->seq.m : NULL;
+        char *counters = entry(c, fold ? w->fold_counters : w->scan_counters, t->first * SF_ORDER_LEVELS);
+        if (c->columns) {
+                sf_columns job = {.x = x, .y = y, .m = m, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m, .cols = p->inner,
+                                  .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold, .stream = p->stream,
+                                  .op = s->op, .identity = s->identity, .carry = carry, .counters = counters,
+                                  .counter_stride = c->entry_bytes};
+                (fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+                return;
+        }
+        sf_rows job = {.x = x, .y = y, .m = m, .x_row = c->leaf * p->seq.x, .y_row = c->leaf * p->seq.y, .m_row = c->leaf * p->seq.m,
+                       .rows = t->streams, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold,
+                       .stream = p->stream, .op = s->op, .identity = s->identity, .lanes = &p->lanes,
+                       .carry = carry, .carry_row = 1, .counters = counters};
+        (fold ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Chunks
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct chunk {
+        int64_t index, line, number; /* index is line * chunks + number */
+        int64_t length;              /* positions */
+        int64_t whole;               /* leaves that are */
+} chunk;
+
+static bool claim(chain *c, chunk *k)
+{
+        k->index = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed);
+        if (k->index >= c->lines * c->chunks)
+                return false;
+        int64_t n = c->plan->step->n;
+        k->line = k->index / c->chunks;
+        k->number = k->index % c->chunks;
+        k->length = n - k->number * c->chunk < c->chunk ? n - k->number * c->chunk : c->chunk;
+        k->whole = k->length / c->leaf;
+        return true;
+}
+
+static part part_of(const chain *c, const chunk *k, int64_t first, int64_t streams, int64_t from, int64_t count, bool resume)
+{
+        return (part){k->line, k->number * c->chunk + first * c->leaf, first, streams, from, count, resume};
+}
+
+static void fold_piece(worker *w, const chunk *k, int64_t piece)
+{
+        const chain *c = w->c;
+        part t = part_of(c, k, 0, k->whole, piece * (c->leaf / PIECES), c->leaf / PIECES, true);
+        if (k->whole)
+                run_part(w, &t, true, NULL);
+}
+
+static void scan_piece(worker *w, const chunk *k, int64_t piece)
+{
+        const chain *c = w->c;
+        int64_t count = c->leaf / PIECES;
+        part t = part_of(c, k, 0, k->whole, piece * count, count, true);
+        if (k->whole)
+                run_part(w, &t, false, w->carry);
+        if (piece == PIECES - 1 && k->length > k->whole * c->leaf) {
+                t = part_of(c, k, k->whole, 1, 0, k->length - k->whole * c->leaf, false);
+                run_part(w, &t, false, w->carry + k->whole);
+        }
+}
+
+/* A whole leaf's total is the counter's entry at its level; the ragged end of a sequence has nobody to its right to tell. */
+static void publish(worker *w, const chunk *k)
+{
+        chain *c = w->c;
+        for (int64_t r = 0; r < k->whole; r++)
+                memcpy(entry(c, c->totals, k->line * c->leaves + k->number * c->streams + r),
+                       entry(c, w->fold_counters, r * SF_ORDER_LEVELS + c->fold_level), (size_t)c->entry_bytes);
+        atomic_store_explicit(&c->ready[k->index], 1, memory_order_release);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * What stands to the left of a chunk
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* The next leaf's total joins the worker's counter: order.h, with tiles that are leaves. */
+static void count_leaf(worker *w)
+{
+        chain *c = w->c;
+        const sf_cpu_kernels *k = c->plan->kernels;
+        uint64_t leaf = (uint64_t)w->counted++;
+        int closed = sf_order_closed(leaf);
+        const char *total = entry(c, c->totals, w->line * c->leaves + (int64_t)leaf);
+        char *close = entry(c, w->counter, closed);
+        if (!closed) {
+                memcpy(close, total, (size_t)c->entry_bytes);
+                return;
+        }
+        /* combine(a, b) leaves a + b in a, and a block that closes uses its entries up. */
+        char *sum = entry(c, w->counter, SF_ORDER_LEVELS);
+        memcpy(sum, total, (size_t)c->entry_bytes);
+        for (int level = 0; level < closed; level++) {
+                char *left = entry(c, w->counter, level);
+                k->combine(left, sum, c->entry_lanes);
+                memcpy(sum, left, (size_t)c->entry_bytes);
+        }
+        memcpy(close, sum, (size_t)c->entry_bytes);
+}
+
+/* The sum of a carry's entries: what an exclusive scan's first element is. */
+static void sum_carry(worker *w, int64_t stream)
+{
+        chain *c = w->c;
+        sf_carry *carry = &w->carry[stream];
+        char *left = entry(c, w->counter, SF_ORDER_LEVELS);
+        memcpy(carry->fill, carry->entries, (size_t)c->entry_bytes);
+        for (int32_t e = 1; e < carry->count; e++) {
+                memcpy(left, carry->entries + e * carry->entry_stride, (size_t)c->entry_bytes);
+                c->plan->kernels->combine(left, carry->fill, c->entry_lanes);
+                memcpy(carry->fill, left, (size_t)c->entry_bytes);
+        }
+}
+
+/* Copies the counter's live entries, lowest first, then the initial value. */
+static void set_carry(worker *w, int64_t stream)
+{
+        chain *c = w->c;
+        const sf_step *s = c->plan->step;
+        sf_carry *carry = &w->carry[stream];
+        char *entries = entry(c, w->entries, stream * (SF_ORDER_LEVELS + 1));
+        int32_t count = 0;
+        for (uint64_t bits = (uint64_t)w->counted; bits; bits &= bits - 1)
+                memcpy(entry(c, entries, count++), entry(c, w->counter, __builtin_ctzll(bits)), (size_t)c->entry_bytes);
+        if (s->has_initial)
+                memcpy(entry(c, entries, count++), w->initial, (size_t)c->entry_bytes);
+        *carry = (sf_carry){.count = count, .entries = entries, .entry_stride = c->entry_bytes, .fill = entry(c, w->fills, stream)};
+        if (!s->exclusive)
+                return;
+        if (w->counted)
+                sum_carry(w, stream);
+        else
+                c->plan->kernels->fill(carry->fill, c->entry_lanes,
+                                       s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
+}
+
+/* Waits for all that is to the left of chunk k, and prepares its carries. */
+static void look_left(worker *w, const chunk *k)
+{
+        chain *c = w->c;
+        if (w->line != k->line) {
+                w->line = k->line;
+                w->counted = 0;
+        }
+        for (int64_t before = w->counted / c->streams; before < k->number; before++) {
+                while (!atomic_load_explicit(&c->ready[k->line * c->chunks + before], memory_order_acquire)) {
+#if defined(__x86_64__)
+                        __builtin_ia32_pause();
+#endif
+                }
+                while (w->counted < (before + 1) * c->streams)
+                        count_leaf(w);
+        }
+        for (int64_t r = 0; r < c->streams; r++) {
+                set_carry(w, r);
+                if (r < k->whole && k->number * c->streams + r + 1 < c->leaves)
+                        count_leaf(w);
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Folds: the leaves' totals, with the ragged end to their right
+ * ---------------------------------------------------------------------------------------------------------- */
+static void finish_fold(worker *w, int64_t line)
+{
+        chain *c = w->c;
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        int64_t whole = s->n / c->leaf, over = s->n - whole * c->leaf;
+        w->line = line;
+        w->counted = 0;
+        while (w->counted < whole)
+                count_leaf(w);
+        set_carry(w, 0);
+        if (over) {
+                part t = {.line = line, .position = whole * c->leaf, .streams = 1, .count = over};
+                run_part(w, &t, true, w->carry);
+                return;
+        }
+        sum_carry(w, 0);
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, line / p->line.len);
+        p->kernels->narrow(s->y + at.y + line % p->line.len * p->line.y, w->carry[0].fill, p->inner);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The whole
+ * ---------------------------------------------------------------------------------------------------------- */
+static void work(void *arg, int index)
+{
+        chain *c = arg;
+        worker w = worker_make(c, index);
+        bool fold = c->plan->step->fold;
+        chunk now, next;
+        bool has_now = claim(c, &now);
+        if (has_now) {
+                for (int64_t piece = 0; piece < PIECES; piece++)
+                        fold_piece(&w, &now, piece);
+                publish(&w, &now);
+        }
+        while (has_now) {
+                bool has_next = claim(c, &next);
+                if (!fold)
+                        look_left(&w, &now);
+                for (int64_t piece = 0; piece < PIECES; piece++) {
+                        if (has_next)
+                                fold_piece(&w, &next, piece);
+                        if (!fold)
+                                scan_piece(&w, &now, piece);
+                }
+                if (has_next)
+                        publish(&w, &next);
+                now = next;
+                has_now = has_next;
+        }
+}
+
+bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
+{
+        const sf_step *s = p->step;
+        chain c = {.plan = p, .columns = p->shape == SF_CPU_COLUMNS, .lines = p->outer * p->line.len};
+        int64_t vector = p->isa->vector_bytes;
+        c.streams = c.columns ? 1 : SF_CPU_GROUP;
+        int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes.rows);
+        int64_t most = CHUNK_BYTES / (p->inner * p->size);
+        c.chunk = (int64_t)1 << sf_order_log2((uint64_t)(most > least ? most : least));
+        c.leaf = c.chunk / c.streams;
+        c.chunks = (s->n + c.chunk - 1) / c.chunk;
+        c.leaves = (s->n + c.leaf - 1) / c.leaf;
+        c.entry_lanes = c.columns ? (p->inner + p->kernels->width - 1) / p->kernels->width * p->kernels->width : p->kernels->width;
+        c.entry_bytes = c.entry_lanes * p->kernels->lane_bytes;
+        int64_t tile = c.columns ? p->isa->fold_rows : sf_fold_tile_vectors(s->op, p->kernels->width, &p->lanes) * p->lanes.rows;
+        c.fold_level = sf_order_log2((uint64_t)(c.leaf / tile));
+
+        size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;
+        c.scratch_each = (size_t)(worker_entries(c.streams) * c.entry_bytes + 4096 + vector) / 64 * 64;
+        sf_arena *arena = sf_arena_borrow(ctx, totals + ready + (size_t)workers * c.scratch_each);
+        if (!arena)
+                return false;
+        c.totals = arena->base;
+        c.ready = (_Atomic uint8_t *)(arena->base + totals);
+        c.scratch = arena->base + totals + ready;
+        memset(arena->base + totals, 0, ready);
+        sf_pool_run(workers, work, &c);
+        if (s->fold) {
+                worker w = worker_make(&c, 0);
+                for (int64_t line = 0; line < c.lines; line++)
+                        finish_fold(&w, line);
+        }
+        sf_arena_return(ctx, arena);
+        return true;
+}

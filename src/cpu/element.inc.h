@@ -1,0 +1,248 @@
+/*
+ * element.inc.h: vectors of lanes, loaded from and stored to elements. Template; kernels.inc.h has the parameters.
+ */
+typedef K_VECTOR N(vec);
+typedef K_STORAGE N(elements) __attribute__((vector_size(K_WIDTH * sizeof(K_STORAGE)), aligned(1), may_alias));
+typedef K_LANE_C N(vec_at) __attribute__((vector_size(V_BYTES), aligned(1), may_alias));
+typedef uint8_t N(bytes) __attribute__((vector_size(K_WIDTH), aligned(1), may_alias));
+
+#define K_SIZE ((int)sizeof(K_STORAGE))
+#define K_MAX_WRITE 8 /* results written at once */
+
+/* Lanes in scratch memory. */
+SF_INLINE N(vec) N(get)(const void *p)
+{
+        return *(const N(vec_at) *)p;
+}
+SF_INLINE void N(put)(void *p, N(vec) v)
+{
+        *(N(vec_at) *)p = v;
+}
+
+/* Elements of a tensor. */
+SF_INLINE N(vec) N(load)(const char *p)
+{
+#if K_CONVERT == K_SAME
+        return *(const N(vec_at) *)p;
+#elif K_CONVERT == K_HALF
+        return v_f32_from_f16(p);
+#elif K_CONVERT == K_BRAIN
+        return (v_f32)(__builtin_convertvector(*(const N(elements) *)p, v_u32) << 16);
+#else
+        return __builtin_convertvector(*(const N(elements) *)p, N(vec));
+#endif
+}
+
+SF_INLINE void N(store)(char *p, N(vec) v)
+{
+#if K_CONVERT == K_SAME
+        *(N(vec_at) *)p = v;
+#elif K_CONVERT == K_HALF
+        v_f16_from_f32(p, v);
+#elif K_CONVERT == K_BRAIN
+        /* Round to nearest even: add just under half of the last kept place, or exactly half where that place is odd. A NaN
+         * must not carry over into infinity or zero: it keeps its upper bits and is made quiet. */
+        v_u32 bits = (v_u32)v, nan = (v_u32)(v != v);
+        v_u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        *(N(elements) *)p = __builtin_convertvector((nan & (bits >> 16 | 0x40)) | (~nan & rounded), N(elements));
+#else
+        *(N(elements) *)p = __builtin_convertvector(v, N(elements));
+#endif
+}
+
+/* p is aligned to the stored vector, K_WIDTH * K_SIZE bytes. */
+SF_INLINE void N(stream)(char *p, N(vec) v)
+{
+#if K_WIDTH * K_STORAGE_BYTES >= 16
+        char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
+        N(store)(whole, v);
+        v_stream(p, whole, K_WIDTH * K_STORAGE_BYTES);
+#else
+        N(store)(p, v);
+#endif
+}
+
+/* Lanes first .. first + count - 1 only; the others come out as zero, and no memory but theirs is touched. */
+SF_INLINE N(vec) N(load_part)(const char *p, int first, int count)
+{
+        char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
+#ifdef V_PARTS
+        v_part_load(whole, p, K_SIZE, first, count);
+#else
+        memset(whole, 0, sizeof whole);
+        memcpy(whole + first * K_SIZE, p, (size_t)(count * K_SIZE));
+#endif
+        return N(load)(whole);
+}
+SF_INLINE void N(store_part)(char *p, N(vec) v, int first, int count)
+{
+        char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
+        N(store)(whole, v);
+#ifdef V_PARTS
+        v_part_store(p, whole, K_SIZE, first, count);
+#else
+        memcpy(p, whole + first * K_SIZE, (size_t)(count * K_SIZE));
+#endif
+}
+
+/* A mask's bytes. */
+SF_INLINE v_mask N(mask)(const uint8_t *p)
+{
+#ifdef V_MASK_BITS
+        return v_mask_bytes(p, K_WIDTH);
+#else
+        return (v_mask)(__builtin_convertvector(*(const N(bytes) *)p, K_BITS) != 0);
+#endif
+}
+SF_INLINE v_mask N(mask_part)(const uint8_t *p, int first, int count)
+{
+        uint8_t whole[K_WIDTH] = {0};
+        memcpy(whole + first, p, (size_t)count);
+        return N(mask)(whole);
+}
+
+SF_INLINE N(vec) N(blend)(v_mask m, N(vec) yes, N(vec) no)
+{
+        return K_CAT(v_blend_, K_LANE)(m, yes, no);
+}
+SF_INLINE N(vec) N(combine)(const sf_op op, N(vec) a, N(vec) b)
+{
+        return K_CAT(v_combine_, K_LANE)(op, a, b);
+}
+SF_INLINE N(vec) N(permute)(N(vec) v, v_raw index)
+{
+        return (N(vec))K_CAT(v_permute, K_LANE_BYTES)((v_raw)v, index);
+}
+SF_INLINE N(vec) N(broadcast)(sf_value value)
+{
+        K_LANE_C lane = (K_LANE_C)value.K_VALUE;
+        N(vec) v;
+        for (int i = 0; i < K_WIDTH; i++)
+                v[i] = lane;
+        return v;
+}
+
+/* An element vector with the mask applied; mask may be NULL. */
+SF_INLINE N(vec) N(load_masked)(const char *x, const uint8_t *m, N(vec) identity)
+{
+        N(vec) v = N(load)(x);
+        return m ? N(blend)(N(mask)(m), v, identity) : v;
+}
+SF_INLINE N(vec) N(load_masked_part)(const char *x, const uint8_t *m, N(vec) identity, int first, int count)
+{
+        N(vec) v = N(load_part)(x, first, count);
+        return m ? N(blend)(N(mask_part)(m, first, count), v, identity) : v;
+}
+
+/* The lanes in use of a vector whose others may be outside the tensor. */
+SF_INLINE N(vec) N(load_unit)(const char *x, const uint8_t *m, N(vec) identity, int unit)
+{
+        return unit == K_WIDTH ? N(load_masked)(x, m, identity) : N(load_masked_part)(x, m, identity, 0, unit);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The order inside a vector: lanes.h's tables, held in registers
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct N(tables) {
+        int levels;
+        v_raw level[SF_LANES_LEVELS];
+        v_mask level_on[SF_LANES_LEVELS];
+        v_raw last, before;
+        v_mask before_on;
+} N(tables);
+
+SF_INLINE N(tables) N(tables_of)(const sf_lanes *l)
+{
+        N(tables) t;
+        t.levels = l->levels;
+        for (int k = 0; k < SF_LANES_LEVELS; k++) {
+                t.level[k] = v_raw_load(l->level[k].bytes);
+                t.level_on[k] = v_mask_of(&l->level_on[k]);
+        }
+        t.last = v_raw_load(l->last.bytes);
+        t.before = v_raw_load(l->before.bytes);
+        t.before_on = v_mask_of(&l->before_on);
+        return t;
+}
+
+/* The scan of a vector's lanes. `levels` is a constant where the whole vector is one run. */
+SF_INLINE N(vec) N(lane_scan)(const sf_op op, N(vec) v, const N(tables) *t, int levels)
+{
+        V_UNROLL
+        for (int k = 0; k < levels; k++)
+                v = N(blend)(t->level_on[k], N(combine)(op, N(permute)(v, t->level[k]), v), v);
+        return v;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Writing a run of results vector after vector, whole aligned vectors past the cache where that is asked for. The tree knows
+ * nothing of addresses, so where the output is not aligned the lanes are rotated into place between two results.
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct N(writer) {
+        bool stream, reverse, first;
+        int phase;  /* lanes by which results start past an aligned address */
+        v_raw index; /* rotates by phase */
+        v_mask below; /* the lanes below phase */
+        N(vec) held; /* the rotated previous result */
+} N(writer);
+
+SF_INLINE N(writer) N(writer_start)(const char *y, bool stream, bool reverse)
+{
+        N(writer) w = {.stream = stream && (uintptr_t)y % K_STORAGE_BYTES == 0, .reverse = reverse, .first = true};
+        w.phase = (int)((uintptr_t)y % (K_WIDTH * K_STORAGE_BYTES) / K_STORAGE_BYTES);
+        w.index = v_rotate_index(w.phase, K_LANE_BYTES);
+        w.below = v_mask_below(w.phase, K_LANE_BYTES);
+        return w;
+}
+
+/* Streams `count` results that do not start at an aligned address. */
+static __attribute__((noinline)) void N(write_turned)(N(writer) *w, char *y, const N(vec) *results, int count)
+{
+        const int64_t step = w->reverse ? -K_WIDTH * K_SIZE : K_WIDTH * K_SIZE;
+        for (int i = 0; i < count; i++, y += step) {
+                char *aligned = y - w->phase * K_SIZE;
+                N(vec) turned = N(permute)(results[i], w->index);
+                if (w->first && w->reverse)
+                        N(store_part)(aligned + K_WIDTH * K_SIZE, turned, 0, w->phase);
+                else if (w->first)
+                        N(store_part)(y, turned, w->phase, K_WIDTH - w->phase);
+                else if (w->reverse)
+                        N(stream)(aligned + K_WIDTH * K_SIZE, N(blend)(w->below, turned, w->held));
+                else
+                        N(stream)(aligned, N(blend)(w->below, w->held, turned));
+                w->first = false;
+                w->held = turned;
+        }
+}
+
+/* `y` is where the first of `count` results belongs; they go up in memory by whole vectors, or down in reverse. */
+SF_INLINE void N(write)(N(writer) *w, char *y, const N(vec) *results, const int count)
+{
+        const int64_t step = w->reverse ? -K_WIDTH * K_SIZE : K_WIDTH * K_SIZE;
+        if (!w->stream) {
+                V_UNROLL
+                for (int i = 0; i < count; i++)
+                        N(store)(y + i * step, results[i]);
+        } else if (!w->phase) {
+                V_UNROLL
+                for (int i = 0; i < count; i++)
+                        N(stream)(y + i * step, results[i]);
+        } else {
+                N(vec) copy[K_MAX_WRITE]; /* so that `results` itself never needs an address */
+                V_UNROLL
+                for (int i = 0; i < count; i++)
+                        copy[i] = results[i];
+                N(write_turned)(w, y, copy, count);
+        }
+}
+
+/* `y` is where the next vector would have gone. */
+SF_INLINE void N(write_end)(N(writer) *w, char *y)
+{
+        if (!w->stream || !w->phase || w->first)
+                return;
+        if (w->reverse)
+                N(store_part)(y + K_WIDTH * K_SIZE, w->held, w->phase, K_WIDTH - w->phase);
+        else
+                N(store_part)(y - w->phase * K_SIZE, w->held, 0, w->phase);
+}

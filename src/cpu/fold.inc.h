@@ -1,0 +1,245 @@
+/*
+ * fold.inc.h: the fold of rows, of packed short rows, and of columns. Template; kernels.inc.h has the parameters.
+ */
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Rows
+ *
+ * Where a row is one contiguous run, a tile is K_WIDTH vectors: neighbours are added pair by pair, two vectors to one, until
+ * one vector is left with a block's total in every lane. What is over, and narrow matrices, go a vector at a time: the total
+ * of a vector is the last lane of its scan.
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Sums of neighbouring elements of two vectors on end, `early` being first in the sequence. */
+SF_INLINE N(vec) N(halve)(const sf_op op, N(vec) early, N(vec) late, const bool reverse)
+{
+        if (reverse) {
+                N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(late, early), odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(late, early);
+                return N(combine)(op, odd, even);
+        }
+        N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early, late), odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early, late);
+        return N(combine)(op, even, odd);
+}
+
+/* K_WIDTH vectors from x on, to one vector of the totals of K_WIDTH consecutive elements each. */
+SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N(vec) identity, const bool reverse)
+{
+        const int64_t step = reverse ? -K_WIDTH : K_WIDTH;
+        N(vec) half[K_LOG_WIDTH + 1];
+        V_UNROLL
+        for (int i = 0; i < K_WIDTH; i++) {
+                N(vec) v = N(load_masked)(x + i * step * K_SIZE, m ? m + i * step : NULL, identity);
+                V_UNROLL
+                for (int k = 0; k < K_LOG_WIDTH; k++)
+                        if ((i >> k & 1) && (i & ((1 << k) - 1)) == (1 << k) - 1)
+                                v = N(halve)(op, half[k], v, reverse);
+                half[sf_order_closed((uint64_t)i)] = v;
+        }
+        return half[K_LOG_WIDTH];
+}
+
+/* Tile number `tile` of a row has the total v (in every lane): carry it up the counter. */
+SF_INLINE void N(count_up)(const sf_op op, char *counter, uint64_t tile, N(vec) v)
+{
+        int closed = sf_order_closed(tile);
+        for (int k = 0; k < closed; k++)
+                v = N(combine)(op, N(get)(counter + k * V_BYTES), v);
+        N(put)(counter + closed * V_BYTES, v);
+}
+
+typedef struct N(fold_row) {
+        const char *x;
+        const uint8_t *m;
+        char *counter;
+} N(fold_row);
+
+/* `contiguous`: one run, in tiles of K_WIDTH vectors; else a vector a tile. Returns with the counters filled; what does not fill
+ * a tile is in *over, with *is_over set. */
+SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const bool contiguous, const bool reverse, N(fold_row) *row,
+                             N(vec) *over, bool *is_over)
+{
+        const N(tables) t = N(tables_of)(j->lanes);
+        const N(vec) identity = N(broadcast)(j->identity);
+        const int unit = contiguous ? K_WIDTH : j->lanes->unit, level_count = contiguous ? K_LOG_WIDTH : j->lanes->levels;
+        const int tile_vectors = contiguous ? K_WIDTH : 1;
+        const int64_t elements = j->n * j->lanes->inner, tiles = elements / (tile_vectors * unit);
+        const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
+        uint64_t tile = (uint64_t)(j->start * j->lanes->inner / (tile_vectors * unit));
+        for (int r = 0; r < many; r++) {
+                row[r].x += offset * K_SIZE;
+                row[r].m = row[r].m ? row[r].m + offset : NULL;
+        }
+        for (int64_t done = 0; done < tiles; done++, tile++) {
+                for (int r = 0; r < many; r++) {
+                        N(vec) v = contiguous ? N(fold_tile)(op, row[r].x, row[r].m, identity, reverse)
+                                              : N(load_unit)(row[r].x, row[r].m, identity, unit);
+                        v = N(permute)(N(lane_scan)(op, v, &t, level_count), t.last);
+                        N(count_up)(op, row[r].counter, tile, v);
+                        row[r].x += tile_vectors * step * K_SIZE;
+                        row[r].m = row[r].m ? row[r].m + tile_vectors * step : NULL;
+                }
+        }
+        for (int r = 0; r < many; r++) {
+                N(vec) inside[K_LOG_WIDTH + 1], v = identity;
+                int64_t left = elements - tiles * tile_vectors * unit;
+                is_over[r] = left > 0;
+                for (int i = 0; left > 0; i++, left -= unit) {
+                        int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
+                        v = N(load_masked_part)(row[r].x + (i * step + first) * K_SIZE, row[r].m ? row[r].m + i * step + first : NULL, identity,
+                                                first, count);
+                        v = N(lane_scan)(op, v, &t, level_count);
+                        /* The last position there is: where the vector is not full, not the last lanes. */
+                        if (count == unit) {
+                                v = N(permute)(v, t.last);
+                        } else {
+                                K_LANE_C lane[K_WIDTH];
+                                int inner = j->lanes->inner, from = reverse ? first : count - inner;
+                                memcpy(lane, &v, sizeof lane);
+                                for (int l = 0; l < K_WIDTH; l++)
+                                        v[l] = lane[from + l % inner];
+                        }
+                        int closed = sf_order_closed((uint64_t)i);
+                        for (int k = 0; k < closed; k++)
+                                v = N(combine)(op, inside[k], v);
+                        inside[closed] = v;
+                        for (int k = closed; k < K_LOG_WIDTH; k++)
+                                if (i >> k & 1)
+                                        v = N(combine)(op, inside[k], v);
+                }
+                over[r] = v;
+        }
+}
+
+SF_INLINE void N(fold_rows_as)(const sf_rows *j, const sf_op op, const bool contiguous, const bool reverse)
+{
+        const int unit = j->lanes->unit, tile_vectors = contiguous ? K_WIDTH : 1;
+        const uint64_t tiles = (uint64_t)((j->start + j->n) * j->lanes->inner / (tile_vectors * unit));
+        for (int64_t done = 0; done < j->rows;) {
+                N(fold_row) row[SF_CPU_GROUP];
+                N(vec) total[SF_CPU_GROUP];
+                bool any[SF_CPU_GROUP];
+                int many = j->rows - done < SF_CPU_GROUP ? (int)(j->rows - done) : SF_CPU_GROUP;
+                for (int r = 0; r < many; r++) {
+                        int64_t at = done + r;
+                        int slot = j->resume ? (int)at : r;
+                        row[r] = (N(fold_row)){j->x + at * j->x_row, j->m ? j->m + at * j->m_row : NULL,
+                                               j->counters + slot * SF_ORDER_LEVELS * V_BYTES};
+                }
+                N(fold_group)(j, op, many, contiguous, reverse, row, total, any);
+                for (int r = 0; r < many && !j->resume; r++) {
+                        int64_t at = done + r;
+                        for (uint64_t bits = tiles; bits; bits &= bits - 1) {
+                                N(vec) entry = N(get)(row[r].counter + __builtin_ctzll(bits) * V_BYTES);
+                                total[r] = any[r] ? N(combine)(op, entry, total[r]) : entry;
+                                any[r] = true;
+                        }
+                        if (j->totals) {
+                                N(put)(j->totals + at * V_BYTES, total[r]);
+                                continue;
+                        }
+                        if (j->carry)
+                                N(add_carry)(op, j->carry + at * j->carry_row, &total[r], 1);
+                        N(store_part)(j->y + at * j->y_row, total[r], 0, j->lanes->inner);
+                }
+                done += many;
+        }
+}
+
+SF_INLINE void N(fold_rows)(const sf_rows *j, const sf_op op)
+{
+        if (op != SF_SUM || j->lanes->inner > 1 || j->lanes->unit != K_WIDTH)
+                N(fold_rows_as)(j, op, false, j->lanes->reverse);
+        else if (j->lanes->reverse)
+                N(fold_rows_as)(j, op, true, true);
+        else
+                N(fold_rows_as)(j, op, true, false);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Packed short rows; y is a run too.
+ * ---------------------------------------------------------------------------------------------------------- */
+SF_INLINE void N(fold_packed)(const sf_rows *j, const sf_op op)
+{
+        const N(tables) t = N(tables_of)(j->lanes);
+        const v_raw take = v_raw_load(j->lanes->take.bytes);
+        const N(vec) identity = N(broadcast)(j->identity);
+        const int unit = j->lanes->unit, taken = j->lanes->groups * j->lanes->inner;
+        const int64_t elements = j->rows * j->n * j->lanes->inner;
+        const int64_t offset = j->lanes->reverse ? -(j->n - 1) * j->lanes->inner : 0;
+        const char *x = j->x + offset * K_SIZE;
+        const uint8_t *m = j->m ? j->m + offset : NULL;
+        char *y = j->y;
+        for (int64_t at = 0; at < elements; at += unit, y += taken * K_SIZE) {
+                bool whole = elements - at >= K_WIDTH;
+                int count = elements - at < unit ? (int)(elements - at) : unit;
+                N(vec) v = whole ? N(load_masked)(x + at * K_SIZE, m ? m + at : NULL, identity)
+                                 : N(load_masked_part)(x + at * K_SIZE, m ? m + at : NULL, identity, 0, count);
+                v = N(permute)(N(lane_scan)(op, v, &t, t.levels), take);
+                if (j->carry)
+                        N(add_carry)(op, j->carry, &v, 1);
+                N(store_part)(y, v, 0, count / (int)j->n);
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Columns: tiles of V_FOLD_ROWS positions
+ * ---------------------------------------------------------------------------------------------------------- */
+SF_INLINE void N(fold_columns)(const sf_columns *j, const sf_op op)
+{
+        const N(vec) identity = N(broadcast)(j->identity);
+        const int64_t tiles = j->n / V_FOLD_ROWS, over = j->n % V_FOLD_ROWS;
+        const uint64_t first = (uint64_t)(j->start / V_FOLD_ROWS);
+        const char *x = j->x;
+        const uint8_t *m = j->m;
+        for (int64_t done = 0; done < tiles; done++) {
+                int closed = sf_order_closed(first + (uint64_t)done);
+                for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
+                        N(vec) v[V_FOLD_ROWS];
+                        V_UNROLL
+                        for (int i = 0; i < V_FOLD_ROWS; i++) {
+                                const char *at = x + i * j->x_step + c * K_SIZE;
+                                const uint8_t *mask = m ? m + i * j->m_step + c : NULL;
+                                if (j->cols - c >= K_WIDTH)
+                                        v[i] = N(load_masked)(at, mask, identity);
+                                else
+                                        v[i] = N(load_masked_part)(at, mask, identity, 0, (int)(j->cols - c));
+                        }
+                        V_UNROLL
+                        for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
+                                V_UNROLL
+                                for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
+                                        v[i] = N(combine)(op, v[i], v[i + size]);
+                        }
+                        for (int k = 0; k < closed; k++)
+                                v[0] = N(combine)(op, N(get)(j->counters + k * j->counter_stride + c * K_LANE_BYTES), v[0]);
+                        N(put)(j->counters + closed * j->counter_stride + c * K_LANE_BYTES, v[0]);
+                }
+                x += V_FOLD_ROWS * j->x_step;
+                m = m ? m + V_FOLD_ROWS * j->m_step : NULL;
+        }
+        if (j->resume)
+                return;
+        for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
+                int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                N(vec) inside[V_FOLD_ROWS_LOG + 1], total = identity;
+                bool any = over > 0;
+                for (int i = 0; i < over; i++) {
+                        total = N(load_masked_part)(x + i * j->x_step + c * K_SIZE, m ? m + i * j->m_step + c : NULL, identity, 0, count);
+                        int closed = sf_order_closed((uint64_t)i);
+                        for (int k = 0; k < closed; k++)
+                                total = N(combine)(op, inside[k], total);
+                        inside[closed] = total;
+                        for (int k = closed; k < V_FOLD_ROWS_LOG; k++)
+                                if (i >> k & 1)
+                                        total = N(combine)(op, inside[k], total);
+                }
+                for (uint64_t bits = first + (uint64_t)tiles; bits; bits &= bits - 1) {
+                        N(vec) entry = N(get)(j->counters + __builtin_ctzll(bits) * j->counter_stride + c * K_LANE_BYTES);
+                        total = any ? N(combine)(op, entry, total) : entry;
+                        any = true;
+                }
+                for (int e = 0; j->carry && e < j->carry->count; e++)
+                        total = N(combine)(op, N(get)(j->carry->entries + e * j->carry->entry_stride + c * K_LANE_BYTES), total);
+                N(store_part)(j->y + c * K_SIZE, total, 0, count);
+        }
+}

@@ -1,0 +1,23 @@
+/* The kernels in avx2: see isa_avx2.h for the vocabulary. */
+#define V_BYTES 32
+#define V_PERMUTE_BYTES 4
+#define V_ISA_HEADER "cpu/isa_avx2.h"
+#include "cpu/vector.h"
+
+/* Measured, not derived: tiles that fill the registers without spilling. */
+#define V_SCAN_TILE 2
+#define V_SCAN_TILE_LOG 1
+#define V_SCAN_ROWS 4
+#define V_FOLD_ROWS 8
+#define V_FOLD_ROWS_LOG 3
+#include "cpu/types.inc.h"
+
+#include "cpu/convert.inc.h"
+
+static bool usable(void)
+{
+        /* F16C is older than AVX2 and every CPU with the second has the first; gcc 12 cannot ask for it by name. */
+        return __builtin_cpu_supports("avx2");
+}
+
+const sf_cpu_isa sf_isa_avx2 = {"avx2", usable, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, mover};

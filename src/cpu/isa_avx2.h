@@ -1,0 +1,64 @@
+/* The vocabulary of vector.h in AVX2 and F16C. */
+#include <immintrin.h>
+
+typedef v_raw v_mask;
+
+SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
+{
+        return (v_raw)_mm256_permutevar8x32_epi32((__m256i)a, (__m256i)index);
+}
+SF_INLINE v_raw v_permute8(v_raw a, v_raw index) /* the index names halves: V_PERMUTE_BYTES is 4 */
+{
+        return v_permute4(a, index);
+}
+
+SF_INLINE void v_stream(void *to, const void *from, int bytes)
+{
+        if (bytes == 32)
+                _mm256_stream_si256(to, _mm256_loadu_si256(from));
+        else
+                _mm_stream_si128(to, _mm_loadu_si128(from));
+}
+SF_INLINE void v_fence(void)
+{
+        _mm_sfence();
+}
+
+SF_INLINE v_f32 v_f32_from_f16(const void *p)
+{
+        return (v_f32)_mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
+{
+        _mm_storeu_si128(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */
+#define V_PARTS
+SF_INLINE __m256i v_part_mask(int size, int first, int count)
+{
+        static const int32_t window[24] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+        int scale = size / 4;
+        __m256i from = _mm256_loadu_si256((const void *)(window + 8 - first * scale));
+        __m256i to = _mm256_loadu_si256((const void *)(window + 16 - (first + count) * scale));
+        return _mm256_and_si256(from, to);
+}
+SF_INLINE void v_part_load(void *to, const void *p, int size, int first, int count)
+{
+        if (size >= 4) {
+                const int *at = (const int *)((uintptr_t)p - (uintptr_t)(first * size));
+                _mm256_store_si256(to, _mm256_maskload_epi32(at, v_part_mask(size, first, count)));
+        } else {
+                memset(to, 0, (size_t)(8 * size));
+                memcpy((char *)to + first * size, p, (size_t)(count * size));
+        }
+}
+SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int count)
+{
+        if (size >= 4) {
+                int *at = (int *)((uintptr_t)p - (uintptr_t)(first * size));
+                _mm256_maskstore_epi32(at, v_part_mask(size, first, count), _mm256_load_si256(from));
+        } else {
+                memcpy(p, (const char *)from + first * size, (size_t)(count * size));
+        }
+}

@@ -1,0 +1,23 @@
+/* The kernels in avx512: see isa_avx512.h for the vocabulary. */
+#define V_BYTES 64
+#define V_PERMUTE_BYTES 8
+#define V_ISA_HEADER "cpu/isa_avx512.h"
+#include "cpu/vector.h"
+
+/* Measured, not derived: tiles that fill the registers without spilling. */
+#define V_SCAN_TILE 4
+#define V_SCAN_TILE_LOG 2
+#define V_SCAN_ROWS 4
+#define V_FOLD_ROWS 8
+#define V_FOLD_ROWS_LOG 3
+#include "cpu/types.inc.h"
+
+#include "cpu/convert.inc.h"
+
+static bool usable(void)
+{
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+}
+
+const sf_cpu_isa sf_isa_avx512 = {"avx512", usable, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, mover};

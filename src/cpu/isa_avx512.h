@@ -1,0 +1,98 @@
+/* The vocabulary of vector.h in AVX-512 (F, BW, DQ, VL) and F16C. */
+#include <immintrin.h>
+
+#define V_MASK_BITS
+typedef uint32_t v_mask;
+
+SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
+{
+        return (v_raw)_mm512_permutexvar_epi32((__m512i)index, (__m512i)a);
+}
+SF_INLINE v_raw v_permute8(v_raw a, v_raw index)
+{
+        return (v_raw)_mm512_permutexvar_epi64((__m512i)index, (__m512i)a);
+}
+
+SF_INLINE v_f32 v_blend_f32(v_mask m, v_f32 yes, v_f32 no)
+{
+        return (v_f32)_mm512_mask_blend_ps((__mmask16)m, (__m512)no, (__m512)yes);
+}
+SF_INLINE v_f64 v_blend_f64(v_mask m, v_f64 yes, v_f64 no)
+{
+        return (v_f64)_mm512_mask_blend_pd((__mmask8)m, (__m512d)no, (__m512d)yes);
+}
+SF_INLINE v_u32 v_blend_u32(v_mask m, v_u32 yes, v_u32 no)
+{
+        return (v_u32)_mm512_mask_blend_epi32((__mmask16)m, (__m512i)no, (__m512i)yes);
+}
+SF_INLINE v_i32 v_blend_i32(v_mask m, v_i32 yes, v_i32 no)
+{
+        return (v_i32)v_blend_u32(m, (v_u32)yes, (v_u32)no);
+}
+SF_INLINE v_u64 v_blend_u64(v_mask m, v_u64 yes, v_u64 no)
+{
+        return (v_u64)_mm512_mask_blend_epi64((__mmask8)m, (__m512i)no, (__m512i)yes);
+}
+SF_INLINE v_i64 v_blend_i64(v_mask m, v_i64 yes, v_i64 no)
+{
+        return (v_i64)v_blend_u64(m, (v_u64)yes, (v_u64)no);
+}
+
+/* A lane is on where its byte is not zero. */
+SF_INLINE v_mask v_mask_bytes(const uint8_t *p, int lanes)
+{
+        __m128i bytes = lanes == 16 ? _mm_loadu_si128((const void *)p) : _mm_loadl_epi64((const void *)p);
+        return _mm_test_epi8_mask(bytes, bytes);
+}
+
+SF_INLINE void v_stream(void *to, const void *from, int bytes)
+{
+        if (bytes == 64)
+                _mm512_stream_si512(to, _mm512_loadu_si512(from));
+        else if (bytes == 32)
+                _mm256_stream_si256(to, _mm256_loadu_si256(from));
+        else
+                _mm_stream_si128(to, _mm_loadu_si128(from));
+}
+SF_INLINE void v_fence(void)
+{
+        _mm_sfence();
+}
+
+SF_INLINE v_f32 v_f32_from_f16(const void *p)
+{
+        return (v_f32)_mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
+{
+        _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */
+#define V_PARTS
+SF_INLINE void v_part_load(void *to, const void *p, int size, int first, int count)
+{
+        uint64_t on = ((1ull << count) - 1) << first;
+        const char *at = (const char *)p - first * size;
+        if (size == 8)
+                _mm512_store_si512(to, _mm512_maskz_loadu_epi64((__mmask8)on, at));
+        else if (size == 4)
+                _mm512_store_si512(to, _mm512_maskz_loadu_epi32((__mmask16)on, at));
+        else if (size == 2)
+                _mm256_store_si256(to, _mm256_maskz_loadu_epi16((__mmask16)on, at));
+        else
+                _mm_store_si128(to, _mm_maskz_loadu_epi8((__mmask16)on, at));
+}
+SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int count)
+{
+        uint64_t on = ((1ull << count) - 1) << first;
+        char *at = (char *)p - first * size;
+        if (size == 8)
+                _mm512_mask_storeu_epi64(at, (__mmask8)on, _mm512_load_si512(from));
+        else if (size == 4)
+                _mm512_mask_storeu_epi32(at, (__mmask16)on, _mm512_load_si512(from));
+        else if (size == 2)
+                _mm256_mask_storeu_epi16(at, (__mmask16)on, _mm256_load_si256(from));
+        else
+                _mm_mask_storeu_epi8(at, (__mmask16)on, _mm_load_si128(from));
+}

@@ -1,0 +1,22 @@
+/* The kernels in neon: see isa_neon.h for the vocabulary. */
+#define V_BYTES 16
+#define V_PERMUTE_BYTES 1
+#define V_ISA_HEADER "cpu/isa_neon.h"
+#include "cpu/vector.h"
+
+/* Measured, not derived: tiles that fill the registers without spilling. */
+#define V_SCAN_TILE 4
+#define V_SCAN_TILE_LOG 2
+#define V_SCAN_ROWS 4
+#define V_FOLD_ROWS 8
+#define V_FOLD_ROWS_LOG 3
+#include "cpu/types.inc.h"
+
+#include "cpu/convert.inc.h"
+
+static bool usable(void)
+{
+        return true; /* part of the AArch64 baseline */
+}
+
+const sf_cpu_isa sf_isa_neon = {"neon", usable, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, mover};

@@ -1,0 +1,36 @@
+/* The vocabulary of vector.h in AArch64's Advanced SIMD. */
+#include <arm_neon.h>
+
+typedef v_raw v_mask;
+
+SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
+{
+        return (v_raw)vqtbl1q_u8((uint8x16_t)a, (uint8x16_t)index);
+}
+SF_INLINE v_raw v_permute8(v_raw a, v_raw index)
+{
+        return v_permute4(a, index);
+}
+
+/* A store pair with the non-temporal hint. */
+SF_INLINE void v_stream(void *to, const void *from, int bytes)
+{
+        uint64_t half[2];
+        memcpy(half, from, (size_t)bytes);
+        __asm__ volatile("stnp %1, %2, [%0]" : : "r"(to), "r"(half[0]), "r"(half[1]) : "memory");
+}
+SF_INLINE void v_fence(void)
+{
+}
+
+SF_INLINE v_f32 v_f32_from_f16(const void *p)
+{
+        uint16x4_t h;
+        memcpy(&h, p, sizeof h);
+        return (v_f32)vcvt_f32_f16(vreinterpret_f16_u16(h));
+}
+SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
+{
+        uint16x4_t h = vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v));
+        memcpy(p, &h, sizeof h);
+}

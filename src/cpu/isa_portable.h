@@ -1,0 +1,44 @@
+/* The vocabulary of vector.h in plain C: 16-byte GNU vectors, which the compiler lowers to whatever the target has. */
+#include "core/value.h"
+
+typedef v_raw v_mask;
+
+SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
+{
+        uint32_t from[4], to[4], at[4];
+        memcpy(from, &a, 16);
+        memcpy(at, &index, 16);
+        for (int i = 0; i < 4; i++)
+                to[i] = from[at[i]];
+        memcpy(&a, to, 16);
+        return a;
+}
+SF_INLINE v_raw v_permute8(v_raw a, v_raw index)
+{
+        return (v_raw){a[index[0]], a[index[1]]};
+}
+
+SF_INLINE void v_stream(void *to, const void *from, int bytes)
+{
+        memcpy(to, from, (size_t)bytes);
+}
+SF_INLINE void v_fence(void)
+{
+}
+
+SF_INLINE v_f32 v_f32_from_f16(const void *p)
+{
+        uint16_t h[4];
+        v_f32 v;
+        memcpy(h, p, sizeof h);
+        for (int i = 0; i < 4; i++)
+                v[i] = sf_f32_from_f16(h[i]);
+        return v;
+}
+SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
+{
+        uint16_t h[4];
+        for (int i = 0; i < 4; i++)
+                h[i] = sf_f16_from(v[i]);
+        memcpy(p, h, sizeof h);
+}

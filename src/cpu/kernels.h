@@ -1,0 +1,130 @@
+/*
+ * kernels.h: what the driver (cpu.c, chain.c, stage.c) hands to a kernel, and the table of kernels of an instruction set.
+ *
+ * Two shapes of work cover every tensor:
+ *
+ *   rows     the sequence runs along contiguous memory, possibly with `inner` interleaved columns (a narrow matrix walked
+ *            down its long axis). A vector holds several consecutive positions of it; lanes exchange totals by the tables of
+ *            lanes.h. Many short sequences side by side ("packed") are the same with no exchange between vectors.
+ *   columns  `cols` neighbouring sequences, one lane each; a vector never exchanges lanes.
+ *
+ * A kernel sees pointers, strides and counts. Storage is the element type in memory; a lane is what is computed with: f32
+ * for f16, bf16 and f32; f64 for f64 and for f32 with an f64 accumulator; 32- or 64-bit integers for integers, which wrap on
+ * the way out.
+ */
+#ifndef SF_CPU_KERNELS_H
+#define SF_CPU_KERNELS_H
+
+#include "core/order.h"
+#include "core/step.h"
+#include "cpu/cpu.h"
+#include "cpu/lanes.h"
+
+/* Rows that a row kernel walks side by side: memory answers several streams faster than one. */
+#define SF_CPU_GROUP 4
+
+/* Every row kernel's tile, in vectors, divides this; so a piece of a sequence that is this many vectors times a power of two
+ * can be resumed at. It is the largest fold tile: 16 vectors of 16 lanes. */
+#define SF_CPU_TILE_VECTORS 16
+
+/* What lies to the left of a sequence's piece. Entries are whole vectors (rows) or arrays of `cols` lanes (columns), added
+ * on the left in turn after the counter's own: totals of earlier blocks, lowest first, then the initial value. */
+typedef struct sf_carry {
+        int32_t count;
+        int32_t spare;
+        const char *entries;
+        int64_t entry_stride; /* bytes from one entry to the next */
+        char *fill;           /* exclusive scans: the value before the first element */
+} sf_carry;
+
+typedef struct sf_rows {
+        const char *x; /* the sequence's first element, of the first row */
+        char *y;
+        const uint8_t *m;             /* NULL: no mask. Laid out as x is, a byte an element */
+        int64_t x_row, y_row, m_row;  /* bytes from row to row */
+        int64_t rows;
+        int64_t n;     /* positions of the sequence in this call; each has lanes->inner elements */
+        int64_t start; /* which position is the first: 0, or a multiple of SF_CPU_TILE_VECTORS vectors */
+        bool resume;   /* counters and fills live on in the caller's memory; rows <= SF_CPU_GROUP */
+        bool exclusive;
+        bool stream; /* write around the cache */
+        sf_op op;
+        sf_value identity;
+        const sf_lanes *lanes;
+        const sf_carry *carry; /* of the first row; NULL: nothing to the left */
+        int64_t carry_row;     /* 0: the same for all rows, 1: one each */
+        char *counters;        /* SF_CPU_GROUP x SF_ORDER_LEVELS vectors */
+        char *totals;          /* folds: a vector a row, every lane set; NULL: to y. Not with resume: read the counters */
+} sf_rows;
+
+typedef struct sf_columns {
+        const char *x;
+        char *y; /* folds: the totals, `cols` elements; NULL with resume */
+        const uint8_t *m;
+        int64_t x_step, y_step, m_step; /* bytes from one position of the sequence to the next */
+        int64_t cols;
+        int64_t n;
+        int64_t start; /* which position is the first: 0, or a multiple of SF_CPU_TILE_ROWS */
+        bool resume;
+        bool exclusive, stream;
+        sf_op op;
+        sf_value identity;
+        const sf_carry *carry; /* NULL: nothing to the left */
+        char *counters;        /* entry k: `cols` lanes at counters + k * counter_stride */
+        int64_t counter_stride;
+} sf_columns;
+
+/* Positions in a column kernel's tile divide this. */
+#define SF_CPU_TILE_ROWS 8
+
+/* Vectors in a row fold's tile: the counter's entry k is the total of 2^k of them. */
+static inline int64_t sf_fold_tile_vectors(sf_op op, int32_t width, const sf_lanes *lanes)
+{
+        return op == SF_SUM && lanes->inner == 1 && lanes->unit == width ? width : 1;
+}
+
+/* The kernels of one storage type and operation. */
+typedef struct sf_cpu_kernels {
+        int32_t lane_bytes;
+        int32_t width; /* lanes in a vector */
+        void (*scan_rows)(const sf_rows *);
+        void (*scan_packed)(const sf_rows *);
+        void (*scan_columns)(const sf_columns *);
+        void (*fold_rows)(const sf_rows *);
+        void (*fold_packed)(const sf_rows *);
+        void (*fold_columns)(const sf_columns *);
+        /* lanes[0 .. count) = value */
+        void (*fill)(void *lanes, int64_t count, sf_value value);
+        /* lanes a = a combined with b on its right, elementwise */
+        void (*combine)(void *a, const void *b, int64_t count);
+        /* elements[0 .. count) = the lanes, rounded to storage */
+        void (*narrow)(void *elements, const void *lanes, int64_t count);
+} sf_cpu_kernels;
+
+/* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */
+typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64_t count);
+
+struct sf_cpu_isa {
+        const char *name;
+        bool (*usable)(void);
+        int32_t vector_bytes;
+        int32_t permute_bytes; /* granularity of a permute index: lanes.h */
+        int32_t fold_rows;     /* positions in a column fold's tile */
+        /* Storage and accumulator to kernels; NULL where there is none and the driver must convert. */
+        const sf_cpu_kernels *(*find)(sf_dt storage, sf_dt acc, sf_op op);
+        /* How elements of one type become another's; NULL for a pair that scanfold.h's table does not need. */
+        sf_move *(*mover)(sf_dt from, sf_dt to);
+};
+
+extern const sf_cpu_isa sf_isa_portable;
+#ifdef SF_HAVE_AVX2
+extern const sf_cpu_isa sf_isa_avx2;
+#endif
+#ifdef SF_HAVE_AVX512
+extern const sf_cpu_isa sf_isa_avx512;
+#endif
+#ifdef SF_HAVE_NEON
+extern const sf_cpu_isa sf_isa_neon;
+#endif
+
+#endif

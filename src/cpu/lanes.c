@@ -1,0 +1,56 @@
+#include "cpu/lanes.h"
+
+#include <string.h>
+
+typedef struct shape {
+        int32_t width, lane_bytes, permute_bytes;
+} shape;
+
+static void permute_set(sf_permute *p, const shape *s, int32_t lane, int32_t from)
+{
+        int32_t pieces = s->lane_bytes / s->permute_bytes;
+        for (int32_t i = 0; i < pieces; i++) {
+                uint64_t index = (uint64_t)(from * pieces + i);
+                /* little-endian, as every instruction set here is */
+                memcpy(p->bytes + (lane * pieces + i) * s->permute_bytes, &index, (size_t)s->permute_bytes);
+        }
+}
+
+static void choice_set(sf_choice *c, const shape *s, int32_t lane, bool on)
+{
+        memset(c->bytes + lane * s->lane_bytes, on ? 0xff : 0, (size_t)s->lane_bytes);
+        c->bits |= (uint64_t)on << lane;
+}
+
+void sf_lanes_make(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t permute_bytes, int32_t groups, int32_t rows,
+                   int32_t inner, bool reverse)
+{
+        shape s = {vector_bytes / lane_bytes, lane_bytes, permute_bytes < lane_bytes ? permute_bytes : lane_bytes};
+        int32_t group = rows * inner, toward = reverse ? inner : -inner;
+        l->inner = inner;
+        l->rows = rows;
+        l->groups = groups;
+        l->unit = groups * group;
+        l->reverse = reverse;
+        l->levels = 0;
+        while (1 << l->levels < rows)
+                l->levels++;
+        for (int32_t k = 0; k < l->levels; k++)
+                l->level_on[k].bits = 0;
+        l->before_on.bits = 0;
+        for (int32_t lane = 0; lane < s.width; lane++) {
+                bool idle = lane >= l->unit;
+                int32_t in_group = lane % group, i = reverse ? rows - 1 - in_group / inner : in_group / inner;
+                for (int32_t k = 0; k < l->levels; k++) {
+                        bool on = !idle && (i >> k & 1);
+                        choice_set(&l->level_on[k], &s, lane, on);
+                        permute_set(&l->level[k], &s, lane, on ? lane + ((i & ((1 << k) - 1)) + 1) * toward : lane);
+                }
+                choice_set(&l->before_on, &s, lane, !idle && i > 0);
+                permute_set(&l->before, &s, lane, !idle && i > 0 ? lane + toward : lane);
+                permute_set(&l->last, &s, lane, idle ? lane : lane + (rows - 1 - i) * -toward);
+                /* as many taken lanes as groups * inner; the rest repeat lane 0 and are never stored */
+                bool taken = lane < groups * inner;
+                permute_set(&l->take, &s, lane, taken ? lane / inner * group + (reverse ? 0 : group - inner) + lane % inner : 0);
+        }
+}

@@ -1,0 +1,50 @@
+/*
+ * lanes.h: which lane adds what from where: the order inside one vector, as tables.
+ *
+ * A vector holds `groups` runs of `rows` consecutive positions of `inner` columns each; the lanes beyond are idle. At level k
+ * a lane whose position has bit k set adds, on its left, the last lane of the sibling block of 2^k positions. In reverse the
+ * first position is in the highest lanes, and the tables are mirrored; nothing else changes.
+ *
+ *   one row of a matrix           inner 1, groups 1, rows = width
+ *   4 columns walked downwards    inner 4, groups 1, rows = width / 4
+ *   3 columns                     inner 3, groups 1, rows = the largest power of two that fits
+ *   rows of 5 elements, packed    inner 1, groups = width / 5, rows = 5
+ */
+#ifndef SF_CPU_LANES_H
+#define SF_CPU_LANES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SF_LANES_BYTES 64 /* the widest vector */
+#define SF_LANES_LEVELS 4 /* log2 of the most lanes: 16 of 4 bytes */
+
+/* A permute index: as the instruction set's permute wants it, in units of its permute_bytes. */
+typedef struct sf_permute {
+        _Alignas(SF_LANES_BYTES) uint8_t bytes[SF_LANES_BYTES];
+} sf_permute;
+
+/* A choice of lanes, both as bits and as bytes of all ones. */
+typedef struct sf_choice {
+        _Alignas(SF_LANES_BYTES) uint8_t bytes[SF_LANES_BYTES];
+        uint64_t bits;
+} sf_choice;
+
+typedef struct sf_lanes {
+        int32_t inner, rows, groups;
+        int32_t unit;   /* lanes in use: groups * rows * inner */
+        int32_t levels; /* ceil(log2(rows)) */
+        bool reverse;
+        sf_permute level[SF_LANES_LEVELS];
+        sf_choice level_on[SF_LANES_LEVELS];
+        sf_permute last;    /* every lane gets its column's last position (of a single group) */
+        sf_permute before;  /* every lane gets its column's previous position */
+        sf_choice before_on; /* where there is one in this vector */
+        sf_permute take;    /* the last position of every group, packed to the front */
+} sf_lanes;
+
+/* lane_bytes is 4 or 8; permute_bytes is the instruction set's. groups * rows * inner lanes must fit in the vector. */
+void sf_lanes_make(sf_lanes *lanes, int32_t vector_bytes, int32_t lane_bytes, int32_t permute_bytes, int32_t groups, int32_t rows,
+                   int32_t inner, bool reverse);
+
+#endif

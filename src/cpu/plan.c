@@ -1,0 +1,114 @@
+#include "cpu/plan.h"
+
+#include "core/value.h"
+
+#include <string.h>
+
+/* Past this much memory moved, results are written around the cache: they would evict each other before anyone reads them. */
+#define STREAM_BYTES (8 << 20)
+
+/* The type the kernels read and write: the tensors' own if there is a kernel for it, else the accumulator, widened to 32 bits
+ * where it is a narrower integer (which wraps the same on the way out). */
+static bool choose_kernels(sf_cpu_plan *p)
+{
+        const sf_step *s = p->step;
+        p->storage = s->in;
+        p->kernels = s->in == s->out ? p->isa->find(s->in, s->acc, s->op) : NULL;
+        if (p->kernels)
+                return true;
+        p->storage = s->acc;
+        if (sf_dtypes[s->acc].kind != SF_KIND_REAL && sf_dtypes[s->acc].bits < 32)
+                p->storage = sf_dtypes[s->acc].kind == SF_KIND_SIGNED ? SF_DT_I32 : SF_DT_U32;
+        p->kernels = p->isa->find(p->storage, p->storage, s->op);
+        return p->kernels != NULL;
+}
+
+/* Is the stride `unit` elements of storage, or the other way round in reverse, in all tensors that have it? */
+static bool steps_by(const sf_cpu_plan *p, const sf_dim *dim, int64_t elements, bool with_y)
+{
+        return dim->x == elements * p->size && (!with_y || dim->y == elements * p->size) && (!p->step->m || dim->m == elements);
+}
+
+static void lanes_make(sf_cpu_plan *p, int64_t groups, int64_t rows)
+{
+        sf_lanes_make(&p->lanes, p->isa->vector_bytes, p->kernels->lane_bytes, p->isa->permute_bytes, (int32_t)groups, (int32_t)rows,
+                      (int32_t)p->inner, p->reverse);
+}
+
+/* Splits the batch dimensions into the line, the last of the first `count`, and the outer ones. */
+static void split_batch(sf_cpu_plan *p, int32_t count, bool with_line)
+{
+        const sf_step *s = p->step;
+        p->line = (sf_dim){1, 0, 0, 0};
+        if (with_line && count)
+                p->line = s->dims[--count];
+        p->nouter = count;
+        p->outer = 1;
+        for (int32_t d = 0; d < count; d++) {
+                p->outer_dims[d] = s->dims[d];
+                p->outer *= s->dims[d].len;
+        }
+}
+
+bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
+{
+        p->step = s;
+        p->isa = isa;
+        if (!choose_kernels(p))
+                return false;
+        p->size = sf_dtypes[p->storage].size;
+        p->seq = s->dims[s->nbatch];
+        p->inner = 1;
+        p->stream = !s->fold && !s->in_place && s->n * s->batch * (sf_dtypes[s->in].size + sf_dtypes[s->out].size) >= STREAM_BYTES;
+        p->reverse = p->seq.x < 0;
+        const int32_t width = p->kernels->width;
+        bool direct = s->in == p->storage && s->out == p->storage && s->nseq == 1;
+
+        /* Along the sequence itself. A sequence of one element has no direction: any stride will do. */
+        int64_t sign = p->reverse ? -1 : 1;
+        if (direct && (s->n == 1 || steps_by(p, &p->seq, sign, !s->fold))) {
+                split_batch(p, s->nbatch, true);
+                bool packs = 2 * s->n <= width && p->line.len > 1 && p->line.x == s->n * p->size && (!s->m || p->line.m == s->n) &&
+                             p->line.y == (s->fold ? 1 : s->n) * p->size;
+                p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
+                lanes_make(p, packs ? width / s->n : 1, packs ? s->n : width);
+                return true;
+        }
+        /* Across neighbouring sequences. */
+        const sf_dim *across = s->nbatch ? &s->dims[s->nbatch - 1] : NULL;
+        if (direct && across && steps_by(p, across, 1, true)) {
+                p->inner = across->len;
+                bool block = 2 * p->inner <= width && steps_by(p, &p->seq, sign * p->inner, !s->fold);
+                if (!block) {
+                        p->shape = SF_CPU_COLUMNS;
+                        split_batch(p, s->nbatch - 1, false);
+                        return true;
+                }
+                split_batch(p, s->nbatch - 1, true);
+                int64_t piece = s->n * p->inner;
+                bool packs = 2 * piece <= width && p->line.len > 1 && p->line.x == piece * p->size && (!s->m || p->line.m == piece) &&
+                             p->line.y == (s->fold ? p->inner : piece) * p->size;
+                p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
+                lanes_make(p, packs ? width / piece : 1, packs ? s->n : (int64_t)1 << sf_order_log2((uint64_t)(width / p->inner)));
+                return true;
+        }
+        p->shape = SF_CPU_STAGED;
+        p->reverse = false; /* a block is gathered in the order of the sequence */
+        p->stream = false;
+        split_batch(p, s->nbatch, true);
+        lanes_make(p, 1, width);
+        return true;
+}
+
+const sf_carry *sf_cpu_carry_make(const sf_cpu_plan *p, sf_carry *carry, char *scratch, int64_t lanes)
+{
+        const sf_step *s = p->step;
+        if (!s->has_initial && !s->exclusive)
+                return NULL;
+        *carry = (sf_carry){.count = s->has_initial, .entries = scratch, .entry_stride = 0, .fill = scratch + lanes * p->kernels->lane_bytes};
+        p->kernels->fill(scratch, lanes, s->initial);
+        /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0 is 0.0) */
+        sf_value fill = s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity;
+        p->kernels->fill(carry->fill, lanes, fill);
+        return carry;
+}

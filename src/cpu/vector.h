@@ -1,0 +1,214 @@
+/*
+ * vector.h: the vector vocabulary the kernels are written in. An instruction set's file defines, before it includes this:
+ *
+ *   V_BYTES                      bytes in a vector: 16, 32 or 64
+ *   V_PERMUTE_BYTES              granularity of a permute index (8: a whole lane)
+ *   v_mask                       a choice of lanes; V_MASK_BITS if it is an integer of bits, else it is a v_raw of all-ones lanes
+ *   v_permute4, v_permute8       (v_raw, v_raw index) -> v_raw: lanes of 4 or 8 bytes rearranged
+ *   v_stream                     (void *, const void *, bytes): a non-temporal store of a whole aligned vector of 16, 32 or 64 bytes
+ *   v_fence                      (): orders them before what follows
+ *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory
+ * and, with V_MASK_BITS, v_blend_f32 ... v_blend_i64 and v_mask_bytes. The rest is GNU C vector arithmetic, which gcc and clang turn
+ * into the instructions of the flags the file is compiled with.
+ */
+#ifndef SF_CPU_VECTOR_H
+#define SF_CPU_VECTOR_H
+
+#include "core/core.h"
+#include "cpu/lanes.h"
+
+#include <string.h>
+
+#ifdef __clang__
+#define V_UNROLL _Pragma("unroll")
+#else
+#define V_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define V_LANES4 (V_BYTES / 4)
+#define V_LANES8 (V_BYTES / 8)
+
+typedef float v_f32 __attribute__((vector_size(V_BYTES)));
+typedef double v_f64 __attribute__((vector_size(V_BYTES)));
+typedef uint32_t v_u32 __attribute__((vector_size(V_BYTES)));
+typedef int32_t v_i32 __attribute__((vector_size(V_BYTES)));
+typedef uint64_t v_u64 __attribute__((vector_size(V_BYTES)));
+typedef int64_t v_i64 __attribute__((vector_size(V_BYTES)));
+typedef v_u64 v_raw;
+typedef uint64_t v_raw_unaligned __attribute__((vector_size(V_BYTES), aligned(1), may_alias));
+
+#include V_ISA_HEADER
+
+SF_INLINE v_raw v_raw_load(const void *p)
+{
+        return *(const v_raw_unaligned *)p;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Choices of lanes
+ * ---------------------------------------------------------------------------------------------------------- */
+#ifdef V_MASK_BITS
+SF_INLINE v_mask v_mask_of(const sf_choice *choice)
+{
+        return (v_mask)choice->bits;
+}
+/* the lowest `count` lanes */
+SF_INLINE v_mask v_mask_below(int count, int lane_bytes)
+{
+        (void)lane_bytes;
+        return (v_mask)((1u << count) - 1);
+}
+#else
+SF_INLINE v_mask v_mask_of(const sf_choice *choice)
+{
+        return v_raw_load(choice->bytes);
+}
+static const uint8_t v_ones_then_zeros[2 * V_BYTES] = {
+#define ONES8 255, 255, 255, 255, 255, 255, 255, 255
+        ONES8, ONES8,
+#if V_BYTES > 16
+        ONES8, ONES8,
+#endif
+#undef ONES8
+};
+SF_INLINE v_mask v_mask_below(int count, int lane_bytes)
+{
+        return v_raw_load(v_ones_then_zeros + V_BYTES - count * lane_bytes);
+}
+#define V_BLEND(name)                                                                                                    \
+        SF_INLINE v_##name v_blend_##name(v_mask mask, v_##name yes, v_##name no)                                        \
+        {                                                                                                                \
+                return (v_##name)((mask & (v_raw)yes) | (~mask & (v_raw)no));                                            \
+        }
+V_BLEND(f32)
+V_BLEND(f64)
+V_BLEND(u32)
+V_BLEND(i32)
+V_BLEND(u64)
+V_BLEND(i64)
+#undef V_BLEND
+#endif
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Rotation by whole lanes: result lane i is lane i - by, modulo the width. The index slides over this window.
+ * ---------------------------------------------------------------------------------------------------------- */
+#define PAIR2(i, f) f(i) f(i + 1)
+#define PAIR4(i, f) PAIR2(i, f) PAIR2(i + 2, f)
+#define PAIR8(i, f) PAIR4(i, f) PAIR4(i + 4, f)
+#define PAIR16(i, f) PAIR8(i, f) PAIR8(i + 8, f)
+#define ENTRY(i) (i),
+#if V_PERMUTE_BYTES == 1
+static const uint8_t v_window1[2 * V_BYTES] = {PAIR16(0, ENTRY) PAIR16(0, ENTRY)};
+#elif V_BYTES == 64
+static const uint32_t v_window4[32] = {PAIR16(0, ENTRY) PAIR16(0, ENTRY)};
+static const uint64_t v_window8[16] = {PAIR8(0, ENTRY) PAIR8(0, ENTRY)};
+#elif V_BYTES == 32
+static const uint32_t v_window4[16] = {PAIR8(0, ENTRY) PAIR8(0, ENTRY)};
+#else
+static const uint32_t v_window4[8] = {PAIR4(0, ENTRY) PAIR4(0, ENTRY)};
+static const uint64_t v_window8[4] = {PAIR2(0, ENTRY) PAIR2(0, ENTRY)};
+#endif
+#undef ENTRY
+
+SF_INLINE v_raw v_rotate_index(int by, int lane_bytes)
+{
+#if V_PERMUTE_BYTES == 1
+        const void *window = v_window1;
+#elif V_PERMUTE_BYTES == 4
+        const void *window = v_window4;
+#else
+        const void *window = lane_bytes == 4 ? (const void *)v_window4 : (const void *)v_window8;
+#endif
+        return v_raw_load((const char *)window + V_BYTES - by * lane_bytes);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Combining lanes. The vector spelling of value.h's sf_combine.
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Of two equal reals the sign bit decides: clear if either is clear (max), set if either is set (min). */
+#define V_COMBINE_REAL(name, bits)                                                                                       \
+        SF_INLINE v_##name v_choose_##name(v_##bits mask, v_##name yes, v_##name no)                                     \
+        {                                                                                                                \
+                return (v_##name)((mask & (v_##bits)yes) | (~mask & (v_##bits)no));                                      \
+        }                                                                                                                \
+        SF_INLINE v_##name v_combine_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        {                                                                                                                \
+                if (op == SF_SUM)                                                                                        \
+                        return a + b;                                                                                    \
+                if (op == SF_PROD)                                                                                       \
+                        return a * b;                                                                                    \
+                v_##bits wins = op == SF_MAX ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
+                v_##bits tie = op == SF_MAX ? (v_##bits)a & (v_##bits)b : (v_##bits)a | (v_##bits)b;                     \
+                v_##name r = v_choose_##name(wins, a, b);                                                                \
+                r = v_choose_##name((v_##bits)(a == b), (v_##name)tie, r);                                               \
+                return v_choose_##name((v_##bits)(a != a), a, r); /* a NaN in b is already in r */                       \
+        }
+V_COMBINE_REAL(f32, u32)
+V_COMBINE_REAL(f64, u64)
+#undef V_COMBINE_REAL
+
+#define V_COMBINE_INTEGER(name, bits)                                                                                    \
+        SF_INLINE v_##name v_combine_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        {                                                                                                                \
+                if (op == SF_SUM)                                                                                        \
+                        return (v_##name)((v_##bits)a + (v_##bits)b);                                                    \
+                if (op == SF_PROD)                                                                                       \
+                        return (v_##name)((v_##bits)a * (v_##bits)b);                                                    \
+                v_##bits wins = op == SF_MAX ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
+                return (v_##name)((wins & (v_##bits)a) | (~wins & (v_##bits)b));                                         \
+        }
+V_COMBINE_INTEGER(u32, u32)
+V_COMBINE_INTEGER(i32, u32)
+V_COMBINE_INTEGER(u64, u64)
+V_COMBINE_INTEGER(i64, u64)
+#undef V_COMBINE_INTEGER
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Every other element of two vectors on end. The index lists are constants, so the compiler finds the instructions.
+ * ---------------------------------------------------------------------------------------------------------- */
+#define V_EVEN(i) 2 * (i),
+#define V_ODD(i) 2 * (i) + 1,
+#ifdef __clang__
+#define V_EVEN2 0, 2
+#define V_ODD2 1, 3
+#define V_EVEN4 0, 2, 4, 6
+#define V_ODD4 1, 3, 5, 7
+#define V_EVEN8 0, 2, 4, 6, 8, 10, 12, 14
+#define V_ODD8 1, 3, 5, 7, 9, 11, 13, 15
+#define V_EVEN16 V_EVEN8, 16, 18, 20, 22, 24, 26, 28, 30
+#define V_ODD16 V_ODD8, 17, 19, 21, 23, 25, 27, 29, 31
+#if V_BYTES == 64
+#define V_EVENS4(a, b) __builtin_shufflevector(a, b, V_EVEN16)
+#define V_ODDS4(a, b) __builtin_shufflevector(a, b, V_ODD16)
+#define V_EVENS8(a, b) __builtin_shufflevector(a, b, V_EVEN8)
+#define V_ODDS8(a, b) __builtin_shufflevector(a, b, V_ODD8)
+#elif V_BYTES == 32
+#define V_EVENS4(a, b) __builtin_shufflevector(a, b, V_EVEN8)
+#define V_ODDS4(a, b) __builtin_shufflevector(a, b, V_ODD8)
+#define V_EVENS8(a, b) __builtin_shufflevector(a, b, V_EVEN4)
+#define V_ODDS8(a, b) __builtin_shufflevector(a, b, V_ODD4)
+#else
+#define V_EVENS4(a, b) __builtin_shufflevector(a, b, V_EVEN4)
+#define V_ODDS4(a, b) __builtin_shufflevector(a, b, V_ODD4)
+#define V_EVENS8(a, b) __builtin_shufflevector(a, b, V_EVEN2)
+#define V_ODDS8(a, b) __builtin_shufflevector(a, b, V_ODD2)
+#endif
+#else
+#if V_BYTES == 64
+#define V_LIST4(f) PAIR16(0, f)
+#define V_LIST8(f) PAIR8(0, f)
+#elif V_BYTES == 32
+#define V_LIST4(f) PAIR8(0, f)
+#define V_LIST8(f) PAIR4(0, f)
+#else
+#define V_LIST4(f) PAIR4(0, f)
+#define V_LIST8(f) PAIR2(0, f)
+#endif
+#define V_EVENS4(a, b) __builtin_shuffle(a, b, (v_u32){V_LIST4(V_EVEN)})
+#define V_ODDS4(a, b) __builtin_shuffle(a, b, (v_u32){V_LIST4(V_ODD)})
+#define V_EVENS8(a, b) __builtin_shuffle(a, b, (v_u64){V_LIST8(V_EVEN)})
+#define V_ODDS8(a, b) __builtin_shuffle(a, b, (v_u64){V_LIST8(V_ODD)})
+#endif
+
+#endif

@@ -1,0 +1,156 @@
+/* Step to launches on the caller's stream. */
+#include "cuda/cuda.h"
+
+#include "cuda/cuda_device.h"
+
+#include <string.h>
+
+sf_status sf_cuda_check(const sf_context *ctx, const char *name, sf_device device)
+{
+        sf_cuda_device *d;
+        const sf_driver *driver;
+        (void)name;
+        if (device.device_id >= 0 && device.device_id < SF_CUDA_MAX_DEVICES)
+                return sf_cuda_device_get(ctx, device.device_id, &d);
+        SF_TRY(sf_driver_get(ctx, &driver));
+        return sf_fail(ctx, SF_NO_DEVICE, "%s is on CUDA device %d; this process sees %d of them, numbered from 0", name, (int)device.device_id,
+                       driver->devices);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Pointers
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Pointers lately found to be the device's, per thread: asking the driver costs as much as the rest of a warm call. A stale
+ * row means only that memory freed since is not caught here.
+ */
+#define SEEN_BITS 6
+static _Thread_local struct {
+        const sf_cuda_device *device;
+        const void *pointer;
+} seen[1 << SEEN_BITS];
+
+static sf_status check_pointer(const sf_context *ctx, const sf_cuda_device *d, const char *name, const void *pointer)
+{
+        size_t slot = (uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u >> (64 - SEEN_BITS);
+        int attributes[] = {CU_POINTER_MEMORY_TYPE, CU_POINTER_DEVICE};
+        unsigned type = 0;
+        int device = -1;
+        void *values[] = {&type, &device};
+        if (d->reads_host || (seen[slot].pointer == pointer && seen[slot].device == d))
+                return SF_OK;
+        cu_result code = d->driver->pointer_attributes(2, attributes, values, (cu_address)(uintptr_t)pointer);
+        if (code != CU_OK)
+                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "looking at a pointer");
+        if (type == 0)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is said to be on CUDA device %d, but %p is host memory; pass device memory, or device type %d",
+                               name, d->ordinal, pointer, (int)SF_CPU);
+        if (type == CU_MEMORY_DEVICE && device != d->ordinal)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is said to be on CUDA device %d, but %p is memory of device %d; pass its own device number",
+                               name, d->ordinal, pointer, device);
+        seen[slot].pointer = pointer;
+        seen[slot].device = d;
+        return SF_OK;
+}
+
+static sf_status check_pointers(const sf_context *ctx, const sf_cuda_device *d, const sf_step *step)
+{
+        if (step->n) {
+                SF_TRY(check_pointer(ctx, d, "x", step->x));
+                if (step->m)
+                        SF_TRY(check_pointer(ctx, d, "mask", step->m));
+        }
+        return step->in_place ? SF_OK : check_pointer(ctx, d, "out", step->y);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Launching
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A failed launch: if our handles died with a context that was reset, the next call starts anew. */
+static sf_status launch_failed(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, cu_result code)
+{
+        unsigned flags;
+        bool ours = code == CU_INVALID_CONTEXT || code == CU_CONTEXT_DESTROYED ||
+                    (code == CU_INVALID_HANDLE && d->driver->stream_flags(stream, &flags) == CU_OK);
+        if (ours) {
+                sf_cuda_device_forget(d);
+                code = CU_CONTEXT_DESTROYED;
+        }
+        return sf_driver_fail(ctx, d->driver, code, d->ordinal, "launching a kernel");
+}
+
+static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, sf_cuda_plan *plan, const cu_function *functions,
+                        cu_address scratch)
+{
+        cu_result code = plan->scratch_clear ? d->driver->clear_async(scratch, 0, plan->scratch_clear, stream) : CU_OK;
+        if (code != CU_OK)
+                return launch_failed(ctx, d, stream, code);
+        for (int32_t i = 0; i < plan->launches; i++) {
+                sf_cuda_launch *l = &plan->launch[i];
+                void *arguments[] = {l->params};
+                for (int32_t k = 0; k < l->scratch_fields; k++) {
+                        cu_address field;
+                        memcpy(&field, l->params + 8 * k, 8);
+                        field += scratch;
+                        memcpy(l->params + 8 * k, &field, 8);
+                }
+                code = d->driver->launch(functions[i], l->grid[0], l->grid[1], l->grid[2], (unsigned)l->spec.threads, 1, 1, l->shared, stream,
+                                         arguments, NULL);
+                if (code != CU_OK)
+                        return launch_failed(ctx, d, stream, code);
+        }
+        return SF_OK;
+}
+
+static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_step *step, void *workspace, size_t size)
+{
+        sf_cuda_plan plan;
+        cu_function functions[SF_CUDA_MAX_LAUNCHES];
+        cu_stream stream = step->stream;
+        sf_cuda_scratch scratch = {0, false, false};
+
+        SF_TRY(check_pointers(ctx, d, step));
+        SF_TRY(sf_cuda_plan_step(ctx, step, &d->chip, &plan));
+        for (int32_t i = 0; i < plan.launches; i++)
+                SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[i].spec, &functions[i]));
+        if (workspace && plan.scratch) {
+                if (size < plan.scratch || (uintptr_t)workspace % 256)
+                        return sf_fail(ctx, SF_INVALID_ARGUMENT, "workspace is %zu bytes at %p; it must be at least %zu, 256-byte aligned", size, workspace,
+                                       plan.scratch);
+                SF_TRY(check_pointer(ctx, d, "workspace", workspace));
+                scratch.base = (cu_address)(uintptr_t)workspace;
+        } else if (plan.scratch) {
+                SF_TRY(sf_cuda_scratch_take(ctx, d, stream, plan.scratch, &scratch));
+        }
+        sf_status status = launch(ctx, d, stream, &plan, functions, scratch.base);
+        sf_cuda_scratch_give(d, stream, &scratch);
+        return status;
+}
+
+sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, size_t size)
+{
+        sf_cuda_device *d;
+        bool entered;
+        SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
+        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        sf_status status = run_entered(ctx, d, step, workspace, size);
+        sf_cuda_device_leave(d, entered);
+        return status;
+}
+
+sf_status sf_cuda_run(sf_context *ctx, const sf_step *step)
+{
+        return sf_cuda_run_in(ctx, step, NULL, 0);
+}
+
+sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
+{
+        sf_cuda_device *d;
+        sf_cuda_plan plan;
+        SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
+        SF_TRY(sf_cuda_plan_step(ctx, step, &d->chip, &plan));
+        *size = plan.scratch;
+        return SF_OK;
+}

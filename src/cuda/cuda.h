@@ -1,0 +1,22 @@
+/* cuda.h: the CUDA backend, as backend.c sees it: a step becomes launches on the caller's stream. */
+#ifndef SF_CUDA_H
+#define SF_CUDA_H
+
+#include "core/step.h"
+
+/* Is the driver there, and does it have this device? A sentence if not. `name` is the tensor's. Cheap when warm. */
+sf_status sf_cuda_check(const sf_context *ctx, const char *name, sf_device device);
+
+/*
+ * Launches the step on step->stream and returns; nothing is waited for. A warm call compiles nothing, allocates nothing and may be
+ * captured in a graph; so may a cold one. The caller's current CUDA context is the same before and after.
+ */
+sf_status sf_cuda_run(sf_context *ctx, const sf_step *step);
+
+/* The same with scratch of the caller's: at least what sf_cuda_workspace says, 256-byte aligned, on the step's device. */
+sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, size_t size);
+
+/* How many bytes of scratch the step needs on its device; 0 for most. */
+sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
+
+#endif

@@ -1,0 +1,90 @@
+/* cuda_device.h: a device in use: its primary context, what it is, its loaded kernels, its scratch memory. */
+#ifndef SF_CUDA_DEVICE_H
+#define SF_CUDA_DEVICE_H
+
+#include "cuda/driver.h"
+#include "cuda/launch.h"
+
+#include <pthread.h>
+
+#define SF_CUDA_MAX_DEVICES 64
+#define SF_CUDA_LANES 64
+
+/* A loaded kernel. Never changed and never freed once others can see it. */
+typedef struct sf_cuda_kernel_entry {
+        sf_cuda_spec spec;
+        cu_function function;
+} sf_cuda_kernel_entry;
+
+/* Open addressing, at most half full. A bigger table replaces it; the old one stays, since a reader may be in it. */
+typedef struct sf_cuda_kernel_table {
+        struct sf_cuda_kernel_table *replaced; /* the one before */
+        size_t mask, count;
+        _Atomic(sf_cuda_kernel_entry *) slots[];
+} sf_cuda_kernel_table;
+
+/* The scratch that calls on one stream share, one after another. */
+typedef struct sf_cuda_lane {
+        uint64_t stream; /* the driver's number for it */
+        cu_address base;
+        size_t size;
+} sf_cuda_lane;
+
+/* The scratch of one captured call: the graph's own, until the graph is gone. */
+typedef struct sf_cuda_graph_block {
+        struct sf_cuda_graph_block *next;
+        struct sf_cuda_device *device;
+        cu_address base;
+        size_t size;
+} sf_cuda_graph_block;
+
+typedef struct sf_cuda_device {
+        struct sf_cuda_device *forgotten; /* the one forgotten before this */
+        const sf_driver *driver;
+        int ordinal;
+        cu_device device;
+        cu_context context; /* the primary one */
+        sf_cuda_chip chip;
+        bool pools;      /* has stream-ordered allocation */
+        bool reads_host; /* has no use for telling host pointers from its own */
+
+        _Atomic(sf_cuda_kernel_table *) kernels;
+        pthread_mutex_t kernels_lock; /* taken to add a kernel, not to find one */
+
+        pthread_mutex_t scratch_lock; /* held while a call that uses scratch is being launched */
+        int32_t nlanes;
+        sf_cuda_lane lanes[SF_CUDA_LANES];
+        sf_cuda_graph_block *blocks;               /* free, under the lock */
+        _Atomic(sf_cuda_graph_block *) given_back; /* by graphs that are gone: a list to be moved to `blocks` */
+} sf_cuda_device;
+
+/* The device, brought up on first use. */
+sf_status sf_cuda_device_get(const sf_context *ctx, int32_t ordinal, sf_cuda_device **device);
+
+/* Makes the next sf_cuda_device_get bring it up anew: its context was reset, and with it all that was loaded and allocated. */
+void sf_cuda_device_forget(sf_cuda_device *device);
+
+/* Makes the device's context current; *entered tells leave whether the caller's is to be put back. */
+sf_status sf_cuda_device_enter(const sf_context *ctx, const sf_cuda_device *device, bool *entered);
+void sf_cuda_device_leave(const sf_cuda_device *device, bool entered);
+
+/* Between these two the thread may call what a stream being captured elsewhere would forbid. */
+void sf_cuda_device_relax(const sf_cuda_device *device, int *mode);
+void sf_cuda_device_restore(const sf_cuda_device *device, int mode);
+
+/* The kernel of a specialisation, from memory, else from disk, else compiled. The device's context is current. */
+sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *device, const sf_cuda_spec *spec, cu_function *function);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * cuda_scratch.c
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct sf_cuda_scratch {
+        cu_address base;
+        bool locked, once; /* what give has to undo */
+} sf_cuda_scratch;
+
+/* Memory for the launches that follow on `stream`, until give. Never waits for the device; when warm, allocates nothing. */
+sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *device, cu_stream stream, size_t size, sf_cuda_scratch *scratch);
+void sf_cuda_scratch_give(sf_cuda_device *device, cu_stream stream, sf_cuda_scratch *scratch);
+
+#endif

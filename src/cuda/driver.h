@@ -1,0 +1,110 @@
+/*
+ * driver.h: libcuda, found and loaded at run time; nothing to link and no CUDA header to include.
+ *
+ * Where a library is looked for (driver_find.c), the first that answers:
+ *   1. the file that SCANFOLD_LIBCUDA or SCANFOLD_NVRTC names, and then no other;
+ *   2. one that is loaded already, as in a process that imported torch;
+ *   3. the loader's own search, by soname: libcuda.so.1; libnvrtc.so.13, .12, .11.2, ..., those of the driver's own major
+ *      version and below first;
+ *   4. lib64, lib and targets/x/lib under CUDA_HOME, CUDA_PATH, and /usr/local/cuda;
+ *   5. nvidia/x/lib and torch/lib in the site-packages of the running Python: those that files mapped into the process come
+ *      from, those beside the running interpreter, and those of VIRTUAL_ENV and CONDA_PREFIX.
+ */
+#ifndef SF_CUDA_DRIVER_H
+#define SF_CUDA_DRIVER_H
+
+#include "core/core.h"
+
+typedef int cu_result;
+typedef int cu_device;
+typedef uint64_t cu_address; /* of device memory */
+typedef struct cu_context_handle *cu_context;
+typedef struct cu_module_handle *cu_module;
+typedef struct cu_function_handle *cu_function;
+typedef struct cu_stream_handle *cu_stream;
+typedef struct cu_graph_handle *cu_graph;
+typedef struct cu_object_handle *cu_object;
+
+/* Result codes that mean something to us; driver.c has the table from any code to a status. */
+enum {
+        CU_OK = 0,
+        CU_OUT_OF_MEMORY = 2,
+        CU_NOT_INITIALIZED = 3,
+        CU_DEINITIALIZED = 4,
+        CU_INVALID_IMAGE = 200,
+        CU_INVALID_CONTEXT = 201,
+        CU_NO_BINARY = 209,
+        CU_INVALID_PTX = 218,
+        CU_UNSUPPORTED_PTX = 222,
+        CU_INVALID_HANDLE = 400,
+        CU_CONTEXT_DESTROYED = 709,
+        CU_CAPTURE_IMPLICIT = 906
+};
+
+/* Attributes of devices, functions and pointers, and what they may be. */
+enum {
+        CU_DEVICE_MULTIPROCESSORS = 16,
+        CU_DEVICE_L2 = 38,
+        CU_DEVICE_THREADS_PER_MULTIPROCESSOR = 39,
+        CU_DEVICE_MAJOR = 75,
+        CU_DEVICE_MINOR = 76,
+        CU_DEVICE_SHARED_PER_MULTIPROCESSOR = 81,
+        CU_DEVICE_READS_HOST_MEMORY = 88, /* pageable memory, with no registration */
+        CU_DEVICE_SHARED_PER_BLOCK = 97,  /* with the opt-in */
+        CU_DEVICE_HAS_POOLS = 115,
+        CU_FUNCTION_STATIC_SHARED = 1,
+        CU_FUNCTION_DYNAMIC_SHARED = 8,
+        CU_POINTER_MEMORY_TYPE = 2,
+        CU_POINTER_DEVICE = 9,
+        CU_MEMORY_HOST = 1,
+        CU_MEMORY_DEVICE = 2,
+        CU_MODULE_ERROR_LOG = 5,
+        CU_MODULE_ERROR_LOG_SIZE = 6,
+        CU_CAPTURE_ACTIVE = 1,
+        CU_CAPTURE_RELAXED = 2,
+        CU_OBJECT_NO_SYNC = 1,
+        CU_GRAPH_MOVE = 1
+};
+
+typedef struct sf_driver {
+#define DRIVER(member, symbol, arguments) cu_result(*member) arguments;
+#define OPTIONAL DRIVER
+#include "cuda/driver.def"
+        int version; /* of CUDA, 13000 for 13.0 */
+        int devices;
+        char path[256]; /* the file it came from */
+} sf_driver;
+
+/*
+ * The driver, loaded and initialised on first use; a failure is looked into again at the next call, since a library may
+ * have appeared. Cheap when loaded. After a fork of a process that had initialised it, a failure always.
+ */
+sf_status sf_driver_get(const sf_context *ctx, const sf_driver **driver);
+
+/* Sets the status that fits `code`, and a sentence: what was being done, on which device (-1: none), and what the driver says. */
+sf_status sf_driver_fail(const sf_context *ctx, const sf_driver *driver, cu_result code, int device, const char *doing) SF_COLD;
+
+/* Errors after which a context serves nobody in this process any more. */
+bool sf_driver_sticky(cu_result code);
+
+/* True in a child that was forked after its parent had initialised the driver: CUDA does not survive that. */
+bool sf_driver_forked(void);
+
+/* Runs `reset` in the child of a fork: for locks that another thread may have held. At most 4. */
+void sf_driver_at_fork(void (*reset)(void));
+
+/* ------------------------------------------------------------------------------------------------------------
+ * driver_find.c
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct sf_library {
+        const char *stem;           /* "libnvrtc.so" */
+        const char *const *sonames; /* what follows the stem, in the order to try: ".13", ".12", ..., NULL */
+        const char *variable;       /* the environment variable that overrides */
+        const char *probe;          /* a symbol it must have */
+        bool toolkit;               /* look in toolkits and site-packages too */
+} sf_library;
+
+/* A handle for dlsym, or NULL. `tried` gets what was looked at or, from the override, the loader's own words. */
+void *sf_library_find(const sf_library *library, char *tried, size_t size);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * emit.h: what emit.c and tuning.c share, and the tests look at: the flags of a specialisation, the parameters every
+ * kernel takes, and the tiles.
+ */
+#ifndef SF_CUDA_EMIT_H
+#define SF_CUDA_EMIT_H
+
+#include "cuda/launch.h"
+
+/* sf_cuda_spec.flags. A unit is two bits: 0 any stride, 1 forwards, 2 backwards. */
+enum {
+        SF_CUDA_MASK = 1 << 0,
+        SF_CUDA_EXCLUSIVE = 1 << 1,
+        SF_CUDA_INITIAL = 1 << 2,
+        SF_CUDA_RAGGED = 1 << 3,  /* the length is no multiple of the width */
+        SF_CUDA_SINGLE = 1 << 4,  /* a sequence fits in one tile */
+        SF_CUDA_PARTIAL = 1 << 5, /* a fold whose totals go to scratch */
+        SF_CUDA_RESUME = 1 << 6,  /* a fold of such totals */
+        SF_CUDA_DOWN = 1 << 7,    /* a fold of columns */
+        SF_CUDA_STREAM = 1 << 8,  /* accesses that are not to stay in the cache */
+        SF_CUDA_X_UNIT = 1 << 9,
+        SF_CUDA_Y_UNIT = 1 << 11,
+        SF_CUDA_M_UNIT = 1 << 13,
+        SF_CUDA_FLAT = 1 << 15    /* chained columns that lie in one line */
+};
+
+/* sf_cuda_spec.extra, by name. Those from SF_CUDA_OWN on are macros of the kernel file, listed in emit.c. */
+enum { SF_CUDA_NBATCH, SF_CUDA_NSEQ, SF_CUDA_RESIDENT, SF_CUDA_OWN, SF_CUDA_OWNS = 5 };
+
+/* The struct sf_params of kernels/tree.cuh, field for field. */
+typedef struct sf_cuda_params {
+        uint64_t scratch;
+        uint64_t x, y, m;
+        int64_t n, units;
+        int64_t sx, sy, sm;
+        uint64_t identity, neutral, initial;
+        int64_t inner, ix, iy, im;
+        int64_t number[4];
+        sf_dim dims[SF_MAX_NDIM + 1];
+} sf_cuda_params;
+
+/* ------------------------------------------------------------------------------------------------------------
+ * tuning.c
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct sf_cuda_tile {
+        int32_t threads;  /* a block */
+        int32_t elements; /* a thread holds, of the accumulator */
+        int32_t resident; /* blocks a multiprocessor should hold: bounds the registers */
+        int32_t more;     /* columns: vectors of a row a warp or group covers at most; chained: stages */
+} sf_cuda_tile;
+
+/* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator). */
+sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int size);
+
+#endif

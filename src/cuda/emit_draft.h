@@ -1,0 +1,116 @@
+/*
+ * emit_draft.h: a launch under construction: what emit.c, emit_scan.c and emit_fold.c build it from.
+ */
+#ifndef SF_CUDA_EMIT_DRAFT_H
+#define SF_CUDA_EMIT_DRAFT_H
+
+#include "cuda/emit.h"
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Small things
+ * ---------------------------------------------------------------------------------------------------------- */
+static inline int64_t magnitude(int64_t v)
+{
+        return v < 0 ? -v : v;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+        return a / b + (a % b != 0);
+}
+
+static inline int64_t at_least(int64_t a, int64_t b)
+{
+        return a > b ? a : b;
+}
+
+static inline int64_t at_most(int64_t a, int64_t b)
+{
+        return a < b ? a : b;
+}
+
+static inline int log2_up(int64_t v)
+{
+        int k = 0;
+        while (((int64_t)1 << k) < v)
+                k++;
+        return k;
+}
+
+static inline int64_t pow2_up(int64_t v)
+{
+        return (int64_t)1 << log2_up(v);
+}
+
+static inline int64_t pow2_down(int64_t v)
+{
+        return pow2_up(v + 1) / 2;
+}
+
+static inline int size_of(int32_t dt)
+{
+        return sf_dtypes[dt].size;
+}
+
+/* Do neighbours along `stride` stand next to each other? 1 forwards, 2 backwards, 0 no. */
+static inline int unit(int64_t stride, int size)
+{
+        return stride == size ? 1 : stride == -size ? 2 : 0;
+}
+
+static inline bool divides(int64_t v, int64_t by)
+{
+        return v % by == 0;
+}
+
+/* The bytes of an element of the accumulator as a kernel holds it: narrow integers are carried in 32 bits. */
+static inline int acc_size(sf_dt acc)
+{
+        return (int)at_least(size_of((int32_t)acc), 4);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * emit.c
+ * ---------------------------------------------------------------------------------------------------------- */
+/* A step seen by a kernel: lines of `line`'s elements, one for every position of all other dimensions. */
+typedef struct layout {
+        const sf_step *step;
+        sf_dim line;        /* along it vectors are taken: the sequence's last dimension, or the columns */
+        int32_t nbatch;     /* dims[0 .. nbatch) of the step are positions a launch deals out */
+        int width;          /* elements of a vector: aligned on every line, in x and, for a scan, in y */
+} layout;
+
+/* The step with its sequence (down false) or its last batch dimension (down true) as the line. */
+layout sf_cuda_layout(const sf_step *step, bool down);
+
+typedef struct draft {
+        sf_cuda_launch *launch;
+        sf_cuda_params p;
+} draft;
+
+/* Everything that follows from the step and the layout alone. */
+draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l);
+sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const sf_cuda_spec *spec);
+sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared);
+
+/* How a strip of columns is dealt out to the threads of a block. */
+typedef struct strip {
+        int64_t slots;  /* vectors a row */
+        int64_t groups; /* each with rows of its own */
+        int64_t strips; /* a row has */
+        bool whole;     /* one strip: the row, whatever its width */
+} strip;
+
+/* Strips of `slots` vectors for blocks of `threads`; a row that is not much wider is taken whole. */
+strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
+
+/* sf_cuda_spec.extra of the kernel files, as emit.c names them. */
+enum { TEAM = SF_CUDA_OWN, ROWS, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
+
+/* ------------------------------------------------------------------------------------------------------------
+ * emit_scan.c, emit_fold.c
+ * ---------------------------------------------------------------------------------------------------------- */
+sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
+sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
+
+#endif

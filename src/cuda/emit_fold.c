@@ -1,0 +1,142 @@
+/* Folds: rows or columns, in one launch, or in chunks and then the chunks' totals. */
+#include "cuda/emit_draft.h"
+
+/* The second launch: the totals of `chunks` chunks of every sequence, as the first one left them in scratch. */
+static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
+{
+        sf_step r = *s;
+        int64_t size = size_of((int32_t)s->acc), inner = down ? s->dims[s->nbatch - 1].len : 1, stride = chunks * inner * size;
+        r.in = s->acc;
+        r.x = NULL;
+        r.m = NULL;
+        r.n = chunks;
+        r.nseq = 1;
+        for (int32_t d = s->nbatch - 1; d >= 0; d--) {
+                r.dims[d].m = 0;
+                if (down && d == s->nbatch - 1) {
+                        r.dims[d].x = size;
+                        continue;
+                }
+                r.dims[d].x = stride;
+                stride *= r.dims[d].len;
+        }
+        r.dims[s->nbatch] = (sf_dim){chunks, inner * size, 0, 0};
+        return r;
+}
+
+static void to_scratch(draft *d, const sf_step *s)
+{
+        d->launch->spec.flags = (d->launch->spec.flags & ~SF_CUDA_INITIAL) | SF_CUDA_PARTIAL;
+        d->launch->spec.out = s->acc;
+        d->p.initial = 0;
+}
+
+static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool resume)
+{
+        const sf_step *s = l->step;
+        draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
+        int64_t width = l->width, n = at_least(s->n, 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
+        int64_t team, items, rows = 1, chunks = 1, part;
+        bool single = vectors <= 32 * held;
+        spec->threads = tile.threads;
+        spec->extra[SF_CUDA_RESIDENT] = tile.resident;
+        if (single) {
+                team = at_most(pow2_up(vectors), 32);
+                items = pow2_up(ceil_div(vectors, team));
+                rows = at_least(held / items, 1);
+                while (rows > 1 && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
+                        rows /= 2;
+                part = n;
+        } else {
+                /* A warp a sequence while there are enough of them, else a block, else a block for each chunk. */
+                int64_t fill = (int64_t)chip->multiprocessors * tile.resident * (tile.threads / 32);
+                items = held;
+                team = 32;
+                while (team < tile.threads && s->batch * (team / 32) < 2 * fill && team * items < vectors)
+                        team *= 2;
+                int64_t tile_length = team * items * width;
+                int64_t length = pow2_up(n), wanted = 4 * (int64_t)chip->multiprocessors * tile.resident;
+                if (team == tile.threads && !resume)
+                        while (length > 4 * tile_length && s->batch * ceil_div(n, length) < wanted)
+                                length /= 2;
+                chunks = ceil_div(n, length);
+                part = length / (team / 32);
+                d.p.number[1] = length;
+        }
+        spec->items = (int32_t)items;
+        spec->flags |= (single ? SF_CUDA_SINGLE : 0) | (resume ? SF_CUDA_RESUME : 0);
+        spec->extra[TEAM] = (int32_t)team;
+        spec->extra[ROWS] = (int32_t)rows;
+        if (chunks > 1)
+                to_scratch(&d, s);
+        d.p.units = s->batch * chunks;
+        d.p.number[0] = chunks;
+        d.p.number[2] = part;
+        plan->launches++;
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, rows * (spec->threads / team)), spec->threads / 32 * acc_size(s->acc)));
+        d.launch->scratch_fields = chunks > 1 || resume;
+        if (chunks == 1)
+                return SF_OK;
+        plan->scratch = (size_t)(d.p.units * size_of((int32_t)s->acc));
+        sf_step rest = resumed(s, chunks, false);
+        layout next = sf_cuda_layout(&rest, false);
+        return plan_rows(ctx, &next, chip, plan, true);
+}
+
+static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool resume)
+{
+        const sf_step *s = l->step;
+        draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
+        int64_t outer = s->batch / l->line.len, width = l->width, vectors = l->line.len / width;
+        /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
+        strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
+        int64_t beside = cut.whole ? 1 : at_most(at_least(4 / width, 1), pow2_up(ceil_div(vectors, cut.slots)));
+        int64_t items = at_least(pow2_down(tile.elements / (width * beside) / (chip->small_tiles ? 2 : 1)), 1), most = chip->small_tiles ? 2 : 6;
+        cut.strips = ceil_div(vectors, cut.slots * beside);
+        while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
+                cut.groups /= 2;
+        /* Rows a group walks: as many as its counter can hold, fewer where that would leave multiprocessors without work. */
+        int64_t part = items << most, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
+        while (part > items && part / 2 * cut.groups >= s->n)
+                part /= 2;
+        while (!resume && part > 4 * items && outer * cut.strips * ceil_div(s->n, part * cut.groups) < wanted)
+                part /= 2;
+        int64_t chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
+        if (resume && chunks > 1) { /* its totals are few: one block walks them all, with a longer counter */
+                part = pow2_up(ceil_div(s->n, cut.groups));
+                chunks = 1;
+        }
+        spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
+        spec->items = (int32_t)items;
+        spec->flags |= resume ? SF_CUDA_RESUME : 0;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(tile.threads * tile.resident / spec->threads, 1), 8);
+        spec->extra[SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
+        spec->extra[GROUPS] = (int32_t)cut.groups;
+        spec->extra[STRIP] = (int32_t)beside;
+        if (chunks > 1)
+                to_scratch(&d, s);
+        d.p.units = outer * chunks * cut.strips;
+        d.p.number[0] = chunks;
+        d.p.number[1] = cut.strips;
+        d.p.number[2] = cut.slots;
+        d.p.number[3] = part;
+        plan->launches++;
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, (log2_up(part / items) + 2) * spec->threads * beside * width * acc_size(s->acc)));
+        d.launch->scratch_fields = chunks > 1 || resume;
+        if (chunks == 1)
+                return SF_OK;
+        plan->scratch = (size_t)(outer * chunks * l->line.len * size_of((int32_t)s->acc));
+        sf_step rest = resumed(s, chunks, true);
+        layout next = sf_cuda_layout(&rest, true);
+        return plan_columns(ctx, &next, chip, plan, true);
+}
+
+sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        layout l = sf_cuda_layout(s, down);
+        return down ? plan_columns(ctx, &l, chip, plan, false) : plan_rows(ctx, &l, chip, plan, false);
+}

@@ -1,0 +1,213 @@
+/* Scans: rows, columns, or one sequence shared by many blocks. */
+#include "cuda/emit_draft.h"
+
+#include <string.h>
+
+/* Fewer elements a vector; what was aligned stays so, and the mask may become so. */
+static layout narrowed(layout l, int width)
+{
+        l.width = width;
+        return l;
+}
+
+static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        const sf_step *s = l->step;
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_ROWS, l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
+        int64_t width = l->width, vectors = ceil_div(s->n, width), held = at_least(tile.elements / width, 1);
+        int64_t team, items, rows = 1;
+        if (vectors <= 64 * held / 2 * (chip->small_tiles ? 1 : 2)) {
+                /* Up to a warp a row: the split into lanes and items that leaves fewest of them idle. */
+                team = at_most(pow2_up(vectors), 32);
+                items = ceil_div(vectors, team);
+                for (int64_t t = team / 2; t >= 8 && ceil_div(vectors, t) <= held; t /= 2)
+                        if (ceil_div(vectors, t) * t < items * team) {
+                                team = t;
+                                items = ceil_div(vectors, t);
+                        }
+                rows = at_least(pow2_down(held / items), 1);
+                spec->threads = (int32_t)at_least(at_most(tile.threads, 256), team);
+                /* A small tensor is spread over the whole chip. */
+                while (rows > 1 && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
+                        rows /= 2;
+                while (spec->threads > 64 && spec->threads > team && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
+                        spec->threads /= 2;
+                spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(chip->small_tiles ? 1 : 1024 / spec->threads, 8);
+        } else {
+                team = at_most(pow2_up(ceil_div(vectors, held)), tile.threads);
+                items = held;
+                spec->threads = (int32_t)team;
+                spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_most(1024 / team, 8);
+        }
+        int64_t tiles = ceil_div(vectors, team * items);
+        spec->items = (int32_t)items;
+        spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
+        spec->extra[TEAM] = (int32_t)team;
+        spec->extra[ROWS] = (int32_t)rows;
+        d.p.units = s->batch;
+        d.p.number[0] = tiles;
+        plan->launches = 1;
+        return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, rows * (spec->threads / team)), 2 * (spec->threads / 32) * acc_size(s->acc));
+}
+
+static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        const sf_step *s = l->step;
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
+        int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads;
+        strip cut = sf_cuda_strip(l->line.len / width, slots, threads);
+        /* Too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
+        int64_t sector = at_least(32 / size_of(s->in), 1);
+        while (4 * cut.strips * outer < 3 * chip->multiprocessors && slots * width > sector && l->line.len > sector) {
+                if (width > 1)
+                        width /= 2;
+                else
+                        slots /= 2;
+                threads = at_most(2 * tile.threads, 512);
+                cut = sf_cuda_strip(l->line.len / width, slots, threads);
+                if (cut.whole && cut.strips == 1 && slots * width > sector) {
+                        cut = (strip){slots, at_most(pow2_down(threads / slots), 64), ceil_div(l->line.len / width, slots), false};
+                }
+        }
+        int64_t items = pow2_down(at_least(tile.elements / width, 1));
+        if (width != l->width) {
+                layout other = narrowed(*l, (int)width);
+                d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, &other);
+        }
+        /* A short axis needs no more groups than it has rows for. */
+        while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
+                cut.groups /= 2;
+        int64_t tiles = ceil_div(s->n, cut.groups * items);
+        spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
+        spec->items = (int32_t)items;
+        spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(tile.threads * tile.resident / spec->threads, 1), 8);
+        spec->extra[SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
+        spec->extra[GROUPS] = (int32_t)cut.groups;
+        d.p.units = outer * cut.strips;
+        d.p.number[0] = tiles;
+        d.p.number[1] = cut.strips;
+        d.p.number[2] = cut.slots;
+        plan->launches = 1;
+        return sf_cuda_finish(ctx, chip, &d, d.p.units, (2 * cut.groups + log2_up(tiles) + 1) * cut.slots * width * acc_size(s->acc));
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * One sequence shared by many blocks
+ * ---------------------------------------------------------------------------------------------------------- */
+enum { COLUMNS = SF_CUDA_OWN, STAGES, AHEAD, WATCHERS, DEPTH };
+enum { RING = 16, TICKET = 256 }; /* as scan_chained.cu has them */
+
+/*
+ * What a chained launch works on: `columns` interleaved sequences, a power of two. Where all of a narrow matrix's elements
+ * lie in one line they are taken as that line; else a strip of the columns at a time, a row of which is whole vectors.
+ */
+typedef struct chain {
+        sf_step line; /* the step as one line, where it is flat */
+        layout l;
+        int64_t columns, strips;
+        bool flat;
+} chain;
+
+static void chain_of(const sf_step *s, bool down, chain *c)
+{
+        const sf_dim *seq = s->dims + s->nbatch, *inner = seq - 1;
+        c->line = *s;
+        c->columns = c->strips = 1;
+        c->flat = !down;
+        if (!down) {
+                c->l = sf_cuda_layout(&c->line, false);
+                return;
+        }
+        int64_t in = size_of(s->in), out = size_of(s->out), len = inner->len;
+        if (inner->x == in && inner->y == out && seq->x == len * in && seq->y == len * out && pow2_up(len) == len &&
+            (!s->m || (inner->m == 1 && seq->m == len))) {
+                c->line.n = s->n * len;
+                c->line.batch = s->batch / len;
+                c->line.nbatch = s->nbatch - 1;
+                c->line.dims[s->nbatch - 1] = (sf_dim){c->line.n, in, out, s->m != NULL};
+                c->l = sf_cuda_layout(&c->line, false);
+                c->columns = len;
+                c->flat = len <= 32 * c->l.width;
+        }
+        if (c->flat)
+                return;
+        c->line = *s;
+        c->l = sf_cuda_layout(&c->line, true);
+        c->columns = at_most(pow2_up(len), 32 * c->l.width);
+        c->strips = ceil_div(len, c->columns);
+}
+
+static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const chain *c, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &c->l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
+        int64_t width = c->l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = acc_size(s->acc);
+        int64_t slot = width * size_of(s->in) + (s->m ? width : 0), stages, stage, shared, tiles, depth;
+        /* As many stages as there is shared memory for; smaller tiles where that would not be three. */
+        for (;; workers /= 2) {
+                stage = workers * items * slot;
+                tiles = ceil_div(s->n * c->columns, workers * items * width);
+                depth = at_least(ceil_div(log2_up(tiles), 5), 1);
+                int64_t rest = RING * 8 + (tile.more * workers / 32 + 10 * depth) * c->columns * acc;
+                stages = at_most(tile.more, (chip->shared_per_block - rest) / stage);
+                if (stages >= 3 || workers <= 64)
+                        break;
+        }
+        stages = at_least(stages, 2);
+        int64_t ahead = at_least(stages / 2, 1), watchers = at_most(c->columns, at_most(16, (1024 - workers) / 32));
+        shared = stages * stage + RING * 8 + ((ahead + 1) * workers / 32 + 10 * depth) * c->columns * acc;
+        spec->threads = (int32_t)(workers + 32 * watchers);
+        spec->items = (int32_t)items;
+        spec->flags |= c->flat ? SF_CUDA_FLAT : 0;
+        spec->extra[SF_CUDA_RESIDENT] = tile.resident;
+        spec->extra[COLUMNS] = (int32_t)c->columns;
+        spec->extra[STAGES] = (int32_t)stages;
+        spec->extra[AHEAD] = (int32_t)ahead;
+        spec->extra[WATCHERS] = (int32_t)watchers;
+        spec->extra[DEPTH] = (int32_t)depth;
+        int64_t groups = 0, lines = s->batch / (c->flat ? c->columns : c->l.line.len) * c->strips;
+        for (int64_t level = 0, count = tiles; level < depth; level++)
+                groups += count = ceil_div(count, 32);
+        d.p.n = s->n;
+        d.p.units = lines;
+        d.p.number[0] = tiles;
+        d.p.number[1] = c->strips;
+        d.p.number[2] = lines * tiles;
+        d.p.number[3] = groups;
+        plan->launches = 1;
+        plan->scratch = plan->scratch_clear = (size_t)(TICKET + lines * groups * c->columns * (acc / 4) * 32 * 8);
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, at_most(lines * tiles, chip->multiprocessors * tile.resident), shared));
+        d.launch->scratch_fields = 1;
+        return SF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Which of them
+ * ---------------------------------------------------------------------------------------------------------- */
+sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        layout l = sf_cuda_layout(s, down);
+        SF_TRY(down ? plan_columns(ctx, &l, chip, plan) : plan_rows(ctx, &l, chip, plan));
+        /* How many times over do these blocks fill the chip, and how much of the last time is idle? */
+        const sf_cuda_launch *launch = &plan->launch[0];
+        int64_t together = (int64_t)chip->multiprocessors * launch->spec.extra[SF_CUDA_RESIDENT], blocks = launch->grid[0];
+        if (down)
+                together = chip->multiprocessors;
+        bool idle = 4 * blocks < 3 * ceil_div(blocks, together) * together;
+        int64_t many = chip->small_tiles ? 512 : 32768; /* elements before it pays to share a sequence */
+        /* Strips narrower than a line of the cache are for small tensors, which stay in it. */
+        if (down)
+                idle = 4 * blocks < 3 * together || (launch->spec.extra[SLOTS] * launch->spec.width * size_of(s->in) < at_most(128, l.line.len * size_of(s->in)) &&
+                                                     launch->spec.extra[SLOTS] && s->n * s->batch > 64 * many);
+        if (!idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
+                return SF_OK;
+        chain c;
+        chain_of(s, down, &c);
+        return plan_chained(ctx, s, &c, chip, plan);
+}

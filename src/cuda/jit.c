@@ -1,0 +1,255 @@
+/* Prelude and kernel file, through NVRTC, to a binary. */
+#include "cuda/jit.h"
+
+#include "cuda/driver.h"
+#include "cuda/embed.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NVRTC's functions, as in driver.def: each returns a result code, 0 for success. Those of CUDA 11.2 and newer. */
+typedef struct nvrtc_program_handle *nvrtc_program;
+
+#define NVRTC_FUNCTIONS(F)                                                                                               \
+        F(version, nvrtcVersion, (int *major, int *minor))                                                               \
+        F(arch_count, nvrtcGetNumSupportedArchs, (int *count))                                                           \
+        F(arches, nvrtcGetSupportedArchs, (int *arches))                                                                 \
+        F(create, nvrtcCreateProgram,                                                                                    \
+          (nvrtc_program * program, const char *source, const char *name, int headers, const char *const *texts, const char *const *names)) \
+        F(destroy, nvrtcDestroyProgram, (nvrtc_program * program))                                                       \
+        F(compile, nvrtcCompileProgram, (nvrtc_program program, int count, const char *const *options))                  \
+        F(cubin_size, nvrtcGetCUBINSize, (nvrtc_program program, size_t *size))                                          \
+        F(cubin, nvrtcGetCUBIN, (nvrtc_program program, char *cubin))                                                    \
+        F(ptx_size, nvrtcGetPTXSize, (nvrtc_program program, size_t *size))                                              \
+        F(ptx, nvrtcGetPTX, (nvrtc_program program, char *ptx))                                                          \
+        F(log_size, nvrtcGetProgramLogSize, (nvrtc_program program, size_t *size))                                       \
+        F(log, nvrtcGetProgramLog, (nvrtc_program program, char *log))
+
+static struct {
+#define MEMBER(member, symbol, arguments) int(*member) arguments;
+        NVRTC_FUNCTIONS(MEMBER)
+#undef MEMBER
+        const char *(*error_text)(int code);
+} nvrtc;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static sf_compiler found;
+static _Atomic(const sf_compiler *) ready;
+
+/* The options of every kernel. The order's additions are single rounded operations: no fused multiply-add, no flush to zero. */
+static const char *const options[] = {"--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true"};
+#define OPTIONS (sizeof options / sizeof *options)
+
+static void reset_lock(void)
+{
+        pthread_mutex_init(&lock, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Finding the compiler
+ * ---------------------------------------------------------------------------------------------------------- */
+static int by_value(const void *a, const void *b)
+{
+        return *(const int *)a - *(const int *)b;
+}
+
+/*
+ * NVRTC opens a second library by its bare name when it first compiles, and a wheel's is not where the loader looks. Opened
+ * here by its full name first, it is found; where it is found anyway, or is missing, nothing is lost.
+ */
+static void load_builtins(void)
+{
+        char path[sizeof found.path + 64];
+        const char *slash = strrchr(found.path, '/');
+        int folder = slash ? (int)(slash - found.path) + 1 : 0;
+        snprintf(path, sizeof path, "%.*slibnvrtc-builtins.so.%d.%d", folder, found.path, (int)found.major, (int)found.minor);
+        dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static sf_status load(const sf_context *ctx, int32_t driver_major)
+{
+        /* The soname's number is the major version, but 11.2 for all of CUDA 11.2 to 11.8. */
+        static const char *const known[] = {".13", ".12", ".11.2"};
+        const char *sonames[sizeof known / sizeof *known + 2];
+        size_t count = 0;
+        char tried[1024];
+        const char *missing = NULL;
+        int arches[256], narches = 0;
+
+        for (int newer = 0; newer < 2; newer++)
+                for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+                        if (newer == (driver_major && atoi(known[i] + 1) > driver_major))
+                                sonames[count++] = known[i];
+        sonames[count++] = ""; /* a later one, where a toolkit's development link names it */
+        sonames[count] = NULL;
+        sf_library library = {"libnvrtc.so", sonames, "SCANFOLD_NVRTC", "nvrtcVersion", true};
+        void *handle = sf_library_find(&library, tried, sizeof tried);
+        if (!handle)
+                return sf_fail(ctx, SF_NO_DEVICE, "CUDA's run-time compiler NVRTC was not found (%s); install it (pip install nvidia-cuda-nvrtc), or name "
+                                                  "its libnvrtc.so in SCANFOLD_NVRTC", tried);
+#define LOAD(member, symbol, arguments)                                                                                  \
+        if (!(*(void **)&nvrtc.member = dlsym(handle, #symbol)) && !missing)                                             \
+                missing = #symbol;
+        NVRTC_FUNCTIONS(LOAD)
+#undef LOAD
+        *(void **)&nvrtc.error_text = dlsym(handle, "nvrtcGetErrorString");
+        Dl_info info;
+        bool has_path = dladdr(*(void **)&nvrtc.version, &info) && info.dli_fname;
+        snprintf(found.path, sizeof found.path, "%s", has_path ? info.dli_fname : "NVRTC");
+        if (missing || !nvrtc.error_text)
+                return sf_fail(ctx, SF_NO_DEVICE, "%s has no function %s; an NVRTC of CUDA 11.2 or newer has", found.path,
+                               missing ? missing : "nvrtcGetErrorString");
+        if (nvrtc.version(&found.major, &found.minor) || nvrtc.arch_count(&narches) || narches < 1 ||
+            narches > (int)(sizeof arches / sizeof *arches) || nvrtc.arches(arches))
+                return sf_fail(ctx, SF_NO_DEVICE, "%s does not tell its version and the chips it compiles for; SCANFOLD_NVRTC can name another",
+                               found.path);
+        load_builtins();
+        qsort(arches, (size_t)narches, sizeof *arches, by_value);
+        int skip = narches > 64 ? narches - 64 : 0;
+        found.narches = narches - skip;
+        memcpy(found.arches, arches + skip, (size_t)found.narches * sizeof *arches);
+        return SF_OK;
+}
+
+sf_status sf_jit_compiler(const sf_context *ctx, int32_t driver_major, const sf_compiler **compiler)
+{
+        sf_status status = SF_OK;
+        *compiler = atomic_load_explicit(&ready, memory_order_acquire);
+        if (*compiler)
+                return SF_OK;
+        sf_driver_at_fork(reset_lock);
+        pthread_mutex_lock(&lock);
+        if (!ready) {
+                status = load(ctx, driver_major);
+                if (status == SF_OK)
+                        atomic_store_explicit(&ready, &found, memory_order_release);
+        }
+        pthread_mutex_unlock(&lock);
+        *compiler = ready;
+        return status;
+}
+
+sf_status sf_jit_arch(const sf_context *ctx, const sf_compiler *compiler, int32_t capability, char arch[16])
+{
+        int32_t best = 0;
+        for (int32_t i = 0; i < compiler->narches; i++)
+                if (compiler->arches[i] <= capability)
+                        best = compiler->arches[i];
+        if (!best)
+                return sf_fail(ctx, SF_NO_DEVICE, "the device has compute capability %d.%d, but NVRTC %d.%d (%s) compiles for %d.%d and newer; name an "
+                                                  "older NVRTC in SCANFOLD_NVRTC",
+                               (int)capability / 10, (int)capability % 10, (int)compiler->major, (int)compiler->minor, compiler->path,
+                               (int)compiler->arches[0] / 10, (int)compiler->arches[0] % 10);
+        snprintf(arch, 16, best == capability ? "sm_%d" : "compute_%d", (int)best);
+        return SF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Source
+ * ---------------------------------------------------------------------------------------------------------- */
+static const char *const kernel_names[] = {
+#define KERNEL(name, NAME) #name,
+#include "cuda/kernels.def"
+#undef KERNEL
+};
+
+const char *sf_jit_kernel_name(int32_t kernel)
+{
+        return kernel >= 0 && kernel < SF_CUDA_KERNEL_COUNT ? kernel_names[kernel] : "";
+}
+
+static const char *embedded(const char *name)
+{
+        for (const sf_embedded *file = sf_embedded_files; file->name; file++)
+                if (!strcmp(file->name, name))
+                        return file->text;
+        return NULL;
+}
+
+const char *sf_jit_option(int32_t index)
+{
+        return index >= 0 && (size_t)index < OPTIONS ? options[index] : NULL;
+}
+
+sf_status sf_jit_source(const sf_context *ctx, const sf_cuda_spec *spec, char **text)
+{
+        char name[80];
+        snprintf(name, sizeof name, "%s.cu", sf_jit_kernel_name(spec->kernel));
+        const char *tree = embedded("tree.cuh"), *kernel = embedded(name);
+        if (!tree || !kernel)
+                return sf_fail(ctx, SF_UNSUPPORTED, "this build has no kernel file %s", tree ? name : "tree.cuh");
+        size_t prelude = sf_cuda_prelude(spec, NULL, 0), size = prelude + strlen(tree) + strlen(name) + strlen(kernel) + 64;
+        if (!(*text = malloc(size)))
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for %zu bytes of kernel source", size);
+        sf_cuda_prelude(spec, *text, prelude + 1);
+        /* Line numbers in the compiler's log are then those of the files in the repository. */
+        snprintf(*text + prelude, size - prelude, "\n#line 1 \"tree.cuh\"\n%s\n#line 1 \"%s\"\n%s", tree, name, kernel);
+        return SF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Compiling
+ * ---------------------------------------------------------------------------------------------------------- */
+static char *read_log(nvrtc_program program)
+{
+        size_t size = 0;
+        char *log = NULL;
+        if (!nvrtc.log_size(program, &size) && size && (log = malloc(size + 1))) {
+                log[0] = log[size] = '\0';
+                nvrtc.log(program, log);
+        }
+        return log;
+}
+
+static sf_status read_binary(const sf_context *ctx, nvrtc_program program, const char *name, sf_binary *binary)
+{
+        int code = binary->ptx ? nvrtc.ptx_size(program, &binary->size) : nvrtc.cubin_size(program, &binary->size);
+        if (!code && !(binary->image = calloc(1, binary->size + 1)))
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the %zu bytes of the compiled kernel %s", binary->size, name);
+        if (!code)
+                code = binary->ptx ? nvrtc.ptx(program, binary->image) : nvrtc.cubin(program, binary->image);
+        if (!code && binary->size)
+                return SF_OK;
+        free(binary->image);
+        binary->image = NULL;
+        return sf_fail(ctx, SF_DEVICE_ERROR, "NVRTC compiled kernel %s but gave no binary: %s", name, nvrtc.error_text(code));
+}
+
+sf_status sf_jit_compile(const sf_context *ctx, const sf_compiler *compiler, const char *name, const char *source, const char *arch,
+                         sf_binary *binary, char **log)
+{
+        const char *all[OPTIONS + 2];
+        char arch_option[48];
+        int count = 0, code;
+        nvrtc_program program = NULL;
+        sf_status status;
+
+        *binary = (sf_binary){.ptx = !strncmp(arch, "compute_", 8)};
+        if (log)
+                *log = NULL;
+        for (size_t i = 0; i < OPTIONS; i++)
+                all[count++] = options[i];
+        snprintf(arch_option, sizeof arch_option, "--gpu-architecture=%s", arch);
+        all[count++] = arch_option;
+        if (log)
+                all[count++] = "--ptxas-options=-v";
+        if ((code = nvrtc.create(&program, source, name, 0, NULL, NULL)))
+                return sf_fail(ctx, SF_DEVICE_ERROR, "NVRTC %d.%d did not take kernel %s: %s", (int)compiler->major, (int)compiler->minor, name,
+                               nvrtc.error_text(code));
+        code = nvrtc.compile(program, count, all);
+        if (code) {
+                char *words = read_log(program);
+                status = sf_fail(ctx, SF_DEVICE_ERROR, "NVRTC %d.%d could not compile kernel %s for %s: %s. Its log:\n%s", (int)compiler->major,
+                                 (int)compiler->minor, name, arch, nvrtc.error_text(code), words ? words : "(none)");
+                free(words);
+        } else {
+                status = read_binary(ctx, program, name, binary);
+                if (log)
+                        *log = read_log(program);
+        }
+        nvrtc.destroy(&program);
+        return status;
+}

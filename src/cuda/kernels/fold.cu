@@ -1,0 +1,277 @@
+/*
+ * fold.cu: folds. A sequence too long for its team is dealt out in chunks, aligned powers of two, whose totals go to
+ * scratch memory; a second launch of this same file folds those, in the same order.
+ *
+ * SF_DOWN 0, rows: SF_TEAM threads fold one chunk of one sequence. Every warp of the team walks its own aligned part, so
+ * no barrier is met before the end. Absent elements are the operation's neutral value, which changes no bit
+ * (-0.0 for a sum: x + -0.0 is x, of either zero too).
+ *   number[0]: chunks a sequence; number[1]: elements a chunk; number[2]: elements a warp's part.
+ *   units: sequences times chunks.
+ * SF_DOWN 1, columns: SF_GROUPS groups of SLOTS threads each walk an aligned part of the rows of a strip. A thread holds
+ * SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once: neighbouring vectors of one warp share the
+ * sectors that rows straddle where they are not aligned. Its counter of block totals is its own part of shared memory.
+ *   number[0]: chunks a sequence; number[1]: strips a row; number[2]: SLOTS, where SF_SLOTS is 0; number[3]: rows a part.
+ *   units: sequences' batch positions times chunks times strips. inner: columns.
+ *
+ * SF_PARTIAL: the totals go to scratch, accumulator type, chunk after chunk; SF_RESUME: x is scratch.
+ */
+#if SF_RESUME
+#define SF_X ((const char *)p.scratch)
+#else
+#define SF_X p.x
+#endif
+
+/* A vector of the sequence that begins at `line`; its strides carry all dimensions of the sequence. */
+SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
+{
+#if SF_NSEQ > 1
+        if (index >= stop)
+                return sf_no_vector();
+        sf_line at = line;
+        sf_walk(p, SF_NBATCH, SF_NSEQ, index, at);
+        return sf_load_vector(at, 0, SF_WIDTH, p.sx, p.sm);
+#else
+        return sf_load_vector(line, index, stop, p.sx, p.sm);
+#endif
+}
+
+SF_DEVICE void sf_put(char *y, sf_acc v)
+{
+        sf_raw<SF_OUT_SIZE> r;
+        r.w[0] = 0;
+        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(v));
+        sf_store(y, r);
+}
+
+SF_DEVICE sf_acc sf_finish(const sf_params &p, sf_acc total)
+{
+#if SF_PARTIAL
+        (void)p;
+        return total;
+#else
+        return sf_begin(p, p.n ? total : sf_acc_of(p.identity));
+#endif
+}
+
+#if !SF_DOWN
+enum {
+        LANES = SF_TEAM < 32 ? SF_TEAM : 32,
+        WARPS = SF_TEAM < 32 ? 1 : SF_TEAM / 32,
+        TEAMS = SF_THREADS / SF_TEAM,
+        SPREAD = LANES * SF_WIDTH,
+        TILE = SPREAD * SF_ITEMS,
+};
+
+SF_DEVICE sf_acc sf_fold_vectors(const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, bool full, int lane, sf_acc identity, sf_acc neutral)
+{
+        sf_acc a[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_acc e[SF_WIDTH];
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        e[j] = full || at + i * SPREAD + j < stop ? sf_element(v[i], j, identity) : neutral;
+#pragma unroll
+                for (int b = 1; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                        for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
+                                e[j] = sf_combine(e[j], e[(j + b) % SF_WIDTH]);
+                a[i] = e[0];
+        }
+        return sf_fold_lanes<LANES>(a, lane);
+}
+
+SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+{
+        int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
+        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
+        sf_line line[SF_ROWS];
+        sf_i64 at[SF_ROWS], stop[SF_ROWS];
+        sf_vector next[SF_ROWS][SF_ITEMS];
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++) {
+                sf_i64 unit = (sf_block() * SF_ROWS + q) * TEAMS + team;
+                sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
+                bool works = unit < p.units;
+                line[q] = sf_line{SF_X, p.y, p.m};
+                sf_walk(p, 0, SF_NBATCH, works ? batch : 0, line[q]);
+                sf_i64 start = chunk * p.number[1] + warp * p.number[2];
+                stop[q] = start + p.number[2] < p.n ? start + p.number[2] : p.n;
+                if (!works)
+                        stop[q] = start;
+                at[q] = start + (lane & (LANES - 1)) * SF_WIDTH;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        next[q][i] = sf_fetch(p, line[q], at[q] + i * SPREAD, stop[q]);
+        }
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++) {
+                sf_acc total;
+                if (SF_SINGLE) {
+                        total = sf_fold_vectors(next[q], at[q], stop[q], false, lane, identity, neutral);
+                } else {
+                        /* The same for all lanes of the warp. */
+                        sf_i64 begin = at[q] - lane * SF_WIDTH;
+                        sf_i64 tiles = begin < stop[q] ? (stop[q] - begin + TILE - 1) / TILE : 0;
+                        sf_counter counter = {neutral};
+                        for (sf_i64 t = 0; t < tiles; t++) {
+                                sf_vector now[SF_ITEMS];
+#pragma unroll
+                                for (int i = 0; i < SF_ITEMS; i++)
+                                        now[i] = next[q][i];
+                                if (t + 1 < tiles)
+#pragma unroll
+                                        for (int i = 0; i < SF_ITEMS; i++)
+                                                next[q][i] = sf_fetch(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                sf_count(counter, t, sf_fold_vectors(now, at[q], stop[q], t + 1 < tiles, lane, identity, neutral), lane);
+                                at[q] += TILE;
+                        }
+                        total = tiles > 0 ? sf_counted(counter, tiles) : neutral;
+                        if (WARPS > 1) {
+                                sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS;
+                                if (lane == 0)
+                                        totals[warp] = total;
+                                sf_sync_block();
+                                total = totals[lane & (WARPS - 1)];
+#pragma unroll
+                                for (int b = 1; b < WARPS; b *= 2)
+                                        total = sf_meet(total, lane, b);
+                        }
+                }
+                sf_i64 unit = (sf_block() * SF_ROWS + q) * TEAMS + team;
+                if (member == 0 && unit < p.units)
+                        sf_put(SF_PARTIAL ? (char *)p.scratch + unit * SF_OUT_SIZE : line[q].y, sf_finish(p, total));
+        }
+}
+
+#else /* SF_DOWN */
+
+#if SF_SLOTS
+#define SLOTS SF_SLOTS
+#else
+#define SLOTS ((int)p.number[2])
+#endif
+
+enum { HELD = SF_ROWS * SF_WIDTH };
+
+/* SF_ITEMS rows of a thread's columns; WHOLE: all of them exist. */
+template <bool WHOLE>
+SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row, sf_i64 stop, sf_i64 column, int pitch, sf_acc identity,
+                             sf_acc neutral, sf_acc (&a)[SF_ITEMS][SF_ROWS][SF_WIDTH])
+{
+        sf_vector v[SF_ITEMS][SF_ROWS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_line at = line;
+#if SF_NSEQ > 1
+                sf_walk(p, SF_NBATCH, SF_NSEQ, WHOLE || row + i < stop ? row + i : row, at);
+#else
+                at.x += (row + i) * p.sx;
+                at.m += (row + i) * p.sm;
+#endif
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++) {
+                        sf_i64 c = column + q * pitch;
+                        v[i][q] = WHOLE              ? sf_load_vector(at, c, c + SF_WIDTH, p.ix, p.im)
+                                  : row + i < stop ? sf_load_vector(at, c, p.inner, p.ix, p.im)
+                                                   : sf_no_vector();
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                a[i][q][j] = WHOLE || row + i < stop ? sf_element(v[i][q], j, identity) : neutral;
+}
+
+SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+{
+        int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
+        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
+        sf_i64 unit = sf_divide(sf_block(), p.number[1]); /* batch position and chunk */
+        sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
+        sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
+        sf_line line = {SF_X, p.y, p.m};
+        sf_walk(p, 0, SF_NBATCH, batch, line);
+        sf_i64 row = (chunk * SF_GROUPS + group) * p.number[3];
+        sf_i64 stop = row + p.number[3] < p.n ? row + p.number[3] : p.n;
+        if (group >= SF_GROUPS || column >= p.inner)
+                stop = row;
+
+        sf_acc *totals = (sf_acc *)sf_shared();
+        sf_acc *counter = totals + SF_THREADS * HELD + thread;
+        sf_i64 turns = 0;
+        for (; row < stop; row += SF_ITEMS, turns++) {
+                sf_acc a[SF_ITEMS][SF_ROWS][SF_WIDTH];
+                if (row + SF_ITEMS <= stop && column + (SF_ROWS - 1) * pitch < p.inner)
+                        sf_fetch_rows<true>(p, line, row, stop, column, pitch, identity, neutral, a);
+                else
+                        sf_fetch_rows<false>(p, line, row, stop, column, pitch, identity, neutral, a);
+#pragma unroll
+                for (int b = 1; b < SF_ITEMS; b *= 2)
+#pragma unroll
+                        for (int i = 0; i + b < SF_ITEMS; i += 2 * b)
+#pragma unroll
+                                for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                                        for (int j = 0; j < SF_WIDTH; j++)
+                                                a[i][q][j] = sf_combine(a[i][q][j], a[(i + b) % SF_ITEMS][q][j]);
+                int k = 0;
+                for (; turns >> k & 1; k++)
+#pragma unroll
+                        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        a[0][q][j] = sf_combine(counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS], a[0][q][j]);
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS] = a[0][q][j];
+        }
+
+        /* What the counter holds, lowest level first; a group without rows is neutral. */
+        bool any = false;
+        sf_acc sum[SF_ROWS][SF_WIDTH];
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sum[q][j] = neutral;
+        for (int k = 0; turns >> k; k++)
+                if (turns >> k & 1) {
+#pragma unroll
+                        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++) {
+                                        sf_acc left = counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS];
+                                        sum[q][j] = any ? sf_combine(left, sum[q][j]) : left;
+                                }
+                        any = true;
+                }
+        if (SF_GROUPS > 1) {
+                if (group < SF_GROUPS)
+#pragma unroll
+                        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        totals[(group * SF_ROWS + q) * pitch + slot * SF_WIDTH + j] = sum[q][j];
+                sf_sync_block();
+        }
+        if (group)
+                return;
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++) {
+                if (SF_GROUPS > 1)
+                        sf_groups<SF_GROUPS, SF_WIDTH>::fold(totals + q * pitch + slot * SF_WIDTH, SF_ROWS * pitch, sum[q]);
+                if (column + q * pitch < p.inner)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++) {
+                                sf_i64 c = column + q * pitch + j;
+                                sf_put(SF_PARTIAL ? (char *)p.scratch + (unit * p.inner + c) * SF_OUT_SIZE : line.y + c * p.iy, sf_finish(p, sum[q][j]));
+                        }
+        }
+}
+#endif

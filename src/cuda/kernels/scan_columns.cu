@@ -1,0 +1,131 @@
+/*
+ * scan_columns.cu: scans down an axis while the neighbours in memory belong to the next columns.
+ *
+ * A block walks a strip of columns tile by tile. A row of the strip is SLOTS vectors wide; SF_GROUPS groups of SLOTS
+ * threads each hold SF_ITEMS consecutive rows of the tile, one vector a row, so a thread adds up rows in registers, and
+ * groups exchange totals through shared memory. The next tile is on its way meanwhile. Block totals wait in a binary
+ * counter in shared memory, one for each column; the last group keeps it.
+ *
+ * SF_SLOTS: vectors a row, or 0: number[2] says (a narrow matrix, whatever its width).
+ * number[0]: tiles a sequence has; number[1]: strips a row has; number[2]: vectors a row of the strip.
+ * units: batch positions times strips. inner: columns in all.
+ */
+enum { ROWS = SF_ITEMS * SF_GROUPS };
+
+#if SF_SLOTS
+#define SLOTS SF_SLOTS
+#else
+#define SLOTS ((int)p.number[2])
+#endif
+
+SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+{
+        int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
+        sf_acc identity = sf_acc_of(p.identity);
+        sf_acc *totals = (sf_acc *)sf_shared() + slot * SF_WIDTH;  /* two turns of SF_GROUPS rows */
+        sf_acc *counter = totals + 2 * SF_GROUPS * pitch;          /* a row for each level */
+
+        sf_i64 batch = sf_divide(sf_block(), p.number[1]);
+        sf_i64 column = (sf_block() - batch * p.number[1]) * pitch + slot * SF_WIDTH;
+        bool works = group < SF_GROUPS && column < p.inner;
+        sf_line line = sf_batch_line(p, batch);
+        sf_i64 row = (sf_i64)group * SF_ITEMS;
+        sf_i64 end = works ? p.n : 0;
+
+        sf_vector next[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                next[i] = sf_no_vector();
+                if (row + i < end) {
+                        sf_line at = {line.x + (row + i) * p.sx, line.y, line.m + (row + i) * p.sm};
+                        next[i] = sf_load_vector(at, column, p.inner, p.ix, p.im);
+                }
+        }
+
+        sf_i64 tiles = SF_SINGLE ? 1 : p.number[0];
+        for (sf_i64 t = 0; t < tiles; t++, row += ROWS) {
+                sf_acc v[SF_ITEMS][SF_WIDTH];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = sf_element(next[i], j, identity);
+                if (!SF_SINGLE && t + 1 < tiles)
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                if (row + ROWS + i < end) {
+                                        sf_line at = {line.x + (row + ROWS + i) * p.sx, line.y, line.m + (row + ROWS + i) * p.sm};
+                                        next[i] = sf_load_vector(at, column, p.inner, p.ix, p.im);
+                                }
+
+                /* Rows of a thread. */
+#pragma unroll
+                for (int b = 1; b < SF_ITEMS; b *= 2)
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                if (i & b)
+                                        sf_take_left(v[(i & -b) - 1 < 0 ? 0 : (i & -b) - 1], v[i]);
+
+                /* Groups of the tile. */
+                sf_before<SF_WIDTH> before;
+                before.any = false;
+                if (SF_GROUPS > 1) {
+                        sf_acc *turn = totals + (t & 1) * (SF_GROUPS * pitch);
+                        if (works)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        turn[group * pitch + j] = v[SF_ITEMS - 1][j];
+                        sf_sync_block();
+                        if (works)
+                                sf_levels<SF_GROUPS / 2, SF_WIDTH>::take(turn, pitch, group, v, before);
+                }
+
+                /* Tiles of the sequence. Entry k of the counter is rewritten only after a barrier that follows its last use. */
+                if (!SF_SINGLE && works) {
+                        sf_acc total[SF_WIDTH];
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                total[j] = v[SF_ITEMS - 1][j];
+                        bool carries = true;
+                        int k = 0;
+                        for (; t >> k; k++) {
+                                if (!(t >> k & 1)) {
+                                        if (carries && group == SF_GROUPS - 1)
+#pragma unroll
+                                                for (int j = 0; j < SF_WIDTH; j++)
+                                                        counter[k * pitch + j] = total[j];
+                                        carries = false;
+                                        continue;
+                                }
+                                sf_acc left[SF_WIDTH];
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        left[j] = counter[k * pitch + j];
+                                sf_take_all(left, v, before);
+                                if (carries)
+                                        sf_take_left(left, total);
+                        }
+                        if (carries && group == SF_GROUPS - 1)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        counter[k * pitch + j] = total[j];
+                }
+
+#if SF_EXCLUSIVE
+#pragma unroll
+                for (int i = SF_ITEMS - 1; i >= 0; i--)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = i ? v[i ? i - 1 : 0][j] : before.any ? before.e[j] : identity;
+#endif
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        if (row + i < end) {
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        v[i][j] = sf_begin(p, v[i][j]);
+                                sf_line at = {line.x, line.y + (row + i) * p.sy, line.m};
+                                sf_store_vector(at, column, p.inner, p.iy, v[i]);
+                        }
+        }
+}

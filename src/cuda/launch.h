@@ -1,0 +1,75 @@
+/*
+ * launch.h: what deciding (emit.c, tuning.c) hands to launching (cuda.c, jit.c).
+ *
+ * A step becomes a few launches, one after another on the caller's stream. Each names a kernel file, a specialisation
+ * of it, a grid, and the arguments. The specialisation is a plain struct that determines the prelude's every character,
+ * so a warm call finds its module by hashing the struct and writes no text.
+ */
+#ifndef SF_CUDA_LAUNCH_H
+#define SF_CUDA_LAUNCH_H
+
+#include "core/step.h"
+
+/* What tuning needs to know of a device. */
+typedef struct sf_cuda_chip {
+        int32_t capability;      /* 90 for 9.0 */
+        int32_t multiprocessors;
+        int32_t threads_per_multiprocessor;
+        int32_t shared_per_block; /* bytes, with the opt-in limit */
+        int32_t shared_per_multiprocessor;
+        int64_t l2;              /* bytes */
+        int32_t small_tiles;     /* tests only: nonzero shrinks every tile, so that short sequences have many; else 0 */
+} sf_cuda_chip;
+
+/* The embedded kernel files, in the order of kernels.def. */
+typedef enum sf_cuda_kernel {
+#define KERNEL(name, NAME) SF_CUDA_##NAME,
+#include "cuda/kernels.def"
+#undef KERNEL
+        SF_CUDA_KERNEL_COUNT
+} sf_cuda_kernel;
+
+/* Everything that is a compile-time constant of a kernel. All int32_t and fully initialised: hashed as bytes. */
+typedef struct sf_cuda_spec {
+        int32_t kernel; /* sf_cuda_kernel */
+        int32_t op;     /* sf_op */
+        int32_t in, acc, out; /* sf_dt */
+        int32_t flags;  /* emit.h */
+        int32_t threads;
+        int32_t items;  /* vectors (or rows) a thread holds */
+        int32_t width;  /* elements a vector access moves */
+        int32_t extra[9]; /* meanings belong to the kernel file's prelude */
+} sf_cuda_spec;
+
+/* Room for every dimension a step can have; params_size says how much of it a launch uses. */
+#define SF_CUDA_MAX_PARAMS 2304
+
+typedef struct sf_cuda_launch {
+        sf_cuda_spec spec;
+        uint32_t grid[3];
+        uint32_t shared; /* dynamic shared memory, bytes */
+        size_t params_size;
+        /* The one by-value struct the kernel takes; scratch pointers in it are offsets until the launch adds the base. */
+        _Alignas(8) unsigned char params[SF_CUDA_MAX_PARAMS];
+        int32_t scratch_fields; /* how many 8-byte fields of params, from the first, get the scratch base added */
+} sf_cuda_launch;
+
+#define SF_CUDA_MAX_LAUNCHES 4
+
+typedef struct sf_cuda_plan {
+        int32_t launches;
+        size_t scratch;       /* bytes in all */
+        size_t scratch_clear; /* how many of them, from the start, must be zero before the first launch */
+        sf_cuda_launch launch[SF_CUDA_MAX_LAUNCHES];
+} sf_cuda_plan;
+
+/* Decides. Pure: no driver, no allocation, the same answer for the same step and chip. */
+sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan);
+
+/* Writes the prelude of a specialisation; returns its length without the final NUL, as snprintf does. */
+size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size);
+
+/* The name of the __global__ function every kernel file defines for its specialisation. */
+#define SF_CUDA_ENTRY "scanfold_kernel"
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * Chip and element size to tile, as data. The first row that fits decides; a row says what it was measured on or why it
+ * should hold. To tune for a chip, add rows above the ones for all.
+ */
+#include "cuda/emit.h"
+
+typedef struct row {
+        int32_t kernel;
+        int32_t down;       /* fold: of columns; -1: either */
+        int32_t masked;     /* -1: either */
+        int32_t size;       /* element sizes up to this */
+        int32_t capability; /* chips from this on */
+        sf_cuda_tile tile;
+} row;
+
+static const row rows[] = {
+        /* H200: 1024 threads with 16 floats each and the next 16 under way ran at 0.98 of a copy; smaller tiles at 0.87 to
+         * 0.95. Masked rows need registers for the mask too: 512 threads, two blocks, ran at 0.957. */
+        {SF_CUDA_SCAN_ROWS, -1, 0, 4, 70, {1024, 16, 1, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 1, 4, 70, {512, 16, 2, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 8, 70, {1024, 8, 1, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 1, 8, 70, {512, 8, 2, 0}},
+
+        /* H200: strips of 128 columns, 8 warps of 4 rows, three blocks a multiprocessor: 0.94. */
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 4, 70, {256, 16, 3, 32}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 8, 70, {256, 8, 3, 32}},
+
+        /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
+         * 32 KiB in shared memory. */
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 4, 70, {512, 16, 1, 6}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 8, 70, {512, 8, 1, 6}},
+
+        /* H200: 16 warps, strips of 128 columns: 1.019 of a copy's rate. */
+        {SF_CUDA_FOLD, 1, -1, 4, 70, {512, 16, 2, 32}},
+        {SF_CUDA_FOLD, 1, -1, 8, 70, {512, 8, 2, 32}},
+        {SF_CUDA_FOLD, 0, -1, 4, 70, {256, 16, 4, 0}},
+        {SF_CUDA_FOLD, 0, -1, 8, 70, {256, 8, 4, 0}},
+};
+
+sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int size)
+{
+        const row *r = rows;
+        int32_t down = (spec->flags & SF_CUDA_DOWN) != 0, masked = (spec->flags & SF_CUDA_MASK) != 0;
+        while (r->kernel != spec->kernel || (r->down >= 0 && r->down != down) || (r->masked >= 0 && r->masked != masked) ||
+               r->size < size || r->capability > chip->capability)
+                r++;
+        sf_cuda_tile tile = r->tile;
+        if (chip->small_tiles) {
+                tile.threads = 64;
+                tile.elements = 4;
+                tile.resident = 1;
+                tile.more = tile.more > 4 ? 4 : tile.more;
+        }
+        return tile;
+}
