@@ -153,6 +153,10 @@ SF_API const char *sf_version_string(void);
  *   SCANFOLD_NUM_THREADS  threads a call may use; else OMP_NUM_THREADS; else the CPUs this process may run on
  *   SCANFOLD_ISA          portable, avx2, avx512 or neon: force that instruction set (an error if it cannot run)
  *   SCANFOLD_BACKEND      ref: compute with the reference instead (slow; the bits are the same)
+ * and, for CUDA, when it is first used:
+ *   SCANFOLD_LIBCUDA, SCANFOLD_NVRTC   the driver's library and CUDA's run-time compiler, instead of looking for them
+ *   SCANFOLD_CACHE_DIR                 where compiled kernels are kept; set to nothing: nowhere
+ *   SCANFOLD_CACHE_MB                  how much of them, 256
  * A field of sf_context_options that is set wins over the environment.
  *
  * Threads and fork: parallel work runs on OpenMP's threads; small work runs on the caller and wakes nobody. A child
@@ -281,11 +285,15 @@ typedef struct sf_scan_options {
         sf_scalar initial;     /* combined on the left of every result. Rounded to a real accumulator; for an integer
                                   accumulator it must be an integer in its range */
         sf_dtype accumulator;  /* all zero: as the table says */
-        void *stream;          /* the device's queue (a CUstream); NULL is the default one. Ignored on the CPU */
+        void *stream;          /* a CUstream of the device's primary context, 0x1 (legacy) or 0x2 (per-thread); NULL is the legacy
+                                  default one. A call on a stream being captured is captured, and its scratch belongs to the graph:
+                                  two instances of one graph must not run at once. Ignored on the CPU */
+        void *workspace;       /* NULL, or device memory for scratch, 256-byte aligned, used instead of the library's own */
+        size_t workspace_size; /* at least what sf_scan_workspace said for the same arguments */
 } sf_scan_options;
 
 #ifdef __cplusplus
-#  define SF_SCAN_OPTIONS_INIT { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL }
+#  define SF_SCAN_OPTIONS_INIT { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0 }
 #else
 #  define SF_SCAN_OPTIONS_INIT { .size = sizeof(sf_scan_options), .axis = -1 }
 #endif
@@ -317,10 +325,12 @@ typedef struct sf_fold_options {
         sf_scalar initial;
         sf_dtype accumulator;
         void *stream;
+        void *workspace;
+        size_t workspace_size;
 } sf_fold_options;
 
 #ifdef __cplusplus
-#  define SF_FOLD_OPTIONS_INIT { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL }
+#  define SF_FOLD_OPTIONS_INIT { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0 }
 #else
 #  define SF_FOLD_OPTIONS_INIT { .size = sizeof(sf_fold_options) }
 #endif
@@ -334,6 +344,69 @@ SF_API sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
  */
 SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fold_options *options, int32_t *ndim,
                                int64_t *shape);
+
+/*
+ * The scratch a call with these arguments needs on its device, for a caller who gives a workspace: *size is set on SF_OK; 0 for most
+ * calls, and always on the CPU. The tensors' data is not looked at.
+ */
+SF_API sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options, size_t *size);
+SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options, size_t *size);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Devices
+ *
+ * CUDA's driver and its run-time compiler NVRTC are found and loaded when the first tensor on an SF_CUDA device is met; the library
+ * itself links neither. SCANFOLD_LIBCUDA and SCANFOLD_NVRTC name the files to load instead of looking for them. Work is launched in
+ * the device's primary context, on the stream of the options, and not waited for. The calling thread's current CUDA context
+ * is left as it was.
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct sf_device_info {
+        size_t size;             /* sizeof(sf_device_info) */
+        char name[128];          /* "NVIDIA H200" */
+        int32_t capability;      /* 90 for 9.0 */
+        int32_t multiprocessors;
+        int64_t memory;          /* bytes */
+        int32_t driver;          /* the CUDA version of its driver: 13000 for 13.0 */
+        int32_t compiler;        /* the CUDA version of NVRTC; 0 where there is none, and compiler_path has the sentence */
+        char driver_path[256];   /* the file loaded */
+        char compiler_path[256];
+} sf_device_info;
+
+#ifdef __cplusplus
+#  define SF_DEVICE_INFO_INIT { sizeof(sf_device_info), {}, 0, 0, 0, 0, 0, {}, {} }
+#else
+#  define SF_DEVICE_INFO_INIT { .size = sizeof(sf_device_info) }
+#endif
+
+/* How many devices of a type there are. SF_NO_DEVICE, and a sentence, where the driver is not there; *count is then 0. */
+SF_API sf_status sf_device_count(sf_context *ctx, int32_t device_type, int32_t *count);
+SF_API sf_status sf_device_describe(sf_context *ctx, sf_device device, sf_device_info *info);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The cache of compiled kernels
+ *
+ * Kernels are compiled for the device at hand when they are first needed, and kept on disk: in SCANFOLD_CACHE_DIR, else in scanfold
+ * under XDG_CACHE_HOME, else in .cache/scanfold under HOME; at most SCANFOLD_CACHE_MB of them (256), the least recently used going
+ * first. An entry that is damaged, or was made from another source or by another compiler, is compiled again. With no folder that
+ * can be written (or SCANFOLD_CACHE_DIR set to nothing) each process compiles for itself.
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* The folder, or "" if there is none; cut to size. */
+SF_API sf_status sf_cache_path(sf_context *ctx, char *path, size_t size);
+
+/*
+ * Compiles what common calls need on `device`: sums forward and backward, sums and maxima over an axis, for the usual dtypes and
+ * shapes. `progress`, if not NULL, is called after each with what it was and how many of how many are done; nonzero stops it.
+ */
+SF_API sf_status sf_cache_warm(sf_context *ctx, sf_device device, int (*progress)(void *user, const char *what, int32_t done, int32_t of),
+                               void *user);
+
+/* Calls `visit` for every entry, the least recently used first: its file's name, what it is, its size, when it was last used (time_t). */
+SF_API sf_status sf_cache_list(sf_context *ctx, void (*visit)(void *user, const char *name, const char *about, int64_t bytes, int64_t used),
+                               void *user);
+
+/* Removes every entry. *removed, if not NULL, is set to how many there were. */
+SF_API sf_status sf_cache_clear(sf_context *ctx, int64_t *removed);
 
 #ifdef __cplusplus
 }

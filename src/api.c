@@ -230,7 +230,9 @@ typedef struct request {
         bool fold, keepdim, reverse, exclusive;
         sf_scalar initial;
         sf_dtype accumulator;
-        void *stream;
+        void *stream, *workspace;
+        size_t workspace_size;
+        size_t *needs; /* not NULL: say how much workspace it would take, and do nothing */
 } request;
 
 static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
@@ -261,6 +263,8 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
                         return sf_fail(ctx, SF_INVALID_ARGUMENT, "out overlaps mask; it must be memory of its own");
                 SF_TRY(sf_view_broadcast(ctx, "mask", &mask, x));
         }
+        if (r->needs)
+                *r->needs = 0;
         if (!out.count)
                 return SF_OK;
         if (!x->count && (r->op == SF_MAX || r->op == SF_MIN) && !step.has_initial)
@@ -271,10 +275,10 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         step.device = r->x->device;
         step.stream = r->stream;
         sf_step_geometry(&step, &(sf_step_views){x, &out, r->mask ? &mask : NULL, r->axes, r->keepdim, r->reverse});
-        return sf_backend_run(ctx, &step);
+        return r->needs ? sf_backend_workspace(ctx, &step, r->needs) : sf_backend_run(ctx, &step, r->workspace, r->workspace_size);
 }
 
-sf_status sf_scan(sf_context *given, const sf_tensor *tx, const sf_tensor *out, const sf_scan_options *options)
+static sf_status scan(sf_context *given, const sf_tensor *tx, const sf_tensor *out, const sf_scan_options *options, size_t *needs)
 {
         sf_context *ctx;
         sf_scan_options o = SF_SCAN_OPTIONS_INIT;
@@ -284,12 +288,13 @@ sf_status sf_scan(sf_context *given, const sf_tensor *tx, const sf_tensor *out, 
                 SF_TRY(read_options(ctx, "sf_scan_options", options, &o, sizeof o));
         SF_TRY(sf_view_init(ctx, "x", tx, &x));
         request r = {.x = tx, .out = out, .mask = o.mask, .op = o.op, .reverse = o.reverse != 0, .exclusive = o.exclusive != 0,
-                     .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream};
+                     .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream, .workspace = o.workspace,
+                     .workspace_size = o.workspace_size, .needs = needs};
         SF_TRY(read_axis(ctx, o.axis, x.ndim, &r.axes));
         return run(ctx, &r, &x);
 }
 
-sf_status sf_fold(sf_context *given, const sf_tensor *tx, const sf_tensor *out, const sf_fold_options *options)
+static sf_status fold(sf_context *given, const sf_tensor *tx, const sf_tensor *out, const sf_fold_options *options, size_t *needs)
 {
         sf_context *ctx;
         sf_fold_options o = SF_FOLD_OPTIONS_INIT;
@@ -299,9 +304,30 @@ sf_status sf_fold(sf_context *given, const sf_tensor *tx, const sf_tensor *out, 
                 SF_TRY(read_options(ctx, "sf_fold_options", options, &o, sizeof o));
         SF_TRY(sf_view_init(ctx, "x", tx, &x));
         request r = {.x = tx, .out = out, .mask = o.mask, .op = o.op, .fold = true, .keepdim = o.keepdim != 0, .reverse = o.reverse != 0,
-                     .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream};
+                     .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream, .workspace = o.workspace,
+                     .workspace_size = o.workspace_size, .needs = needs};
         SF_TRY(read_axes(ctx, &o, x.ndim, &r.axes));
         return run(ctx, &r, &x);
+}
+
+sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options)
+{
+        return scan(ctx, x, out, options, NULL);
+}
+
+sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options)
+{
+        return fold(ctx, x, out, options, NULL);
+}
+
+sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options, size_t *size)
+{
+        return size ? scan(ctx, x, out, options, size) : sf_fail(ctx, SF_INVALID_ARGUMENT, "size is NULL; it must point to where the bytes are to go");
+}
+
+sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options, size_t *size)
+{
+        return size ? fold(ctx, x, out, options, size) : sf_fail(ctx, SF_INVALID_ARGUMENT, "size is NULL; it must point to where the bytes are to go");
 }
 
 sf_status sf_fold_shape(sf_context *given, const sf_tensor *tx, const sf_fold_options *options, int32_t *ndim, int64_t *shape)

@@ -1,6 +1,7 @@
 #include "backend.h"
 
 #include "cpu/cpu.h"
+#include "cuda/cuda.h"
 #include "ref/ref.h"
 
 static bool on_host(sf_device device)
@@ -12,11 +13,23 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
 {
         if (on_host(device))
                 return SF_OK;
-        return sf_fail(ctx, SF_NO_DEVICE, "%s is on device type %d, number %d; this build works on CPU memory (device type 1)", name,
-                       (int)device.device_type, (int)device.device_id);
+        if (device.device_type != SF_CUDA)
+                return sf_fail(ctx, SF_NO_DEVICE, "%s is on device type %d, number %d; this library works on CPU (1) and CUDA (2) memory", name,
+                               (int)device.device_type, (int)device.device_id);
+        if (ctx->backend == SF_BACKEND_REF)
+                return sf_fail(ctx, SF_UNSUPPORTED, "%s is on a CUDA device, but the context asks for the reference, which works on CPU memory", name);
+        return sf_cuda_check(ctx, name, device);
 }
 
-sf_status sf_backend_run(sf_context *ctx, const sf_step *step)
+sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
 {
+        if (!on_host(step->device))
+                return workspace ? sf_cuda_run_in(ctx, step, workspace, workspace_size) : sf_cuda_run(ctx, step);
         return ctx->backend == SF_BACKEND_REF ? sf_ref_run(ctx, step) : sf_cpu_run(ctx, step);
+}
+
+sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
+{
+        *size = 0;
+        return on_host(step->device) ? SF_OK : sf_cuda_workspace(ctx, step, size);
 }

@@ -21,3 +21,5 @@ endif()
 foreach(isa portable avx2 avx512 neon)
   set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
 endforeach()
+
+include(src/cuda/sources.cmake)

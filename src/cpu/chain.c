@@ -14,9 +14,11 @@
 #include "cpu/plan.h"
 #include "cpu/pool.h"
 
+#include <sched.h>
 #include <string.h>
 
 #define CHUNK_BYTES (256 << 10)
+#define SPINS 2000
 #define PIECES 16 /* of a chunk: how finely folding and scanning are interleaved */
 
 typedef struct chain {
@@ -44,10 +46,11 @@ typedef struct worker {
         int64_t counted;  /* leaves */
         char *counter;    /* SF_ORDER_LEVELS entries */
         char *fold_counters, *scan_counters; /* streams x SF_ORDER_LEVELS entries */
-        char *entries;    /* streams x (SF_ORDER_LEVELS + 1) entries */
+        char *entries;    /* room for the carries' */
         char *fills;      /* streams entries */
         char *initial;    /* one entry */
-        sf_carry carry[SF_CPU_GROUP];
+        sf_carry carry[SF_CPU_GROUP]; /* of each stream */
+        sf_carry common;              /* what the streams of a chunk share, to the left of their own */
 } worker;
 
 static char *entry(const chain *c, char *base, int64_t index)
@@ -55,10 +58,16 @@ static char *entry(const chain *c, char *base, int64_t index)
         return base + index * c->entry_bytes;
 }
 
+/* Each stream's own, and what they share or a single one has. */
+static int64_t carry_entries(int64_t streams)
+{
+        return streams * SF_CPU_GROUP + SF_ORDER_LEVELS + 1;
+}
+
 /* What a worker's scratch is cut into. */
 static int64_t worker_entries(int64_t streams)
 {
-        return (SF_ORDER_LEVELS + 1) + 2 * streams * SF_ORDER_LEVELS + streams * (SF_ORDER_LEVELS + 1) + streams + 1;
+        return (SF_ORDER_LEVELS + 1) + 2 * streams * SF_ORDER_LEVELS + carry_entries(streams) + streams + 1;
 }
 
 static worker worker_make(chain *c, int index)
@@ -67,7 +76,7 @@ static worker worker_make(chain *c, int index)
         w.fold_counters = entry(c, w.counter, SF_ORDER_LEVELS + 1); /* the counter's last entry is room to add in */
         w.scan_counters = entry(c, w.fold_counters, c->streams * SF_ORDER_LEVELS);
         w.entries = entry(c, w.scan_counters, c->streams * SF_ORDER_LEVELS);
-        w.fills = entry(c, w.entries, c->streams * (SF_ORDER_LEVELS + 1));
+        w.fills = entry(c, w.entries, carry_entries(c->streams));
         w.initial = entry(c, w.fills, c->streams);
         c->plan->kernels->fill(w.initial, c->entry_lanes, c->plan->step->initial);
         return w;
@@ -81,6 +90,7 @@ typedef struct part {
         int64_t first, streams;
         int64_t from, count;
         bool resume;
+        int64_t ahead; /* bytes */
 } part;
 
 static void run_part(worker *w, const part *t, bool fold, const sf_carry *carry)
@@ -98,15 +108,15 @@ static void run_part(worker *w, const part *t, bool fold, const sf_carry *carry)
         if (c->columns) {
                 sf_columns job = {.x = x, .y = y, .m = m, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m, .cols = p->inner,
                                   .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold, .stream = p->stream,
-                                  .op = s->op, .identity = s->identity, .carry = carry, .counters = counters,
+                                  .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry, .counters = counters,
                                   .counter_stride = c->entry_bytes};
                 (fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
                 return;
         }
         sf_rows job = {.x = x, .y = y, .m = m, .x_row = c->leaf * p->seq.x, .y_row = c->leaf * p->seq.y, .m_row = c->leaf * p->seq.m,
                        .rows = t->streams, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold,
-                       .stream = p->stream, .op = s->op, .identity = s->identity, .lanes = &p->lanes,
-                       .carry = carry, .carry_row = 1, .counters = counters};
+                       .stream = p->stream, .op = s->op, .identity = s->identity, .ahead = t->ahead, .lanes = p->lanes,
+                       .carry = carry, .carry_row = 1, .common = fold ? NULL : &w->common, .counters = counters};
         (fold ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
 }
 
@@ -134,7 +144,7 @@ static bool claim(chain *c, chunk *k)
 
 static part part_of(const chain *c, const chunk *k, int64_t first, int64_t streams, int64_t from, int64_t count, bool resume)
 {
-        return (part){k->line, k->number * c->chunk + first * c->leaf, first, streams, from, count, resume};
+        return (part){k->line, k->number * c->chunk + first * c->leaf, first, streams, from, count, resume, 0};
 }
 
 static void fold_piece(worker *w, const chunk *k, int64_t piece)
@@ -145,11 +155,14 @@ static void fold_piece(worker *w, const chunk *k, int64_t piece)
                 run_part(w, &t, true, NULL);
 }
 
-static void scan_piece(worker *w, const chunk *k, int64_t piece)
+/* Meanwhile the piece of chunk `next` that will be folded after this one is fetched; NULL if there is none. */
+static void scan_piece(worker *w, const chunk *k, int64_t piece, const chunk *next)
 {
         const chain *c = w->c;
         int64_t count = c->leaf / PIECES;
         part t = part_of(c, k, 0, k->whole, piece * count, count, true);
+        if (next && next->line == k->line)
+                t.ahead = ((next->number - k->number) * c->chunk + count) * c->plan->seq.x;
         if (k->whole)
                 run_part(w, &t, false, w->carry);
         if (piece == PIECES - 1 && k->length > k->whole * c->leaf) {
@@ -196,39 +209,56 @@ static void count_leaf(worker *w)
         memcpy(close, sum, (size_t)c->entry_bytes);
 }
 
-/* The sum of a carry's entries: what an exclusive scan's first element is. */
-static void sum_carry(worker *w, int64_t stream)
+/* left = left combined with the sum so far, which becomes it. */
+static void sum_entry(worker *w, char *sum, const char *left, bool first)
 {
         chain *c = w->c;
-        sf_carry *carry = &w->carry[stream];
-        char *left = entry(c, w->counter, SF_ORDER_LEVELS);
-        memcpy(carry->fill, carry->entries, (size_t)c->entry_bytes);
-        for (int32_t e = 1; e < carry->count; e++) {
-                memcpy(left, carry->entries + e * carry->entry_stride, (size_t)c->entry_bytes);
-                c->plan->kernels->combine(left, carry->fill, c->entry_lanes);
-                memcpy(carry->fill, left, (size_t)c->entry_bytes);
-        }
+        char *room = entry(c, w->counter, SF_ORDER_LEVELS);
+        memcpy(room, left, (size_t)c->entry_bytes);
+        if (!first)
+                c->plan->kernels->combine(room, sum, c->entry_lanes);
+        memcpy(sum, room, (size_t)c->entry_bytes);
 }
 
-/* Copies the counter's live entries, lowest first, then the initial value. */
+/* All that is to the left of a stream, summed up: what an exclusive scan's first element is, or a fold's total. */
+static void sum_carry(worker *w, int64_t stream)
+{
+        sf_carry *carry = &w->carry[stream];
+        bool first = true;
+        for (int32_t e = 0; e < carry->count; e++, first = false)
+                sum_entry(w, carry->fill, carry->entries + e * carry->entry_stride, first);
+        for (int32_t e = 0; e < w->common.count; e++, first = false)
+                sum_entry(w, carry->fill, w->common.entries + e * w->common.entry_stride, first);
+}
+
+static sf_carry copy_entries(worker *w, char *to, uint64_t bits, bool initial)
+{
+        chain *c = w->c;
+        sf_carry carry = {.entries = to, .entry_stride = c->entry_bytes};
+        for (; bits; bits &= bits - 1)
+                memcpy(entry(c, to, carry.count++), entry(c, w->counter, __builtin_ctzll(bits)), (size_t)c->entry_bytes);
+        if (initial)
+                memcpy(entry(c, to, carry.count++), w->initial, (size_t)c->entry_bytes);
+        return carry;
+}
+
+/* Copies the counter's live entries, lowest first, then the initial value. The streams of a chunk differ in the lowest levels only;
+ * what is above them they share. Columns have one stream and keep all entries in it. */
 static void set_carry(worker *w, int64_t stream)
 {
         chain *c = w->c;
         const sf_step *s = c->plan->step;
-        sf_carry *carry = &w->carry[stream];
-        char *entries = entry(c, w->entries, stream * (SF_ORDER_LEVELS + 1));
-        int32_t count = 0;
-        for (uint64_t bits = (uint64_t)w->counted; bits; bits &= bits - 1)
-                memcpy(entry(c, entries, count++), entry(c, w->counter, __builtin_ctzll(bits)), (size_t)c->entry_bytes);
-        if (s->has_initial)
-                memcpy(entry(c, entries, count++), w->initial, (size_t)c->entry_bytes);
-        *carry = (sf_carry){.count = count, .entries = entries, .entry_stride = c->entry_bytes, .fill = entry(c, w->fills, stream)};
+        uint64_t counted = (uint64_t)w->counted, low = c->columns ? UINT64_MAX : (uint64_t)c->streams - 1;
+        if (!c->columns && !stream)
+                w->common = copy_entries(w, entry(c, w->entries, c->streams * SF_CPU_GROUP), counted & ~low, s->has_initial);
+        w->carry[stream] = copy_entries(w, entry(c, w->entries, stream * SF_CPU_GROUP), counted & low, c->columns && s->has_initial);
+        w->carry[stream].fill = entry(c, w->fills, stream);
         if (!s->exclusive)
                 return;
         if (w->counted)
                 sum_carry(w, stream);
         else
-                c->plan->kernels->fill(carry->fill, c->entry_lanes,
+                c->plan->kernels->fill(w->carry[stream].fill, c->entry_lanes,
                                        s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
 }
 
@@ -241,11 +271,9 @@ static void look_left(worker *w, const chunk *k)
                 w->counted = 0;
         }
         for (int64_t before = w->counted / c->streams; before < k->number; before++) {
-                while (!atomic_load_explicit(&c->ready[k->line * c->chunks + before], memory_order_acquire)) {
-#if defined(__x86_64__)
-                        __builtin_ia32_pause();
-#endif
-                }
+                for (int spins = 0; !atomic_load_explicit(&c->ready[k->line * c->chunks + before], memory_order_acquire); spins++)
+                        if (spins > SPINS) /* whoever we wait for may be waiting for this CPU */
+                                sched_yield();
                 while (w->counted < (before + 1) * c->streams)
                         count_leaf(w);
         }
@@ -269,7 +297,9 @@ static void finish_fold(worker *w, int64_t line)
         w->counted = 0;
         while (w->counted < whole)
                 count_leaf(w);
-        set_carry(w, 0);
+        w->common = (sf_carry){0};
+        w->carry[0] = copy_entries(w, w->entries, (uint64_t)w->counted, s->has_initial);
+        w->carry[0].fill = entry(c, w->fills, 0);
         if (over) {
                 part t = {.line = line, .position = whole * c->leaf, .streams = 1, .count = over};
                 run_part(w, &t, true, w->carry);
@@ -304,7 +334,7 @@ static void work(void *arg, int index)
                         if (has_next)
                                 fold_piece(&w, &next, piece);
                         if (!fold)
-                                scan_piece(&w, &now, piece);
+                                scan_piece(&w, &now, piece, has_next ? &next : NULL);
                 }
                 if (has_next)
                         publish(&w, &next);
@@ -319,7 +349,7 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         chain c = {.plan = p, .columns = p->shape == SF_CPU_COLUMNS, .lines = p->outer * p->line.len};
         int64_t vector = p->isa->vector_bytes;
         c.streams = c.columns ? 1 : SF_CPU_GROUP;
-        int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes.rows);
+        int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes->rows);
         int64_t most = CHUNK_BYTES / (p->inner * p->size);
         c.chunk = (int64_t)1 << sf_order_log2((uint64_t)(most > least ? most : least));
         c.leaf = c.chunk / c.streams;
@@ -327,7 +357,7 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.leaves = (s->n + c.leaf - 1) / c.leaf;
         c.entry_lanes = c.columns ? (p->inner + p->kernels->width - 1) / p->kernels->width * p->kernels->width : p->kernels->width;
         c.entry_bytes = c.entry_lanes * p->kernels->lane_bytes;
-        int64_t tile = c.columns ? p->isa->fold_rows : sf_fold_tile_vectors(s->op, p->kernels->width, &p->lanes) * p->lanes.rows;
+        int64_t tile = c.columns ? p->isa->fold_rows : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;
         c.fold_level = sf_order_log2((uint64_t)(c.leaf / tile));
 
         size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;

@@ -14,6 +14,7 @@
 #define TASK_BYTES (512 << 10)
 /* The counters of a strip of columns should stay in the fast caches. */
 #define STRIP_BYTES (128 << 10)
+#define MOST_COLUMNS 16384
 
 typedef struct crew {
         const sf_cpu_plan *plan;
@@ -55,7 +56,8 @@ static void run_rows(const crew *c, int64_t task, char *scratch)
                        .stream = p->stream,
                        .op = s->op,
                        .identity = s->identity,
-                       .lanes = &p->lanes,
+                       .ahead = p->ahead,
+                       .lanes = p->lanes,
                        .carry = sf_cpu_carry_make(p, &carry, scratch, p->kernels->width),
                        .counters = scratch + 2 * bytes};
         if (p->shape == SF_CPU_PACKED)
@@ -84,6 +86,7 @@ static void run_columns(const crew *c, int64_t task, char *scratch)
                           .stream = p->stream,
                           .op = s->op,
                           .identity = s->identity,
+                          .ahead = p->ahead,
                           .carry = sf_cpu_carry_make(p, &carry, scratch, c->strip),
                           .counters = scratch + 2 * row_bytes,
                           .counter_stride = row_bytes};
@@ -129,10 +132,10 @@ static void cut(crew *c, int workers)
                 c->tasks = (panels + c->lines - 1) / c->lines;
                 c->scratch_each = sf_cpu_stage_scratch(p);
         } else if (p->shape == SF_CPU_COLUMNS) {
-                /* The order's counter has an entry a level; tiles are at least one position. */
-                c->levels = sf_order_log2((uint64_t)s->n) + 1;
+                /* The counter has an entry a level above the tile, of at least four positions, and one for the closing entry. */
+                c->levels = sf_order_log2((uint64_t)(s->n / 4 + 1)) + 2;
                 int64_t widest = STRIP_BYTES / (c->levels * lane) / 16 * 16;
-                widest = widest < 64 ? 64 : widest > 4096 ? 4096 : widest;
+                widest = widest < 64 ? 64 : widest > MOST_COLUMNS ? MOST_COLUMNS : widest;
                 /* Enough strips for everyone, of whole cache lines and about the same width. */
                 int64_t strips = (p->inner + widest - 1) / widest;
                 while (p->outer * strips < workers && p->inner / (strips + 1) >= 128)

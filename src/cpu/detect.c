@@ -1,6 +1,7 @@
 /* Which instructions this CPU runs, and how many CPUs there are. */
 #include "cpu/kernels.h"
 
+#include <pthread.h>
 #include <string.h>
 #ifdef __linux__
 #include <sched.h>
@@ -23,8 +24,19 @@ static const sf_cpu_isa *const isas[] = {
 
 #define ISA_COUNT ((int32_t)(sizeof isas / sizeof *isas))
 
+static void make_tables(void)
+{
+        for (int32_t i = 0; i < ISA_COUNT; i++)
+                for (int32_t t = 0; t < 4; t++) {
+                        int32_t lane = t & 2 ? 8 : 4, vector = isas[i]->vector_bytes;
+                        sf_lanes_make(&isas[i]->whole[t], vector, lane, isas[i]->permute_bytes, 1, vector / lane, 1, t & 1);
+                }
+}
+
 sf_status sf_cpu_choose(const char *name, const sf_cpu_isa **isa)
 {
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+        pthread_once(&once, make_tables);
         for (int32_t i = ISA_COUNT - 1; i >= 0; i--) {
                 if (name && strcmp(name, isas[i]->name))
                         continue;

@@ -7,7 +7,6 @@ typedef K_LANE_C N(vec_at) __attribute__((vector_size(V_BYTES), aligned(1), may_
 typedef uint8_t N(bytes) __attribute__((vector_size(K_WIDTH), aligned(1), may_alias));
 
 #define K_SIZE ((int)sizeof(K_STORAGE))
-#define K_MAX_WRITE 8 /* results written at once */
 
 /* Lanes in scratch memory. */
 SF_INLINE N(vec) N(get)(const void *p)
@@ -27,7 +26,7 @@ SF_INLINE N(vec) N(load)(const char *p)
 #elif K_CONVERT == K_HALF
         return v_f32_from_f16(p);
 #elif K_CONVERT == K_BRAIN
-        return (v_f32)(__builtin_convertvector(*(const N(elements) *)p, v_u32) << 16);
+        return v_f32_from_bf16(p);
 #else
         return __builtin_convertvector(*(const N(elements) *)p, N(vec));
 #endif
@@ -40,11 +39,7 @@ SF_INLINE void N(store)(char *p, N(vec) v)
 #elif K_CONVERT == K_HALF
         v_f16_from_f32(p, v);
 #elif K_CONVERT == K_BRAIN
-        /* Round to nearest even: add just under half of the last kept place, or exactly half where that place is odd. A NaN
-         * must not carry over into infinity or zero: it keeps its upper bits and is made quiet. */
-        v_u32 bits = (v_u32)v, nan = (v_u32)(v != v);
-        v_u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-        *(N(elements) *)p = __builtin_convertvector((nan & (bits >> 16 | 0x40)) | (~nan & rounded), N(elements));
+        v_bf16_from_f32(p, v);
 #else
         *(N(elements) *)p = __builtin_convertvector(v, N(elements));
 #endif
@@ -65,6 +60,9 @@ SF_INLINE void N(stream)(char *p, N(vec) v)
 /* Lanes first .. first + count - 1 only; the others come out as zero, and no memory but theirs is touched. */
 SF_INLINE N(vec) N(load_part)(const char *p, int first, int count)
 {
+#if K_CONVERT == K_SAME && defined(V_MASK_BITS)
+        return (N(vec))K_CAT(v_part_load, K_LANE_BYTES)(p, first, count);
+#endif
         char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
 #ifdef V_PARTS
         v_part_load(whole, p, K_SIZE, first, count);
@@ -76,6 +74,10 @@ SF_INLINE N(vec) N(load_part)(const char *p, int first, int count)
 }
 SF_INLINE void N(store_part)(char *p, N(vec) v, int first, int count)
 {
+#if K_CONVERT == K_SAME && defined(V_MASK_BITS)
+        K_CAT(v_part_store, K_LANE_BYTES)(p, (v_raw)v, first, count);
+        return;
+#endif
         char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
         N(store)(whole, v);
 #ifdef V_PARTS
@@ -140,6 +142,14 @@ SF_INLINE N(vec) N(load_unit)(const char *x, const uint8_t *m, N(vec) identity, 
         return unit == K_WIDTH ? N(load_masked)(x, m, identity) : N(load_masked_part)(x, m, identity, 0, unit);
 }
 
+SF_INLINE void N(store_unit)(char *y, N(vec) v, int unit)
+{
+        if (unit == K_WIDTH)
+                N(store)(y, v);
+        else
+                N(store_part)(y, v, 0, unit);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * The order inside a vector: lanes.h's tables, held in registers
  * ---------------------------------------------------------------------------------------------------------- */
@@ -195,24 +205,21 @@ SF_INLINE N(writer) N(writer_start)(const char *y, bool stream, bool reverse)
         return w;
 }
 
-/* Streams `count` results that do not start at an aligned address. */
-static __attribute__((noinline)) void N(write_turned)(N(writer) *w, char *y, const N(vec) *results, int count)
+/* Streams a result that does not start at an aligned address. */
+SF_INLINE void N(write_one_turned)(N(writer) *w, char *y, N(vec) v)
 {
-        const int64_t step = w->reverse ? -K_WIDTH * K_SIZE : K_WIDTH * K_SIZE;
-        for (int i = 0; i < count; i++, y += step) {
-                char *aligned = y - w->phase * K_SIZE;
-                N(vec) turned = N(permute)(results[i], w->index);
-                if (w->first && w->reverse)
-                        N(store_part)(aligned + K_WIDTH * K_SIZE, turned, 0, w->phase);
-                else if (w->first)
-                        N(store_part)(y, turned, w->phase, K_WIDTH - w->phase);
-                else if (w->reverse)
-                        N(stream)(aligned + K_WIDTH * K_SIZE, N(blend)(w->below, turned, w->held));
-                else
-                        N(stream)(aligned, N(blend)(w->below, w->held, turned));
-                w->first = false;
-                w->held = turned;
-        }
+        char *aligned = y - w->phase * K_SIZE;
+        N(vec) turned = N(permute)(v, w->index);
+        if (w->first && w->reverse)
+                N(store_part)(aligned + K_WIDTH * K_SIZE, turned, 0, w->phase);
+        else if (w->first)
+                N(store_part)(y, turned, w->phase, K_WIDTH - w->phase);
+        else if (w->reverse)
+                N(stream)(aligned + K_WIDTH * K_SIZE, N(blend)(w->below, turned, w->held));
+        else
+                N(stream)(aligned, N(blend)(w->below, w->held, turned));
+        w->first = false;
+        w->held = turned;
 }
 
 /* `y` is where the first of `count` results belongs; they go up in memory by whole vectors, or down in reverse. */
@@ -228,11 +235,12 @@ SF_INLINE void N(write)(N(writer) *w, char *y, const N(vec) *results, const int 
                 for (int i = 0; i < count; i++)
                         N(stream)(y + i * step, results[i]);
         } else {
-                N(vec) copy[K_MAX_WRITE]; /* so that `results` itself never needs an address */
+                N(write_one_turned)(w, y, results[0]);
                 V_UNROLL
-                for (int i = 0; i < count; i++)
-                        copy[i] = results[i];
-                N(write_turned)(w, y, copy, count);
+                for (int i = 1; i < count; i++) {
+                        w->first = false; /* so that the compiler sees it is */
+                        N(write_one_turned)(w, y + i * step, results[i]);
+                }
         }
 }
 

@@ -22,12 +22,13 @@ SF_INLINE N(vec) N(halve)(const sf_op op, N(vec) early, N(vec) late, const bool 
 }
 
 /* K_WIDTH vectors from x on, to one vector of the totals of K_WIDTH consecutive elements each. */
-SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N(vec) identity, const bool reverse)
+SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N(vec) identity, const bool reverse, int64_t ahead)
 {
         const int64_t step = reverse ? -K_WIDTH : K_WIDTH;
         N(vec) half[K_LOG_WIDTH + 1];
         V_UNROLL
         for (int i = 0; i < K_WIDTH; i++) {
+                __builtin_prefetch(x + i * step * K_SIZE + ahead);
                 N(vec) v = N(load_masked)(x + i * step * K_SIZE, m ? m + i * step : NULL, identity);
                 V_UNROLL
                 for (int k = 0; k < K_LOG_WIDTH; k++)
@@ -71,7 +72,7 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
         }
         for (int64_t done = 0; done < tiles; done++, tile++) {
                 for (int r = 0; r < many; r++) {
-                        N(vec) v = contiguous ? N(fold_tile)(op, row[r].x, row[r].m, identity, reverse)
+                        N(vec) v = contiguous ? N(fold_tile)(op, row[r].x, row[r].m, identity, reverse, j->ahead)
                                               : N(load_unit)(row[r].x, row[r].m, identity, unit);
                         v = N(permute)(N(lane_scan)(op, v, &t, level_count), t.last);
                         N(count_up)(op, row[r].counter, tile, v);
@@ -85,8 +86,9 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
                 is_over[r] = left > 0;
                 for (int i = 0; left > 0; i++, left -= unit) {
                         int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
-                        v = N(load_masked_part)(row[r].x + (i * step + first) * K_SIZE, row[r].m ? row[r].m + i * step + first : NULL, identity,
-                                                first, count);
+                        const char *x = row[r].x + (i * step + first) * K_SIZE;
+                        const uint8_t *m = row[r].m ? row[r].m + i * step + first : NULL;
+                        v = count == K_WIDTH ? N(load_masked)(x, m, identity) : N(load_masked_part)(x, m, identity, first, count);
                         v = N(lane_scan)(op, v, &t, level_count);
                         /* The last position there is: where the vector is not full, not the last lanes. */
                         if (count == unit) {
@@ -171,6 +173,7 @@ SF_INLINE void N(fold_packed)(const sf_rows *j, const sf_op op)
         char *y = j->y;
         for (int64_t at = 0; at < elements; at += unit, y += taken * K_SIZE) {
                 bool whole = elements - at >= K_WIDTH;
+                __builtin_prefetch(x + at * K_SIZE + j->ahead);
                 int count = elements - at < unit ? (int)(elements - at) : unit;
                 N(vec) v = whole ? N(load_masked)(x + at * K_SIZE, m ? m + at : NULL, identity)
                                  : N(load_masked_part)(x + at * K_SIZE, m ? m + at : NULL, identity, 0, count);
@@ -199,6 +202,7 @@ SF_INLINE void N(fold_columns)(const sf_columns *j, const sf_op op)
                         for (int i = 0; i < V_FOLD_ROWS; i++) {
                                 const char *at = x + i * j->x_step + c * K_SIZE;
                                 const uint8_t *mask = m ? m + i * j->m_step + c : NULL;
+                                __builtin_prefetch(at + j->ahead);
                                 if (j->cols - c >= K_WIDTH)
                                         v[i] = N(load_masked)(at, mask, identity);
                                 else

@@ -68,7 +68,40 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+/* vector.h's, without turning the choice of NaNs into a vector. (The CPU's own conversion takes subnormals for zero.) */
+#define V_BRAIN
+SF_INLINE v_f32 v_f32_from_bf16(const void *p)
+{
+        return (v_f32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16);
+}
+SF_INLINE void v_bf16_from_f32(void *p, v_f32 v)
+{
+        __m512i bits = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+        __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+        rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+        _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
+
 /* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */
+SF_INLINE v_raw v_part_load4(const char *p, int first, int count)
+{
+        return (v_raw)_mm512_maskz_loadu_epi32((__mmask16)(((1u << count) - 1) << first), p - first * 4);
+}
+SF_INLINE v_raw v_part_load8(const char *p, int first, int count)
+{
+        return (v_raw)_mm512_maskz_loadu_epi64((__mmask8)(((1u << count) - 1) << first), p - first * 8);
+}
+SF_INLINE void v_part_store4(char *p, v_raw v, int first, int count)
+{
+        _mm512_mask_storeu_epi32(p - first * 4, (__mmask16)(((1u << count) - 1) << first), (__m512i)v);
+}
+SF_INLINE void v_part_store8(char *p, v_raw v, int first, int count)
+{
+        _mm512_mask_storeu_epi64(p - first * 8, (__mmask8)(((1u << count) - 1) << first), (__m512i)v);
+}
+
+/* The same through memory, for elements that are converted. */
 #define V_PARTS
 SF_INLINE void v_part_load(void *to, const void *p, int size, int first, int count)
 {

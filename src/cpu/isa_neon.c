@@ -19,4 +19,5 @@ static bool usable(void)
         return true; /* part of the AArch64 baseline */
 }
 
-const sf_cpu_isa sf_isa_neon = {"neon", usable, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, mover};
+static sf_lanes whole[4];
+const sf_cpu_isa sf_isa_neon = {"neon", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, mover};

@@ -50,9 +50,11 @@ typedef struct sf_rows {
         bool stream; /* write around the cache */
         sf_op op;
         sf_value identity;
+        int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
         const sf_lanes *lanes;
         const sf_carry *carry; /* of the first row; NULL: nothing to the left */
         int64_t carry_row;     /* 0: the same for all rows, 1: one each */
+        const sf_carry *common; /* scans: entries that all rows add after their own; NULL: none */
         char *counters;        /* SF_CPU_GROUP x SF_ORDER_LEVELS vectors */
         char *totals;          /* folds: a vector a row, every lane set; NULL: to y. Not with resume: read the counters */
 } sf_rows;
@@ -69,6 +71,7 @@ typedef struct sf_columns {
         bool exclusive, stream;
         sf_op op;
         sf_value identity;
+        int64_t ahead;
         const sf_carry *carry; /* NULL: nothing to the left */
         char *counters;        /* entry k: `cols` lanes at counters + k * counter_stride */
         int64_t counter_stride;
@@ -107,6 +110,7 @@ typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64
 struct sf_cpu_isa {
         const char *name;
         bool (*usable)(void);
+        sf_lanes *whole; /* the tables for one run the whole vector wide: [lane_bytes == 8][reverse], made by sf_cpu_choose */
         int32_t vector_bytes;
         int32_t permute_bytes; /* granularity of a permute index: lanes.h */
         int32_t fold_rows;     /* positions in a column fold's tile */

@@ -8,6 +8,7 @@
  *   K_LANE           the lane type: f32, f64, u32, i32, u64 or i64, and K_LANE_C its C type, K_LANE_BYTES its size
  *   K_VALUE          the member of sf_value that holds one
  *   K_EXTREMES_ONLY  define it where sum and prod are served by the unsigned type's kernels
+ *   K_NO_EXTREMES    define it where max and min are served by another type's
  */
 #define K_CAT_(a, b) a##b
 #define K_CAT(a, b) K_CAT_(a, b)
@@ -73,8 +74,10 @@ static void N(narrow)(void *elements, const void *lanes, int64_t count)
 K_INSTANCE(sum, SF_SUM)
 K_INSTANCE(prod, SF_PROD)
 #endif
+#ifndef K_NO_EXTREMES
 K_INSTANCE(max, SF_MAX)
 K_INSTANCE(min, SF_MIN)
+#endif
 
 /* By sf_op. */
 static const sf_cpu_kernels N(kernels)[] = {
@@ -83,13 +86,16 @@ static const sf_cpu_kernels N(kernels)[] = {
 #else
         {0}, {0},
 #endif
+#ifndef K_NO_EXTREMES
         K_ROW(max) K_ROW(min)
+#else
+        {0}, {0},
+#endif
 };
 
 #undef K_INSTANCE
 #undef K_ROW
 #undef K_SIZE
-#undef K_MAX_WRITE
 #undef K_CAT_
 #undef K_CAT
 #undef N
@@ -106,3 +112,4 @@ static const sf_cpu_kernels N(kernels)[] = {
 #undef K_LANE_BYTES
 #undef K_VALUE
 #undef K_EXTREMES_ONLY
+#undef K_NO_EXTREMES

@@ -31,7 +31,11 @@ static bool steps_by(const sf_cpu_plan *p, const sf_dim *dim, int64_t elements, 
 
 static void lanes_make(sf_cpu_plan *p, int64_t groups, int64_t rows)
 {
-        sf_lanes_make(&p->lanes, p->isa->vector_bytes, p->kernels->lane_bytes, p->isa->permute_bytes, (int32_t)groups, (int32_t)rows,
+        p->lanes = &p->isa->whole[(p->kernels->lane_bytes == 8) * 2 + p->reverse];
+        if (groups == 1 && rows == p->kernels->width && p->inner == 1)
+                return;
+        p->lanes = &p->own_lanes;
+        sf_lanes_make(&p->own_lanes, p->isa->vector_bytes, p->kernels->lane_bytes, p->isa->permute_bytes, (int32_t)groups, (int32_t)rows,
                       (int32_t)p->inner, p->reverse);
 }
 
@@ -50,6 +54,18 @@ static void split_batch(sf_cpu_plan *p, int32_t count, bool with_line)
         }
 }
 
+/* Prefetched ahead of each of several streams, and of a single one. Measured. */
+#define AHEAD_OF_MANY 1024
+#define AHEAD_OF_ONE 4096
+
+/* Lines shorter than this, unless they are whole cache lines, leave too many of those half written. */
+#define STREAM_LINE 1024
+
+static bool stream_pays(const sf_cpu_plan *p, int64_t line_bytes, int64_t pitch)
+{
+        return p->stream && (line_bytes >= STREAM_LINE || (line_bytes == pitch && pitch % 64 == 0 && !((uintptr_t)p->step->y % 64)));
+}
+
 bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
 {
         p->step = s;
@@ -61,6 +77,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
         p->inner = 1;
         p->stream = !s->fold && !s->in_place && s->n * s->batch * (sf_dtypes[s->in].size + sf_dtypes[s->out].size) >= STREAM_BYTES;
         p->reverse = p->seq.x < 0;
+        p->ahead = AHEAD_OF_MANY;
         const int32_t width = p->kernels->width;
         bool direct = s->in == p->storage && s->out == p->storage && s->nseq == 1;
 
@@ -72,6 +89,11 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                              p->line.y == (s->fold ? 1 : s->n) * p->size;
                 p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
                 lanes_make(p, packs ? width / s->n : 1, packs ? s->n : width);
+                p->stream = packs ? p->stream : stream_pays(p, s->n * p->size, p->line.y);
+                if (packs || s->n * p->size < AHEAD_OF_ONE)
+                        p->ahead = AHEAD_OF_ONE; /* neighbouring lines are one stream */
+                else if (p->reverse)
+                        p->ahead = -AHEAD_OF_MANY;
                 return true;
         }
         /* Across neighbouring sequences. */
@@ -81,6 +103,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                 bool block = 2 * p->inner <= width && steps_by(p, &p->seq, sign * p->inner, !s->fold);
                 if (!block) {
                         p->shape = SF_CPU_COLUMNS;
+                        p->stream = stream_pays(p, p->inner * p->size, p->seq.y);
                         split_batch(p, s->nbatch - 1, false);
                         return true;
                 }

@@ -24,13 +24,15 @@ typedef struct sf_cpu_plan {
         int64_t size;   /* its bytes */
         bool stream;    /* the result is too large to be worth caching */
         bool reverse;   /* addresses go down along the sequence */
+        int64_t ahead;  /* bytes that are worth prefetching ahead of a stream */
         sf_dim seq;     /* the sequence's one dimension; staged folds may have more, in the step */
         int64_t inner;  /* rows: interleaved columns. columns: the length of the vectorised dimension */
         sf_dim line;    /* rows, packed, staged: the batch dimension walked inside a task; length 1 if there is none */
         int32_t nouter; /* the remaining batch dimensions */
         int64_t outer;  /* and how many positions they have */
         sf_dim outer_dims[SF_MAX_NDIM];
-        sf_lanes lanes;
+        const sf_lanes *lanes; /* the isa's, or own_lanes */
+        sf_lanes own_lanes;
 } sf_cpu_plan;
 
 /* False if the isa has no kernel for it at all, which does not happen for a step that api.c let through. */

@@ -10,21 +10,17 @@
  * entry a level, each entry a vector with the block's total in every lane, so that adding it is one instruction.
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct N(row) {
-        const char *x;
-        char *y;
-        const uint8_t *m;
-        char *counter;
         const sf_carry *carry;
         N(vec) before; /* exclusive: the value to the left of the next vector, in every lane */
         N(writer) writer;
 } N(row);
 
-/* Adds entry `at` of every row's counter to the left of all its vectors. */
-SF_INLINE void N(add_entry)(const sf_op op, N(row) *row, const int many, N(vec) (*v)[V_SCAN_TILE], int at)
+/* Adds an entry of every row's counter to the left of all its vectors. */
+SF_INLINE void N(add_entry)(const sf_op op, const char *counters, const int many, N(vec) (*v)[V_SCAN_TILE], int level)
 {
         V_UNROLL
         for (int r = 0; r < many; r++) {
-                N(vec) entry = N(get)(row[r].counter + at * V_BYTES);
+                N(vec) entry = N(get)(counters + (r * SF_ORDER_LEVELS + level) * V_BYTES);
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[r][i] = N(combine)(op, entry, v[r][i]);
@@ -50,35 +46,87 @@ SF_INLINE N(vec) N(shift)(const N(tables) *t, N(row) *row, N(vec) v)
         return shifted;
 }
 
-SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const int many, const int levels, N(row) *row)
+/* Where a group of rows stands. */
+typedef struct N(place) {
+        const char *x;
+        char *y;
+        const uint8_t *m;
+        char *counters;
+        uint64_t tile;
+} N(place);
+
+/* Fewer vectors than a tile, `left` elements: the same tree, a vector at a time, with a counter inside the tile. */
+SF_INLINE void N(scan_over)(const sf_rows *j, const sf_op op, const N(tables) *t, const int levels, N(row) *row, N(place) p, int64_t left,
+                            N(vec) identity)
 {
-        const N(tables) t = N(tables_of)(j->lanes);
-        const N(vec) identity = N(broadcast)(j->identity);
-        const int unit = levels == K_LOG_WIDTH ? K_WIDTH : j->lanes->unit;
-        const int level_count = levels == K_LOG_WIDTH ? K_LOG_WIDTH : j->lanes->levels;
         const bool reverse = j->lanes->reverse;
-        const int64_t elements = j->n * j->lanes->inner;
-        const int64_t tiles = elements / (V_SCAN_TILE * unit);
+        const int unit = levels ? K_WIDTH : j->lanes->unit;
+        const int64_t step = reverse ? -unit : unit;
+        N(vec) inside[V_SCAN_TILE_LOG + 1];
+        for (int i = 0; left > 0; i++, left -= unit) {
+                int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
+                N(vec) v = count == K_WIDTH ? N(load_masked)(p.x, p.m, identity)
+                                            : N(load_masked_part)(p.x + first * K_SIZE, p.m ? p.m + first : NULL, identity, first, count);
+                v = N(lane_scan)(op, v, t, levels ? levels : t->levels);
+                int closed = sf_order_closed((uint64_t)i);
+                for (int k = 0; k < closed; k++)
+                        v = N(combine)(op, inside[k], v);
+                inside[closed] = N(permute)(v, t->last);
+                for (int k = closed; k < V_SCAN_TILE_LOG; k++)
+                        if (i >> k & 1)
+                                v = N(combine)(op, inside[k], v);
+                for (uint64_t bits = p.tile; bits; bits &= bits - 1)
+                        v = N(combine)(op, N(get)(p.counters + __builtin_ctzll(bits) * V_BYTES), v);
+                if (row->carry)
+                        N(add_carry)(op, row->carry, &v, 1);
+                if (j->common)
+                        N(add_carry)(op, j->common, &v, 1);
+                if (j->exclusive)
+                        v = N(shift)(t, row, v);
+                if (count == K_WIDTH)
+                        N(store)(p.y, v);
+                else
+                        N(store_part)(p.y + first * K_SIZE, v, first, count);
+                p.x += step * K_SIZE;
+                p.y += step * K_SIZE;
+                p.m = p.m ? p.m + step : NULL;
+        }
+}
+
+SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const N(tables) *tables, const int many, const int levels, int64_t at,
+                             N(vec) identity)
+{
+        const N(tables) t = *tables;
+        const int unit = levels ? K_WIDTH : j->lanes->unit, inner = j->lanes->inner;
+        const int64_t elements = j->n * inner, tiles = elements / (V_SCAN_TILE * unit);
+        const int64_t x_row = j->x_row, y_row = j->y_row, m_row = j->m_row;
         /* A vector's address is that of its lowest lane, which in reverse is its last position. */
-        const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
-        const bool carried = row[0].carry != NULL;
-        uint64_t tile = (uint64_t)(j->start * j->lanes->inner / (V_SCAN_TILE * unit));
+        const bool reverse = j->lanes->reverse, exclusive = j->exclusive, stream = j->stream && unit == K_WIDTH;
+        const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - inner) : 0;
+        const int common = j->common ? j->common->count : 0;
+        N(row) row[SF_CPU_GROUP];
+        N(place) p = {.x = j->x + at * x_row + offset * K_SIZE,
+                      .y = j->y + at * y_row + offset * K_SIZE,
+                      .m = j->m ? j->m + at * m_row + offset : NULL,
+                      /* A call that resumes or will be resumed has few rows, each with a counter of its own. */
+                      .counters = j->counters + (j->resume || j->start ? at * SF_ORDER_LEVELS * V_BYTES : 0),
+                      .tile = j->start ? (uint64_t)(j->start * inner / (V_SCAN_TILE * unit)) : 0};
 
         for (int r = 0; r < many; r++) {
-                row[r].x += offset * K_SIZE;
-                row[r].y += offset * K_SIZE;
-                row[r].m = row[r].m ? row[r].m + offset : NULL;
-                row[r].before = j->exclusive ? N(get)(row[r].carry->fill) : identity;
-                row[r].writer = N(writer_start)(row[r].y, j->stream && unit == K_WIDTH, reverse);
+                row[r].carry = j->carry ? j->carry + (at + r) * j->carry_row : NULL;
+                row[r].before = exclusive ? N(get)(row[r].carry->fill) : identity;
+                row[r].writer = N(writer_start)(p.y + r * y_row, stream, reverse);
         }
-        for (int64_t done = 0; done < tiles; done++, tile++) {
+        for (int64_t done = 0; done < tiles; done++, p.tile++) {
                 N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
                         V_UNROLL
                         for (int i = 0; i < V_SCAN_TILE; i++) {
-                                v[r][i] = N(load_unit)(row[r].x + i * step * K_SIZE, row[r].m ? row[r].m + i * step : NULL, identity, unit);
-                                v[r][i] = N(lane_scan)(op, v[r][i], &t, level_count);
+                                __builtin_prefetch(p.x + r * x_row + i * step * K_SIZE + j->ahead);
+                                v[r][i] = N(load_unit)(p.x + r * x_row + i * step * K_SIZE, p.m ? p.m + r * m_row + i * step : NULL, identity,
+                                                       unit);
+                                v[r][i] = N(lane_scan)(op, v[r][i], &t, levels ? levels : t.levels);
                         }
                         V_UNROLL
                         for (int size = 1; size < V_SCAN_TILE; size *= 2) {
@@ -87,91 +135,75 @@ SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const int many, c
                                         if (i & size)
                                                 v[r][i] = N(combine)(op, N(permute)(v[r][(i & -size) - 1], t.last), v[r][i]);
                         }
-                        row[r].x += V_SCAN_TILE * step * K_SIZE;
-                        row[r].m = row[r].m ? row[r].m + V_SCAN_TILE * step : NULL;
                 }
-                int closed = sf_order_closed(tile);
+                int closed = sf_order_closed(p.tile);
                 for (int k = 0; k < closed; k++)
-                        N(add_entry)(op, row, many, v, k);
+                        N(add_entry)(op, p.counters, many, v, k);
                 V_UNROLL
                 for (int r = 0; r < many; r++)
-                        N(put)(row[r].counter + closed * V_BYTES, N(permute)(v[r][V_SCAN_TILE - 1], t.last));
-                for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
-                        N(add_entry)(op, row, many, v, __builtin_ctzll(bits));
+                        N(put)(p.counters + (r * SF_ORDER_LEVELS + closed) * V_BYTES, N(permute)(v[r][V_SCAN_TILE - 1], t.last));
+                for (uint64_t bits = p.tile >> closed << closed; bits; bits &= bits - 1)
+                        N(add_entry)(op, p.counters, many, v, __builtin_ctzll(bits));
+                if (j->carry) {
+                        V_UNROLL
+                        for (int r = 0; r < many; r++)
+                                N(add_carry)(op, row[r].carry, v[r], V_SCAN_TILE);
+                }
+                for (int e = 0; e < common; e++) {
+                        N(vec) entry = N(get)(j->common->entries + e * V_BYTES);
+                        V_UNROLL
+                        for (int r = 0; r < many; r++) {
+                                V_UNROLL
+                                for (int i = 0; i < V_SCAN_TILE; i++)
+                                        v[r][i] = N(combine)(op, entry, v[r][i]);
+                        }
+                }
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
-                        if (carried)
-                                N(add_carry)(op, row[r].carry, v[r], V_SCAN_TILE);
-                        if (j->exclusive) {
+                        char *y = p.y + r * y_row;
+                        if (exclusive) {
                                 V_UNROLL
                                 for (int i = 0; i < V_SCAN_TILE; i++)
                                         v[r][i] = N(shift)(&t, &row[r], v[r][i]);
                         }
-                        if (unit == K_WIDTH) {
-                                N(write)(&row[r].writer, row[r].y, v[r], V_SCAN_TILE);
+                        if (stream) {
+                                N(write)(&row[r].writer, y, v[r], V_SCAN_TILE);
                         } else {
                                 V_UNROLL
                                 for (int i = 0; i < V_SCAN_TILE; i++)
-                                        N(store_part)(row[r].y + i * step * K_SIZE, v[r][i], 0, unit);
+                                        N(store_unit)(y + i * step * K_SIZE, v[r][i], unit);
                         }
-                        row[r].y += V_SCAN_TILE * step * K_SIZE;
                 }
+                p.x += V_SCAN_TILE * step * K_SIZE;
+                p.y += V_SCAN_TILE * step * K_SIZE;
+                p.m = p.m ? p.m + V_SCAN_TILE * step : NULL;
         }
-        /* Fewer vectors than a tile: the same tree, a vector at a time, with a counter inside the tile. */
+        int64_t left = elements - tiles * V_SCAN_TILE * unit;
         for (int r = 0; r < many; r++) {
-                N(vec) inside[V_SCAN_TILE_LOG + 1];
-                N(write_end)(&row[r].writer, row[r].y);
-                int64_t left = elements - tiles * V_SCAN_TILE * unit;
-                for (int i = 0; left > 0; i++, left -= unit) {
-                        int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
-                        const char *x = row[r].x + (i * step + first) * K_SIZE;
-                        char *y = row[r].y + (i * step + first) * K_SIZE;
-                        const uint8_t *m = row[r].m ? row[r].m + i * step + first : NULL;
-                        N(vec) v = N(load_masked_part)(x, m, identity, first, count);
-                        v = N(lane_scan)(op, v, &t, level_count);
-                        int closed = sf_order_closed((uint64_t)i);
-                        for (int k = 0; k < closed; k++)
-                                v = N(combine)(op, inside[k], v);
-                        inside[closed] = N(permute)(v, t.last);
-                        for (int k = closed; k < V_SCAN_TILE_LOG; k++)
-                                if (i >> k & 1)
-                                        v = N(combine)(op, inside[k], v);
-                        for (uint64_t bits = tile; bits; bits &= bits - 1)
-                                v = N(combine)(op, N(get)(row[r].counter + __builtin_ctzll(bits) * V_BYTES), v);
-                        if (carried)
-                                N(add_carry)(op, row[r].carry, &v, 1);
-                        if (j->exclusive)
-                                v = N(shift)(&t, &row[r], v);
-                        N(store_part)(y, v, first, count);
-                }
-                if (j->resume && j->exclusive)
+                if (stream)
+                        N(write_end)(&row[r].writer, p.y);
+                if (left)
+                        N(scan_over)(j, op, &t, levels, &row[r], p, left, identity);
+                if (j->resume && exclusive)
                         N(put)(row[r].carry->fill, row[r].before);
+                p.x += x_row;
+                p.y += y_row;
+                p.m = p.m ? p.m + m_row : NULL;
+                p.counters += SF_ORDER_LEVELS * V_BYTES;
         }
 }
 
 /* levels 0: as many as the tables say; such rows, narrow matrices, go one at a time. */
 SF_INLINE void N(scan_rows_as)(const sf_rows *j, const sf_op op, const int levels)
 {
-        int64_t done = 0;
-        while (done < j->rows) {
-                N(row) row[SF_CPU_GROUP];
-                int many = levels && j->rows - done >= SF_CPU_GROUP ? SF_CPU_GROUP : 1;
-                for (int r = 0; r < many; r++) {
-                        int64_t at = done + r;
-                        /* A resumed call has few rows, each with a counter of its own. */
-                        int slot = j->resume ? (int)at : r;
-                        row[r].x = j->x + at * j->x_row;
-                        row[r].y = j->y + at * j->y_row;
-                        row[r].m = j->m ? j->m + at * j->m_row : NULL;
-                        row[r].counter = j->counters + slot * SF_ORDER_LEVELS * V_BYTES;
-                        row[r].carry = j->carry ? j->carry + at * j->carry_row : NULL;
-                }
-                if (levels && many == SF_CPU_GROUP)
-                        N(scan_group)(j, op, SF_CPU_GROUP, levels, row);
-                else
-                        N(scan_group)(j, op, 1, levels, row);
-                done += many;
-        }
+        const N(tables) t = N(tables_of)(j->lanes);
+        const N(vec) identity = N(broadcast)(j->identity);
+        int64_t at = 0;
+        if (levels)
+                for (; j->rows - at >= SF_CPU_GROUP; at += SF_CPU_GROUP)
+                        N(scan_group)(j, op, &t, SF_CPU_GROUP, levels, at, identity);
+        for (; at < j->rows; at++)
+                N(scan_group)(j, op, &t, 1, levels, at, identity);
         if (j->stream)
                 v_fence();
 }
@@ -205,6 +237,7 @@ SF_INLINE void N(scan_packed)(const sf_rows *j, const sf_op op)
         for (; at < elements; at += unit) {
                 bool whole = elements - at >= K_WIDTH;
                 int count = elements - at < unit ? (int)(elements - at) : unit;
+                __builtin_prefetch(x + at * K_SIZE + j->ahead);
                 N(vec) v = whole ? N(load_masked)(x + at * K_SIZE, m ? m + at : NULL, identity)
                                  : N(load_masked_part)(x + at * K_SIZE, m ? m + at : NULL, identity, 0, count);
                 v = N(lane_scan)(op, v, &t, t.levels);
@@ -238,23 +271,35 @@ typedef struct N(strip) {
         const char *entry[2 * SF_ORDER_LEVELS]; /* what is added on the left, in turn: the counter's, then the carry's */
 } N(strip);
 
-SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const int whole)
+/* How a strip's rows are written. */
+enum N(mode) { N(mode_store), N(mode_stream), N(mode_turn) };
+
+SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const bool whole, const int mode)
 {
         const int rows = whole ? V_SCAN_ROWS : s->rows;
-        N(writer) writer[V_SCAN_ROWS];
+        const int64_t cols = j->cols, x_step = j->x_step, y_step = j->y_step, m_step = j->m_step;
         char *fill = j->exclusive ? j->carry->fill : NULL;
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_ROWS; i++)
-                writer[i] = N(writer_start)(s->y + i * j->y_step, j->stream, false);
         char *close = j->counters + s->closed * j->counter_stride;
+        const int64_t wide = K_WIDTH * K_STORAGE_BYTES, whole_cols = cols / K_WIDTH * K_WIDTH;
+        N(writer) writer[V_SCAN_ROWS];
+        N(vec) half[V_SCAN_ROWS];
+        for (int i = 0; i < V_SCAN_ROWS; i++)
+                half[i] = identity;
+        if (mode == N(mode_turn)) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_ROWS; i++)
+                        writer[i] = N(writer_start)(s->y + i * y_step, true, false);
+        }
         int64_t c = 0;
-        for (; c < j->cols; c += K_WIDTH) {
-                int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+        for (; c < cols; c += K_WIDTH) {
+                int count = cols - c < K_WIDTH ? (int)(cols - c) : K_WIDTH;
                 N(vec) v[V_SCAN_ROWS];
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++) {
-                        const char *x = s->x + i * j->x_step + c * K_SIZE;
-                        const uint8_t *m = s->m ? s->m + i * j->m_step + c : NULL;
+                        const char *x = s->x + i * x_step + c * K_SIZE;
+                        const uint8_t *m = s->m ? s->m + i * m_step + c : NULL;
+                        if (whole) /* the next tile's, into the second cache */
+                                __builtin_prefetch(x + V_SCAN_ROWS * x_step, 0, 2);
                         if (i >= rows)
                                 v[i] = identity; /* beyond the end: to the right of all that is stored */
                         else if (count == K_WIDTH)
@@ -293,22 +338,38 @@ SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip)
                 }
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++) {
-                        char *y = s->y + i * j->y_step + c * K_SIZE;
+                        char *y = s->y + i * y_step + c * K_SIZE;
                         if (i >= rows)
                                 continue;
-                        if (count == K_WIDTH) {
-                                N(write)(&writer[i], y, &v[i], 1);
-                        } else {
-                                N(write_end)(&writer[i], y);
-                                writer[i].first = true;
+                        if (count < K_WIDTH) {
+                                if (mode == N(mode_turn))
+                                        N(write_end)(&writer[i], y);
                                 N(store_part)(y, v[i], 0, count);
+                        } else if (mode == N(mode_turn)) {
+                                N(write_one_turned)(&writer[i], y, v[i]);
+                        } else if (mode == N(mode_stream) && wide == 64) {
+                                N(stream)(y, v[i]);
+                        } else if (mode == N(mode_stream)) {
+                                /* A cache line is written whole or not at all: two results at a time. */
+                                if (c % (2 * K_WIDTH)) {
+                                        N(stream)(y - wide, half[i]);
+                                        N(stream)(y, v[i]);
+                                } else if (c + K_WIDTH < whole_cols) {
+                                        half[i] = v[i];
+                                } else {
+                                        N(store)(y, v[i]);
+                                }
+                        } else {
+                                N(store)(y, v[i]);
                         }
                 }
         }
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_ROWS; i++)
-                if (i < rows)
-                        N(write_end)(&writer[i], s->y + i * j->y_step + c * K_SIZE);
+        if (mode == N(mode_turn) && cols % K_WIDTH == 0) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_ROWS; i++)
+                        if (i < rows)
+                                N(write_end)(&writer[i], s->y + i * y_step + c * K_SIZE);
+        }
 }
 
 SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
@@ -316,6 +377,9 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
         const N(vec) identity = N(broadcast)(j->identity);
         N(strip) s = {.x = j->x, .y = j->y, .m = j->m};
         uint64_t tile = (uint64_t)(j->start / V_SCAN_ROWS);
+        /* Streaming needs rows of whole cache lines, or, for sums, whole elements. */
+        const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_STORAGE_BYTES == 64 || K_WIDTH * K_STORAGE_BYTES == 32);
+        const bool turnable = K_CONVERT == K_SAME && !((uintptr_t)j->y % K_STORAGE_BYTES) && !(j->y_step % K_STORAGE_BYTES);
         for (int64_t done = 0; done < j->n; done += V_SCAN_ROWS, tile++) {
                 s.rows = j->n - done < V_SCAN_ROWS ? (int)(j->n - done) : V_SCAN_ROWS;
                 s.closed = sf_order_closed(tile);
@@ -324,10 +388,14 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
                         s.entry[s.entries++] = j->counters + __builtin_ctzll(bits) * j->counter_stride;
                 for (int e = 0; j->carry && e < j->carry->count; e++)
                         s.entry[s.entries++] = j->carry->entries + e * j->carry->entry_stride;
-                if (s.rows == V_SCAN_ROWS)
-                        N(scan_strip)(j, op, &s, identity, 1);
+                if (s.rows < V_SCAN_ROWS)
+                        N(scan_strip)(j, op, &s, identity, false, N(mode_store));
+                else if (j->stream && aligned)
+                        N(scan_strip)(j, op, &s, identity, true, N(mode_stream));
+                else if (j->stream && turnable && op == SF_SUM)
+                        N(scan_strip)(j, op, &s, identity, true, N(mode_turn));
                 else
-                        N(scan_strip)(j, op, &s, identity, 0);
+                        N(scan_strip)(j, op, &s, identity, true, N(mode_store));
                 s.x += V_SCAN_ROWS * j->x_step;
                 s.y += V_SCAN_ROWS * j->y_step;
                 s.m = s.m ? s.m + V_SCAN_ROWS * j->m_step : NULL;

@@ -114,7 +114,8 @@ static void run_panel(stage *g, const char *x, char *y, const uint8_t *m, int64_
                                        .exclusive = s->exclusive,
                                        .op = s->op,
                                        .identity = s->identity,
-                                       .lanes = &p->lanes,
+                                       .ahead = p->ahead,
+                                       .lanes = p->lanes,
                                        .carry = g->carried ? g->carried + r : NULL,
                                        .carry_row = 1,
                                        .counters = g->counters + r * SF_ORDER_LEVELS * vector};

@@ -61,6 +61,7 @@
 #define K_LANE_C double
 #define K_LANE_BYTES 8
 #define K_VALUE f64
+#define K_NO_EXTREMES
 #include "cpu/kernels.inc.h"
 
 #define K_NAME u32
@@ -114,9 +115,10 @@ static const sf_cpu_kernels *find(sf_dt storage, sf_dt acc, sf_op op)
 {
         /* Wrapped sums and products have the same bits signed or not. */
         bool extreme = op == SF_MAX || op == SF_MIN;
-        if (acc == SF_DT_F64 && storage == SF_DT_F32)
+        /* ... and the largest of some floats is the same float in any wider type */
+        if (acc == SF_DT_F64 && storage == SF_DT_F32 && !extreme)
                 return &kernels_f32_f64[op];
-        if (acc == SF_DT_F64 && storage != SF_DT_F64)
+        if (acc == SF_DT_F64 && storage != SF_DT_F64 && storage != SF_DT_F32)
                 return NULL;
         switch (storage) {
         case SF_DT_F32: return &kernels_f32[op];

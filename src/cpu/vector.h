@@ -7,7 +7,7 @@
  *   v_permute4, v_permute8       (v_raw, v_raw index) -> v_raw: lanes of 4 or 8 bytes rearranged
  *   v_stream                     (void *, const void *, bytes): a non-temporal store of a whole aligned vector of 16, 32 or 64 bytes
  *   v_fence                      (): orders them before what follows
- *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory
+ *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory; likewise bf16 if V_BRAIN is defined
  * and, with V_MASK_BITS, v_blend_f32 ... v_blend_i64 and v_mask_bytes. The rest is GNU C vector arithmetic, which gcc and clang turn
  * into the instructions of the flags the file is compiled with.
  */
@@ -43,6 +43,25 @@ SF_INLINE v_raw v_raw_load(const void *p)
 {
         return *(const v_raw_unaligned *)p;
 }
+
+/* ------------------------------------------------------------------------------------------------------------
+ * bf16: the upper half of an f32, rounded to nearest even: add just under half of the last kept place, or exactly half where that
+ * place is odd. A NaN must not carry over into infinity or zero: it keeps its upper bits and is made quiet.
+ * ---------------------------------------------------------------------------------------------------------- */
+#ifndef V_BRAIN
+typedef uint16_t v_halves __attribute__((vector_size(V_BYTES / 2), aligned(1), may_alias));
+
+SF_INLINE v_f32 v_f32_from_bf16(const void *p)
+{
+        return (v_f32)(__builtin_convertvector(*(const v_halves *)p, v_u32) << 16);
+}
+SF_INLINE void v_bf16_from_f32(void *p, v_f32 v)
+{
+        v_u32 bits = (v_u32)v, nan = (v_u32)(v != v);
+        v_u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        *(v_halves *)p = __builtin_convertvector((nan & (bits >> 16 | 0x40)) | (~nan & rounded), v_halves);
+}
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------
  * Choices of lanes

@@ -182,7 +182,7 @@ bool sf_cache_write(const sf_cache_key *key, const sf_binary *binary)
         if (!done)
                 unlink(temporary);
         else
-                sf_cache_trim(folder);
+                sf_cache_wrote(folder, (int64_t)(sizeof header + binary->size));
         return done;
 }
 

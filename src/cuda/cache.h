@@ -57,8 +57,11 @@ int64_t sf_cache_each(sf_cache_visitor *visit, void *user);
 /* Removes all entries, damaged ones and left-over temporary files too; returns how many, or -1 if some could not be. */
 int64_t sf_cache_clear_files(void);
 
-/* Brings the folder under its limit. */
-void sf_cache_trim(const char *folder);
+/* Brings the folder under its limit and removes what dead processes left half-written; returns the bytes it then holds. */
+int64_t sf_cache_trim(const char *folder);
+
+/* To be told of every file written: trims when it is time to. Listing the folder each time would make many writes slow. */
+void sf_cache_wrote(const char *folder, int64_t bytes);
 
 /* One entry's file, checked; the image only if `image` is not NULL. cache.c */
 bool sf_cache_load(const char *path, sf_cache_header *header, void **image);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static int by_use(const void *a, const void *b)
         return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
 }
 
-void sf_cache_trim(const char *folder)
+int64_t sf_cache_trim(const char *folder)
 {
         size_t count;
         file *files = list_files(folder, &count);
@@ -127,6 +128,23 @@ void sf_cache_trim(const char *folder)
                         total -= files[i].size;
         }
         free(files);
+        return total;
+}
+
+void sf_cache_wrote(const char *folder, int64_t bytes)
+{
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static char looked_at[SF_CACHE_PATH];
+        static int64_t limit, room;
+        pthread_mutex_lock(&lock);
+        room = strcmp(folder, looked_at) || limit != sf_cache_limit() ? -1 : room - bytes;
+        if (room < 0) {
+                limit = sf_cache_limit();
+                snprintf(looked_at, sizeof looked_at, "%s", folder);
+                /* Others write too: an eighth of what is left, before looking again. */
+                room = (limit - sf_cache_trim(folder)) / 8;
+        }
+        pthread_mutex_unlock(&lock);
 }
 
 int64_t sf_cache_each(sf_cache_visitor *visit, void *user)

@@ -44,10 +44,12 @@ static sf_status check_pointer(const sf_context *ctx, const sf_cuda_device *d, c
         if (code != CU_OK)
                 return sf_driver_fail(ctx, d->driver, code, d->ordinal, "looking at a pointer");
         if (type == 0)
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is said to be on CUDA device %d, but %p is host memory; pass device memory, or device type %d",
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is said to be on CUDA device %d, but %p is host "
+                                                         "memory; pass device memory, or device type %d",
                                name, d->ordinal, pointer, (int)SF_CPU);
         if (type == CU_MEMORY_DEVICE && device != d->ordinal)
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is said to be on CUDA device %d, but %p is memory of device %d; pass its own device number",
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is said to be on CUDA device %d, but %p is memory of "
+                                                         "device %d; pass its own device number",
                                name, d->ordinal, pointer, device);
         seen[slot].pointer = pointer;
         seen[slot].device = d;
@@ -117,7 +119,8 @@ static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_
                 SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[i].spec, &functions[i]));
         if (workspace && plan.scratch) {
                 if (size < plan.scratch || (uintptr_t)workspace % 256)
-                        return sf_fail(ctx, SF_INVALID_ARGUMENT, "workspace is %zu bytes at %p; it must be at least %zu, 256-byte aligned", size, workspace,
+                        return sf_fail(ctx, SF_INVALID_ARGUMENT, "workspace is %zu bytes at %p; it must be at least "
+                                                                 "%zu, 256-byte aligned", size, workspace,
                                        plan.scratch);
                 SF_TRY(check_pointer(ctx, d, "workspace", workspace));
                 scratch.base = (cu_address)(uintptr_t)workspace;

@@ -1,5 +1,5 @@
 /* The public functions about devices and the cache of compiled kernels. */
-#include "cuda/cuda_public.h"
+#include "scanfold.h"
 
 #include "context.h"
 #include "cuda/cache.h"
@@ -83,7 +83,8 @@ sf_status sf_cache_path(sf_context *given, char *path, size_t size)
         char folder[SF_CACHE_PATH];
         SF_TRY(sf_context_resolve(given, &ctx));
         if (!path || !size)
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "path is NULL or has no room; it must have room for the folder's name");
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "path is NULL or has no room; it must have room for the "
+                                                         "folder's name");
         sf_cache_folder(folder, false);
         snprintf(path, size, "%s", folder);
         return SF_OK;
@@ -134,7 +135,8 @@ sf_status sf_cache_clear(sf_context *given, int64_t *removed)
         int64_t count = sf_cache_clear_files();
         sf_cache_folder(folder, false);
         if (count < 0)
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "some of the compiled kernels in %s could not be removed; its owner can", folder);
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "some of the compiled kernels in %s could not be removed; "
+                                                         "its owner can", folder);
         if (removed)
                 *removed = count;
         return SF_OK;

@@ -70,7 +70,8 @@ static sf_status bring_up(const sf_context *ctx, const sf_driver *driver, int32_
         if ((code = driver->device_get(&d->device, ordinal)) != CU_OK || (code = read_chip(d)) != CU_OK)
                 status = sf_driver_fail(ctx, driver, code, ordinal, "asking what it is");
         else if (d->chip.capability < OLDEST_CAPABILITY)
-                status = sf_fail(ctx, SF_UNSUPPORTED, "CUDA device %d has compute capability %d.%d; it must be 7.0 or newer", (int)ordinal,
+                status = sf_fail(ctx, SF_UNSUPPORTED, "CUDA device %d has compute capability %d.%d; it must be 7.0 "
+                                                      "or newer", (int)ordinal,
                                  (int)d->chip.capability / 10, (int)d->chip.capability % 10);
         else if ((code = driver->primary_retain(&d->context, d->device)) != CU_OK)
                 status = sf_driver_fail(ctx, driver, code, ordinal, "opening the primary context");

@@ -73,7 +73,8 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
         cu_object object;
         cu_result code = take_block(d, size, &block);
         if (code != CU_OK)
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory for a captured call");
+                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory for a captured "
+                                                                        "call");
         code = d->driver->user_object(&object, block, give_back, 1, CU_OBJECT_NO_SYNC);
         if (code == CU_OK) {
                 code = d->driver->graph_retain(graph, object, 1, CU_GRAPH_MOVE);
@@ -83,7 +84,8 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
                 give_back(block);
         }
         if (code != CU_OK)
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "giving a graph being captured its scratch memory");
+                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "giving a graph being captured its scratch "
+                                                                        "memory");
         scratch->base = block->base;
         return SF_OK;
 }

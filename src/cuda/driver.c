@@ -98,11 +98,13 @@ static sf_status status_of(cu_result code)
 static const char *advice(cu_result code)
 {
         if (sf_driver_sticky(code))
-                return "; it comes from work launched earlier, and this process cannot use the device any more: CPU tensors still work, the "
+                return "; it comes from work launched earlier, and this process cannot use the device any more: CPU "
+                       "tensors still work, the "
                        "device needs a new process";
         switch (code) {
         case CU_OUT_OF_MEMORY: return "; free some of the device's memory, or give a workspace";
-        case CU_NOT_INITIALIZED: return "; a process forked from one that used CUDA cannot use it: start it by spawning";
+        case CU_NOT_INITIALIZED: return "; a process forked from one that used CUDA cannot use it: start it by "
+                                        "spawning";
         case CU_INVALID_HANDLE:
                 return "; the stream must be a live one of this device's primary context, or NULL";
         case CU_INVALID_CONTEXT:
@@ -111,8 +113,10 @@ static const char *advice(cu_result code)
         case CU_NO_BINARY:
         case CU_INVALID_PTX:
         case CU_UNSUPPORTED_PTX:
-                return "; the compiler may be newer than the driver: SCANFOLD_NVRTC can name an NVRTC of the driver's own CUDA version";
-        case CU_CAPTURE_IMPLICIT: return "; another stream is being captured, and the default stream would join it: give the stream being captured";
+                return "; the compiler may be newer than the driver: SCANFOLD_NVRTC can name an NVRTC of the "
+                       "driver's own CUDA version";
+        case CU_CAPTURE_IMPLICIT: return "; another stream is being captured, and the default stream would join it: "
+                                         "give the stream being captured";
         default: return "";
         }
 }
@@ -144,7 +148,8 @@ static sf_status load(const sf_context *ctx)
         if (!handle)
                 handle = sf_library_find(&libcuda, tried, sizeof tried);
         if (!handle)
-                return sf_fail(ctx, SF_NO_DEVICE, "the CUDA driver's library was not found (%s); install the NVIDIA driver, or name its libcuda.so.1 in "
+                return sf_fail(ctx, SF_NO_DEVICE, "the CUDA driver's library was not found (%s); install the NVIDIA "
+                                                  "driver, or name its libcuda.so.1 in "
                                                   "SCANFOLD_LIBCUDA", tried);
 #define DRIVER(member, symbol, arguments)                                                                                \
         if (!(*(void **)&table.member = dlsym(handle, #symbol)) && !missing)                                             \
@@ -155,7 +160,8 @@ static sf_status load(const sf_context *ctx)
         if (dladdr(*(void **)&table.init, &info) && info.dli_fname)
                 snprintf(table.path, sizeof table.path, "%s", info.dli_fname);
         if (table.driver_version && table.driver_version(&table.version) == CU_OK && table.version < OLDEST_VERSION)
-                return sf_fail(ctx, SF_NO_DEVICE, "the CUDA driver (%s) is for CUDA %d.%d; it must be for 11.8 or newer", table.path,
+                return sf_fail(ctx, SF_NO_DEVICE, "the CUDA driver (%s) is for CUDA %d.%d; it must be for 11.8 or "
+                                                  "newer", table.path,
                                table.version / 1000, table.version % 1000 / 10);
         if (missing)
                 return sf_fail(ctx, SF_NO_DEVICE, "%s has no function %s; a CUDA driver for 11.8 or newer has", table.path, missing);
@@ -171,8 +177,10 @@ static sf_status load(const sf_context *ctx)
 sf_status sf_driver_get(const sf_context *ctx, const sf_driver **driver)
 {
         if (forked)
-                return sf_fail(ctx, SF_NO_DEVICE, "this process was forked from one that had used CUDA, which does not survive a fork; start processes "
-                                                  "that use a GPU by spawning them, or fork before the first use of it");
+                return sf_fail(ctx, SF_NO_DEVICE, "this process was forked from one that had used CUDA, which does "
+                                                  "not survive a fork; start processes "
+                                                  "that use a GPU by spawning them, or fork before the first use of "
+                                                  "it");
         if (!(*driver = atomic_load_explicit(&ready, memory_order_acquire))) {
                 pthread_once(&once, start);
                 pthread_mutex_lock(&lock);

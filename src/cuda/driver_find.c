@@ -200,7 +200,8 @@ void *sf_library_find(const sf_library *library, char *tried, size_t size)
         if (try_toolkit(&s, getenv("CUDA_HOME")) || try_toolkit(&s, getenv("CUDA_PATH")) || try_toolkit(&s, "/usr/local/cuda") ||
             try_mapped(&s) || try_interpreter(&s) || try_prefix(&s, getenv("VIRTUAL_ENV")) || try_prefix(&s, getenv("CONDA_PREFIX")))
                 return s.handle;
-        snprintf(tried, size, "looked for %s%s and older ones: loaded already, where the loader looks, under CUDA_HOME, CUDA_PATH and "
+        snprintf(tried, size, "looked for %s%s and older ones: loaded already, where the loader looks, under "
+                              "CUDA_HOME, CUDA_PATH and "
                               "/usr/local/cuda, and in Python's site-packages", library->stem, library->sonames[0]);
         return NULL;
 }

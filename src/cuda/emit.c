@@ -143,6 +143,9 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
         if (shared > chip->shared_per_block)
                 return sf_fail(ctx, SF_UNSUPPORTED, "a block needs %" PRId64 " bytes of shared memory; this device has %d", shared,
                                (int)chip->shared_per_block);
+        /* What is asked of the register allocator must be possible on this chip. */
+        int32_t *resident = &l->spec.extra[SF_CUDA_RESIDENT];
+        *resident = (int32_t)at_least(at_most(*resident, chip->threads_per_multiprocessor / l->spec.threads), 1);
         l->grid[0] = (uint32_t)blocks;
         l->grid[1] = l->grid[2] = 1;
         l->shared = (uint32_t)shared;
@@ -155,6 +158,19 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
 sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const sf_cuda_spec *spec)
 {
         return sf_cuda_tile_for(chip, spec, (int)at_least(acc_size((sf_dt)spec->acc), at_least(size_of(spec->in), size_of(spec->out))));
+}
+
+bool sf_cuda_rows_in_one_piece(const sf_step *s)
+{
+        const sf_dim *seq = s->dims + s->nbatch, *row = seq - 1;
+        int64_t in = size_of(s->in), out = size_of(s->out);
+        if (s->nbatch != 1 || s->nseq != 1 || s->m || s->n < 2 || magnitude(seq->x) != in || row->x != s->n * in)
+                return false;
+        /* A sequence that runs backwards begins at its last element. */
+        int64_t first = (int64_t)(uintptr_t)s->x - (seq->x < 0 ? (s->n - 1) * in : 0);
+        if (!divides(first, 16))
+                return false;
+        return s->fold || (in == out && seq->y == seq->x && row->y == row->x && divides(first - (int64_t)(uintptr_t)s->x + (int64_t)(uintptr_t)s->y, 16));
 }
 
 strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads)
@@ -238,11 +254,11 @@ static void put_unit(writer *w, const sf_cuda_spec *spec, const char *name, int 
 
 /* The macros of a kernel file's own, in the order of sf_cuda_spec.extra from SF_CUDA_OWN on. */
 static const char *const own_names[SF_CUDA_KERNEL_COUNT][SF_CUDA_OWNS] = {
-        [SF_CUDA_SCAN_ROWS] = {"SF_TEAM", "SF_ROWS"},
-        [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS"},
+        [SF_CUDA_SCAN_ROWS] = {"SF_TEAM", "SF_ROWS", "SF_STAGED"},
+        [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS", "SF_STAGED"},
         [SF_CUDA_SCAN_CHAINED] = {"SF_COLUMNS", "SF_STAGES", "SF_AHEAD", "SF_WATCHERS", "SF_DEPTH"},
 };
-static const char *const fold_names[2][SF_CUDA_OWNS] = {{"SF_TEAM", "SF_ROWS"}, {"SF_SLOTS", "SF_GROUPS", "SF_ROWS"}};
+static const char *const fold_names[2][SF_CUDA_OWNS] = {{"SF_TEAM", "SF_ROWS", "SF_STAGED"}, {"SF_SLOTS", "SF_GROUPS", "SF_ROWS"}};
 
 size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
 {

@@ -104,8 +104,11 @@ typedef struct strip {
 /* Strips of `slots` vectors for blocks of `threads`; a row that is not much wider is taken whole. */
 strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
 
+/* Do the rows follow each other without a gap, from an address that suits 16 bytes? (For a scan: x and y alike.) */
+bool sf_cuda_rows_in_one_piece(const sf_step *step);
+
 /* sf_cuda_spec.extra of the kernel files, as emit.c names them. */
-enum { TEAM = SF_CUDA_OWN, ROWS, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
+enum { TEAM = SF_CUDA_OWN, ROWS, STAGED, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_scan.c, emit_fold.c

@@ -38,6 +38,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
         int64_t width = l->width, n = at_least(s->n, 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
+        if (s->nseq > 1) /* every vector's address takes registers of its own */
+                held = at_most(held, 4);
         int64_t team, items, rows = 1, chunks = 1, part;
         bool single = vectors <= 32 * held;
         spec->threads = tile.threads;
@@ -57,7 +59,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 while (team < tile.threads && s->batch * (team / 32) < 2 * fill && team * items < vectors)
                         team *= 2;
                 int64_t tile_length = team * items * width;
-                int64_t length = pow2_up(n), wanted = 4 * (int64_t)chip->multiprocessors * tile.resident;
+                int64_t length = pow2_up(n), wanted = 16 * (int64_t)chip->multiprocessors * tile.resident;
                 if (team == tile.threads && !resume)
                         while (length > 4 * tile_length && s->batch * ceil_div(n, length) < wanted)
                                 length /= 2;
@@ -69,13 +71,18 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         spec->flags |= (single ? SF_CUDA_SINGLE : 0) | (resume ? SF_CUDA_RESUME : 0);
         spec->extra[TEAM] = (int32_t)team;
         spec->extra[ROWS] = (int32_t)rows;
+        int64_t shared = spec->threads / 32 * acc_size(s->acc), piece = rows * (spec->threads / team) * s->n * size_of(s->in);
+        if (single && width == 1 && sf_cuda_rows_in_one_piece(s) && divides(piece, 16) && piece <= 49152) {
+                spec->extra[STAGED] = 1;
+                shared = piece;
+        }
         if (chunks > 1)
                 to_scratch(&d, s);
         d.p.units = s->batch * chunks;
         d.p.number[0] = chunks;
         d.p.number[2] = part;
         plan->launches++;
-        SF_TRY(sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, rows * (spec->threads / team)), spec->threads / 32 * acc_size(s->acc)));
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, rows * (spec->threads / team)), shared));
         d.launch->scratch_fields = chunks > 1 || resume;
         if (chunks == 1)
                 return SF_OK;
@@ -99,18 +106,22 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         cut.strips = ceil_div(vectors, cut.slots * beside);
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
-        /* Rows a group walks: as many as its counter can hold, fewer where that would leave multiprocessors without work. */
-        int64_t part = items << most, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
-        while (part > items && part / 2 * cut.groups >= s->n)
-                part /= 2;
-        while (!resume && part > 4 * items && outer * cut.strips * ceil_div(s->n, part * cut.groups) < wanted)
-                part /= 2;
-        int64_t chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
-        if (resume && chunks > 1) { /* its totals are few: one block walks them all, with a longer counter */
-                part = pow2_up(ceil_div(s->n, cut.groups));
-                chunks = 1;
+        int64_t part, chunks, shared, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
+        for (;; cut.groups /= 2) {
+                /* Rows a group walks: its counter grows with them. Fewer where that would leave multiprocessors without work.
+                 * The totals of chunks are few: one block walks them all, however long its counter. */
+                part = resume ? pow2_up(ceil_div(s->n, cut.groups)) : items << most;
+                part = at_least(part, items);
+                while (part > items && part / 2 * cut.groups >= s->n)
+                        part /= 2;
+                while (!resume && part > 4 * items && outer * cut.strips * ceil_div(s->n, part * cut.groups) < wanted)
+                        part /= 2;
+                chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
+                spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
+                shared = (log2_up(part / items) + 2) * spec->threads * beside * width * acc_size(s->acc);
+                if (shared <= chip->shared_per_block || cut.groups == 1)
+                        break;
         }
-        spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
         spec->items = (int32_t)items;
         spec->flags |= resume ? SF_CUDA_RESUME : 0;
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(tile.threads * tile.resident / spec->threads, 1), 8);
@@ -125,7 +136,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         d.p.number[2] = cut.slots;
         d.p.number[3] = part;
         plan->launches++;
-        SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, (log2_up(part / items) + 2) * spec->threads * beside * width * acc_size(s->acc)));
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, shared));
         d.launch->scratch_fields = chunks > 1 || resume;
         if (chunks == 1)
                 return SF_OK;

@@ -1,7 +1,7 @@
 /* Scans: rows, columns, or one sequence shared by many blocks. */
 #include "cuda/emit_draft.h"
 
-#include <string.h>
+#include <inttypes.h>
 
 /* Fewer elements a vector; what was aligned stays so, and the mask may become so. */
 static layout narrowed(layout l, int width)
@@ -18,16 +18,18 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
         int64_t width = l->width, vectors = ceil_div(s->n, width), held = at_least(tile.elements / width, 1);
         int64_t team, items, rows = 1;
-        if (vectors <= 64 * held / 2 * (chip->small_tiles ? 1 : 2)) {
+        /* Vectors a thread can hold without a tile under way as well: 128 bytes of accumulators at most, 64 of several rows. */
+        int64_t most = chip->small_tiles ? held : at_least(128 / (acc_size(s->acc) * width), 1), several = at_least(most / 2, 1);
+        if (vectors <= 32 * most) {
                 /* Up to a warp a row: the split into lanes and items that leaves fewest of them idle. */
                 team = at_most(pow2_up(vectors), 32);
                 items = ceil_div(vectors, team);
-                for (int64_t t = team / 2; t >= 8 && ceil_div(vectors, t) <= held; t /= 2)
+                for (int64_t t = team / 2; t >= 8 && ceil_div(vectors, t) <= several; t /= 2)
                         if (ceil_div(vectors, t) * t < items * team) {
                                 team = t;
                                 items = ceil_div(vectors, t);
                         }
-                rows = at_least(pow2_down(held / items), 1);
+                rows = at_least(pow2_down(several / items), 1);
                 spec->threads = (int32_t)at_least(at_most(tile.threads, 256), team);
                 /* A small tensor is spread over the whole chip. */
                 while (rows > 1 && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
@@ -38,10 +40,18 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         } else {
                 team = at_most(pow2_up(ceil_div(vectors, held)), tile.threads);
                 items = held;
+                /* A tile of few bytes is soon loaded and soon done: two blocks take turns. */
+                if (team == 1024 && team * items * width * size_of(s->in) < 65536)
+                        team /= 2;
                 spec->threads = (int32_t)team;
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_most(1024 / team, 8);
         }
-        int64_t tiles = ceil_div(vectors, team * items);
+        int64_t tiles = ceil_div(vectors, team * items), shared = 2 * (spec->threads / 32) * acc_size(s->acc);
+        int64_t piece = rows * (spec->threads / team) * s->n * size_of(s->in);
+        if (team <= 32 && width == 1 && sf_cuda_rows_in_one_piece(s) && divides(piece, 16) && piece <= 49152) {
+                spec->extra[STAGED] = 1;
+                shared = piece;
+        }
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
         spec->extra[TEAM] = (int32_t)team;
@@ -49,7 +59,20 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         d.p.units = s->batch;
         d.p.number[0] = tiles;
         plan->launches = 1;
-        return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, rows * (spec->threads / team)), 2 * (spec->threads / 32) * acc_size(s->acc));
+        return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, rows * (spec->threads / team)), shared);
+}
+
+/* Does every batch position's matrix lie in one piece, x and y alike, fit to be moved 16 bytes at a time though its rows are not? */
+static bool in_one_piece(const layout *l)
+{
+        const sf_step *s = l->step;
+        const sf_dim *seq = s->dims + s->nbatch;
+        int64_t in = size_of(s->in), out = size_of(s->out), len = l->line.len;
+        bool fits = in == out && !s->m && l->width * in < 16 && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
+                    divides((int64_t)(uintptr_t)s->x, 16) && divides((int64_t)(uintptr_t)s->y, 16);
+        for (int32_t d = 0; d < l->nbatch; d++)
+                fits = fits && divides(s->dims[d].x, 16) && divides(s->dims[d].y, 16);
+        return fits;
 }
 
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
@@ -82,6 +105,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
         int64_t tiles = ceil_div(s->n, cut.groups * items);
+        int64_t piece = cut.groups * items * l->line.len * size_of(s->in), staged = cut.whole && in_one_piece(l) && divides(piece, 16) ? 3 : 0;
+        spec->extra[STAGED] = (int32_t)staged;
         spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
@@ -93,7 +118,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         d.p.number[1] = cut.strips;
         d.p.number[2] = cut.slots;
         plan->launches = 1;
-        return sf_cuda_finish(ctx, chip, &d, d.p.units, (2 * cut.groups + log2_up(tiles) + 1) * cut.slots * width * acc_size(s->acc));
+        return sf_cuda_finish(ctx, chip, &d, d.p.units, staged * piece + (2 * cut.groups + log2_up(tiles) + 1) * cut.slots * width * acc_size(s->acc));
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -160,6 +185,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const cha
                         break;
         }
         stages = at_least(stages, 2);
+        if (tiles > INT32_MAX)
+                return sf_fail(ctx, SF_UNSUPPORTED, "a sequence of %" PRId64 " elements is %" PRId64 " tiles; at most 2147483647 are supported", s->n, tiles);
         int64_t ahead = at_least(stages / 2, 1), watchers = at_most(c->columns, at_most(16, (1024 - workers) / 32));
         shared = stages * stage + RING * 8 + ((ahead + 1) * workers / 32 + 10 * depth) * c->columns * acc;
         spec->threads = (int32_t)(workers + 32 * watchers);

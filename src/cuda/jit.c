@@ -88,7 +88,8 @@ static sf_status load(const sf_context *ctx, int32_t driver_major)
         sf_library library = {"libnvrtc.so", sonames, "SCANFOLD_NVRTC", "nvrtcVersion", true};
         void *handle = sf_library_find(&library, tried, sizeof tried);
         if (!handle)
-                return sf_fail(ctx, SF_NO_DEVICE, "CUDA's run-time compiler NVRTC was not found (%s); install it (pip install nvidia-cuda-nvrtc), or name "
+                return sf_fail(ctx, SF_NO_DEVICE, "CUDA's run-time compiler NVRTC was not found (%s); install it "
+                                                  "(pip install nvidia-cuda-nvrtc), or name "
                                                   "its libnvrtc.so in SCANFOLD_NVRTC", tried);
 #define LOAD(member, symbol, arguments)                                                                                  \
         if (!(*(void **)&nvrtc.member = dlsym(handle, #symbol)) && !missing)                                             \
@@ -104,7 +105,8 @@ static sf_status load(const sf_context *ctx, int32_t driver_major)
                                missing ? missing : "nvrtcGetErrorString");
         if (nvrtc.version(&found.major, &found.minor) || nvrtc.arch_count(&narches) || narches < 1 ||
             narches > (int)(sizeof arches / sizeof *arches) || nvrtc.arches(arches))
-                return sf_fail(ctx, SF_NO_DEVICE, "%s does not tell its version and the chips it compiles for; SCANFOLD_NVRTC can name another",
+                return sf_fail(ctx, SF_NO_DEVICE, "%s does not tell its version and the chips it compiles for; "
+                                                  "SCANFOLD_NVRTC can name another",
                                found.path);
         load_builtins();
         qsort(arches, (size_t)narches, sizeof *arches, by_value);
@@ -139,7 +141,8 @@ sf_status sf_jit_arch(const sf_context *ctx, const sf_compiler *compiler, int32_
                 if (compiler->arches[i] <= capability)
                         best = compiler->arches[i];
         if (!best)
-                return sf_fail(ctx, SF_NO_DEVICE, "the device has compute capability %d.%d, but NVRTC %d.%d (%s) compiles for %d.%d and newer; name an "
+                return sf_fail(ctx, SF_NO_DEVICE, "the device has compute capability %d.%d, but NVRTC %d.%d (%s) "
+                                                  "compiles for %d.%d and newer; name an "
                                                   "older NVRTC in SCANFOLD_NVRTC",
                                (int)capability / 10, (int)capability % 10, (int)compiler->major, (int)compiler->minor, compiler->path,
                                (int)compiler->arches[0] / 10, (int)compiler->arches[0] % 10);
@@ -242,7 +245,8 @@ sf_status sf_jit_compile(const sf_context *ctx, const sf_compiler *compiler, con
         code = nvrtc.compile(program, count, all);
         if (code) {
                 char *words = read_log(program);
-                status = sf_fail(ctx, SF_DEVICE_ERROR, "NVRTC %d.%d could not compile kernel %s for %s: %s. Its log:\n%s", (int)compiler->major,
+                status = sf_fail(ctx, SF_DEVICE_ERROR, "NVRTC %d.%d could not compile kernel %s for %s: %s. Its "
+                                                       "log:\n%s", (int)compiler->major,
                                  (int)compiler->minor, name, arch, nvrtc.error_text(code), words ? words : "(none)");
                 free(words);
         } else {

@@ -7,6 +7,7 @@
  * (-0.0 for a sum: x + -0.0 is x, of either zero too).
  *   number[0]: chunks a sequence; number[1]: elements a chunk; number[2]: elements a warp's part.
  *   units: sequences times chunks.
+ *   SF_STAGED: a block's rows, short and not fit for vectors, are one piece of memory: it goes through shared memory.
  * SF_DOWN 1, columns: SF_GROUPS groups of SLOTS threads each walk an aligned part of the rows of a strip. A thread holds
  * SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once: neighbouring vectors of one warp share the
  * sectors that rows straddle where they are not aligned. Its counter of block totals is its own part of shared memory.
@@ -21,17 +22,17 @@
 #define SF_X p.x
 #endif
 
-/* A vector of the sequence that begins at `line`; its strides carry all dimensions of the sequence. */
-SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
+/* A vector of the sequence that begins at `line`; its strides carry all dimensions of the sequence. WHOLE: it is there. */
+template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
 {
 #if SF_NSEQ > 1
-        if (index >= stop)
+        if (!WHOLE && index >= stop)
                 return sf_no_vector();
         sf_line at = line;
         sf_walk(p, SF_NBATCH, SF_NSEQ, index, at);
         return sf_load_vector(at, 0, SF_WIDTH, p.sx, p.sm);
 #else
-        return sf_load_vector(line, index, stop, p.sx, p.sm);
+        return sf_load_vector(line, index, WHOLE ? index + SF_WIDTH : stop, p.sx, p.sm);
 #endif
 }
 
@@ -62,7 +63,8 @@ enum {
         TILE = SPREAD * SF_ITEMS,
 };
 
-SF_DEVICE sf_acc sf_fold_vectors(const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, bool full, int lane, sf_acc identity, sf_acc neutral)
+template <bool WHOLE>
+SF_DEVICE sf_acc sf_fold_vectors(const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_acc identity, sf_acc neutral)
 {
         sf_acc a[SF_ITEMS];
 #pragma unroll
@@ -70,7 +72,7 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i
                 sf_acc e[SF_WIDTH];
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        e[j] = full || at + i * SPREAD + j < stop ? sf_element(v[i], j, identity) : neutral;
+                        e[j] = WHOLE || at + i * SPREAD + j < stop ? sf_element(v[i], j, identity) : neutral;
 #pragma unroll
                 for (int b = 1; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -100,15 +102,34 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 if (!works)
                         stop[q] = start;
                 at[q] = start + (lane & (LANES - 1)) * SF_WIDTH;
+#if !SF_STAGED
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        next[q][i] = sf_fetch(p, line[q], at[q] + i * SPREAD, stop[q]);
+                        next[q][i] = sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
+#endif
         }
+#if SF_STAGED
+        sf_i64 top = sf_block() * (SF_ROWS * TEAMS);
+        int length = (int)((p.units - top < SF_ROWS * TEAMS ? p.units - top : SF_ROWS * TEAMS) * p.n);
+        sf_fetch_piece<SF_IN_SIZE>(SF_X + (top * p.n - (SF_X_UNIT < 0 ? p.n - 1 : 0)) * SF_IN_SIZE, length, sf_shared());
+        sf_copy_commit();
+        sf_copy_wait<0>();
+        sf_sync_block();
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        sf_i64 index = at[q] + i * SPREAD;
+                        next[q][i] = sf_no_vector();
+                        if (index < stop[q])
+                                sf_shared_load(sf_shared() + ((q * TEAMS + team) * p.n + (SF_X_UNIT < 0 ? p.n - 1 - index : index)) * SF_IN_SIZE, next[q][i].x);
+                }
+#endif
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
                 sf_acc total;
                 if (SF_SINGLE) {
-                        total = sf_fold_vectors(next[q], at[q], stop[q], false, lane, identity, neutral);
+                        total = sf_fold_vectors<false>(next[q], at[q], stop[q], lane, identity, neutral);
                 } else {
                         /* The same for all lanes of the warp. */
                         sf_i64 begin = at[q] - lane * SF_WIDTH;
@@ -119,11 +140,20 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int i = 0; i < SF_ITEMS; i++)
                                         now[i] = next[q][i];
-                                if (t + 1 < tiles)
+                                if (t + 2 < tiles)
 #pragma unroll
                                         for (int i = 0; i < SF_ITEMS; i++)
-                                                next[q][i] = sf_fetch(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
-                                sf_count(counter, t, sf_fold_vectors(now, at[q], stop[q], t + 1 < tiles, lane, identity, neutral), lane);
+                                                next[q][i] = sf_fetch<true>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                else if (t + 1 < tiles)
+#pragma unroll
+                                        for (int i = 0; i < SF_ITEMS; i++)
+                                                next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                sf_acc sum;
+                                if (t + 1 < tiles)
+                                        sum = sf_fold_vectors<true>(now, at[q], stop[q], lane, identity, neutral);
+                                else
+                                        sum = sf_fold_vectors<false>(now, at[q], stop[q], lane, identity, neutral);
+                                sf_count(counter, t, sum, lane);
                                 at[q] += TILE;
                         }
                         total = tiles > 0 ? sf_counted(counter, tiles) : neutral;

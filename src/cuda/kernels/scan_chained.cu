@@ -91,12 +91,13 @@ SF_DEVICE unsigned char *sf_m_slot(int stage, int item, int thread)
         return sf_shared() + stage * STAGE + SF_ITEMS * WORKERS * X_BYTES + (item * WORKERS + thread) * SF_WIDTH;
 }
 
-SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int stage, int thread)
+/* WHOLE: the tile has all its elements, as every one but a line's last has. */
+template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int stage, int thread)
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_place o = sf_place_of(p, tile.line, tile.column, at + i * SPREAD);
-                if (o.index + SF_WIDTH <= o.end) {
+                if (WHOLE || o.index + SF_WIDTH <= o.end) {
                         sf_copy_async<X_BYTES>(sf_x_slot(stage, i, thread), o.line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(o.index, STEP_X));
 #if SF_MASK && SF_M_UNIT
                         sf_copy_async<SF_WIDTH>(sf_m_slot(stage, i, thread), o.line.m + sf_vector_offset<SF_M_UNIT, 1>(o.index, STEP_M));
@@ -115,6 +116,33 @@ SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int 
 #endif
                 }
 #endif
+        }
+}
+
+SF_DEVICE bool sf_is_whole(const sf_params &p, const sf_tile &tile)
+{
+        return (tile.number + 1) * (TILE / SF_COLUMNS) <= p.n && (SF_FLAT || tile.column + SF_COLUMNS <= p.inner);
+}
+
+SF_DEVICE void sf_stage_tile(const sf_params &p, sf_i64 id, sf_i64 mine, int stage, int thread)
+{
+        if (id < p.number[2]) {
+                sf_tile tile = sf_tile_of(p, id);
+                if (sf_is_whole(p, tile))
+                        sf_stage<true>(p, tile, tile.number * TILE + mine, stage, thread);
+                else
+                        sf_stage<false>(p, tile, tile.number * TILE + mine, stage, thread);
+        }
+        sf_copy_commit();
+}
+
+template <bool WHOLE>
+SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_place o = sf_place_of(p, tile.line, tile.column, tile.number * TILE + mine + i * SPREAD);
+                sf_store_vector(o.line, o.index, WHOLE ? o.index + SF_WIDTH : o.end, STEP_Y, v[i]);
         }
 }
 
@@ -275,19 +303,22 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_i64 mine = (sf_i64)(warp * SF_ITEMS * 32 + lane) * SF_WIDTH;        /* a worker's first element of a tile */
         int first = (lane & (SPAN - 1)) * SHARE;                               /* its first column */
 
-        /* The first claims, one at a time, so that the blocks' tiles interleave from the start. */
-        for (int k = 0; k <= SF_STAGES; k++) {
-                if (thread == SF_THREADS - 32)
-                        ids[k] = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
-                sf_sync_block();
-                if (k < SF_STAGES && watcher < 0) {
-                        if (ids[k] < p.number[2]) {
-                                sf_tile tile = sf_tile_of(p, ids[k]);
-                                sf_stage(p, tile, tile.number * TILE + mine, k, thread);
-                        }
-                        sf_copy_commit();
+        /* The first claims, a moment apart, so that the tiles of blocks that start together interleave. */
+        if (thread == SF_THREADS - 32) {
+                sf_i64 claimed[SF_STAGES + 1];
+#pragma unroll
+                for (int k = 0; k <= SF_STAGES; k++) {
+                        claimed[k] = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
+                        sf_pause();
                 }
+#pragma unroll
+                for (int k = 0; k <= SF_STAGES; k++)
+                        ids[k] = claimed[k];
         }
+        sf_sync_block();
+        if (watcher < 0)
+                for (int k = 0; k < SF_STAGES; k++)
+                        sf_stage_tile(p, ids[k], mine, k, thread);
 
         int stage = 0, ahead = 0; /* of tile i, and of tile i + SF_AHEAD */
         for (sf_i64 i = -SF_AHEAD; i < 0 || ids[i % RING] < p.number[2]; i++) {
@@ -311,12 +342,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 sf_tile tile = sf_tile_of(p, ids[i % RING]);
                                 const sf_acc *turn = totals + i % (SF_AHEAD + 1) * WARPS * SF_COLUMNS;
                                 sf_unstage(stage, thread, identity, v);
-                                sf_i64 id = ids[(i + SF_STAGES) % RING];
-                                if (id < p.number[2]) {
-                                        sf_tile later = sf_tile_of(p, id);
-                                        sf_stage(p, later, later.number * TILE + mine, stage, thread);
-                                }
-                                sf_copy_commit();
+                                sf_stage_tile(p, ids[(i + SF_STAGES) % RING], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 sf_scan_warp<32, SF_COLUMNS>(v, lane);
 #if SF_COLUMNS == 1
@@ -325,29 +351,30 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 sf_levels<WARPS / 2, SHARE>::take(turn + first, SF_COLUMNS, warp, v, past);
 #endif
                                 const sf_acc *here = before + (i & 1) * (BITS * SF_COLUMNS) + first;
-                                for (int k = 0; tile.number >> k; k++)
-                                        if (tile.number >> k & 1) {
-                                                sf_acc left[SHARE];
+                                for (sf_u32 bits = (sf_u32)tile.number; bits; bits &= bits - 1) {
+                                        int k = sf_lowest(bits);
+                                        sf_acc left[SHARE];
 #pragma unroll
-                                                for (int s = 0; s < SHARE; s++)
-                                                        left[s] = here[k * SF_COLUMNS + s];
-                                                sf_take_all(left, v, past);
-                                        }
+                                        for (int s = 0; s < SHARE; s++)
+                                                left[s] = here[k * SF_COLUMNS + s];
+                                        sf_take_all(left, v, past);
+                                }
                                 sf_shift<32, SF_COLUMNS>(v, lane, past, identity);
-                                sf_i64 at = tile.number * TILE + mine;
 #pragma unroll
-                                for (int k = 0; k < SF_ITEMS; k++) {
+                                for (int k = 0; k < SF_ITEMS; k++)
 #pragma unroll
                                         for (int j = 0; j < SF_WIDTH; j++)
                                                 v[k][j] = sf_begin(p, v[k][j]);
-                                        sf_place o = sf_place_of(p, tile.line, tile.column, at + k * SPREAD);
-                                        sf_store_vector(o.line, o.index, o.end, STEP_Y, v[k]);
-                                }
+                                if (sf_is_whole(p, tile))
+                                        sf_store_tile<true>(p, tile, mine, v);
+                                else
+                                        sf_store_tile<false>(p, tile, mine, v);
                         }
                 } else {
                         sf_i64 done = i + SF_AHEAD - 1, soon = i + 1;
+                        sf_i64 claimed = 0; /* it is on its way while the rest is done */
                         if (thread == SF_THREADS - 32 && i >= 0)
-                                ids[(i + SF_STAGES + 1) % RING] = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
+                                claimed = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
                         if (done >= 0 && ids[done % RING] < p.number[2]) {
                                 sf_tile tile = sf_tile_of(p, ids[done % RING]);
                                 const sf_acc *turn = totals + done % (SF_AHEAD + 1) * WARPS * SF_COLUMNS;
@@ -364,6 +391,8 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 for (int c = watcher; c < SF_COLUMNS; c += SF_WATCHERS)
                                         sf_look_back(p, tile, c, before + (soon & 1) * (BITS * SF_COLUMNS) + c, lane);
                         }
+                        if (thread == SF_THREADS - 32 && i >= 0)
+                                ids[(i + SF_STAGES + 1) % RING] = claimed;
                 }
                 sf_sync_block();
         }

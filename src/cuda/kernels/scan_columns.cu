@@ -6,6 +6,9 @@
  * groups exchange totals through shared memory. The next tile is on its way meanwhile. Block totals wait in a binary
  * counter in shared memory, one for each column; the last group keeps it.
  *
+ * SF_STAGED > 0: the rows of a narrow matrix lie one after the other, so a tile is one piece of memory. It is then moved in
+ * vectors of 16 bytes, whatever the rows' length, through as many buffers in shared memory, and scanned there in place.
+ *
  * SF_SLOTS: vectors a row, or 0: number[2] says (a narrow matrix, whatever its width).
  * number[0]: tiles a sequence has; number[1]: strips a row has; number[2]: vectors a row of the strip.
  * units: batch positions times strips. inner: columns in all.
@@ -18,11 +21,28 @@ enum { ROWS = SF_ITEMS * SF_GROUPS };
 #define SLOTS ((int)p.number[2])
 #endif
 
+#if SF_STAGED
+/* Elements of tile t. */
+SF_DEVICE int sf_length(const sf_params &p, sf_i64 t, int pitch)
+{
+        sf_i64 rows = p.n - t * ROWS;
+        return (int)(rows < ROWS ? rows : ROWS) * pitch;
+}
+
+SF_DEVICE void sf_stage_tile(const sf_params &p, const char *x, sf_i64 t, int pitch, unsigned char *buffer)
+{
+        if (t < p.number[0])
+                sf_fetch_piece<SF_IN_SIZE>(x + t * ROWS * pitch * SF_IN_SIZE, sf_length(p, t, pitch), buffer);
+        sf_copy_commit();
+}
+#endif
+
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
         sf_acc identity = sf_acc_of(p.identity);
-        sf_acc *totals = (sf_acc *)sf_shared() + slot * SF_WIDTH;  /* two turns of SF_GROUPS rows */
+        unsigned char *buffers = sf_shared(); /* SF_STAGED tiles */
+        sf_acc *totals = (sf_acc *)(buffers + SF_STAGED * ROWS * pitch * SF_IN_SIZE) + slot * SF_WIDTH; /* two turns of SF_GROUPS rows */
         sf_acc *counter = totals + 2 * SF_GROUPS * pitch;          /* a row for each level */
 
         sf_i64 batch = sf_divide(sf_block(), p.number[1]);
@@ -32,6 +52,11 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_i64 row = (sf_i64)group * SF_ITEMS;
         sf_i64 end = works ? p.n : 0;
 
+#if SF_STAGED
+        for (int k = 0; k < SF_STAGED - 1; k++)
+                sf_stage_tile(p, line.x, k, pitch, buffers + k * (ROWS * pitch * SF_IN_SIZE));
+        int turn_in = 0;
+#else
         sf_vector next[SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
@@ -41,10 +66,29 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                         next[i] = sf_load_vector(at, column, p.inner, p.ix, p.im);
                 }
         }
+#endif
 
         sf_i64 tiles = SF_SINGLE ? 1 : p.number[0];
         for (sf_i64 t = 0; t < tiles; t++, row += ROWS) {
                 sf_acc v[SF_ITEMS][SF_WIDTH];
+#if SF_STAGED
+                /* What this barrier also says: all have stored the tile before, so its buffer may be filled again. */
+                sf_copy_wait<SF_STAGED - 2>();
+                sf_sync_block();
+                unsigned char *buffer = buffers + turn_in * (ROWS * pitch * SF_IN_SIZE);
+                sf_stage_tile(p, line.x, t + SF_STAGED - 1, pitch, buffers + (turn_in ? turn_in - 1 : SF_STAGED - 1) * (ROWS * pitch * SF_IN_SIZE));
+                turn_in = turn_in + 1 == SF_STAGED ? 0 : turn_in + 1;
+                unsigned char *own = buffer + (group * SF_ITEMS * pitch + slot * SF_WIDTH) * SF_IN_SIZE;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        sf_vector raw = sf_no_vector();
+                        if (row + i < end)
+                                sf_shared_load(own + i * pitch * SF_IN_SIZE, raw.x);
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = sf_element(raw, j, identity);
+                }
+#else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
@@ -57,6 +101,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                         sf_line at = {line.x + (row + ROWS + i) * p.sx, line.y, line.m + (row + ROWS + i) * p.sm};
                                         next[i] = sf_load_vector(at, column, p.inner, p.ix, p.im);
                                 }
+#endif
 
                 /* Rows of a thread. */
 #pragma unroll
@@ -124,8 +169,21 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[i][j] = sf_begin(p, v[i][j]);
+#if SF_STAGED
+                                sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
+                                r.w[0] = 0;
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(v[i][j]));
+                                sf_shared_store(own + i * pitch * SF_IN_SIZE, r);
+#else
                                 sf_line at = {line.x, line.y + (row + i) * p.sy, line.m};
                                 sf_store_vector(at, column, p.inner, p.iy, v[i]);
+#endif
                         }
+#if SF_STAGED
+                sf_sync_block();
+                sf_store_piece<SF_OUT_SIZE>(line.y + t * ROWS * pitch * SF_OUT_SIZE, sf_length(p, t, pitch), buffer);
+#endif
         }
 }

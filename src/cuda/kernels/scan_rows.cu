@@ -6,6 +6,9 @@
  * Teams no larger than a warp never meet a barrier, and hold SF_ROWS sequences at once to keep enough bytes under way.
  * Long bursts of reads, then of writes, are what the memory likes: a tile is as large as the registers allow.
  *
+ * SF_STAGED: short rows lie one after the other but not so that vectors of 16 bytes begin with them. A block's rows are then one
+ * piece of memory, moved as such through shared memory and scanned there in place; SF_WIDTH is 1.
+ *
  * number[0]: tiles a sequence has.
  */
 enum {
@@ -15,6 +18,30 @@ enum {
         TILE = SF_TEAM * SF_ITEMS * SF_WIDTH,
         SPREAD = LANES * SF_WIDTH, /* elements from a thread's item to its next */
 };
+
+#if SF_STAGED
+/* As sf_load_vector and sf_store_vector, of one element, in shared memory. */
+SF_DEVICE sf_vector sf_load_staged(const sf_line &line, sf_i64 index, sf_i64 end)
+{
+        sf_vector v = sf_no_vector();
+        if (index < end)
+                sf_shared_load((const unsigned char *)line.x + SF_X_UNIT * (int)index * SF_IN_SIZE, v.x);
+        return v;
+}
+SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, const sf_acc (&v)[SF_WIDTH])
+{
+        sf_raw<SF_OUT_SIZE> r;
+        r.w[0] = 0;
+        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(v[0]));
+        if (index < end)
+                sf_shared_store((unsigned char *)line.y + SF_X_UNIT * (int)index * SF_OUT_SIZE, r);
+}
+#define LOAD(line, index, end, sx, sm) sf_load_staged(line, index, end)
+#define STORE(line, index, end, sy, v) sf_store_staged(line, index, end, v)
+#else
+#define LOAD sf_load_vector
+#define STORE sf_store_vector
+#endif
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
@@ -32,13 +59,29 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 line[q] = sf_batch_line(p, row < p.units ? row : 0);
         }
 
+#if SF_STAGED
+        sf_i64 top = sf_block() * (SF_ROWS * TEAMS); /* the block's first row; where rows run backwards they end where they begin */
+        int length = (int)((p.units - top < SF_ROWS * TEAMS ? p.units - top : SF_ROWS * TEAMS) * p.n);
+        sf_i64 piece = (top * p.n - (SF_X_UNIT < 0 ? p.n - 1 : 0)) * SF_IN_SIZE;
+        sf_fetch_piece<SF_IN_SIZE>(p.x + piece, length, sf_shared());
+        sf_copy_commit();
+        sf_copy_wait<0>();
+        sf_sync_block();
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++) {
+                unsigned char *own = sf_shared() + ((q * TEAMS + team) * p.n + (SF_X_UNIT < 0 ? p.n - 1 : 0)) * SF_IN_SIZE;
+                line[q].x = (const char *)own;
+                line[q].y = (char *)own;
+        }
+#endif
+
         sf_i64 at = warp * (SPREAD * SF_ITEMS) + (member & (LANES - 1)) * SF_WIDTH;
         sf_vector next[SF_ROWS][SF_ITEMS];
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        next[q][i] = sf_load_vector(line[q], at + i * SPREAD, end[q], p.sx, p.sm);
+                        next[q][i] = LOAD(line[q], at + i * SPREAD, end[q], p.sx, p.sm);
 
         sf_counter counter[SF_ROWS];
 #pragma unroll
@@ -89,8 +132,12 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[q][i][j] = sf_begin(p, v[q][i][j]);
-                                sf_store_vector(line[q], at + i * SPREAD, end[q], p.sy, v[q][i]);
+                                STORE(line[q], at + i * SPREAD, end[q], p.sy, v[q][i]);
                         }
                 }
         }
+#if SF_STAGED
+        sf_sync_block();
+        sf_store_piece<SF_OUT_SIZE>(p.y + piece, length, sf_shared());
+#endif
 }

@@ -126,6 +126,7 @@ SF_DEVICE void sf_post(sf_u64 *p, sf_u64 v)
         asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 SF_DEVICE sf_u64 sf_ticket(sf_u64 *p) { return atomicAdd(p, 1ull); }
+SF_DEVICE void sf_pause() { __nanosleep(100); }
 
 /* A whole vector of shared memory at once: word by word, threads would meet in the same banks. */
 SF_DEVICE void sf_shared_load(const unsigned char *p, sf_raw<16> &r)
@@ -465,6 +466,7 @@ SF_DEVICE sf_acc sf_element(const sf_vector &v, int j, sf_acc identity)
         return a;
 }
 
+#if SF_WIDTH * SF_OUT_SIZE <= 16 /* a fold stores element by element */
 SF_DEVICE void sf_store_vector(const sf_line &line, sf_i64 index, sf_i64 end, sf_i64 stride_y, const sf_acc (&v)[SF_WIDTH])
 {
         if (index + SF_WIDTH <= end) {
@@ -489,6 +491,7 @@ SF_DEVICE void sf_store_vector(const sf_line &line, sf_i64 index, sf_i64 end, sf
         }
 #endif
 }
+#endif
 
 SF_DEVICE sf_i64 sf_divide(sf_i64 a, sf_i64 b)
 {
@@ -737,11 +740,11 @@ template <int SHARE> struct sf_levels<0, SHARE> {
  * Totals alone
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Two lanes that differ in `bit` combine what they have, the left sibling's on the left; both get the result. */
+/* Two lanes that differ in `bit` combine what they have; both get the result. All operations there are commute, bit for
+ * bit (but for which of two NaNs it is), so neither has to ask whether its own belongs on the left. */
 SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
 {
-        sf_acc other = sf_shuffle(mine, lane ^ bit);
-        return lane & bit ? sf_combine(other, mine) : sf_combine(mine, other);
+        return sf_combine(mine, sf_shuffle(mine, lane ^ bit));
 }
 
 /*
@@ -760,7 +763,7 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                                 if (i < SF_ITEMS / b / 2) {
                                         sf_acc even = a[2 * i % SF_ITEMS], odd = a[(2 * i + 1) % SF_ITEMS];
                                         sf_acc keep = lane & b ? odd : even, other = sf_shuffle(lane & b ? even : odd, lane ^ b);
-                                        a[i] = lane & b ? sf_combine(other, keep) : sf_combine(keep, other);
+                                        a[i] = sf_combine(keep, other);
                                 }
                 } else {
                         a[0] = sf_meet(a[0], lane, b);
@@ -777,4 +780,35 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                         if (i % (2 * b) == 0 && i + b < SF_ITEMS / MET)
                                 a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
         return a[0];
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Pieces: memory without gaps, moved 16 bytes at a time by the whole block, whatever is in it
+ * ---------------------------------------------------------------------------------------------------------- */
+template <int SIZE> SF_DEVICE void sf_fetch_piece(const char *from, int length, unsigned char *buffer)
+{
+        enum { STEP = 16 / SIZE };
+        for (int at = sf_thread() * STEP; at < length; at += SF_THREADS * STEP)
+                if (at + STEP <= length)
+                        sf_copy_async<16>(buffer + at * SIZE, from + (sf_i64)at * SIZE);
+                else
+                        for (int j = at; j < length; j++)
+                                sf_copy_async<SIZE>(buffer + j * SIZE, from + (sf_i64)j * SIZE);
+}
+
+template <int SIZE> SF_DEVICE void sf_store_piece(char *to, int length, const unsigned char *buffer)
+{
+        enum { STEP = 16 / SIZE };
+        for (int at = sf_thread() * STEP; at < length; at += SF_THREADS * STEP)
+                if (at + STEP <= length) {
+                        sf_raw<16> r;
+                        sf_shared_load(buffer + at * SIZE, r);
+                        sf_store(to + (sf_i64)at * SIZE, r);
+                } else {
+                        for (int j = at; j < length; j++) {
+                                sf_raw<SIZE> r;
+                                sf_shared_load(buffer + j * SIZE, r);
+                                sf_store(to + (sf_i64)j * SIZE, r);
+                        }
+                }
 }

@@ -1,0 +1,464 @@
+/*
+ * bench.c: how fast scans and folds are here, beside moving the same bytes and nothing else.
+ *
+ * Work and peer take turns within a round, so that a change of clock or a noisy neighbour meets both; a row's times
+ * are the medians of its rounds. All memory has been written before it is timed. A row says how many bytes it has to
+ * move: each input element read once, each output element written once.
+ */
+#include "bench_peers.h"
+#include "cli.h"
+#include "files.h"
+#include "progress.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+enum { ALL_AXES = 99, MAX_ROUNDS = 999 };
+
+struct row {
+        const char *name;
+        const char *dtype;
+        int32_t ndim;
+        int64_t shape[3], quick_shape[3];
+        int axis;
+        int fold, reverse, masked, exclusive, wide; /* wide: an f64 accumulator */
+};
+
+#define SQUARE 2, { 8192, 8192 }, { 2048, 2048 }
+#define BLOCK 3, { 16, 4096, 4095 }, { 16, 512, 1023 }
+static const struct row rows[] = {
+        { .name = "cumsum axis 1", "f32", SQUARE, 1 },
+        { .name = "cumsum axis 1 reverse", "f32", SQUARE, 1, .reverse = 1 },
+        { .name = "cumsum axis 1 masked", "f32", SQUARE, 1, .masked = 1 },
+        { .name = "cumsum axis 1 exclusive", "f32", SQUARE, 1, .exclusive = 1 },
+        { .name = "cumsum axis 0", "f32", SQUARE, 0 },
+        { .name = "cumsum axis 0 reverse", "f32", SQUARE, 0, .reverse = 1 },
+        { .name = "cumsum axis 0 masked", "f32", SQUARE, 0, .masked = 1 },
+        { .name = "cumsum axis 0 exclusive", "f32", SQUARE, 0, .exclusive = 1 },
+        { .name = "cumsum axis 1 f64 acc", "f32", SQUARE, 1, .wide = 1 },
+        { .name = "cumsum axis 1 odd", "f32", 2, { 8192, 8191 }, { 2048, 2047 }, 1 },
+        { .name = "cumsum axis 0 odd", "f32", 2, { 8192, 8191 }, { 2048, 2047 }, 0 },
+        { .name = "cumsum one long line", "f32", 1, { 1 << 28 }, { 1 << 24 }, 0 },
+        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 2 }, { 1 << 20, 2 }, 0 },
+        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 8 }, { 1 << 20, 8 }, 0 },
+        { .name = "cumsum axis 1 short", "f32", 2, { 1 << 22, 4 }, { 1 << 20, 4 }, 1 },
+        { .name = "cumsum axis 1 small", "f32", 2, { 1024, 1024 }, { 1024, 1024 }, 1 },
+        { .name = "cumsum axis 0 small", "f32", 2, { 1024, 1024 }, { 1024, 1024 }, 0 },
+        { .name = "cumsum axis 1 tiny", "f32", 2, { 64, 64 }, { 64, 64 }, 1 },
+        { .name = "cumsum axis 0 tiny", "f32", 2, { 64, 64 }, { 64, 64 }, 0 },
+        { .name = "sum axis 0", "f32", BLOCK, 0, .fold = 1 },
+        { .name = "sum axis 1", "f32", BLOCK, 1, .fold = 1 },
+        { .name = "sum axis 2", "f32", BLOCK, 2, .fold = 1 },
+        { .name = "sum all", "f32", BLOCK, ALL_AXES, .fold = 1 },
+        { .name = "sum axis 2 f64 acc", "f32", BLOCK, 2, .fold = 1, .wide = 1 },
+        { .name = "cumsum axis 1", "f64", SQUARE, 1 },
+        { .name = "cumsum axis 1", "i64", SQUARE, 1 },
+        { .name = "cumsum axis 1", "i32", SQUARE, 1 },
+        { .name = "cumsum axis 1", "f16", SQUARE, 1 },
+        { .name = "cumsum axis 1", "bf16", SQUARE, 1 },
+};
+enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
+
+struct settings {
+        int quick, rounds;
+        const char *filter, *json;
+        int32_t threads;
+};
+
+struct result {
+        double seconds, peer_seconds;
+        uint64_t bytes;
+        int measured;
+};
+
+/* Memory shared by all rows. */
+struct arena {
+        unsigned char *x, *y, *mask;
+        size_t size, mask_size;
+        const char *filled; /* the dtype x holds */
+};
+
+static void describe_shape(const struct row *row, const int64_t *shape, char text[64])
+{
+        size_t at = 0;
+        for (int32_t i = 0; i < row->ndim; i++)
+                at += (size_t)snprintf(text + at, 64 - at, "%s%lld", i ? "x" : "", (long long)shape[i]);
+}
+
+static const int64_t *shape_of(const struct row *row, const struct settings *s)
+{
+        return s->quick ? row->quick_shape : row->shape;
+}
+
+static int64_t count_of(const struct row *row, const struct settings *s)
+{
+        int64_t count = 1;
+        for (int32_t i = 0; i < row->ndim; i++)
+                count *= shape_of(row, s)[i];
+        return count;
+}
+
+static int64_t results_of(const struct row *row, const struct settings *s)
+{
+        if (!row->fold)
+                return count_of(row, s);
+        return row->axis == ALL_AXES ? 1 : count_of(row, s) / shape_of(row, s)[row->axis];
+}
+
+static uint64_t bytes_of(const struct row *row, const struct settings *s)
+{
+        int64_t size = dtype_by_name(row->dtype)->size, count = count_of(row, s);
+        return (uint64_t)(count * size + results_of(row, s) * size + (row->masked ? count : 0));
+}
+
+/* A filter looks at the name, the shape and the dtype as the table prints them. */
+static int wanted(const struct row *row, const struct settings *s)
+{
+        char shape[64], text[160];
+        describe_shape(row, shape_of(row, s), shape);
+        snprintf(text, sizeof(text), "%s %s %s", row->name, shape, row->dtype);
+        return !s->filter || strstr(text, s->filter) != NULL;
+}
+
+/* Numbers of ordinary size: bits to keep of the noise, and bits to set, in 8 bytes at a time. */
+static void fill_for(struct arena *arena, const char *dtype, int threads)
+{
+        static const struct {
+                const char *dtype;
+                uint64_t keep, set;
+        } fills[] = {
+                { "f32", 0x007fffff007fffff, 0x3f0000003f000000 }, /* 0.5 to 1 */
+                { "f64", 0x000fffffffffffff, 0x3fe0000000000000 },
+                { "f16", 0x03ff03ff03ff03ff, 0x1000100010001000 }, /* 2^-11 to 2^-10: 8192 of them stay finite */
+                { "bf16", 0x007f007f007f007f, 0x3f003f003f003f00 },
+                { "i64", 0xffffffffffffffff, 0 },
+                { "i32", 0xffffffffffffffff, 0 },
+        };
+        if (arena->filled && !strcmp(arena->filled, dtype))
+                return;
+        for (size_t i = 0; i < sizeof(fills) / sizeof(fills[0]); i++)
+                if (!strcmp(fills[i].dtype, dtype))
+                        fill_bytes(arena->x, arena->size, fills[i].keep, fills[i].set, threads);
+        arena->filled = dtype;
+}
+
+static sf_status call(sf_context *ctx, const struct row *row, const struct settings *s, const struct arena *arena)
+{
+        int64_t shape[3], out_shape[3];
+        memcpy(shape, shape_of(row, s), sizeof(shape));
+        sf_tensor x = { .data = arena->x, .device = { SF_CPU, 0 }, .ndim = row->ndim,
+                        .dtype = dtype_by_name(row->dtype)->dtype, .shape = shape };
+        sf_tensor y = x, mask = x;
+        y.data = arena->y;
+        mask.data = arena->mask;
+        mask.dtype = SF_BOOL;
+        if (!row->fold) {
+                sf_scan_options options = SF_SCAN_OPTIONS_INIT;
+                options.axis = row->axis;
+                options.reverse = row->reverse;
+                options.exclusive = row->exclusive;
+                options.mask = row->masked ? &mask : NULL;
+                if (row->wide)
+                        options.accumulator = SF_F64;
+                return sf_scan(ctx, &x, &y, &options);
+        }
+        sf_fold_options options = SF_FOLD_OPTIONS_INIT;
+        int32_t axis = row->axis;
+        options.naxes = 1;
+        options.axes = row->axis == ALL_AXES ? NULL : &axis;
+        if (row->wide)
+                options.accumulator = SF_F64;
+        sf_status status = sf_fold_shape(ctx, &x, &options, &y.ndim, out_shape);
+        y.shape = out_shape;
+        return status == SF_OK ? sf_fold(ctx, &x, &y, &options) : status;
+}
+
+static int compare(const void *a, const void *b)
+{
+        double x = *(const double *)a, y = *(const double *)b;
+        return (x > y) - (x < y);
+}
+
+static double median(double *times, int count)
+{
+        qsort(times, (size_t)count, sizeof(*times), compare);
+        return count % 2 ? times[count / 2] : 0.5 * (times[count / 2 - 1] + times[count / 2]);
+}
+
+static void run_peer(const struct row *row, const struct arena *arena, uint64_t bytes, int way, int threads)
+{
+        if (row->fold)
+                read_bytes(arena->x, bytes, read_streams[way], threads);
+        else
+                copy_bytes(arena->y, arena->x, bytes / 2, threads); /* a copy moves each byte twice */
+}
+
+static int measure(sf_context *ctx, const struct row *row, const struct settings *s, struct arena *arena,
+                   struct result *result)
+{
+        int threads = sf_context_threads(ctx), ways = row->fold ? READ_WAYS : 1;
+        static double ours[MAX_ROUNDS], peers[READ_WAYS][MAX_ROUNDS];
+
+        fill_for(arena, row->dtype, threads);
+        result->bytes = bytes_of(row, s);
+        double start = now_seconds();
+        for (int i = 0; i < 2; i++) { /* the second, warm, says how many calls make a measurable time */
+                start = now_seconds();
+                if (call(ctx, row, s, arena) != SF_OK)
+                        return complain("%s", sf_last_error(ctx));
+        }
+        double once = now_seconds() - start;
+        int calls = once > 2e-3 ? 1 : (int)(2e-3 / (once > 1e-8 ? once : 1e-8)) + 1;
+        for (int round = 0; round < s->rounds; round++) {
+                for (int way = 0; way < ways; way++) {
+                        start = now_seconds();
+                        for (int i = 0; i < calls; i++)
+                                run_peer(row, arena, result->bytes, way, threads);
+                        peers[way][round] = (now_seconds() - start) / calls;
+                }
+                start = now_seconds();
+                for (int i = 0; i < calls; i++)
+                        call(ctx, row, s, arena);
+                ours[round] = (now_seconds() - start) / calls;
+        }
+        result->seconds = median(ours, s->rounds);
+        for (int way = 0; way < ways; way++) {
+                double peer = median(peers[way], s->rounds);
+                if (!way || peer < result->peer_seconds)
+                        result->peer_seconds = peer;
+        }
+        result->measured = 1;
+        return CLI_DONE;
+}
+
+static int make_arena(struct arena *arena, const struct settings *s, int threads)
+{
+        memset(arena, 0, sizeof(*arena));
+        for (int i = 0; i < NROWS; i++) {
+                if (!wanted(&rows[i], s))
+                        continue;
+                uint64_t bytes = bytes_of(&rows[i], s);
+                size_t most = (size_t)(rows[i].fold ? bytes : (bytes + 1) / 2) + 64;
+                arena->size = most > arena->size ? most : arena->size;
+                if (rows[i].masked)
+                        arena->mask_size = (size_t)count_of(&rows[i], s);
+        }
+        arena->size = (arena->size + 4095) / 4096 * 4096;
+        size_t mask_size = (arena->mask_size + 4096) / 4096 * 4096;
+        arena->x = aligned_alloc(4096, arena->size);
+        arena->y = aligned_alloc(4096, arena->size);
+        arena->mask = aligned_alloc(4096, mask_size);
+        if (!arena->x || !arena->y || !arena->mask)
+                return complain("bench needs %zu bytes of memory at these sizes, and could not have them; try --quick",
+                                2 * arena->size + mask_size);
+        fill_bytes(arena->y, arena->size, 0, 0, threads);
+        fill_bytes(arena->mask, mask_size, 0x0101010101010101, 0, threads);
+        return CLI_DONE;
+}
+
+static void print_row(const struct row *row, const struct settings *s, const struct result *r)
+{
+        char shape[64], time[32];
+        describe_shape(row, shape_of(row, s), shape);
+        if (r->seconds < 1e-3)
+                snprintf(time, sizeof(time), "%.2f us", 1e6 * r->seconds);
+        else
+                snprintf(time, sizeof(time), "%.2f ms", 1e3 * r->seconds);
+        printf("%-24s %-13s %-5s %12s %9.2f %6s %9.2f %8.2f\n", row->name, shape, row->dtype, time,
+               1e-9 * (double)r->bytes / r->seconds, row->fold ? "read" : "copy",
+               1e-9 * (double)r->bytes / r->peer_seconds, r->peer_seconds / r->seconds);
+}
+
+static void cpu_model(char *text, size_t room)
+{
+        snprintf(text, room, "unknown");
+        FILE *file = fopen("/proc/cpuinfo", "r");
+        char line[256];
+        while (file && fgets(line, sizeof(line), file)) {
+                char *colon = strchr(line, ':');
+                if (!strncmp(line, "model name", 10) && colon) {
+                        colon[strcspn(colon, "\n")] = 0;
+                        snprintf(text, room, "%s", colon + 1 + (colon[1] == ' '));
+                        break;
+                }
+        }
+        if (file)
+                fclose(file);
+}
+
+static const char *compiler(void)
+{
+#if defined(__clang__)
+        return "clang " __clang_version__;
+#elif defined(__GNUC__)
+        return "gcc " __VERSION__;
+#else
+        return "unknown";
+#endif
+}
+
+static void print_json_text(FILE *file, const char *key, const char *text)
+{
+        fprintf(file, "  \"%s\": \"", key);
+        for (; *text; text++) {
+                if (*text == '"' || *text == '\\')
+                        fputc('\\', file);
+                if ((unsigned char)*text >= 0x20)
+                        fputc(*text, file);
+        }
+        fputs("\",\n", file);
+}
+
+static void print_json(FILE *file, sf_context *ctx, const struct settings *s, const struct result *results)
+{
+        struct utsname system;
+        char cpu[256], kernel[256] = "unknown";
+        cpu_model(cpu, sizeof(cpu));
+        if (!uname(&system))
+                snprintf(kernel, sizeof(kernel), "%.60s %.60s %.60s", system.sysname, system.release, system.machine);
+        fputs("{\n", file);
+        print_json_text(file, "version", sf_version_string());
+        print_json_text(file, "compiler", compiler());
+        print_json_text(file, "cpu", cpu);
+        print_json_text(file, "system", kernel);
+        print_json_text(file, "instructions", sf_context_isa(ctx));
+        fprintf(file, "  \"threads\": %d,\n  \"rounds\": %d,\n  \"quick\": %s,\n  \"rows\": [", sf_context_threads(ctx),
+                s->rounds, s->quick ? "true" : "false");
+        const char *before = "\n";
+        for (int i = 0; i < NROWS; i++) {
+                const struct result *r = &results[i];
+                if (!r->measured)
+                        continue;
+                char shape[64];
+                describe_shape(&rows[i], shape_of(&rows[i], s), shape);
+                fprintf(file, "%s    {\"work\": \"%s\", \"shape\": \"%s\", \"dtype\": \"%s\", \"bytes\": %llu, ",
+                        before, rows[i].name, shape, rows[i].dtype, (unsigned long long)r->bytes);
+                fprintf(file, "\"seconds\": %.9f, \"peer\": \"%s\", \"peer_seconds\": %.9f, \"fraction\": %.4f}",
+                        r->seconds, rows[i].fold ? "read" : "copy", r->peer_seconds, r->peer_seconds / r->seconds);
+                before = ",\n";
+        }
+        fputs("\n  ]\n}\n", file);
+}
+
+static int run_rows(sf_context *ctx, const struct settings *s, struct arena *arena, struct result *results)
+{
+        int threads = sf_context_threads(ctx), count = 0;
+        for (int i = 0; i < NROWS; i++)
+                count += wanted(&rows[i], s);
+        if (!count)
+                return complain("no row of the benchmark matches --filter %s", s->filter);
+        int status = make_arena(arena, s, threads);
+        if (status)
+                return status;
+        printf("scanfold %s, %s, %d thread%s, medians of %d rounds; GB/s count each byte read or written once\n",
+               sf_version_string(), sf_context_isa(ctx), threads, threads == 1 ? "" : "s", s->rounds);
+        printf("%-24s %-13s %-5s %12s %9s %6s %9s %8s\n", "work", "shape", "dtype", "time", "GB/s", "beside", "GB/s",
+               "fraction");
+        for (int i = 0, done = 0; i < NROWS && !status; i++) {
+                if (!wanted(&rows[i], s))
+                        continue;
+                progress_start("bench", (uint64_t)count, 0);
+                progress_add((uint64_t)done++);
+                status = measure(ctx, &rows[i], s, arena, &results[i]);
+                progress_stop();
+                if (!status) {
+                        print_row(&rows[i], s, &results[i]);
+                        status = fflush(stdout) ? finish_stdout() : CLI_DONE;
+                }
+        }
+        return status;
+}
+
+/* By way of memory, so that the file appears whole or not at all. */
+static int write_json(sf_context *ctx, const struct settings *s, const struct result *results)
+{
+        char *text = NULL;
+        size_t size = 0;
+        FILE *file = open_memstream(&text, &size);
+        if (file)
+                print_json(file, ctx, s, results);
+        if (!file || fclose(file))
+                return complain("not enough memory for the table as JSON");
+        struct output output;
+        int status = output_create(&output, s->json, size);
+        if (status) {
+                output_abandon(&output);
+        } else {
+                memcpy(output.file.start, text, size);
+                status = output_commit(&output);
+        }
+        free(text);
+        return status;
+}
+
+static int run_bench(const struct settings *s)
+{
+        static struct result results[NROWS];
+        struct arena arena = { 0 };
+        sf_context *ctx;
+        int status = make_context(s->threads, &ctx);
+        if (status)
+                return status;
+        status = run_rows(ctx, s, &arena, results);
+        if (!status)
+                status = finish_stdout();
+        if (!status && s->json)
+                status = write_json(ctx, s, results);
+        free(arena.x);
+        free(arena.y);
+        free(arena.mask);
+        sf_context_destroy(ctx);
+        return status;
+}
+
+int command_bench(int argc, char **argv)
+{
+        static const struct option options[] = {
+                { "quick", no_argument, NULL, 'k' },          { "filter", required_argument, NULL, 'f' },
+                { "rounds", required_argument, NULL, 'r' },   { "threads", required_argument, NULL, 't' },
+                { "json", required_argument, NULL, 'j' },     { "help", no_argument, NULL, 'h' },
+                { NULL, 0, NULL, 0 },
+        };
+        struct settings s = { .rounds = 9 };
+        int64_t number;
+        int option;
+        while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+                switch (option) {
+                case 'k':
+                        s.quick = 1;
+                        break;
+                case 'f':
+                        s.filter = optarg;
+                        break;
+                case 'j':
+                        s.json = optarg;
+                        break;
+                case 'r':
+                        if (parse_int(optarg, 1, MAX_ROUNDS, &number))
+                                return complain_usage("bench", "--rounds %s is not a count from 1 to %d", optarg,
+                                                      MAX_ROUNDS);
+                        s.rounds = (int)number;
+                        break;
+                case 't':
+                        if (parse_int(optarg, 1, 65536, &number))
+                                return complain_usage("bench", "--threads %s is not a count of threads, 1 or more",
+                                                      optarg);
+                        s.threads = (int32_t)number;
+                        break;
+                case 'h':
+                        return print_help("bench"), finish_stdout();
+                case ':':
+                        return complain_usage("bench", "%s needs a value", argv[optind - 1]);
+                default:
+                        return complain_usage("bench", "%s is not an option of bench, or not clearly one",
+                                              argv[optind - 1]);
+                }
+        }
+        if (optind < argc)
+                return complain_usage("bench", "bench takes options only, and was given %s", argv[optind]);
+        int status = s.json && strcmp(s.json, "-") ? output_check(s.json) : CLI_DONE; /* before the minutes of work */
+        return status ? status : run_bench(&s);
+}

@@ -1,0 +1,21 @@
+/* bench_peers.h: what the library is measured against: moving the same bytes and nothing else. */
+#ifndef SCANFOLD_BENCH_PEERS_H
+#define SCANFOLD_BENCH_PEERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+double now_seconds(void);
+
+/* memcpy, shared out in one piece a thread. */
+void copy_bytes(void *to, const void *from, size_t bytes, int threads);
+
+/* Reads every byte, each thread its piece in `streams` parts at once: which is fastest depends on the CPU. */
+enum { READ_WAYS = 4 };
+extern const int read_streams[READ_WAYS];
+void read_bytes(const void *from, size_t bytes, int streams, int threads);
+
+/* Fills memory with noise: every 8 bytes are (random & keep) | set. */
+void fill_bytes(void *to, size_t bytes, uint64_t keep, uint64_t set, int threads);
+
+#endif /* SCANFOLD_BENCH_PEERS_H */

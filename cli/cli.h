@@ -1,0 +1,85 @@
+/*
+ * cli.h: what the files of the command line share.
+ *
+ * Exit status: 0 done; 1 the work could not be done, with one sentence on standard error; 2 the command line makes no
+ * sense, with a hint where to read. Functions that can fail here return such a status and have said the sentence.
+ */
+#ifndef SCANFOLD_CLI_H
+#define SCANFOLD_CLI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <scanfold.h>
+
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+#if defined(__GNUC__)
+#  define CLI_PRINTF(format_at, arguments_at) __attribute__((format(printf, format_at, arguments_at)))
+#else
+#  define CLI_PRINTF(format_at, arguments_at)
+#endif
+
+/* "scanfold: <sentence>\n" on standard error, the progress bar cleared first. Returns CLI_FAILED. */
+int complain(const char *format, ...) CLI_PRINTF(1, 2);
+
+/* The same, then where to read more: command names whose --help (NULL: the general one). Returns CLI_USAGE. */
+int complain_usage(const char *command, const char *format, ...) CLI_PRINTF(2, 3);
+
+/* Flushes standard output; a closed pipe or a full disk that swallowed what was printed is a failure, not a success. */
+int finish_stdout(void);
+
+/* dtypes.c: one line a dtype. */
+struct dtype_info {
+        const char *name;   /* "f32", as the library's constants say it */
+        const char *numpy;  /* "float32", accepted as well */
+        const char *letters; /* the .npy type without its byte order: "f4" */
+        sf_dtype dtype;
+        int32_t size;       /* bytes an element */
+};
+const struct dtype_info *dtype_by_name(const char *name);
+const struct dtype_info *dtype_by_letters(char kind, int32_t size);
+int dtype_is_float(const struct dtype_info *info);
+int dtype_is_unsigned(const struct dtype_info *info);
+
+/* "f16, bf16, ..." for sentences. */
+extern const char dtype_list[];
+
+/* What scan and fold were asked to do. */
+struct job {
+        const char *command;            /* as typed, for messages and the progress bar */
+        const char *input;              /* a path, or "-" */
+        const char *output;             /* a path, or "-"; NULL prints a fold's single value */
+        const char *mask;               /* NULL: none */
+        int is_scan;                    /* else a fold */
+        sf_op op;
+        int32_t naxes;                  /* a fold of all axes: -1 */
+        int32_t axes[SF_MAX_NDIM];
+        int keepdim, reverse, exclusive;
+        sf_scalar initial;
+        const struct dtype_info *dtype; /* NULL: the default for the input's */
+        const struct dtype_info *acc;   /* NULL: the library's choice */
+        const struct dtype_info *view;  /* NULL: what the header says */
+        int32_t threads;                /* 0: the library's choice */
+        int64_t slab;                   /* bytes worked on at a time */
+        int quiet;
+};
+
+int run_job(const struct job *job);
+
+/* info.c, bench.c: whole commands; argv[0] is the command's name. */
+int command_info(int argc, char **argv);
+int command_bench(int argc, char **argv);
+
+/* help.c: prints to standard output. NULL is the general help. Returns 0 when the command is known. */
+int print_help(const char *command);
+
+/* options.c: numbers without the locale. Each returns 0, or -1 when text is not exactly such a number in the range. */
+int parse_int(const char *text, int64_t low, int64_t high, int64_t *value);
+int parse_bytes(const char *text, int64_t *value); /* 4096, 64K, 16M, 2G */
+int parse_scalar(const char *text, sf_scalar *value);
+
+/* A context with this many threads (0: the library's choice). Complains. */
+int make_context(int32_t threads, sf_context **ctx);
+
+#endif /* SCANFOLD_CLI_H */

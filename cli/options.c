@@ -1,0 +1,67 @@
+/* options.c: numbers from text. The program never calls setlocale, so strtod reads a point as a point. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int starts_like_number(const char *text)
+{
+        /* strtoll and its kin skip leading space; a number of ours has none. */
+        return *text && !strchr(" \t\n\v\f\r", *text);
+}
+
+int parse_int(const char *text, int64_t low, int64_t high, int64_t *value)
+{
+        char *end;
+        errno = 0;
+        long long number = starts_like_number(text) ? strtoll(text, &end, 10) : 0;
+        if (!starts_like_number(text) || errno || end == text || *end || number < low || number > high)
+                return -1;
+        *value = number;
+        return 0;
+}
+
+int parse_bytes(const char *text, int64_t *value)
+{
+        char *end;
+        errno = 0;
+        long long number = starts_like_number(text) ? strtoll(text, &end, 10) : 0;
+        if (!starts_like_number(text) || errno || end == text || number <= 0)
+                return -1;
+        int shift = 0;
+        if (*end) {
+                const char *suffixes = "KMGT", *found = strchr(suffixes, *end);
+                if (!found || end[1])
+                        return -1;
+                shift = 10 * (int)(found - suffixes + 1);
+        }
+        if (number > INT64_MAX >> shift)
+                return -1;
+        *value = (int64_t)number << shift;
+        return 0;
+}
+
+int parse_scalar(const char *text, sf_scalar *value)
+{
+        char *end;
+        if (!starts_like_number(text))
+                return -1;
+        errno = 0;
+        long long whole = strtoll(text, &end, 10);
+        if (end != text && !*end && !errno) {
+                *value = sf_int(whole);
+                return 0;
+        }
+        errno = 0;
+        unsigned long long natural = strtoull(text, &end, 10);
+        if (end != text && !*end && !errno && *text != '-') {
+                *value = sf_uint(natural);
+                return 0;
+        }
+        double real = strtod(text, &end);
+        if (end == text || *end)
+                return -1;
+        *value = sf_real(real);
+        return 0;
+}

@@ -1,0 +1,23 @@
+/* work.h: a scan or a fold over mapped files, box by box. */
+#ifndef SCANFOLD_WORK_H
+#define SCANFOLD_WORK_H
+
+#include "slabs.h"
+
+struct work {
+        sf_context *ctx;
+        const struct job *job;
+        const struct dtype_info *x_dtype, *out_dtype;
+        const struct dtype_info *mask_dtype; /* NULL: no mask */
+        unsigned char *x, *out, *mask;       /* first elements; x and mask are in files mapped by files.h */
+        int out_is_mapped;                   /* and so is out: pages of it may be dropped */
+        struct grid grid;
+};
+
+/* The whole of it. Complains. Pages that are done with are given back to the kernel, and progress_add is told. */
+int do_work(struct work *work);
+
+/* One call, for the box of these lengths there; the library's refusal, if any, is passed on. */
+int do_box(const struct work *work, const int64_t *at, const int64_t *len);
+
+#endif /* SCANFOLD_WORK_H */

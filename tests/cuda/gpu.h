@@ -1,0 +1,48 @@
+/* gpu.h: the driver's functions the GPU tests use themselves: memory, streams, graphs. Loaded like the library loads it: no CUDA to build. */
+#ifndef SF_TEST_GPU_H
+#define SF_TEST_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t gpu_address;
+typedef void *gpu_handle;
+
+typedef struct gpu_table {
+        int (*init)(unsigned);
+        int (*device_get)(int *, int);
+        int (*device_count)(int *);
+        int (*retain)(gpu_handle *, int);
+        int (*set_current)(gpu_handle);
+        int (*get_current)(gpu_handle *);
+        int (*context_create)(gpu_handle *, unsigned, int);
+        int (*context_destroy)(gpu_handle);
+        int (*allocate)(gpu_address *, size_t);
+        int (*release)(gpu_address);
+        int (*memory_info)(size_t *, size_t *);
+        int (*put)(gpu_address, const void *, size_t);
+        int (*get)(void *, gpu_address, size_t);
+        int (*set)(gpu_address, unsigned char, size_t);
+        int (*synchronize)(void);
+        int (*stream_create)(gpu_handle *, unsigned);
+        int (*stream_destroy)(gpu_handle);
+        int (*stream_synchronize)(gpu_handle);
+        int (*capture_begin)(gpu_handle, int);
+        int (*capture_end)(gpu_handle, gpu_handle *);
+        int (*instantiate)(gpu_handle *, gpu_handle, unsigned long long);
+        int (*graph_launch)(gpu_handle, gpu_handle);
+        int (*exec_destroy)(gpu_handle);
+        int (*graph_destroy)(gpu_handle);
+} gpu_table;
+
+extern gpu_table gpu;
+
+/* Loads the driver and makes device 0's primary context current; false, with words on stderr, if there is none. */
+bool gpu_open(void);
+
+/* Calls of the driver that a test cannot go on without. */
+#define GPU(call) gpu_must((call), #call, __FILE__, __LINE__)
+void gpu_must(int code, const char *what, const char *file, int line);
+
+#endif

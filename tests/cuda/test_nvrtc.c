@@ -1,0 +1,182 @@
+/*
+ * Compiles the kernels that common calls come to, and one of every dtype, operation and option, with the NVRTC of this machine, for
+ * every chip it knows that we name. Needs no GPU. Those that have a speed to keep must not spill (older compilers may).
+ *
+ *     test_nvrtc [--every N] [--arch 90] [--list]      --list prints registers and spills of each
+ */
+#include "check.h"
+
+#include "core/value.h"
+#include "cuda/cuda_warm.h"
+#include "cuda/jit.h"
+#include "scanfold.h"
+
+/* Chips, as tuning sees them: multiprocessors, threads of one, shared memory of a block and of one, megabytes of L2. */
+#define CHIP(number, processors, threads, block, processor, mb)                                                                      \
+        {.capability = number, .multiprocessors = processors, .threads_per_multiprocessor = threads, .shared_per_block = block,       \
+         .shared_per_multiprocessor = processor, .l2 = (int64_t)mb << 20}
+static const sf_cuda_chip chips[] = {CHIP(70, 80, 2048, 98304, 98304, 6),      CHIP(75, 72, 1024, 65536, 65536, 6),
+                                     CHIP(80, 108, 2048, 166912, 167936, 40),  CHIP(86, 84, 1536, 101376, 102400, 6),
+                                     CHIP(89, 128, 1536, 101376, 102400, 72),  CHIP(90, 132, 2048, 232448, 233472, 50),
+                                     CHIP(100, 148, 2048, 232448, 233472, 126), CHIP(120, 170, 1536, 101376, 102400, 96)};
+#define CHIPS (sizeof chips / sizeof *chips)
+
+static const sf_compiler *compiler;
+static sf_cuda_spec *done;
+static size_t ndone;
+static bool listing;
+static long compiled, spilled;
+
+/* Have we had this specialisation for this chip? */
+static bool again(const sf_cuda_spec *spec)
+{
+        for (size_t i = 0; i < ndone; i++)
+                if (!memcmp(&done[i], spec, sizeof *spec))
+                        return true;
+        done = realloc(done, (ndone + 1) * sizeof *done);
+        done[ndone++] = *spec;
+        return false;
+}
+
+/* The number before `words` in the assembler's report. */
+static long number_before(const char *log, const char *words)
+{
+        const char *at = log ? strstr(log, words) : NULL;
+        if (!at)
+                return 0;
+        while (at > log && at[-1] == ' ')
+                at--;
+        while (at > log && at[-1] >= '0' && at[-1] <= '9')
+                at--;
+        return atol(at);
+}
+
+static void compile(const sf_cuda_spec *spec, const char *arch, const char *what, bool fast)
+{
+        char *source = NULL, *log = NULL, name[64];
+        sf_binary binary = {NULL, 0, false};
+        snprintf(name, sizeof name, "%s.cu", sf_jit_kernel_name(spec->kernel));
+        sf_status status = sf_jit_source(NULL, spec, &source);
+        if (status == SF_OK)
+                status = sf_jit_compile(NULL, compiler, name, source, arch, &binary, &log);
+        CHECK(status == SF_OK, "%s, %s, %s: %s", what, name, arch, sf_last_error(NULL));
+        compiled++;
+        if (status == SF_OK) {
+                CHECK(binary.size > 100 && !memcmp(binary.image, "\177ELF", 4), "%s, %s, %s: no cubin", what, name, arch);
+                long stores = number_before(log, "bytes spill stores"), loads = number_before(log, "bytes spill loads");
+                CHECK(log && strstr(log, "registers"), "%s, %s: the assembler said nothing: %s", what, arch, log ? log : "");
+                spilled += stores + loads > 0;
+                if (listing || (fast && stores + loads))
+                        printf("%-8s %-40s %-16s %3ld registers, %ld bytes spilled\n", arch, what, name, number_before(log, "registers"), stores);
+                CHECK(!fast || stores + loads == 0, "%s, %s, %s spills %ld bytes", what, name, arch, stores);
+        }
+        free(binary.image);
+        free(source);
+        free(log);
+}
+
+static void compile_step(const sf_step *step, const sf_cuda_chip *chip, const char *arch, const char *what, bool fast)
+{
+        sf_cuda_plan plan;
+        sf_status status = sf_cuda_plan_step(NULL, step, chip, &plan);
+        CHECK(status == SF_OK, "%s on %s: %s", what, arch, sf_last_error(NULL));
+        for (int32_t k = 0; status == SF_OK && k < plan.launches; k++)
+                if (!again(&plan.launch[k].spec))
+                        compile(&plan.launch[k].spec, arch, what, fast);
+}
+
+/*
+ * Is there a speed promised for it, on a chip of compute capability 9.0? For sums: of f32, masked ones along the axes of a square
+ * matrix only, folds not down narrow matrices; of other types along rows.
+ */
+static bool has_bar(const sf_step *step)
+{
+        const sf_dim *sequence = &step->dims[step->nbatch];
+        if (step->op != SF_SUM)
+                return false;
+        if (step->in == SF_DT_F32)
+                return step->m ? step->n == 8192 : !(step->fold && step->n == 1 << 20);
+        return !step->fold && !step->m && step->batch == 8192 && sequence->x == sf_dtypes[step->in].size;
+}
+
+/* Every pair of dtypes and every operation, on shapes and strides that take each kernel file's ways in turn. */
+static void compile_variety(const sf_cuda_chip *chip, const char *arch, long every)
+{
+        long turn = 0;
+        for (int32_t shape = 0; shape < 10; shape++)
+                for (int in = 0; in < SF_DT_COUNT; in++)
+                        for (int out = 0; out < SF_DT_COUNT; out++)
+                                for (int op = 0; op < 4; op++) {
+                                        sf_step step;
+                                        char what[96], name[160];
+                                        sf_kind from = sf_dtypes[in].kind, to = sf_dtypes[out].kind;
+                                        bool real = to == SF_KIND_REAL;
+                                        /* The table of scanfold.h, as far as it takes to give every kind of load and store a turn. */
+                                        if ((from == SF_KIND_REAL && !real) || (from != SF_KIND_REAL && (out == SF_DT_F16 || out == SF_DT_BF16)) ||
+                                            (to == SF_KIND_BOOL && (from != SF_KIND_BOOL || op < 2)) || (op >= 2 && !real && in != out))
+                                                continue;
+                                        if (turn++ % every)
+                                                continue;
+                                        sf_cuda_usual_step((turn / every) % 3 * 10 + (shape + (int)turn) % 10, &step, what);
+                                        step.x = step.y = (char *)(uintptr_t)(1 << 20);
+                                        step.in = (sf_dt)in;
+                                        step.out = (sf_dt)out;
+                                        step.op = (sf_op)op;
+                                        step.acc = to == SF_KIND_BOOL ? SF_DT_U8
+                                                   : real ? (in == SF_DT_F64 || out == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32)
+                                                          : (sf_dt)out;
+                                        step.identity = sf_identity(step.op, step.acc);
+                                        step.exclusive = !step.fold && turn % 3 == 0;
+                                        step.has_initial = turn % 5 == 0;
+                                        /* Strides are in bytes, and the list's are of f32: scaled, and on some turns torn apart. */
+                                        for (int32_t d = 0; d < step.nbatch + step.nseq; d++) {
+                                                step.dims[d].x = step.dims[d].x / 4 * sf_dtypes[in].size * (turn % 4 == 1 ? -1 : turn % 4 == 2 ? 3 : 1);
+                                                step.dims[d].y = step.dims[d].y / 4 * sf_dtypes[out].size * (turn % 7 == 1 ? 2 : 1);
+                                        }
+                                        snprintf(name, sizeof name, "%s, %s to %s, %s%s%s", sf_op_name(step.op), sf_dtypes[in].name,
+                                                 sf_dtypes[out].name, what, step.exclusive ? ", exclusive" : "", step.has_initial ? ", initial" : "");
+                                        compile_step(&step, chip, arch, name, false);
+                                }
+}
+
+int main(int argc, char **argv)
+{
+        long every = 1, only = 0;
+        for (int i = 1; i < argc; i++) {
+                if (!strcmp(argv[i], "--list"))
+                        listing = true;
+                else if (!strcmp(argv[i], "--every") && i + 1 < argc)
+                        every = atol(argv[++i]);
+                else if (!strcmp(argv[i], "--arch") && i + 1 < argc)
+                        only = atol(argv[++i]);
+        }
+        every = every < 1 ? 1 : every;
+        if (sf_jit_compiler(NULL, 0, &compiler) != SF_OK) {
+                printf("test_nvrtc: skipped: %s\n", sf_last_error(NULL));
+                return SKIPPED;
+        }
+        printf("NVRTC %d.%d from %s, chips %d to %d\n", (int)compiler->major, (int)compiler->minor, compiler->path, (int)compiler->arches[0],
+               (int)compiler->arches[compiler->narches - 1]);
+        for (size_t c = 0; c < CHIPS; c++) {
+                char arch[16], what[96];
+                sf_step step;
+                if ((only && only != chips[c].capability) || sf_jit_arch(NULL, compiler, chips[c].capability, arch) != SF_OK ||
+                    strncmp(arch, "sm_", 3))
+                        continue;
+                long before = compiled;
+                ndone = 0;
+                for (int32_t i = 0; sf_cuda_usual_step(i, &step, what); i++)
+                        if (i % every == 0 || (chips[c].capability == 90 && has_bar(&step)))
+                                compile_step(&step, &chips[c], arch, what, chips[c].capability == 90 && compiler->major >= 13 && has_bar(&step));
+                if (chips[c].capability == 75 || chips[c].capability == 90)
+                        compile_variety(&chips[c], arch, 7 * every);
+                printf("%s: %ld kernels\n", arch, compiled - before);
+        }
+        free(done);
+        if (!compiled) {
+                printf("test_nvrtc: skipped: this NVRTC does not know chip %ld\n", only);
+                return SKIPPED;
+        }
+        printf("%ld kernels compiled, %ld with spills\n", compiled, spilled);
+        return finish("test_nvrtc");
+}

@@ -1,0 +1,12 @@
+#ifndef SF_BACKEND_HOST_H
+#define SF_BACKEND_HOST_H
+
+#include "cuda/launch.h"
+
+extern bool host_learning;        /* answer with the reference and only note the kernels */
+extern long host_launches, host_seed;
+extern sf_cuda_chip host_chip;    /* what steps are planned for */
+/* Launches of each kernel; through shared memory, of interleaved sequences, of totals of chunks. */
+extern long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_interleaved, host_chunked;
+
+#endif

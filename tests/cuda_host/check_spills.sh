@@ -1,0 +1,17 @@
+#!/bin/sh
+# check_spills.sh write_kernels nvcc [arch] [bars|all]: compiles the listed specialisations and prints what each takes. Those with a
+# promised speed ("bars") may not spill a register.
+set -eu
+write_kernels=$1 nvcc=$2 arch=${3:-90} which=${4:-bars}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$write_kernels" "$folder" "$which"
+failed=0
+for file in "$folder"/*.cu; do
+        report=$("$nvcc" -std=c++14 -cubin -arch="sm_$arch" -fmad=false -Xptxas -v -o /dev/null "$file" 2>&1) || { echo "$report"; exit 1; }
+        registers=$(echo "$report" | sed -n 's/.*Used \([0-9]*\) registers.*/\1/p')
+        spills=$(echo "$report" | sed -n 's/.* \([0-9]*\) bytes spill stores.*/\1/p')
+        echo "$(basename "$file" .cu): $registers registers, $spills bytes spilled"
+        [ "$which" != bars ] || [ "$spills" = 0 ] || failed=1
+done
+exit $failed

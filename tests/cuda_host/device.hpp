@@ -1,0 +1,116 @@
+/*
+ * device.hpp: the first section of tree.cuh, "the device", for the host: the same names over executor.h. It is put in front
+ * of the prelude and the kernel's own text, which then compile as plain C++14.
+ */
+#include "executor.h"
+
+#include <cstring>
+
+#define SF_HOST 1
+#define SF_DEVICE static inline __attribute__((always_inline))
+#define SF_DEVICE_MEMBER static inline __attribute__((always_inline))
+#define SF_KERNEL static void
+#define __grid_constant__
+
+template <int BYTES> struct sf_raw {
+        unsigned w[(BYTES + 3) / 4];
+};
+
+/* The device traps on a misaligned access; here it is told. */
+static inline void sf_check_aligned(const void *p, int bytes)
+{
+        if ((uintptr_t)p % (unsigned)bytes)
+                exec_fail("a misaligned access");
+}
+template <int BYTES> static inline void sf_load(const char *p, sf_raw<BYTES> &r)
+{
+        sf_check_aligned(p, BYTES);
+        if (BYTES < 4)
+                r.w[0] = 0;
+        memcpy(r.w, p, BYTES);
+}
+template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r)
+{
+        sf_check_aligned(p, BYTES);
+        memcpy(p, r.w, BYTES);
+}
+
+static inline unsigned char *sf_shared() { return exec_shared(); }
+static inline int sf_thread() { return exec_thread(); }
+static inline long long sf_block() { return exec_block(); }
+static inline void sf_sync_block() { exec_sync_block(); }
+static inline unsigned sf_ballot(bool v) { return exec_ballot(v); }
+static inline int sf_lowest(unsigned v) { return __builtin_ffs((int)v) - 1; }
+static inline void sf_pause() { exec_yield(); }
+
+template <class T> static inline T sf_shuffle(T v, int lane)
+{
+        uint64_t bits = 0;
+        memcpy(&bits, &v, sizeof v);
+        bits = exec_shuffle(bits, lane);
+        memcpy(&v, &bits, sizeof v);
+        return v;
+}
+
+/* Compiled with -ffp-contract=off, as the library is. */
+static inline float sf_add(float a, float b) { return a + b; }
+static inline double sf_add(double a, double b) { return a + b; }
+static inline float sf_multiply(float a, float b) { return a * b; }
+static inline double sf_multiply(double a, double b) { return a * b; }
+
+template <class T, class F> static inline T sf_same_bits(F from)
+{
+        static_assert(sizeof(T) == sizeof(F), "a cast of bits");
+        T to;
+        memcpy(&to, &from, sizeof to);
+        return to;
+}
+static inline unsigned sf_bits_of(float v) { return sf_same_bits<unsigned>(v); }
+static inline float sf_float_of(unsigned v) { return sf_same_bits<float>(v); }
+static inline unsigned long long sf_bits_of(double v) { return sf_same_bits<unsigned long long>(v); }
+static inline double sf_double_of(unsigned long long v) { return sf_same_bits<double>(v); }
+
+static inline float sf_from_half(unsigned h)
+{
+        unsigned sign = (h & 0x8000) << 16, magnitude = h & 0x7fff;
+        if (magnitude >= 0x7c00)
+                return sf_float_of(sign | 0x7f800000 | magnitude << 13);
+        float scaled = sf_float_of(magnitude << 13) * 0x1p112f;
+        return sign ? -scaled : scaled;
+}
+static inline unsigned sf_to_half(float v)
+{
+        unsigned bits = sf_bits_of(v), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+        if (magnitude > 0x7f800000)
+                return sign | 0x7e00;
+        if (magnitude >= 0x47800000)
+                return sign | 0x7c00;
+        /* Subnormal halves: adding 0.5 puts their last bit last, and rounds. */
+        if (magnitude < 0x38800000)
+                return sign | (sf_bits_of(sf_float_of(magnitude) + 0.5f) - 0x3f000000);
+        return sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
+
+static inline unsigned long long sf_watch(const unsigned long long *p)
+{
+        exec_yield();
+        return *(const volatile unsigned long long *)p;
+}
+static inline void sf_post(unsigned long long *p, unsigned long long v) { *(volatile unsigned long long *)p = v; }
+static inline unsigned long long sf_ticket(unsigned long long *p)
+{
+        exec_yield();
+        return (*p)++;
+}
+
+template <int BYTES> static inline void sf_shared_load(const unsigned char *p, sf_raw<BYTES> &r) { sf_load((const char *)p, r); }
+template <int BYTES> static inline void sf_shared_store(unsigned char *p, const sf_raw<BYTES> &r) { sf_store((char *)p, r); }
+
+template <int BYTES> static inline void sf_copy_async(unsigned char *shared, const char *p)
+{
+        sf_check_aligned(p, BYTES);
+        sf_check_aligned(shared, BYTES);
+        exec_copy_async(shared, p, BYTES);
+}
+static inline void sf_copy_commit() { exec_copy_commit(); }
+template <int PENDING> static inline void sf_copy_wait() { exec_copy_wait(PENDING); }

@@ -1,0 +1,422 @@
+#include "executor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define ASAN 1
+#endif
+
+#define STACK ((size_t)256 << 10) /* lazily backed; unoptimised, sanitized kernels have large frames */
+#define COPIES 256
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Fibers
+ * ---------------------------------------------------------------------------------------------------------- */
+#if defined(__x86_64__)
+/* Saves what the calling convention keeps, swaps stacks, restores. */
+void exec_switch(void **from, void *to);
+__asm__(".text\n.globl exec_switch\n.type exec_switch,@function\nexec_switch:\n"
+        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+        ".size exec_switch,.-exec_switch\n");
+typedef void *context;
+#else
+#include <ucontext.h>
+typedef ucontext_t context;
+#endif
+
+typedef struct copy {
+        void *to;
+        const void *from;
+        int bytes, group;
+} copy;
+
+typedef struct fiber {
+        context at;
+        char *stack;
+        struct block *block;
+        int thread;
+        int started, done;
+        const unsigned *wait; /* runnable once *wait differs from `seen`; NULL: at once */
+        unsigned seen;
+        int parity;           /* of the warp's exchange */
+        copy *copies;
+        int copy_count, group;
+        void *fake_stack;
+} fiber;
+
+typedef struct warp {
+        unsigned turn; /* grows when all lanes have met */
+        int arrived, lanes, live;
+        uint64_t slot[2][32];
+} warp;
+
+typedef struct block {
+        int64_t index; /* -1: none */
+        unsigned turn;
+        int arrived, live;
+        unsigned char *shared;
+        fiber *fibers;
+        warp *warps;
+} block;
+
+static const exec_launch *now;
+static fiber *current;
+static context scheduler;
+static int failed, progressed, spun;
+#if ASAN
+static const void *scheduler_stack;
+static size_t scheduler_stack_size;
+static void *scheduler_fake;
+#endif
+
+static void fiber_main(void);
+
+#if defined(__x86_64__)
+static void fiber_prepare(fiber *f)
+{
+        void **top = (void **)(f->stack + STACK);
+        *--top = NULL; /* so that the entry is aligned as after a call */
+        *--top = (void *)(uintptr_t)fiber_main;
+        for (int i = 0; i < 6; i++)
+                *--top = NULL;
+        f->at = top;
+}
+#define SWITCH(from, to) exec_switch(&(from), (to))
+#else
+static void fiber_prepare(fiber *f)
+{
+        getcontext(&f->at);
+        f->at.uc_stack.ss_sp = f->stack;
+        f->at.uc_stack.ss_size = STACK;
+        f->at.uc_link = NULL;
+        makecontext(&f->at, fiber_main, 0);
+}
+#define SWITCH(from, to) swapcontext(&(from), &(to))
+#endif
+
+static void fiber_enter(fiber *f)
+{
+        current = f;
+        progressed = 1;
+#if ASAN
+        __sanitizer_start_switch_fiber(&scheduler_fake, f->stack, STACK);
+#endif
+        SWITCH(scheduler, f->at);
+#if ASAN
+        __sanitizer_finish_switch_fiber(scheduler_fake, NULL, NULL);
+#endif
+        current = NULL;
+}
+
+static void fiber_leave(int forever)
+{
+        fiber *f = current;
+        (void)forever;
+#if ASAN
+        __sanitizer_start_switch_fiber(forever ? NULL : &f->fake_stack, scheduler_stack, scheduler_stack_size);
+#endif
+        SWITCH(f->at, scheduler);
+#if ASAN
+        __sanitizer_finish_switch_fiber(f->fake_stack, &scheduler_stack, &scheduler_stack_size);
+#endif
+}
+
+static void warp_met(warp *w)
+{
+        if (w->arrived && w->arrived == w->live) {
+                w->arrived = 0;
+                w->turn++;
+        }
+}
+
+static void block_met(block *b)
+{
+        if (b->arrived && b->arrived == b->live) {
+                b->arrived = 0;
+                b->turn++;
+        }
+}
+
+static void fiber_main(void)
+{
+#if ASAN
+        __sanitizer_finish_switch_fiber(NULL, &scheduler_stack, &scheduler_stack_size);
+#endif
+        now->entry(now->params);
+        fiber *f = current;
+        warp *w = &f->block->warps[f->thread / 32];
+        f->done = 1;
+        w->live--;
+        f->block->live--;
+        warp_met(w);
+        block_met(f->block);
+        fiber_leave(1);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * What a kernel calls
+ * ---------------------------------------------------------------------------------------------------------- */
+int exec_thread(void)
+{
+        return current->thread;
+}
+
+long long exec_block(void)
+{
+        return current->block->index;
+}
+
+unsigned char *exec_shared(void)
+{
+        return current->block->shared;
+}
+
+void exec_fail(const char *what)
+{
+        if (!failed)
+                fprintf(stderr, "executor: %s (block %lld, thread %d)\n", what, exec_block(), exec_thread());
+        failed = 1;
+        current->wait = &current->block->warps[0].turn; /* never runs again: the launch is given up */
+        for (;;)
+                fiber_leave(0);
+}
+
+static void wait_for(const unsigned *turn, unsigned seen)
+{
+        if (*turn != seen)
+                return;
+        current->wait = turn;
+        current->seen = seen;
+        fiber_leave(0);
+        current->wait = NULL;
+}
+
+void exec_sync_block(void)
+{
+        block *b = current->block;
+        unsigned seen = b->turn;
+        b->arrived++;
+        block_met(b);
+        wait_for(&b->turn, seen);
+}
+
+/* Lanes write, meet, read. The slots alternate: a lane can be one exchange ahead of the others, never two. */
+static warp *meet(uint64_t v)
+{
+        fiber *f = current;
+        warp *w = &f->block->warps[f->thread / 32];
+        unsigned seen = w->turn;
+        w->slot[f->parity][f->thread % 32] = v;
+        if (w->live < w->lanes)
+                exec_fail("a warp exchanges after one of its lanes has returned");
+        w->arrived++;
+        warp_met(w);
+        wait_for(&w->turn, seen);
+        return w;
+}
+
+uint64_t exec_shuffle(uint64_t v, int lane)
+{
+        warp *w = meet(v);
+        if (lane < 0 || lane > 31)
+                exec_fail("a shuffle from a lane that is none");
+        v = w->slot[current->parity][lane];
+        current->parity ^= 1;
+        return v;
+}
+
+uint32_t exec_ballot(int v)
+{
+        warp *w = meet((uint64_t)(v != 0));
+        uint32_t all = 0;
+        for (int i = 0; i < w->lanes; i++)
+                all |= (uint32_t)w->slot[current->parity][i] << i;
+        current->parity ^= 1;
+        return all;
+}
+
+void exec_yield(void)
+{
+        spun = 1;
+        fiber_leave(0);
+}
+
+/* Nothing arrives before it is waited for: a kernel that reads too early finds garbage. */
+void exec_copy_async(void *to, const void *from, int bytes)
+{
+        fiber *f = current;
+        if (!f->copies && !(f->copies = malloc(COPIES * sizeof *f->copies)))
+                abort();
+        if (f->copy_count == COPIES)
+                exec_fail("too many copies under way");
+        memset(to, 0xdb, (size_t)bytes);
+        f->copies[f->copy_count++] = (copy){to, from, bytes, f->group};
+}
+
+void exec_copy_commit(void)
+{
+        current->group++;
+}
+
+void exec_copy_wait(int pending)
+{
+        fiber *f = current;
+        int kept = 0;
+        for (int i = 0; i < f->copy_count; i++)
+                if (f->copies[i].group < f->group - pending)
+                        memcpy(f->copies[i].to, f->copies[i].from, (size_t)f->copies[i].bytes);
+                else
+                        f->copies[kept++] = f->copies[i];
+        f->copy_count = kept;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Scheduling
+ * ---------------------------------------------------------------------------------------------------------- */
+static uint64_t random_next(uint64_t *state)
+{
+        uint64_t z = *state += 0x9e3779b97f4a7c15u;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+        return z ^ z >> 31;
+}
+
+static void block_start(block *b, int64_t index)
+{
+        b->index = index;
+        b->turn = 0;
+        b->arrived = 0;
+        b->live = (int)now->threads;
+        b->shared = malloc(now->shared ? now->shared : 1);
+        if (!b->shared)
+                abort();
+        memset(b->shared, 0xab, now->shared);
+        for (int w = 0; w * 32 < b->live; w++) {
+                b->warps[w].turn = 0;
+                b->warps[w].arrived = 0;
+                b->warps[w].lanes = b->warps[w].live = b->live - w * 32 < 32 ? b->live - w * 32 : 32;
+        }
+        for (int t = 0; t < b->live; t++) {
+                fiber *f = &b->fibers[t];
+                f->block = b;
+                f->thread = t;
+                f->done = f->parity = f->copy_count = f->group = 0;
+                f->wait = NULL;
+                f->fake_stack = NULL;
+                fiber_prepare(f);
+        }
+}
+
+static void warp_drive(block *b, int first)
+{
+        int last = first + 32 < (int)now->threads ? first + 32 : (int)now->threads;
+        for (int ran = 1; ran && !failed;) {
+                ran = 0;
+                spun = 0;
+                for (int t = first; t < last && !failed; t++) {
+                        fiber *f = &b->fibers[t];
+                        if (f->done || (f->wait && *f->wait == f->seen))
+                                continue;
+                        fiber_enter(f);
+                        ran = 1;
+                }
+                if (spun)
+                        return;
+        }
+}
+
+/* Stacks are kept from launch to launch: mapping thousands of them each time would take longer than the kernels. */
+static struct {
+        char *base;
+        size_t count;
+} stacks;
+
+static char *stack_number(size_t i, size_t count)
+{
+        if (stacks.count < count) {
+                if (stacks.base)
+                        munmap(stacks.base, stacks.count * STACK);
+                stacks.base = mmap(NULL, count * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                if (stacks.base == MAP_FAILED)
+                        abort();
+                stacks.count = count;
+        }
+        return stacks.base + i * STACK;
+}
+
+int exec_run(const exec_launch *launch)
+{
+        uint32_t resident = launch->resident < launch->blocks ? launch->resident : launch->blocks;
+        uint64_t random = launch->seed;
+        int64_t *order = malloc(launch->blocks * sizeof *order);
+        block *blocks = calloc(resident, sizeof *blocks);
+        if (!order || !blocks)
+                abort();
+        now = launch;
+        failed = 0;
+        for (uint32_t i = 0; i < launch->blocks; i++) {
+                uint32_t k = (uint32_t)(random_next(&random) % (i + 1));
+                order[i] = order[k];
+                order[k] = i;
+        }
+        uint32_t started = 0, running = 0;
+        for (uint32_t i = 0; i < resident; i++) {
+                blocks[i].fibers = calloc(launch->threads, sizeof *blocks[i].fibers);
+                blocks[i].warps = calloc(launch->threads / 32 + 1, sizeof *blocks[i].warps);
+                if (!blocks[i].fibers || !blocks[i].warps)
+                        abort();
+                for (uint32_t t = 0; t < launch->threads; t++)
+                        blocks[i].fibers[t].stack = stack_number((size_t)i * launch->threads + t, (size_t)resident * launch->threads);
+                block_start(&blocks[i], order[started++]);
+                running++;
+        }
+        int idle = 0;
+        for (long rounds = 0; running && !failed; rounds++) {
+                progressed = 0;
+                uint32_t first = (uint32_t)(random_next(&random) % resident);
+                for (uint32_t k = 0; k < resident && !failed; k++) {
+                        block *b = &blocks[(first + k) % resident];
+                        /* Now and then a block sits out a round: it must not matter. */
+                        if (b->index < 0 || (resident > 1 && random_next(&random) % 4 == 0))
+                                continue;
+                        for (uint32_t t = 0; t < launch->threads && !failed; t += 32)
+                                warp_drive(b, (int)t);
+                        if (b->live == 0) {
+                                free(b->shared);
+                                b->index = -1;
+                                running--;
+                                if (started < launch->blocks) {
+                                        block_start(b, order[started++]);
+                                        running++;
+                                }
+                        }
+                }
+                idle = progressed ? 0 : idle + 1;
+                if (idle > 100 || rounds > 20000000) {
+                        fprintf(stderr, "executor: %s\n", idle > 100 ? "every thread waits for another" : "the kernel does not end");
+                        failed = 1;
+                }
+        }
+        for (uint32_t i = 0; i < resident; i++) {
+                for (uint32_t t = 0; t < launch->threads; t++)
+                        free(blocks[i].fibers[t].copies);
+                if (blocks[i].index >= 0)
+                        free(blocks[i].shared);
+                free(blocks[i].fibers);
+                free(blocks[i].warps);
+        }
+#if ASAN
+        if (failed) /* frames that were given up */
+                __asan_unpoison_memory_region(stacks.base, stacks.count * STACK);
+#endif
+        free(blocks);
+        free(order);
+        return failed;
+}

@@ -1,0 +1,50 @@
+/*
+ * executor.h: CUDA blocks, warps and barriers on the host, enough of them to run our kernels.
+ *
+ * Every CUDA thread is a fiber with a stack of its own; one host thread runs them all. A fiber runs until it must wait: for
+ * the other lanes of its warp (a shuffle), for its block (a barrier), or for another block (a word it watches). Several
+ * blocks are resident at once, started in shuffled order and driven in a different order each round, so that a kernel
+ * that relies on who runs when shows.
+ */
+#ifndef SF_EXECUTOR_H
+#define SF_EXECUTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- for the kernels, by way of device.hpp ---- */
+int exec_thread(void);
+long long exec_block(void);
+unsigned char *exec_shared(void);
+void exec_sync_block(void);
+uint64_t exec_shuffle(uint64_t v, int lane);
+uint32_t exec_ballot(int v);
+void exec_yield(void);
+void exec_copy_async(void *to, const void *from, int bytes);
+void exec_copy_commit(void);
+void exec_copy_wait(int pending);
+void exec_fail(const char *what);
+
+/* ---- for the test ---- */
+typedef void (*exec_entry)(const void *params); /* calls the kernel with the struct by value */
+
+typedef struct exec_launch {
+        exec_entry entry;
+        const void *params;
+        uint32_t blocks, threads, shared;
+        uint32_t resident; /* blocks that run at once */
+        uint64_t seed;
+} exec_launch;
+
+/* Runs it to its end; 0, or nonzero when the kernel hung or broke a rule (a sentence is on stderr). */
+int exec_run(const exec_launch *launch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,198 @@
+#include "kernels.h"
+
+#include "cuda/embed.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TOGETHER 6 /* specialisations a file */
+
+typedef struct known {
+        sf_cuda_spec spec;
+        exec_entry entry;
+} known;
+
+static known *list;
+static int count, room, compiled;
+static const char *folder, *compiler;
+static int jobs;
+
+void kernels_open(const char *where, const char *how, int at_once)
+{
+        folder = where;
+        compiler = how;
+        jobs = at_once;
+        if (mkdir(folder, 0777) && errno != EEXIST) {
+                perror(folder);
+                exit(2);
+        }
+}
+
+int kernels_count(void)
+{
+        return count;
+}
+
+exec_entry kernels_find(const sf_cuda_spec *spec)
+{
+        for (int i = 0; i < count; i++)
+                if (!memcmp(&list[i].spec, spec, sizeof *spec))
+                        return list[i].entry;
+        return NULL;
+}
+
+void kernels_want(const sf_cuda_spec *spec)
+{
+        for (int i = 0; i < count; i++)
+                if (!memcmp(&list[i].spec, spec, sizeof *spec))
+                        return;
+        if (count == room) {
+                room = room ? 2 * room : 64;
+                list = realloc(list, (size_t)room * sizeof *list);
+                if (!list)
+                        abort();
+        }
+        list[count++] = (known){*spec, NULL};
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Text
+ * ---------------------------------------------------------------------------------------------------------- */
+static const char *embedded(const char *name)
+{
+        const sf_embedded *e = sf_embedded_files;
+        while (e->name && strcmp(e->name, name))
+                e++;
+        if (!e->name) {
+                fprintf(stderr, "no kernel file %s\n", name);
+                exit(2);
+        }
+        return e->text;
+}
+
+static const char *kernel_file(const sf_cuda_spec *spec)
+{
+        static const char *const names[] = {
+#define KERNEL(name, NAME) #name ".cu",
+#include "cuda/kernels.def"
+#undef KERNEL
+        };
+        return names[spec->kernel];
+}
+
+char *kernels_text(const sf_cuda_spec *spec)
+{
+        const char *tree = embedded("tree.cuh"), *kernel = embedded(kernel_file(spec));
+        size_t prelude = sf_cuda_prelude(spec, NULL, 0), size = prelude + strlen(tree) + strlen(kernel) + 128;
+        char *text = malloc(size);
+        if (!text)
+                abort();
+        sf_cuda_prelude(spec, text, prelude + 1);
+        snprintf(text + prelude, size - prelude, "\n#line 1 \"tree.cuh\"\n%s\n#line 1 \"%s\"\n%s", tree, kernel_file(spec), kernel);
+        return text;
+}
+
+/* Several specialisations share a file, each in a namespace, each undefining what it defined. */
+static void write_text(FILE *to, const char *text, int number)
+{
+        fprintf(to, "namespace spec_%d {\n%s\nstatic void run(const void *p) { sf_params q; memcpy(&q, p, sizeof q); scanfold_kernel(q); }\n}\n",
+                number, text);
+        for (const char *at = text; (at = strstr(at, "#define ")); at++) {
+                int length = (int)strcspn(at + 8, " (\n");
+                if (strncmp(at + 8, "SF_DEVICE", 9) && strncmp(at + 8, "SF_KERNEL", 9))
+                        fprintf(to, "#undef %.*s\n", length, at + 8);
+        }
+}
+
+static uint64_t hash_text(const char *text, uint64_t h)
+{
+        for (; *text; text++)
+                h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+        return h;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Compiling
+ * ---------------------------------------------------------------------------------------------------------- */
+static void reap(int *running)
+{
+        int status;
+        if (wait(&status) < 0)
+                abort();
+        (*running)--;
+        if (status) {
+                fprintf(stderr, "a kernel does not compile for the host\n");
+                exit(1);
+        }
+}
+
+void kernels_compile(void)
+{
+        char path[512], command[2048];
+        int running = 0;
+        uint64_t *names = calloc((size_t)(count - compiled) / TOGETHER + 1, sizeof *names);
+        if (!names)
+                abort();
+        for (int first = compiled, file = 0; first < count; first += TOGETHER, file++) {
+                char *texts[TOGETHER] = {NULL};
+                uint64_t h = hash_text(compiler, 0xcbf29ce484222325u);
+                for (int i = 0; i < TOGETHER && first + i < count; i++)
+                        h = hash_text(texts[i] = kernels_text(&list[first + i].spec), h);
+                names[file] = h;
+                snprintf(path, sizeof path, "%s/%016" PRIx64 ".so", folder, h);
+                if (access(path, R_OK)) {
+                        snprintf(path, sizeof path, "%s/%016" PRIx64 ".cpp", folder, h);
+                        FILE *to = fopen(path, "w");
+                        if (!to) {
+                                perror(path);
+                                exit(2);
+                        }
+                        fprintf(to, "#include \"device.hpp\"\n");
+                        int used = 0;
+                        for (; used < TOGETHER && texts[used]; used++)
+                                write_text(to, texts[used], used);
+                        fprintf(to, "extern \"C\" { exec_entry kernels[] = {");
+                        for (int i = 0; i < used; i++)
+                                fprintf(to, "spec_%d::run, ", i);
+                        fprintf(to, "}; }\n");
+                        fclose(to);
+                        snprintf(command, sizeof command, "%s -shared -fPIC -o %s/%016" PRIx64 ".tmp %s && mv %s/%016" PRIx64 ".tmp %s/%016" PRIx64 ".so",
+                                 compiler, folder, h, path, folder, h, folder, h);
+                        if (running == jobs)
+                                reap(&running);
+                        running++;
+                        pid_t child = fork();
+                        if (child < 0)
+                                abort();
+                        if (!child) {
+                                execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+                                _exit(127);
+                        }
+                }
+                for (int i = 0; i < TOGETHER; i++)
+                        free(texts[i]);
+        }
+        while (running)
+                reap(&running);
+        for (int first = compiled, file = 0; first < count; first += TOGETHER, file++) {
+                snprintf(path, sizeof path, "%s/%016" PRIx64 ".so", folder, names[file]);
+                void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+                exec_entry *entries = library ? (exec_entry *)dlsym(library, "kernels") : NULL;
+                if (!entries) {
+                        fprintf(stderr, "%s\n", dlerror());
+                        exit(2);
+                }
+                for (int i = 0; i < TOGETHER && first + i < count; i++)
+                        list[first + i].entry = entries[i];
+        }
+        compiled = count;
+        free(names);
+}

@@ -1,0 +1,190 @@
+/*
+ * The CUDA kernels, run on the host, against the reference: the shapes of cases.def at small sizes, planned for a chip with
+ * tiny tiles (so that a short sequence has many) and for a real one, bit by bit.
+ *
+ *   test_cuda_host folder compiler jobs [--cases N] [--seed N] [--only text] [--chip small|real]
+ */
+#include "backend_host.h"
+#include "case.h"
+#include "kernels.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A chip with room for few threads and tiny tiles, and an H200. */
+static const sf_cuda_chip small_chip = {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
+                                        .shared_per_multiprocessor = 65536, .l2 = 1 << 20, .small_tiles = 1};
+static const sf_cuda_chip real_chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
+                                       .shared_per_multiprocessor = 233472, .l2 = 52428800};
+
+static long wanted = 400, first_seed = 1;
+static const char *only;
+
+static long cost(const test_case *c)
+{
+        long n = 1;
+        for (int32_t d = 0; d < c->ndim; d++)
+                n *= (long)c->shape[d];
+        return n;
+}
+
+static long turn;
+static void meet(test_case *c)
+{
+        turn++;
+        if (only) {
+                char text[1024];
+                FILE *to = fmemopen(text, sizeof text, "w");
+                if (!to)
+                        abort();
+                case_print(c, to);
+                fclose(to);
+                if (!strstr(text, only))
+                        return;
+                if (!host_learning)
+                        fputs(text, stderr);
+        }
+        host_seed = turn;
+        case_check(c);
+}
+
+/* One in so many of the listed shapes, plain and varied. */
+static void meet_shape(bool fold, int32_t axis, int32_t ndim, const int64_t *shape, uint64_t seed)
+{
+        test_case c = case_plain(fold, axis, ndim, shape);
+        c.seed = seed;
+        if (cost(&c) > 40000 || !cost(&c))
+                return;
+        meet(&c);
+        c.reverse = true;
+        meet(&c);
+}
+
+static const int64_t *set(int64_t *to, int32_t ndim, const int64_t *from, int32_t vary, int64_t value)
+{
+        for (int32_t d = 0; d < ndim; d++)
+                to[d] = d == vary ? value : from[d];
+        return to;
+}
+
+static void meet_shapes(bool fold, long every)
+{
+        int64_t shape[8];
+        uint64_t number = 0;
+#define TURN (hash((uint64_t)first_seed * 1000 + number++) % (uint64_t)every == 0)
+#define SWEEP(axis, vary, first, last, step, ...)                                                                  \
+        {                                                                                                          \
+                static const int64_t s[] = {__VA_ARGS__};                                                          \
+                const int32_t rank = sizeof s / sizeof *s;                                                         \
+                for (int64_t v = first; v <= last; v += step)                                                      \
+                        if (TURN)                                                                                  \
+                                meet_shape(fold, axis, rank, set(shape, rank, s, vary, v), number);                \
+        }
+#define SHAPE(axis, ...)                                                                                           \
+        {                                                                                                          \
+                static const int64_t s[] = {__VA_ARGS__};                                                          \
+                if (TURN)                                                                                          \
+                        meet_shape(fold, axis, sizeof s / sizeof *s, s, number);                                   \
+        }
+#include "cases.def"
+#undef TURN
+}
+
+/* The samples crossed with everything else, drawn. */
+static void meet_varied(long cases)
+{
+        static const struct {
+                int32_t axis, ndim;
+                int64_t shape[6];
+        } samples[] = {
+#define RANK(...) (int32_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define SAMPLE(axis, ...) {axis, RANK(__VA_ARGS__), {__VA_ARGS__}},
+#include "cases.def"
+                {0, 1, {2053}}, {1, 2, {3, 1030}}, {0, 2, {517, 3}}, {0, 2, {130, 32}}, {0, 2, {300, 2}}, {1, 3, {3, 130, 33}},
+                {1, 2, {70, 64}}, {1, 3, {3, 64, 5}}, {1, 3, {2, 36, 7}}, {1, 3, {5, 600, 3}}, {1, 2, {2, 4099}}, {0, 2, {2050, 8}}, {0, 2, {1500, 4}}, {1, 2, {300, 4}}, {0, 2, {9, 300}}, {1, 3, {2, 40, 128}},
+        };
+        for (long i = 0; i < cases; i++) {
+                uint64_t seed = hash((uint64_t)(first_seed * 100000 + i));
+                int which = (int)(seed % (sizeof samples / sizeof *samples));
+                test_case c = case_plain(seed >> 20 & 1, samples[which].axis, samples[which].ndim, samples[which].shape);
+                if (c.fold && seed >> 21 & 1) {
+                        c.all_axes = seed >> 22 & 1;
+                        c.naxes = 0;
+                        for (int32_t d = 0; d < c.ndim; d++)
+                                if (seed >> (23 + d) & 1)
+                                        c.axes[c.naxes++] = d;
+                }
+                /* Half of them keep the plain layout, which is the one with vectors. */
+                unsigned parts = VARY_DTYPES | VARY_OPTIONS | VARY_FILL | VARY_PLACE;
+                parts |= seed >> 40 & 1 ? VARY_MASK : 0;
+                parts |= seed >> 41 & 1 ? VARY_LAYOUTS : 0;
+                if (!(seed >> 42 & 3))
+                        parts &= ~(unsigned)VARY_DTYPES;
+                case_vary(&c, seed, parts);
+                /* And half of those begin where a page does. */
+                if (!(parts & VARY_LAYOUTS) && seed >> 44 & 1) {
+                        c.skew_x = c.skew_out = c.skew_mask = 0;
+                        c.guard = GUARD_BEFORE;
+                }
+                /* A device reads whole elements: they are aligned to their size, whatever else is not. */
+                c.skew_x -= c.skew_x % dts[c.in].size;
+                c.skew_out -= c.skew_out % dts[c.out].size;
+                meet(&c);
+        }
+}
+
+static void meet_all(void)
+{
+        turn = 0;
+        host_chip = small_chip;
+        meet_shapes(false, 12);
+        meet_shapes(true, 12);
+        meet_varied(wanted);
+        host_chip = real_chip;
+        meet_shapes(false, 40);
+        meet_shapes(true, 40);
+}
+
+int main(int argc, char **argv)
+{
+        if (argc < 4) {
+                fprintf(stderr, "usage: test_cuda_host folder compiler jobs [--cases N] [--seed N] [--only text]\n");
+                return 2;
+        }
+        for (int i = 4; i + 1 < argc; i += 2)
+                if (!strcmp(argv[i], "--cases"))
+                        wanted = atol(argv[i + 1]);
+                else if (!strcmp(argv[i], "--seed"))
+                        first_seed = atol(argv[i + 1]);
+                else if (!strcmp(argv[i], "--only"))
+                        only = argv[i + 1];
+        kernels_open(argv[1], argv[2], atoi(argv[3]));
+        sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
+        o.threads = 1;
+        static const char *const names[] = {"reference", "cuda on the host"};
+        for (engine_count = 0; engine_count < 2; engine_count++) {
+                engine *e = &engines[engine_count];
+                o.backend = engine_count ? SF_BACKEND_AUTO : SF_BACKEND_REF;
+                e->threads = 1;
+                snprintf(e->name, sizeof e->name, "%s", names[engine_count]);
+                if (sf_context_create(&e->ctx, &o) != SF_OK)
+                        return 2;
+        }
+        clock_t start = clock();
+        host_learning = true;
+        meet_all();
+        cases_checked = 0;
+        time_t before = time(NULL);
+        kernels_compile();
+        fprintf(stderr, "%d specialisations compiled in %ld s\n", kernels_count(), (long)(time(NULL) - before));
+        host_learning = false;
+        meet_all();
+        fprintf(stderr, "%ld launches in %ld s:", host_launches, (long)((clock() - start) / CLOCKS_PER_SEC));
+#define KERNEL(name, NAME) fprintf(stderr, " " #name " %ld", host_met[SF_CUDA_##NAME]);
+#include "cuda/kernels.def"
+#undef KERNEL
+        fprintf(stderr, "; staged %ld, interleaved %ld, chunked %ld\n", host_staged, host_interleaved, host_chunked);
+        return finish("test_cuda_host", cases_checked);
+}

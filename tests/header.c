@@ -1,0 +1,68 @@
+/*
+ * scanfold.h by itself. check_header.sh compiles this as C11, C17 and C++17, alone and after dlpack.h (then with
+ * WITH_DLPACK defined), with warnings as errors; it is valid C and C++.
+ */
+#ifdef WITH_DLPACK
+#include "dlpack_shim.h"
+#endif
+#include "scanfold.h"
+
+#include <stdio.h>
+
+#ifndef __cplusplus
+#include <assert.h> /* static_assert */
+#endif
+
+/* DLTensor on a 64-bit machine, byte by byte. */
+static_assert(sizeof(sf_tensor) == 48, "sf_tensor has DLTensor's size");
+static_assert(offsetof(sf_tensor, data) == 0, "data");
+static_assert(offsetof(sf_tensor, device) == 8, "device");
+static_assert(offsetof(sf_tensor, ndim) == 16, "ndim");
+static_assert(offsetof(sf_tensor, dtype) == 20, "dtype");
+static_assert(offsetof(sf_tensor, shape) == 24, "shape");
+static_assert(offsetof(sf_tensor, strides) == 32, "strides");
+static_assert(offsetof(sf_tensor, byte_offset) == 40, "byte_offset");
+static_assert(sizeof(sf_device) == 8 && offsetof(sf_device, device_id) == 4, "DLDevice");
+static_assert(sizeof(sf_dtype) == 4 && offsetof(sf_dtype, bits) == 1 && offsetof(sf_dtype, lanes) == 2, "DLDataType");
+#ifdef WITH_DLPACK
+static_assert(offsetof(sf_tensor, dtype) == offsetof(DLTensor, dtype), "the same type");
+#endif
+
+int main(void)
+{
+        float x[2][3] = {{1, 2, 3}, {4, 5, 6}}, y[2][3], total = 0;
+        int64_t shape[2] = {2, 3};
+        sf_tensor tx, ty, tt;
+        tx.data = x;
+        tx.device.device_type = SF_CPU;
+        tx.device.device_id = 0;
+        tx.ndim = 2;
+        tx.dtype = SF_F32;
+        tx.shape = shape;
+        tx.strides = NULL;
+        tx.byte_offset = 0;
+        ty = tx;
+        ty.data = y;
+        tt = tx;
+        tt.data = &total;
+        tt.ndim = 0;
+        sf_scan_options scan = SF_SCAN_OPTIONS_INIT;
+        sf_fold_options fold = SF_FOLD_OPTIONS_INIT;
+        sf_context_options options = SF_CONTEXT_OPTIONS_INIT;
+        sf_context *ctx;
+        scan.initial = sf_int(0);
+        fold.initial = sf_real(1);
+        options.threads = 1;
+        if (sf_context_create(&ctx, &options) != SF_OK || sf_scan(ctx, &tx, &ty, &scan) != SF_OK ||
+            sf_fold(NULL, &tx, &tt, &fold) != SF_OK) {
+                puts(sf_last_error(NULL));
+                return 1;
+        }
+        sf_context_destroy(ctx);
+#ifdef WITH_DLPACK
+        DLTensor dl = tx; /* no cast */
+        if (sf_scan(NULL, &dl, &ty, NULL) != SF_OK)
+                return 1;
+#endif
+        return y[1][2] == 15 && total == 22 && sf_version() == SF_VERSION ? 0 : 1;
+}

@@ -1,0 +1,856 @@
+"""The command line, against NumPy and against the order's rule written out below.
+
+    SCANFOLD_CLI=build/cli/scanfold python -m pytest tests/test_cli.py
+
+The binary's path comes from SCANFOLD_CLI; SCANFOLD_FUZZ_NPY, if set, names the parser's fuzz driver.
+"""
+import io
+import itertools
+import os
+import resource
+import signal
+import stat
+import struct
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+CLI = os.environ.get("SCANFOLD_CLI", "")
+FUZZ = os.environ.get("SCANFOLD_FUZZ_NPY", "")
+pytestmark = pytest.mark.skipif(not CLI, reason="SCANFOLD_CLI does not name the binary")
+CLI = os.path.abspath(CLI) if CLI else CLI
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The rule, and other help
+# ---------------------------------------------------------------------------------------------------------------
+
+def split(n):
+    """The largest power of two below n."""
+    return 1 << ((n - 1).bit_length() - 1)
+
+
+def fold_rule(x, op):
+    if len(x) == 1:
+        return x[0]
+    k = split(len(x))
+    return op(fold_rule(x[:k], op), fold_rule(x[k:], op))
+
+
+def scan_rule(x, op):
+    if len(x) == 1:
+        return [x[0]]
+    k = split(len(x))
+    left, right = scan_rule(x[:k], op), scan_rule(x[k:], op)
+    total = fold_rule(x[:k], op)
+    return left + [op(total, y) for y in right]
+
+
+def scan_axis(x, axis, op=np.add, acc=None, out=None, reverse=False, exclusive=False, mask=None, initial=None,
+              identity=0):
+    """The scan of every line of x, by the rule, in the accumulator's type."""
+    acc = acc or x.dtype
+    a = x.astype(acc)
+    if mask is not None:
+        a = np.where(mask, a, np.asarray(identity, acc))
+    result = np.empty(x.shape, out or x.dtype)
+    a, view = np.moveaxis(a, axis, -1), np.moveaxis(result, axis, -1)
+    for i in np.ndindex(a.shape[:-1]):
+        line = list(a[i])
+        if reverse:
+            line.reverse()
+        s = scan_rule(line, op) if line else []
+        if exclusive:
+            s = [np.asarray(identity, acc)[()]] + s[:-1]
+        if initial is not None:
+            s = [op(np.asarray(initial, acc)[()], y) for y in s]
+        if reverse:
+            s.reverse()
+        view[i] = np.array(s, acc).astype(result.dtype)
+    return result
+
+
+def fold_axes(x, axes, op=np.add, acc=None, out=None, reverse=False, mask=None, initial=None, identity=0):
+    acc = acc or x.dtype
+    a = x.astype(acc)
+    if mask is not None:
+        a = np.where(mask, a, np.asarray(identity, acc))
+    kept = [i for i in range(x.ndim) if i not in axes]
+    a = a.transpose(kept + sorted(axes)).reshape([x.shape[i] for i in kept] + [-1])
+    result = np.empty(a.shape[:-1], out or x.dtype)
+    for i in np.ndindex(result.shape):
+        line = list(a[i])
+        if reverse:
+            line.reverse()
+        value = fold_rule(line, op)
+        if initial is not None:
+            value = op(np.asarray(initial, acc)[()], value)
+        result[i] = np.asarray(value).astype(result.dtype)
+    return result
+
+
+def noise(shape, dtype, seed=0):
+    """Numbers of many magnitudes and both signs, so that another order of addition has other bits."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype == bool:
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    magnitude = 10.0 ** rng.uniform(-2, 1, shape)
+    return (rng.standard_normal(shape) * magnitude).astype(dtype)
+
+
+def same_bits(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def run(*arguments, **options):
+    return subprocess.run([CLI, *map(str, arguments)], capture_output=True, timeout=60, **options)
+
+
+def ok(*arguments, **options):
+    done = run(*arguments, **options)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr == b""
+    return done.stdout
+
+
+def refused(*arguments, says=(), status=1, **options):
+    done = run(*arguments, **options)
+    text = done.stderr.decode()
+    assert done.returncode == status, (done.returncode, text)
+    assert text.startswith("scanfold: ") and text.endswith("\n"), text
+    if status == 2:
+        assert "--help" in text
+    else:
+        assert text.count("\n") == 1, text
+    for part in [says] if isinstance(says, str) else says:
+        assert part in text, text
+    return text
+
+
+def through(tmp_path, command, x, *arguments):
+    """x through a command; the result. Asserts that nothing else is left in the directory."""
+    source, target = tmp_path / "in.npy", tmp_path / "out.npy"
+    np.save(source, x)
+    before = source.read_bytes()
+    ok(command, source, "-o", target, *arguments)
+    assert source.read_bytes() == before
+    left = set(os.listdir(tmp_path)) - {"in.npy", "out.npy", "mask.npy"}
+    assert not left, left
+    result = np.load(target)
+    assert result.flags.c_contiguous
+    return result
+
+
+INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
+SLABS = [(), ("--slab", "1K")]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Values
+# ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_as_numpy(tmp_path, dtype):
+    x = noise((5, 7, 3), dtype)
+    for axis in (0, 1, -1):
+        assert same_bits(through(tmp_path, "scan", x, "--axis", axis), np.cumsum(x, axis=axis))
+        wide = np.cumsum(x).dtype
+        assert same_bits(through(tmp_path, "sum", x, "--axis", axis), np.add.reduce(x, axis=axis, dtype=wide))
+        assert same_bits(through(tmp_path, "max", x, "--axis", axis), np.max(x, axis=axis))
+        assert same_bits(through(tmp_path, "min", x, "--axis", axis), np.min(x, axis=axis))
+        assert same_bits(through(tmp_path, "scan", x, "--axis", axis, "--op", "max"),
+                         np.maximum.accumulate(x, axis=axis))
+    assert same_bits(through(tmp_path, "scan", x, "--op", "prod"), np.cumprod(x, axis=-1))
+    assert same_bits(through(tmp_path, "prod", x, "--axis", "0,2", "--keepdim"), np.prod(x, axis=(0, 2), keepdims=True))
+    assert same_bits(through(tmp_path, "scan", x, "--dtype", "i16"), np.cumsum(x, axis=-1, dtype="i2"))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("slab", SLABS)
+def test_floats_by_the_rule(tmp_path, dtype, slab):
+    x = noise((6, 37, 5), dtype)
+    for axis in range(3):
+        for reverse, exclusive in itertools.product((False, True), repeat=2):
+            flags = ["--reverse"] * reverse + ["--exclusive"] * exclusive
+            got = through(tmp_path, "scan", x, "--axis", axis, *flags, *slab)
+            assert same_bits(got, scan_axis(x, axis, reverse=reverse, exclusive=exclusive))
+    for axes in [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]:
+        for reverse in (False, True):
+            flags = ["--reverse"] * reverse + ["--axis", ",".join(map(str, axes))]
+            got = through(tmp_path, "sum", x, *flags, *slab)
+            assert same_bits(got, fold_axes(x, axes, reverse=reverse))
+    assert same_bits(through(tmp_path, "sum", x, *slab), fold_axes(x, (0, 1, 2)))
+
+
+def test_golden_line(tmp_path):
+    """Three elements of which the order decides the last bit."""
+    x = np.array([1, 2**-24, 2**-24], "f4")
+    assert through(tmp_path, "sum", x) == np.float32(1)
+    assert through(tmp_path, "sum", x, "--reverse") == np.float32(1 + 2**-23)
+
+
+def test_half_is_summed_in_single(tmp_path):
+    x = noise((3, 300), "f2")
+    assert same_bits(through(tmp_path, "scan", x), scan_axis(x, 1, acc="f4"))
+    assert same_bits(through(tmp_path, "sum", x, "--axis", 1), fold_axes(x, (1,), acc="f4"))
+    assert same_bits(through(tmp_path, "sum", x, "--slab", "1K"), fold_axes(x, (0, 1), acc="f4"))
+
+
+def test_wider_types(tmp_path):
+    x = noise((4, 900), "f4")
+    assert same_bits(through(tmp_path, "scan", x, "--dtype", "f64"), scan_axis(x, 1, acc="f8", out="f8"))
+    assert same_bits(through(tmp_path, "scan", x, "--acc", "f64"), scan_axis(x, 1, acc="f8"))
+    for slab in SLABS:
+        assert same_bits(through(tmp_path, "sum", x, "--acc", "float64", *slab), fold_axes(x, (0, 1), acc="f8"))
+        assert same_bits(through(tmp_path, "sum", x.astype("f8"), "--dtype", "f32", *slab),
+                         fold_axes(x.astype("f8"), (0, 1), acc="f8", out="f4"))
+    i = noise((900,), "i4")
+    assert same_bits(through(tmp_path, "sum", i, "--dtype", "f32", "--slab", "1K"),
+                     fold_axes(i, (0,), acc="f4", out="f4"))
+    assert same_bits(through(tmp_path, "sum", i, "--dtype", "i32", "--acc", "i64", "--slab", "1K"),
+                     np.add.reduce(i, dtype="i4")[()].reshape(()))
+
+
+def to_bf16(x):
+    bits = x.astype("f4").view("u4")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("u2")
+
+
+def from_bf16(x):
+    return (x.astype("u4") << 16).view("f4")
+
+
+@pytest.mark.parametrize("descr", ["<V2", "|V2", "<u2"])
+def test_bfloat16(tmp_path, descr):
+    x = to_bf16(noise((3, 50), "f4"))
+    (tmp_path / "in.npy").write_bytes(npy_bytes(descr, x.shape, x.tobytes()))
+    ok("scan", tmp_path / "in.npy", "-o", tmp_path / "out.npy", "--view", "bf16")
+    assert b"'<V2'" in (tmp_path / "out.npy").read_bytes()[:128]
+    got = np.load(tmp_path / "out.npy").view("u2")
+    assert same_bits(got, to_bf16(scan_axis(from_bf16(x), 1)))
+    ok("sum", tmp_path / "in.npy", "-o", tmp_path / "out.npy", "--view", "bf16", "--dtype", "f32")
+    assert same_bits(np.load(tmp_path / "out.npy"), fold_axes(from_bf16(x), (0, 1)))
+    if "V" in descr:
+        refused("sum", tmp_path / "in.npy", says="--view bf16")
+    refused("sum", tmp_path / "in.npy", "--view", "f32", says="elements of 2 bytes")
+
+
+@pytest.mark.parametrize("slab", SLABS)
+@pytest.mark.parametrize("mask_shape", [(6, 40), (40,), (6, 1), (1, 40), (), (1,)])
+def test_mask(tmp_path, mask_shape, slab):
+    x, mask = noise((6, 40), "f4"), noise(mask_shape, "?", 3)
+    x[0, 3] = np.nan  # masked out or not: a selection, no multiplication
+    for order, kind in (("C", "?"), ("F", "?"), ("C", "u1")):
+        np.save(tmp_path / "mask.npy", np.asarray(mask, kind, order=order))
+        for axis, reverse in itertools.product((0, 1), (False, True)):
+            flags = ["--axis", axis, "--mask", tmp_path / "mask.npy", *(["--reverse"] * reverse), *slab]
+            got = through(tmp_path, "scan", x, *flags)
+            np.testing.assert_array_equal(got, scan_axis(x, axis, reverse=reverse, mask=mask))
+            got = through(tmp_path, "sum", x, *flags)
+            np.testing.assert_array_equal(got, fold_axes(x, (axis,), reverse=reverse, mask=mask))
+        got = through(tmp_path, "sum", x, "--mask", tmp_path / "mask.npy", *slab)
+        np.testing.assert_array_equal(got, fold_axes(x, (0, 1), mask=mask))
+        got = through(tmp_path, "max", x, "--mask", tmp_path / "mask.npy", "--axis", 0, *slab)
+        np.testing.assert_array_equal(got, np.max(np.where(mask, x, -np.inf), axis=0))
+
+
+@pytest.mark.parametrize("slab", SLABS)
+def test_initial(tmp_path, slab):
+    x = noise((3, 2000), "f4")
+    assert same_bits(through(tmp_path, "scan", x[:, :50], "--initial", "0.1"), scan_axis(x[:, :50], 1, initial=0.1))
+    assert same_bits(through(tmp_path, "scan", x[:, :50], "--initial", "-3", "--exclusive"),
+                     scan_axis(x[:, :50], 1, initial=-3, exclusive=True))
+    assert same_bits(through(tmp_path, "sum", x, "--initial", "1e3", *slab), fold_axes(x, (0, 1), initial=1e3))
+    i = noise((3, 5), "u8")
+    assert through(tmp_path, "sum", i, "--initial", 2**64 - 1) == (int(np.add.reduce(i.ravel())) - 1) % 2**64
+    assert through(tmp_path, "max", np.zeros((0,), "f4"), "--initial", "7") == 7
+
+
+def test_slabs_of_many_shapes(tmp_path):
+    """Every way a box can be cut gives the bits of one call."""
+    for shape in [(3000,), (2, 3000), (3000, 2), (70, 90), (4, 30, 50), (30, 4, 50), (2, 3, 4, 100), (1, 5000, 1)]:
+        x = noise(shape, "f4", len(shape))
+        for order in "CF":
+            np.save(tmp_path / "in.npy", np.asarray(x, order=order))
+            for axis in range(len(shape)):
+                for command in ("scan", "sum"):
+                    results = []
+                    for slab in ("1G", "3000", "200", "1"):
+                        ok(command, tmp_path / "in.npy", "-o", tmp_path / "out.npy", "--axis", axis, "--slab", slab)
+                        results.append((tmp_path / "out.npy").read_bytes())
+                    assert len(set(results)) == 1, (shape, order, axis, command)
+
+
+def test_threads_change_nothing(tmp_path):
+    x = noise((40, 5000), "f4")
+    for command, axis in itertools.product(("scan", "sum"), (0, 1)):
+        assert len({through(tmp_path, command, x, "--axis", axis, "--threads", n).tobytes() for n in (1, 2, 5)}) == 1
+
+
+def test_empty_and_scalar(tmp_path):
+    for shape in [(0,), (3, 0), (0, 3)]:
+        x = np.zeros(shape, "f4")
+        for axis in range(len(shape)):
+            assert through(tmp_path, "scan", x, "--axis", axis).shape == shape
+            assert same_bits(through(tmp_path, "sum", x, "--axis", axis), np.sum(x, axis=axis))
+    scalar = np.array(3.5)
+    assert same_bits(through(tmp_path, "scan", scalar), scalar)
+    assert same_bits(through(tmp_path, "sum", scalar), scalar)
+    np.save(tmp_path / "in.npy", np.zeros((2, 0), "f4"))
+    refused("max", tmp_path / "in.npy", "-o", tmp_path / "none.npy", "--axis", 1)
+    assert not (tmp_path / "none.npy").exists()
+
+
+def test_many_dimensions(tmp_path):
+    x = noise((1,) * 20 + (3, 1, 4) + (1,) * 9, "i8")
+    assert same_bits(through(tmp_path, "scan", x, "--axis", 20), np.cumsum(x, axis=20))
+    assert same_bits(through(tmp_path, "sum", x, "--axis", "20,22"), np.sum(x, axis=(20, 22)))
+
+
+def test_a_single_value_is_printed(tmp_path):
+    path = tmp_path / "in.npy"
+    for x, text in [(np.arange(10), "45"), (np.array([0.1, 0.2]), repr(0.1 + 0.2)), (np.array([0.1], "f4"), "0.1"),
+                    (np.array([1.5], "f2"), "1.5"), (np.array([200], "u1"), "200"), (np.array([np.nan]), "nan")]:
+        np.save(path, x)
+        assert ok("sum", path).decode().strip().lstrip("-") == text
+    np.save(path, np.array([-5, -7], "i1"))
+    assert ok("min", path) == b"-7\n"
+    np.save(path, np.array([True, False]))
+    assert ok("max", path) == b"True\n"
+    np.save(path, np.zeros((2, 2)))
+    refused("sum", path, "--axis", 0, status=2, says="-o")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Layouts and ways in and out
+# ---------------------------------------------------------------------------------------------------------------
+
+def npy_bytes(descr, shape, data=b"", version=(1, 0), fortran=False, header=None, length=None):
+    if header is None:
+        header = repr({"descr": descr, "fortran_order": fortran, "shape": tuple(shape)}) + "\n"
+    header = header.encode("utf-8") if isinstance(header, str) else header
+    if version[0] == 1:
+        size = struct.pack("<H", len(header) if length is None else length)
+    else:
+        size = struct.pack("<I", len(header) if length is None else length)
+    return b"\x93NUMPY" + bytes(version) + size + header + data
+
+
+@pytest.mark.parametrize("slab", SLABS)
+def test_fortran_order(tmp_path, slab):
+    x = noise((7, 11, 13), "f4")
+    f = np.asfortranarray(x)
+    assert not f.flags.c_contiguous
+    for axis in range(3):
+        assert same_bits(through(tmp_path, "scan", f, "--axis", axis, *slab), scan_axis(x, axis))
+        assert same_bits(through(tmp_path, "sum", f, "--axis", axis, *slab), fold_axes(x, (axis,)))
+    assert same_bits(through(tmp_path, "sum", f, *slab), fold_axes(x, (0, 1, 2)))
+    assert same_bits(through(tmp_path, "sum", f, "--axis", "0,1", *slab), fold_axes(x, (0, 1)))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8"])
+def test_big_endian(tmp_path, dtype):
+    x = noise((7, 9), dtype)
+    big = x.astype(">" + dtype)
+    for order in "CF":
+        assert same_bits(through(tmp_path, "scan", np.asarray(big, order=order), "--axis", 0),
+                         through(tmp_path, "scan", x, "--axis", 0))
+    assert same_bits(through(tmp_path, "max", big), np.max(x).reshape(()))
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_versions(tmp_path, version):
+    x = noise((4, 5), "f4")
+    with open(tmp_path / "in.npy", "wb") as file:
+        np.lib.format.write_array(file, x, version=version)
+    ok("scan", tmp_path / "in.npy", "-o", tmp_path / "out.npy")
+    assert same_bits(np.load(tmp_path / "out.npy"), scan_axis(x, 1))
+
+
+@pytest.mark.parametrize("header", [
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n",
+    "{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"f4\"}",
+    "  {'shape': (2L, 3L,), 'descr': '=f4', 'fortran_order': False,}  \n ",
+])
+def test_headers_numpy_reads_too(tmp_path, header):
+    """Any spacing, quotes and order; data at any alignment."""
+    x = noise((2, 3), "f4")
+    for pad in range(5):
+        (tmp_path / "in.npy").write_bytes(npy_bytes("", (), x.tobytes(), header=header + " " * pad))
+        ok("scan", tmp_path / "in.npy", "-o", tmp_path / "out.npy")
+        assert same_bits(np.load(tmp_path / "out.npy"), scan_axis(x, 1))
+
+
+def test_trailing_bytes_are_ignored(tmp_path):
+    x = noise((2, 3), "f4")
+    (tmp_path / "in.npy").write_bytes(npy_bytes("<f4", x.shape, x.tobytes() + b"more"))
+    assert same_bits(np.load(tmp_path / "in.npy"), x)
+    ok("scan", tmp_path / "in.npy", "-o", tmp_path / "out.npy")
+    assert same_bits(np.load(tmp_path / "out.npy"), scan_axis(x, 1))
+
+
+def test_output_can_be_mapped_and_is_like_numpys(tmp_path):
+    x = noise((8, 9), "f8")
+    got = through(tmp_path, "scan", x)
+    assert same_bits(np.asarray(np.load(tmp_path / "out.npy", mmap_mode="r")), got)
+    with open(tmp_path / "out.npy", "rb") as file:
+        assert np.lib.format.read_magic(file) == (1, 0)
+        assert np.lib.format.read_array_header_1_0(file) == ((8, 9), False, np.dtype("f8"))
+        assert file.tell() % 64 == 0
+
+
+def npy_of(x):
+    file = io.BytesIO()
+    np.save(file, x)
+    return file.getvalue()
+
+
+def test_pipes(tmp_path):
+    x = noise((40, 50), "f4")
+    want = scan_axis(x, 1)
+    assert same_bits(np.load(io.BytesIO(ok("scan", "-", "-o", "-", input=npy_of(x)))), want)
+    assert same_bits(np.load(io.BytesIO(ok("scan", "-", "-o", "-", input=npy_of(x.astype(">f4"))))), want)
+    big = noise((3000, 200), "i4")  # more than a pipe holds
+    assert same_bits(np.load(io.BytesIO(ok("scan", "-", "-o", "-", input=npy_of(big)))), np.cumsum(big, axis=1))
+    np.save(tmp_path / "in.npy", x)
+    with open(tmp_path / "in.npy", "rb") as file:
+        assert same_bits(np.load(io.BytesIO(ok("scan", "-", "-o", "-", stdin=file))), want)
+    with open(tmp_path / "joined", "wb") as file:
+        file.write(b"before" + npy_of(x))
+    with open(tmp_path / "joined", "rb", buffering=0) as file:
+        file.read(6)
+        assert same_bits(np.load(io.BytesIO(ok("scan", "-", "-o", "-", stdin=file))), want)
+    mask = noise((50,), "?")
+    np.save(tmp_path / "mask.npy", mask)
+    got = ok("scan", tmp_path / "in.npy", "-o", "-", "--mask", "-", input=npy_of(mask))
+    assert same_bits(np.load(io.BytesIO(got)), scan_axis(x, 1, mask=mask))
+    refused("scan", "-", "-o", "-", "--mask", "-", input=b"", status=2)
+    os.mkfifo(tmp_path / "from")
+    os.mkfifo(tmp_path / "to")
+    done = subprocess.run(
+        ["sh", "-c", 'cat in.npy > from & cat to > out.npy & "$0" scan from -o to; wait', CLI], cwd=tmp_path,
+        capture_output=True)
+    assert done.stderr == b""
+    assert same_bits(np.load(tmp_path / "out.npy"), want)
+    assert stat.S_ISFIFO(os.stat(tmp_path / "to").st_mode)
+
+
+def test_tmpdir(tmp_path):
+    x = noise((4, 5), "f4")
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    env = dict(os.environ, TMPDIR=str(spool))
+    ok("scan", "-", "-o", "-", input=npy_of(x), env=env)
+    assert not os.listdir(spool)
+    env = dict(os.environ, TMPDIR=str(tmp_path / "nowhere"))
+    refused("scan", "-", "-o", "-", input=npy_of(x), env=env, says="TMPDIR")
+
+
+def test_same_path_mode_and_links(tmp_path):
+    x = noise((4, 5), "f4")
+    path = tmp_path / "x.npy"
+    np.save(path, x)
+    os.chmod(path, 0o640)
+    ok("scan", path, "-o", path)
+    assert same_bits(np.load(path), scan_axis(x, 1))
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
+    (tmp_path / "link.npy").symlink_to("x.npy")
+    np.save(path, x)
+    ok("scan", path, "-o", tmp_path / "link.npy")
+    assert (tmp_path / "link.npy").is_symlink()
+    assert same_bits(np.load(path), scan_axis(x, 1))
+    old = os.umask(0o027)
+    try:
+        ok("sum", path, "-o", "new.npy", cwd=tmp_path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(os.stat(tmp_path / "new.npy").st_mode) == 0o640
+    assert sorted(os.listdir(tmp_path)) == ["link.npy", "new.npy", "x.npy"]
+
+
+def test_device_is_written_to_not_replaced(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3))
+    ok("scan", tmp_path / "x.npy", "-o", "/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Refusals
+# ---------------------------------------------------------------------------------------------------------------
+
+GOOD = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n"
+DATA = bytes(24)
+BAD_FILES = {
+    "empty": (b"", "is empty"),
+    "text": (b"hello, world\n", "not a .npy file"),
+    "zip": (b"PK\x03\x04" + bytes(30), ".npz"),
+    "magic only": (b"\x93NUMPY", "cut short"),
+    "half magic": (b"\x93NUM", "cut short"),
+    "version 0": (npy_bytes("<f4", (2, 3), DATA, version=(0, 0)), "version 0.0"),
+    "version 4": (npy_bytes("<f4", (2, 3), DATA, version=(4, 0)), "version 4.0"),
+    "version 1.1": (npy_bytes("<f4", (2, 3), DATA, version=(1, 1)), "version 1.1"),
+    "no length": (b"\x93NUMPY\x02\x00\x10\x00", "cut short"),
+    "header past the end": (npy_bytes("<f4", (2, 3), DATA, length=60000), "header should be 60000 bytes"),
+    "header far past the end": (npy_bytes("<f4", (2, 3), DATA, version=(2, 0), length=2**32 - 1), "cut short"),
+    "short data": (npy_bytes("<f4", (2, 3), DATA[:-1]), "needs 24 bytes of data, but only 23"),
+    "no data": (npy_bytes("<f4", (2, 3)), "needs 24 bytes"),
+    "huge shape": (npy_bytes("<f4", (2**40, 2**10), DATA), "cut short"),
+    "overflow": (npy_bytes("<f4", (2**32, 2**32), DATA), "64 bits"),
+    "overflow beside zero": (npy_bytes("<f4", (0, 2**62, 2**62), DATA), "64 bits"),
+    "overflow to small": (npy_bytes("<f4", (2**62, 4), DATA), "64 bits"),
+    "length of 65 bits": (npy_bytes("<f4", (2**65,), DATA), "64 bits"),
+    "negative": (npy_bytes("<f4", (-2, 3), DATA), "negative"),
+    "65 dimensions": (npy_bytes("<f4", (1,) * 65, DATA), "64"),
+    "structured": (npy_bytes([("a", "<f4"), ("b", "<i4")], (3,), DATA), "structured"),
+    "object": (npy_bytes("|O", (3,), DATA), "Python objects"),
+    "complex": (npy_bytes("<c8", (3,), DATA), "complex"),
+    "text dtype": (npy_bytes("<U2", (3,), DATA), "text"),
+    "bytes dtype": (npy_bytes("|S8", (3,), DATA), "byte strings"),
+    "datetime": (npy_bytes("<M8[ns]", (3,), DATA), "dates"),
+    "timedelta": (npy_bytes("<m8[s]", (3,), DATA), "time differences"),
+    "void": (npy_bytes("|V8", (3,), DATA), "--view"),
+    "odd void": (npy_bytes("|V3", (3,), DATA), "V3"),
+    "longdouble": (npy_bytes("<f16", (1,), DATA), "f16'"),
+    "nonsense dtype": (npy_bytes("<q4", (1,), DATA), "<q4"),
+    "hostile dtype": (npy_bytes("\x1b[31m" + "x" * 500, (1,), DATA), "dtype"),
+    "empty dtype": (npy_bytes("", (1,), DATA), "dtype"),
+    "not a dictionary": (npy_bytes("", (), DATA, header="[1, 2]\n"), "dictionary"),
+    "empty header": (npy_bytes("", (), DATA, header=""), "dictionary"),
+    "unclosed": (npy_bytes("", (), DATA, header=GOOD.rstrip("}\n")), "damaged"),
+    "unclosed string": (npy_bytes("", (), DATA, header="{'descr': '<f4"), "damaged"),
+    "after": (npy_bytes("", (), DATA, header=GOOD + "x"), "follows"),
+    "missing key": (npy_bytes("", (), DATA, header=GOOD.replace("'fortran_order': False, ", "")), "lacks 'fortran_"),
+    "extra key": (npy_bytes("", (), DATA, header=GOOD.replace("{", "{'x': 1, ")), "'x'"),
+    "twice": (npy_bytes("", (), DATA, header=GOOD.replace("}", "'shape': (6,)}")), "twice"),
+    "shape is a number": (npy_bytes("", (), DATA, header=GOOD.replace("(2, 3)", "(6)")), "tuple"),
+    "shape is a list": (npy_bytes("", (), DATA, header=GOOD.replace("(2, 3)", "[2, 3]")), "tuple"),
+    "shape without comma": (npy_bytes("", (), DATA, header=GOOD.replace("(2, 3)", "(2 3)")), "tuple"),
+    "shape of reals": (npy_bytes("", (), DATA, header=GOOD.replace("(2, 3)", "(2.0, 3)")), "shape"),
+    "fortran maybe": (npy_bytes("", (), DATA, header=GOOD.replace("False", "None")), "neither True nor False"),
+    "zero byte": (npy_bytes("", (), DATA, header=GOOD + "\0"), "follows"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_are_refused(tmp_path, name):
+    content, says = BAD_FILES[name]
+    path = tmp_path / "bad.npy"
+    path.write_bytes(content)
+    text = refused("scan", path, "-o", tmp_path / "out.npy", says=[str(path), says])
+    assert text.isprintable() or text[:-1].isprintable()
+    refused("sum", "-", "-o", tmp_path / "out.npy", input=content, says=["standard input", says])
+    np.save(tmp_path / "good.npy", np.zeros((2, 3), "f4"))
+    refused("sum", tmp_path / "good.npy", "--mask", path)
+    assert sorted(os.listdir(tmp_path)) == ["bad.npy", "good.npy"]
+
+
+def test_mutated_headers(tmp_path):
+    """Whatever NumPy reads of a damaged file, we read the same or refuse; nothing crashes, nothing is left."""
+    rng = np.random.default_rng(5)
+    x = noise((2, 3), "i8")
+    header = repr({"descr": "<i8", "fortran_order": False, "shape": x.shape}) + " " * 20 + "\n"
+    good = npy_bytes("", (), x.tobytes(), header=header)
+    accepted = 0
+    for _ in range(400):
+        bad = bytearray(good)
+        at = rng.integers(6, len(good) - x.nbytes)
+        bad[at] = rng.choice(np.frombuffer(b"0123456789(),'\"{}:<>|=?ifub \t\n\x00\xff", "u1"))
+        (tmp_path / "in.npy").write_bytes(bad)
+        done = run("sum", tmp_path / "in.npy", "-o", tmp_path / "out.npy", "--dtype", "i64")
+        assert done.returncode in (0, 1)
+        if done.returncode == 0:
+            accepted += 1
+            y = np.load(tmp_path / "in.npy", allow_pickle=False)
+            if y.dtype.kind in "iu?":
+                assert np.load(tmp_path / "out.npy") == np.sum(y, dtype="i8")
+        else:
+            assert done.stderr.startswith(b"scanfold: ") and not (tmp_path / "out.npy").exists()
+        (tmp_path / "out.npy").unlink(missing_ok=True)
+    assert accepted > 0
+
+
+@pytest.mark.skipif(not FUZZ, reason="SCANFOLD_FUZZ_NPY does not name the driver")
+def test_fuzz_driver():
+    subprocess.run([FUZZ, "300000", "1"], check=True, timeout=60)
+
+
+def test_mask_refusals(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((4, 5), "f4"))
+    for mask, says in [(np.ones((4,), "?"), "broadcast"), (np.ones((2, 4, 5), "?"), "broadcast"),
+                       (np.ones((5,), "f4"), "bool"), (np.ones((5,), "i8"), "bool")]:
+        np.save(tmp_path / "m.npy", mask)
+        refused("scan", "x.npy", "-o", "y.npy", "--mask", "m.npy", says=["m.npy", says], cwd=tmp_path)
+    refused("scan", tmp_path / "x.npy", "-o", tmp_path / "y.npy", "--mask", tmp_path / "none.npy", says="none.npy")
+    assert not (tmp_path / "y.npy").exists()
+
+
+def test_library_refusals_are_passed_on(tmp_path):
+    x = tmp_path / "x.npy"
+    np.save(x, np.zeros((4, 5), "f4"))
+    (tmp_path / "y.npy").write_text("as it was")
+    for arguments, says in [(["--axis", "2"], "axis"), (["--axis", "-3"], "axis"), (["--dtype", "i32"], ""),
+                            (["--dtype", "f64", "--acc", "f32"], "")]:
+        refused("scan", x, "-o", tmp_path / "y.npy", *arguments, says=says)
+    refused("sum", x, "-o", tmp_path / "y.npy", "--axis", "0,0", says="ax")
+    refused("sum", x, "-o", tmp_path / "y.npy", "--axis", "0,5", says="ax")
+    np.save(x, np.zeros((4, 5), "i4"))
+    refused("sum", x, "-o", tmp_path / "y.npy", "--initial", "0.5", says="initial")
+    assert (tmp_path / "y.npy").read_text() == "as it was"
+    assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.npy"]
+
+
+def test_usage_errors(tmp_path):
+    x = tmp_path / "x.npy"
+    np.save(x, np.zeros((4, 5), "f4"))
+    for arguments, says in [
+        ([], "say what to do"), (["frobnicate"], "frobnicate"), (["scan"], "needs a .npy file"), (["scan", x], "-o"),
+        (["scan", x, "-o"], "-o needs a value"), (["scan", x, "-o", "y", "--axis"], "--axis needs a value"),
+        (["scan", x, "-o", "y", "--axis", "one"], "one"), (["scan", x, "-o", "y", "--axis", "0,1"], "one"),
+        (["scan", x, "-o", "y", "--axis", ""], "axis"), (["scan", x, "-o", "y", "--axis", "99999999999"], "axis"),
+        (["sum", x, "-o", "y", "--axis", "0,"], "axis"), (["scan", x, "-o", "y", "--op", "mean"], "mean"),
+        (["scan", x, "-o", "y", "--dtype", "f33"], "f33"), (["scan", x, "-o", "y", "--threads", "0"], "--threads 0"),
+        (["scan", x, "-o", "y", "--threads", " 2"], "--threads"), (["scan", x, "-o", "y", "--initial", "1,5"], "1,5"),
+        (["scan", x, "-o", "y", "--slab", "0"], "--slab"), (["scan", x, "-o", "y", "--slab", "8E"], "--slab"),
+        (["scan", x, "-o", "y", "--keepdim"], "--keepdim"), (["sum", x, "-o", "y", "--exclusive"], "--exclusive"),
+        (["sum", x, "--op", "max"], "fold --op max"), (["scan", x, x, "-o", "y"], "one file"),
+        (["scan", x, "-o", "y", "--frob"], "--frob"), (["scan", x, "-o", "y", "-z"], "-z"),
+        (["help", "frob"], "frob"), (["info", "x"], "x"), (["bench", "--rounds", "x"], "x"), (["bench", "x"], "x"),
+    ]:
+        refused(*arguments, says=says, status=2, cwd=tmp_path)
+    assert os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_paths_that_cannot_be(tmp_path):
+    x = tmp_path / "x.npy"
+    np.save(x, np.zeros((4, 5), "f4"))
+    refused("scan", tmp_path / "none.npy", "-o", tmp_path / "y.npy", says=["none.npy", "No such file"])
+    refused("scan", tmp_path, "-o", tmp_path / "y.npy", says="directory")
+    refused("scan", x, "-o", tmp_path, says="directory")
+    refused("scan", x, "-o", tmp_path / "no" / "y.npy", says="No such file")
+    refused("scan", x, "-o", x / "y.npy", says="Not a directory")
+    refused("scan", x, "-o", "", says="empty")
+    refused("scan", x, "-o", tmp_path / ("y" * 300), says="too long")
+    assert os.listdir(tmp_path) == ["x.npy"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_unwritable(tmp_path):
+    x, closed = tmp_path / "x.npy", tmp_path / "closed"
+    np.save(x, np.zeros((4, 5), "f4"))
+    closed.mkdir(0o555)
+    refused("scan", x, "-o", closed / "y.npy", says="Permission denied")
+    (tmp_path / "y.npy").write_text("mine")
+    os.chmod(tmp_path / "y.npy", 0o444)
+    refused("scan", x, "-o", tmp_path / "y.npy", says="Permission denied")
+    assert (tmp_path / "y.npy").read_text() == "mine"
+
+
+def test_unwritable_for_an_ordinary_user(tmp_path):
+    """The same for tests run by root, as user 65534."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become someone else")
+    for path in [tmp_path, *tmp_path.parents][:3]:
+        os.chmod(path, 0o755)
+    np.save(tmp_path / "x.npy", np.zeros((4, 5), "f4"))
+    program = [CLI, "scan", "x.npy", "-o", "y.npy"]
+    try:
+        done = subprocess.run(program, cwd=tmp_path, capture_output=True, user=65534)
+    except PermissionError:
+        pytest.skip("the binary is out of an ordinary user's reach")
+    if done.returncode == 127:
+        pytest.skip("the library is out of an ordinary user's reach")
+    assert done.returncode == 1 and b"Permission denied" in done.stderr
+    assert os.listdir(tmp_path) == ["x.npy"]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Whole or not at all
+# ---------------------------------------------------------------------------------------------------------------
+
+def small_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def test_no_room(tmp_path):
+    x = tmp_path / "x.npy"
+    np.save(x, np.zeros((100, 100), "f4"))
+    (tmp_path / "y.npy").write_text("as it was")
+    refused("scan", x, "-o", tmp_path / "y.npy", preexec_fn=small_files,
+            says=["y.npy", "40128 bytes", "File too large"])
+    assert (tmp_path / "y.npy").read_text() == "as it was"
+    refused("scan", x, "-o", "-", preexec_fn=small_files, says="TMPDIR")
+    refused("sum", "-", input=npy_of(np.zeros((100, 100))), preexec_fn=small_files, says="TMPDIR")
+    assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.npy"]
+
+
+def test_full_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk")
+    try:
+        np.save(tmp_path / "x.npy", np.zeros((100, 1000), "f4"))
+        refused("scan", tmp_path / "x.npy", "-o", disk / "y.npy", says="No space left")
+        refused("scan", "-", "-o", tmp_path / "y.npy", input=npy_of(np.zeros((100, 1000))), says="No space left",
+                env=dict(os.environ, TMPDIR=str(disk)))
+        assert os.listdir(disk) == []
+        ok("sum", tmp_path / "x.npy", "-o", disk / "y.npy", "--axis", 1)
+        assert os.listdir(disk) == ["y.npy"]
+    finally:
+        subprocess.run(["umount", disk])
+    assert not (tmp_path / "y.npy").exists()
+
+
+def test_closed_and_full_stdout(tmp_path):
+    x = tmp_path / "x.npy"
+    np.save(x, np.zeros((1000, 1000), "f4"))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    for arguments in (["scan", x, "-o", "-"], ["--help"], ["info"], ["sum", x]):
+        done = subprocess.run([CLI, *arguments], stdout=write_end, stderr=subprocess.PIPE)
+        assert done.returncode == 1
+        assert done.stderr == b"scanfold: standard output was closed before everything was written\n"
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([CLI, *arguments], stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 1 and b"No space left" in done.stderr
+        done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", CLI, *arguments], stderr=subprocess.PIPE)
+        assert done.returncode == 1 and done.stderr.startswith(b"scanfold: ")
+    os.close(write_end)
+    ok("scan", x, "-o", tmp_path / "y.npy", preexec_fn=lambda: (os.close(0), os.close(1)))
+    assert np.load(tmp_path / "y.npy").shape == (1000, 1000)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_killed_in_the_middle(tmp_path, number):
+    """A slab of one byte makes a call of each line: long enough to be interrupted, whatever the machine."""
+    np.save(tmp_path / "x.npy", np.zeros((2_000_000, 2), "f8"))
+    (tmp_path / "y.npy").write_text("as it was")
+    process = subprocess.Popen([CLI, "scan", "x.npy", "-o", "y.npy", "--slab", "1"], cwd=tmp_path,
+                               stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 20
+    while len(os.listdir(tmp_path)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == -number
+    assert (tmp_path / "y.npy").read_text() == "as it was"
+    left = sorted(os.listdir(tmp_path))
+    if number == signal.SIGKILL:  # nobody can tidy up then; but no output either
+        left = [name for name in left if not name.startswith(".scanfold-")]
+    assert left == ["x.npy", "y.npy"]
+
+
+def test_input_cut_while_in_use(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((2_000_000, 2), "f8"))
+    process = subprocess.Popen([CLI, "scan", "x.npy", "-o", "y.npy", "--slab", "1"], cwd=tmp_path,
+                               stderr=subprocess.PIPE)
+    while len(os.listdir(tmp_path)) < 2 and process.poll() is None:
+        time.sleep(0.001)
+    os.truncate(tmp_path / "x.npy", 4096)
+    _, text = process.communicate()
+    assert process.returncode == 1 and text.startswith(b"scanfold: the input became shorter")
+    assert os.listdir(tmp_path) == ["x.npy"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+def test_memory_stays_bounded(tmp_path):
+    """A scan and folds of 100 MB with slabs of 2 MB: resident memory, mapped pages included, stays far below."""
+    path = tmp_path / "x.npy"
+    x = np.lib.format.open_memmap(path, "w+", "u1", (10000, 10000))
+    x[-1] = 1
+    del x
+    for arguments in (["scan", "--axis", "1", "--op", "max"], ["max", "--axis", "0"], ["max"]):
+        process = subprocess.Popen([CLI, arguments[0], path, "-o", tmp_path / "y.npy", *arguments[1:], "--slab", "2M"])
+        peak = 0
+        while process.poll() is None:
+            # The kernel's own high-water mark, of the program alone: a child's rusage counts what forked it as well.
+            with open(f"/proc/{process.pid}/status") as file:
+                status = dict(line.split(":", 1) for line in file)
+            if "scanfold" in status["Name"]:
+                peak = max(peak, int(status.get("VmHWM", "0 kB").split()[0]))
+            time.sleep(0.005)
+        assert process.returncode == 0
+        assert peak < 60_000, (arguments, peak)
+    assert np.load(tmp_path / "y.npy") == 1
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Terminals, help, info, bench
+# ---------------------------------------------------------------------------------------------------------------
+
+def on_a_terminal(arguments, cwd, send_stdout=False, seconds=20):
+    """Runs with standard error (and perhaps output) on a pseudo-terminal; the exit status and what was shown."""
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    process = subprocess.Popen([CLI, *map(str, arguments)], cwd=cwd, stderr=slave, stdin=subprocess.DEVNULL,
+                               stdout=slave if send_stdout else subprocess.DEVNULL)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            got = os.read(master, 65536)
+        except OSError:
+            break
+        if not got:
+            break
+        shown += got
+    os.close(master)
+    return process.wait(seconds), shown
+
+
+def test_nothing_binary_on_a_terminal(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((4, 5), "f4"))
+    status, shown = on_a_terminal(["scan", "x.npy", "-o", "-"], tmp_path, send_stdout=True)
+    assert status == 1 and shown.startswith(b"scanfold: standard output is a terminal")
+
+
+def test_progress_bar(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((300_000, 2), "f8"))
+    for extra, bar in (([], True), (["--quiet"], False)):
+        status, shown = on_a_terminal(["scan", "x.npy", "-o", "y.npy", "--slab", "1", *extra], tmp_path)
+        assert status == 0
+        if bar and not shown:
+            pytest.skip("the machine did it in less than a second")
+        assert (b"scan   [#" in shown and b"%" in shown and shown.endswith(b"\r\x1b[K")) if bar else shown == b""
+    status, shown = on_a_terminal(["sum", "x.npy", "-o", "y.npy"], tmp_path)
+    assert (status, shown) == (0, b"")
+
+
+def test_help_and_version():
+    assert b"examples:" in ok("--help") == ok("help") == ok("-h")
+    for command in ("scan", "fold", "sum", "prod", "max", "min", "info", "bench"):
+        text = ok(command, "--help")
+        assert text == ok("help", command) and text.startswith(b"usage: scanfold")
+        assert all(len(line) <= 120 for line in text.decode().splitlines())
+    assert ok("--version").startswith(b"scanfold ")
+
+
+def test_info():
+    text = ok("info").decode()
+    assert text.startswith("scanfold ") and "(chosen)" in text and "threads" in text and "cpu" in text
+    assert "ref (chosen)" in ok("info", env=dict(os.environ, SCANFOLD_BACKEND="ref")).decode()
+    refused("info", env=dict(os.environ, SCANFOLD_ISA="abacus"), says="abacus")
+
+
+def test_bench(tmp_path):
+    import json
+    text = ok("bench", "--quick", "--filter", "small", "--rounds", "3", "--threads", "1", "--json",
+              tmp_path / "b.json").decode()
+    assert "cumsum axis 1 small" in text and "1 thread," in text
+    table = json.loads((tmp_path / "b.json").read_text())
+    assert table["threads"] == 1 and table["rounds"] == 3 and table["compiler"] and table["cpu"] and table["version"]
+    assert len(table["rows"]) == 2
+    for row in table["rows"]:
+        assert row["bytes"] == 2 * 4 * 1024 * 1024 and row["peer"] == "copy"
+        assert row["seconds"] > 0 and row["fraction"] > 0
+    text = ok("bench", "--quick", "--filter", "sum all", "--rounds", "1").decode()
+    assert "read" in text
+    refused("bench", "--filter", "no such row", says="no such row")
+    refused("bench", "--json", tmp_path / "no" / "b.json", says="b.json")

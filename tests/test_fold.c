@@ -1,0 +1,185 @@
+/* Folds: every engine against the reference, over shapes, sets of axes, dtypes, layouts and options. */
+#include "case.h"
+
+#include <string.h>
+
+typedef struct shape_row {
+        int32_t axis, ndim;
+        int64_t shape[8];
+} shape_row;
+
+#define LENGTHS(...) (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const shape_row fold_shapes[] = {
+        {0, 0, {0}},
+#define FOLD_SHAPE(...) {0, LENGTHS(__VA_ARGS__)},
+#include "cases.def"
+};
+static const shape_row big[] = {
+#define BIG(axis, ...) {axis, LENGTHS(__VA_ARGS__)},
+#include "cases.def"
+};
+static const shape_row samples[] = {
+#define SAMPLE(axis, ...) {axis, LENGTHS(__VA_ARGS__)},
+#include "cases.def"
+};
+
+static uint64_t seed = 1000000;
+
+static void check(const test_case *c, unsigned parts)
+{
+        test_case given = *c;
+        if (!case_next())
+                return;
+        case_vary(&given, ++seed, parts);
+        case_check(&given);
+
+        /* The library and the test agree about the shape of the result, or the case above would have been refused;
+         * sf_fold_shape must agree with both. */
+        sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+        o.naxes = given.naxes;
+        o.axes = given.all_axes ? NULL : given.axes;
+        o.keepdim = given.keepdim;
+        sf_tensor x = tensor(NULL, SF_F32, given.ndim, given.shape);
+        int64_t shape[SF_MAX_NDIM];
+        int32_t ndim = -1, right = given.all_axes ? 0 : given.ndim - (given.ndim ? given.naxes : 0);
+        CHECK(sf_fold_shape(NULL, &x, &o, &ndim, shape) == SF_OK, "sf_fold_shape: %s", sf_last_error(NULL));
+        CHECK(ndim == (given.keepdim ? given.ndim : right), "sf_fold_shape has rank %d", (int)ndim);
+}
+
+/* The axes of a bit set, some of them named from the end, in an order the seed chooses. */
+static void set_axes(test_case *c, unsigned set, uint64_t mix)
+{
+        c->naxes = 0;
+        for (int32_t d = 0; d < c->ndim; d++)
+                if (set >> d & 1)
+                        c->axes[c->naxes++] = mix >> d & 1 ? d - c->ndim : d;
+        for (int32_t i = 0; c->naxes > 1 && i < c->naxes; i++) {
+                int32_t other = (int32_t)((mix >> 16) % (uint64_t)c->naxes), was = c->axes[i];
+                c->axes[i] = c->axes[other];
+                c->axes[other] = was;
+        }
+}
+
+static void check_axes(void)
+{
+        for (size_t i = 0; i < COUNT(fold_shapes); i++)
+                for (unsigned set = 0; set < 1u << fold_shapes[i].ndim; set++)
+                        for (unsigned bits = 0; bits < 16; bits++) {
+                                test_case c = case_plain(true, 0, fold_shapes[i].ndim, fold_shapes[i].shape);
+                                set_axes(&c, set, hash(seed));
+                                c.all_axes = set + 1 == 1u << c.ndim && bits % 3 == 0;
+                                c.keepdim = bits & 1;
+                                c.reverse = bits >> 1 & 1;
+                                c.initial = bits >> 2 & 1;
+                                c.mask = bits >> 3 & 1 ? MASK_full : MASK_none;
+                                check(&c, VARY_PLACE);
+                                check(&c, VARY_PLACE | VARY_DTYPES | VARY_FILL | VARY_LAYOUTS | VARY_MASK);
+                        }
+}
+
+static void check_lengths(void)
+{
+        for (int64_t n = 0; n <= 260; n++) {
+                const int64_t rows[] = {37, n}, columns[] = {n, 37}, narrow[] = {700, n % 41};
+                for (int reverse = 0; reverse < 2; reverse++) {
+                        test_case c = case_plain(true, 1, 2, rows);
+                        c.reverse = reverse;
+                        check(&c, VARY_PLACE);
+                        check(&c, VARY_PLACE | VARY_DTYPES | VARY_MASK);
+                        c.axes[0] = 0;
+                        memcpy(c.shape, columns, sizeof columns);
+                        check(&c, VARY_PLACE);
+                        check(&c, VARY_PLACE | VARY_DTYPES | VARY_MASK);
+                        memcpy(c.shape, narrow, sizeof narrow);
+                        check(&c, VARY_PLACE | VARY_DTYPES | VARY_MASK);
+                }
+        }
+}
+
+static void check_dtypes(void)
+{
+        for (int op = 0; op < 4; op++)
+                for (int in = 0; in < DT_COUNT; in++)
+                        for (int out = 0; out < DT_COUNT; out++)
+                                for (int acc = DT_NONE; acc < DT_COUNT; acc++) {
+                                        if (!accumulator_allowed((sf_op)op, in, out, acc))
+                                                continue;
+                                        for (size_t i = 0; i < COUNT(samples); i++) {
+                                                test_case c = case_plain(true, samples[i].axis, samples[i].ndim,
+                                                                         samples[i].shape);
+                                                c.op = (sf_op)op;
+                                                c.in = in;
+                                                c.out = out;
+                                                c.acc = acc;
+                                                check(&c, VARY_PLACE);
+                                                check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_FILL);
+                                        }
+                                }
+}
+
+static void check_layouts(void)
+{
+        for (size_t i = 0; i < COUNT(samples); i++)
+                for (int x = 0; x < LAYOUT_COUNT; x++)
+                        for (int other = 0; other < LAYOUT_COUNT; other++)
+                                for (int kind = 0; kind < MASK_COUNT; kind++) {
+                                        test_case c = case_plain(true, samples[i].axis, samples[i].ndim,
+                                                                 samples[i].shape);
+                                        c.x_layout = x;
+                                        c.out_layout = layout_for_output[other] ? other : LAYOUT_compact;
+                                        c.mask = kind;
+                                        c.mask_layout = other;
+                                        check(&c, VARY_PLACE);
+                                        set_axes(&c, (unsigned)hash(seed) % (1u << c.ndim), hash(seed + 1));
+                                        check(&c, VARY_PLACE | VARY_OPTIONS | VARY_DTYPES);
+                                }
+}
+
+static void check_big(void)
+{
+        for (size_t i = 0; i < COUNT(big); i++) {
+                test_case c = case_plain(true, big[i].axis, big[i].ndim, big[i].shape);
+                check(&c, VARY_PLACE);
+                check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_DTYPES);
+                check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_LAYOUTS);
+                c.all_axes = true;
+                check(&c, VARY_PLACE);
+                check(&c, VARY_PLACE | VARY_OPTIONS | VARY_DTYPES);
+                c.all_axes = false;
+                set_axes(&c, (1u << (c.ndim - 1)) - 1, 0); /* all but the last: columns of several axes */
+                check(&c, VARY_PLACE);
+        }
+}
+
+static void check_rank_64(void)
+{
+        test_case c = case_plain(true, 0, 0, NULL);
+        c.ndim = SF_MAX_NDIM;
+        for (int32_t d = 0; d < SF_MAX_NDIM; d++)
+                c.shape[d] = d % 6 == 4 ? 2 : 1;
+        for (uint64_t i = 0; i < 64; i++) {
+                c.naxes = 0;
+                for (int32_t d = 0; d < SF_MAX_NDIM; d++)
+                        if (hash(i) >> d & 1)
+                                c.axes[c.naxes++] = d;
+                c.all_axes = i == 0;
+                check(&c, VARY_PLACE);
+                check(&c, VARY_ALL & ~VARY_FILL);
+        }
+}
+
+int main(int argc, char **argv)
+{
+        case_arguments(argc, argv);
+        engines_open();
+        check_axes();
+        check_lengths();
+        check_dtypes();
+        check_layouts();
+        check_rank_64();
+        check_big();
+        engines_close();
+        return finish("test_fold", cases_checked);
+}

@@ -1,0 +1,112 @@
+/* Several host threads on one context at once, and on several. */
+#include "harness.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOSTS = 6, ROUNDS = 12 };
+
+/* Small enough to run on the caller, rows and columns for several threads, and one long line that they share. */
+static const struct {
+        int64_t shape[2];
+        int32_t axis;
+} works[] = {{{3, 40}, 1}, {{600, 500}, 1}, {{600, 500}, 0}, {{1, 300007}, 1}, {{100003, 3}, 0}};
+enum { WORKS = sizeof works / sizeof *works };
+
+static float *inputs[WORKS], *scans[WORKS], *folds[WORKS];
+
+static int64_t count_of(int w)
+{
+        return works[w].shape[0] * works[w].shape[1];
+}
+
+static sf_status run_one(sf_context *ctx, int w, float *scan, float *fold)
+{
+        int64_t shape[2] = {works[w].shape[0], works[w].shape[1]}, kept = shape[1 - works[w].axis];
+        sf_tensor x = tensor(inputs[w], SF_F32, 2, shape), y = tensor(scan, SF_F32, 2, shape),
+                z = tensor(fold, SF_F32, 1, &kept);
+        sf_scan_options s = SF_SCAN_OPTIONS_INIT;
+        sf_fold_options f = SF_FOLD_OPTIONS_INIT;
+        s.axis = works[w].axis;
+        f.axes = &works[w].axis;
+        f.naxes = 1;
+        sf_status status = sf_scan(ctx, &x, &y, &s);
+        return status == SF_OK ? sf_fold(ctx, &x, &z, &f) : status;
+}
+
+typedef struct host {
+        pthread_t thread;
+        sf_context *ctx;
+        int number, wrong;
+} host;
+
+static void *work(void *argument)
+{
+        host *h = argument;
+        for (int round = 0; round < ROUNDS; round++)
+                for (int i = 0; i < WORKS; i++) {
+                        int w = (i + h->number) % WORKS;
+                        size_t n = (size_t)count_of(w), kept = (size_t)works[w].shape[1 - works[w].axis];
+                        float *scan = malloc(n * 4), *fold = malloc(kept * 4);
+                        if (!scan || !fold || run_one(h->ctx, w, scan, fold) != SF_OK ||
+                            memcmp(scan, scans[w], n * 4) ||
+                            memcmp(fold, folds[w], kept * 4))
+                                h->wrong++;
+                        free(scan);
+                        free(fold);
+
+                        /* A refusal in between: its sentence is this thread's own. */
+                        int64_t shape = -1 - h->number;
+                        sf_tensor bad = tensor(NULL, SF_F32, 1, &shape);
+                        char right[16];
+                        snprintf(right, sizeof right, "length %d ", (int)shape);
+                        h->wrong += sf_scan(h->ctx, &bad, &bad, NULL) != SF_INVALID_ARGUMENT ||
+                                !strstr(sf_last_error(h->ctx), right);
+                }
+        return NULL;
+}
+
+static void together(const char *what, sf_context *const *contexts, int count)
+{
+        host hosts[HOSTS];
+        for (int i = 0; i < HOSTS; i++) {
+                hosts[i] = (host){.ctx = contexts[i % count], .number = i};
+                if (pthread_create(&hosts[i].thread, NULL, work, &hosts[i]))
+                        abort();
+        }
+        for (int i = 0; i < HOSTS; i++) {
+                pthread_join(hosts[i].thread, NULL);
+                CHECK(!hosts[i].wrong, "%s: thread %d had %d wrong results", what, i, hosts[i].wrong);
+        }
+}
+
+int main(void)
+{
+        engines_open();
+        for (int w = 0; w < WORKS; w++) {
+                size_t n = (size_t)count_of(w);
+                inputs[w] = malloc(n * 4);
+                scans[w] = malloc(n * 4);
+                folds[w] = malloc(n * 4);
+                if (!inputs[w] || !scans[w] || !folds[w])
+                        abort();
+                fill(DT_F32, FILL_mixed, false, (uint64_t)w, (int64_t)n, inputs[w]);
+                CHECK(run_one(REF, w, scans[w], folds[w]) == SF_OK, "%s", sf_last_error(REF));
+        }
+        for (int i = 1; i < engine_count; i++)
+                together(engines[i].name, &engines[i].ctx, 1);
+        sf_context *several[MAX_ENGINES], *standard = NULL;
+        for (int i = 1; i < engine_count; i++)
+                several[i - 1] = engines[i].ctx;
+        together("all contexts at once", several, engine_count - 1);
+        together("the default context", &standard, 1);
+        for (int w = 0; w < WORKS; w++) {
+                free(inputs[w]);
+                free(scans[w]);
+                free(folds[w]);
+        }
+        long checks = (long)(engine_count + 1) * HOSTS * ROUNDS * WORKS * 3;
+        engines_close();
+        return finish("test_threads", checks);
+}
