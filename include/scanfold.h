@@ -219,7 +219,7 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  *   any integer, bool   f32 f64                      out's own       rounded to out
  *
  * `accumulator` in the options asks for another one: f64 where the table says f32, or an integer type no narrower than
- * out's for integers (which changes no bit). Every other pair is refused with SF_UNSUPPORTED.
+ * out's for integers. (For integers, and for max and min, it changes no bit.) Every other pair is refused with SF_UNSUPPORTED.
  * ---------------------------------------------------------------------------------------------------------- */
 typedef enum sf_op { SF_SUM = 0, SF_PROD = 1, SF_MAX = 2, SF_MIN = 3, SF_OP_MAX = 0x7fffffff } sf_op;
 

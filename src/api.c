@@ -108,8 +108,9 @@ static sf_status check_dtypes(const sf_context *ctx, sf_step *s, sf_op op, const
                 return sf_fail(ctx, SF_UNSUPPORTED, "accumulator %s does not fit %s of %s into %s; it must be %s%s", sf_dtype_text(accumulator, text),
                                sf_op_name(op), sf_dtypes[in].name, sf_dtypes[to].name, real ? "f64 or " : "left unset or no narrower than ",
                                sf_dtypes[s->acc].name);
-        /* Integers wrap, so a wider accumulator of theirs changes no bit and is not used. */
-        if (real)
+        /* Integers wrap, and the largest of some reals is the same in any wider type: there a wider accumulator changes no bit
+         * and is not used. */
+        if (real && (op == SF_SUM || op == SF_PROD))
                 s->acc = asked;
         return SF_OK;
 }

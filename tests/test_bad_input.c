@@ -500,10 +500,10 @@ static void masks(void)
 static void devices(void)
 {
         x.device = out.device = (sf_device){SF_CUDA, 99}; /* no machine has a hundredth GPU */
-        SCAN_IS(SF_NO_DEVICE, "", "99");
+        SCAN_IS(SF_NO_DEVICE, "CUDA", "");
         x.device = out.device = (sf_device){SF_CUDA, 99};
         out.ndim = 1;
-        FOLD_IS(SF_NO_DEVICE, "", "99");
+        FOLD_IS(SF_NO_DEVICE, "CUDA", "");
         x.device = out.device = (sf_device){7, 0}; /* Vulkan */
         SCAN_IS(SF_NO_DEVICE, "x is on device type 7", "");
         out.device = (sf_device){SF_CUDA, 0};

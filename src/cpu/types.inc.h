@@ -115,10 +115,9 @@ static const sf_cpu_kernels *find(sf_dt storage, sf_dt acc, sf_op op)
 {
         /* Wrapped sums and products have the same bits signed or not. */
         bool extreme = op == SF_MAX || op == SF_MIN;
-        /* ... and the largest of some floats is the same float in any wider type */
-        if (acc == SF_DT_F64 && storage == SF_DT_F32 && !extreme)
-                return &kernels_f32_f64[op];
-        if (acc == SF_DT_F64 && storage != SF_DT_F64 && storage != SF_DT_F32)
+        if (acc == SF_DT_F64 && storage == SF_DT_F32)
+                return extreme ? NULL : &kernels_f32_f64[op]; /* api.c gives max and min of f32 an f32 accumulator */
+        if (acc == SF_DT_F64 && storage != SF_DT_F64)
                 return NULL;
         switch (storage) {
         case SF_DT_F32: return &kernels_f32[op];
