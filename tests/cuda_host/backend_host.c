@@ -51,8 +51,10 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
         return NULL;
 }
 
-sf_status sf_backend_run(sf_context *ctx, const sf_step *step)
+sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
 {
+        (void)workspace;
+        (void)workspace_size;
         sf_cuda_plan plan;
         if (ctx->backend == SF_BACKEND_REF)
                 return sf_ref_run(ctx, step);
@@ -94,4 +96,12 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step)
         }
         free(scratch);
         return status;
+}
+
+sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
+{
+        (void)ctx;
+        (void)step;
+        *size = 0;
+        return SF_OK;
 }
