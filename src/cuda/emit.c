@@ -96,9 +96,6 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
                       (down && s->fold ? SF_CUDA_DOWN : 0) | (!down && s->nseq == 1 && !divides(s->n, l->width) ? SF_CUDA_RAGGED : 0) |
                       unit(l->line.x, size_of(s->in)) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
                       (s->m ? mask_unit(l) : 0) * SF_CUDA_M_UNIT;
-        /* Sectors that two warps' accesses straddle should stay for the second. */
-        if (l->width > 1)
-                spec->flags |= SF_CUDA_STREAM;
         spec->extra[SF_CUDA_NBATCH] = l->nbatch;
         spec->extra[SF_CUDA_NSEQ] = s->nseq;
 
@@ -157,7 +154,7 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
 
 sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const sf_cuda_spec *spec)
 {
-        return sf_cuda_tile_for(chip, spec, (int)at_least(acc_size((sf_dt)spec->acc), at_least(size_of(spec->in), size_of(spec->out))));
+        return sf_cuda_tile_for(chip, spec, (int)size_of(spec->in), (int)at_least(acc_size((sf_dt)spec->acc), at_least(size_of(spec->in), size_of(spec->out))));
 }
 
 bool sf_cuda_rows_in_one_piece(const sf_step *s)
@@ -282,7 +279,6 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         put_flag(&w, spec, "SF_PARTIAL", SF_CUDA_PARTIAL);
         put_flag(&w, spec, "SF_RESUME", SF_CUDA_RESUME);
         put_flag(&w, spec, "SF_DOWN", SF_CUDA_DOWN);
-        put_flag(&w, spec, "SF_STREAM", SF_CUDA_STREAM);
         put_flag(&w, spec, "SF_FLAT", SF_CUDA_FLAT);
         put_unit(&w, spec, "SF_X_UNIT", SF_CUDA_X_UNIT);
         put_unit(&w, spec, "SF_Y_UNIT", SF_CUDA_Y_UNIT);

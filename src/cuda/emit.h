@@ -17,7 +17,6 @@ enum {
         SF_CUDA_PARTIAL = 1 << 5, /* a fold whose totals go to scratch */
         SF_CUDA_RESUME = 1 << 6,  /* a fold of such totals */
         SF_CUDA_DOWN = 1 << 7,    /* a fold of columns */
-        SF_CUDA_STREAM = 1 << 8,  /* accesses that are not to stay in the cache */
         SF_CUDA_X_UNIT = 1 << 9,
         SF_CUDA_Y_UNIT = 1 << 11,
         SF_CUDA_M_UNIT = 1 << 13,
@@ -50,6 +49,6 @@ typedef struct sf_cuda_tile {
 } sf_cuda_tile;
 
 /* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator). */
-sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int size);
+sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size);
 
 #endif

@@ -78,6 +78,12 @@ static inline float sf_from_half(unsigned h)
         float scaled = sf_float_of(magnitude << 13) * 0x1p112f;
         return sign ? -scaled : scaled;
 }
+static inline unsigned sf_to_brain(float v)
+{
+        unsigned bits;
+        memcpy(&bits, &v, 4);
+        return v != v ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
 static inline unsigned sf_to_half(float v)
 {
         unsigned bits = sf_bits_of(v), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
