@@ -3,6 +3,8 @@
 #   make run     install what is missing, build, run the five operators: times, and every bit against the reference
 #   make test    install what the tests need, then all of them: gcc, clang, sanitizers, NEON under qemu, Python
 #   make build   the library, the command line, the examples
+#   make test-gpu   the tests on a CUDA device, compute-sanitizer over a selection; no network needed
+#   make bench-gpu  the GPU table, beside a copy and the peers that are installed, to bench/results/
 #   make install DESTDIR=... PREFIX=...
 #   make clean
 
@@ -15,7 +17,7 @@ NEED = ./tests/need.sh
 CTEST = ctest --output-on-failure --no-tests=error
 
 .DEFAULT_GOAL := build
-.PHONY: build run install test test-gcc test-clang test-asan test-tsan test-neon test-python test-mutation clean \
+.PHONY: build run install test test-gcc test-clang test-asan test-tsan test-neon test-python test-mutation test-gpu bench-gpu clean \
         needs-build needs-test
 
 needs-build:
@@ -92,6 +94,16 @@ endif
 test-mutation: needs-test
 	FILE=src/cpu/scan.inc.h PATTERN='N(add_entry)(op, \(.*\), k);' \
 	        REPLACEMENT='N(add_entry)(op, \1, closed - 1 - k);' ./tests/mutation.sh
+
+test-gpu: needs-build
+	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
+	cmake --build build/gpu -j $(JOBS) --target gpu-tests scanfold_shared
+	tests/cuda/run_gpu.sh build/gpu
+
+bench-gpu: needs-build
+	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
+	cmake --build build/gpu -j $(JOBS) --target scanfold_shared
+	python3 bench/gpu.py --library build/gpu/libscanfold.so
 
 clean:
 	rm -rf build

@@ -8,6 +8,7 @@ typedef struct row {
         int32_t kernel;
         int32_t down;       /* fold: of columns; -1: either */
         int32_t masked;     /* -1: either */
+        int32_t width;      /* vectors of up to this many elements */
         int32_t in;         /* elements of x up to this many bytes */
         int32_t size;       /* x, y and accumulator up to this many */
         int32_t capability; /* chips from this on */
@@ -18,27 +19,29 @@ static const row rows[] = {
         /* H200, 32768 x 32768 f32, of a copy: 512 threads with 16 floats each and the next 16 under way, two blocks: 0.96, masked 0.97;
          * 1024 x 16, one block: 0.92; 512 x 32, one: 0.93; 256 x 16, four: 0.94. Halves are 16 to a thread only as two vectors: 32,
          * in one block, ran at 0.97 (0.79 so). */
-        {SF_CUDA_SCAN_ROWS, -1, 0, 2, 4, 70, {512, 32, 1, 0}},
-        {SF_CUDA_SCAN_ROWS, -1, -1, 4, 4, 70, {512, 16, 2, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {512, 16, 2, 0}},
         /* 64-bit integers do not fit in the 64 registers that 1024 threads have each. */
-        {SF_CUDA_SCAN_ROWS, -1, 0, 8, 8, 70, {512, 16, 1, 0}},
-        {SF_CUDA_SCAN_ROWS, -1, 1, 8, 8, 70, {512, 8, 2, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 8, 8, 70, {512, 16, 1, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 1, 16, 8, 8, 70, {512, 8, 2, 0}},
 
         /* H200: strips of 128 columns, 8 warps of 4 rows, three blocks a multiprocessor: 0.93. */
-        {SF_CUDA_SCAN_COLUMNS, -1, -1, 4, 4, 70, {256, 16, 3, 32}},
-        {SF_CUDA_SCAN_COLUMNS, -1, -1, 8, 8, 70, {256, 8, 3, 32}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 32}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 3, 32}},
 
         /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
          * 32 KiB in shared memory. */
-        {SF_CUDA_SCAN_CHAINED, -1, -1, 4, 4, 70, {512, 16, 1, 6}},
-        {SF_CUDA_SCAN_CHAINED, -1, -1, 8, 8, 70, {512, 8, 1, 6}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {512, 8, 1, 6}},
 
-        /* H200, 128 x 4096 x 4095 f32, dim 1: 1024 threads, 16 loads in flight each, one block: 0.986 of a copy's rate; 512 x 32: 0.983; 256 x 32, three
-         * blocks: 0.93; 512 x 16, two: 0.97. */
-        {SF_CUDA_FOLD, 1, -1, 4, 4, 70, {1024, 16, 1, 32}},
-        {SF_CUDA_FOLD, 1, -1, 8, 8, 70, {256, 16, 3, 32}},
-        {SF_CUDA_FOLD, 0, -1, 4, 4, 70, {256, 16, 4, 0}},
-        {SF_CUDA_FOLD, 0, -1, 8, 8, 70, {256, 8, 4, 0}},
+        /* H200, 128 x 4096 x 4095 f32, of a copy's rate. Down rows that allow no vectors (dim 1): 1024 threads with 16 loads in flight
+         * each, one block: 0.99; 512 x 32: 0.98; 256 x 32, three blocks: 0.93. With vectors (dim 0): 256 x 32, three blocks: 1.01;
+         * 1024 x 16: 0.72. */
+        {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {1024, 16, 1, 32}},
+        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 3, 32}},
+        {SF_CUDA_FOLD, 1, -1, 16, 8, 8, 70, {256, 16, 3, 32}},
+        {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 8, 8, 70, {256, 8, 4, 0}},
 };
 
 sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size)
@@ -46,7 +49,7 @@ sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec
         const row *r = rows;
         int32_t down = (spec->flags & SF_CUDA_DOWN) != 0, masked = (spec->flags & SF_CUDA_MASK) != 0;
         while (r->kernel != spec->kernel || (r->down >= 0 && r->down != down) || (r->masked >= 0 && r->masked != masked) ||
-               r->in < in || r->size < size || r->capability > chip->capability)
+               r->width < spec->width || r->in < in || r->size < size || r->capability > chip->capability)
                 r++;
         sf_cuda_tile tile = r->tile;
         if (chip->small_tiles) {
