@@ -151,6 +151,8 @@ static void fold_piece(worker *w, const chunk *k, int64_t piece)
 {
         const chain *c = w->c;
         part t = part_of(c, k, 0, k->whole, piece * (c->leaf / PIECES), c->leaf / PIECES, true);
+        if (c->plan->step->fold) /* a scan has fetched it already */
+                t.ahead = c->plan->ahead;
         if (k->whole)
                 run_part(w, &t, true, NULL);
 }
@@ -341,6 +343,8 @@ static void work(void *arg, int index)
                 now = next;
                 has_now = has_next;
         }
+        if (c->plan->stream)
+                c->plan->isa->fence();
 }
 
 bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)

@@ -20,5 +20,10 @@ static bool usable(void)
                __builtin_cpu_supports("avx512vl");
 }
 
+static void fence(void)
+{
+        v_fence();
+}
+
 static sf_lanes whole[4];
-const sf_cpu_isa sf_isa_avx512 = {"avx512", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, mover};
+const sf_cpu_isa sf_isa_avx512 = {"avx512", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, fence, mover};

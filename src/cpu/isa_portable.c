@@ -19,5 +19,10 @@ static bool usable(void)
         return true;
 }
 
+static void fence(void)
+{
+        v_fence();
+}
+
 static sf_lanes whole[4];
-const sf_cpu_isa sf_isa_portable = {"portable", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, mover};
+const sf_cpu_isa sf_isa_portable = {"portable", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, fence, mover};

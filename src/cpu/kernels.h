@@ -116,6 +116,8 @@ struct sf_cpu_isa {
         int32_t fold_rows;     /* positions in a column fold's tile */
         /* Storage and accumulator to kernels; NULL where there is none and the driver must convert. */
         const sf_cpu_kernels *(*find)(sf_dt storage, sf_dt acc, sf_op op);
+        /* Waits for streamed stores, after calls with `resume`. */
+        void (*fence)(void);
         /* How elements of one type become another's; NULL for a pair that scanfold.h's table does not need. */
         sf_move *(*mover)(sf_dt from, sf_dt to);
 };

@@ -204,7 +204,7 @@ SF_INLINE void N(scan_rows_as)(const sf_rows *j, const sf_op op, const int level
                         N(scan_group)(j, op, &t, SF_CPU_GROUP, levels, at, identity);
         for (; at < j->rows; at++)
                 N(scan_group)(j, op, &t, 1, levels, at, identity);
-        if (j->stream)
+        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
                 v_fence();
 }
 
@@ -254,7 +254,7 @@ SF_INLINE void N(scan_packed)(const sf_rows *j, const sf_op op)
                 }
         }
         N(write_end)(&writer, y + at * K_SIZE);
-        if (j->stream)
+        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
                 v_fence();
 }
 
@@ -400,6 +400,6 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
                 s.y += V_SCAN_ROWS * j->y_step;
                 s.m = s.m ? s.m + V_SCAN_ROWS * j->m_step : NULL;
         }
-        if (j->stream)
+        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
                 v_fence();
 }
