@@ -2,11 +2,16 @@
 
 #include <stdlib.h>
 
-/* Held for a handful of instructions, so a spin is enough. */
-static void lock(sf_context *ctx)
+/* Held for a handful of instructions, so a spin is enough. It gives up in the end: in the child of a fork the holder may be a thread
+ * that is no longer there, and the list then stays as it is while calls make do with memory of their own. */
+#define SPINS 100000
+
+static bool lock(sf_context *ctx)
 {
-        while (atomic_flag_test_and_set_explicit(&ctx->arenas_lock, memory_order_acquire))
-                ;
+        for (int spins = 0; atomic_flag_test_and_set_explicit(&ctx->arenas_lock, memory_order_acquire); spins++)
+                if (spins == SPINS)
+                        return false;
+        return true;
 }
 
 static void unlock(sf_context *ctx)
@@ -22,11 +27,13 @@ static void discard(sf_arena *arena)
 
 sf_arena *sf_arena_borrow(sf_context *ctx, size_t size)
 {
-        lock(ctx);
-        sf_arena *arena = ctx->arenas;
-        if (arena)
-                ctx->arenas = arena->next;
-        unlock(ctx);
+        sf_arena *arena = NULL;
+        if (lock(ctx)) {
+                arena = ctx->arenas;
+                if (arena)
+                        ctx->arenas = arena->next;
+                unlock(ctx);
+        }
         if (arena && arena->size >= size)
                 return arena;
         if (arena) /* the largest free one is too small: it grows */
@@ -44,7 +51,10 @@ sf_arena *sf_arena_borrow(sf_context *ctx, size_t size)
 
 void sf_arena_return(sf_context *ctx, sf_arena *arena)
 {
-        lock(ctx);
+        if (!lock(ctx)) {
+                discard(arena);
+                return;
+        }
         sf_arena **at = &ctx->arenas;
         while (*at && (*at)->size > arena->size)
                 at = &(*at)->next;
