@@ -24,7 +24,8 @@ fi
 echo "mutation: $FILE"
 diff "$root/$FILE" "$work/$FILE" || true
 
-cmake -S "$work" -B "$work/build" -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF > "$work/log" 2>&1 &&
+cmake -S "$work" -B "$work/build" -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF -DCMAKE_BUILD_TYPE=Debug \
+        -DCMAKE_C_FLAGS_DEBUG=-O1 > "$work/log" 2>&1 &&
         cmake --build "$work/build" -j "$(nproc)" --target test_order test_laws >> "$work/log" 2>&1 ||
         { tail -40 "$work/log"; echo "mutation: the changed sources do not build" >&2; exit 1; }
 caught=
