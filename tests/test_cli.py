@@ -731,9 +731,10 @@ def test_killed_in_the_middle(tmp_path, number):
     """A slab of one byte makes a call of each line: long enough to be interrupted, whatever the machine."""
     np.save(tmp_path / "x.npy", np.zeros((2_000_000, 2), "f8"))
     (tmp_path / "y.npy").write_text("as it was")
-    # Whoever runs the tests may ignore hang-ups (nohup does), and a child inherits that.
+    # Whoever runs the tests may ignore hang-ups or interrupts (nohup and a shell's & do), and a child inherits that.
     process = subprocess.Popen([CLI, "scan", "x.npy", "-o", "y.npy", "--slab", "1"], cwd=tmp_path,
-                               stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+                               stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)
+                               if number != signal.SIGKILL else None)
     deadline = time.monotonic() + 20
     while len(os.listdir(tmp_path)) < 3 and time.monotonic() < deadline:
         time.sleep(0.001)
