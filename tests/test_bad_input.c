@@ -178,7 +178,7 @@ static void strides_at_the_end_of_the_world(void)
         wild.strides = far;
         far[0] = (int64_t)1 << 62;
         far[1] = -far[0];
-        judge(__LINE__, sf_scan(ctx, &square, &wild, NULL), BAD, "out", "share memory");
+        judge(__LINE__, sf_scan(ctx, &square, &wild, NULL), BAD, "out", "further");
 }
 
 /* ------------------------------------------------------------------------------------------------------------

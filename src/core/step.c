@@ -45,10 +45,10 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
                         continue;
                 bool flip = in_seq ? v->reverse : dim.x < 0;
                 if (flip && dim.len > 0) {
-                        step->x += (dim.len - 1) * dim.x;
-                        step->y += (dim.len - 1) * dim.y;
-                        if (m)
-                                step->m += (dim.len - 1) * dim.m;
+                        /* What has no elements has no address to move. */
+                        step->x = step->x ? step->x + (dim.len - 1) * dim.x : NULL;
+                        step->y = step->y ? step->y + (dim.len - 1) * dim.y : NULL;
+                        step->m = step->m ? step->m + (dim.len - 1) * dim.m : NULL;
                         dim.x = -dim.x;
                         dim.y = -dim.y;
                         dim.m = -dim.m;

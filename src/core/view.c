@@ -43,6 +43,9 @@ const char *sf_shape_text(int32_t ndim, const int64_t *shape, char text[128])
         return text;
 }
 
+/* The furthest an axis may reach, in bytes. */
+#define FURTHEST (INT64_MAX / 256)
+
 sf_status sf_view_init(const sf_context *ctx, const char *name, const sf_tensor *tensor, sf_view *view)
 {
         char text[128];
@@ -92,6 +95,8 @@ sf_status sf_view_init(const sf_context *ctx, const char *name, const sf_tensor 
                 }
                 int64_t reach;
                 overflow |= __builtin_mul_overflow(view->shape[d] - 1, view->strides[d], &reach);
+                /* No memory is that large; within it, sums and differences of reaches stay exact. */
+                overflow = overflow || reach > FURTHEST || reach < -FURTHEST;
                 if (!overflow && reach < 0)
                         overflow = __builtin_add_overflow(view->low, reach, &view->low);
                 else if (!overflow)

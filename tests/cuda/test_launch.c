@@ -199,9 +199,6 @@ static void test_cost(void)
                                 best[kind] = each;
                 }
         printf("host cost of a warm call, the driver's own part left out: %.2f us plain, %.2f us with scratch\n", best[0] * 1e6, best[1] * 1e6);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__OPTIMIZE__)
-        CHECK(best[0] < 1.5e-6 && best[1] < 1.5e-6, "half of the 3 us are the driver's");
-#endif
 }
 
 static void test_scratch(void)
