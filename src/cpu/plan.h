@@ -39,7 +39,6 @@ typedef struct sf_cpu_plan {
 bool sf_cpu_plan_make(sf_cpu_plan *plan, const sf_cpu_isa *isa, const sf_step *step);
 
 /* Scratch a worker has to itself, in bytes, cut up by the functions below. */
-size_t sf_cpu_rows_scratch(const sf_cpu_plan *plan);
 size_t sf_cpu_stage_scratch(const sf_cpu_plan *plan);
 
 /* An entry for the initial value and a fill for exclusive scans, `lanes` lanes each, in 2 * `lanes` of scratch. Returns NULL where
