@@ -27,6 +27,8 @@ import time
 
 import numpy as np
 
+import scanfold_ctypes as sf
+
 try:
     import torch
 except ImportError:
@@ -46,40 +48,6 @@ MOST_FOLDED = 1 << 24  # longer sequences than this take the reference too long
 # ---------------------------------------------------------------------------------------------------------------
 # The library, through its header
 # ---------------------------------------------------------------------------------------------------------------
-class Device(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
-
-
-class Dtype(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", Device), ("ndim", ctypes.c_int32), ("dtype", Dtype),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
-
-
-class Scalar(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int32), ("value", ctypes.c_uint64)]
-
-
-class ScanOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("op", ctypes.c_int), ("axis", ctypes.c_int32), ("reverse", ctypes.c_int32),
-                ("exclusive", ctypes.c_int32), ("mask", ctypes.POINTER(Tensor)), ("initial", Scalar), ("accumulator", Dtype),
-                ("stream", ctypes.c_void_p)]
-
-
-class FoldOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("op", ctypes.c_int), ("naxes", ctypes.c_int32),
-                ("axes", ctypes.POINTER(ctypes.c_int32)), ("keepdim", ctypes.c_int32), ("reverse", ctypes.c_int32),
-                ("mask", ctypes.POINTER(Tensor)), ("initial", Scalar), ("accumulator", Dtype), ("stream", ctypes.c_void_p)]
-
-
-class ContextOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int32), ("backend", ctypes.c_int), ("isa", ctypes.c_char_p)]
-
-
 # Name: DLPack's code, and the NumPy type of the same bytes. NumPy has no bf16; its bytes are kept as uint16.
 DTYPES = {"f32": (2, np.float32), "f64": (2, np.float64), "f16": (2, np.float16), "bf16": (4, np.uint16),
           "i32": (0, np.int32), "i64": (0, np.int64), "bool": (6, np.bool_)}
@@ -87,20 +55,14 @@ DTYPES = {"f32": (2, np.float32), "f64": (2, np.float64), "f16": (2, np.float16)
 
 class Scanfold:
     def __init__(self, path, threads):
-        self.lib = ctypes.CDLL(path)
-        for name in ("sf_last_error", "sf_version_string", "sf_context_isa"):
-            getattr(self.lib, name).restype = ctypes.c_char_p
-            getattr(self.lib, name).argtypes = [] if name == "sf_version_string" else [ctypes.c_void_p]
-        self.lib.sf_context_threads.argtypes = [ctypes.c_void_p]
-        for name in ("sf_scan", "sf_fold"):
-            getattr(self.lib, name).argtypes = [ctypes.c_void_p] * 4
+        self.lib = sf.load(path)
         self.ctx = self.context(threads, 0)
         self.ref = self.context(1, 1)
         self.threads = self.lib.sf_context_threads(self.ctx)
 
     def context(self, threads, backend):
         ctx = ctypes.c_void_p()
-        options = ContextOptions(ctypes.sizeof(ContextOptions), threads, backend, None)
+        options = sf.ContextOptions(threads=threads, backend=backend)
         self.check(None, self.lib.sf_context_create(ctypes.byref(ctx), ctypes.byref(options)))
         return ctx
 
@@ -108,20 +70,11 @@ class Scanfold:
         if status:
             raise RuntimeError(self.lib.sf_last_error(ctx).decode())
 
-    def tensor(self, a, dtype):
-        """A view of a NumPy array; keeps what it points to."""
-        n = max(a.ndim, 1)
-        view = Tensor(a.ctypes.data, Device(1, 0), a.ndim, Dtype(DTYPES[dtype][0], a.itemsize * 8, 1),
-                      (ctypes.c_int64 * n)(*a.shape), (ctypes.c_int64 * n)(*(s // a.itemsize for s in a.strides)), 0)
-        view.keep = a
-        return view
-
     def run(self, function, ctx, x, y, dtype, o, mask=None):
         """A function of no arguments that makes the call. Everything is prepared, so a call costs about a microsecond of ctypes."""
-        tx, ty, tm = self.tensor(x, dtype), self.tensor(y, dtype), None
-        o.size = ctypes.sizeof(o)
+        tx, ty, tm = sf.numpy_view(x, DTYPES[dtype][0]), sf.numpy_view(y, DTYPES[dtype][0]), None
         if mask is not None:
-            tm = self.tensor(mask, "bool")
+            tm = sf.numpy_view(mask, DTYPES["bool"][0])
             o.mask = ctypes.pointer(tm)
         px, py, po = ctypes.addressof(tx), ctypes.addressof(ty), ctypes.addressof(o)
 
@@ -132,10 +85,10 @@ class Scanfold:
         return call
 
     def scan(self, x, y, dtype, axis, reverse=False, mask=None, ctx=None):
-        return self.run(self.lib.sf_scan, ctx or self.ctx, x, y, dtype, ScanOptions(axis=axis, reverse=reverse), mask)
+        return self.run(self.lib.sf_scan, ctx or self.ctx, x, y, dtype, sf.ScanOptions(axis=axis, reverse=reverse), mask)
 
     def fold(self, x, y, dtype, axis, ctx=None):
-        o = FoldOptions()
+        o = sf.FoldOptions()
         if axis is not None:
             o.naxes, o.axes = 1, (ctypes.c_int32 * 1)(axis)
         return self.run(self.lib.sf_fold, ctx or self.ctx, x, y, dtype, o)

@@ -25,6 +25,8 @@ import time
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import torch  # noqa: E402
 
+import scanfold_ctypes as sf  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CALLS = 20  # in a graph
 SMALL_MS = 0.1
@@ -33,54 +35,18 @@ SMALL_MS = 0.1
 # ---------------------------------------------------------------------------------------------------------------
 # The library, through its header
 # ---------------------------------------------------------------------------------------------------------------
-class Device(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
-
-
-class Dtype(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", Device), ("ndim", ctypes.c_int32), ("dtype", Dtype),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
-
-
-class Scalar(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int32), ("value", ctypes.c_uint64)]
-
-
-class ScanOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("op", ctypes.c_int), ("axis", ctypes.c_int32), ("reverse", ctypes.c_int32),
-                ("exclusive", ctypes.c_int32), ("mask", ctypes.POINTER(Tensor)), ("initial", Scalar), ("accumulator", Dtype),
-                ("stream", ctypes.c_void_p)]
-
-
-class FoldOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("op", ctypes.c_int), ("naxes", ctypes.c_int32),
-                ("axes", ctypes.POINTER(ctypes.c_int32)), ("keepdim", ctypes.c_int32), ("reverse", ctypes.c_int32),
-                ("mask", ctypes.POINTER(Tensor)), ("initial", Scalar), ("accumulator", Dtype), ("stream", ctypes.c_void_p)]
-
-
 CODES = {torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32),
          torch.int64: (0, 64), torch.bool: (6, 8)}
 
 
 class Scanfold:
     def __init__(self, path):
-        self.lib = ctypes.CDLL(path)
-        self.lib.sf_last_error.restype = ctypes.c_char_p
-        self.lib.sf_version_string.restype = ctypes.c_char_p
+        self.lib = sf.load(path)
 
     def tensor(self, t):
         """A view of a torch tensor; keeps what it points to."""
-        n = max(t.dim(), 1)
-        device = Device(2, t.device.index or 0) if t.is_cuda else Device(1, 0)
-        view = Tensor(t.data_ptr(), device, t.dim(), Dtype(*CODES[t.dtype], 1), (ctypes.c_int64 * n)(*t.shape),
-                      (ctypes.c_int64 * n)(*t.stride()), 0)
-        view.keep = t
-        return view
+        device = (sf.CUDA, t.device.index or 0) if t.is_cuda else (sf.CPU, 0)
+        return sf.view(t.data_ptr(), device, *CODES[t.dtype], t.shape, t.stride(), t)
 
     def check(self, status):
         if status:
@@ -88,7 +54,7 @@ class Scanfold:
 
     def scan(self, x, y, axis, reverse=False, mask=None):
         """A function of no arguments that launches the scan on torch's current stream."""
-        o = ScanOptions(size=ctypes.sizeof(ScanOptions), axis=axis, reverse=reverse)
+        o = sf.ScanOptions(axis=axis, reverse=reverse)
         tx, ty, tm = self.tensor(x), self.tensor(y), self.tensor(mask) if mask is not None else None
         if tm is not None:
             o.mask = ctypes.pointer(tm)
@@ -99,7 +65,7 @@ class Scanfold:
         return run
 
     def fold(self, x, y, axes):
-        o = FoldOptions(size=ctypes.sizeof(FoldOptions))
+        o = sf.FoldOptions()
         if axes is not None:
             o.naxes, o.axes = len(axes), (ctypes.c_int32 * len(axes))(*axes)
         tx, ty = self.tensor(x), self.tensor(y)

@@ -450,11 +450,8 @@ int command_bench(int argc, char **argv)
                         break;
                 case 'h':
                         return print_help("bench"), finish_stdout();
-                case ':':
-                        return complain_usage("bench", "%s needs a value", argv[optind - 1]);
                 default:
-                        return complain_usage("bench", "%s is not an option of bench, or not clearly one",
-                                              argv[optind - 1]);
+                        return complain_option("bench", option, argv);
                 }
         }
         if (optind < argc)

@@ -26,6 +26,9 @@ int complain(const char *format, ...) CLI_PRINTF(1, 2);
 /* The same, then where to read more: command names whose --help (NULL: the general one). Returns CLI_USAGE. */
 int complain_usage(const char *command, const char *format, ...) CLI_PRINTF(2, 3);
 
+/* What getopt_long made ':' (no value) or '?' (unknown) of, right after it did; the option string begins with a colon. CLI_USAGE. */
+int complain_option(const char *command, int result, char **argv);
+
 /* Flushes standard output; a closed pipe or a full disk that swallowed what was printed is a failure, not a success. */
 int finish_stdout(void);
 
@@ -67,9 +70,17 @@ struct job {
 
 int run_job(const struct job *job);
 
-/* info.c, bench.c: whole commands; argv[0] is the command's name. */
+/* info.c, bench.c, cache.c: whole commands; argv[0] is the command's name. */
 int command_info(int argc, char **argv);
+int command_cache(int argc, char **argv);
 int command_bench(int argc, char **argv);
+
+/* expression.c: likewise. */
+int command_explain(int argc, char **argv);
+int command_run(int argc, char **argv);
+
+/* run.c: one element, as a line on standard output. */
+void print_element(const unsigned char *data, const struct dtype_info *dtype);
 
 /* help.c: prints to standard output. NULL is the general help. Returns 0 when the command is known. */
 int print_help(const char *command);

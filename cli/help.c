@@ -12,8 +12,11 @@ static const char general[] =
         "  scan IN.npy -o OUT.npy      cumulative sum (or prod, max, min) along one axis\n"
         "  sum  IN.npy -o OUT.npy      sum over some axes, or all; likewise prod, max, min\n"
         "  fold IN.npy --op OP         the same with the operation as an option\n"
+        "  run EXPR x=IN.npy -o OUT.npy    an expression in Python's notation, in as few passes as it takes\n"
+        "  explain EXPR --shape x=4,5      what those passes are, and what they cost\n"
         "  info                        version, instruction sets, threads, devices\n"
         "  bench                       how fast it is here, beside a plain copy of the same bytes\n"
+        "  cache warm|list|clear       the compiled CUDA kernels kept on disk\n"
         "  help COMMAND                all about one of them (also: scanfold COMMAND --help)\n"
         "\n"
         "examples:\n"
@@ -22,6 +25,7 @@ static const char general[] =
         "  scanfold scan x.npy -o y.npy --mask m.npy               only where m is true\n"
         "  scanfold sum x.npy -o s.npy --axis 0,2 --keepdim        over two axes\n"
         "  scanfold sum x.npy                                      over all, printed\n"
+        "  scanfold run 'sum(x * x, axis=1)' x=x.npy -o y.npy      several operators in one pass\n"
         "  zcat x.npy.gz | scanfold scan - -o - | gzip > y.npy.gz\n"
         "\n"
         "A result appears whole or not at all, and depends on the values along the axis only: not on the threads, the\n"
@@ -86,7 +90,78 @@ static const char info[] =
         "usage: scanfold info\n"
         "\n"
         "The version, the instruction sets this build has and which is used, the threads a large call uses, and the\n"
-        "devices. SCANFOLD_ISA=avx2 (or another of them) and SCANFOLD_NUM_THREADS=4 change what is chosen.\n";
+        "devices: the CPU, each CUDA device, and the driver, the compiler (NVRTC) and the cache it is used with, or what\n"
+        "is missing for that. SCANFOLD_ISA=avx2 (or another of them) and SCANFOLD_NUM_THREADS=4 change what is chosen;\n"
+        "SCANFOLD_LIBCUDA and SCANFOLD_NVRTC name the files to load instead of looking for them.\n";
+
+static const char cache[] =
+        "usage: scanfold cache warm [--device N] [-q]\n"
+        "       scanfold cache list\n"
+        "       scanfold cache clear\n"
+        "\n"
+        "CUDA kernels are compiled for the device at hand when they are first needed, and kept on disk.\n"
+        "\n"
+        "  warm              compile what common calls need, now instead of at the first call\n"
+        "  list              when each was last used, its size, the beginning of its file's name, and what it is\n"
+        "  clear             remove them all\n"
+        "  --device N        (warm) for this device only, numbered as in scanfold info; default: every one\n"
+        "  -q, --quiet       no progress bar\n"
+        "\n"
+        "The folder is SCANFOLD_CACHE_DIR (set to nothing: no cache), else scanfold in XDG_CACHE_HOME, else\n"
+        ".cache/scanfold in HOME; it holds at most SCANFOLD_CACHE_MB megabytes (256), the least recently used going first.\n"
+        "\n"
+        "examples:\n"
+        "  scanfold cache warm\n"
+        "  SCANFOLD_CACHE_DIR=/srv/image/cache scanfold cache warm --device 0\n"
+        "  scanfold cache list | sort -k3 -n\n";
+
+static const char run_text[] =
+        "usage: scanfold run EXPRESSION NAME=IN.npy... [-o OUT.npy]... [OPTIONS]\n"
+        "\n"
+        "Computes a line in Python's notation on .npy files. What can be fused is: x is read once where one pass is enough.\n"
+        "\n"
+        "  NAME=IN.npy       the file for a name in the expression; - is standard input\n"
+        "  -o, --output FILE where the result goes; several results (a, b) take several -o. Without it single values are printed\n"
+        "  --exact           every operator rounds for itself: nothing is merged or summed in another order\n"
+        "  --view NAME=T     read the elements' bytes as T, such as x=bf16\n"
+        "  --threads N       default: SCANFOLD_NUM_THREADS, or OMP_NUM_THREADS, or one for each CPU\n"
+        "  -q, --quiet       no progress bar\n"
+        "\n";
+
+static const char explain_text[] =
+        "usage: scanfold explain EXPRESSION --shape NAME=N,N... [OPTIONS]\n"
+        "\n"
+        "Shows what would be done: the passes over memory, the bytes they move beside one pass an operator, which rewrites\n"
+        "found them, what they do to rounding, what was not fused and why, and the time to expect.\n"
+        "\n"
+        "  --shape NAME=N,N  the shape of an input, such as x=1024,8192; x= is a single number\n"
+        "  --dtype NAME=T    its dtype; default f32\n"
+        "  --exact           without the rewrites that round differently\n"
+        "  --format F        text (default), json, dot (for graphviz) or svg\n"
+        "  --device D        cpu (default), cuda or cuda:1\n"
+        "  --threads N       as for run\n"
+        "\n";
+
+static const char notation[] =
+        "An expression has names (the inputs), numbers, + - * / @, ** 2, comparisons, .T, slices as x[:, 1:], and the functions\n"
+        "  sum prod max min mean (x, axis=1, keepdim=True, mask=m, dtype=f64)\n"
+        "  cumsum cumprod cummax cummin (x, axis=1, reverse=True, exclusive=True, mask=m)\n"
+        "  exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill\n"
+        "  flip transpose permute unsqueeze squeeze broadcast_to concat zeros_like ones_like matmul linear astype\n"
+        "also as methods, as x.sum(1), with torch. or np. before them, and with dim for axis.\n";
+
+static const char run_examples[] =
+        "\nexamples:\n"
+        "  scanfold run 'sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5' x=x.npy w=w.npy -o y.npy\n"
+        "  scanfold run 'cumsum(x * m, axis=1)' x=x.npy m=m.npy -o y.npy\n"
+        "  scanfold run 'mean(square(x - mean(x)))' x=x.npy                     the variance, printed\n"
+        "  scanfold run 'sum(x, 1), max(x, 1)' x=x.npy -o s.npy -o m.npy        two results of one read\n";
+
+static const char explain_examples[] =
+        "\nexamples:\n"
+        "  scanfold explain 'sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5' --shape x=1024,8192 --shape w=8192,8192\n"
+        "  scanfold explain 'flip(cumsum(flip(x, 1), 1), 1)' --shape x=32768,32768 --format svg > plan.svg\n"
+        "  scanfold explain 'cumsum(x * m, 1)' --shape x=64,100 --shape m=64,100 --dtype m=bool --exact\n";
 
 static const char bench[] =
         "usage: scanfold bench [OPTIONS]\n"
@@ -123,6 +198,16 @@ int print_help(const char *command)
                 fputs(info, stdout);
         } else if (!strcmp(command, "bench")) {
                 fputs(bench, stdout);
+        } else if (!strcmp(command, "run")) {
+                fputs(run_text, stdout);
+                fputs(notation, stdout);
+                fputs(run_examples, stdout);
+        } else if (!strcmp(command, "explain")) {
+                fputs(explain_text, stdout);
+                fputs(notation, stdout);
+                fputs(explain_examples, stdout);
+        } else if (!strcmp(command, "cache")) {
+                fputs(cache, stdout);
         } else {
                 return -1;
         }

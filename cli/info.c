@@ -4,6 +4,38 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One device a line, then what is loaded for them: the same for all. A device that cannot be asked says why, and the next is asked. */
+static void print_cuda(sf_context *ctx)
+{
+        sf_device_info info = SF_DEVICE_INFO_INIT;
+        int32_t count, asked = 0;
+        if (sf_device_count(ctx, SF_CUDA, &count)) {
+                printf("               no CUDA: %s\n", sf_last_error(ctx));
+                return;
+        }
+        for (int32_t i = 0; i < count; i++) {
+                if (sf_device_describe(ctx, (sf_device){ SF_CUDA, i }, &info)) {
+                        printf("               cuda:%d: %s\n", (int)i, sf_last_error(ctx));
+                        continue;
+                }
+                asked++;
+                printf("               cuda:%d %s, compute capability %d.%d, %d multiprocessors, %.1f GB\n", (int)i, info.name,
+                       (int)info.capability / 10, (int)info.capability % 10, (int)info.multiprocessors, 1e-9 * (double)info.memory);
+        }
+        if (!count)
+                printf("               no CUDA: the driver is there, but it shows this process no device\n");
+        if (!asked)
+                return;
+        char folder[1024];
+        printf("CUDA driver    %d.%d, %s\n", (int)info.driver / 1000, (int)info.driver % 1000 / 10, info.driver_path);
+        if (info.compiler)
+                printf("CUDA compiler  NVRTC %d.%d, %s\n", (int)info.compiler / 1000, (int)info.compiler % 1000 / 10, info.compiler_path);
+        else
+                printf("CUDA compiler  none: %s\n", info.compiler_path);
+        if (!sf_cache_path(ctx, folder, sizeof(folder)))
+                printf("CUDA cache     %s\n", *folder ? folder : "none: each process compiles for itself");
+}
+
 int command_info(int argc, char **argv)
 {
         if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
@@ -24,6 +56,7 @@ int command_info(int argc, char **argv)
                 printf(" ref (chosen)");
         printf("\nthreads        %d\n", (int)sf_context_threads(ctx));
         printf("devices        cpu\n");
+        print_cuda(ctx);
         sf_context_destroy(ctx);
         return finish_stdout();
 }

@@ -41,6 +41,16 @@ int complain_usage(const char *command, const char *format, ...)
         return CLI_USAGE;
 }
 
+int complain_option(const char *command, int result, char **argv)
+{
+        /* getopt names a short option by its letter, and steps over a long one. */
+        char letter[] = { '-', (char)optopt, 0 };
+        if (result == ':')
+                return complain_usage(command, "%s needs a value", argv[optind - 1]);
+        return complain_usage(command, "%s is not an option of %s, or not clearly one",
+                              optopt && optopt < 256 ? letter : argv[optind - 1], command);
+}
+
 int finish_stdout(void)
 {
         int failed = ferror(stdout), error = errno;
@@ -202,14 +212,8 @@ static int command_job(int argc, char **argv)
         while ((option = getopt_long(argc, argv, ":o:qh", long_options, NULL)) != -1) {
                 if (option == 'h')
                         return print_help(job.command), finish_stdout();
-                if (option == ':')
-                        return complain_usage(job.command, "%s needs a value", argv[optind - 1]);
-                if (option == '?') {
-                        /* getopt names a short option by its letter, and steps over a long one. */
-                        char letter[] = { '-', (char)optopt, 0 };
-                        return complain_usage(job.command, "%s is not an option of %s, or not clearly one",
-                                              optopt && optopt < 256 ? letter : argv[optind - 1], job.command);
-                }
+                if (option == ':' || option == '?')
+                        return complain_option(job.command, option, argv);
                 int status = take_option(&job, option, optarg);
                 if (status)
                         return status;
@@ -255,6 +259,7 @@ int main(int argc, char **argv)
         } commands[] = {
                 { "scan", command_job }, { "fold", command_job }, { "sum", command_job }, { "prod", command_job },
                 { "max", command_job }, { "min", command_job }, { "info", command_info }, { "bench", command_bench },
+                { "cache", command_cache }, { "explain", command_explain }, { "run", command_run },
                 { "help", command_help }, { "--help", command_help }, { "-h", command_help },
         };
 
@@ -262,7 +267,7 @@ int main(int argc, char **argv)
         catch_signals();
         opterr = 0;
         if (argc < 2)
-                return complain_usage(NULL, "say what to do: scan, fold, sum, prod, max, min, info or bench");
+                return complain_usage(NULL, "say what to do: scan, fold, sum, prod, max, min, run, explain, info, bench or cache");
         if (!strcmp(argv[1], "--version")) {
                 printf("scanfold %s\n", sf_version_string());
                 return finish_stdout();
@@ -270,5 +275,5 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
                 if (!strcmp(argv[1], commands[i].name))
                         return commands[i].run(argc - 1, argv + 1);
-        return complain_usage(NULL, "%s is not a command; say scan, fold, sum, prod, max, min, info or bench", argv[1]);
+        return complain_usage(NULL, "%s is not a command; say scan, fold, sum, prod, max, min, run, explain, info, bench or cache", argv[1]);
 }

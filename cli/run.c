@@ -150,7 +150,7 @@ static void print_real(double value, int is_double)
         puts(text);
 }
 
-static void print_element(const unsigned char *data, const struct dtype_info *dtype)
+void print_element(const unsigned char *data, const struct dtype_info *dtype)
 {
         union {
                 int64_t i;

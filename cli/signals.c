@@ -15,8 +15,8 @@
 static char doomed[PATH_MAX];       /* the temporary file, or "" */
 static volatile sig_atomic_t armed; /* doomed is complete */
 
-/* The input, its copy, the mask, its copy, the output: five; a mapping beyond the table merely has no sentence. */
-enum { MAX_WATCHED = 8 };
+/* run's 64 inputs, each with its copy, and an output; a mapping beyond the table merely has no sentence. */
+enum { MAX_WATCHED = 136 };
 static struct {
         const unsigned char *start;
         uint64_t size;

@@ -102,25 +102,43 @@ typedef struct sf_tensor {
 #define SF_CUDA SF_DEVICE_TYPE(2)
 #define SF_CUDA_HOST SF_DEVICE_TYPE(3) /* pinned host memory: treated as SF_CPU */
 
-/* dtypes, as initialisers and (in C and C++11 alike) as values. Codes are DLPack's. */
+/*
+ * dtypes, with DLPack's codes: SF_F32 and so on are values, in C and C++11 alike. A static object must be initialised with
+ * constants, which ISO C does not count such a value among; SF_F32_INIT and so on are the same as plain initialisers.
+ *
+ *     static const sf_dtype kinds[] = {SF_F32_INIT, SF_F64_INIT};
+ */
 #if defined(__cplusplus)
-#  define SF_DTYPE(code, bits) (sf_dtype{code, bits, 1})
+#  define SF_DTYPE_VALUE(...) (sf_dtype __VA_ARGS__)
 #else
-#  define SF_DTYPE(code, bits) ((sf_dtype){code, bits, 1})
+#  define SF_DTYPE_VALUE(...) ((sf_dtype)__VA_ARGS__)
 #endif
-#define SF_F16 SF_DTYPE(2, 16)
-#define SF_BF16 SF_DTYPE(4, 16)
-#define SF_F32 SF_DTYPE(2, 32)
-#define SF_F64 SF_DTYPE(2, 64)
-#define SF_I8 SF_DTYPE(0, 8)
-#define SF_I16 SF_DTYPE(0, 16)
-#define SF_I32 SF_DTYPE(0, 32)
-#define SF_I64 SF_DTYPE(0, 64)
-#define SF_U8 SF_DTYPE(1, 8)
-#define SF_U16 SF_DTYPE(1, 16)
-#define SF_U32 SF_DTYPE(1, 32)
-#define SF_U64 SF_DTYPE(1, 64)
-#define SF_BOOL SF_DTYPE(6, 8)
+#define SF_F16_INIT {2, 16, 1}
+#define SF_BF16_INIT {4, 16, 1}
+#define SF_F32_INIT {2, 32, 1}
+#define SF_F64_INIT {2, 64, 1}
+#define SF_I8_INIT {0, 8, 1}
+#define SF_I16_INIT {0, 16, 1}
+#define SF_I32_INIT {0, 32, 1}
+#define SF_I64_INIT {0, 64, 1}
+#define SF_U8_INIT {1, 8, 1}
+#define SF_U16_INIT {1, 16, 1}
+#define SF_U32_INIT {1, 32, 1}
+#define SF_U64_INIT {1, 64, 1}
+#define SF_BOOL_INIT {6, 8, 1}
+#define SF_F16 SF_DTYPE_VALUE(SF_F16_INIT)
+#define SF_BF16 SF_DTYPE_VALUE(SF_BF16_INIT)
+#define SF_F32 SF_DTYPE_VALUE(SF_F32_INIT)
+#define SF_F64 SF_DTYPE_VALUE(SF_F64_INIT)
+#define SF_I8 SF_DTYPE_VALUE(SF_I8_INIT)
+#define SF_I16 SF_DTYPE_VALUE(SF_I16_INIT)
+#define SF_I32 SF_DTYPE_VALUE(SF_I32_INIT)
+#define SF_I64 SF_DTYPE_VALUE(SF_I64_INIT)
+#define SF_U8 SF_DTYPE_VALUE(SF_U8_INIT)
+#define SF_U16 SF_DTYPE_VALUE(SF_U16_INIT)
+#define SF_U32 SF_DTYPE_VALUE(SF_U32_INIT)
+#define SF_U64 SF_DTYPE_VALUE(SF_U64_INIT)
+#define SF_BOOL SF_DTYPE_VALUE(SF_BOOL_INIT)
 
 /* ------------------------------------------------------------------------------------------------------------
  * Status
@@ -351,6 +369,209 @@ SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fol
  */
 SF_API sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options, size_t *size);
 SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options, size_t *size);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Expressions
+ *
+ * Operators in, as few passes over memory as they need out. A graph says what is to be computed; a plan is that graph for certain
+ * shapes, dtypes and a device, rewritten and fused; a run hands a plan its tensors, any number of times.
+ *
+ *     sf_graph *graph;
+ *     sf_graph_parse(NULL, "sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5", &graph);     // or node by node, below
+ *     sf_tensor inputs[2] = {x, w}, out = ...;
+ *     sf_plan *plan;
+ *     sf_plan_create(NULL, graph, 2, inputs, NULL, &plan);
+ *     sf_graph_destroy(graph);
+ *     sf_plan_run(plan, inputs, &out, NULL);
+ *     sf_plan_destroy(plan);
+ *
+ * Nodes. A node is a number from 1 up, good in its own graph; 0 is "none". A function that fails returns a negative number, with the
+ * sentence in sf_last_error of the graph's context. A negative number passed as a node makes that call fail too and keeps the sentence,
+ * so a whole expression can be built and checked once. A graph holds no shapes: what shapes and dtypes can get wrong is
+ * found, and said, by sf_plan_create. Axes are int32_t, negative counting from the end.
+ *
+ * Shapes broadcast as in NumPy: aligned at the last axis, lengths equal or 1.
+ *
+ * Types promote as in torch: bool, then integers, then reals; the wider wins within a kind, f16 with bf16 gives f32, a signed with an
+ * unsigned integer the narrowest signed type that holds both (u64 with a signed one is refused). A tensor of rank 0 counts only where its
+ * kind is higher than that of the others, a constant likewise below it: x * 1.5 has x's dtype where x is real. An integer where
+ * a real is needed (/, exp, log, sqrt, sigmoid, tanh, or with a real constant) becomes f32. A comparison gives bool. On bools + is or and * is
+ * and; - is refused.
+ *
+ * Values: every operator rounds its result to its own type; f16 and bf16 are computed in f32 and then rounded. Scans and folds are those
+ * above, and so are their dtypes, except for the default result: sum and prod of integers are 64 bits wide (i64, u64 for unsigned; bool
+ * counts as signed), everything else keeps its type. A mean is the sum divided by the count in the accumulator's type, then rounded. A matmul
+ * widens both sides to the accumulator's type (f32, f64, or the integers' own), rounds each product in it, folds the products by the rule
+ * and rounds once to the promoted type. The bits of exp, log, sigmoid and tanh are the platform's.
+ *
+ * Rewrites. A plan computes what the graph says by other operators where that is less work. Most of them change no bit. Those that round
+ * differently (a sum over a matmul's rows, merged factors) are marked as such by sf_plan_explain, and are not done under `exact`.
+ *
+ * Threads: a graph is built by one thread at a time. A plan may be run by any number of threads at once. Graph and plan belong to the
+ * context they were made with, which must outlive them; a plan needs its graph no longer once it is made.
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct sf_graph sf_graph;
+typedef struct sf_plan sf_plan;
+
+/* *graph is set on SF_OK only. */
+SF_API sf_status sf_graph_create(sf_context *ctx, sf_graph **graph);
+SF_API void sf_graph_destroy(sf_graph *graph);
+
+/*
+ * A graph from one line in Python's notation: names (inputs, numbered as they first appear), numbers, + - * / @ ** 2, comparisons, parentheses,
+ * .T, slices such as x[:, 1:] and x[..., ::-1], None for a new axis; then, as functions (torch. and np. may stand before them) or as methods:
+ *
+ *     sum prod max min mean (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, dtype=f64; also amax, amin, dim=, keepdims=)
+ *     cumsum cumprod cummax cummin (x, axis=-1, reverse=True, exclusive=True, mask=m, dtype=f64)
+ *     exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill
+ *     flip transpose permute unsqueeze squeeze broadcast_to expand concat cat concatenate zeros_like ones_like full_like
+ *     matmul linear; astype to, with f32 or float32 and so on; x.float() and x.double()
+ *
+ * Several expressions with commas between them are several outputs. A sentence about a bad expression ends with the line and a caret under
+ * the column. docs/expressions.md has it all.
+ */
+SF_API sf_status sf_graph_parse(sf_context *ctx, const char *text, sf_graph **graph);
+
+/* How many inputs and outputs, and an input's name ("" for a number that is none). */
+SF_API int32_t sf_graph_inputs(const sf_graph *graph);
+SF_API int32_t sf_graph_outputs(const sf_graph *graph);
+SF_API const char *sf_graph_input_name(const sf_graph *graph, int32_t index);
+
+/* An input. Inputs are numbered from 0 as they are first named; the same name is the same node. */
+SF_API int32_t sf_expr_input(sf_graph *graph, const char *name);
+
+/* A number, which takes the type of what it meets. */
+SF_API int32_t sf_expr_constant(sf_graph *graph, sf_scalar value);
+
+/* A tensor of x's shape and dtype, filled with a number. x's values are not read. */
+SF_API int32_t sf_expr_like(sf_graph *graph, int32_t x, sf_scalar value);
+
+typedef enum sf_function {
+        SF_ADD = 0, SF_SUB = 1, SF_MUL = 2, SF_DIV = 3, /* / is true division: of integers, f32 */
+        SF_MAXIMUM = 4, SF_MINIMUM = 5,                 /* NaN wins; -0.0 is below +0.0 */
+        SF_NEG = 6, SF_ABS = 7, SF_EXP = 8, SF_LOG = 9, SF_SQRT = 10, SF_SQUARE = 11,
+        SF_RELU = 12,    /* maximum(x, 0), NaN staying NaN */
+        SF_SIGMOID = 13, /* 1 / (1 + exp(-x)) */
+        SF_TANH = 14,
+        SF_EQ = 15, SF_NE = 16, SF_LT = 17, SF_LE = 18, SF_GT = 19, SF_GE = 20,
+        SF_WHERE = 21, /* a ? b : c, with a bool or u8 */
+        SF_FUNCTION_MAX = 0x7fffffff
+} sf_function;
+
+/* One function, element by element. Arguments it does not take are 0. */
+SF_API int32_t sf_expr_apply(sf_graph *graph, sf_function function, int32_t a, int32_t b, int32_t c);
+
+/* x as another dtype: to a narrower real rounded once, to an integer from a real cut towards zero, to bool whether it is not zero. */
+SF_API int32_t sf_expr_cast(sf_graph *graph, int32_t x, sf_dtype dtype);
+
+/* Views: nothing is moved. flip: NULL axes are all of them. permute: axis d of the result is axis axes[d] of x; NULL reverses them (.T). */
+SF_API int32_t sf_expr_flip(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
+SF_API int32_t sf_expr_permute(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
+SF_API int32_t sf_expr_transpose(sf_graph *graph, int32_t x, int32_t axis_a, int32_t axis_b);
+SF_API int32_t sf_expr_squeeze(sf_graph *graph, int32_t x, int32_t axis);   /* an axis of length 1 goes */
+SF_API int32_t sf_expr_unsqueeze(sf_graph *graph, int32_t x, int32_t axis); /* an axis of length 1 comes, to stand at `axis` of the result */
+/* Stretched to this shape; -1 keeps x's own length there. */
+SF_API int32_t sf_expr_broadcast(sf_graph *graph, int32_t x, int32_t ndim, const int64_t *shape);
+/* x[start:stop:step] along an axis, as Python reads it; SF_SLICE_END for one that is left out. */
+#define SF_SLICE_END INT64_MIN
+SF_API int32_t sf_expr_slice(sf_graph *graph, int32_t x, int32_t axis, int64_t start, int64_t stop, int64_t step);
+/* x[index] along an axis, which goes. */
+SF_API int32_t sf_expr_select(sf_graph *graph, int32_t x, int32_t axis, int64_t index);
+
+/* One after the other along an axis. */
+SF_API int32_t sf_expr_concat(sf_graph *graph, int32_t axis, int32_t count, const int32_t *parts);
+
+typedef struct sf_expr_options {
+        size_t size;          /* sizeof(sf_expr_options) */
+        sf_op op;             /* SF_SUM; of a mean, ignored */
+        int32_t naxes;        /* how many axes; ignored when axes is NULL */
+        const int32_t *axes;  /* of a fold or mean, NULL: all; of a scan one axis, NULL: the last */
+        int32_t keepdim;      /* folds and means: the axes stay, with length 1 */
+        int32_t reverse;
+        int32_t exclusive;    /* scans */
+        int32_t mask;         /* 0, or a node of bool or u8 */
+        sf_scalar initial;    /* not of a mean */
+        sf_dtype dtype;       /* the result's; all zero: the default, above */
+        sf_dtype accumulator; /* all zero: as the table says */
+} sf_expr_options;
+
+#ifdef __cplusplus
+#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {} }
+#else
+#  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
+#endif
+
+/* options may be NULL: a sum. */
+SF_API int32_t sf_expr_scan(sf_graph *graph, int32_t x, const sf_expr_options *options);
+SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *options);
+SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options);
+
+/* a @ b as in NumPy and torch: (..., M, K) with (..., K, N), vectors, batches that broadcast. linear: x @ w.T + bias, bias a node or 0. */
+SF_API int32_t sf_expr_matmul(sf_graph *graph, int32_t a, int32_t b);
+SF_API int32_t sf_expr_linear(sf_graph *graph, int32_t x, int32_t w, int32_t bias);
+
+/* Makes a node an output. Returns the output's number, from 0, or a negative number. */
+SF_API int32_t sf_expr_output(sf_graph *graph, int32_t node);
+
+typedef struct sf_plan_options {
+        size_t size;   /* sizeof(sf_plan_options) */
+        int32_t exact; /* nonzero: every operator keeps its own rounding: bit for bit what one pass an operator would give */
+} sf_plan_options;
+
+#define SF_PLAN_OPTIONS_INIT { sizeof(sf_plan_options), 0 }
+
+/*
+ * A plan for inputs of these shapes and dtypes on this device; strides may differ from run to run, and data is not looked at. Without an
+ * input the plan is for the CPU. options may be NULL. *plan is set on SF_OK only.
+ */
+SF_API sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, const sf_plan_options *options,
+                                sf_plan **plan);
+
+/* No run of it may be under way on the host; on CUDA, nor on the device. NULL is ignored. */
+SF_API void sf_plan_destroy(sf_plan *plan);
+
+/* How many outputs; and one's shape and dtype, each of ndim, shape (with room for SF_MAX_NDIM) and dtype where it is not NULL. */
+SF_API int32_t sf_plan_outputs(const sf_plan *plan);
+SF_API sf_status sf_plan_output(const sf_plan *plan, int32_t index, int32_t *ndim, int64_t *shape, sf_dtype *dtype);
+
+/* The scratch a run needs on its device, for a caller who gives a workspace. (Inputs with unusual strides may take more, from the library's own.) */
+SF_API sf_status sf_plan_workspace(const sf_plan *plan, size_t *size);
+
+typedef struct sf_run_options {
+        size_t size;              /* sizeof(sf_run_options) */
+        void *stream;             /* as for the scan */
+        void *workspace;          /* NULL, or scratch on the plan's device, 256-byte aligned */
+        size_t workspace_size;
+        const uint64_t *versions; /* NULL, or a number an input: one that changes whenever the values of that input do, and stays while they
+                                     stay; 0: unknown. What depends on unchanged inputs only (a weight's column sums) is kept from run to
+                                     run. On CUDA it is kept for the stream it was made on; give none
+                                     while that is being captured */
+} sf_run_options;
+
+#define SF_RUN_OPTIONS_INIT { sizeof(sf_run_options), NULL, NULL, 0, NULL }
+
+/*
+ * Computes. `inputs` are as many as the plan was made for, in the same order, with the same shapes, dtypes and device; `outputs` as many as
+ * there are outputs, with the plan's shapes and dtypes; either with any strides (outputs: any that do not make two elements share
+ * memory). An output must not overlap an input or another output. options may be NULL.
+ */
+SF_API sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, const sf_run_options *options);
+
+typedef enum sf_explain_format {
+        SF_EXPLAIN_TEXT = 0,
+        SF_EXPLAIN_JSON = 1,
+        SF_EXPLAIN_DOT = 2,
+        SF_EXPLAIN_SVG = 3,
+        SF_EXPLAIN_MAX = 0x7fffffff
+} sf_explain_format;
+
+/*
+ * What the plan does, for a person: its passes, the bytes read and written before (one pass an operator) and after, which rewrites fired
+ * on what, what was not fused and why, and the expected time at the device's bandwidth, which on the CPU is measured when this is first
+ * called. Text of at most size - 1 bytes and a closing 0 go to `text`; *needed, if not NULL, is set to the size that would have
+ * held all of it.
+ */
+SF_API sf_status sf_plan_explain(sf_plan *plan, sf_explain_format format, char *text, size_t size, size_t *needed);
 
 /* ------------------------------------------------------------------------------------------------------------
  * Devices

@@ -1,8 +1,11 @@
 #include "backend.h"
 
+#include "core/arena.h"
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
 #include "ref/ref.h"
+
+#include <stdlib.h>
 
 static bool on_host(sf_device device)
 {
@@ -32,4 +35,47 @@ sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *siz
 {
         *size = 0;
         return on_host(step->device) ? SF_OK : sf_cuda_workspace(ctx, step, size);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Memory. Arenas begin where a page does; CUDA's allocations at multiples of 256 bytes at least.
+ * ---------------------------------------------------------------------------------------------------------- */
+sf_status sf_backend_borrow(sf_context *ctx, sf_device device, void *stream, size_t size, sf_memory *memory)
+{
+        if (!on_host(device))
+                return sf_cuda_borrow(ctx, device, stream, size ? size : 1, &memory->data, &memory->owner);
+        sf_arena *arena = sf_arena_borrow(ctx, size ? size : 1);
+        if (!arena)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for %zu bytes of scratch", size);
+        *memory = (sf_memory){arena->base, arena};
+        return SF_OK;
+}
+
+void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memory *memory)
+{
+        if (!on_host(device))
+                sf_cuda_return(ctx, device, stream, memory->owner);
+        else if (memory->owner)
+                sf_arena_return(ctx, memory->owner);
+        *memory = (sf_memory){NULL, NULL};
+}
+
+sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)
+{
+        *memory = (sf_memory){NULL, NULL};
+        if (!on_host(device))
+                return sf_cuda_keep(ctx, device, size ? size : 1, &memory->data);
+        memory->data = size <= SIZE_MAX - 256 ? aligned_alloc(256, size / 256 * 256 + 256) : NULL;
+        if (!memory->data)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the %zu bytes that are kept", size);
+        return SF_OK;
+}
+
+void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory)
+{
+        if (!on_host(device))
+                sf_cuda_free(ctx, device, memory->data);
+        else
+                free(memory->data);
+        *memory = (sf_memory){NULL, NULL};
 }

@@ -13,4 +13,23 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
 /* How much scratch the step needs on its device, where the caller may provide it; 0 on the CPU. */
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 
+/* ------------------------------------------------------------------------------------------------------------
+ * Memory on the device of a run, 256-byte aligned; what is in it is anything
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct sf_memory {
+        void *data;
+        void *owner; /* the backend's */
+} sf_memory;
+
+/*
+ * Scratch for one run of several steps, on CUDA in the order of the stream: it may be returned as soon as the last step that uses it has
+ * been launched. A warm call allocates nothing. On a stream being captured the memory is the graph's.
+ */
+sf_status sf_backend_borrow(sf_context *ctx, sf_device device, void *stream, size_t size, sf_memory *memory);
+void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memory *memory);
+
+/* Memory that outlives a run: what a plan keeps. Freeing waits for the device. */
+sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory);
+void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory);
+
 #endif

@@ -1,6 +1,7 @@
 #include "context.h"
 
 #include "core/arena.h"
+#include "core/choose.h"
 #include "cpu/cpu.h"
 
 #include <errno.h>
@@ -60,6 +61,10 @@ static sf_status default_status;
 static char default_sentence[2048];
 static pthread_once_t default_once = PTHREAD_ONCE_INIT;
 
+/*
+ * A child of fork() is safe here even if the parent forked while another of its threads was inside: glibc's pthread_once remembers
+ * the process a beginning was made in, and begins again in another. init is all there is to repeat, and sets every field.
+ */
 static void make_default(void)
 {
         default_status = init(&default_context, &(sf_context_options)SF_CONTEXT_OPTIONS_INIT);
@@ -86,12 +91,8 @@ sf_status sf_context_create(sf_context **out, const sf_context_options *options)
         sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
         if (!out)
                 return sf_fail(NULL, SF_INVALID_ARGUMENT, "ctx is NULL; it must point to where the context is to go");
-        if (options) {
-                if (options->size != sizeof o)
-                        return sf_fail(NULL, SF_INVALID_ARGUMENT, "options->size is %zu; it must be sizeof(sf_context_options), which is %zu",
-                                       options->size, sizeof o);
-                o = *options;
-        }
+        if (options)
+                SF_TRY(sf_options_read(NULL, "sf_context_options", options, &o, sizeof o));
         sf_context *ctx = malloc(sizeof *ctx);
         if (!ctx)
                 return sf_fail(NULL, SF_OUT_OF_MEMORY, "no memory for a context");

@@ -1,25 +1,32 @@
 # The library's sources. Instruction sets are translation units with flags of their own.
 set(SCANFOLD_SOURCES
   src/api.c src/context.c src/backend.c
-  src/core/status.c src/core/view.c src/core/step.c src/core/arena.c
+  src/core/status.c src/core/view.c src/core/choose.c src/core/step.c src/core/program.c src/core/arena.c
+  src/expr/graph.c src/expr/ir.c src/expr/infer.c src/expr/text.c src/expr/print.c src/expr/notation.c src/expr/notation_calls.c
+  src/expr/rewrite.c src/expr/rewrite_flip.c src/expr/rewrite_view.c src/expr/rewrite_scan.c src/expr/rewrite_fold.c src/expr/rewrite_matmul.c
+  src/expr/compile.c src/expr/passes.c src/expr/plan.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
   src/ref/ref.c
-  src/cpu/cpu.c src/cpu/plan.c src/cpu/chain.c src/cpu/stage.c src/cpu/lanes.c src/cpu/pool.c src/cpu/detect.c src/cpu/isa_portable.c)
+  src/cpu/cpu.c src/cpu/plan.c src/cpu/chain.c src/cpu/fused.c src/cpu/fused_program.c src/cpu/panel.c src/cpu/panel_plan.c src/cpu/lanes.c src/cpu/pool.c src/cpu/detect.c src/cpu/isa_portable.c src/cpu/map_portable.c)
 
 string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
-if(processor MATCHES "x86_64|amd64")
-  list(APPEND SCANFOLD_SOURCES src/cpu/isa_avx2.c src/cpu/isa_avx512.c)
+if(SCANFOLD_PORTABLE_ONLY)
+  set(SCANFOLD_ISA_DEFINITIONS "")
+elseif(processor MATCHES "x86_64|amd64")
+  list(APPEND SCANFOLD_SOURCES src/cpu/isa_avx2.c src/cpu/isa_avx512.c src/cpu/map_avx2.c src/cpu/map_avx512.c)
   set(SCANFOLD_ISA_DEFINITIONS SF_HAVE_AVX2 SF_HAVE_AVX512)
-  set_source_files_properties(src/cpu/isa_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c")
-  set_source_files_properties(src/cpu/isa_avx512.c PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties(src/cpu/isa_avx2.c src/cpu/map_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c")
+  set_source_files_properties(src/cpu/isa_avx512.c src/cpu/map_avx512.c PROPERTIES COMPILE_OPTIONS
     "-mavx2;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
 elseif(processor MATCHES "aarch64|arm64")
-  list(APPEND SCANFOLD_SOURCES src/cpu/isa_neon.c)
+  list(APPEND SCANFOLD_SOURCES src/cpu/isa_neon.c src/cpu/map_neon.c)
   set(SCANFOLD_ISA_DEFINITIONS SF_HAVE_NEON)
 endif()
 
 # The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
 foreach(isa portable avx2 avx512 neon)
   set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+  # Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags.
+  set_property(SOURCE src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 endforeach()
 
 include(src/cuda/sources.cmake)
@@ -27,6 +34,6 @@ include(src/cuda/sources.cmake)
 # Loops whose length is a constant in one instance and not in another ask to be unrolled in both; clang remarks on the second.
 if(CMAKE_C_COMPILER_ID MATCHES Clang)
   foreach(isa portable avx2 avx512 neon)
-    set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -Wno-pass-failed)
+    set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -Wno-pass-failed)
   endforeach()
 endif()

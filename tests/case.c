@@ -57,6 +57,40 @@ void case_settle(test_case *c)
                 c->out_layout = LAYOUT_compact;
 }
 
+const case_shape case_big[CASE_BIG] = {
+#define BIG(axis, ...) {axis, CASE_LENGTHS(__VA_ARGS__)},
+#include "cases.def"
+};
+const case_shape case_samples[CASE_SAMPLES] = {
+#define SAMPLE(axis, ...) {axis, CASE_LENGTHS(__VA_ARGS__)},
+#include "cases.def"
+};
+
+test_case case_of_shape(bool fold, const case_shape *shape)
+{
+        return case_plain(fold, shape->axis, shape->ndim, shape->shape);
+}
+
+void case_each_dtype(bool fold, void (*check)(const test_case *c, unsigned parts))
+{
+        for (int op = 0; op < op_count(); op++)
+                for (int in = 0; in < DT_COUNT; in++)
+                        for (int out = 0; out < DT_COUNT; out++)
+                                for (int acc = DT_NONE; acc < DT_COUNT; acc++) {
+                                        if (!accumulator_allowed((sf_op)op, in, out, acc))
+                                                continue;
+                                        for (size_t i = 0; i < CASE_SAMPLES; i++) {
+                                                test_case c = case_of_shape(fold, &case_samples[i]);
+                                                c.op = (sf_op)op;
+                                                c.in = in;
+                                                c.out = out;
+                                                c.acc = acc;
+                                                check(&c, VARY_PLACE);
+                                                check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_FILL);
+                                        }
+                                }
+}
+
 void case_vary(test_case *c, uint64_t seed, unsigned parts)
 {
         uint64_t r = hash(seed), s = hash(seed + 1), t = hash(seed + 2);
@@ -64,7 +98,7 @@ void case_vary(test_case *c, uint64_t seed, unsigned parts)
         if (parts & VARY_DTYPES) {
                 for (uint64_t i = 0;; i++) {
                         uint64_t d = hash(seed + 100 + i);
-                        c->op = (sf_op)(d % 4);
+                        c->op = (sf_op)(d % (uint64_t)op_count());
                         c->in = (int)(d >> 8) & 0xffff;
                         c->out = (int)(d >> 24) & 0xffff;
                         c->in %= DT_COUNT;

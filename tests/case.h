@@ -48,6 +48,30 @@ void case_vary(test_case *c, uint64_t seed, unsigned parts);
 /* One of the allowed accumulators of c's op and dtypes, DT_NONE among them. */
 int case_accumulator(const test_case *c, uint64_t seed);
 
+/* The shapes of cases.def, each with the axis it is scanned or folded along. */
+typedef struct case_shape {
+        int32_t axis, ndim;
+        int64_t shape[8];
+} case_shape;
+#define CASE_LENGTHS(...) (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}
+
+/* How many of them the lists have. */
+enum {
+#define BIG(...) +1
+        CASE_BIG = 0
+#include "cases.def"
+        ,
+#define SAMPLE(...) +1
+        CASE_SAMPLES = 0
+#include "cases.def"
+};
+extern const case_shape case_big[CASE_BIG], case_samples[CASE_SAMPLES];
+
+test_case case_of_shape(bool fold, const case_shape *shape);
+
+/* Calls `check` for every operation on every pair of dtypes with every accumulator, on every sample. */
+void case_each_dtype(bool fold, void (*check)(const test_case *c, unsigned parts));
+
 /* Takes the case back to what is allowed: in place needs one size and a layout fit for output. */
 void case_settle(test_case *c);
 

@@ -53,6 +53,14 @@ static bool holds(int out, int in)
         return o->kind == i->kind ? o->size >= i->size : o->kind == 's' && i->kind == 'u' && o->size > i->size;
 }
 
+int op_count(void)
+{
+        int count = 0;
+        while (sf_op_name((sf_op)count))
+                count++;
+        return count;
+}
+
 bool pair_allowed(sf_op op, int in, int out)
 {
         char from = dts[in].kind, to = dts[out].kind;

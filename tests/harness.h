@@ -48,6 +48,9 @@ typedef struct dt_row {
 } dt_row;
 extern const dt_row dts[DT_COUNT];
 
+/* How many operations there are; they are numbered from 0. */
+int op_count(void);
+
 /* The table of scanfold.h, read a second time: is the pair allowed, and with which accumulators (DT_NONE: unset)? */
 bool pair_allowed(sf_op op, int in, int out);
 bool accumulator_allowed(sf_op op, int in, int out, int acc);

@@ -28,8 +28,16 @@ static_assert(sizeof(sf_dtype) == 4 && offsetof(sf_dtype, bits) == 1 && offsetof
 static_assert(offsetof(sf_tensor, dtype) == offsetof(DLTensor, dtype), "the same type");
 #endif
 
+/* Constants, where nothing else will do. */
+static const sf_dtype kinds[] = {SF_F16_INIT, SF_BF16_INIT, SF_F32_INIT, SF_F64_INIT, SF_I8_INIT,  SF_I16_INIT, SF_I32_INIT,
+                                 SF_I64_INIT, SF_U8_INIT,   SF_U16_INIT, SF_U32_INIT, SF_U64_INIT, SF_BOOL_INIT};
+
 int main(void)
 {
+        const sf_dtype values[] = {SF_F16, SF_BF16, SF_F32, SF_F64, SF_I8, SF_I16, SF_I32, SF_I64, SF_U8, SF_U16, SF_U32, SF_U64, SF_BOOL};
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+                if (values[i].code != kinds[i].code || values[i].bits != kinds[i].bits || values[i].lanes != kinds[i].lanes)
+                        return 1;
         float x[2][3] = {{1, 2, 3}, {4, 5, 6}}, y[2][3], total = 0;
         int64_t shape[2] = {2, 3};
         sf_tensor tx, ty, tt;

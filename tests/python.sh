@@ -1,23 +1,28 @@
 #!/bin/sh
-# python.sh MODULE...: prints a Python that has these modules, making a virtual environment in .venv if the one on the
-# path has not. Everything it does goes to stderr.
+# python.sh MODULE[=REQUIREMENT]...: prints a Python that has these modules, making a virtual environment in .venv if the one on the
+# path has not; pip is asked for REQUIREMENT where it calls the module something else. Everything it does goes to stderr.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-imports="import $(echo "$@" | tr ' ' ',')"
+modules= requirements=
+for pair in "$@"; do
+        modules="$modules${modules:+, }${pair%%=*}"
+        requirements="$requirements ${pair#*=}"
+done
 for python in "$root/.venv/bin/python" python3; do
-        if command -v "$python" > /dev/null 2>&1 && "$python" -c "$imports" 2> /dev/null; then
+        if command -v "$python" > /dev/null 2>&1 && "$python" -c "import $modules" 2> /dev/null; then
                 echo "$python"
                 exit 0
         fi
 done
+# shellcheck disable=SC2086 # a list of requirements
 {
         if ! python3 -c 'import ensurepip, venv' 2> /dev/null; then
                 "$root/tests/need.sh" no-such-command=python3-venv
         fi
-        python3 -m venv "$root/.venv"
-        "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+        [ -x "$root/.venv/bin/python" ] || python3 -m venv "$root/.venv"
+        "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check $requirements
 } >&2 || {
-        echo "could not make a Python with: $*; install them, or set PYTHON to a Python that has them" >&2
+        echo "could not make a Python with:$requirements; install them, or set PYTHON to a Python that has them" >&2
         exit 1
 }
 echo "$root/.venv/bin/python"

@@ -1,4 +1,4 @@
-"""The command line, against NumPy and against the order's rule written out below.
+"""The command line on .npy files, against NumPy and against the order's rule written out in rule.py.
 
     SCANFOLD_CLI=build/cli/scanfold python -m pytest tests/test_cli.py
 
@@ -17,120 +17,10 @@ import time
 import numpy as np
 import pytest
 
-CLI = os.environ.get("SCANFOLD_CLI", "")
+from cli_tools import CLI, fold_axes, needs_cli, noise, ok, on_a_terminal, refused, run, same_bits, scan_axis
+
 FUZZ = os.environ.get("SCANFOLD_FUZZ_NPY", "")
-pytestmark = pytest.mark.skipif(not CLI, reason="SCANFOLD_CLI does not name the binary")
-CLI = os.path.abspath(CLI) if CLI else CLI
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The rule, and other help
-# ---------------------------------------------------------------------------------------------------------------
-
-def split(n):
-    """The largest power of two below n."""
-    return 1 << ((n - 1).bit_length() - 1)
-
-
-def fold_rule(x, op):
-    if len(x) == 1:
-        return x[0]
-    k = split(len(x))
-    return op(fold_rule(x[:k], op), fold_rule(x[k:], op))
-
-
-def scan_rule(x, op):
-    if len(x) == 1:
-        return [x[0]]
-    k = split(len(x))
-    left, right = scan_rule(x[:k], op), scan_rule(x[k:], op)
-    total = fold_rule(x[:k], op)
-    return left + [op(total, y) for y in right]
-
-
-def scan_axis(x, axis, op=np.add, acc=None, out=None, reverse=False, exclusive=False, mask=None, initial=None,
-              identity=0):
-    """The scan of every line of x, by the rule, in the accumulator's type."""
-    acc = acc or x.dtype
-    a = x.astype(acc)
-    if mask is not None:
-        a = np.where(mask, a, np.asarray(identity, acc))
-    result = np.empty(x.shape, out or x.dtype)
-    a, view = np.moveaxis(a, axis, -1), np.moveaxis(result, axis, -1)
-    for i in np.ndindex(a.shape[:-1]):
-        line = list(a[i])
-        if reverse:
-            line.reverse()
-        s = scan_rule(line, op) if line else []
-        if exclusive:
-            s = [np.asarray(identity, acc)[()]] + s[:-1]
-        if initial is not None:
-            s = [op(np.asarray(initial, acc)[()], y) for y in s]
-        if reverse:
-            s.reverse()
-        view[i] = np.array(s, acc).astype(result.dtype)
-    return result
-
-
-def fold_axes(x, axes, op=np.add, acc=None, out=None, reverse=False, mask=None, initial=None, identity=0):
-    acc = acc or x.dtype
-    a = x.astype(acc)
-    if mask is not None:
-        a = np.where(mask, a, np.asarray(identity, acc))
-    kept = [i for i in range(x.ndim) if i not in axes]
-    a = a.transpose(kept + sorted(axes)).reshape([x.shape[i] for i in kept] + [-1])
-    result = np.empty(a.shape[:-1], out or x.dtype)
-    for i in np.ndindex(result.shape):
-        line = list(a[i])
-        if reverse:
-            line.reverse()
-        value = fold_rule(line, op)
-        if initial is not None:
-            value = op(np.asarray(initial, acc)[()], value)
-        result[i] = np.asarray(value).astype(result.dtype)
-    return result
-
-
-def noise(shape, dtype, seed=0):
-    """Numbers of many magnitudes and both signs, so that another order of addition has other bits."""
-    rng = np.random.default_rng(seed)
-    dtype = np.dtype(dtype)
-    if dtype == bool:
-        return rng.random(shape) < 0.5
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
-    magnitude = 10.0 ** rng.uniform(-2, 1, shape)
-    return (rng.standard_normal(shape) * magnitude).astype(dtype)
-
-
-def same_bits(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-def run(*arguments, **options):
-    return subprocess.run([CLI, *map(str, arguments)], capture_output=True, timeout=60, **options)
-
-
-def ok(*arguments, **options):
-    done = run(*arguments, **options)
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stderr == b""
-    return done.stdout
-
-
-def refused(*arguments, says=(), status=1, **options):
-    done = run(*arguments, **options)
-    text = done.stderr.decode()
-    assert done.returncode == status, (done.returncode, text)
-    assert text.startswith("scanfold: ") and text.endswith("\n"), text
-    if status == 2:
-        assert "--help" in text
-    else:
-        assert text.count("\n") == 1, text
-    for part in [says] if isinstance(says, str) else says:
-        assert part in text, text
-    return text
+pytestmark = needs_cli
 
 
 def through(tmp_path, command, x, *arguments):
@@ -784,28 +674,8 @@ def test_memory_stays_bounded(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Terminals, help, info, bench
+# Terminals
 # ---------------------------------------------------------------------------------------------------------------
-
-def on_a_terminal(arguments, cwd, send_stdout=False, seconds=20):
-    """Runs with standard error (and perhaps output) on a pseudo-terminal; the exit status and what was shown."""
-    pty = pytest.importorskip("pty")
-    master, slave = pty.openpty()
-    process = subprocess.Popen([CLI, *map(str, arguments)], cwd=cwd, stderr=slave, stdin=subprocess.DEVNULL,
-                               stdout=slave if send_stdout else subprocess.DEVNULL)
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            got = os.read(master, 65536)
-        except OSError:
-            break
-        if not got:
-            break
-        shown += got
-    os.close(master)
-    return process.wait(seconds), shown
-
 
 def test_nothing_binary_on_a_terminal(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 5), "f4"))
@@ -823,36 +693,3 @@ def test_progress_bar(tmp_path):
         assert (b"scan   [#" in shown and b"%" in shown and shown.endswith(b"\r\x1b[K")) if bar else shown == b""
     status, shown = on_a_terminal(["sum", "x.npy", "-o", "y.npy"], tmp_path)
     assert (status, shown) == (0, b"")
-
-
-def test_help_and_version():
-    assert b"examples:" in ok("--help") == ok("help") == ok("-h")
-    for command in ("scan", "fold", "sum", "prod", "max", "min", "info", "bench"):
-        text = ok(command, "--help")
-        assert text == ok("help", command) and text.startswith(b"usage: scanfold")
-        assert all(len(line) <= 120 for line in text.decode().splitlines())
-    assert ok("--version").startswith(b"scanfold ")
-
-
-def test_info():
-    text = ok("info").decode()
-    assert text.startswith("scanfold ") and "(chosen)" in text and "threads" in text and "cpu" in text
-    assert "ref (chosen)" in ok("info", env=dict(os.environ, SCANFOLD_BACKEND="ref")).decode()
-    refused("info", env=dict(os.environ, SCANFOLD_ISA="abacus"), says="abacus")
-
-
-def test_bench(tmp_path):
-    import json
-    text = ok("bench", "--quick", "--filter", "small", "--rounds", "3", "--threads", "1", "--json",
-              tmp_path / "b.json").decode()
-    assert "cumsum axis 1 small" in text and "1 thread," in text
-    table = json.loads((tmp_path / "b.json").read_text())
-    assert table["threads"] == 1 and table["rounds"] == 3 and table["compiler"] and table["cpu"] and table["version"]
-    assert len(table["rows"]) == 2
-    for row in table["rows"]:
-        assert row["bytes"] == 2 * 4 * 1024 * 1024 and row["peer"] == "copy"
-        assert row["seconds"] > 0 and row["fraction"] > 0
-    text = ok("bench", "--quick", "--filter", "sum all", "--rounds", "1").decode()
-    assert "read" in text
-    refused("bench", "--filter", "no such row", says="no such row")
-    refused("bench", "--json", tmp_path / "no" / "b.json", says="b.json")

@@ -29,6 +29,34 @@ static void create_fails(int line, const sf_context_options *o, const char *word
                         second);
 }
 
+/* Options from an older header, which are shorter, and from a newer one, which are longer. */
+static void sizes(void)
+{
+        struct {
+                sf_context_options known;
+                int64_t later;
+        } newer = {SF_CONTEXT_OPTIONS_INIT, 0};
+        sf_context_options *o = &newer.known;
+        sf_context *made;
+        checks += 4;
+        o->threads = 3;
+        o->size = sizeof newer;
+        CHECK(sf_context_create(&made, o) == SF_OK && sf_context_threads(made) == 3, "longer options that ask for nothing new were refused");
+        sf_context_destroy(made);
+        newer.later = 1;
+        CHECK(sf_context_create(&made, o) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "newer header"), "%s", sf_last_error(NULL));
+
+        /* What lies beyond the older size is not looked at. */
+        o->size = offsetof(sf_context_options, isa);
+        o->isa = "z80";
+        CHECK(sf_context_create(&made, o) == SF_OK && sf_context_threads(made) == 3, "shorter options were refused: %s", sf_last_error(NULL));
+        sf_context_destroy(made);
+        o->size = sizeof o->size - 1;
+        create_fails(__LINE__, o, "options->size is 7", "sf_context_options");
+        CHECK(sf_context_create(&made, &(sf_context_options){sizeof(size_t), 9, SF_BACKEND_AUTO, "z80"}) == SF_OK, "%s", sf_last_error(NULL));
+        sf_context_destroy(made);
+}
+
 static void contexts(void)
 {
         sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
@@ -47,6 +75,7 @@ static void contexts(void)
         o.isa = "z80";
         create_fails(__LINE__, &o, "z80", "portable");
         sf_context_destroy(NULL);
+        sizes();
 
         /* A set field wins over the environment; the environment over the default. */
         sf_context *made;

@@ -3,25 +3,9 @@
 
 #include <string.h>
 
-typedef struct shape_row {
-        int32_t axis, ndim;
-        int64_t shape[8];
-} shape_row;
-
-#define LENGTHS(...) (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-static const shape_row fold_shapes[] = {
+static const case_shape fold_shapes[] = {
         {0, 0, {0}},
-#define FOLD_SHAPE(...) {0, LENGTHS(__VA_ARGS__)},
-#include "cases.def"
-};
-static const shape_row big[] = {
-#define BIG(axis, ...) {axis, LENGTHS(__VA_ARGS__)},
-#include "cases.def"
-};
-static const shape_row samples[] = {
-#define SAMPLE(axis, ...) {axis, LENGTHS(__VA_ARGS__)},
+#define FOLD_SHAPE(...) {0, CASE_LENGTHS(__VA_ARGS__)},
 #include "cases.def"
 };
 
@@ -64,10 +48,10 @@ static void set_axes(test_case *c, unsigned set, uint64_t mix)
 
 static void check_axes(void)
 {
-        for (size_t i = 0; i < COUNT(fold_shapes); i++)
+        for (size_t i = 0; i < sizeof fold_shapes / sizeof *fold_shapes; i++)
                 for (unsigned set = 0; set < 1u << fold_shapes[i].ndim; set++)
                         for (unsigned bits = 0; bits < 16; bits++) {
-                                test_case c = case_plain(true, 0, fold_shapes[i].ndim, fold_shapes[i].shape);
+                                test_case c = case_of_shape(true, &fold_shapes[i]);
                                 set_axes(&c, set, hash(seed));
                                 c.all_axes = set + 1 == 1u << c.ndim && bits % 3 == 0;
                                 c.keepdim = bits & 1;
@@ -98,35 +82,13 @@ static void check_lengths(void)
         }
 }
 
-static void check_dtypes(void)
-{
-        for (int op = 0; op < 4; op++)
-                for (int in = 0; in < DT_COUNT; in++)
-                        for (int out = 0; out < DT_COUNT; out++)
-                                for (int acc = DT_NONE; acc < DT_COUNT; acc++) {
-                                        if (!accumulator_allowed((sf_op)op, in, out, acc))
-                                                continue;
-                                        for (size_t i = 0; i < COUNT(samples); i++) {
-                                                test_case c = case_plain(true, samples[i].axis, samples[i].ndim,
-                                                                         samples[i].shape);
-                                                c.op = (sf_op)op;
-                                                c.in = in;
-                                                c.out = out;
-                                                c.acc = acc;
-                                                check(&c, VARY_PLACE);
-                                                check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_FILL);
-                                        }
-                                }
-}
-
 static void check_layouts(void)
 {
-        for (size_t i = 0; i < COUNT(samples); i++)
+        for (size_t i = 0; i < CASE_SAMPLES; i++)
                 for (int x = 0; x < LAYOUT_COUNT; x++)
                         for (int other = 0; other < LAYOUT_COUNT; other++)
                                 for (int kind = 0; kind < MASK_COUNT; kind++) {
-                                        test_case c = case_plain(true, samples[i].axis, samples[i].ndim,
-                                                                 samples[i].shape);
+                                        test_case c = case_of_shape(true, &case_samples[i]);
                                         c.x_layout = x;
                                         c.out_layout = layout_for_output[other] ? other : LAYOUT_compact;
                                         c.mask = kind;
@@ -139,8 +101,8 @@ static void check_layouts(void)
 
 static void check_big(void)
 {
-        for (size_t i = 0; i < COUNT(big); i++) {
-                test_case c = case_plain(true, big[i].axis, big[i].ndim, big[i].shape);
+        for (size_t i = 0; i < CASE_BIG; i++) {
+                test_case c = case_of_shape(true, &case_big[i]);
                 check(&c, VARY_PLACE);
                 check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_DTYPES);
                 check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_LAYOUTS);
@@ -176,7 +138,7 @@ int main(int argc, char **argv)
         engines_open();
         check_axes();
         check_lengths();
-        check_dtypes();
+        case_each_dtype(true, check);
         check_layouts();
         check_rank_64();
         check_big();

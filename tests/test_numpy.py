@@ -1,85 +1,41 @@
 """
 NumPy as an independent oracle: integers against numpy.cumsum and its relatives, floats against the rule of
-docs/order.md written once more, in Python. The library is the one named by SCANFOLD_LIB.
+docs/order.md as rule.py has it. The library is the one named by SCANFOLD_LIB.
 """
 import ctypes
 import itertools
 import os
+import sys
 
 import numpy as np
 import pytest
 
-# ---------------------------------------------------------------------------------------------------------------
-# scanfold.h, as ctypes sees it
-# ---------------------------------------------------------------------------------------------------------------
-
-
-class Device(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
-
-
-class Dtype(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", Device), ("ndim", ctypes.c_int32), ("dtype", Dtype),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
-
-
-class Number(ctypes.Union):
-    _fields_ = [("i", ctypes.c_int64), ("u", ctypes.c_uint64), ("f", ctypes.c_double)]
-
-
-class Scalar(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int32), ("value", Number)]
-
-
-class ScanOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("op", ctypes.c_int), ("axis", ctypes.c_int32), ("reverse", ctypes.c_int32),
-                ("exclusive", ctypes.c_int32), ("mask", ctypes.POINTER(Tensor)), ("initial", Scalar),
-                ("accumulator", Dtype), ("stream", ctypes.c_void_p)]
-
-
-class FoldOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("op", ctypes.c_int), ("naxes", ctypes.c_int32),
-                ("axes", ctypes.POINTER(ctypes.c_int32)), ("keepdim", ctypes.c_int32), ("reverse", ctypes.c_int32),
-                ("mask", ctypes.POINTER(Tensor)), ("initial", Scalar), ("accumulator", Dtype),
-                ("stream", ctypes.c_void_p)]
-
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LIB = ctypes.CDLL(os.environ.get("SCANFOLD_LIB", os.path.join(ROOT, "build", "libscanfold.so")))
-LIB.sf_last_error.restype = ctypes.c_char_p
-for function in (LIB.sf_scan, LIB.sf_fold):
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+import scanfold_ctypes as sf  # noqa: E402
 
-OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
+from rule import rule_fold, rule_scan  # noqa: E402
+
+LIB = sf.load(os.environ.get("SCANFOLD_LIB", os.path.join(ROOT, "build", "libscanfold.so")))
 CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 
 
 def tensor(a):
-    """A Tensor that borrows a's memory, and what must live as long as it does."""
-    shape = (ctypes.c_int64 * max(a.ndim, 1))(*a.shape)
-    strides = (ctypes.c_int64 * max(a.ndim, 1))(*(s // a.itemsize for s in a.strides))
-    t = Tensor(a.ctypes.data, Device(1, 0), a.ndim, Dtype(CODES[a.dtype.kind], a.itemsize * 8, 1), shape, strides, 0)
-    return t, (shape, strides, a)
+    return sf.numpy_view(a, CODES[a.dtype.kind])
 
 
 def scalar(v):
     if v is None:
-        return Scalar(0)
-    return Scalar(3, Number(f=v)) if isinstance(v, float) else Scalar(1, Number(i=v))
+        return sf.Scalar(sf.SCALAR_NONE)
+    return sf.Scalar(sf.SCALAR_REAL, sf.Number(f=v)) if isinstance(v, float) else sf.Scalar(sf.SCALAR_INT, sf.Number(i=v))
 
 
 def call(function, x, out, options):
-    (tx, keep_x), (to, keep_out) = tensor(x), tensor(out)
+    tx, to = tensor(x), tensor(out)
     mask = options.pop("mask", None)
-    o = (ScanOptions if function is LIB.sf_scan else FoldOptions)(**options)
-    o.size = ctypes.sizeof(o)
+    o = (sf.ScanOptions if function is LIB.sf_scan else sf.FoldOptions)(**options)
     if mask is not None:
-        tm, keep_mask = tensor(mask)
+        tm = tensor(mask)
         o.mask = ctypes.pointer(tm)
     status = function(None, ctypes.byref(tx), ctypes.byref(to), ctypes.byref(o))
     assert status == 0, LIB.sf_last_error(None)
@@ -88,7 +44,7 @@ def call(function, x, out, options):
 
 def scan(x, axis=-1, op="sum", out=None, dtype=None, reverse=False, exclusive=False, mask=None, initial=None):
     out = np.empty(x.shape, dtype or x.dtype) if out is None else out
-    return call(LIB.sf_scan, x, out, dict(op=OPS[op], axis=axis, reverse=reverse, exclusive=exclusive, mask=mask,
+    return call(LIB.sf_scan, x, out, dict(op=sf.OPS[op], axis=axis, reverse=reverse, exclusive=exclusive, mask=mask,
                                           initial=scalar(initial)))
 
 
@@ -97,31 +53,8 @@ def fold(x, axes=None, op="sum", dtype=None, keepdim=False, reverse=False, mask=
     shape = [1 if d in every else n for d, n in enumerate(x.shape) if keepdim or d not in every]
     given = None if axes is None else (ctypes.c_int32 * max(len(axes), 1))(*axes)
     return call(LIB.sf_fold, x, np.empty(shape, dtype or x.dtype),
-                dict(op=OPS[op], naxes=0 if axes is None else len(axes), axes=given, keepdim=keepdim, reverse=reverse,
+                dict(op=sf.OPS[op], naxes=0 if axes is None else len(axes), axes=given, keepdim=keepdim, reverse=reverse,
                      mask=mask, initial=scalar(initial)))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The rule, once more. Left is the largest power of two below n.
-# ---------------------------------------------------------------------------------------------------------------
-
-
-def left_of(n):
-    return 1 << (n - 1).bit_length() - 1
-
-
-def rule_fold(x):
-    if len(x) == 1:
-        return x[0]
-    k = left_of(len(x))
-    return rule_fold(x[:k]) + rule_fold(x[k:])
-
-
-def rule_scan(x):
-    if len(x) <= 1:
-        return x.copy()
-    k = left_of(len(x))
-    return np.concatenate([rule_scan(x[:k]), rule_fold(x[:k]) + rule_scan(x[k:])])
 
 
 def same_bits(a, b):
@@ -143,7 +76,7 @@ def whole_range(shape, dtype, seed=0):
     return np.random.default_rng(seed).integers(info.min, info.max, size=shape, dtype=dtype, endpoint=True)
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", sf.OPS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_scan(dtype, op):
     for seed, (shape, axis) in enumerate(SHAPES):
@@ -154,7 +87,7 @@ def test_integer_scan(dtype, op):
         np.testing.assert_array_equal(scan(x, axis, op, reverse=True), backwards)
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", sf.OPS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_fold(dtype, op):
     for seed, (shape, _) in enumerate(SHAPES):
@@ -278,7 +211,7 @@ def test_several_axes_are_one_sequence():
 def test_nan_wins():
     x = mixed(100, "f4")
     x[40] = np.nan
-    for op in OPS:
+    for op in sf.OPS:
         y = scan(x, op=op)
         assert not np.isnan(y[:40]).any() and np.isnan(y[40:]).all()
     assert np.signbit(fold(np.array([0.0, -0.0], "f4"), op="min"))

@@ -1,40 +1,28 @@
 /* Scans: every engine against the reference, over shapes, dtypes, layouts and options. */
 #include "case.h"
 
-typedef struct shape_row {
-        int32_t axis, vary;
+typedef struct sweep {
+        int32_t vary;
         int64_t first, last, step;
-        int32_t ndim;
-        int64_t shape[8];
-} shape_row;
+        case_shape shape;
+} sweep;
 
-#define LENGTHS(...) (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}
-
-static const shape_row shapes[] = {
-        {0, -1, 0, 0, 1, 0, {0}},
-        {-1, -1, 0, 0, 1, 0, {0}},
-#define SWEEP(axis, vary, first, last, step, ...) {axis, vary, first, last, step, LENGTHS(__VA_ARGS__)},
-#define SHAPE(axis, ...) {axis, -1, 0, 0, 1, LENGTHS(__VA_ARGS__)},
+static const sweep shapes[] = {
+        {-1, 0, 0, 1, {0, 0, {0}}},
+        {-1, 0, 0, 1, {-1, 0, {0}}},
+#define SWEEP(axis, vary, first, last, step, ...) {vary, first, last, step, {axis, CASE_LENGTHS(__VA_ARGS__)}},
+#define SHAPE(axis, ...) {-1, 0, 0, 1, {axis, CASE_LENGTHS(__VA_ARGS__)}},
 #include "cases.def"
 };
-static const shape_row big[] = {
-#define BIG(axis, ...) {axis, -1, 0, 0, 1, LENGTHS(__VA_ARGS__)},
-#include "cases.def"
-};
-static const shape_row samples[] = {
-#define SAMPLE(axis, ...) {axis, -1, 0, 0, 1, LENGTHS(__VA_ARGS__)},
-#include "cases.def"
-};
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static uint64_t seed;
 
 static test_case sample(size_t i)
 {
-        return case_plain(false, samples[i].axis, samples[i].ndim, samples[i].shape);
+        return case_of_shape(false, &case_samples[i]);
 }
 
-static void check(test_case *c, unsigned parts)
+static void check(const test_case *c, unsigned parts)
 {
         test_case given = *c;
         if (!case_next())
@@ -55,9 +43,9 @@ static void set_options(test_case *c, unsigned bits)
 /* Every shape with every combination of options, as f32 and as another dtype. */
 static void check_shapes(void)
 {
-        for (size_t i = 0; i < COUNT(shapes); i++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
                 for (int64_t n = shapes[i].first; n <= shapes[i].last; n += shapes[i].step) {
-                        test_case c = case_plain(false, shapes[i].axis, shapes[i].ndim, shapes[i].shape);
+                        test_case c = case_of_shape(false, &shapes[i].shape);
                         if (shapes[i].vary >= 0)
                                 c.shape[shapes[i].vary] = n;
                         for (unsigned bits = 0; bits < 16; bits++) {
@@ -70,8 +58,8 @@ static void check_shapes(void)
 
 static void check_big(void)
 {
-        for (size_t i = 0; i < COUNT(big); i++) {
-                test_case c = case_plain(false, big[i].axis, big[i].ndim, big[i].shape);
+        for (size_t i = 0; i < CASE_BIG; i++) {
+                test_case c = case_of_shape(false, &case_big[i]);
                 check(&c, VARY_PLACE);
                 for (unsigned bits = 0; bits < 16; bits += 5) {
                         set_options(&c, bits);
@@ -84,31 +72,10 @@ static void check_big(void)
         }
 }
 
-/* Every operation on every pair of dtypes with every accumulator. */
-static void check_dtypes(void)
-{
-        for (int op = 0; op < 4; op++)
-                for (int in = 0; in < DT_COUNT; in++)
-                        for (int out = 0; out < DT_COUNT; out++)
-                                for (int acc = DT_NONE; acc < DT_COUNT; acc++) {
-                                        if (!accumulator_allowed((sf_op)op, in, out, acc))
-                                                continue;
-                                        for (size_t i = 0; i < COUNT(samples); i++) {
-                                                test_case c = sample(i);
-                                                c.op = (sf_op)op;
-                                                c.in = in;
-                                                c.out = out;
-                                                c.acc = acc;
-                                                check(&c, VARY_PLACE);
-                                                check(&c, VARY_PLACE | VARY_OPTIONS | VARY_MASK | VARY_FILL);
-                                        }
-                                }
-}
-
 /* Every layout of x with every layout of out, then of the mask. */
 static void check_layouts(void)
 {
-        for (size_t i = 0; i < COUNT(samples); i++)
+        for (size_t i = 0; i < CASE_SAMPLES; i++)
                 for (int x = 0; x < LAYOUT_COUNT; x++) {
                         test_case c = sample(i);
                         c.x_layout = x;
@@ -133,7 +100,7 @@ static void check_layouts(void)
 
 static void check_in_place(void)
 {
-        for (size_t i = 0; i < COUNT(samples); i++)
+        for (size_t i = 0; i < CASE_SAMPLES; i++)
                 for (int layout = 0; layout < LAYOUT_COUNT; layout++)
                         for (unsigned bits = 0; bits < 16; bits++)
                                 for (int in = 0; in < DT_COUNT; in++) {
@@ -147,8 +114,8 @@ static void check_in_place(void)
                                         c.in_place = true;
                                         check(&c, VARY_PLACE);
                                 }
-        for (size_t i = 0; i < COUNT(big); i++) {
-                test_case c = case_plain(false, big[i].axis, big[i].ndim, big[i].shape);
+        for (size_t i = 0; i < CASE_BIG; i++) {
+                test_case c = case_of_shape(false, &case_big[i]);
                 set_options(&c, (unsigned)i % 16);
                 c.in_place = true;
                 check(&c, VARY_PLACE);
@@ -184,7 +151,7 @@ int main(int argc, char **argv)
         case_arguments(argc, argv);
         engines_open();
         check_shapes();
-        check_dtypes();
+        case_each_dtype(false, check);
         check_layouts();
         check_in_place();
         check_rank_64();

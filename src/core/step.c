@@ -2,9 +2,26 @@
  * as one, so that a backend sees as few dimensions as there really are. */
 #include "core/step.h"
 
-static bool merges(const sf_dim *outer, const sf_dim *inner)
+/* A dimension under construction: its strides in x, y and the mask, and where to find them in a fused step's other operands. */
+typedef struct place {
+        sf_dim dim;
+        int32_t axis;
+        bool flipped;
+} place;
+
+static int64_t stride_of(const sf_step_views *v, int32_t operand, const place *p)
 {
-        return outer->x == inner->len * inner->x && outer->y == inner->len * inner->y && outer->m == inner->len * inner->m;
+        int64_t stride = p->axis < 0 ? 0 : v->operand[operand]->strides[p->axis];
+        return p->flipped ? -stride : stride;
+}
+
+static bool merges(const sf_step_views *v, const place *outer, const place *inner)
+{
+        const sf_dim *a = &outer->dim, *b = &inner->dim;
+        bool same = a->x == b->len * b->x && a->y == b->len * b->y && a->m == b->len * b->m;
+        for (int32_t k = 1; same && k < v->operands; k++)
+                same = stride_of(v, k, outer) == b->len * stride_of(v, k, inner);
+        return same;
 }
 
 static int64_t magnitude(int64_t v)
@@ -12,13 +29,70 @@ static int64_t magnitude(int64_t v)
         return v < 0 ? -v : v;
 }
 
-/* Batch positions are independent, so they may be walked in any order: outermost the one that steps furthest. */
-static bool walks_outside(const sf_dim *a, const sf_dim *b)
+/* How far a step along this dimension reaches in all the memory there is. */
+static int64_t reach(const sf_step_views *v, const place *p)
 {
-        int64_t ax = magnitude(a->x), bx = magnitude(b->x);
+        int64_t sum = magnitude(p->dim.x) + magnitude(p->dim.y);
+        for (int32_t k = 1; k < v->operands; k++)
+                sum += magnitude(stride_of(v, k, p));
+        return sum;
+}
+
+/* Batch positions are independent, so they may be walked in any order: outermost the one that steps furthest. With several operands, x
+ * alone does not tell: it may be the one that is repeated. */
+static bool walks_outside(const sf_step_views *v, const place *a, const place *b)
+{
+        if (v->operands > 1) {
+                int64_t reach_a = reach(v, a), reach_b = reach(v, b);
+                if (reach_a != reach_b)
+                        return reach_a > reach_b;
+        }
+        int64_t ax = magnitude(a->dim.x), bx = magnitude(b->dim.x);
         if (ax && bx && ax != bx)
                 return ax > bx;
-        return magnitude(a->y) > magnitude(b->y);
+        return magnitude(a->dim.y) > magnitude(b->dim.y);
+}
+
+/* Do addresses go down along this batch dimension? The first operand that moves at all decides. */
+static bool goes_down(const sf_step_views *v, const place *p)
+{
+        int64_t stride = p->dim.x;
+        for (int32_t k = 1; k < v->operands && !stride; k++)
+                stride = stride_of(v, k, p);
+        return stride < 0;
+}
+
+static void flip(sf_step *step, const sf_step_views *v, place *p)
+{
+        sf_dim *dim = &p->dim;
+        int64_t last = dim->len - 1;
+        /* What has no elements has no address to move. */
+        step->x = step->x ? step->x + last * dim->x : NULL;
+        step->y = step->y ? step->y + last * dim->y : NULL;
+        step->m = step->m ? step->m + last * dim->m : NULL;
+        for (int32_t k = 0; k < v->operands; k++)
+                if (v->fuse->operand[k].data)
+                        v->fuse->operand[k].data += last * stride_of(v, k, p);
+        dim->x = -dim->x;
+        dim->y = -dim->y;
+        dim->m = -dim->m;
+        p->flipped = true;
+}
+
+static void start_operands(const sf_step_views *v)
+{
+        v->fuse->operands = v->operands;
+        for (int32_t k = 0; k < v->operands; k++) {
+                v->fuse->operand[k].data = v->operand[k]->data;
+                v->fuse->operand[k].dt = v->operand[k]->dt;
+        }
+}
+
+static void append(sf_step *step, const sf_step_views *v, int32_t at, const place *p)
+{
+        step->dims[at] = p->dim;
+        for (int32_t k = 0; k < v->operands; k++)
+                v->fuse->operand[k].stride[at] = stride_of(v, k, p);
 }
 
 void sf_step_geometry(sf_step *step, const sf_step_views *v)
@@ -29,56 +103,53 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
         step->m = m ? (const uint8_t *)m->data : NULL;
         step->n = 1;
         step->batch = 1;
+        step->fuse = v->fuse;
+        if (v->fuse)
+                start_operands(v);
 
-        sf_dim seq[SF_MAX_NDIM];
+        place batch[SF_MAX_NDIM], seq[SF_MAX_NDIM];
         int32_t nbatch = 0, nseq = 0, yd = 0;
         for (int32_t d = 0; d < x->ndim; d++) {
                 bool in_seq = v->axes >> d & 1;
                 bool in_y = !step->fold || !in_seq || v->keepdim;
-                sf_dim dim = {x->shape[d], x->strides[d], in_y && !(step->fold && in_seq) ? y->strides[yd] : 0, m ? m->strides[d] : 0};
+                place p = {{x->shape[d], x->strides[d], in_y && !(step->fold && in_seq) ? y->strides[yd] : 0, m ? m->strides[d] : 0}, d, false};
                 yd += in_y;
                 if (in_seq)
-                        step->n *= dim.len;
+                        step->n *= p.dim.len;
                 else
-                        step->batch *= dim.len;
-                if (dim.len == 1)
+                        step->batch *= p.dim.len;
+                if (p.dim.len == 1)
                         continue;
-                bool flip = in_seq ? v->reverse : dim.x < 0;
-                if (flip && dim.len > 0) {
-                        /* What has no elements has no address to move. */
-                        step->x = step->x ? step->x + (dim.len - 1) * dim.x : NULL;
-                        step->y = step->y ? step->y + (dim.len - 1) * dim.y : NULL;
-                        step->m = step->m ? step->m + (dim.len - 1) * dim.m : NULL;
-                        dim.x = -dim.x;
-                        dim.y = -dim.y;
-                        dim.m = -dim.m;
-                }
+                if ((in_seq ? v->reverse : goes_down(v, &p)) && p.dim.len > 0)
+                        flip(step, v, &p);
                 if (in_seq) {
-                        if (nseq && merges(&seq[nseq - 1], &dim)) {
-                                dim.len *= seq[nseq - 1].len;
+                        if (nseq && merges(v, &seq[nseq - 1], &p)) {
+                                p.dim.len *= seq[nseq - 1].dim.len;
                                 nseq--;
                         }
-                        seq[nseq++] = dim;
+                        seq[nseq++] = p;
                 } else {
                         int32_t at = nbatch++;
-                        for (; at > 0 && walks_outside(&dim, &step->dims[at - 1]); at--)
-                                step->dims[at] = step->dims[at - 1];
-                        step->dims[at] = dim;
+                        for (; at > 0 && walks_outside(v, &p, &batch[at - 1]); at--)
+                                batch[at] = batch[at - 1];
+                        batch[at] = p;
                 }
         }
         int32_t kept = 0;
         for (int32_t d = 0; d < nbatch; d++) {
-                sf_dim dim = step->dims[d];
-                if (kept && merges(&step->dims[kept - 1], &dim)) {
-                        dim.len *= step->dims[kept - 1].len;
+                place p = batch[d];
+                if (kept && merges(v, &batch[kept - 1], &p)) {
+                        p.dim.len *= batch[kept - 1].dim.len;
                         kept--;
                 }
-                step->dims[kept++] = dim;
+                batch[kept++] = p;
         }
         if (!nseq) /* every axis of the sequence has length 1, or there is none */
-                seq[nseq++] = (sf_dim){1, 0, 0, 0};
+                seq[nseq++] = (place){{1, 0, 0, 0}, -1, false};
+        for (int32_t d = 0; d < kept; d++)
+                append(step, v, d, &batch[d]);
         for (int32_t d = 0; d < nseq; d++)
-                step->dims[kept + d] = seq[d];
+                append(step, v, kept + d, &seq[d]);
         step->nbatch = kept;
         step->nseq = nseq;
 }

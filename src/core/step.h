@@ -9,11 +9,13 @@
  *         for each position i of dims[nbatch .. nbatch + nseq):  outermost first: the sequence
  *             a[i] = m && !m[i] ? identity : x[i]
  *         scan:  y[i] = s[i]      fold:  y = s[n-1]              s as scanfold.h defines it
+ *
+ * program.h says what changes where the step is fused with elementwise work.
  */
 #ifndef SF_STEP_H
 #define SF_STEP_H
 
-#include "core/core.h"
+#include "core/program.h"
 
 typedef struct sf_dim {
         int64_t len;
@@ -39,6 +41,11 @@ typedef struct sf_step {
         int64_t batch; /* how many sequences, >= 1 */
         int32_t nbatch, nseq; /* a scan has nseq = 1 */
         sf_dim dims[SF_MAX_NDIM + 1];
+
+        const sf_fuse *fuse; /* NULL: plain; otherwise what is done to elements on their way in and to results on their way out */
+        const struct sf_step *sibling; /* NULL, or another step over the same operands and dims, to be done in the same read where
+                                          the backend can; its results do not depend on this one's, and neither is in place. It may
+                                          have a sibling in turn */
 } sf_step;
 
 /* A view's part in a step under construction. */
@@ -47,9 +54,14 @@ typedef struct sf_step_views {
         const sf_view *m;     /* NULL: no mask; otherwise broadcast to x's shape */
         uint64_t axes;        /* bit d: axis d of x belongs to the sequence */
         bool keepdim, reverse;
+        /* Fused steps. Operand 0 is x; all have been broadcast to one shape. */
+        int32_t operands;
+        const sf_view *operand[SF_OPERANDS_MAX];
+        sf_fuse *fuse; /* its operands are filled too: data, dtype, strides. NULL: plain */
 } sf_step_views;
 
-/* Fills the geometry: x, y, m, n, batch, dims. The views have been checked and have at least one output element. */
+/* Fills the geometry: x, y, m, n, batch, dims, and the operands of views->fuse, which becomes the step's. The views have been checked
+ * and have at least one output element. */
 void sf_step_geometry(sf_step *step, const sf_step_views *views);
 
 #endif

@@ -1,10 +1,13 @@
 /*
  * One long axis shared by all threads, with one read of memory.
  *
- * The sequence is cut into chunks of a power of two that fit in a core's own cache. A worker folds a chunk, which brings it into
- * the cache, publishes the total, and later scans it from there, once the totals of everything before it are known. Folding its
- * next chunk and scanning its current one are interleaved piece by piece, so that memory is read and written all the time. A
- * chunk is walked as several substreams at once; each of them is a leaf of the order's tree above the chunks.
+ * The sequence is cut into chunks of a power of two that fit in a core's own cache. A worker scans a chunk by itself into scratch,
+ * publishes its total, and later, once the totals of everything before it are known, adds those and writes the results. Scanning its
+ * next chunk and finishing its current one are interleaved piece by piece, so that memory is read and written all the time. A chunk
+ * is walked as several substreams at once; each of them is a leaf of the order's tree above the chunks.
+ *
+ * Where there is no kernel for that (columns, vectors that are not full, operations other than sum) a chunk is folded first, which
+ * brings it into the cache, and scanned from there in one go. A fold stops after the first half.
  *
  * Chunks are claimed in order and a worker waits only for lower ones, so whoever holds the lowest is never waiting: no matter how
  * few threads really run, or when.
@@ -24,6 +27,7 @@
 typedef struct chain {
         const sf_cpu_plan *plan;
         bool columns;
+        bool local;           /* scanned into scratch, then finished; else folded, then scanned */
         int64_t lines;        /* how many sequences (or blocks of columns), one after another */
         int64_t chunk;        /* positions in a chunk */
         int64_t chunks;       /* in a sequence */
@@ -32,11 +36,12 @@ typedef struct chain {
         int64_t leaves;       /* in a sequence, the last perhaps not whole */
         int64_t entry_lanes;  /* of a total */
         int64_t entry_bytes;
-        int fold_level;       /* the counter's entry that a whole leaf ends up in */
+        int level;            /* the counter's entry that a whole leaf ends up in after the first walk */
         char *totals;         /* lines x leaves entries */
         _Atomic uint8_t *ready; /* lines x chunks */
         char *scratch;
         size_t scratch_each;
+        size_t raw_bytes;     /* of a chunk's lanes, kept between its two walks; 0 where they are not */
         _Atomic int64_t next;
 } chain;
 
@@ -45,12 +50,13 @@ typedef struct worker {
         int64_t line;     /* whose totals `counter` has counted */
         int64_t counted;  /* leaves */
         char *counter;    /* SF_ORDER_LEVELS entries */
-        char *fold_counters, *scan_counters; /* streams x SF_ORDER_LEVELS entries */
+        char *counters[2]; /* of the first walk and the second: streams x SF_ORDER_LEVELS entries */
         char *entries;    /* room for the carries' */
         char *fills;      /* streams entries */
         char *initial;    /* one entry */
+        char *raw[2];     /* results of the two chunks at hand, without what stands to their left */
         sf_carry carry[SF_CPU_GROUP]; /* of each stream */
-        sf_carry common;              /* what the streams of a chunk share, to the left of their own */
+        sf_carry common;              /* local: what the streams of a chunk share, to the left of their own */
 } worker;
 
 static char *entry(const chain *c, char *base, int64_t index)
@@ -58,10 +64,12 @@ static char *entry(const chain *c, char *base, int64_t index)
         return base + index * c->entry_bytes;
 }
 
-/* Each stream's own, and what they share or a single one has. */
+/* A stream's: at most one a level, and the initial value. What the streams share has as much room again. */
+enum { CARRY_ENTRIES = SF_ORDER_LEVELS + 1 };
+
 static int64_t carry_entries(int64_t streams)
 {
-        return streams * SF_CPU_GROUP + SF_ORDER_LEVELS + 1;
+        return (streams + 1) * CARRY_ENTRIES;
 }
 
 /* What a worker's scratch is cut into. */
@@ -73,11 +81,13 @@ static int64_t worker_entries(int64_t streams)
 static worker worker_make(chain *c, int index)
 {
         worker w = {.c = c, .line = -1, .counter = c->scratch + (size_t)index * c->scratch_each};
-        w.fold_counters = entry(c, w.counter, SF_ORDER_LEVELS + 1); /* the counter's last entry is room to add in */
-        w.scan_counters = entry(c, w.fold_counters, c->streams * SF_ORDER_LEVELS);
-        w.entries = entry(c, w.scan_counters, c->streams * SF_ORDER_LEVELS);
+        w.counters[0] = entry(c, w.counter, SF_ORDER_LEVELS + 1); /* the counter's last entry is room to add in */
+        w.counters[1] = entry(c, w.counters[0], c->streams * SF_ORDER_LEVELS);
+        w.entries = entry(c, w.counters[1], c->streams * SF_ORDER_LEVELS);
         w.fills = entry(c, w.entries, carry_entries(c->streams));
         w.initial = entry(c, w.fills, c->streams);
+        w.raw[0] = entry(c, w.initial, 1);
+        w.raw[1] = w.raw[0] + c->raw_bytes;
         c->plan->kernels->fill(w.initial, c->entry_lanes, c->plan->step->initial);
         return w;
 }
@@ -85,15 +95,34 @@ static worker worker_make(chain *c, int index)
 /* ------------------------------------------------------------------------------------------------------------
  * Kernels over part of a chunk: `count` positions of the streams [first, first + streams) from position `from` of each
  * ---------------------------------------------------------------------------------------------------------- */
+typedef enum walk { FOLD, SCAN, LOCAL, CARRY } walk;
+
 typedef struct part {
         int64_t line, position; /* of the first stream's start */
         int64_t first, streams;
         int64_t from, count;
         bool resume;
+        int side;      /* which of the worker's two chunks it belongs to */
         int64_t ahead; /* bytes */
 } part;
 
-static void run_part(worker *w, const part *t, bool fold, const sf_carry *carry)
+static void run_columns(worker *w, const part *t, bool fold, const sf_carry *carry)
+{
+        const chain *c = w->c;
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
+        int64_t position = t->position + t->from;
+        sf_columns job = {.x = s->x + at.x + position * p->seq.x, .y = s->y + at.y + position * p->seq.y,
+                          .m = s->m ? s->m + at.m + position * p->seq.m : NULL, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m,
+                          .cols = p->inner, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold,
+                          .stream = p->stream, .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry,
+                          .counters = w->counters[!fold], .counter_stride = c->entry_bytes};
+        (fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+}
+
+static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry)
 {
         const chain *c = w->c;
         const sf_cpu_plan *p = c->plan;
@@ -101,23 +130,38 @@ static void run_part(worker *w, const part *t, bool fold, const sf_carry *carry)
         sf_walk at;
         sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
         int64_t lane = t->line % p->line.len, position = t->position + t->from;
-        const char *x = s->x + at.x + lane * p->line.x + position * p->seq.x;
-        char *y = s->y + at.y + lane * p->line.y + position * p->seq.y;
-        const uint8_t *m = s->m ? s->m + at.m + lane * p->line.m + position * p->seq.m : NULL;
-        char *counters = entry(c, fold ? w->fold_counters : w->scan_counters, t->first * SF_ORDER_LEVELS);
-        if (c->columns) {
-                sf_columns job = {.x = x, .y = y, .m = m, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m, .cols = p->inner,
-                                  .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold, .stream = p->stream,
-                                  .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry, .counters = counters,
-                                  .counter_stride = c->entry_bytes};
-                (fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+        sf_rows job = {.x = s->x + at.x + lane * p->line.x + position * p->seq.x, .y = s->y + at.y + lane * p->line.y + position * p->seq.y,
+                       .m = s->m ? s->m + at.m + lane * p->line.m + position * p->seq.m : NULL, .x_row = c->leaf * p->seq.x,
+                       .y_row = c->leaf * p->seq.y, .m_row = c->leaf * p->seq.m, .rows = t->streams, .n = t->count, .start = t->from,
+                       .resume = t->resume, .exclusive = s->exclusive && (how == SCAN || how == CARRY), .stream = p->stream, .op = s->op,
+                       .identity = s->identity, .ahead = t->ahead, .lanes = p->lanes, .carry = carry, .carry_row = 1, .common = &w->common,
+                       .counters = entry(c, w->counters[how == SCAN], t->first * SF_ORDER_LEVELS)};
+        if (how == LOCAL || how == CARRY) {
+                /* Scratch is laid out as the tensor is: downwards in reverse. */
+                int64_t pitch = p->inner * p->kernels->lane_bytes, step = p->reverse ? -pitch : pitch;
+                char *raw = w->raw[t->side] + (p->reverse ? (c->chunk - 1) * pitch : 0) + t->first * c->leaf * step + t->from * step;
+                if (how == LOCAL) {
+                        job.raw = true;
+                        job.stream = false;
+                        job.y = raw;
+                        job.y_row = c->leaf * step;
+                } else {
+                        job.x = raw;
+                        job.x_row = c->leaf * step;
+                }
+        }
+        return job;
+}
+
+static void run_part(worker *w, const part *t, walk how, const sf_carry *carry)
+{
+        const sf_cpu_plan *p = w->c->plan;
+        if (w->c->columns) {
+                run_columns(w, t, how == FOLD, carry);
                 return;
         }
-        sf_rows job = {.x = x, .y = y, .m = m, .x_row = c->leaf * p->seq.x, .y_row = c->leaf * p->seq.y, .m_row = c->leaf * p->seq.m,
-                       .rows = t->streams, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold,
-                       .stream = p->stream, .op = s->op, .identity = s->identity, .ahead = t->ahead, .lanes = p->lanes,
-                       .carry = carry, .carry_row = 1, .common = fold ? NULL : &w->common, .counters = counters};
-        (fold ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
+        sf_rows job = rows_of(w, t, how, carry);
+        (how == FOLD ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -127,6 +171,7 @@ typedef struct chunk {
         int64_t index, line, number; /* index is line * chunks + number */
         int64_t length;              /* positions */
         int64_t whole;               /* leaves that are */
+        int side;
 } chunk;
 
 static bool claim(chain *c, chunk *k)
@@ -144,7 +189,7 @@ static bool claim(chain *c, chunk *k)
 
 static part part_of(const chain *c, const chunk *k, int64_t first, int64_t streams, int64_t from, int64_t count, bool resume)
 {
-        return (part){k->line, k->number * c->chunk + first * c->leaf, first, streams, from, count, resume, 0};
+        return (part){k->line, k->number * c->chunk + first * c->leaf, first, streams, from, count, resume, k->side, 0};
 }
 
 static void fold_piece(worker *w, const chunk *k, int64_t piece)
@@ -154,7 +199,7 @@ static void fold_piece(worker *w, const chunk *k, int64_t piece)
         if (c->plan->step->fold) /* a scan has fetched it already */
                 t.ahead = c->plan->ahead;
         if (k->whole)
-                run_part(w, &t, true, NULL);
+                run_part(w, &t, FOLD, NULL);
 }
 
 /* Meanwhile the piece of chunk `next` that will be folded after this one is fetched; NULL if there is none. */
@@ -166,11 +211,48 @@ static void scan_piece(worker *w, const chunk *k, int64_t piece, const chunk *ne
         if (next && next->line == k->line)
                 t.ahead = ((next->number - k->number) * c->chunk + count) * c->plan->seq.x;
         if (k->whole)
-                run_part(w, &t, false, w->carry);
-        if (piece == PIECES - 1 && k->length > k->whole * c->leaf) {
-                t = part_of(c, k, k->whole, 1, 0, k->length - k->whole * c->leaf, false);
-                run_part(w, &t, false, w->carry + k->whole);
+                run_part(w, &t, SCAN, w->carry);
+}
+
+/* The first walk over `next` and the second one over `now`; either may be NULL. */
+static void walk_pieces(worker *w, const chunk *now, const chunk *next)
+{
+        for (int64_t piece = 0; piece < PIECES; piece++) {
+                if (next)
+                        fold_piece(w, next, piece);
+                if (now && !w->c->plan->step->fold)
+                        scan_piece(w, now, piece, next);
         }
+}
+
+/* The same where the first walk scans into scratch and the second carries. */
+static void walk_together(worker *w, const chunk *now, const chunk *next)
+{
+        const chain *c = w->c;
+        const sf_cpu_kernels *k = c->plan->kernels;
+        sf_rows carry, scan;
+        if (now && now->whole) {
+                part t = part_of(c, now, 0, now->whole, 0, c->leaf, true);
+                carry = rows_of(w, &t, CARRY, w->carry);
+        }
+        if (next && next->whole) {
+                part t = part_of(c, next, 0, next->whole, 0, c->leaf, true);
+                t.ahead = c->plan->ahead;
+                scan = rows_of(w, &t, LOCAL, NULL);
+        }
+        if (now && now->whole)
+                k->carry_rows(&carry, next && next->whole ? &scan : NULL);
+        else if (next && next->whole)
+                k->scan_rows(&scan);
+}
+
+/* The ragged end of a sequence is no leaf: it is scanned in one go. */
+static void scan_ragged(worker *w, const chunk *k)
+{
+        const chain *c = w->c;
+        part t = part_of(c, k, k->whole, 1, 0, k->length - k->whole * c->leaf, false);
+        if (t.count)
+                run_part(w, &t, SCAN, w->carry + k->whole);
 }
 
 /* A whole leaf's total is the counter's entry at its level; the ragged end of a sequence has nobody to its right to tell. */
@@ -179,7 +261,7 @@ static void publish(worker *w, const chunk *k)
         chain *c = w->c;
         for (int64_t r = 0; r < k->whole; r++)
                 memcpy(entry(c, c->totals, k->line * c->leaves + k->number * c->streams + r),
-                       entry(c, w->fold_counters, r * SF_ORDER_LEVELS + c->fold_level), (size_t)c->entry_bytes);
+                       entry(c, w->counters[0], r * SF_ORDER_LEVELS + c->level), (size_t)c->entry_bytes);
         atomic_store_explicit(&c->ready[k->index], 1, memory_order_release);
 }
 
@@ -223,13 +305,13 @@ static void sum_entry(worker *w, char *sum, const char *left, bool first)
 }
 
 /* All that is to the left of a stream, summed up: what an exclusive scan's first element is, or a fold's total. */
-static void sum_carry(worker *w, int64_t stream)
+static void sum_carry(worker *w, int64_t stream, bool shares)
 {
         sf_carry *carry = &w->carry[stream];
         bool first = true;
         for (int32_t e = 0; e < carry->count; e++, first = false)
                 sum_entry(w, carry->fill, carry->entries + e * carry->entry_stride, first);
-        for (int32_t e = 0; e < w->common.count; e++, first = false)
+        for (int32_t e = 0; shares && e < w->common.count; e++, first = false)
                 sum_entry(w, carry->fill, w->common.entries + e * w->common.entry_stride, first);
 }
 
@@ -244,21 +326,21 @@ static sf_carry copy_entries(worker *w, char *to, uint64_t bits, bool initial)
         return carry;
 }
 
-/* Copies the counter's live entries, lowest first, then the initial value. The streams of a chunk differ in the lowest levels only;
- * what is above them they share. Columns have one stream and keep all entries in it. */
-static void set_carry(worker *w, int64_t stream)
+/* Copies the counter's live entries, lowest first, then the initial value. Where the second walk only carries, what is above the
+ * streams' own levels they share; the ragged end of a sequence, which is scanned, has it all to itself. */
+static void set_carry(worker *w, int64_t stream, bool ragged)
 {
         chain *c = w->c;
         const sf_step *s = c->plan->step;
-        uint64_t counted = (uint64_t)w->counted, low = c->columns ? UINT64_MAX : (uint64_t)c->streams - 1;
-        if (!c->columns && !stream)
-                w->common = copy_entries(w, entry(c, w->entries, c->streams * SF_CPU_GROUP), counted & ~low, s->has_initial);
-        w->carry[stream] = copy_entries(w, entry(c, w->entries, stream * SF_CPU_GROUP), counted & low, c->columns && s->has_initial);
+        uint64_t counted = (uint64_t)w->counted, low = c->local && !ragged ? (uint64_t)c->streams - 1 : UINT64_MAX;
+        if (c->local && !stream)
+                w->common = copy_entries(w, entry(c, w->entries, c->streams * CARRY_ENTRIES), counted & ~(uint64_t)(c->streams - 1), s->has_initial);
+        w->carry[stream] = copy_entries(w, entry(c, w->entries, stream * CARRY_ENTRIES), counted & low, (!c->local || ragged) && s->has_initial);
         w->carry[stream].fill = entry(c, w->fills, stream);
         if (!s->exclusive)
                 return;
         if (w->counted)
-                sum_carry(w, stream);
+                sum_carry(w, stream, c->local && !ragged);
         else
                 c->plan->kernels->fill(w->carry[stream].fill, c->entry_lanes,
                                        s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
@@ -280,7 +362,7 @@ static void look_left(worker *w, const chunk *k)
                         count_leaf(w);
         }
         for (int64_t r = 0; r < c->streams; r++) {
-                set_carry(w, r);
+                set_carry(w, r, r >= k->whole);
                 if (r < k->whole && k->number * c->streams + r + 1 < c->leaves)
                         count_leaf(w);
         }
@@ -299,15 +381,14 @@ static void finish_fold(worker *w, int64_t line)
         w->counted = 0;
         while (w->counted < whole)
                 count_leaf(w);
-        w->common = (sf_carry){0};
         w->carry[0] = copy_entries(w, w->entries, (uint64_t)w->counted, s->has_initial);
         w->carry[0].fill = entry(c, w->fills, 0);
         if (over) {
                 part t = {.line = line, .position = whole * c->leaf, .streams = 1, .count = over};
-                run_part(w, &t, true, w->carry);
+                run_part(w, &t, FOLD, w->carry);
                 return;
         }
-        sum_carry(w, 0);
+        sum_carry(w, 0, false);
         sf_walk at;
         sf_walk_start(&at, p->outer_dims, p->nouter, line / p->line.len);
         p->kernels->narrow(s->y + at.y + line % p->line.len * p->line.y, w->carry[0].fill, p->inner);
@@ -321,26 +402,25 @@ static void work(void *arg, int index)
         chain *c = arg;
         worker w = worker_make(c, index);
         bool fold = c->plan->step->fold;
-        chunk now, next;
+        void (*both)(worker *, const chunk *, const chunk *) = c->local ? walk_together : walk_pieces;
+        chunk now = {.side = 0}, next = {.side = 1};
         bool has_now = claim(c, &now);
         if (has_now) {
-                for (int64_t piece = 0; piece < PIECES; piece++)
-                        fold_piece(&w, &now, piece);
+                both(&w, NULL, &now);
                 publish(&w, &now);
         }
         while (has_now) {
                 bool has_next = claim(c, &next);
                 if (!fold)
                         look_left(&w, &now);
-                for (int64_t piece = 0; piece < PIECES; piece++) {
-                        if (has_next)
-                                fold_piece(&w, &next, piece);
-                        if (!fold)
-                                scan_piece(&w, &now, piece, has_next ? &next : NULL);
-                }
+                both(&w, &now, has_next ? &next : NULL);
                 if (has_next)
                         publish(&w, &next);
+                if (!fold)
+                        scan_ragged(&w, &now);
+                int side = now.side;
                 now = next;
+                next.side = side;
                 has_now = has_next;
         }
         if (c->plan->stream)
@@ -361,11 +441,15 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.leaves = (s->n + c.leaf - 1) / c.leaf;
         c.entry_lanes = c.columns ? (p->inner + p->kernels->width - 1) / p->kernels->width * p->kernels->width : p->kernels->width;
         c.entry_bytes = c.entry_lanes * p->kernels->lane_bytes;
-        int64_t tile = c.columns ? p->isa->fold_rows : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;
-        c.fold_level = sf_order_log2((uint64_t)(c.leaf / tile));
+        c.local = !s->fold && !c.columns && s->op == SF_SUM && p->lanes->unit == p->kernels->width;
+        int64_t tile = c.columns ? p->isa->fold_rows
+                       : c.local ? p->isa->scan_tile * p->lanes->rows
+                                 : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;
+        c.level = sf_order_log2((uint64_t)(c.leaf / tile));
+        c.raw_bytes = c.local ? (size_t)(c.chunk * p->inner * p->kernels->lane_bytes) : 0;
 
         size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;
-        c.scratch_each = (size_t)(worker_entries(c.streams) * c.entry_bytes + 4096 + vector) / 64 * 64;
+        c.scratch_each = ((size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + 2 * c.raw_bytes) / 64 * 64 + 4096;
         sf_arena *arena = sf_arena_borrow(ctx, totals + ready + (size_t)workers * c.scratch_each);
         if (!arena)
                 return false;

@@ -1,11 +1,9 @@
 /*
  * convert.inc.h: moving elements between a tensor and a contiguous block, converting on the way. Template, once an instruction
- * set. Conversions are value.h's: what the accumulator would hold on the way in, rounded once on the way out. Strides that are
- * the elements' own sizes are told apart so that the compiler vectorises that loop.
+ * set, included by map_types.inc.h. Conversions are value.h's: what the accumulator would hold on the way in, rounded once on the way
+ * out. Strides that are the elements' own sizes, or those in reverse, are told apart so that the compiler vectorises those loops.
  */
-#include "core/value.h"
-
-#define DTYPE(name, NAME, ctype, code, bits, kind) typedef ctype c_##NAME;
+#define DTYPE(name, NAME, ctype, code, bits, kind) typedef at_##name c_##NAME;
 #include "core/dtypes.def"
 #undef DTYPE
 
@@ -28,7 +26,7 @@
         MOVE(F32, F32, PLAIN)                                                                                            \
         MOVE(F32, F64, PLAIN)                                                                                            \
         MOVE(F32, F16, sf_f16_from)                                                                                      \
-        MOVE(F32, BF16, sf_bf16_from)                                                                                    \
+        MOVE(F32, BF16, bf16_from_f32)                                                                                   \
         MOVE(F64, F64, PLAIN)                                                                                            \
         MOVE(F64, F32, PLAIN)                                                                                            \
         MOVE(F64, F16, sf_f16_from)                                                                                      \
@@ -44,25 +42,41 @@
         MOVES_INTEGER(MOVE, BOOL, TRUTH)
 
 #define MOVE(FROM, TO, how)                                                                                              \
-        SF_INLINE void one_##FROM##_##TO(const char *src, char *dst)                                                     \
-        {                                                                                                                \
-                c_##FROM from;                                                                                           \
-                memcpy(&from, src, sizeof from);                                                                         \
-                c_##TO to = (c_##TO)how(from);                                                                           \
-                memcpy(dst, &to, sizeof to);                                                                             \
-        }                                                                                                                \
         static void move_##FROM##_##TO(const char *src, int64_t from, char *dst, int64_t to, int64_t count)              \
         {                                                                                                                \
                 const int64_t s = (int64_t)sizeof(c_##FROM), d = (int64_t)sizeof(c_##TO);                                \
-                if (from == s && to == d)                                                                                \
+                if (from == s && to == d) {                                                                              \
+                        M_INDEPENDENT                                                                                    \
                         for (int64_t i = 0; i < count; i++)                                                              \
-                                one_##FROM##_##TO(src + i * s, dst + i * d);                                             \
-                else                                                                                                     \
+                                ((c_##TO *)dst)[i] = (c_##TO)how(((const c_##FROM *)src)[i]);                            \
+                } else if (from == -s && to == d) {                                                                      \
+                        M_INDEPENDENT                                                                                    \
                         for (int64_t i = 0; i < count; i++)                                                              \
-                                one_##FROM##_##TO(src + i * from, dst + i * to);                                         \
+                                ((c_##TO *)dst)[i] = (c_##TO)how(((const c_##FROM *)src)[-i]);                           \
+                } else {                                                                                                 \
+                        for (int64_t i = 0; i < count; i++)                                                              \
+                                *(c_##TO *)(dst + i * to) = (c_##TO)how(*(const c_##FROM *)(src + i * from));            \
+                }                                                                                                        \
         }
 MOVES(MOVE)
 #undef MOVE
+
+/* The vector vocabulary converts halves by the vector. */
+static void move_half_in(const char *src, int64_t from, char *dst, int64_t to, int64_t count)
+{
+        if (from == 2 && to == 4)
+                f32_from_f16(src, dst, count);
+        else
+                move_F16_F32(src, from, dst, to, count);
+}
+
+static void move_half_out(const char *src, int64_t from, char *dst, int64_t to, int64_t count)
+{
+        if (from == 4 && to == 2)
+                f16_from_f32(src, dst, count);
+        else
+                move_F32_F16(src, from, dst, to, count);
+}
 
 static sf_move *mover(sf_dt from, sf_dt to)
 {
@@ -71,12 +85,16 @@ static sf_move *mover(sf_dt from, sf_dt to)
                 [SF_DT_I8] = SF_DT_U8,   [SF_DT_I16] = SF_DT_U16,   [SF_DT_I32] = SF_DT_U32, [SF_DT_I64] = SF_DT_U64,
                 [SF_DT_U8] = SF_DT_U8,   [SF_DT_U16] = SF_DT_U16,   [SF_DT_U32] = SF_DT_U32, [SF_DT_U64] = SF_DT_U64,
                 [SF_DT_BOOL] = SF_DT_U8};
+        if (from == SF_DT_F16 && to == SF_DT_F32)
+                return move_half_in;
+        if (from == SF_DT_F32 && to == SF_DT_F16)
+                return move_half_out;
         switch (from * SF_DT_COUNT + same_bits[to]) {
 #define MOVE(FROM, TO, how)                                                                                              \
         case SF_DT_##FROM * SF_DT_COUNT + SF_DT_##TO: return move_##FROM##_##TO;
                 MOVES(MOVE)
 #undef MOVE
-        default: return NULL; /* not a pair of scanfold.h's table */
+        default: return NULL; /* not a pair that map.h promises */
         }
 }
 

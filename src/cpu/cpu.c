@@ -1,4 +1,4 @@
-/* Step to tasks: rows, columns, staged panels, or one long axis shared by threads. */
+/* Step to tasks: rows, columns, or one long axis shared by threads; what no kernel reads and writes straight goes to fused.c. */
 #include "cpu/cpu.h"
 
 #include "core/arena.h"
@@ -99,9 +99,7 @@ static void work(void *arg, int worker)
         char *scratch = c->scratch + (size_t)worker * c->scratch_each;
         int64_t task;
         while ((task = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < c->tasks) {
-                if (c->plan->shape == SF_CPU_STAGED)
-                        sf_cpu_stage_panels(c->plan, task * c->lines, smaller((task + 1) * c->lines, sf_cpu_stage_count(c->plan)), scratch);
-                else if (c->plan->shape == SF_CPU_COLUMNS)
+                if (c->plan->shape == SF_CPU_COLUMNS)
                         run_columns(c, task, scratch);
                 else
                         run_rows(c, task, scratch);
@@ -126,12 +124,7 @@ static void cut(crew *c, int workers)
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
         int64_t vector = p->isa->vector_bytes, lane = p->kernels->lane_bytes;
-        if (p->shape == SF_CPU_STAGED) {
-                int64_t panels = sf_cpu_stage_count(p);
-                c->lines = things_per_task(panels, s->n * s->batch / panels * p->size, workers, 1);
-                c->tasks = (panels + c->lines - 1) / c->lines;
-                c->scratch_each = sf_cpu_stage_scratch(p);
-        } else if (p->shape == SF_CPU_COLUMNS) {
+        if (p->shape == SF_CPU_COLUMNS) {
                 /* The counter has an entry a level above the tile, of at least four positions, and one for the closing entry. */
                 c->levels = sf_order_log2((uint64_t)(s->n / 4 + 1)) + 2;
                 int64_t widest = STRIP_BYTES / (c->levels * lane) / 16 * 16;
@@ -162,7 +155,7 @@ static bool shares_one_axis(const crew *c, int workers)
 {
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        if (workers == 1 || p->shape == SF_CPU_PACKED || p->shape == SF_CPU_STAGED)
+        if (workers == 1 || p->shape == SF_CPU_PACKED)
                 return false;
         int64_t parts = p->shape == SF_CPU_COLUMNS ? c->tasks : p->outer * p->line.len;
         int64_t part_bytes = s->n * s->batch / parts * p->size;
@@ -184,6 +177,8 @@ static void fill_identity(const sf_step *s)
 sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
 {
         sf_cpu_plan plan;
+        if (s->fuse || s->sibling)
+                return sf_cpu_fused_run(ctx, s);
         if (s->n == 0) {
                 fill_identity(s);
                 return SF_OK;
@@ -191,6 +186,8 @@ sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
         if (!sf_cpu_plan_make(&plan, ctx->isa, s))
                 return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s has no CPU kernel", sf_op_name(s->op), sf_dtypes[s->in].name,
                                sf_dtypes[s->out].name);
+        if (plan.shape == SF_CPU_STAGED)
+                return sf_cpu_fused_run(ctx, s);
         int workers = ctx->threads;
         if (s->n * s->batch * (sf_dtypes[s->in].size + (s->fold ? 0 : sf_dtypes[s->out].size)) < SHARE_BYTES)
                 workers = 1;

@@ -12,8 +12,6 @@
 #define V_FOLD_ROWS_LOG 3
 #include "cpu/types.inc.h"
 
-#include "cpu/convert.inc.h"
-
 static bool usable(void)
 {
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -26,4 +24,4 @@ static void fence(void)
 }
 
 static sf_lanes whole[4];
-const sf_cpu_isa sf_isa_avx512 = {"avx512", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, fence, mover};
+const sf_cpu_isa sf_isa_avx512 = {"avx512", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, find, fence, &sf_map_avx512};

@@ -12,8 +12,6 @@
 #define V_FOLD_ROWS_LOG 2
 #include "cpu/types.inc.h"
 
-#include "cpu/convert.inc.h"
-
 static bool usable(void)
 {
         return true;
@@ -25,4 +23,4 @@ static void fence(void)
 }
 
 static sf_lanes whole[4];
-const sf_cpu_isa sf_isa_portable = {"portable", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_FOLD_ROWS, find, fence, mover};
+const sf_cpu_isa sf_isa_portable = {"portable", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, find, fence, &sf_map_portable};

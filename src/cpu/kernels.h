@@ -1,5 +1,5 @@
 /*
- * kernels.h: what the driver (cpu.c, chain.c, stage.c) hands to a kernel, and the table of kernels of an instruction set.
+ * kernels.h: what the driver (cpu.c, chain.c, panel.c) hands to a kernel, and the table of kernels of an instruction set.
  *
  * Two shapes of work cover every tensor:
  *
@@ -19,6 +19,7 @@
 #include "core/step.h"
 #include "cpu/cpu.h"
 #include "cpu/lanes.h"
+#include "cpu/map.h"
 
 /* Rows that a row kernel walks side by side: memory answers several streams faster than one. */
 #define SF_CPU_GROUP 4
@@ -31,7 +32,6 @@
  * on the left in turn after the counter's own: totals of earlier blocks, lowest first, then the initial value. */
 typedef struct sf_carry {
         int32_t count;
-        int32_t spare;
         const char *entries;
         int64_t entry_stride; /* bytes from one entry to the next */
         char *fill;           /* exclusive scans: the value before the first element */
@@ -48,13 +48,14 @@ typedef struct sf_rows {
         bool resume;   /* counters and fills live on in the caller's memory; rows <= SF_CPU_GROUP */
         bool exclusive;
         bool stream; /* write around the cache */
+        bool raw;    /* scan_rows: y is scratch, and gets lanes, not rounded to storage. Sums of full vectors only */
         sf_op op;
         sf_value identity;
         int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
         const sf_lanes *lanes;
         const sf_carry *carry; /* of the first row; NULL: nothing to the left */
         int64_t carry_row;     /* 0: the same for all rows, 1: one each */
-        const sf_carry *common; /* scans: entries that all rows add after their own; NULL: none */
+        const sf_carry *common; /* carry_rows: entries that all rows add after their own */
         char *counters;        /* SF_CPU_GROUP x SF_ORDER_LEVELS vectors */
         char *totals;          /* folds: a vector a row, every lane set; NULL: to y. Not with resume: read the counters */
 } sf_rows;
@@ -91,6 +92,8 @@ typedef struct sf_cpu_kernels {
         int32_t lane_bytes;
         int32_t width; /* lanes in a vector */
         void (*scan_rows)(const sf_rows *);
+        /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL. */
+        void (*carry_rows)(const sf_rows *now, const sf_rows *next);
         void (*scan_packed)(const sf_rows *);
         void (*scan_columns)(const sf_columns *);
         void (*fold_rows)(const sf_rows *);
@@ -104,22 +107,19 @@ typedef struct sf_cpu_kernels {
         void (*narrow)(void *elements, const void *lanes, int64_t count);
 } sf_cpu_kernels;
 
-/* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */
-typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64_t count);
-
 struct sf_cpu_isa {
         const char *name;
         bool (*usable)(void);
         sf_lanes *whole; /* the tables for one run the whole vector wide: [lane_bytes == 8][reverse], made by sf_cpu_choose */
         int32_t vector_bytes;
         int32_t permute_bytes; /* granularity of a permute index: lanes.h */
+        int32_t scan_tile;     /* vectors in a row scan's tile */
         int32_t fold_rows;     /* positions in a column fold's tile */
         /* Storage and accumulator to kernels; NULL where there is none and the driver must convert. */
         const sf_cpu_kernels *(*find)(sf_dt storage, sf_dt acc, sf_op op);
         /* Waits for streamed stores, after calls with `resume`. */
         void (*fence)(void);
-        /* How elements of one type become another's; NULL for a pair that scanfold.h's table does not need. */
-        sf_move *(*mover)(sf_dt from, sf_dt to);
+        const sf_cpu_map *map; /* elementwise work */
 };
 
 extern const sf_cpu_isa sf_isa_portable;

@@ -55,6 +55,7 @@ static void N(narrow)(void *elements, const void *lanes, int64_t count)
 /* An instance names an operation; everything else is in the functions above. */
 #define K_INSTANCE(op, OP)                                                                                               \
         static void N(scan_rows_##op)(const sf_rows *j) { N(scan_rows)(j, OP); }                                         \
+        static void N(carry_rows_##op)(const sf_rows *now, const sf_rows *next) { N(carry_rows)(now, next, OP); }        \
         static void N(scan_packed_##op)(const sf_rows *j) { N(scan_packed)(j, OP); }                                     \
         static void N(scan_columns_##op)(const sf_columns *j) { N(scan_columns)(j, OP); }                                \
         static void N(fold_rows_##op)(const sf_rows *j) { N(fold_rows)(j, OP); }                                         \
@@ -67,7 +68,7 @@ static void N(narrow)(void *elements, const void *lanes, int64_t count)
                                                                         N(get)((const char *)b + i * K_LANE_BYTES)));    \
         }
 #define K_ROW(op)                                                                                                        \
-        {K_LANE_BYTES,       K_WIDTH,           N(scan_rows_##op),    N(scan_packed_##op), N(scan_columns_##op), N(fold_rows_##op),  \
+        {K_LANE_BYTES,       K_WIDTH,           N(scan_rows_##op), N(carry_rows_##op), N(scan_packed_##op), N(scan_columns_##op), N(fold_rows_##op),  \
          N(fold_packed_##op), N(fold_columns_##op), N(fill), N(combine_##op), N(narrow)},
 
 #ifndef K_EXTREMES_ONLY

@@ -115,11 +115,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                 lanes_make(p, packs ? width / piece : 1, packs ? s->n : (int64_t)1 << sf_order_log2((uint64_t)(width / p->inner)));
                 return true;
         }
-        p->shape = SF_CPU_STAGED;
-        p->reverse = false; /* a block is gathered in the order of the sequence */
-        p->stream = false;
-        split_batch(p, s->nbatch, true);
-        lanes_make(p, 1, width);
+        p->shape = SF_CPU_STAGED; /* fused.c plans that for itself */
         return true;
 }
 

@@ -12,7 +12,7 @@ typedef enum sf_cpu_shape {
         SF_CPU_ROWS,    /* contiguous sequences, or narrow matrices down their long axis */
         SF_CPU_PACKED,  /* whole short sequences side by side in a vector */
         SF_CPU_COLUMNS, /* a lane a sequence */
-        SF_CPU_STAGED   /* anything else: blocks gathered, computed as rows, scattered */
+        SF_CPU_STAGED   /* anything else: by way of panels in cache (fused.c) */
 } sf_cpu_shape;
 
 typedef struct sf_cpu_plan {
@@ -25,9 +25,9 @@ typedef struct sf_cpu_plan {
         bool stream;    /* the result is too large to be worth caching */
         bool reverse;   /* addresses go down along the sequence */
         int64_t ahead;  /* bytes that are worth prefetching ahead of a stream */
-        sf_dim seq;     /* the sequence's one dimension; staged folds may have more, in the step */
+        sf_dim seq;     /* the sequence's one dimension */
         int64_t inner;  /* rows: interleaved columns. columns: the length of the vectorised dimension */
-        sf_dim line;    /* rows, packed, staged: the batch dimension walked inside a task; length 1 if there is none */
+        sf_dim line;    /* rows, packed: the batch dimension walked inside a task; length 1 if there is none */
         int32_t nouter; /* the remaining batch dimensions */
         int64_t outer;  /* and how many positions they have */
         sf_dim outer_dims[SF_MAX_NDIM];
@@ -38,9 +38,6 @@ typedef struct sf_cpu_plan {
 /* False if the isa has no kernel for it at all, which does not happen for a step that api.c let through. */
 bool sf_cpu_plan_make(sf_cpu_plan *plan, const sf_cpu_isa *isa, const sf_step *step);
 
-/* Scratch a worker has to itself, in bytes, cut up by the functions below. */
-size_t sf_cpu_stage_scratch(const sf_cpu_plan *plan);
-
 /* An entry for the initial value and a fill for exclusive scans, `lanes` lanes each, in 2 * `lanes` of scratch. Returns NULL where
  * there is nothing to carry. */
 const sf_carry *sf_cpu_carry_make(const sf_cpu_plan *plan, sf_carry *carry, char *scratch, int64_t lanes);
@@ -48,8 +45,7 @@ const sf_carry *sf_cpu_carry_make(const sf_cpu_plan *plan, sf_carry *carry, char
 /* chain.c: a sequence shared by all threads. Returns false if there is no memory for its scratch. */
 bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *plan, int workers);
 
-/* stage.c: panels first .. last of the staged shape. */
-void sf_cpu_stage_panels(const sf_cpu_plan *plan, int64_t first, int64_t last, char *scratch);
-int64_t sf_cpu_stage_count(const sf_cpu_plan *plan);
+/* fused.c: a step of any geometry and types, fused or not, with its siblings. */
+sf_status sf_cpu_fused_run(sf_context *ctx, const sf_step *step);
 
 #endif

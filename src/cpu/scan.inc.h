@@ -79,8 +79,6 @@ SF_INLINE void N(scan_over)(const sf_rows *j, const sf_op op, const N(tables) *t
                         v = N(combine)(op, N(get)(p.counters + __builtin_ctzll(bits) * V_BYTES), v);
                 if (row->carry)
                         N(add_carry)(op, row->carry, &v, 1);
-                if (j->common)
-                        N(add_carry)(op, j->common, &v, 1);
                 if (j->exclusive)
                         v = N(shift)(t, row, v);
                 if (count == K_WIDTH)
@@ -93,30 +91,131 @@ SF_INLINE void N(scan_over)(const sf_rows *j, const sf_op op, const N(tables) *t
         }
 }
 
-SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const N(tables) *tables, const int many, const int levels, int64_t at,
+/* The scan of a tile of one row: lanes, then vectors. */
+SF_INLINE void N(scan_tile)(const sf_op op, const N(tables) *t, int levels, N(vec) *v)
+{
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++)
+                v[i] = N(lane_scan)(op, v[i], t, levels);
+        V_UNROLL
+        for (int size = 1; size < V_SCAN_TILE; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        if (i & size)
+                                v[i] = N(combine)(op, N(permute)(v[(i & -size) - 1], t->last), v[i]);
+        }
+}
+
+/* Everything to the left of tile number `tile` is added, lowest level first, and the block that it closes is counted. */
+SF_INLINE void N(count_tile)(const sf_op op, const N(tables) *t, char *counters, uint64_t tile, const int many, N(vec) (*v)[V_SCAN_TILE])
+{
+        int closed = sf_order_closed(tile);
+        for (int k = 0; k < closed; k++)
+                N(add_entry)(op, counters, many, v, k);
+        V_UNROLL
+        for (int r = 0; r < many; r++)
+                N(put)(counters + (r * SF_ORDER_LEVELS + closed) * V_BYTES, N(permute)(v[r][V_SCAN_TILE - 1], t->last));
+        for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
+                N(add_entry)(op, counters, many, v, __builtin_ctzll(bits));
+}
+
+SF_INLINE N(place) N(place_of)(const sf_rows *j, int unit, int64_t at)
+{
+        const int inner = j->lanes->inner;
+        /* A vector's address is that of its lowest lane, which in reverse is its last position. */
+        const int64_t offset = j->lanes->reverse ? -(int64_t)(unit - inner) : 0;
+        return (N(place)){.x = j->x + at * j->x_row + offset * K_SIZE,
+                          .y = j->y + at * j->y_row + offset * (j->raw ? K_LANE_BYTES : K_SIZE),
+                          .m = j->m ? j->m + at * j->m_row + offset : NULL,
+                          /* A call that resumes or will be resumed has few rows, each with a counter of its own. */
+                          .counters = j->counters + (j->resume || j->start ? at * SF_ORDER_LEVELS * V_BYTES : 0),
+                          .tile = j->start ? (uint64_t)(j->start * inner / (V_SCAN_TILE * unit)) : 0};
+}
+
+/*
+ * What nearly every call is: whole vectors, inclusive, nothing to the left but the counter, results that are stored as they are or
+ * streamed to aligned addresses. Apart from the general group below because what that has to keep in registers costs this one a
+ * third of its speed.
+ */
+SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, const bool masked, N(place) *p,
                              N(vec) identity)
 {
-        const N(tables) t = *tables;
-        const int unit = levels ? K_WIDTH : j->lanes->unit, inner = j->lanes->inner;
-        const int64_t elements = j->n * inner, tiles = elements / (V_SCAN_TILE * unit);
-        const int64_t x_row = j->x_row, y_row = j->y_row, m_row = j->m_row;
-        /* A vector's address is that of its lowest lane, which in reverse is its last position. */
-        const bool reverse = j->lanes->reverse, exclusive = j->exclusive, stream = j->stream && unit == K_WIDTH;
-        const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - inner) : 0;
-        const int common = j->common ? j->common->count : 0;
-        N(row) row[SF_CPU_GROUP];
-        N(place) p = {.x = j->x + at * x_row + offset * K_SIZE,
-                      .y = j->y + at * y_row + offset * K_SIZE,
-                      .m = j->m ? j->m + at * m_row + offset : NULL,
-                      /* A call that resumes or will be resumed has few rows, each with a counter of its own. */
-                      .counters = j->counters + (j->resume || j->start ? at * SF_ORDER_LEVELS * V_BYTES : 0),
-                      .tile = j->start ? (uint64_t)(j->start * inner / (V_SCAN_TILE * unit)) : 0};
-
+        const bool raw = K_CONVERT != K_SAME && j->raw;
+        const int64_t step = j->lanes->reverse ? -K_WIDTH : K_WIDTH, x_step = step * K_SIZE, y_step = step * (raw ? K_LANE_BYTES : K_SIZE);
+        N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
+        V_UNROLL
         for (int r = 0; r < many; r++) {
-                row[r].carry = j->carry ? j->carry + (at + r) * j->carry_row : NULL;
-                row[r].before = exclusive ? N(get)(row[r].carry->fill) : identity;
-                row[r].writer = N(writer_start)(p.y + r * y_row, stream, reverse);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++) {
+                        const char *x = p->x + r * j->x_row + i * x_step;
+                        __builtin_prefetch(x + j->ahead);
+                        v[r][i] = N(load_masked)(x, masked ? p->m + r * j->m_row + i * step : NULL, identity);
+                }
+                N(scan_tile)(op, t, K_LOG_WIDTH, v[r]);
         }
+        N(count_tile)(op, t, p->counters, p->tile, many, v);
+        V_UNROLL
+        for (int r = 0; r < many; r++) {
+                char *y = p->y + r * j->y_row;
+                if (raw) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                N(put)(y + i * y_step, v[r][i]);
+                } else if (j->stream) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                N(stream)(y + i * y_step, v[r][i]);
+                } else {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                N(store)(y + i * y_step, v[r][i]);
+                }
+        }
+        p->tile++;
+        p->x += V_SCAN_TILE * x_step;
+        p->y += V_SCAN_TILE * y_step;
+        p->m = masked ? p->m + V_SCAN_TILE * step : NULL;
+}
+
+/* Returns with the place moved past the whole tiles. */
+SF_INLINE void N(scan_plain)(const sf_rows *job, const sf_op op, const int many, const bool masked, N(place) *place)
+{
+        const sf_rows j = *job; /* a copy that no store can change */
+        const N(tables) t = N(tables_of)(j.lanes);
+        const N(vec) identity = N(broadcast)(j.identity);
+        N(place) p = *place;
+        for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--)
+                N(plain_tile)(&j, op, &t, many, masked, &p, identity);
+        *place = p;
+}
+
+/* Sums are what nearly everyone asks for; only they have these instances, each a function with all registers to itself. */
+static V_APART void N(sum_plain)(const sf_rows *j, N(place) *p)
+{
+        N(scan_plain)(j, SF_SUM, SF_CPU_GROUP, false, p);
+}
+static V_APART void N(sum_plain_masked)(const sf_rows *j, N(place) *p)
+{
+        N(scan_plain)(j, SF_SUM, SF_CPU_GROUP, true, p);
+}
+static V_APART void N(sum_plain_one)(const sf_rows *j, N(place) *p)
+{
+        if (p->m)
+                N(scan_plain)(j, SF_SUM, 1, true, p);
+        else
+                N(scan_plain)(j, SF_SUM, 1, false, p);
+}
+
+/* levels 0: as many as the tables say, and vectors that may not be full. */
+SF_INLINE void N(scan_general)(const sf_rows *j, const sf_op op, const N(tables) *tables, const int many, const int levels, N(place) *place,
+                               N(row) *row, N(vec) identity)
+{
+        const N(tables) t = *tables;
+        const int unit = levels ? K_WIDTH : j->lanes->unit;
+        const int64_t tiles = j->n * j->lanes->inner / (V_SCAN_TILE * unit), step = j->lanes->reverse ? -unit : unit;
+        const int64_t x_row = j->x_row, y_row = j->y_row, m_row = j->m_row;
+        const bool exclusive = j->exclusive, stream = j->stream && unit == K_WIDTH;
+        N(place) p = *place;
         for (int64_t done = 0; done < tiles; done++, p.tile++) {
                 N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
                 V_UNROLL
@@ -126,41 +225,15 @@ SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const N(tables) *
                                 __builtin_prefetch(p.x + r * x_row + i * step * K_SIZE + j->ahead);
                                 v[r][i] = N(load_unit)(p.x + r * x_row + i * step * K_SIZE, p.m ? p.m + r * m_row + i * step : NULL, identity,
                                                        unit);
-                                v[r][i] = N(lane_scan)(op, v[r][i], &t, levels ? levels : t.levels);
                         }
-                        V_UNROLL
-                        for (int size = 1; size < V_SCAN_TILE; size *= 2) {
-                                V_UNROLL
-                                for (int i = 0; i < V_SCAN_TILE; i++)
-                                        if (i & size)
-                                                v[r][i] = N(combine)(op, N(permute)(v[r][(i & -size) - 1], t.last), v[r][i]);
-                        }
+                        N(scan_tile)(op, &t, levels ? levels : t.levels, v[r]);
                 }
-                int closed = sf_order_closed(p.tile);
-                for (int k = 0; k < closed; k++)
-                        N(add_entry)(op, p.counters, many, v, k);
-                V_UNROLL
-                for (int r = 0; r < many; r++)
-                        N(put)(p.counters + (r * SF_ORDER_LEVELS + closed) * V_BYTES, N(permute)(v[r][V_SCAN_TILE - 1], t.last));
-                for (uint64_t bits = p.tile >> closed << closed; bits; bits &= bits - 1)
-                        N(add_entry)(op, p.counters, many, v, __builtin_ctzll(bits));
-                if (j->carry) {
-                        V_UNROLL
-                        for (int r = 0; r < many; r++)
-                                N(add_carry)(op, row[r].carry, v[r], V_SCAN_TILE);
-                }
-                for (int e = 0; e < common; e++) {
-                        N(vec) entry = N(get)(j->common->entries + e * V_BYTES);
-                        V_UNROLL
-                        for (int r = 0; r < many; r++) {
-                                V_UNROLL
-                                for (int i = 0; i < V_SCAN_TILE; i++)
-                                        v[r][i] = N(combine)(op, entry, v[r][i]);
-                        }
-                }
+                N(count_tile)(op, &t, p.counters, p.tile, many, v);
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
                         char *y = p.y + r * y_row;
+                        if (row[r].carry)
+                                N(add_carry)(op, row[r].carry, v[r], V_SCAN_TILE);
                         if (exclusive) {
                                 V_UNROLL
                                 for (int i = 0; i < V_SCAN_TILE; i++)
@@ -178,22 +251,47 @@ SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const N(tables) *
                 p.y += V_SCAN_TILE * step * K_SIZE;
                 p.m = p.m ? p.m + V_SCAN_TILE * step : NULL;
         }
-        int64_t left = elements - tiles * V_SCAN_TILE * unit;
+        *place = p;
+}
+
+SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, const int levels, int64_t at,
+                             N(vec) identity)
+{
+        const int unit = levels ? K_WIDTH : j->lanes->unit;
+        const int64_t left = j->n * j->lanes->inner % (V_SCAN_TILE * unit);
+        const bool stream = j->stream && unit == K_WIDTH;
+        N(row) row[SF_CPU_GROUP];
+        N(place) p = N(place_of)(j, unit, at);
+        bool plain = levels && !j->carry && !j->exclusive;
         for (int r = 0; r < many; r++) {
-                if (stream)
+                row[r].carry = j->carry ? j->carry + (at + r) * j->carry_row : NULL;
+                row[r].before = j->exclusive ? N(get)(row[r].carry->fill) : identity;
+                row[r].writer = N(writer_start)(p.y + r * j->y_row, stream, j->lanes->reverse);
+                plain = plain && row[r].writer.stream == stream && (!stream || !row[r].writer.phase);
+        }
+        if (plain && many == 1)
+                N(sum_plain_one)(j, &p);
+        else if (plain && p.m)
+                N(sum_plain_masked)(j, &p);
+        else if (plain)
+                N(sum_plain)(j, &p);
+        else
+                N(scan_general)(j, op, t, many, levels, &p, row, identity);
+        for (int r = 0; r < many; r++) {
+                if (stream && !plain)
                         N(write_end)(&row[r].writer, p.y);
                 if (left)
-                        N(scan_over)(j, op, &t, levels, &row[r], p, left, identity);
-                if (j->resume && exclusive)
+                        N(scan_over)(j, op, t, levels, &row[r], p, left, identity);
+                if (j->resume && j->exclusive)
                         N(put)(row[r].carry->fill, row[r].before);
-                p.x += x_row;
-                p.y += y_row;
-                p.m = p.m ? p.m + m_row : NULL;
+                p.x += j->x_row;
+                p.y += j->y_row;
+                p.m = p.m ? p.m + j->m_row : NULL;
                 p.counters += SF_ORDER_LEVELS * V_BYTES;
         }
 }
 
-/* levels 0: as many as the tables say; such rows, narrow matrices, go one at a time. */
+/* levels 0: as many as the tables say; such rows go one at a time. */
 SF_INLINE void N(scan_rows_as)(const sf_rows *j, const sf_op op, const int levels)
 {
         const N(tables) t = N(tables_of)(j->lanes);
@@ -210,11 +308,135 @@ SF_INLINE void N(scan_rows_as)(const sf_rows *j, const sf_op op, const int level
 
 SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
 {
-        /* Sums are what nearly everyone asks for; the others make do with the general instance, and the library stays small. */
-        if (op == SF_SUM && j->lanes->levels == K_LOG_WIDTH && j->lanes->unit == K_WIDTH)
+        /* The others make do with the general instance, and the library stays small. Where there are fewer levels than a vector has
+         * (narrow matrices), no lane is on in those above. */
+        if (op == SF_SUM && j->lanes->unit == K_WIDTH)
                 N(scan_rows_as)(j, op, K_LOG_WIDTH);
         else
                 N(scan_rows_as)(j, op, 0);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Carries: lanes that a scan has left in scratch (`raw`), whole vectors of them, get what stands to their left, and are written.
+ *
+ * A core has the same few buffers for lines it waits for and lines it streams out, and keeps all of them busy only if both kinds are
+ * asked for at once: so the carries of one part of a sequence and the scan of another go together, tile by tile.
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct N(carrier) {
+        const char *x;
+        char *y;
+        bool aligned; /* whole vectors are streamed */
+        N(row) row[SF_CPU_GROUP];
+} N(carrier);
+
+SF_INLINE N(carrier) N(carrier_of)(const sf_rows *j, const int many, int64_t at)
+{
+        const int64_t offset = j->lanes->reverse ? -(int64_t)(K_WIDTH - j->lanes->inner) : 0;
+        N(carrier) c = {.x = j->x + at * j->x_row + offset * K_LANE_BYTES, .y = j->y + at * j->y_row + offset * K_SIZE, .aligned = true};
+        for (int r = 0; r < many; r++) {
+                c.row[r].carry = j->carry + (at + r) * j->carry_row;
+                c.row[r].before = N(get)(c.row[r].carry->fill);
+                c.row[r].writer = N(writer_start)(c.y + r * j->y_row, j->stream, j->lanes->reverse);
+                c.aligned = c.aligned && c.row[r].writer.stream && !c.row[r].writer.phase;
+        }
+        return c;
+}
+
+SF_INLINE void N(carry_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, N(carrier) *c)
+{
+        const int64_t step = j->lanes->reverse ? -K_WIDTH : K_WIDTH;
+        N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
+        V_UNROLL
+        for (int r = 0; r < many; r++) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[r][i] = N(get)(c->x + r * j->x_row + i * step * K_LANE_BYTES);
+                N(add_carry)(op, c->row[r].carry, v[r], V_SCAN_TILE);
+        }
+        for (int e = 0; e < j->common->count; e++) {
+                N(vec) entry = N(get)(j->common->entries + e * V_BYTES);
+                V_UNROLL
+                for (int r = 0; r < many; r++) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                v[r][i] = N(combine)(op, entry, v[r][i]);
+                }
+        }
+        V_UNROLL
+        for (int r = 0; r < many; r++) {
+                if (j->exclusive) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                v[r][i] = N(shift)(t, &c->row[r], v[r][i]);
+                }
+                if (c->aligned) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                N(stream)(c->y + r * j->y_row + i * step * K_SIZE, v[r][i]);
+                } else {
+                        N(write)(&c->row[r].writer, c->y + r * j->y_row, v[r], V_SCAN_TILE);
+                }
+        }
+        c->x += V_SCAN_TILE * step * K_LANE_BYTES;
+        c->y += V_SCAN_TILE * step * K_SIZE;
+}
+
+SF_INLINE void N(carrier_end)(const sf_rows *j, const int many, N(carrier) *c)
+{
+        for (int r = 0; r < many; r++) {
+                if (!c->aligned)
+                        N(write_end)(&c->row[r].writer, c->y + r * j->y_row);
+                if (j->exclusive)
+                        N(put)(c->row[r].carry->fill, c->row[r].before);
+        }
+}
+
+SF_INLINE void N(carry_group)(const sf_rows *job, const sf_op op, const int many, int64_t at)
+{
+        const sf_rows j = *job;
+        const N(tables) t = N(tables_of)(j.lanes);
+        N(carrier) c = N(carrier_of)(&j, many, at);
+        for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--)
+                N(carry_tile)(&j, op, &t, many, &c);
+        N(carrier_end)(&j, many, &c);
+}
+
+SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op, const bool masked)
+{
+        const sf_rows c = *now, j = *next;
+        const N(tables) t = N(tables_of)(j.lanes);
+        const N(vec) identity = N(broadcast)(j.identity);
+        N(carrier) carrier = N(carrier_of)(&c, SF_CPU_GROUP, 0);
+        N(place) p = N(place_of)(&j, K_WIDTH, 0);
+        for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
+                N(plain_tile)(&j, op, &t, SF_CPU_GROUP, masked, &p, identity);
+                N(carry_tile)(&c, op, &t, SF_CPU_GROUP, &carrier);
+        }
+        N(carrier_end)(&c, SF_CPU_GROUP, &carrier);
+}
+
+static V_APART void N(carry_and_sum)(const sf_rows *now, const sf_rows *next)
+{
+        N(carry_and_scan)(now, next, SF_SUM, false);
+}
+static V_APART void N(carry_and_sum_masked)(const sf_rows *now, const sf_rows *next)
+{
+        N(carry_and_scan)(now, next, SF_SUM, true);
+}
+
+SF_INLINE void N(carry_rows)(const sf_rows *now, const sf_rows *next, const sf_op op)
+{
+        bool together = next && now->rows == SF_CPU_GROUP && next->rows == SF_CPU_GROUP && now->n == next->n && op == SF_SUM;
+        if (together && next->m) {
+                N(carry_and_sum_masked)(now, next);
+        } else if (together) {
+                N(carry_and_sum)(now, next);
+        } else {
+                for (int64_t at = 0; at < now->rows; at++)
+                        N(carry_group)(now, op, 1, at);
+                if (next)
+                        N(scan_rows)(next, op);
+        }
 }
 
 /* ------------------------------------------------------------------------------------------------------------

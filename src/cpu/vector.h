@@ -25,6 +25,9 @@
 #define V_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* A function of its own, not merged into its caller: what the caller holds in registers must not take any from it. */
+#define V_APART __attribute__((noinline))
+
 #define V_LANES4 (V_BYTES / 4)
 #define V_LANES8 (V_BYTES / 8)
 

@@ -2,6 +2,7 @@
 #include "cuda/cuda.h"
 
 #include "cuda/cuda_device.h"
+#include "cuda/emit.h"
 
 #include <string.h>
 
@@ -58,11 +59,16 @@ static sf_status check_pointer(const sf_context *ctx, const sf_cuda_device *d, c
 
 static sf_status check_pointers(const sf_context *ctx, const sf_cuda_device *d, const sf_step *step)
 {
+        uint32_t reads = step->fuse ? sf_cuda_reads(step) : 1;
         if (step->n) {
-                SF_TRY(check_pointer(ctx, d, "x", step->x));
+                if (reads & 1)
+                        SF_TRY(check_pointer(ctx, d, "x", step->x));
                 if (step->m)
                         SF_TRY(check_pointer(ctx, d, "mask", step->m));
         }
+        for (int32_t k = 1; reads >> k; k++)
+                if (reads >> k & 1 && step->fuse->operand[k].data) /* of a fold of nothing there may be none */
+                        SF_TRY(check_pointer(ctx, d, "an operand", step->fuse->operand[k].data));
         return step->in_place ? SF_OK : check_pointer(ctx, d, "out", step->y);
 }
 
@@ -138,7 +144,9 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
         bool entered;
         SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
         SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
-        sf_status status = run_entered(ctx, d, step, workspace, size);
+        sf_status status = SF_OK;
+        for (; step && status == SF_OK; step = step->sibling)
+                status = run_entered(ctx, d, step, workspace, size);
         sf_cuda_device_leave(d, entered);
         return status;
 }
@@ -153,7 +161,68 @@ sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
         sf_cuda_device *d;
         sf_cuda_plan plan;
         SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
-        SF_TRY(sf_cuda_plan_step(ctx, step, &d->chip, &plan));
-        *size = plan.scratch;
+        *size = 0;
+        /* Siblings take turns with it. */
+        for (; step; step = step->sibling) {
+                SF_TRY(sf_cuda_plan_step(ctx, step, &d->chip, &plan));
+                *size = plan.scratch > *size ? plan.scratch : *size;
+        }
         return SF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Memory for others
+ * ---------------------------------------------------------------------------------------------------------- */
+sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner)
+{
+        sf_cuda_device *d;
+        sf_cuda_block *block = NULL;
+        cu_address base = 0;
+        bool entered;
+        SF_TRY(sf_cuda_device_get(ctx, device.device_id, &d));
+        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        sf_status status = sf_cuda_scratch_borrow(ctx, d, stream, size, &base, &block);
+        sf_cuda_device_leave(d, entered);
+        *data = (void *)(uintptr_t)base;
+        *owner = block;
+        return status;
+}
+
+void sf_cuda_return(const sf_context *ctx, sf_device device, void *stream, void *owner)
+{
+        sf_cuda_device *d;
+        bool entered;
+        if (!owner || sf_cuda_device_get(ctx, device.device_id, &d) != SF_OK || sf_cuda_device_enter(ctx, d, &entered) != SF_OK)
+                return;
+        sf_cuda_scratch_return(d, stream, owner);
+        sf_cuda_device_leave(d, entered);
+}
+
+sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data)
+{
+        sf_cuda_device *d;
+        cu_address base = 0;
+        bool entered;
+        int mode;
+        SF_TRY(sf_cuda_device_get(ctx, device.device_id, &d));
+        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        sf_cuda_device_relax(d, &mode);
+        cu_result code = d->driver->allocate(&base, size);
+        sf_cuda_device_restore(d, mode);
+        sf_cuda_device_leave(d, entered);
+        *data = (void *)(uintptr_t)base;
+        return code == CU_OK ? SF_OK : sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating memory that is kept");
+}
+
+void sf_cuda_free(const sf_context *ctx, sf_device device, void *data)
+{
+        sf_cuda_device *d;
+        bool entered;
+        int mode;
+        if (!data || sf_cuda_device_get(ctx, device.device_id, &d) != SF_OK || sf_cuda_device_enter(ctx, d, &entered) != SF_OK)
+                return;
+        sf_cuda_device_relax(d, &mode);
+        d->driver->release((cu_address)(uintptr_t)data); /* waits until the device has done with it */
+        sf_cuda_device_restore(d, mode);
+        sf_cuda_device_leave(d, entered);
 }

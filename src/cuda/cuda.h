@@ -19,4 +19,10 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
 /* How many bytes of scratch the step needs on its device; 0 for most. */
 sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 
+/* Memory for a run of several steps on one stream, and memory that outlives a run; backend.h says what each is for. */
+sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner);
+void sf_cuda_return(const sf_context *ctx, sf_device device, void *stream, void *owner);
+sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data);
+void sf_cuda_free(const sf_context *ctx, sf_device device, void *data);
+
 #endif

@@ -153,12 +153,12 @@ void sf_cuda_device_restore(const sf_cuda_device *d, int mode)
 /* ------------------------------------------------------------------------------------------------------------
  * Kernels
  * ---------------------------------------------------------------------------------------------------------- */
-_Static_assert(sizeof(sf_cuda_spec) % 8 == 0, "hashed eight bytes at a time");
+_Static_assert(sizeof(sf_cuda_spec) % 8 == 0 && offsetof(sf_cuda_spec, fused) % 8 == 0, "hashed eight bytes at a time");
 
 static uint64_t hash_spec(const sf_cuda_spec *spec)
 {
         uint64_t hash = 0x9e3779b97f4a7c15u, word;
-        for (size_t i = 0; i < sizeof *spec; i += 8) {
+        for (size_t i = 0, size = sf_cuda_spec_size(spec); i < size; i += 8) {
                 memcpy(&word, (const char *)spec + i, 8);
                 hash = (hash ^ word) * 0xff51afd7ed558ccdu;
                 hash ^= hash >> 32;
@@ -170,7 +170,7 @@ static sf_cuda_kernel_entry *find(const sf_cuda_kernel_table *table, const sf_cu
 {
         for (size_t i = hash_spec(spec) & table->mask;; i = (i + 1) & table->mask) {
                 sf_cuda_kernel_entry *entry = atomic_load_explicit(&table->slots[i], memory_order_acquire);
-                if (!entry || !memcmp(&entry->spec, spec, sizeof *spec))
+                if (!entry || sf_cuda_spec_same(&entry->spec, spec))
                         return entry;
         }
 }
@@ -249,7 +249,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
 
         SF_TRY(sf_jit_compiler(ctx, d->driver->version / 1000, &compiler));
         SF_TRY(sf_jit_arch(ctx, compiler, d->chip.capability, arch));
-        SF_TRY(sf_jit_source(ctx, spec, &source));
+        SF_TRY(sf_cuda_source(ctx, spec, &source));
         sf_cache_key_make(&key, compiler, spec, source, arch);
         if (sf_cache_read(&key, &binary)) {
                 code = load_image(d, &binary, function, log, sizeof log);

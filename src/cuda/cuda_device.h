@@ -38,6 +38,15 @@ typedef struct sf_cuda_graph_block {
         size_t size;
 } sf_cuda_graph_block;
 
+/* Scratch of a run of several steps. */
+typedef struct sf_cuda_block {
+        struct sf_cuda_block *next;
+        bool named;      /* the driver has a number for the stream */
+        uint64_t stream; /* that number, as in lanes */
+        cu_address base;
+        size_t size;
+} sf_cuda_block;
+
 typedef struct sf_cuda_device {
         struct sf_cuda_device *forgotten; /* the one forgotten before this */
         const sf_driver *driver;
@@ -54,6 +63,8 @@ typedef struct sf_cuda_device {
         pthread_mutex_t scratch_lock; /* held while a call that uses scratch is being launched */
         int32_t nlanes;
         sf_cuda_lane lanes[SF_CUDA_LANES];
+        int32_t nreturned;
+        sf_cuda_block *returned;                   /* at most SF_CUDA_LANES, under the lock */
         sf_cuda_graph_block *blocks;               /* free, under the lock */
         _Atomic(sf_cuda_graph_block *) given_back; /* by graphs that are gone: a list to be moved to `blocks` */
 } sf_cuda_device;
@@ -86,5 +97,10 @@ typedef struct sf_cuda_scratch {
 /* Memory for the launches that follow on `stream`, until give. Never waits for the device; when warm, allocates nothing. */
 sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *device, cu_stream stream, size_t size, sf_cuda_scratch *scratch);
 void sf_cuda_scratch_give(sf_cuda_device *device, cu_stream stream, sf_cuda_scratch *scratch);
+
+/* Memory for the launches that follow on `stream`, until it is returned; between the two, others may take and give. *owner is what to
+ * return, NULL where a graph being captured has the memory. When warm, allocates nothing. */
+sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *device, cu_stream stream, size_t size, cu_address *base, sf_cuda_block **owner);
+void sf_cuda_scratch_return(sf_cuda_device *device, cu_stream stream, sf_cuda_block *owner);
 
 #endif

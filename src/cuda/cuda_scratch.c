@@ -11,6 +11,9 @@
  *
  * A captured call cannot share its stream's block: the graph runs later, on any stream, beside anything. It gets a block that belongs
  * to the graph and comes back when the graph is destroyed.
+ *
+ * What a run of several steps keeps between them is borrowed: a block of its own, out of everybody's sight until it is returned, so that no
+ * lock is held meanwhile. A returned block serves the next borrower on the same stream, whose work comes after.
  */
 #include "cuda/cuda_device.h"
 
@@ -116,18 +119,25 @@ static void release(const sf_cuda_device *d, cu_stream stream, cu_address base)
         sf_cuda_device_restore(d, mode);
 }
 
+/* A number that no other stream of the process has or will have; false where the driver tells none. */
+static bool stream_number(const sf_cuda_device *d, cu_stream stream, uint64_t *number)
+{
+        *number = 0;
+        /* The legacy stream has number 0 here, whatever the driver's for it: no other stream has that handle. */
+        if (!stream || stream == LEGACY)
+                return true;
+        if (!d->driver->stream_id || d->driver->stream_id(stream, number) != CU_OK)
+                return false;
+        ++*number;
+        return true;
+}
+
 /* The stream's lane, a new one if there is room, or NULL. Under the lock. */
 static sf_cuda_lane *find_lane(sf_cuda_device *d, cu_stream stream)
 {
-        uint64_t number = 0;
-        if (stream == LEGACY)
-                stream = NULL;
-        /* The legacy stream has number 0 here, whatever the driver's for it: no other stream has that handle. */
-        if (stream) {
-                if (!d->driver->stream_id || d->driver->stream_id(stream, &number) != CU_OK)
-                        return NULL;
-                number++;
-        }
+        uint64_t number;
+        if (!stream_number(d, stream, &number))
+                return NULL;
         for (int32_t i = 0; i < d->nlanes; i++)
                 if (d->lanes[i].stream == number)
                         return &d->lanes[i];
@@ -190,4 +200,91 @@ void sf_cuda_scratch_give(sf_cuda_device *d, cu_stream stream, sf_cuda_scratch *
         if (scratch->locked)
                 pthread_mutex_unlock(&d->scratch_lock);
         scratch->locked = false;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Borrowed blocks
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A free block of this stream: the first that is large enough, else any, to be replaced. Under the lock. */
+static sf_cuda_block *find_block(sf_cuda_device *d, uint64_t stream, size_t size)
+{
+        sf_cuda_block **found = NULL;
+        for (sf_cuda_block **at = &d->returned; *at; at = &(*at)->next)
+                if ((*at)->stream == stream) {
+                        found = at;
+                        if ((*at)->size >= size)
+                                break;
+                }
+        if (!found)
+                return NULL;
+        sf_cuda_block *block = *found;
+        *found = block->next;
+        d->nreturned--;
+        return block;
+}
+
+sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, size_t size, cu_address *base, sf_cuda_block **owner)
+{
+        int capture = 0;
+        cu_graph graph = NULL;
+        cu_result code = d->driver->capture_info(stream, &capture, NULL, &graph, NULL, NULL);
+        uint64_t number = 0;
+        *owner = NULL;
+        if (code != CU_OK && code != CU_CAPTURE_IMPLICIT)
+                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "looking at the stream");
+        if (code == CU_OK && capture == CU_CAPTURE_ACTIVE) {
+                sf_cuda_scratch scratch = {0, false, false};
+                pthread_mutex_lock(&d->scratch_lock);
+                sf_status status = take_captured(ctx, d, graph, size, &scratch);
+                pthread_mutex_unlock(&d->scratch_lock);
+                *base = scratch.base;
+                return status;
+        }
+        bool named = stream_number(d, stream, &number);
+        sf_cuda_block *block = NULL;
+        if (named) {
+                pthread_mutex_lock(&d->scratch_lock);
+                block = find_block(d, number, size);
+                pthread_mutex_unlock(&d->scratch_lock);
+        }
+        if (block && block->size < size) {
+                release(d, stream, block->base);
+                block->size = 0;
+        }
+        if (!block && !(block = calloc(1, sizeof *block)))
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory to remember a block of scratch memory");
+        if (!block->size) {
+                block->named = named;
+                block->stream = number;
+                if ((code = allocate(d, size, stream, &block->base)) != CU_OK) {
+                        free(block);
+                        return sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory");
+                }
+                block->size = size;
+        }
+        *base = block->base;
+        *owner = block;
+        return SF_OK;
+}
+
+void sf_cuda_scratch_return(sf_cuda_device *d, cu_stream stream, sf_cuda_block *block)
+{
+        bool kept = false;
+        if (!block)
+                return; /* a graph's */
+        if (block->named) {
+                pthread_mutex_lock(&d->scratch_lock);
+                kept = d->nreturned < SF_CUDA_LANES;
+                if (kept) {
+                        block->next = d->returned;
+                        d->returned = block;
+                        d->nreturned++;
+                }
+                pthread_mutex_unlock(&d->scratch_lock);
+        }
+        if (!kept) {
+                release(d, stream, block->base);
+                free(block);
+        }
 }

@@ -62,6 +62,7 @@ bool sf_cuda_usual_step(int32_t index, sf_step *step, char what[96])
         *step = (sf_step){.fold = w->fold, .op = w->op, .in = dt, .out = dt, .device = {SF_CUDA, 0}};
         step->acc = dt == SF_DT_F16 || dt == SF_DT_BF16 ? SF_DT_F32 : dt;
         step->identity = sf_identity(w->op, step->acc);
-        sf_step_geometry(step, &(sf_step_views){&x, &y, w->masked ? &m : NULL, (uint64_t)1 << s->axis, w->fold, w->reverse});
+        sf_step_geometry(step, &(sf_step_views){.x = &x, .y = &y, .m = w->masked ? &m : NULL, .axes = (uint64_t)1 << s->axis, .keepdim = w->fold,
+                                                 .reverse = w->reverse});
         return true;
 }

@@ -1,5 +1,5 @@
 /*
- * Step to launches: which kernel, which tile, which parameters; and a specialisation to the prelude that makes it.
+ * Step to launches: which kernel, which tile, which parameters.
  *
  * Two questions decide. Which dimension do neighbours in memory belong to: the sequence (rows) or the batch (columns)? And
  * are there enough sequences to fill the chip, or must one be shared by many blocks (chained, or a fold in chunks)?
@@ -7,11 +7,9 @@
 #include "cuda/emit_draft.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-_Static_assert(offsetof(sf_cuda_params, dims) == 160 && sizeof(sf_dim) == 32, "tree.cuh has the same struct");
+_Static_assert(offsetof(sf_cuda_params, dims) == 160 && sizeof(sf_dim) == 32, "element.cuh has the same struct");
 _Static_assert(sizeof(sf_cuda_params) <= SF_CUDA_MAX_PARAMS, "a launch holds every parameter a step can need");
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -22,15 +20,22 @@ _Static_assert(sizeof(sf_cuda_params) <= SF_CUDA_MAX_PARAMS, "a launch holds eve
 static bool aligned(uint64_t address, int64_t stride, int size, int bytes)
 {
         /* A vector that runs backwards begins at its last element. */
-        return divides((int64_t)(address + (stride < 0 ? (uint64_t)size : 0)), bytes);
+        return aligned_to((int64_t)(address + (stride < 0 ? (uint64_t)size : 0)), bytes);
 }
 
-layout sf_cuda_layout(const sf_step *s, bool down)
+layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
 {
         const sf_dim *seq = s->dims + s->nbatch;
         layout l = {.step = s, .nbatch = s->nbatch - down, .line = down ? s->dims[s->nbatch - 1] : seq[s->nseq - 1]};
+        l.loads = !resume && sf_cuda_loads_fused(s);
+        if (l.loads) {
+                l.width = sf_cuda_fused_width(&l);
+                return l;
+        }
         int in = size_of(s->in), out = size_of(s->out), all = s->nbatch + s->nseq;
         int most = 16 / (s->fold || in > out ? in : out);
+        if (sf_cuda_stores_fused(s))
+                most = (int)at_most(most, 16 / sf_cuda_largest_operand(&l));
         l.width = 1;
         for (int w = 2; w <= most; w *= 2) {
                 bool fits = w <= l.line.len && unit(l.line.x, in) && aligned((uint64_t)(uintptr_t)s->x, l.line.x, in, w * in);
@@ -38,11 +43,11 @@ layout sf_cuda_layout(const sf_step *s, bool down)
                         fits = fits && unit(l.line.y, out) && aligned((uint64_t)(uintptr_t)s->y, l.line.y, out, w * out);
                 /* Vectors of columns, or of the last of several dimensions, may not reach past its end. */
                 if (down || s->nseq > 1)
-                        fits = fits && divides(l.line.len, w) && l.line.x > 0 && (s->fold || l.line.y > 0);
+                        fits = fits && aligned_to(l.line.len, w) && l.line.x > 0 && (s->fold || l.line.y > 0);
                 int32_t own = down ? s->nbatch - 1 : all - 1;
                 for (int32_t d = 0; d < all; d++)
                         if (d != own)
-                                fits = fits && divides(s->dims[d].x, w * in) && (s->fold || divides(s->dims[d].y, w * out));
+                                fits = fits && aligned_to(s->dims[d].x, w * in) && (s->fold || aligned_to(s->dims[d].y, w * out));
                 if (fits)
                         l.width = w;
         }
@@ -60,22 +65,25 @@ static int mask_unit(const layout *l)
         int32_t own = l->nbatch < s->nbatch ? s->nbatch - 1 : s->nbatch + s->nseq - 1;
         for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
                 if (d != own)
-                        fits = fits && divides(s->dims[d].m, l->width);
+                        fits = fits && aligned_to(s->dims[d].m, l->width);
         return fits ? u : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * A launch under construction
  * ---------------------------------------------------------------------------------------------------------- */
-static int32_t sf_cuda_dims(const sf_cuda_spec *spec)
+int32_t sf_cuda_dims(const sf_cuda_spec *spec)
 {
         int32_t count = spec->extra[SF_CUDA_NBATCH] + (spec->extra[SF_CUDA_NSEQ] > 1 ? spec->extra[SF_CUDA_NSEQ] : 0);
         return count ? count : 1;
 }
 
-static size_t sf_cuda_params_size(const sf_cuda_spec *spec)
+size_t sf_cuda_params_size(const sf_cuda_spec *spec)
 {
-        return offsetof(sf_cuda_params, dims) + (size_t)sf_cuda_dims(spec) * sizeof(sf_dim);
+        size_t dims = (size_t)sf_cuda_dims(spec), size = offsetof(sf_cuda_params, dims) + dims * sizeof(sf_dim);
+        /* No array has no elements. */
+        size_t operands = (size_t)at_least(spec->fused.operands, 1), constants = (size_t)at_least(spec->fused.constants, 1);
+        return spec->fused.loads || spec->fused.stores ? size + 8 * (operands * (3 + dims) + constants) : size;
 }
 
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l)
@@ -85,7 +93,8 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         bool down = l->nbatch < s->nbatch;
         draft d;
         d.launch = launch;
-        memset(spec, 0, sizeof *spec);
+        d.l = *l;
+        memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
         spec->kernel = kernel;
         spec->op = (int32_t)s->op;
         spec->in = s->in;
@@ -93,7 +102,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         spec->out = s->out;
         spec->width = l->width;
         spec->flags = (s->m ? SF_CUDA_MASK : 0) | (s->exclusive && !s->fold ? SF_CUDA_EXCLUSIVE : 0) | (s->has_initial ? SF_CUDA_INITIAL : 0) |
-                      (down && s->fold ? SF_CUDA_DOWN : 0) | (!down && s->nseq == 1 && !divides(s->n, l->width) ? SF_CUDA_RAGGED : 0) |
+                      (down && s->fold ? SF_CUDA_DOWN : 0) | (!down && s->nseq == 1 && !aligned_to(s->n, l->width) ? SF_CUDA_RAGGED : 0) |
                       unit(l->line.x, size_of(s->in)) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
                       (s->m ? mask_unit(l) : 0) * SF_CUDA_M_UNIT;
         spec->extra[SF_CUDA_NBATCH] = l->nbatch;
@@ -147,27 +156,37 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
         l->grid[1] = l->grid[2] = 1;
         l->shared = (uint32_t)shared;
         l->scratch_fields = 0;
+        memcpy(l->params, &d->p, sf_cuda_params_size(&l->spec));
+        if (d->l.step->fuse)
+                SF_TRY(sf_cuda_fuse(ctx, d));
         l->params_size = sf_cuda_params_size(&l->spec);
-        memcpy(l->params, &d->p, l->params_size);
         return SF_OK;
 }
 
-sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const sf_cuda_spec *spec)
+sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const draft *d)
 {
-        return sf_cuda_tile_for(chip, spec, (int)size_of(spec->in), (int)at_least(acc_size((sf_dt)spec->acc), at_least(size_of(spec->in), size_of(spec->out))));
+        const sf_cuda_spec *spec = &d->launch->spec;
+        int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in;
+        sf_cuda_tile tile = sf_cuda_tile_for(chip, spec, (int)in, (int)at_least(acc_size((sf_dt)spec->acc), at_least(in, size_of(spec->out))));
+        /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */
+        if (d->l.step->fuse)
+                bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);
+        if (4 * bytes > 5 * in)
+                tile.elements = (int32_t)pow2_down(at_least(tile.elements * in / bytes, 1));
+        return tile;
 }
 
 bool sf_cuda_rows_in_one_piece(const sf_step *s)
 {
         const sf_dim *seq = s->dims + s->nbatch, *row = seq - 1;
         int64_t in = size_of(s->in), out = size_of(s->out);
-        if (s->nbatch != 1 || s->nseq != 1 || s->m || s->n < 2 || magnitude(seq->x) != in || row->x != s->n * in)
+        if (s->nbatch != 1 || s->nseq != 1 || s->m || s->fuse || s->n < 2 || magnitude(seq->x) != in || row->x != s->n * in)
                 return false;
         /* A sequence that runs backwards begins at its last element. */
         int64_t first = (int64_t)(uintptr_t)s->x - (seq->x < 0 ? (s->n - 1) * in : 0);
-        if (!divides(first, 16))
+        if (!aligned_to(first, 16))
                 return false;
-        return s->fold || (in == out && seq->y == seq->x && row->y == row->x && divides(first - (int64_t)(uintptr_t)s->x + (int64_t)(uintptr_t)s->y, 16));
+        return s->fold || (in == out && seq->y == seq->x && row->y == row->x && aligned_to(first - (int64_t)(uintptr_t)s->x + (int64_t)(uintptr_t)s->y, 16));
 }
 
 strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads)
@@ -191,21 +210,25 @@ static bool goes_down(const sf_step *s)
 {
         if (!s->nbatch || !s->n)
                 return false;
-        const sf_dim *seq = &s->dims[s->nbatch + s->nseq - 1], *inner = &s->dims[s->nbatch - 1];
+        int32_t seq = s->nbatch + s->nseq - 1, inner = s->nbatch - 1;
+        const sf_dim *last = &s->dims[seq], *next = &s->dims[inner];
         int in = size_of(s->in), out = size_of(s->out);
-        if (s->n == 1)
-                return false;
-        int along = (unit(seq->x, in) != 0) + (!s->fold && unit(seq->y, out));
-        int across = (unit(inner->x, in) != 0) + (!s->fold && unit(inner->y, out));
-        if (along != across)
-                return across > along;
-        return magnitude(inner->x) + magnitude(inner->y) < magnitude(seq->x) + magnitude(seq->y);
+        int along = (unit(last->x, in) != 0) + (!s->fold && unit(last->y, out));
+        int across = (unit(next->x, in) != 0) + (!s->fold && unit(next->y, out));
+        int64_t reach = magnitude(last->x) + magnitude(last->y) - magnitude(next->x) - magnitude(next->y);
+        for (int32_t k = 1; s->fuse && k < s->fuse->operands; k++) {
+                const sf_operand *o = &s->fuse->operand[k];
+                along += unit(o->stride[seq], size_of((int32_t)o->dt)) != 0;
+                across += unit(o->stride[inner], size_of((int32_t)o->dt)) != 0;
+                reach += magnitude(o->stride[seq]) - magnitude(o->stride[inner]);
+        }
+        return along != across ? across > along : reach > 0;
 }
 
 /* A device reads whole elements. */
 static sf_status check_address(const sf_context *ctx, const char *name, const void *address, int size)
 {
-        if ((uintptr_t)address % (uintptr_t)size)
+        if (!aligned_to((int64_t)(uintptr_t)address, size))
                 return sf_fail(ctx, SF_UNSUPPORTED, "%s has elements of %d bytes but lies at %p; on a CUDA device they must be aligned to their size", name,
                                size, address);
         return SF_OK;
@@ -213,83 +236,16 @@ static sf_status check_address(const sf_context *ctx, const char *name, const vo
 
 sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
-        SF_TRY(check_address(ctx, "x", step->x, size_of(step->in)));
+        uint32_t reads = sf_cuda_reads(step);
+        for (int32_t k = 0; reads >> k; k++)
+                if (reads >> k & 1)
+                        SF_TRY(check_address(ctx, k ? "an operand" : "x", k ? (const void *)step->fuse->operand[k].data : step->x,
+                                             size_of((int32_t)(k ? step->fuse->operand[k].dt : step->in))));
         SF_TRY(check_address(ctx, "out", step->y, size_of(step->out)));
-        bool down = goes_down(step);
         plan->launches = 0;
         plan->scratch = plan->scratch_clear = 0;
+        if (step->n == 1)
+                return sf_cuda_plan_map(ctx, step, chip, plan);
+        bool down = goes_down(step);
         return step->fold ? sf_cuda_plan_fold(ctx, step, down, chip, plan) : sf_cuda_plan_scan(ctx, step, down, chip, plan);
-}
-
-/* ------------------------------------------------------------------------------------------------------------
- * The prelude
- * ---------------------------------------------------------------------------------------------------------- */
-typedef struct writer {
-        char *text;
-        size_t size, length;
-} writer;
-
-static void SF_PRINTF(2, 3) put(writer *w, const char *format, ...)
-{
-        va_list args;
-        va_start(args, format);
-        int wrote = vsnprintf(w->length < w->size ? w->text + w->length : NULL, w->length < w->size ? w->size - w->length : 0, format, args);
-        va_end(args);
-        w->length += wrote > 0 ? (size_t)wrote : 0;
-}
-
-static void put_flag(writer *w, const sf_cuda_spec *spec, const char *name, int flag)
-{
-        put(w, "#define %s %d\n", name, (spec->flags & flag) != 0);
-}
-
-static void put_unit(writer *w, const sf_cuda_spec *spec, const char *name, int shift)
-{
-        static const int signs[4] = {0, 1, -1, 0};
-        put(w, "#define %s (%d)\n", name, signs[spec->flags / shift & 3]);
-}
-
-/* The macros of a kernel file's own, in the order of sf_cuda_spec.extra from SF_CUDA_OWN on. */
-static const char *const own_names[SF_CUDA_KERNEL_COUNT][SF_CUDA_OWNS] = {
-        [SF_CUDA_SCAN_ROWS] = {"SF_TEAM", "SF_ROWS", "SF_STAGED"},
-        [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS", "SF_STAGED"},
-        [SF_CUDA_SCAN_CHAINED] = {"SF_COLUMNS", "SF_STAGES", "SF_AHEAD", "SF_WATCHERS", "SF_DEPTH"},
-};
-static const char *const fold_names[2][SF_CUDA_OWNS] = {{"SF_TEAM", "SF_ROWS", "SF_STAGED"}, {"SF_SLOTS", "SF_GROUPS", "SF_ROWS"}};
-
-size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
-{
-        writer w = {text, size, 0};
-        if (size)
-                text[0] = 0;
-        int32_t number = 0;
-#define DTYPE(name, NAME, ctype, code, bits, kind) put(&w, "#define SF_DT_" #NAME " %d\n", (int)number++);
-#include "core/dtypes.def"
-#undef DTYPE
-#define OP(name, NAME, real, integer, natural) put(&w, "#define SF_OP_" #NAME " %d\n", (int)SF_##NAME);
-#include "core/ops.def"
-#undef OP
-        put(&w, "#define SF_OP %d\n#define SF_IN %d\n#define SF_ACC %d\n#define SF_OUT %d\n", (int)spec->op, (int)spec->in, (int)spec->acc,
-            (int)spec->out);
-        put_flag(&w, spec, "SF_MASK", SF_CUDA_MASK);
-        put_flag(&w, spec, "SF_EXCLUSIVE", SF_CUDA_EXCLUSIVE);
-        put_flag(&w, spec, "SF_INITIAL", SF_CUDA_INITIAL);
-        put_flag(&w, spec, "SF_RAGGED", SF_CUDA_RAGGED);
-        put_flag(&w, spec, "SF_SINGLE", SF_CUDA_SINGLE);
-        put_flag(&w, spec, "SF_PARTIAL", SF_CUDA_PARTIAL);
-        put_flag(&w, spec, "SF_RESUME", SF_CUDA_RESUME);
-        put_flag(&w, spec, "SF_DOWN", SF_CUDA_DOWN);
-        put_flag(&w, spec, "SF_FLAT", SF_CUDA_FLAT);
-        put_unit(&w, spec, "SF_X_UNIT", SF_CUDA_X_UNIT);
-        put_unit(&w, spec, "SF_Y_UNIT", SF_CUDA_Y_UNIT);
-        put_unit(&w, spec, "SF_M_UNIT", SF_CUDA_M_UNIT);
-        put(&w, "#define SF_THREADS %d\n#define SF_ITEMS %d\n#define SF_WIDTH %d\n", (int)spec->threads, (int)spec->items, (int)spec->width);
-        put(&w, "#define SF_NBATCH %d\n#define SF_NSEQ %d\n#define SF_RESIDENT %d\n", (int)spec->extra[SF_CUDA_NBATCH],
-            (int)spec->extra[SF_CUDA_NSEQ], (int)spec->extra[SF_CUDA_RESIDENT]);
-        put(&w, "#define SF_DIMS %d\n#define SF_PARAMS_SIZE %zu\n", (int)sf_cuda_dims(spec), sf_cuda_params_size(spec));
-        const char *const *names = spec->kernel == SF_CUDA_FOLD ? fold_names[(spec->flags & SF_CUDA_DOWN) != 0] : own_names[spec->kernel];
-        for (int k = 0; k < SF_CUDA_OWNS; k++)
-                if (names[k])
-                        put(&w, "#define %s %d\n", names[k], (int)spec->extra[SF_CUDA_OWN + k]);
-        return w.length;
 }

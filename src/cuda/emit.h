@@ -24,9 +24,9 @@ enum {
 };
 
 /* sf_cuda_spec.extra, by name. Those from SF_CUDA_OWN on are macros of the kernel file, listed in emit.c. */
-enum { SF_CUDA_NBATCH, SF_CUDA_NSEQ, SF_CUDA_RESIDENT, SF_CUDA_OWN, SF_CUDA_OWNS = 5 };
+enum { SF_CUDA_NBATCH, SF_CUDA_NSEQ, SF_CUDA_RESIDENT, SF_CUDA_OWN, SF_CUDA_OWNS = 7 };
 
-/* The struct sf_params of kernels/tree.cuh, field for field. */
+/* The struct sf_params of kernels/element.cuh, field for field. */
 typedef struct sf_cuda_params {
         uint64_t scratch;
         uint64_t x, y, m;
@@ -35,8 +35,15 @@ typedef struct sf_cuda_params {
         uint64_t identity, neutral, initial;
         int64_t inner, ix, iy, im;
         int64_t number[4];
-        sf_dim dims[SF_MAX_NDIM + 1];
+        sf_dim dims[SF_MAX_NDIM + 1]; /* as many as there are; right behind them, what a fused launch has as well */
 } sf_cuda_params;
+
+/* Bit k: the step reads operand k; operand 0 is x, also of a plain step. */
+uint32_t sf_cuda_reads(const sf_step *step);
+
+/* How many dims a specialisation's parameters have, and their size in all. */
+int32_t sf_cuda_dims(const sf_cuda_spec *spec);
+size_t sf_cuda_params_size(const sf_cuda_spec *spec);
 
 /* ------------------------------------------------------------------------------------------------------------
  * tuning.c

@@ -58,9 +58,10 @@ static inline int unit(int64_t stride, int size)
         return stride == size ? 1 : stride == -size ? 2 : 0;
 }
 
-static inline bool divides(int64_t v, int64_t by)
+/* Is v a multiple of this power of two? */
+static inline bool aligned_to(int64_t v, int64_t power)
 {
-        return v % by == 0;
+        return !(v & (power - 1));
 }
 
 /* The bytes of an element of the accumulator as a kernel holds it: narrow integers are carried in 32 bits. */
@@ -78,19 +79,22 @@ typedef struct layout {
         sf_dim line;        /* along it vectors are taken: the sequence's last dimension, or the columns */
         int32_t nbatch;     /* dims[0 .. nbatch) of the step are positions a launch deals out */
         int width;          /* elements of a vector: aligned on every line, in x and, for a scan, in y */
+        bool loads;         /* there is a program on the way in */
 } layout;
 
-/* The step with its sequence (down false) or its last batch dimension (down true) as the line. */
-layout sf_cuda_layout(const sf_step *step, bool down);
+/* The step with its sequence (down false) or its last batch dimension (down true) as the line. resume: x is totals that the step's
+ * program on the way in has been through already. */
+layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
 
 typedef struct draft {
         sf_cuda_launch *launch;
+        layout l;
         sf_cuda_params p;
 } draft;
 
 /* Everything that follows from the step and the layout alone. */
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l);
-sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const sf_cuda_spec *spec);
+sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const draft *d);
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared);
 
 /* How a strip of columns is dealt out to the threads of a block. */
@@ -111,9 +115,38 @@ bool sf_cuda_rows_in_one_piece(const sf_step *step);
 enum { TEAM = SF_CUDA_OWN, ROWS, STAGED, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
 
 /* ------------------------------------------------------------------------------------------------------------
+ * emit_fuse.c: the programs of a fused step
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Is there work to be done on elements on their way in, on results on their way out? */
+bool sf_cuda_loads_fused(const sf_step *step);
+bool sf_cuda_stores_fused(const sf_step *step);
+
+/* How an operand lies along the layout's line, as SF_CUDA_OPERAND_UNIT has it. */
+int sf_cuda_operand_unit(const layout *l, int32_t operand);
+
+/* The width that suits a step with a program on the way in; sf_cuda_layout's for others. */
+int sf_cuda_fused_width(const layout *l);
+
+/* Bytes of all operands that a vector's element takes, one for the whole line not counted: on the way in; and on either way. */
+int sf_cuda_loaded_bytes(const layout *l);
+int sf_cuda_largest_operand(const layout *l); /* of those */
+int sf_cuda_moved_bytes(const layout *l);
+
+/* What a vector takes in all where it is staged in shared memory, the mask not counted. */
+int sf_cuda_staged_bytes(const layout *l);
+
+/* Do the sequence and the last batch dimension make one line of elements in every operand, or stand still? (nseq is 1.) */
+bool sf_cuda_operands_flat(const sf_step *step);
+
+/* Writes the programs into the launch's spec, and what they need behind its parameters. The rest of the spec is complete. */
+sf_status sf_cuda_fuse(const sf_context *ctx, draft *d);
+
+/* ------------------------------------------------------------------------------------------------------------
  * emit_scan.c, emit_fold.c
  * ---------------------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
+sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 
 #endif

@@ -36,7 +36,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         const sf_step *s = l->step;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
         int64_t width = l->width, n = at_least(s->n, 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
         if (s->nseq > 1) /* every vector's address takes registers of its own */
                 held = at_most(held, 4);
@@ -72,7 +72,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         spec->extra[TEAM] = (int32_t)team;
         spec->extra[ROWS] = (int32_t)rows;
         int64_t shared = spec->threads / 32 * acc_size(s->acc), piece = rows * (spec->threads / team) * s->n * size_of(s->in);
-        if (single && width == 1 && sf_cuda_rows_in_one_piece(s) && divides(piece, 16) && piece <= 49152) {
+        if (single && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
                 spec->extra[STAGED] = 1;
                 shared = piece;
         }
@@ -88,7 +88,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 return SF_OK;
         plan->scratch = (size_t)(d.p.units * size_of((int32_t)s->acc));
         sf_step rest = resumed(s, chunks, false);
-        layout next = sf_cuda_layout(&rest, false);
+        layout next = sf_cuda_layout(&rest, false, true);
         return plan_rows(ctx, &next, chip, plan, true);
 }
 
@@ -97,7 +97,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         const sf_step *s = l->step;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, spec);
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
         int64_t outer = s->batch / l->line.len, width = l->width, vectors = l->line.len / width;
         /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
         strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
@@ -142,12 +142,12 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 return SF_OK;
         plan->scratch = (size_t)(outer * chunks * l->line.len * size_of((int32_t)s->acc));
         sf_step rest = resumed(s, chunks, true);
-        layout next = sf_cuda_layout(&rest, true);
+        layout next = sf_cuda_layout(&rest, true, true);
         return plan_columns(ctx, &next, chip, plan, true);
 }
 
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
-        layout l = sf_cuda_layout(s, down);
+        layout l = sf_cuda_layout(s, down, false);
         return down ? plan_columns(ctx, &l, chip, plan, false) : plan_rows(ctx, &l, chip, plan, false);
 }

@@ -2,7 +2,6 @@
 #include "cuda/jit.h"
 
 #include "cuda/driver.h"
-#include "cuda/embed.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -151,7 +150,7 @@ sf_status sf_jit_arch(const sf_context *ctx, const sf_compiler *compiler, int32_
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Source
+ * Names
  * ---------------------------------------------------------------------------------------------------------- */
 static const char *const kernel_names[] = {
 #define KERNEL(name, NAME) #name,
@@ -164,33 +163,9 @@ const char *sf_jit_kernel_name(int32_t kernel)
         return kernel >= 0 && kernel < SF_CUDA_KERNEL_COUNT ? kernel_names[kernel] : "";
 }
 
-static const char *embedded(const char *name)
-{
-        for (const sf_embedded *file = sf_embedded_files; file->name; file++)
-                if (!strcmp(file->name, name))
-                        return file->text;
-        return NULL;
-}
-
 const char *sf_jit_option(int32_t index)
 {
         return index >= 0 && (size_t)index < OPTIONS ? options[index] : NULL;
-}
-
-sf_status sf_jit_source(const sf_context *ctx, const sf_cuda_spec *spec, char **text)
-{
-        char name[80];
-        snprintf(name, sizeof name, "%s.cu", sf_jit_kernel_name(spec->kernel));
-        const char *tree = embedded("tree.cuh"), *kernel = embedded(name);
-        if (!tree || !kernel)
-                return sf_fail(ctx, SF_UNSUPPORTED, "this build has no kernel file %s", tree ? name : "tree.cuh");
-        size_t prelude = sf_cuda_prelude(spec, NULL, 0), size = prelude + strlen(tree) + strlen(name) + strlen(kernel) + 64;
-        if (!(*text = malloc(size)))
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for %zu bytes of kernel source", size);
-        sf_cuda_prelude(spec, *text, prelude + 1);
-        /* Line numbers in the compiler's log are then those of the files in the repository. */
-        snprintf(*text + prelude, size - prelude, "\n#line 1 \"tree.cuh\"\n%s\n#line 1 \"%s\"\n%s", tree, name, kernel);
-        return SF_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -34,9 +34,6 @@ sf_status sf_jit_compiler(const sf_context *ctx, int32_t driver_major, const sf_
  */
 sf_status sf_jit_arch(const sf_context *ctx, const sf_compiler *compiler, int32_t capability, char arch[16]);
 
-/* The whole text that is compiled: the prelude, tree.cuh, the kernel file. Allocated; the caller frees it. */
-sf_status sf_jit_source(const sf_context *ctx, const sf_cuda_spec *spec, char **text);
-
 /* The options every kernel is compiled with, beside the architecture; NULL past the end. */
 const char *sf_jit_option(int32_t index);
 

@@ -10,6 +10,8 @@
 
 #include "core/step.h"
 
+#include <string.h>
+
 /* What tuning needs to know of a device. */
 typedef struct sf_cuda_chip {
         int32_t capability;      /* 90 for 9.0 */
@@ -29,7 +31,21 @@ typedef enum sf_cuda_kernel {
         SF_CUDA_KERNEL_COUNT
 } sf_cuda_kernel;
 
-/* Everything that is a compile-time constant of a kernel. All int32_t and fully initialised: hashed as bytes. */
+/* How a program's operand lies along the lines a kernel walks, and who reads it. */
+enum {
+        SF_CUDA_OPERAND_UNIT = 3, /* mask: 0 any stride, 1 forwards, 2 backwards, 3 one element for the whole line */
+        SF_CUDA_OPERAND_LOADS = 4,
+        SF_CUDA_OPERAND_STORES = 8
+};
+
+/* The programs of a fused step. Their operands and constants are numbered anew: those a launch does not use are gone. */
+typedef struct sf_cuda_fused {
+        uint8_t operands, constants, loads, stores; /* how many of each; instructions of the two programs */
+        uint8_t dt[SF_OPERANDS_MAX], how[SF_OPERANDS_MAX];
+        sf_instruction code[2 * SF_PROGRAM_MAX]; /* the load's, then the store's right behind */
+} sf_cuda_fused;
+
+/* Everything that is a compile-time constant of a kernel. No padding, and hashed as bytes: the first sf_cuda_spec_size are initialised. */
 typedef struct sf_cuda_spec {
         int32_t kernel; /* sf_cuda_kernel */
         int32_t op;     /* sf_op */
@@ -38,11 +54,26 @@ typedef struct sf_cuda_spec {
         int32_t threads;
         int32_t items;  /* vectors (or rows) a thread holds */
         int32_t width;  /* elements a vector access moves */
-        int32_t extra[9]; /* meanings belong to the kernel file's prelude */
+        int32_t extra[11]; /* meanings belong to the kernel file's prelude */
+        sf_cuda_fused fused; /* all its numbers are 0 for a plain step */
+        uint8_t rest[4];
 } sf_cuda_spec;
 
-/* Room for every dimension a step can have; params_size says how much of it a launch uses. */
-#define SF_CUDA_MAX_PARAMS 2304
+/* The bytes that tell a specialisation from others: a plain one's are few. A multiple of 8. */
+static inline size_t sf_cuda_spec_size(const sf_cuda_spec *spec)
+{
+        size_t codes = (size_t)spec->fused.loads + spec->fused.stores;
+        return offsetof(sf_cuda_spec, fused) + (codes ? (offsetof(sf_cuda_fused, code) + codes * sizeof(sf_instruction) + 7) / 8 * 8 : 0);
+}
+
+static inline bool sf_cuda_spec_same(const sf_cuda_spec *a, const sf_cuda_spec *b)
+{
+        size_t size = sf_cuda_spec_size(a);
+        return sf_cuda_spec_size(b) == size && !memcmp(a, b, size);
+}
+
+/* What every driver takes; params_size says how much of it a launch uses. */
+#define SF_CUDA_MAX_PARAMS 4096
 
 typedef struct sf_cuda_launch {
         sf_cuda_spec spec;
@@ -68,6 +99,9 @@ sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf
 
 /* Writes the prelude of a specialisation; returns its length without the final NUL, as snprintf does. */
 size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size);
+
+/* The whole text that is compiled: the prelude, the kernel files, the programs. Allocated; the caller frees it. */
+sf_status sf_cuda_source(const sf_context *ctx, const sf_cuda_spec *spec, char **text);
 
 /* The name of the __global__ function every kernel file defines for its specialisation. */
 #define SF_CUDA_ENTRY "scanfold_kernel"

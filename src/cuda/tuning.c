@@ -29,6 +29,10 @@ static const row rows[] = {
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 32}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 3, 32}},
 
+        /* As many bytes under way as the rows of a fold have. */
+        {SF_CUDA_MAP, -1, -1, 16, 4, 4, 70, {256, 16, 4, 0}},
+        {SF_CUDA_MAP, -1, -1, 16, 8, 8, 70, {256, 8, 4, 0}},
+
         /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
          * 32 KiB in shared memory. */
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6}},

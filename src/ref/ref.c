@@ -31,6 +31,65 @@ static void scan(sf_op op, sf_dt acc, sf_value *a, int64_t n)
                 a[i] = sf_combine(op, acc, a[left - 1], a[i]);
 }
 
+/* What the sequence's elements are, one by one: through the mask, and through the load of a fused step. */
+typedef struct source {
+        const sf_step *step;
+        sf_walk batch, item;
+        const char *at[SF_OPERANDS_MAX]; /* where each operand of a fused step stands */
+} source;
+
+static void stand(source *s)
+{
+        const sf_fuse *f = s->step->fuse;
+        for (int32_t k = 0; f && k < f->operands; k++) {
+                s->at[k] = f->operand[k].data;
+                for (int32_t d = 0; s->at[k] && d < s->step->nbatch; d++)
+                        s->at[k] += s->batch.at[d] * f->operand[k].stride[d];
+                for (int32_t d = 0; s->at[k] && d < s->step->nseq; d++)
+                        s->at[k] += s->item.at[d] * f->operand[k].stride[s->step->nbatch + d];
+        }
+}
+
+static sf_value element(source *from)
+{
+        const sf_step *s = from->step;
+        if (s->m && !s->m[from->batch.m + from->item.m])
+                return s->identity;
+        if (!s->fuse)
+                return sf_value_load(s->in, s->acc, s->x + from->batch.x + from->item.x);
+        stand(from);
+        return sf_load_eval(s->fuse, from->at, s->acc);
+}
+
+static void store(source *from, sf_value v, char *y)
+{
+        const sf_step *s = from->step;
+        if (s->has_initial)
+                v = sf_combine(s->op, s->acc, s->initial, v);
+        if (!s->fuse) {
+                sf_value_store(s->acc, s->out, v, y);
+                return;
+        }
+        stand(from);
+        sf_element_store(s->out, sf_store_eval(s->fuse, from->at, v, s->acc, s->out), y);
+}
+
+static void run_sequence(source *from, sf_value *a)
+{
+        const sf_step *s = from->step;
+        const sf_dim *seq = s->dims + s->nbatch;
+        sf_walk_start(&from->item, seq, s->nseq, 0);
+        for (int64_t i = 0; i < s->n; i++, sf_walk_next(&from->item))
+                a[i] = element(from);
+        if (s->fold) {
+                store(from, s->n ? fold(s->op, s->acc, a, s->n) : s->identity, s->y + from->batch.y);
+                return;
+        }
+        scan(s->op, s->acc, a, s->n);
+        for (int64_t i = 0; i < s->n; i++, sf_walk_next(&from->item))
+                store(from, !s->exclusive ? a[i] : i ? a[i - 1] : s->identity, s->y + from->batch.y + i * seq->y);
+}
+
 sf_status sf_ref_run(const sf_context *ctx, const sf_step *s)
 {
         size_t bytes;
@@ -41,29 +100,11 @@ sf_status sf_ref_run(const sf_context *ctx, const sf_step *s)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY,
                                "the reference backend needs %" PRId64 " x %zu bytes for one sequence, which could not be had", s->n,
                                sizeof *a);
-        const sf_dim *seq = s->dims + s->nbatch;
-        sf_walk batch, item;
-        sf_walk_start(&batch, s->dims, s->nbatch, 0);
-        for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&batch)) {
-                if (s->n)
-                        sf_walk_start(&item, seq, s->nseq, 0);
-                for (int64_t i = 0; i < s->n; i++, sf_walk_next(&item))
-                        a[i] = s->m && !s->m[batch.m + item.m] ? s->identity
-                                                               : sf_value_load(s->in, s->acc, s->x + batch.x + item.x);
-                if (s->fold) {
-                        sf_value total = s->n ? fold(s->op, s->acc, a, s->n) : s->identity;
-                        if (s->has_initial)
-                                total = sf_combine(s->op, s->acc, s->initial, total);
-                        sf_value_store(s->acc, s->out, total, s->y + batch.y);
-                        continue;
-                }
-                scan(s->op, s->acc, a, s->n);
-                for (int64_t i = 0; i < s->n; i++) {
-                        sf_value v = !s->exclusive ? a[i] : i ? a[i - 1] : s->identity;
-                        if (s->has_initial)
-                                v = sf_combine(s->op, s->acc, s->initial, v);
-                        sf_value_store(s->acc, s->out, v, s->y + batch.y + i * seq->y);
-                }
+        for (const sf_step *sibling = s; sibling; sibling = sibling->sibling) {
+                source from = {.step = sibling};
+                sf_walk_start(&from.batch, sibling->dims, sibling->nbatch, 0);
+                for (int64_t b = 0; b < sibling->batch; b++, sf_walk_next(&from.batch))
+                        run_sequence(&from, a);
         }
         free(a);
         return SF_OK;

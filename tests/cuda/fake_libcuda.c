@@ -186,7 +186,12 @@ cu_result cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y,
         if (extra || current() < 0)
                 return 1;
         fake_launch *l = &fake.last[fake.launches++ % FAKE_LAUNCHES];
-        *l = (fake_launch){(const char *)function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, stream, current(), {0}};
+        l->image = (const char *)function;
+        l->grid[0] = grid_x, l->grid[1] = grid_y, l->grid[2] = grid_z;
+        l->block[0] = block_x, l->block[1] = block_y, l->block[2] = block_z;
+        l->shared = shared;
+        l->stream = stream;
+        l->context = current();
         memcpy(l->params, params[0], sizeof l->params);
         return CU_OK;
 }

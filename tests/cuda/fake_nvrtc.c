@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -70,6 +71,9 @@ int nvrtcDestroyProgram(program **p)
 }
 int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
+        const char *wait = getenv("FAKE_NVRTC_MS"); /* a compiler that takes its time */
+        if (wait)
+                usleep(1000 * (useconds_t)atoi(wait));
         fake.options[0] = '\0';
         for (int i = 0; i < count; i++)
                 strcat(strcat(fake.options, options[i]), " ");

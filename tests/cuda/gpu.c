@@ -45,6 +45,9 @@ bool gpu_open(void)
                 AT(graph_launch, "cuGraphLaunch"),
                 AT(exec_destroy, "cuGraphExecDestroy"),
                 AT(graph_destroy, "cuGraphDestroy"),
+                AT(module_load, "cuModuleLoadData"),
+                AT(module_function, "cuModuleGetFunction"),
+                AT(launch, "cuLaunchKernel"),
 #undef AT
         };
         const char *named = getenv("SCANFOLD_LIBCUDA");

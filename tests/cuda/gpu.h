@@ -34,6 +34,9 @@ typedef struct gpu_table {
         int (*graph_launch)(gpu_handle, gpu_handle);
         int (*exec_destroy)(gpu_handle);
         int (*graph_destroy)(gpu_handle);
+        int (*module_load)(gpu_handle *, const void *);
+        int (*module_function)(gpu_handle *, gpu_handle, const char *);
+        int (*launch)(gpu_handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, gpu_handle, void **, void **);
 } gpu_table;
 
 extern gpu_table gpu;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # run_gpu.sh BUILD_FOLDER: every test that needs a GPU. The lists of cases are shared out among processes, since most of the time
 # goes into compiling kernels; SCANFOLD_GPU_JOBS says how many (default: the CPUs), SCANFOLD_GPU_EVERY thins the lists out, and
-# SCANFOLD_GPU_FUZZ is how many random cases there are. compute-sanitizer, where it is installed, looks over a selection.
+# SCANFOLD_GPU_FUZZ is how many random cases there are, and a twentieth of it how many random fused steps. compute-sanitizer, where it is
+# installed, looks over a selection.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1/tests/cuda" && pwd)
@@ -41,12 +42,14 @@ run gpu_test_laws
 run gpu_test_scan --every "$every"
 run gpu_test_fold --every "$every"
 run gpu_fuzz "$fuzz"
+run gpu_fused "$((fuzz / 20))"
 
 if command -v compute-sanitizer >/dev/null 2>&1; then
         for tool in memcheck racecheck; do
                 echo "compute-sanitizer $tool"
                 SCANFOLD_GPU_SHARD=0/400 compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/gpu_fuzz" 2000 >"$logs/$tool" 2>&1 ||
                         { failed=1; tail -n 40 "$logs/$tool"; }
+                compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/gpu_fused" 20 >"$logs/$tool" 2>&1 || { failed=1; tail -n 40 "$logs/$tool"; }
         done
 else
         echo "compute-sanitizer is not installed: not run"

@@ -6,9 +6,11 @@
  */
 #include "check.h"
 #include "fake.h"
+#include "fused_step.h"
 
+#include "backend.h"
+#include "context.h"
 #include "cuda/cuda.h"
-#include "scanfold.h"
 #include "cuda/cuda_warm.h"
 #include "cuda/emit.h"
 #include "scanfold.h"
@@ -176,6 +178,120 @@ static void test_warm(void)
                         CHECK(may || calls(i) == before[i], "a warm call called function %d of driver.def", i);
                 }
         }
+}
+
+/* A fused step like any other: the same program over other numbers and tensors is the same kernel, another program is not. */
+static void place_named(fused_named *c)
+{
+        c->step.x = at(0, 0);
+        c->fuse.operand[0].data = at(0, 0);
+        c->fuse.operand[1].data = at(0, (uint64_t)1 << 40);
+        c->step.y = at(0, (uint64_t)1 << 41);
+}
+
+static void test_fused(void)
+{
+        static const int allowed[] = {FAKE_context_current, FAKE_launch, FAKE_clear_async, FAKE_capture_info, FAKE_stream_id, FAKE_pointer_attributes};
+        fused_named c;
+        for (int i = 0; fused_name(&c, i); i++) {
+                place_named(&c);
+                EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
+        }
+        long compiles = nvrtc->compiles, before[FAKE_COUNT];
+        for (int k = 0; k < FAKE_COUNT; k++)
+                before[k] = calls(k);
+        for (int i = 0; fused_name(&c, i); i++) {
+                place_named(&c);
+                c.fuse.operand[1].data += 4096;
+                c.fuse.store.constant[0].f32 = 17;
+                EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
+        }
+        CHECK(nvrtc->compiles == compiles, "%ld compilations", nvrtc->compiles - compiles);
+        for (int k = 0; k < FAKE_COUNT; k++) {
+                bool may = false;
+                for (size_t a = 0; a < sizeof allowed / sizeof *allowed; a++)
+                        may = may || allowed[a] == k;
+                CHECK(may || calls(k) == before[k], "a warm call called function %d of driver.def", k);
+        }
+        fused_name(&c, 0);
+        place_named(&c);
+        c.fuse.load.code[3].code = SF_CODE_ADD;
+        EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
+        CHECK(nvrtc->compiles == compiles + 1, "%ld compilations", nvrtc->compiles - compiles);
+        /* A sibling is launched too. */
+        fused_named other;
+        fused_name(&other, 0);
+        place_named(&other);
+        c.step.sibling = &other.step;
+        long launches = cuda->launches;
+        EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
+        CHECK(cuda->launches == launches + 2 && nvrtc->compiles == compiles + 1, "%ld launches", cuda->launches - launches);
+
+        float host[4];
+        c.fuse.operand[1].data = (const char *)host;
+        EXPECT(sf_cuda_run(NULL, &c.step), SF_INVALID_ARGUMENT, "an operand is said to be on CUDA device 0");
+        c.fuse.operand[1].data = at(0, 2);
+        EXPECT(sf_cuda_run(NULL, &c.step), SF_UNSUPPORTED, "aligned to their size");
+}
+
+/* Scratch of a run of several steps, and memory that is kept. */
+static void test_memory(void)
+{
+        sf_context *ctx;
+        sf_device device = {SF_CUDA, 0};
+        sf_memory a, b, c;
+        void *stream = (void *)0x5000, *other = (void *)0x6000;
+        EXPECT(sf_context_resolve(NULL, &ctx), SF_OK, "");
+        EXPECT(sf_backend_borrow(ctx, device, stream, 1000, &a), SF_OK, "");
+        EXPECT(sf_backend_borrow(ctx, device, stream, 1000, &b), SF_OK, "");
+        EXPECT(lengthy(0, stream, 1 << 26), SF_OK, ""); /* a step in between has scratch of its own */
+        CHECK(a.data && b.data && a.data != b.data, "%p is lent twice", a.data);
+        void *was = a.data;
+        sf_backend_return(ctx, device, stream, &a);
+        CHECK(!a.data && !a.owner, "%p is still held", a.data);
+        long allocations = calls(FAKE_allocate_async), live = cuda->live;
+        EXPECT(sf_backend_borrow(ctx, device, stream, 900, &a), SF_OK, "");
+        CHECK(a.data == was && calls(FAKE_allocate_async) == allocations, "a warm call allocates");
+        EXPECT(sf_backend_borrow(ctx, device, other, 900, &c), SF_OK, "");
+        CHECK(c.data != a.data && c.data != b.data, "another stream got %p", c.data);
+        sf_backend_return(ctx, device, stream, &a);
+        sf_backend_return(ctx, device, stream, &b);
+        EXPECT(sf_backend_borrow(ctx, device, stream, 1 << 20, &a), SF_OK, ""); /* grows: the small one goes, in stream order */
+        CHECK(cuda->live == live + 1, "%ld blocks, then %ld", live, (long)cuda->live);
+        sf_backend_return(ctx, device, stream, &a);
+        sf_backend_return(ctx, device, other, &c);
+        for (uintptr_t s = 0; s < 200; s++) {
+                EXPECT(sf_backend_borrow(ctx, device, (void *)(0x20000 + 16 * s), 64, &a), SF_OK, "");
+                sf_backend_return(ctx, device, (void *)(0x20000 + 16 * s), &a);
+        }
+        CHECK(cuda->live < live + 70, "%ld blocks live", (long)cuda->live);
+
+        cuda->capturing = (cu_stream)0x7000;
+        long objects = cuda->objects, async = calls(FAKE_allocate_async);
+        EXPECT(sf_backend_borrow(ctx, device, cuda->capturing, 1000, &a), SF_OK, "");
+        CHECK(cuda->objects == objects + 1 && calls(FAKE_allocate_async) == async && a.data, "the graph has no block");
+        sf_backend_return(ctx, device, cuda->capturing, &a);
+        CHECK(cuda->objects == objects + 1, "the graph's block was taken from it");
+        cuda->destroy_graphs();
+        cuda->capturing = NULL;
+
+        cuda->result[FAKE_allocate_async] = CU_OUT_OF_MEMORY;
+        EXPECT(sf_backend_borrow(ctx, device, (void *)0x8000, 1 << 20, &a), SF_OUT_OF_MEMORY, "allocating scratch");
+        cuda->result[FAKE_allocate_async] = 0;
+        live = cuda->live;
+        EXPECT(sf_backend_keep(ctx, device, 1 << 20, &a), SF_OK, "");
+        CHECK(a.data && cuda->live == live + 1, "%ld", (long)cuda->live);
+        sf_backend_free(ctx, device, &a);
+        CHECK(!a.data && cuda->live == live, "%ld", (long)cuda->live);
+        device.device_type = SF_CPU;
+        EXPECT(sf_backend_keep(ctx, device, 1000, &a), SF_OK, "");
+        EXPECT(sf_backend_borrow(ctx, device, NULL, 1000, &b), SF_OK, "");
+        CHECK((uintptr_t)a.data % 256 == 0 && (uintptr_t)b.data % 256 == 0, "%p, %p", a.data, b.data);
+        memset(a.data, 1, 1000);
+        memset(b.data, 1, 1000);
+        sf_backend_free(ctx, device, &a);
+        sf_backend_return(ctx, device, NULL, &b);
+        CHECK(cuda->pushed == 0, "%ld contexts left", (long)cuda->pushed);
 }
 
 static double seconds(void)
@@ -404,9 +520,11 @@ static void run_all(void)
         test_contexts();
         test_pointers();
         test_warm();
+        test_fused();
         test_cost();
         test_scratch();
         test_capture();
+        test_memory();
         test_errors();
         test_compile_error();
         test_threads();

@@ -1,10 +1,12 @@
 /*
  * Compiles the kernels that common calls come to, and one of every dtype, operation and option, with the NVRTC of this machine, for
- * every chip it knows that we name. Needs no GPU. Those that have a speed to keep must not spill (older compilers may).
+ * every chip it knows. Needs no GPU. Those that have a speed to keep must not spill (older compilers may), and are all compiled,
+ * however few --every leaves of the rest.
  *
- *     test_nvrtc [--every N] [--arch 90] [--list]      --list prints registers and spills of each
+ *     test_nvrtc [--every N] [--arch 90|others] [--list]      others: chips not named below; --list prints registers and spills of each
  */
 #include "check.h"
+#include "fused_step.h"
 
 #include "core/value.h"
 #include "cuda/cuda_warm.h"
@@ -20,6 +22,18 @@ static const sf_cuda_chip chips[] = {CHIP(70, 80, 2048, 98304, 98304, 6),      C
                                      CHIP(89, 128, 1536, 101376, 102400, 72),  CHIP(90, 132, 2048, 232448, 233472, 50),
                                      CHIP(100, 148, 2048, 232448, 233472, 126), CHIP(120, 170, 1536, 101376, 102400, 96)};
 #define CHIPS (sizeof chips / sizeof *chips)
+#define OTHERS -1
+
+/* A chip of this capability: as named above, else like the one before it. */
+static sf_cuda_chip chip_of(int32_t capability, bool *named)
+{
+        sf_cuda_chip chip = chips[0];
+        for (size_t i = 0; i < CHIPS && chips[i].capability <= capability; i++)
+                chip = chips[i];
+        *named = chip.capability == capability;
+        chip.capability = capability;
+        return chip;
+}
 
 static const sf_compiler *compiler;
 static sf_cuda_spec *done;
@@ -31,7 +45,7 @@ static long compiled, spilled;
 static bool again(const sf_cuda_spec *spec)
 {
         for (size_t i = 0; i < ndone; i++)
-                if (!memcmp(&done[i], spec, sizeof *spec))
+                if (sf_cuda_spec_same(&done[i], spec))
                         return true;
         done = realloc(done, (ndone + 1) * sizeof *done);
         done[ndone++] = *spec;
@@ -56,7 +70,7 @@ static void compile(const sf_cuda_spec *spec, const char *arch, const char *what
         char *source = NULL, *log = NULL, name[64];
         sf_binary binary = {NULL, 0, false};
         snprintf(name, sizeof name, "%s.cu", sf_jit_kernel_name(spec->kernel));
-        sf_status status = sf_jit_source(NULL, spec, &source);
+        sf_status status = sf_cuda_source(NULL, spec, &source);
         if (status == SF_OK)
                 status = sf_jit_compile(NULL, compiler, name, source, arch, &binary, &log);
         CHECK(status == SF_OK, "%s, %s, %s: %s", what, name, arch, sf_last_error(NULL));
@@ -106,7 +120,7 @@ static void compile_variety(const sf_cuda_chip *chip, const char *arch, long eve
         for (int32_t shape = 0; shape < 10; shape++)
                 for (int in = 0; in < SF_DT_COUNT; in++)
                         for (int out = 0; out < SF_DT_COUNT; out++)
-                                for (int op = 0; op < 4; op++) {
+                                for (int op = 0; sf_op_name((sf_op)op); op++) {
                                         sf_step step;
                                         char what[96], name[160];
                                         sf_kind from = sf_dtypes[in].kind, to = sf_dtypes[out].kind;
@@ -139,6 +153,22 @@ static void compile_variety(const sf_cuda_chip *chip, const char *arch, long eve
                                 }
 }
 
+/* Fused steps: those that have a speed to keep, and random ones. */
+static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every)
+{
+        fused_named named;
+        for (int i = 0; fused_name(&named, i); i++)
+                compile_step(&named.step, chip, arch, named.name, chip->capability == 90 && compiler->major >= 13);
+        for (long i = 0; i < 60 / every; i++) {
+                fused_case c;
+                char what[48];
+                snprintf(what, sizeof what, "fused case %ld", i);
+                fused_make(&c, (uint64_t)i, FUSED_PLATFORM);
+                compile_step(&c.step[0], chip, arch, what, false);
+                fused_free(&c);
+        }
+}
+
 int main(int argc, char **argv)
 {
         long every = 1, only = 0;
@@ -148,7 +178,7 @@ int main(int argc, char **argv)
                 else if (!strcmp(argv[i], "--every") && i + 1 < argc)
                         every = atol(argv[++i]);
                 else if (!strcmp(argv[i], "--arch") && i + 1 < argc)
-                        only = atol(argv[++i]);
+                        only = strcmp(argv[++i], "others") ? atol(argv[i]) : OTHERS;
         }
         every = every < 1 ? 1 : every;
         if (sf_jit_compiler(NULL, 0, &compiler) != SF_OK) {
@@ -157,24 +187,27 @@ int main(int argc, char **argv)
         }
         printf("NVRTC %d.%d from %s, chips %d to %d\n", (int)compiler->major, (int)compiler->minor, compiler->path, (int)compiler->arches[0],
                (int)compiler->arches[compiler->narches - 1]);
-        for (size_t c = 0; c < CHIPS; c++) {
+        for (int32_t a = 0; a < compiler->narches; a++) {
                 char arch[16], what[96];
                 sf_step step;
-                if ((only && only != chips[c].capability) || sf_jit_arch(NULL, compiler, chips[c].capability, arch) != SF_OK ||
-                    strncmp(arch, "sm_", 3))
+                bool named;
+                sf_cuda_chip chip = chip_of(compiler->arches[a], &named);
+                if (chip.capability < chips[0].capability || (only == OTHERS && named) || (only > 0 && only != chip.capability))
                         continue;
+                CHECK(sf_jit_arch(NULL, compiler, chip.capability, arch) == SF_OK && !strncmp(arch, "sm_", 3), "%s", sf_last_error(NULL));
                 long before = compiled;
                 ndone = 0;
                 for (int32_t i = 0; sf_cuda_usual_step(i, &step, what); i++)
-                        if (i % every == 0 || (chips[c].capability == 90 && has_bar(&step)))
-                                compile_step(&step, &chips[c], arch, what, chips[c].capability == 90 && compiler->major >= 13 && has_bar(&step));
-                if (chips[c].capability == 75 || chips[c].capability == 90)
-                        compile_variety(&chips[c], arch, 7 * every);
+                        if (i % every == 0 || (chip.capability == 90 && has_bar(&step)))
+                                compile_step(&step, &chip, arch, what, chip.capability == 90 && compiler->major >= 13 && has_bar(&step));
+                if (chip.capability == 75 || chip.capability == 90)
+                        compile_variety(&chip, arch, 7 * every);
+                compile_fused(&chip, arch, every);
                 printf("%s: %ld kernels\n", arch, compiled - before);
         }
         free(done);
         if (!compiled) {
-                printf("test_nvrtc: skipped: this NVRTC does not know chip %ld\n", only);
+                printf("test_nvrtc: skipped: this NVRTC knows no such chip\n");
                 return SKIPPED;
         }
         printf("%ld kernels compiled, %ld with spills\n", compiled, spilled);

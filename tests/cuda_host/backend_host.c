@@ -51,18 +51,14 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
         return NULL;
 }
 
-sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
+static sf_status run_alone(sf_context *ctx, const sf_step *step)
 {
-        (void)workspace;
-        (void)workspace_size;
         sf_cuda_plan plan;
-        if (ctx->backend == SF_BACKEND_REF)
-                return sf_ref_run(ctx, step);
         SF_TRY(sf_cuda_plan_step(ctx, step, &host_chip, &plan));
         for (int32_t i = 0; i < plan.launches; i++)
                 kernels_want(&plan.launch[i].spec);
         if (host_learning)
-                return sf_ref_run(ctx, step);
+                return SF_OK;
 
         /* Scratch is as large as asked and holds garbage but for what is to be cleared. */
         unsigned char *scratch = NULL;
@@ -96,6 +92,55 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         }
         free(scratch);
         return status;
+}
+
+/* Nor is there a device to describe. */
+sf_status sf_device_describe(sf_context *ctx, sf_device device, sf_device_info *info)
+{
+        (void)device, (void)info;
+        return sf_fail(ctx, SF_NO_DEVICE, "the kernels run on the host here");
+}
+
+sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
+{
+        (void)workspace;
+        (void)workspace_size;
+        sf_status status = SF_OK;
+        if (ctx->backend == SF_BACKEND_REF)
+                return sf_ref_run(ctx, step);
+        for (const sf_step *each = step; each && status == SF_OK; each = each->sibling)
+                status = run_alone(ctx, each);
+        return status == SF_OK && host_learning ? sf_ref_run(ctx, step) : status;
+}
+
+/* Exactly as large as asked: a step that reaches beyond is seen. */
+sf_status sf_backend_borrow(sf_context *ctx, sf_device device, void *stream, size_t size, sf_memory *memory)
+{
+        (void)stream;
+        return sf_backend_keep(ctx, device, size, memory);
+}
+
+void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memory *memory)
+{
+        (void)stream;
+        sf_backend_free(ctx, device, memory);
+}
+
+sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)
+{
+        (void)ctx, (void)device;
+        memory->owner = NULL;
+        if (posix_memalign(&memory->data, 256, size ? size : 1))
+                abort();
+        memset(memory->data, 0xcd, size);
+        return SF_OK;
+}
+
+void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory)
+{
+        (void)ctx, (void)device;
+        free(memory->data);
+        *memory = (sf_memory){NULL, NULL};
 }
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)

@@ -1,9 +1,10 @@
 /*
- * device.hpp: the first section of tree.cuh, "the device", for the host: the same names over executor.h. It is put in front
+ * device.hpp: kernels/device.cuh for the host: the same names over executor.h. It is put in front
  * of the prelude and the kernel's own text, which then compile as plain C++14.
  */
 #include "executor.h"
 
+#include <cmath>
 #include <cstring>
 
 #define SF_HOST 1
@@ -29,6 +30,7 @@ template <int BYTES> static inline void sf_load(const char *p, sf_raw<BYTES> &r)
                 r.w[0] = 0;
         memcpy(r.w, p, BYTES);
 }
+template <int BYTES> static inline void sf_load_steady(const char *p, sf_raw<BYTES> &r) { sf_load(p, r); }
 template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r)
 {
         sf_check_aligned(p, BYTES);
@@ -57,6 +59,18 @@ static inline float sf_add(float a, float b) { return a + b; }
 static inline double sf_add(double a, double b) { return a + b; }
 static inline float sf_multiply(float a, float b) { return a * b; }
 static inline double sf_multiply(double a, double b) { return a * b; }
+static inline float sf_subtract(float a, float b) { return a - b; }
+static inline double sf_subtract(double a, double b) { return a - b; }
+static inline float sf_quotient(float a, float b) { return a / b; }
+static inline double sf_quotient(double a, double b) { return a / b; }
+static inline float sf_root(float a) { return sqrtf(a); }
+static inline double sf_root(double a) { return sqrt(a); }
+static inline float sf_exp(float a) { return expf(a); }
+static inline double sf_exp(double a) { return exp(a); }
+static inline float sf_log(float a) { return logf(a); }
+static inline double sf_log(double a) { return log(a); }
+static inline float sf_tanh(float a) { return tanhf(a); }
+static inline double sf_tanh(double a) { return tanh(a); }
 
 template <class T, class F> static inline T sf_same_bits(F from)
 {

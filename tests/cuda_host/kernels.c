@@ -1,7 +1,5 @@
 #include "kernels.h"
 
-#include "cuda/embed.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -44,7 +42,7 @@ int kernels_count(void)
 exec_entry kernels_find(const sf_cuda_spec *spec)
 {
         for (int i = 0; i < count; i++)
-                if (!memcmp(&list[i].spec, spec, sizeof *spec))
+                if (sf_cuda_spec_same(&list[i].spec, spec))
                         return list[i].entry;
         return NULL;
 }
@@ -52,7 +50,7 @@ exec_entry kernels_find(const sf_cuda_spec *spec)
 void kernels_want(const sf_cuda_spec *spec)
 {
         for (int i = 0; i < count; i++)
-                if (!memcmp(&list[i].spec, spec, sizeof *spec))
+                if (sf_cuda_spec_same(&list[i].spec, spec))
                         return;
         if (count == room) {
                 room = room ? 2 * room : 64;
@@ -66,37 +64,13 @@ void kernels_want(const sf_cuda_spec *spec)
 /* ------------------------------------------------------------------------------------------------------------
  * Text
  * ---------------------------------------------------------------------------------------------------------- */
-static const char *embedded(const char *name)
-{
-        const sf_embedded *e = sf_embedded_files;
-        while (e->name && strcmp(e->name, name))
-                e++;
-        if (!e->name) {
-                fprintf(stderr, "no kernel file %s\n", name);
-                exit(2);
-        }
-        return e->text;
-}
-
-static const char *kernel_file(const sf_cuda_spec *spec)
-{
-        static const char *const names[] = {
-#define KERNEL(name, NAME) #name ".cu",
-#include "cuda/kernels.def"
-#undef KERNEL
-        };
-        return names[spec->kernel];
-}
-
 char *kernels_text(const sf_cuda_spec *spec)
 {
-        const char *tree = embedded("tree.cuh"), *kernel = embedded(kernel_file(spec));
-        size_t prelude = sf_cuda_prelude(spec, NULL, 0), size = prelude + strlen(tree) + strlen(kernel) + 128;
-        char *text = malloc(size);
-        if (!text)
-                abort();
-        sf_cuda_prelude(spec, text, prelude + 1);
-        snprintf(text + prelude, size - prelude, "\n#line 1 \"tree.cuh\"\n%s\n#line 1 \"%s\"\n%s", tree, kernel_file(spec), kernel);
+        char *text;
+        if (sf_cuda_source(NULL, spec, &text) != SF_OK) {
+                fprintf(stderr, "%s\n", sf_last_error(NULL));
+                exit(2);
+        }
         return text;
 }
 

@@ -30,17 +30,18 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
                 return sf_no_vector();
         sf_line at = line;
         sf_walk(p, SF_NBATCH, SF_NSEQ, index, at);
-        return sf_load_vector(at, 0, SF_WIDTH, p.sx, p.sm);
+        return sf_load_vector(at, 0, SF_WIDTH, sf_along(p));
 #else
-        return sf_load_vector(line, index, WHOLE ? index + SF_WIDTH : stop, p.sx, p.sm);
+        return sf_load_vector(line, index, WHOLE ? index + SF_WIDTH : stop, sf_along(p));
 #endif
 }
 
-SF_DEVICE void sf_put(char *y, sf_acc v)
+/* Number j of a vector of results. */
+SF_DEVICE void sf_put(const sf_params &p, char *y, sf_acc v, const sf_results &with, int j)
 {
         sf_raw<SF_OUT_SIZE> r;
         r.w[0] = 0;
-        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(v));
+        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_outcome(p, v, with, j));
         sf_store(y, r);
 }
 
@@ -64,7 +65,7 @@ enum {
 };
 
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_vectors(const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_acc identity, sf_acc neutral)
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_acc identity, sf_acc neutral)
 {
         sf_acc a[SF_ITEMS];
 #pragma unroll
@@ -72,7 +73,7 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i
                 sf_acc e[SF_WIDTH];
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        e[j] = WHOLE || at + i * SPREAD + j < stop ? sf_element(v[i], j, identity) : neutral;
+                        e[j] = WHOLE || at + i * SPREAD + j < stop ? sf_element(p, v[i], j, identity) : neutral;
 #pragma unroll
                 for (int b = 1; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -95,8 +96,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 sf_i64 unit = (sf_block() * SF_ROWS + q) * TEAMS + team;
                 sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
                 bool works = unit < p.units;
-                line[q] = sf_line{SF_X, p.y, p.m};
-                sf_walk(p, 0, SF_NBATCH, works ? batch : 0, line[q]);
+                line[q] = sf_line_from(p, SF_X, works ? batch : 0);
                 sf_i64 start = chunk * p.number[1] + warp * p.number[2];
                 stop[q] = start + p.number[2] < p.n ? start + p.number[2] : p.n;
                 if (!works)
@@ -129,7 +129,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         for (int q = 0; q < SF_ROWS; q++) {
                 sf_acc total;
                 if (SF_SINGLE) {
-                        total = sf_fold_vectors<false>(next[q], at[q], stop[q], lane, identity, neutral);
+                        total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], lane, identity, neutral);
                 } else {
                         /* The same for all lanes of the warp. */
                         sf_i64 begin = at[q] - lane * SF_WIDTH;
@@ -150,9 +150,9 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                                 next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
                                 sf_acc sum;
                                 if (t + 1 < tiles)
-                                        sum = sf_fold_vectors<true>(now, at[q], stop[q], lane, identity, neutral);
+                                        sum = sf_fold_vectors<true>(p, now, at[q], stop[q], lane, identity, neutral);
                                 else
-                                        sum = sf_fold_vectors<false>(now, at[q], stop[q], lane, identity, neutral);
+                                        sum = sf_fold_vectors<false>(p, now, at[q], stop[q], lane, identity, neutral);
                                 sf_count(counter, t, sum, lane);
                                 at[q] += TILE;
                         }
@@ -170,7 +170,8 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 }
                 sf_i64 unit = (sf_block() * SF_ROWS + q) * TEAMS + team;
                 if (member == 0 && unit < p.units)
-                        sf_put(SF_PARTIAL ? (char *)p.scratch + unit * SF_OUT_SIZE : line[q].y, sf_finish(p, total));
+                        sf_put(p, SF_PARTIAL ? (char *)p.scratch + unit * SF_OUT_SIZE : line[q].y, sf_finish(p, total),
+                               sf_load_results(line[q], 0, SF_WIDTH, sf_along(p)), 0);
         }
 }
 
@@ -196,14 +197,13 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
 #if SF_NSEQ > 1
                 sf_walk(p, SF_NBATCH, SF_NSEQ, WHOLE || row + i < stop ? row + i : row, at);
 #else
-                at.x += (row + i) * p.sx;
-                at.m += (row + i) * p.sm;
+                at = sf_moved(line, row + i, sf_along(p));
 #endif
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_i64 c = column + q * pitch;
-                        v[i][q] = WHOLE              ? sf_load_vector(at, c, c + SF_WIDTH, p.ix, p.im)
-                                  : row + i < stop ? sf_load_vector(at, c, p.inner, p.ix, p.im)
+                        v[i][q] = WHOLE              ? sf_load_vector(at, c, c + SF_WIDTH, sf_across(p))
+                                  : row + i < stop ? sf_load_vector(at, c, p.inner, sf_across(p))
                                                    : sf_no_vector();
                 }
         }
@@ -213,7 +213,7 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
                 for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
-                                a[i][q][j] = WHOLE || row + i < stop ? sf_element(v[i][q], j, identity) : neutral;
+                                a[i][q][j] = WHOLE || row + i < stop ? sf_element(p, v[i][q], j, identity) : neutral;
 }
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
@@ -223,8 +223,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_i64 unit = sf_divide(sf_block(), p.number[1]); /* batch position and chunk */
         sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
-        sf_line line = {SF_X, p.y, p.m};
-        sf_walk(p, 0, SF_NBATCH, batch, line);
+        sf_line line = sf_line_from(p, SF_X, batch);
         sf_i64 row = (chunk * SF_GROUPS + group) * p.number[3];
         sf_i64 stop = row + p.number[3] < p.n ? row + p.number[3] : p.n;
         if (group >= SF_GROUPS || column >= p.inner)
@@ -296,12 +295,15 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         for (int q = 0; q < SF_ROWS; q++) {
                 if (SF_GROUPS > 1)
                         sf_groups<SF_GROUPS, SF_WIDTH>::fold(totals + q * pitch + slot * SF_WIDTH, SF_ROWS * pitch, sum[q]);
-                if (column + q * pitch < p.inner)
+                if (column + q * pitch < p.inner) {
+                        sf_results with = sf_load_results(line, column + q * pitch, p.inner, sf_across(p));
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++) {
                                 sf_i64 c = column + q * pitch + j;
-                                sf_put(SF_PARTIAL ? (char *)p.scratch + (unit * p.inner + c) * SF_OUT_SIZE : line.y + c * p.iy, sf_finish(p, sum[q][j]));
+                                sf_put(p, SF_PARTIAL ? (char *)p.scratch + (unit * p.inner + c) * SF_OUT_SIZE : line.y + c * p.iy, sf_finish(p, sum[q][j]),
+                                       with, j);
                         }
+                }
         }
 }
 #endif

@@ -2,14 +2,18 @@
  * scan_chained.cu: scans of sequences so long, or so few, that one is shared by many blocks.
  *
  * A sequence is cut into tiles of an aligned power of two. Blocks claim tiles one by one, in order. A tile publishes its
- * total; the tile that closes a group of 32 publishes the group's, the one that closes 32 groups theirs, and so on, waiting
- * only for the totals of that group. A tile then needs one published total for each bit set in its number, and finds them
+ * total; the tile that closes a group of 32 publishes the group's, the one that closes 32 groups theirs, and so on, as soon as
+ * it has seen the totals of that group. A tile then needs one published total for each bit set in its number, and finds them
  * by reading at most 31 words of every level, all levels at once, and rebuilding the tree from them by shuffles.
  *
  * Between its load and its turn a tile waits some microseconds for others, so many bytes must be under way: a block keeps
  * SF_STAGES tiles in shared memory, every thread in slots only it reads, which therefore need no barrier. Tile i + SF_AHEAD
- * is folded, and its total published, while tile i is scanned and stored. SF_WATCHERS warps do nothing but publish and
- * look back. One barrier a tile hands over: tile numbers and totals of warps one way, what stands before a tile the other.
+ * is folded, and its total published, while tile i is scanned and stored. One barrier a tile hands over: tile numbers and totals
+ * of warps one way, what stands before a tile the other.
+ *
+ * Some warps do nothing but watch. SF_ANNOUNCERS publish. The others look back, in SF_PARTIES parties of SF_LOOKERS warps: a party
+ * has every SF_PARTIES-th tile, tries once in each turn of the loop, and must insist only when its tile is next. So no turn waits
+ * for the memory to answer unless a total is really late.
  *
  * SF_COLUMNS > 1: that many sequences lie interleaved, as the columns of a narrow matrix (or of a strip of a wide one);
  * every total is then that many. A tile is still so many elements. SF_FLAT: the elements of all columns lie in one line.
@@ -18,18 +22,41 @@
  * number[0]: tiles a line; number[1]: strips a batch position; number[2]: tiles in all; number[3]: groups a line.
  * units: lines, that is batch positions times strips.
  */
+
+/* The bytes of a vector that are staged: where each of its parts begins, were they of one thread. */
+enum {
+#if SF_LOAD_FUSED
+#define OPERAND(k, dt, unit) AT_##k, END_##k = AT_##k + sf_operand<dt, unit>::BYTES - 1,
+        SF_LOADS(OPERAND)
+#undef OPERAND
+#else
+        X_AT, X_END = SF_WIDTH * SF_IN_SIZE - 1,
+#endif
+        M_AT
+};
+#define OPERAND_SLOT(k) sf_stage_slot<AT_##k, END_##k + 1 - AT_##k>
+#define X_SLOT sf_stage_slot<X_AT, X_END + 1>
+#define M_SLOT sf_stage_slot<M_AT, SF_WIDTH>
+
 enum {
         SHARE = sf_columns<SF_COLUMNS>::SHARE,
         SPAN = sf_columns<SF_COLUMNS>::SPAN,
-        WARPS = SF_THREADS / 32 - SF_WATCHERS,
+        WARPS = SF_THREADS / 32 - SF_ANNOUNCERS - SF_PARTIES * SF_LOOKERS,
         WORKERS = WARPS * 32,
         SPREAD = 32 * SF_WIDTH,
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
-        X_BYTES = SF_WIDTH * SF_IN_SIZE,
-        STAGE = SF_ITEMS * WORKERS * (X_BYTES + SF_MASK * SF_WIDTH),
+        STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH),
         WORDS = sizeof(sf_acc) / 4,
         BITS = 5 * SF_DEPTH, /* of a tile's number */
-        RING = 16,           /* tile numbers remembered: more than SF_STAGES + 2 */
+        SEARCHES = (SF_COLUMNS + SF_LOOKERS - 1) / SF_LOOKERS, /* columns a looking warp has */
+        RING = 16,           /* tiles remembered, a power of two above SF_STAGES + 2 */
+        TURNS = SF_AHEAD + 1,
+        LEVELS = 4,          /* between at most 16 warps */
+#if SF_LOAD_FUSED
+        ONCE = 0,
+#else
+        ONCE = SF_IN_SIZE == sizeof(sf_acc), /* a thread's elements, scanned, fit where they were staged */
+#endif
 };
 
 /* Where a vector of a tile is: element `at` of the line, counting all columns. */
@@ -48,19 +75,35 @@ SF_DEVICE sf_place sf_place_of(const sf_params &p, const sf_line &line, sf_i64 c
         column += at % SF_COLUMNS;
         if (row >= p.n)
                 return sf_place{line, 0, 0};
-        return sf_place{{line.x + row * p.sx, line.y + row * p.sy, line.m + row * p.sm}, column, p.inner};
+        return sf_place{sf_moved(line, row, sf_along(p)), column, p.inner};
 #endif
 }
 
 #if SF_FLAT
-#define STEP_X p.sx
-#define STEP_Y p.sy
-#define STEP_M p.sm
+#define STEP sf_along(p)
 #else
-#define STEP_X p.ix
-#define STEP_Y p.iy
-#define STEP_M p.im
+#define STEP sf_across(p)
 #endif
+
+/* A claimed tile, found out once for all threads of the block: where it is, and how much of it there is. */
+struct sf_claim {
+        sf_i64 number, unit, batch; /* in its line; the line; the line's batch position */
+        int column;                 /* the first, in the line's batch position */
+        int there;                  /* 0: nothing, it is past the last; 1: some; 2: all of it, as of every tile but a line's last */
+};
+
+SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_i64 id)
+{
+        sf_claim c;
+        c.unit = id < p.number[0] ? 0 : sf_divide(id, p.number[0]);
+        c.number = id - c.unit * p.number[0];
+        c.batch = p.number[1] > 1 ? sf_divide(c.unit, p.number[1]) : c.unit;
+        sf_i64 column = (c.unit - c.batch * p.number[1]) * SF_COLUMNS;
+        bool whole = (c.number + 1) * (TILE / SF_COLUMNS) <= p.n && (SF_FLAT || column + SF_COLUMNS <= p.inner);
+        c.column = (int)column;
+        c.there = id >= p.number[2] ? 0 : whole ? 2 : 1;
+        return c;
+}
 
 /* The line a tile belongs to, its first column there, and its number in it. */
 struct sf_tile {
@@ -68,27 +111,31 @@ struct sf_tile {
         sf_i64 column, number, unit;
 };
 
-SF_DEVICE sf_tile sf_tile_of(const sf_params &p, sf_i64 id)
+SF_DEVICE sf_tile sf_tile_of(const sf_params &p, const sf_claim &c)
 {
-        sf_tile t;
-        t.unit = id < p.number[0] ? 0 : sf_divide(id, p.number[0]);
-        t.number = id - t.unit * p.number[0];
-        sf_i64 batch = p.number[1] > 1 ? sf_divide(t.unit, p.number[1]) : t.unit;
-        t.column = (t.unit - batch * p.number[1]) * SF_COLUMNS;
-        t.line = sf_batch_line(p, batch);
-        return t;
+        return sf_tile{sf_batch_line(p, c.batch), c.column, c.number, c.unit};
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * Workers
  * ---------------------------------------------------------------------------------------------------------- */
-SF_DEVICE unsigned char *sf_x_slot(int stage, int item, int thread)
+/* A thread's place for the part of a vector that begins at AT and has BYTES. Parts of one kind lie together. */
+template <int AT, int BYTES> SF_DEVICE unsigned char *sf_stage_slot(int stage, int item, int thread)
 {
-        return sf_shared() + stage * STAGE + (item * WORKERS + thread) * X_BYTES;
+        return sf_shared() + stage * STAGE + SF_ITEMS * WORKERS * AT + (item * WORKERS + thread) * BYTES;
 }
-SF_DEVICE unsigned char *sf_m_slot(int stage, int item, int thread)
+
+/* A whole vector of something, UNIT as in the prelude, copied to its slot. */
+template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, const char *line, sf_i64 index, sf_i64 stride)
 {
-        return sf_shared() + stage * STAGE + SF_ITEMS * WORKERS * X_BYTES + (item * WORKERS + thread) * SF_WIDTH;
+        if (UNIT == 2)
+                sf_copy_async<SIZE>(slot, line);
+        else if (UNIT)
+                sf_copy_async<(UNIT == 1 || UNIT == -1 ? SF_WIDTH : 1) * SIZE>(slot, line + sf_vector_offset<UNIT, SIZE>(index, stride));
+        else
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_copy_async<SIZE>(slot + j * SIZE, line + (index + j) * stride);
 }
 
 /* WHOLE: the tile has all its elements, as every one but a line's last has. */
@@ -98,37 +145,40 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_place o = sf_place_of(p, tile.line, tile.column, at + i * SPREAD);
                 if (WHOLE || o.index + SF_WIDTH <= o.end) {
-                        sf_copy_async<X_BYTES>(sf_x_slot(stage, i, thread), o.line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(o.index, STEP_X));
-#if SF_MASK && SF_M_UNIT
-                        sf_copy_async<SF_WIDTH>(sf_m_slot(stage, i, thread), o.line.m + sf_vector_offset<SF_M_UNIT, 1>(o.index, STEP_M));
-#elif SF_MASK
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                sf_copy_async<1>(sf_m_slot(stage, i, thread) + j, o.line.m + (o.index + j) * STEP_M);
+#if SF_LOAD_FUSED
+#define OPERAND(k, dt, unit) sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), o.line.operand[k], o.index, STEP.operand[k]);
+                        SF_LOADS(OPERAND)
+#undef OPERAND
+#else
+                        sf_stage_part<SF_X_UNIT, SF_IN_SIZE>(X_SLOT(stage, i, thread), o.line.x, o.index, STEP.x);
+#endif
+#if SF_MASK
+                        sf_stage_part<SF_M_UNIT, 1>(M_SLOT(stage, i, thread), o.line.m, o.index, STEP.m);
 #endif
                 }
 #if SF_RAGGED
                 else if (o.index < o.end) {
-                        sf_vector v = sf_load_vector(o.line, o.index, o.end, STEP_X, STEP_M);
-                        sf_shared_store(sf_x_slot(stage, i, thread), v.x);
+                        sf_vector v = sf_load_vector(o.line, o.index, o.end, STEP);
+#if SF_LOAD_FUSED
+#define OPERAND(k, dt, unit) sf_shared_store(OPERAND_SLOT(k)(stage, i, thread), v.operand##k.raw);
+                        SF_LOADS(OPERAND)
+#undef OPERAND
+#else
+                        sf_shared_store(X_SLOT(stage, i, thread), v.x);
+#endif
 #if SF_MASK
-                        sf_shared_store(sf_m_slot(stage, i, thread), v.m);
+                        sf_shared_store(M_SLOT(stage, i, thread), v.m);
 #endif
                 }
 #endif
         }
 }
 
-SF_DEVICE bool sf_is_whole(const sf_params &p, const sf_tile &tile)
+SF_DEVICE void sf_stage_tile(const sf_params &p, const sf_claim &claim, sf_i64 mine, int stage, int thread)
 {
-        return (tile.number + 1) * (TILE / SF_COLUMNS) <= p.n && (SF_FLAT || tile.column + SF_COLUMNS <= p.inner);
-}
-
-SF_DEVICE void sf_stage_tile(const sf_params &p, sf_i64 id, sf_i64 mine, int stage, int thread)
-{
-        if (id < p.number[2]) {
-                sf_tile tile = sf_tile_of(p, id);
-                if (sf_is_whole(p, tile))
+        if (claim.there) {
+                sf_tile tile = sf_tile_of(p, claim);
+                if (claim.there == 2)
                         sf_stage<true>(p, tile, tile.number * TILE + mine, stage, thread);
                 else
                         sf_stage<false>(p, tile, tile.number * TILE + mine, stage, thread);
@@ -142,22 +192,57 @@ SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 min
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_place o = sf_place_of(p, tile.line, tile.column, tile.number * TILE + mine + i * SPREAD);
-                sf_store_vector(o.line, o.index, WHOLE ? o.index + SF_WIDTH : o.end, STEP_Y, v[i]);
+                sf_i64 end = WHOLE ? o.index + SF_WIDTH : o.end;
+                sf_store_vector(p, o.line, o.index, end, STEP, v[i], sf_load_results(o.line, o.index, end, STEP));
         }
 }
 
-SF_DEVICE void sf_unstage(int stage, int thread, sf_acc identity, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+SF_DEVICE void sf_unstage(const sf_params &p, int stage, int thread, sf_acc identity, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_vector raw;
-                sf_shared_load(sf_x_slot(stage, i, thread), raw.x);
+#if SF_LOAD_FUSED
+#define OPERAND(k, dt, unit) sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw.operand##k.raw);
+                SF_LOADS(OPERAND)
+#undef OPERAND
+#else
+                sf_shared_load(X_SLOT(stage, i, thread), raw.x);
+#endif
 #if SF_MASK
-                sf_shared_load(sf_m_slot(stage, i, thread), raw.m);
+                sf_shared_load(M_SLOT(stage, i, thread), raw.m);
 #endif
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = sf_element(raw, j, identity);
+                        v[i][j] = sf_element(p, raw, j, identity);
+        }
+}
+
+/* A thread's elements after the scan of its warp, put back where they came from. */
+struct alignas(SF_WIDTH * sizeof(sf_acc)) sf_held {
+        sf_acc e[SF_WIDTH];
+};
+
+SF_DEVICE void sf_hold(int stage, int thread, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_held h;
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        h.e[j] = v[i][j];
+                *(sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread) = h;
+        }
+}
+
+SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_held h = *(const sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread);
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j] = h.e[j];
         }
 }
 
@@ -220,75 +305,118 @@ SF_DEVICE void sf_publish(sf_u64 *group, int entry, sf_acc v)
                 sf_post(group + w * 32 + entry, 1ull << 32 | (sf_u32)(bits >> (32 * w)));
 }
 
-/* Entry `lane` of a group if it is there: flag and payload travel together, in every word. */
-SF_DEVICE bool sf_look(const sf_u64 *group, int lane, sf_acc &v)
+#if SF_COLUMNS == 1
+/* Lane w has warp w's total. taken[w * LEVELS + k] becomes what warp w takes from the warps before it, for the k-th bit set in w, the
+ * lowest first. Returns the total of all. */
+SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc neutral)
 {
-        sf_u64 bits = 0;
-        bool there = true;
+        int count = 0;
 #pragma unroll
-        for (int w = 0; w < WORDS; w++) {
-                sf_u64 word = sf_watch(group + w * 32 + lane);
-                there = there && word >> 32;
-                bits |= (word & 0xffffffffull) << (32 * w);
+        for (int b = 1; b < WARPS; b *= 2) {
+                sf_acc left = sf_shuffle(total, ((lane & -b) - 1) & 31);
+                if (lane < WARPS && (lane & b))
+                        taken[lane * LEVELS + count++] = left;
+                total = sf_combine(lane & b ? left : neutral, total);
         }
-        v = sf_acc_of(bits);
-        return there;
+        return sf_shuffle(total, WARPS - 1);
 }
+#endif
 
-/* Publishes a tile's total, and the totals of all groups the tile closes. */
-SF_DEVICE void sf_announce(const sf_params &p, const sf_tile &tile, int column, sf_acc total, int lane)
-{
-        sf_i64 index = tile.number;
-        if (index + 1 == p.number[0])
-                return; /* nobody comes after it */
-        for (int level = 0; level < SF_DEPTH; level++, index >>= 5) {
-                sf_u64 *group = sf_group_of(p, tile.unit, level, index, column);
-                if (lane == 0)
-                        sf_publish(group, (int)(index & 31), total);
-                if ((index & 31) != 31)
-                        return;
-                sf_acc v = total;
-                bool there = lane == 31;
-                while (sf_ballot(!there))
-                        if (!there)
-                                there = sf_look(group, lane, v);
-#pragma unroll
-                for (int b = 1; b < 32; b *= 2)
-                        v = sf_meet(v, lane, b);
-                total = v;
-        }
-}
+/* A look back that may take several tries: what is known of the totals one tile needs, in one column. */
+struct sf_search {
+        sf_acc v[SF_DEPTH];   /* lane k: entry k of the tile's group of that level */
+        bool there[SF_DEPTH]; /* or it is not needed */
+        bool found;           /* everything, and it has been handed over */
+        sf_acc total;         /* of the largest block the tile has closed so far */
+        int closed;           /* levels up to there; -1: not even its own total is known */
+};
 
-/* before[k * SF_COLUMNS]: the total that the tile takes for bit k of its number. */
-SF_DEVICE void sf_look_back(const sf_params &p, const sf_tile &tile, int column, sf_acc *before, int lane)
+SF_DEVICE void sf_search_begin(const sf_params &p, sf_i64 number, sf_search &s, int lane)
 {
-        sf_acc v[SF_DEPTH];
-        bool there[SF_DEPTH];
 #pragma unroll
         for (int l = 0; l < SF_DEPTH; l++) {
-                v[l] = sf_acc_of(p.identity);
-                there[l] = lane >= (int)(tile.number >> (5 * l) & 31);
+                s.v[l] = sf_acc_of(p.identity);
+                s.there[l] = lane >= (int)(number >> (5 * l) & 31);
         }
-        for (bool all = false; !all;) {
-                all = true;
+        s.found = false;
+        s.closed = -1;
+}
+
+/* One try for all the columns a warp has: everything that is missing is asked for before any answer is waited for. Flag and payload
+ * travel together, in every word. */
+SF_DEVICE void sf_search_try(const sf_params &p, const sf_claim &tile, int column, sf_search (&s)[SEARCHES], int lane)
+{
+        sf_u64 word[SEARCHES][SF_DEPTH][WORDS];
+#pragma unroll
+        for (int q = 0; q < SEARCHES; q++)
 #pragma unroll
                 for (int l = 0; l < SF_DEPTH; l++)
-                        if (!there[l]) {
-                                there[l] = sf_look(sf_group_of(p, tile.unit, l, tile.number >> (5 * l), column), lane, v[l]);
-                                all = all && there[l];
+                        if (!s[q].there[l] && column + q * SF_LOOKERS < SF_COLUMNS) {
+                                const sf_u64 *group = sf_group_of(p, tile.unit, l, tile.number >> (5 * l), column + q * SF_LOOKERS);
+#pragma unroll
+                                for (int w = 0; w < WORDS; w++)
+                                        word[q][l][w] = sf_watch(group + w * 32 + lane);
                         }
-                all = !sf_ballot(!all);
-        }
+#pragma unroll
+        for (int q = 0; q < SEARCHES; q++)
+#pragma unroll
+                for (int l = 0; l < SF_DEPTH; l++)
+                        if (!s[q].there[l] && column + q * SF_LOOKERS < SF_COLUMNS) {
+                                sf_u64 bits = 0;
+                                bool there = true;
+#pragma unroll
+                                for (int w = 0; w < WORDS; w++) {
+                                        there = there && word[q][l][w] >> 32;
+                                        bits |= (word[q][l][w] & 0xffffffffull) << (32 * w);
+                                }
+                                s[q].there[l] = there;
+                                s[q].v[l] = sf_acc_of(bits);
+                        }
+}
+
+/* For the whole warp. */
+SF_DEVICE bool sf_search_complete(const sf_search &s)
+{
+        bool all = true;
+#pragma unroll
+        for (int l = 0; l < SF_DEPTH; l++)
+                all = all && s.there[l];
+        return !sf_ballot(!all);
+}
+
+/* The tile that is the last of its group publishes the group's total, as soon as the others' are there, which it needs anyway. */
+SF_DEVICE void sf_search_close(const sf_params &p, const sf_claim &tile, int column, sf_search &s, int lane)
+{
+#pragma unroll
+        for (int l = 0; l + 1 < SF_DEPTH; l++)
+                if (s.closed == l && (tile.number >> (5 * l) & 31) == 31 && !sf_ballot(!s.there[l])) {
+                        sf_acc v = lane == 31 ? s.total : s.v[l];
+#pragma unroll
+                        for (int b = 1; b < 32; b *= 2)
+                                v = sf_meet(v, lane, b);
+                        sf_i64 index = tile.number >> (5 * l + 5);
+                        if (lane == 0)
+                                sf_publish(sf_group_of(p, tile.unit, l + 1, index, column), (int)(index & 31), v);
+                        s.total = v;
+                        s.closed = l + 1;
+                }
+}
+
+/* before[k * SF_COLUMNS]: the total that the tile takes for the k-th bit set in its number, the lowest first. */
+SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search &s, sf_acc *before, int lane)
+{
+        int count = 0;
 #pragma unroll
         for (int l = 0; l < SF_DEPTH; l++) {
-                int mine = (int)(tile.number >> (5 * l) & 31);
+                int mine = (int)(number >> (5 * l) & 31);
+                sf_acc v = s.v[l];
 #pragma unroll
                 for (int k = 0; k < 5; k++) {
-                        sf_acc left = sf_shuffle(v[l], ((lane & -(1 << k)) - 1) & 31);
+                        sf_acc left = sf_shuffle(v, ((lane & -(1 << k)) - 1) & 31);
                         if (lane == mine && (mine >> k & 1))
-                                before[(5 * l + k) * SF_COLUMNS] = left;
-                        if (lane >> k & 1)
-                                v[l] = sf_combine(left, v[l]);
+                                before[count * SF_COLUMNS] = left;
+                        count += mine >> k & 1;
+                        v = sf_combine(lane >> k & 1 ? left : sf_acc_of(p.neutral), v);
                 }
         }
 }
@@ -296,15 +424,20 @@ SF_DEVICE void sf_look_back(const sf_params &p, const sf_tile &tile, int column,
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
-        sf_acc identity = sf_acc_of(p.identity);
-        sf_i64 *ids = (sf_i64 *)(sf_shared() + SF_STAGES * STAGE);
-        sf_acc *totals = (sf_acc *)(ids + RING);                               /* SF_AHEAD + 1 turns of WARPS x SF_COLUMNS */
-        sf_acc *before = totals + (SF_AHEAD + 1) * WARPS * SF_COLUMNS;         /* two turns of BITS x SF_COLUMNS */
+        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
+        sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE);
+        sf_acc *totals = (sf_acc *)(claims + RING);                             /* SF_AHEAD + 1 turns of WARPS x SF_COLUMNS */
+        sf_acc *before = totals + (SF_AHEAD + 1) * WARPS * SF_COLUMNS;         /* 2 * SF_PARTIES turns of BITS x SF_COLUMNS */
+#if SF_COLUMNS == 1
+        sf_acc *between = before + 2 * SF_PARTIES * BITS + TURNS;               /* TURNS of WARPS x LEVELS */
+#endif
+        sf_acc *own = before + 2 * SF_PARTIES * BITS * SF_COLUMNS;              /* TURNS of SF_COLUMNS: the tiles' totals */
         sf_i64 mine = (sf_i64)(warp * SF_ITEMS * 32 + lane) * SF_WIDTH;        /* a worker's first element of a tile */
         int first = (lane & (SPAN - 1)) * SHARE;                               /* its first column */
 
         /* The first claims, a moment apart, so that the tiles of blocks that start together interleave. */
-        if (thread == SF_THREADS - 32) {
+        sf_i64 ticket = 0; /* the next claim's: on its way for a whole turn */
+        if (thread == WORKERS) {
                 sf_i64 claimed[SF_STAGES + 1];
 #pragma unroll
                 for (int k = 0; k <= SF_STAGES; k++) {
@@ -313,23 +446,33 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 }
 #pragma unroll
                 for (int k = 0; k <= SF_STAGES; k++)
-                        ids[k] = claimed[k];
+                        claims[k] = sf_claim_of(p, claimed[k]);
         }
         sf_sync_block();
         if (watcher < 0)
                 for (int k = 0; k < SF_STAGES; k++)
-                        sf_stage_tile(p, ids[k], mine, k, thread);
+                        sf_stage_tile(p, claims[k], mine, k, thread);
 
         int stage = 0, ahead = 0; /* of tile i, and of tile i + SF_AHEAD */
-        for (sf_i64 i = -SF_AHEAD; i < 0 || ids[i % RING] < p.number[2]; i++) {
+        int looker = watcher - SF_ANNOUNCERS, party = looker / SF_LOOKERS, looking = -1;
+        sf_search search[SEARCHES];
+        for (int i = -SF_AHEAD; i < 0 || claims[i & (RING - 1)].there; i++) {
                 if (watcher < 0) {
                         sf_copy_wait<SF_STAGES - 1 - SF_AHEAD>();
-                        if (ids[(i + SF_AHEAD) % RING] < p.number[2]) {
+                        if (claims[(i + SF_AHEAD) & (RING - 1)].there) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
-                                sf_acc *turn = totals + ((i + SF_AHEAD) % (SF_AHEAD + 1) * WARPS + warp) * SF_COLUMNS;
-                                sf_unstage(ahead, thread, identity, v);
-                                sf_fold_warp(v, lane, total);
-                                if (lane < SPAN)
+                                sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
+                                sf_unstage(p, ahead, thread, identity, v);
+                                if (ONCE) {
+                                        sf_scan_warp<32, SF_COLUMNS>(v, lane, neutral);
+                                        sf_hold(ahead, thread, v);
+#pragma unroll
+                                        for (int s = 0; s < SHARE; s++)
+                                                total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+                                } else {
+                                        sf_fold_warp(v, lane, total);
+                                }
+                                if (lane >= 32 - SPAN)
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
                                                 turn[first + s] = total[s];
@@ -339,24 +482,31 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 sf_acc v[SF_ITEMS][SF_WIDTH];
                                 sf_before<SHARE> past;
                                 past.any = false;
-                                sf_tile tile = sf_tile_of(p, ids[i % RING]);
-                                const sf_acc *turn = totals + i % (SF_AHEAD + 1) * WARPS * SF_COLUMNS;
-                                sf_unstage(stage, thread, identity, v);
-                                sf_stage_tile(p, ids[(i + SF_STAGES) % RING], mine, stage, thread);
+                                sf_claim claim = claims[i & (RING - 1)];
+                                sf_tile tile = sf_tile_of(p, claim);
+                                if (ONCE)
+                                        sf_unhold(stage, thread, v);
+                                else
+                                        sf_unstage(p, stage, thread, identity, v);
+                                sf_stage_tile(p, claims[(i + SF_STAGES) & (RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
-                                sf_scan_warp<32, SF_COLUMNS>(v, lane);
+                                if (!ONCE)
+                                        sf_scan_warp<32, SF_COLUMNS>(v, lane, neutral);
 #if SF_COLUMNS == 1
-                                sf_scan_warps<WARPS>(v, turn, warp, lane, past);
+                                const sf_acc *taken = between + ((unsigned)i % TURNS * WARPS + warp) * LEVELS;
+                                for (int bits = warp; bits; bits &= bits - 1) {
+                                        sf_acc left[SHARE] = {*taken++};
+                                        sf_take_all(left, v, past);
+                                }
 #else
-                                sf_levels<WARPS / 2, SHARE>::take(turn + first, SF_COLUMNS, warp, v, past);
+                                sf_levels<WARPS / 2, SHARE>::take(totals + (unsigned)i % TURNS * WARPS * SF_COLUMNS + first, SF_COLUMNS, warp, v, past);
 #endif
-                                const sf_acc *here = before + (i & 1) * (BITS * SF_COLUMNS) + first;
-                                for (sf_u32 bits = (sf_u32)tile.number; bits; bits &= bits - 1) {
-                                        int k = sf_lowest(bits);
+                                const sf_acc *here = before + (i & (2 * SF_PARTIES - 1)) * (BITS * SF_COLUMNS) + first;
+                                for (sf_u32 bits = (sf_u32)tile.number; bits; bits &= bits - 1, here += SF_COLUMNS) {
                                         sf_acc left[SHARE];
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
-                                                left[s] = here[k * SF_COLUMNS + s];
+                                                left[s] = here[s];
                                         sf_take_all(left, v, past);
                                 }
                                 sf_shift<32, SF_COLUMNS>(v, lane, past, identity);
@@ -365,34 +515,70 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                                         for (int j = 0; j < SF_WIDTH; j++)
                                                 v[k][j] = sf_begin(p, v[k][j]);
-                                if (sf_is_whole(p, tile))
+                                if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, v);
                                 else
                                         sf_store_tile<false>(p, tile, mine, v);
                         }
-                } else {
-                        sf_i64 done = i + SF_AHEAD - 1, soon = i + 1;
-                        sf_i64 claimed = 0; /* it is on its way while the rest is done */
-                        if (thread == SF_THREADS - 32 && i >= 0)
-                                claimed = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
-                        if (done >= 0 && ids[done % RING] < p.number[2]) {
-                                sf_tile tile = sf_tile_of(p, ids[done % RING]);
-                                const sf_acc *turn = totals + done % (SF_AHEAD + 1) * WARPS * SF_COLUMNS;
-                                for (int c = watcher; c < SF_COLUMNS; c += SF_WATCHERS) {
+                } else if (looker < 0) {
+                        int done = i + SF_AHEAD - 1;
+                        if (thread == WORKERS && i >= 0)
+                                claims[(i + SF_STAGES + 1) & (RING - 1)] = sf_claim_of(p, ticket);
+                        if (thread == WORKERS && i >= -1)
+                                ticket = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
+                        if (done >= 0 && claims[done & (RING - 1)].there) {
+                                sf_claim claim = claims[done & (RING - 1)];
+                                const sf_acc *turn = totals + (unsigned)done % TURNS * WARPS * SF_COLUMNS;
+                                for (int c = watcher; c < SF_COLUMNS; c += SF_ANNOUNCERS) {
                                         sf_acc total = turn[(lane & (WARPS - 1)) * SF_COLUMNS + c];
+#if SF_COLUMNS == 1
+                                        total = sf_between_warps(total, between + (unsigned)done % TURNS * WARPS * LEVELS, lane, neutral);
+#else
 #pragma unroll
                                         for (int b = 1; b < WARPS; b *= 2)
                                                 total = sf_meet(total, lane, b);
-                                        sf_announce(p, tile, c, total, lane);
+#endif
+                                        if (lane == 0) {
+                                                own[(unsigned)done % TURNS * SF_COLUMNS + c] = total;
+                                                sf_publish(sf_group_of(p, claim.unit, 0, claim.number, c), (int)(claim.number & 31), total);
+                                        }
                                 }
                         }
-                        if (soon >= 0 && ids[soon % RING] < p.number[2]) {
-                                sf_tile tile = sf_tile_of(p, ids[soon % RING]);
-                                for (int c = watcher; c < SF_COLUMNS; c += SF_WATCHERS)
-                                        sf_look_back(p, tile, c, before + (soon & 1) * (BITS * SF_COLUMNS) + c, lane);
+                } else {
+                        /* The party's first tile after this one. */
+                        int soon = i + 1 + ((party - (i + 1)) & (SF_PARTIES - 1));
+                        if (soon >= 0 && claims[soon & (RING - 1)].there) {
+                                sf_claim tile = claims[soon & (RING - 1)];
+                                int column = looker % SF_LOOKERS;
+                                sf_acc *list = before + (soon & (2 * SF_PARTIES - 1)) * (BITS * SF_COLUMNS) + column;
+                                if (looking != soon)
+#pragma unroll
+                                        for (int q = 0; q < SEARCHES; q++)
+                                                sf_search_begin(p, tile.number, search[q], lane);
+                                bool next = soon == i + 1, known = soon < i + SF_AHEAD - 1; /* its own total, from an earlier turn */
+                                bool all = false;
+                                while (!all) {
+                                        sf_search_try(p, tile, column, search, lane);
+                                        all = true;
+#pragma unroll
+                                        for (int q = 0; q < SEARCHES; q++)
+                                                if (column + q * SF_LOOKERS < SF_COLUMNS) {
+                                                        sf_search &s = search[q];
+                                                        if (known && s.closed < 0) {
+                                                                s.total = own[(unsigned)soon % TURNS * SF_COLUMNS + column + q * SF_LOOKERS];
+                                                                s.closed = 0;
+                                                        }
+                                                        sf_search_close(p, tile, column + q * SF_LOOKERS, s, lane);
+                                                        if (!s.found && sf_search_complete(s)) {
+                                                                sf_search_end(p, tile.number, s, list + q * SF_LOOKERS, lane);
+                                                                s.found = true;
+                                                        }
+                                                        all = all && s.found;
+                                                }
+                                        all = all || !next;
+                                }
+                                looking = soon;
                         }
-                        if (thread == SF_THREADS - 32 && i >= 0)
-                                ids[(i + SF_STAGES + 1) % RING] = claimed;
                 }
                 sf_sync_block();
         }

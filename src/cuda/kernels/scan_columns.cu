@@ -61,10 +61,8 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 next[i] = sf_no_vector();
-                if (row + i < end) {
-                        sf_line at = {line.x + (row + i) * p.sx, line.y, line.m + (row + i) * p.sm};
-                        next[i] = sf_load_vector(at, column, p.inner, p.ix, p.im);
-                }
+                if (row + i < end)
+                        next[i] = sf_load_vector(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p));
         }
 #endif
 
@@ -86,21 +84,24 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 sf_shared_load(own + i * pitch * SF_IN_SIZE, raw.x);
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_element(raw, j, identity);
+                                v[i][j] = sf_element(p, raw, j, identity);
                 }
 #else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_element(next[i], j, identity);
+                                v[i][j] = sf_element(p, next[i], j, identity);
+                sf_results with[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        if (row + i < end)
+                                with[i] = sf_load_results(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p));
                 if (!SF_SINGLE && t + 1 < tiles)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-                                if (row + ROWS + i < end) {
-                                        sf_line at = {line.x + (row + ROWS + i) * p.sx, line.y, line.m + (row + ROWS + i) * p.sm};
-                                        next[i] = sf_load_vector(at, column, p.inner, p.ix, p.im);
-                                }
+                                if (row + ROWS + i < end)
+                                        next[i] = sf_load_vector(sf_moved(line, row + ROWS + i, sf_along(p)), column, p.inner, sf_across(p));
 #endif
 
                 /* Rows of a thread. */
@@ -177,8 +178,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                         sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(v[i][j]));
                                 sf_shared_store(own + i * pitch * SF_IN_SIZE, r);
 #else
-                                sf_line at = {line.x, line.y + (row + i) * p.sy, line.m};
-                                sf_store_vector(at, column, p.inner, p.iy, v[i]);
+                                sf_store_vector(p, sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p), v[i], with[i]);
 #endif
                         }
 #if SF_STAGED

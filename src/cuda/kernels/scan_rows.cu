@@ -36,8 +36,8 @@ SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, co
         if (index < end)
                 sf_shared_store((unsigned char *)line.y + SF_X_UNIT * (int)index * SF_OUT_SIZE, r);
 }
-#define LOAD(line, index, end, sx, sm) sf_load_staged(line, index, end)
-#define STORE(line, index, end, sy, v) sf_store_staged(line, index, end, v)
+#define LOAD(line, index, end, by) sf_load_staged(line, index, end)
+#define STORE(p, line, index, end, by, v, with) sf_store_staged(line, index, end, v)
 #else
 #define LOAD sf_load_vector
 #define STORE sf_store_vector
@@ -46,7 +46,7 @@ SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, co
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
-        sf_acc identity = sf_acc_of(p.identity);
+        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
         sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS; /* two turns of SF_THREADS / 32 */
 
         /* A team without a sequence of its own walks along with nothing to load or store. */
@@ -81,7 +81,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        next[q][i] = LOAD(line[q], at + i * SPREAD, end[q], p.sx, p.sm);
+                        next[q][i] = LOAD(line[q], at + i * SPREAD, end[q], sf_along(p));
 
         sf_counter counter[SF_ROWS];
 #pragma unroll
@@ -97,24 +97,30 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        v[q][i][j] = sf_element(next[q][i], j, identity);
+                                        v[q][i][j] = sf_element(p, next[q][i], j, identity);
+                sf_results with[SF_ROWS][SF_ITEMS];
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                with[q][i] = sf_load_results(line[q], at + i * SPREAD, end[q], sf_along(p));
                 if (!SF_SINGLE && t + 1 < tiles)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                                 for (int i = 0; i < SF_ITEMS; i++)
-                                        next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, end[q], p.sx, p.sm);
+                                        next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, end[q], sf_along(p));
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_before<1> before = {{identity}, false};
-                        sf_scan_warp<LANES, 1>(v[q], lane);
+                        sf_scan_warp<LANES, 1>(v[q], lane, neutral);
                         sf_acc total;
                         if (WARPS > 1) {
                                 sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
                                 if (lane == 31)
                                         turn[warp] = v[q][SF_ITEMS - 1][SF_WIDTH - 1];
                                 sf_sync_block();
-                                total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before);
+                                total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before, neutral);
                         } else {
                                 total = sf_shuffle(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
                         }
@@ -132,7 +138,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[q][i][j] = sf_begin(p, v[q][i][j]);
-                                STORE(line[q], at + i * SPREAD, end[q], p.sy, v[q][i]);
+                                STORE(p, line[q], at + i * SPREAD, end[q], sf_along(p), v[q][i], with[q][i]);
                         }
                 }
         }

@@ -3,6 +3,7 @@
  * which kernels it runs, how large, and how much of the chip it asks for. "bars" are the ones with a promised speed.
  */
 #include "cuda/emit.h"
+#include "fused_step.h"
 #include "kernels.h"
 
 #include "core/value.h"
@@ -32,6 +33,7 @@ static const listed steps[] = {
         {"columns_f32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 0, 0, 1},
         {"columns_f32_masked", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 1, 0, 1},
         {"sum_middle", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 2, 0, 0, 0, 1},
+        {"sum_weights", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {8192, 8192}, 1, 0, 0, 0, 1},
         {"sum_first", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 1, 0, 0, 0, 1},
         {"sum_last", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 4, 0, 0, 0, 1},
         {"sum_all", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 7, 0, 0, 0, 1},
@@ -100,48 +102,56 @@ static sf_step step_of(const listed *c)
         sf_step s = {.fold = c->fold, .exclusive = c->exclusive, .op = c->op, .in = c->in, .out = c->out};
         s.acc = !real ? c->out : c->in == SF_DT_F64 || c->out == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
         s.identity = sf_identity(s.op, s.acc);
-        sf_step_geometry(&s, &(sf_step_views){&x, &y, c->masked ? &m : NULL, c->axes, false, c->reverse});
+        sf_step_geometry(&s, &(sf_step_views){.x = &x, .y = &y, .m = c->masked ? &m : NULL, .axes = c->axes, .reverse = c->reverse});
         return s;
+}
+
+static const sf_cuda_chip chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
+                                  .shared_per_multiprocessor = 233472, .l2 = 52428800};
+
+/* What a step comes to, written and listed. */
+static bool write_step(const char *folder, const char *name, const sf_step *s)
+{
+        static const char *const stems[] = {
+#define KERNEL(name, NAME) #name,
+#include "cuda/kernels.def"
+#undef KERNEL
+        };
+        sf_cuda_plan plan;
+        if (sf_cuda_plan_step(NULL, s, &chip, &plan) != SF_OK) {
+                fprintf(stderr, "%s: %s\n", name, sf_last_error(NULL));
+                return false;
+        }
+        for (int32_t k = 0; k < plan.launches; k++) {
+                const sf_cuda_launch *l = &plan.launch[k];
+                char path[512];
+                snprintf(path, sizeof path, "%s/%s_%d.cu", folder, name, (int)k);
+                char *text = kernels_text(&l->spec);
+                FILE *to = fopen(path, "w");
+                if (!to || fputs(text, to) < 0 || fclose(to)) {
+                        perror(path);
+                        return false;
+                }
+                free(text);
+                printf("%-24s %-13s grid %-8u threads %-4d x %d, width %d, items %-2d, shared %-6u own %d %d %d %d\n", name, stems[l->spec.kernel],
+                       l->grid[0], (int)l->spec.threads, (int)l->spec.extra[SF_CUDA_RESIDENT], (int)l->spec.width, (int)l->spec.items, l->shared,
+                       (int)l->spec.extra[3], (int)l->spec.extra[4], (int)l->spec.extra[5], (int)l->spec.extra[6]);
+        }
+        return true;
 }
 
 int main(int argc, char **argv)
 {
         if (argc < 2)
                 return 2;
-        bool bars = argc > 2 && !strcmp(argv[2], "bars");
-        const sf_cuda_chip chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
-                                   .shared_per_multiprocessor = 233472, .l2 = 52428800};
-        static const char *const stems[] = {
-#define KERNEL(name, NAME) #name,
-#include "cuda/kernels.def"
-#undef KERNEL
-        };
-        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-                const listed *c = &steps[i];
-                sf_cuda_plan plan;
-                if (bars && !c->bar)
-                        continue;
-                sf_step s = step_of(c);
-                if (sf_cuda_plan_step(NULL, &s, &chip, &plan) != SF_OK) {
-                        fprintf(stderr, "%s: %s\n", c->name, sf_last_error(NULL));
-                        return 1;
-                }
-                for (int32_t k = 0; k < plan.launches; k++) {
-                        const sf_cuda_launch *l = &plan.launch[k];
-                        char path[512];
-                        snprintf(path, sizeof path, "%s/%s_%d.cu", argv[1], c->name, (int)k);
-                        char *text = kernels_text(&l->spec);
-                        FILE *to = fopen(path, "w");
-                        if (!to || fputs(text, to) < 0 || fclose(to)) {
-                                perror(path);
-                                return 1;
-                        }
-                        free(text);
-                        printf("%-20s %-13s grid %-8u threads %-4d x %d, width %d, items %-2d, shared %-6u own %d %d %d %d\n", c->name,
-                               stems[l->spec.kernel], l->grid[0], (int)l->spec.threads, (int)l->spec.extra[SF_CUDA_RESIDENT], (int)l->spec.width,
-                               (int)l->spec.items, l->shared, (int)l->spec.extra[3], (int)l->spec.extra[4], (int)l->spec.extra[5],
-                               (int)l->spec.extra[6]);
-                }
+        bool bars = argc > 2 && !strcmp(argv[2], "bars"), fine = true;
+        for (size_t i = 0; fine && i < sizeof steps / sizeof *steps; i++) {
+                sf_step s = step_of(&steps[i]);
+                if (!bars || steps[i].bar)
+                        fine = write_step(argv[1], steps[i].name, &s);
         }
-        return 0;
+        fused_named named;
+        for (int i = 0; fine && fused_name(&named, i); i++)
+                fine = write_step(argv[1], named.name, &named.step);
+        return !fine;
 }

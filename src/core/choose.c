@@ -1,0 +1,124 @@
+/* Options structs that grow; the table of dtypes of scanfold.h, and what follows from it: accumulator, identity, initial value. */
+#include "core/choose.h"
+#include "core/value.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+sf_status sf_options_read(const sf_context *ctx, const char *type, const void *given, void *options, size_t size)
+{
+        size_t given_size;
+        memcpy(&given_size, given, sizeof given_size);
+        if (given_size < sizeof given_size)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "options->size is %zu; it must be sizeof(%s), which is %zu", given_size, type, size);
+        memset(options, 0, size);
+        memcpy(options, given, given_size < size ? given_size : size);
+        for (size_t i = size; i < given_size; i++)
+                if (((const char *)given)[i])
+                        return sf_fail(ctx, SF_UNSUPPORTED,
+                                       "options->size is %zu, and byte %zu of the options is set; this library knows %zu bytes of %s: "
+                                       "the caller was built with a newer header",
+                                       given_size, i, size, type);
+        return SF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * dtypes: the table of scanfold.h
+ * ---------------------------------------------------------------------------------------------------------- */
+static bool holds_every_value(sf_dt out, sf_dt in)
+{
+        const sf_dtype_row *o = &sf_dtypes[out], *i = &sf_dtypes[in];
+        if (in == out || i->kind == SF_KIND_BOOL)
+                return true;
+        if (o->kind == i->kind)
+                return o->bits >= i->bits;
+        return o->kind == SF_KIND_SIGNED && o->bits > i->bits;
+}
+
+bool sf_step_pair(sf_step *s, sf_op op, sf_dt in, sf_dt out)
+{
+        sf_kind from = sf_dtypes[in].kind, to = sf_dtypes[out].kind;
+        s->op = op;
+        s->in = in;
+        s->out = out;
+        if (to == SF_KIND_BOOL) {
+                /* On 0 and 1, or is max and and is min. */
+                s->op = op == SF_SUM || op == SF_MAX ? SF_MAX : SF_MIN;
+                s->acc = SF_DT_U8;
+                return from == SF_KIND_BOOL;
+        }
+        if (to == SF_KIND_REAL && from == SF_KIND_REAL) {
+                s->acc = in == SF_DT_F64 || out == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
+                return true;
+        }
+        s->acc = out;
+        if (to == SF_KIND_REAL)
+                return out == SF_DT_F32 || out == SF_DT_F64;
+        return from != SF_KIND_REAL && (op == SF_SUM || op == SF_PROD || holds_every_value(out, in));
+}
+
+sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, sf_dt to, sf_dtype accumulator)
+{
+        char text[48];
+        if (!sf_op_name(op))
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "op is %d; it must be SF_SUM, SF_PROD, SF_MAX or SF_MIN", (int)op);
+        if (!sf_step_pair(s, op, in, to))
+                return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s is not supported; scanfold.h has the table of dtype pairs", sf_op_name(op),
+                               sf_dtypes[in].name, sf_dtypes[to].name);
+        if (!accumulator.code && !accumulator.bits && !accumulator.lanes)
+                return SF_OK;
+        sf_dt asked = sf_dt_find(accumulator);
+        bool real = sf_dtypes[s->acc].kind == SF_KIND_REAL;
+        bool wider = asked < SF_DT_COUNT && asked != SF_DT_F16 && asked != SF_DT_BF16 && asked != SF_DT_BOOL && to != SF_DT_BOOL &&
+                     (sf_dtypes[asked].kind == SF_KIND_REAL) == real && sf_dtypes[asked].bits >= sf_dtypes[s->acc].bits;
+        if (!wider)
+                return sf_fail(ctx, SF_UNSUPPORTED, "accumulator %s does not fit %s of %s into %s; it must be %s%s", sf_dtype_text(accumulator, text),
+                               sf_op_name(op), sf_dtypes[in].name, sf_dtypes[to].name, real ? "f64 or " : "left unset or no narrower than ",
+                               sf_dtypes[s->acc].name);
+        /* Integers wrap, and the largest of some reals is the same in any wider type: there a wider accumulator changes no bit
+         * and is not used. */
+        if (real && (op == SF_SUM || op == SF_PROD))
+                s->acc = asked;
+        return SF_OK;
+}
+
+sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
+{
+        char text[64];
+        s->has_initial = v.kind != SF_SCALAR_NONE;
+        s->identity = sf_identity(s->op, s->acc);
+        if (s->out == SF_DT_BOOL && s->op == SF_MIN)
+                s->identity.u64 = 1; /* true, not 255 */
+        switch (v.kind) {
+        case SF_SCALAR_NONE: return SF_OK;
+        case SF_SCALAR_INT: snprintf(text, sizeof text, "%" PRId64, v.value.i); break;
+        case SF_SCALAR_UINT: snprintf(text, sizeof text, "%" PRIu64, v.value.u); break;
+        case SF_SCALAR_REAL: snprintf(text, sizeof text, "%.17g", v.value.f); break;
+        default:
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "initial has kind %d; make it with sf_int, sf_uint or sf_real", (int)v.kind);
+        }
+        if (sf_dtypes[s->acc].kind == SF_KIND_REAL) {
+                s->initial = v.kind == SF_SCALAR_REAL  ? sf_value_from_f64(v.value.f, s->acc)
+                             : v.kind == SF_SCALAR_INT ? sf_value_from_integer(SF_DT_I64, (uint64_t)v.value.i, s->acc)
+                                                       : sf_value_from_integer(SF_DT_U64, v.value.u, s->acc);
+                return SF_OK;
+        }
+        bool is_signed = sf_dtypes[s->acc].kind == SF_KIND_SIGNED, fits = true;
+        uint64_t u = v.value.u;
+        if (v.kind == SF_SCALAR_REAL) {
+                double f = v.value.f;
+                fits = f == floor(f) && f >= -0x1p63 && f < 0x1p64;
+                u = !fits ? 0 : f < 0 ? (uint64_t)(int64_t)f : (uint64_t)f;
+                v.kind = f < 0 ? SF_SCALAR_INT : SF_SCALAR_UINT;
+        }
+        /* Representable when wrapping to the accumulator keeps the bits and the sign is one it has. */
+        bool negative = v.kind == SF_SCALAR_INT && (int64_t)u < 0;
+        fits = fits && sf_wrap(s->acc, u) == u && (negative ? is_signed : !is_signed || (int64_t)u >= 0);
+        fits = fits && !(s->out == SF_DT_BOOL && u > 1);
+        if (!fits)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "initial is %s; for an output of %s it must be an integer in that type's range", text,
+                               sf_dtypes[s->out].name);
+        s->initial.u64 = u;
+        return SF_OK;
+}

@@ -1,0 +1,89 @@
+/*
+ * program.h: elementwise work as straight-line code: what a step does to its elements on the way in and to its results on the way out.
+ *
+ * A program is a list of instructions; each computes one value from earlier ones and is named by its number. The last one's value is
+ * the program's. At every position of a step:
+ *
+ *     a[i] = load(operands at i), a value of the step's accumulator type      instead of  a[i] = x[i]
+ *     y[i] = store(s[i], operands at i), a value of the step's out type       instead of  y[i] = s[i]
+ *
+ * with a, s and y as in step.h; mask, exclusive and initial keep their meaning around them. A step of sequences of one element is a
+ * plain elementwise pass.
+ *
+ * Types: every instruction has one. A value of f16 or bf16 is held as an f32 that the narrow type can represent: an instruction of
+ * that type computes in f32 and rounds its result, as if it had been stored and loaded again. Integers wrap. Arithmetic on bool is
+ * done on 0 and 1, and whatever is not 0 is true: add is or, mul is and. Each operation is one rounded operation: nothing is
+ * contracted or reassociated, so that a program gives the same bits on every backend, but for exp, log, sigmoid and tanh: those of f32
+ * have the same bits on every CPU (elementary.h), those of f64 are the C library's, and a GPU's are its own.
+ *
+ * Casts: real to real rounds once. Integer to real rounds once, by way of f32 to f16 and bf16. Integer to integer wraps. To bool:
+ * whatever is not 0 is true, NaN too. Real to integer drops the fraction; what is out of range becomes the nearest value in range, and
+ * NaN becomes 0, where C leaves it undefined. A program's last value is cast to the type that is asked of it.
+ *
+ * A fold's store sees the operands at the first position of the sequence: they should not depend on it.
+ */
+#ifndef SF_PROGRAM_H
+#define SF_PROGRAM_H
+
+#include "core/core.h"
+
+typedef enum sf_code {
+#define CODE(name, NAME, arguments, kind) SF_CODE_##NAME,
+#include "core/codes.def"
+#undef CODE
+        SF_CODE_COUNT
+} sf_code;
+
+#define SF_PROGRAM_MAX 32   /* instructions */
+#define SF_OPERANDS_MAX 8
+
+typedef struct sf_instruction {
+        uint8_t code; /* sf_code */
+        uint8_t dt;   /* sf_dt of the result; of a TEST, the arguments' type is that of its first argument */
+        uint8_t slot; /* of LOAD, the operand; of CONSTANT, the constant */
+        uint8_t arg[3];
+} sf_instruction;
+
+typedef struct sf_program {
+        int32_t count; /* 0: nothing is done: the value is operand 0 (cast to the accumulator), or the result (cast to out) */
+        sf_instruction code[SF_PROGRAM_MAX];
+        sf_value constant[SF_PROGRAM_MAX]; /* as sf_value holds the constant's type; f16 and bf16 in f32. Not part of what is compiled
+                                              where the code is compiled: the same program with other numbers is the same code */
+        int32_t constants;
+} sf_program;
+
+/* A tensor a program reads, with a stride in bytes for each of the step's dims. */
+typedef struct sf_operand {
+        const char *data;
+        sf_dt dt;
+        int64_t stride[SF_MAX_NDIM + 1];
+} sf_operand;
+
+/* What turns a plain step into a fused one. Operand 0 is the step's x: same data, dtype (the step's `in`) and strides. */
+typedef struct sf_fuse {
+        int32_t operands;
+        sf_operand operand[SF_OPERANDS_MAX];
+        sf_program load, store;
+        uint32_t load_reads, store_reads; /* bit k: the program reads operand k */
+} sf_fuse;
+
+/* ------------------------------------------------------------------------------------------------------------
+ * program.c: one value at a time: what every backend must equal
+ *
+ * A value of f16, bf16 and f32 is in sf_value's f32, of f64 in f64, of integers and bool in u64, wrapped to their width and extended.
+ * ---------------------------------------------------------------------------------------------------------- */
+sf_value sf_cast(sf_dt from, sf_dt to, sf_value v);
+sf_value sf_element_load(sf_dt dt, const void *p);
+void sf_element_store(sf_dt dt, sf_value v, void *p);
+
+/* What instruction `i` of program `p` makes of the values of the instructions before it. Not for LOAD and RESULT. */
+sf_value sf_code_eval(const sf_instruction *i, const sf_program *p, const sf_value *values);
+
+/*
+ * The value of a program at one position, as type `to`. at[k] is operand k's element there; it is looked at if the program reads it.
+ * `result`, of type `from`, is what RESULT stands for, and the value of a store of no instructions. A load of none is operand 0.
+ */
+sf_value sf_load_eval(const sf_fuse *fuse, const char *const *at, sf_dt to);
+sf_value sf_store_eval(const sf_fuse *fuse, const char *const *at, sf_value result, sf_dt from, sf_dt to);
+
+#endif

@@ -1,0 +1,496 @@
+/* Programs to loops over blocks, and the loops run: see fused.h. */
+#include "cpu/fused.h"
+
+#include <string.h>
+
+/* Rows at least this long are tiles by themselves; shorter ones are put together to a block. */
+#define LONG_ROW 128
+/* Where some memory runs across the rows, this many are taken at once: a cache line of 4-byte elements, so that none is wasted. */
+#define CROSSED_ROWS 16
+/* Shorter runs leave too many cache lines half written to go around the cache. */
+#define STREAM_RUN 1024
+/* As much as may be under way at once: 16 lines. */
+#define AHEAD_BYTES 1024
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Classes
+ * ---------------------------------------------------------------------------------------------------------- */
+sf_class sf_class_of(sf_dt dt)
+{
+        switch (dt) {
+        case SF_DT_F16:
+        case SF_DT_BF16:
+        case SF_DT_F32: return SF_CLASS_F32;
+        case SF_DT_F64: return SF_CLASS_F64;
+        case SF_DT_I8:
+        case SF_DT_I16:
+        case SF_DT_I32: return SF_CLASS_I32;
+        case SF_DT_I64: return SF_CLASS_I64;
+        case SF_DT_U64: return SF_CLASS_U64;
+        default: return SF_CLASS_U32;
+        }
+}
+
+sf_dt sf_class_dt(sf_class class)
+{
+        static const sf_dt dts[SF_CLASS_COUNT] = {SF_DT_F32, SF_DT_F64, SF_DT_I32, SF_DT_U32, SF_DT_I64, SF_DT_U64};
+        return dts[class];
+}
+
+int64_t sf_class_size(sf_class class)
+{
+        return sf_dtypes[sf_class_dt(class)].size;
+}
+
+static bool is_real(sf_dt dt)
+{
+        return sf_dtypes[dt].kind == SF_KIND_REAL;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Compiling
+ * ---------------------------------------------------------------------------------------------------------- */
+static const uint8_t arguments[SF_CODE_COUNT] = {
+#define CODE(name, NAME, count, kind) [SF_CODE_##NAME] = (count),
+#include "core/codes.def"
+#undef CODE
+};
+
+typedef struct value {
+        uint8_t at; /* its number */
+        sf_dt dt;
+} value;
+
+typedef struct maker {
+        const sf_cpu_map *map;
+        sf_fused_code *code;
+        int32_t uses[SF_FUSED_SLOTS]; /* of what each slot holds: 0 is free */
+} maker;
+
+/* A slot with one use to come, and that use. */
+static uint8_t take(maker *m)
+{
+        uint8_t slot = 0;
+        while (m->uses[slot])
+                slot++;
+        m->uses[slot] = 1;
+        if (slot >= m->code->slots)
+                m->code->slots = slot + 1;
+        return slot;
+}
+
+static void drop(maker *m, uint8_t at)
+{
+        if (at < SF_FUSED_SLOTS)
+                m->uses[at]--;
+}
+
+/* One loop. Its arguments are dropped after its own slot is taken: no loop but the in-place ones of settle writes what it reads. */
+static uint8_t emit(maker *m, sf_loop *loop, uint8_t a, uint8_t b, uint8_t c)
+{
+        uint8_t y = take(m);
+        m->code->op[m->code->ops++] = (sf_fused_op){loop, y, a, b, c};
+        return y;
+}
+
+static uint8_t emit_one(maker *m, sf_loop *loop, uint8_t a)
+{
+        uint8_t y = emit(m, loop, a, a, a);
+        drop(m, a);
+        return y;
+}
+
+/* Does every value of `from` exist in `to`, both of them integers? */
+static bool holds(sf_dt to, sf_dt from)
+{
+        bool to_signed = sf_dtypes[to].kind == SF_KIND_SIGNED, from_signed = sf_dtypes[from].kind == SF_KIND_SIGNED;
+        if (from == SF_DT_BOOL || from == to)
+                return true;
+        if (to == SF_DT_BOOL || (from_signed && !to_signed))
+                return false;
+        return sf_dtypes[to].bits - to_signed >= sf_dtypes[from].bits - from_signed;
+}
+
+/* As sf_cast: the value, with the same uses, as another type. */
+static value cast(maker *m, value v, sf_dt to)
+{
+        sf_class from_class = sf_class_of(v.dt), to_class = sf_class_of(to);
+        bool was_real = is_real(v.dt);
+        if (v.dt == to)
+                return v;
+        if (to == SF_DT_BOOL)
+                return (value){emit_one(m, m->map->truth[from_class], v.at), to};
+        if (v.dt == SF_DT_F64 && m->map->round[to])
+                return (value){emit_one(m, m->map->round[to], v.at), to};
+        if (from_class != to_class)
+                v.at = emit_one(m, m->map->casts[from_class][to_class], v.at);
+        sf_loop *after = m->map->settle[to];
+        if (was_real && !is_real(to))
+                after = m->map->limit[to];
+        else if (!was_real && !is_real(to) && holds(to, v.dt))
+                after = NULL;
+        if (after)
+                v.at = emit_one(m, after, v.at);
+        return (value){v.at, to};
+}
+
+/* Is the result in range of a narrow type whenever the arguments are? */
+static bool stays_in_range(sf_code code, sf_dt dt)
+{
+        switch (code) {
+        case SF_CODE_MAXIMUM:
+        case SF_CODE_MINIMUM:
+        case SF_CODE_RELU:
+        case SF_CODE_WHERE: return true;
+        case SF_CODE_NEG:
+        case SF_CODE_ABS: return is_real(dt);
+        default: return code >= SF_CODE_EQ && code <= SF_CODE_GE;
+        }
+}
+
+static value compute(maker *m, const sf_instruction *i, const value *values)
+{
+        sf_dt dt = (sf_dt)i->dt;
+        int32_t count = arguments[i->code];
+        uint8_t arg[3];
+        for (int32_t k = 0; k < 3; k++)
+                arg[k] = values[i->arg[k < count ? k : 0]].at;
+        sf_class class = sf_class_of(i->code == SF_CODE_WHERE ? dt : values[i->arg[0]].dt);
+        uint8_t y = emit(m, m->map->loops[class][i->code], arg[0], arg[1], arg[2]);
+        for (int32_t k = 0; k < count; k++)
+                drop(m, arg[k]);
+        if (m->map->settle[dt] && !stays_in_range((sf_code)i->code, dt))
+                y = emit_one(m, m->map->settle[dt], y);
+        return (value){y, dt};
+}
+
+static void read_source(maker *m, int32_t k, sf_dt in_memory, sf_class class)
+{
+        sf_fused_code *c = m->code;
+        c->reads |= 1u << k;
+        c->source_dt[k] = in_memory;
+        c->source_class[k] = class;
+        c->as_is[k] = in_memory == sf_class_dt(class);
+        c->in[k] = m->map->mover(in_memory, sf_class_dt(class));
+}
+
+/* Source k as a value of `dt`, settled if its memory may hold more than that type's values. */
+static value source(maker *m, int32_t k, sf_dt in_memory, sf_dt dt, sf_dt to)
+{
+        read_source(m, k, in_memory, sf_class_of(in_memory));
+        value v = {(uint8_t)(SF_FUSED_OPERAND + k), dt};
+        if (in_memory != dt)
+                v.at = emit_one(m, m->map->settle[dt], v.at);
+        return cast(m, v, to);
+}
+
+/* A move that does all of it: from one type, by way of `to`, into memory as `dest`. NULL if there is none. */
+static sf_move *lone_move(const sf_cpu_map *map, sf_dt from, sf_dt to, sf_dt dest)
+{
+        if (to == SF_DT_BOOL && from != SF_DT_BOOL)
+                return NULL;
+        if (to != dest && (is_real(from) || is_real(to) || !holds(to, from)))
+                return NULL;
+        return map->mover(from, dest);
+}
+
+static void finish(maker *m, value v, sf_dt to, sf_dt dest)
+{
+        sf_fused_code *c = m->code;
+        c->copy = NULL;
+        if (v.at >= SF_FUSED_OPERAND && v.at < SF_FUSED_CONSTANT && sf_class_of(v.dt) == sf_class_of(c->source_dt[v.at - SF_FUSED_OPERAND])) {
+                c->copied = v.at - SF_FUSED_OPERAND;
+                c->copy = lone_move(m->map, c->source_dt[c->copied], to, dest);
+        }
+        /* Where the move out rounds or wraps by itself, nothing need be done before it. */
+        sf_dt class_dt = sf_class_dt(sf_class_of(v.dt));
+        if (dest == sf_class_dt(sf_class_of(dest)) || !lone_move(m->map, class_dt, to, dest))
+                v = cast(m, v, to);
+        c->last = v.at;
+        c->last_class = sf_class_of(v.dt);
+        c->out = m->map->mover(sf_class_dt(c->last_class), dest);
+        c->out_size = sf_dtypes[dest].size;
+        c->direct = false;
+        if (c->ops && c->op[c->ops - 1].y == c->last) {
+                c->op[c->ops - 1].y = c->last = SF_FUSED_LAST;
+                c->direct = dest == sf_class_dt(c->last_class);
+        }
+}
+
+/*
+ * An operand that is read only to be cast (a mask's bytes that become factors) can be brought in as that other type, where one move
+ * does what the cast would. Returns the type, or the operand's own.
+ */
+static sf_dt brought_as(const sf_cpu_map *map, const sf_program *p, const int32_t *uses, int32_t load, sf_dt in_memory)
+{
+        sf_dt as = in_memory;
+        if (uses[load] != 1 || p->code[load].dt != in_memory)
+                return in_memory;
+        for (int32_t i = 0; i < p->count; i++) {
+                const sf_instruction *at = &p->code[i];
+                if (uses[i] && i != load && at->code == SF_CODE_LOAD && at->slot == p->code[load].slot)
+                        return in_memory; /* somebody else reads it as it is */
+                if (uses[i] && at->code == SF_CODE_CAST && at->arg[0] == load)
+                        as = (sf_dt)at->dt;
+        }
+        sf_dt dest = sf_class_dt(sf_class_of(as));
+        return lone_move(map, in_memory, as, dest) ? as : in_memory;
+}
+
+/* A result that is only stored wraps on its way out: it need not be settled first. */
+static bool wraps_anyway(const sf_program *p, sf_dt result, sf_dt to)
+{
+        bool only = !p->count || (p->count == 1 && p->code[0].code == SF_CODE_RESULT && p->code[0].dt == result);
+        return only && !is_real(to) && to != SF_DT_BOOL && sf_dtypes[to].bits <= sf_dtypes[result].bits;
+}
+
+void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, bool store, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
+                      sf_fused_code *code)
+{
+        const sf_program *p = store ? &fuse->store : &fuse->load;
+        maker m = {.map = map, .code = code};
+        value values[SF_PROGRAM_MAX];
+        int32_t uses[SF_PROGRAM_MAX] = {0};
+        code->ops = code->slots = 0;
+        code->reads = 0;
+        code->program = p;
+        if (store && wraps_anyway(p, result, to))
+                result = held;
+        if (!p->count) {
+                value v = store ? source(&m, SF_FUSED_RESULT, held, result, result)
+                                : source(&m, 0, fuse->operand[0].dt, fuse->operand[0].dt, fuse->operand[0].dt);
+                finish(&m, v, to, dest);
+                return;
+        }
+        /* Being an argument of something used is a use, and so is being the program's value. */
+        uses[p->count - 1] = 1;
+        for (int32_t i = p->count - 1; i >= 0; i--)
+                for (int32_t k = 0; uses[i] && k < arguments[p->code[i].code]; k++)
+                        uses[p->code[i].arg[k]]++;
+        for (int32_t i = 0; i < p->count; i++) {
+                const sf_instruction *at = &p->code[i];
+                if (!uses[i])
+                        continue;
+                if (at->code == SF_CODE_LOAD) {
+                        sf_dt dt = fuse->operand[at->slot].dt, as = brought_as(map, p, uses, i, dt);
+                        if (as == dt) {
+                                values[i] = source(&m, at->slot, dt, dt, (sf_dt)at->dt);
+                        } else {
+                                read_source(&m, at->slot, dt, sf_class_of(as));
+                                values[i] = (value){(uint8_t)(SF_FUSED_OPERAND + at->slot), as};
+                        }
+                } else if (at->code == SF_CODE_RESULT)
+                        values[i] = source(&m, SF_FUSED_RESULT, held, result, p->count == 1 ? result : (sf_dt)at->dt);
+                else if (at->code == SF_CODE_CONSTANT)
+                        values[i] = (value){(uint8_t)(SF_FUSED_CONSTANT + at->slot), (sf_dt)at->dt};
+                else if (at->code == SF_CODE_CAST)
+                        values[i] = cast(&m, values[at->arg[0]], (sf_dt)at->dt);
+                else
+                        values[i] = compute(&m, at, values);
+                if (values[i].at < SF_FUSED_SLOTS)
+                        m.uses[values[i].at] += uses[i] - 1;
+        }
+        finish(&m, values[p->count - 1], to, dest);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Memory
+ * ---------------------------------------------------------------------------------------------------------- */
+/* A quarter of a page and a line more than the widest values take. A load whose address has the same last 12 bits as a store shortly
+ * before it is held up on most CPUs; so blocks that are walked together must not lie just below each other within a page. */
+#define BLOCK_BYTES (SF_FUSED_BLOCK * (int64_t)sizeof(sf_value) + 1024 + 64)
+
+size_t sf_fused_machine_bytes(int32_t slots)
+{
+        return (size_t)((slots + 1 + SF_FUSED_SOURCES) * BLOCK_BYTES);
+}
+
+void sf_fused_machine_make(sf_fused_machine *m, const sf_cpu_map *map, char *memory, int32_t slots)
+{
+        m->map = map;
+        for (int32_t i = 0; i < slots; i++, memory += BLOCK_BYTES)
+                m->value[i] = memory;
+        m->value[SF_FUSED_LAST] = memory;
+        memory += BLOCK_BYTES;
+        for (int32_t k = 0; k < SF_FUSED_SOURCES; k++, memory += BLOCK_BYTES) {
+                m->buffer[k] = memory;
+                m->kept[k].at = NULL;
+        }
+}
+
+size_t sf_fused_constants_bytes(const sf_fused_code *code)
+{
+        return (size_t)(code->program->constants * BLOCK_BYTES);
+}
+
+void sf_fused_constants_fill(const sf_cpu_map *map, const sf_fused_code *code, char *to)
+{
+        const sf_program *p = code->program;
+        for (int32_t i = 0; i < p->count; i++)
+                if (p->code[i].code == SF_CODE_CONSTANT)
+                        map->fill(to + p->code[i].slot * BLOCK_BYTES, sf_class_of((sf_dt)p->code[i].dt),
+                                  p->constant[p->code[i].slot], SF_FUSED_BLOCK);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Running
+ * ---------------------------------------------------------------------------------------------------------- */
+static int64_t magnitude(int64_t v)
+{
+        return v < 0 ? -v : v;
+}
+
+void sf_fused_move(sf_move *move, const char *src, int64_t from_row, int64_t from_col, char *dst, int64_t to_row, int64_t to_col, int64_t rows,
+                   int64_t cols)
+{
+        if (rows == 1 || (from_row == cols * from_col && to_row == cols * to_col)) {
+                move(src, from_col, dst, to_col, rows * cols);
+                return;
+        }
+        /* Along whichever side steps less, and not in runs of a few. */
+        bool across = magnitude(from_row) + magnitude(to_row) < magnitude(from_col) + magnitude(to_col);
+        if ((across || cols < 8) && rows >= 8)
+                for (int64_t c = 0; c < cols; c++)
+                        move(src + c * from_col, from_row, dst + c * to_col, to_row, rows);
+        else
+                for (int64_t r = 0; r < rows; r++)
+                        move(src + r * from_row, from_col, dst + r * to_row, to_col, cols);
+}
+
+/* Fills rows x cols values with what repeats along the columns, the rows or both: the first of them, then copies. */
+static void repeat(const sf_fused_machine *m, const sf_fused_code *c, int32_t k, const struct sf_fused_side *side, char *to, int64_t rows,
+                   int64_t cols)
+{
+        const int64_t size = sf_class_size(c->source_class[k]);
+        for (int64_t r = 0; r < (side->row ? rows : 1); r++) {
+                const char *at = side->at + r * side->row;
+                if (side->col) {
+                        c->in[k](at, side->col, to + r * cols * size, size, cols);
+                        continue;
+                }
+                sf_value one = {.u64 = 0}; /* its bits, as an integer's: little-endian, as every instruction set here is */
+                c->in[k](at, 0, (char *)&one, size, 1);
+                m->map->fill(to + r * cols * size, size == 4 ? SF_CLASS_U32 : SF_CLASS_U64, one, cols);
+        }
+        for (int64_t have = 1; !side->row && have < rows; have *= 2)
+                memcpy(to + have * cols * size, to, (size_t)((rows - have < have ? rows - have : have) * cols * size));
+}
+
+/* Source k, rows x cols of it, as a block of its class: in place if memory has it so. */
+static void *fetch(sf_fused_machine *m, const sf_fused_code *c, int32_t k, const struct sf_fused_side *side, int64_t rows, int64_t cols)
+{
+        const int64_t size = sf_class_size(c->source_class[k]);
+        const bool flat = rows == 1 || side->row == cols * side->col;
+        if (flat && c->as_is[k] && side->col == size)
+                return (void *)(uintptr_t)side->at;
+        char *to = m->buffer[k];
+        /* One that repeats may be the same for a long time; the result is not an operand, and its memory changes. */
+        bool repeats = (!side->col || (rows > 1 && !side->row)) && k != SF_FUSED_RESULT;
+        if (repeats && m->kept[k].at == side->at && m->kept[k].rows == rows && m->kept[k].cols == cols && m->kept[k].row == side->row &&
+            m->kept[k].col == side->col && m->kept[k].dt == c->source_dt[k] && m->kept[k].class == c->source_class[k])
+                return to;
+        m->kept[k].at = NULL;
+        if (!repeats) {
+                sf_fused_move(c->in[k], side->at, side->row, side->col, to, cols * size, size, rows, cols);
+                return to;
+        }
+        repeat(m, c, k, side, to, rows, cols);
+        m->kept[k].at = side->at;
+        m->kept[k].rows = rows;
+        m->kept[k].cols = cols;
+        m->kept[k].row = side->row;
+        m->kept[k].col = side->col;
+        m->kept[k].dt = c->source_dt[k];
+        m->kept[k].class = c->source_class[k];
+        return to;
+}
+
+/* Fetches the beginning of what will be read after this box: while a kernel works on what is here, memory should not rest. From
+ * there on the hardware runs ahead by itself, up to the end of a page. */
+static void fetch_ahead(const sf_fused_code *c, const struct sf_fused_side *side, int32_t k, int64_t rows, int64_t cols)
+{
+        const int64_t size = sf_dtypes[c->source_dt[k]].size;
+        if (!side->ahead || side->col != size || (rows > 1 && side->row != cols * size))
+                return;
+        uintptr_t next = (uintptr_t)side->at + (uintptr_t)side->ahead;
+        int64_t bytes = rows * cols * size;
+        for (int64_t i = 0; i < (bytes < AHEAD_BYTES ? bytes : AHEAD_BYTES); i += 64)
+                __builtin_prefetch((const char *)(next + (uintptr_t)i), 0, 2);
+}
+
+/* At most a block's worth, from row `r` and column `j` on. */
+static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused_box *box, int64_t r, int64_t rows, int64_t j, int64_t cols)
+{
+        for (uint32_t bits = c->reads; bits; bits &= bits - 1) {
+                int32_t k = __builtin_ctz(bits);
+                struct sf_fused_side side = box->in[k];
+                side.at += r * side.row + j * side.col;
+                m->value[SF_FUSED_OPERAND + k] = fetch(m, c, k, &side, rows, cols);
+                fetch_ahead(c, &side, k, rows, cols);
+        }
+        char *y = box->y + r * box->y_row + j * box->y_col;
+        bool direct = c->direct && box->y_col == c->out_size && (rows == 1 || box->y_row == cols * c->out_size);
+        bool streamed = direct && box->stream && rows * cols * c->out_size >= STREAM_RUN;
+        void *own = m->value[SF_FUSED_LAST];
+        if (direct && !streamed)
+                m->value[SF_FUSED_LAST] = y;
+        for (int32_t i = 0; i < c->ops; i++) {
+                const sf_fused_op *op = &c->op[i];
+                op->loop(m->value[op->y], m->value[op->a], m->value[op->b], m->value[op->c], rows * cols);
+        }
+        m->value[SF_FUSED_LAST] = own;
+        const int64_t size = sf_class_size(c->last_class);
+        if (streamed)
+                m->map->stream(y, own, rows * cols * c->out_size);
+        else if (!direct)
+                sf_fused_move(c->out, m->value[c->last], cols * size, size, y, box->y_row, box->y_col, rows, cols);
+}
+
+/* Does the box lie in all the memory it touches as one run? */
+static bool is_flat(const sf_fused_code *c, const sf_fused_box *box)
+{
+        bool flat = box->y_row == box->cols * box->y_col;
+        for (uint32_t bits = c->reads; flat && bits; bits &= bits - 1) {
+                const struct sf_fused_side *side = &box->in[__builtin_ctz(bits)];
+                flat = side->row == box->cols * side->col;
+        }
+        return flat;
+}
+
+/* Does some memory run across the rows rather than along them? */
+static bool is_crossed(const sf_fused_code *c, const sf_fused_box *box)
+{
+        bool crossed = box->y_row && magnitude(box->y_row) < magnitude(box->y_col);
+        for (uint32_t bits = c->reads; !crossed && bits; bits &= bits - 1) {
+                const struct sf_fused_side *side = &box->in[__builtin_ctz(bits)];
+                crossed = side->row && magnitude(side->row) < magnitude(side->col);
+        }
+        return crossed;
+}
+
+void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *c, char *constants, const sf_fused_box *given)
+{
+        sf_fused_box box = *given;
+        if (c->copy) {
+                const struct sf_fused_side *side = &box.in[c->copied];
+                sf_fused_move(c->copy, side->at, side->row, side->col, box.y, box.y_row, box.y_col, box.rows, box.cols);
+                return;
+        }
+        if (box.rows > 1 && is_flat(c, &box)) {
+                box.cols *= box.rows;
+                box.rows = 1;
+        }
+        int64_t rows = 1, cols = SF_FUSED_BLOCK;
+        if (box.rows > 1 && is_crossed(c, &box)) {
+                rows = box.rows < CROSSED_ROWS ? box.rows : CROSSED_ROWS;
+                cols = SF_FUSED_BLOCK / rows;
+        } else if (box.rows > 1 && box.cols < LONG_ROW) {
+                cols = box.cols;
+                rows = SF_FUSED_BLOCK / cols;
+        }
+        for (int32_t k = 0; k < c->program->constants; k++)
+                m->value[SF_FUSED_CONSTANT + k] = constants + k * BLOCK_BYTES;
+        for (int64_t r = 0; r < box.rows; r += rows)
+                for (int64_t j = 0; j < box.cols; j += cols)
+                        run_tile(m, c, &box, r, box.rows - r < rows ? box.rows - r : rows, j, box.cols - j < cols ? box.cols - j : cols);
+}

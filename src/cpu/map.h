@@ -1,0 +1,60 @@
+/*
+ * map.h: elementwise work on contiguous blocks in cache: the loops of an instruction set, which fused.c strings together to programs.
+ *
+ * A block holds values of one class: a type that stands for all that are held the same way. f16, bf16 and f32 are held as f32; integers
+ * of up to 32 bits, and bool, as 32-bit ones; the others as themselves. A loop computes in the class's type; what the narrower type
+ * would have lost is then taken off by another (`settle`), as program.h says it must be.
+ */
+#ifndef SF_CPU_MAP_H
+#define SF_CPU_MAP_H
+
+#include "core/program.h"
+
+typedef enum sf_class {
+        SF_CLASS_F32,
+        SF_CLASS_F64,
+        SF_CLASS_I32,
+        SF_CLASS_U32, /* bool too */
+        SF_CLASS_I64,
+        SF_CLASS_U64,
+        SF_CLASS_COUNT
+} sf_class;
+
+sf_class sf_class_of(sf_dt dt);
+/* The dtype a class is named after, and the bytes of a value. */
+sf_dt sf_class_dt(sf_class class);
+int64_t sf_class_size(sf_class class);
+
+/* y[i] = what the loop does to a[i], b[i], c[i]; i < count. y may be a, b or c, but not overlap them otherwise. A loop of one argument
+ * may be given any b, one of two any c. */
+typedef void sf_loop(void *y, const void *a, const void *b, const void *c, int64_t count);
+
+/* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */
+typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64_t count);
+
+typedef struct sf_cpu_map {
+        sf_loop *const *loops[SF_CLASS_COUNT]; /* by class of the first argument (of `where`, of the second), then sf_code; NULL: none */
+        sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals to integers the nearest value in range, NaN to 0 */
+        sf_loop *truth[SF_CLASS_COUNT];        /* a[i] != 0, as bool */
+        sf_loop *settle[SF_DT_COUNT];          /* a class's values to those of a narrower type: rounded, or wrapped; NULL: nothing to do */
+        sf_loop *limit[SF_DT_COUNT];           /* likewise, but the nearest value in range instead of wrapped */
+        sf_loop *round[SF_DT_COUNT];           /* f64 to f16 or bf16, rounded once, held as f32; NULL for all others */
+        void (*fill)(void *y, sf_class class, sf_value value, int64_t count);
+        /* A copy that goes around the cache where it can; the isa's fence waits for it. */
+        void (*stream)(void *to, const void *from, int64_t bytes);
+        /* How elements of one type become another's; NULL for a pair that neither scanfold.h's table nor a class needs. */
+        sf_move *(*mover)(sf_dt from, sf_dt to);
+} sf_cpu_map;
+
+extern const sf_cpu_map sf_map_portable;
+#ifdef SF_HAVE_AVX2
+extern const sf_cpu_map sf_map_avx2;
+#endif
+#ifdef SF_HAVE_AVX512
+extern const sf_cpu_map sf_map_avx512;
+#endif
+#ifdef SF_HAVE_NEON
+extern const sf_cpu_map sf_map_neon;
+#endif
+
+#endif

@@ -1,0 +1,260 @@
+/*
+ * map.inc.h: the loops of one class. Template, included once a class by map_types.inc.h.
+ *
+ * Parameters (undefined again at the foot):
+ *   M_NAME      f32, f64, i32, u32, i64 or u64, and M_C its C type
+ *   M_BITS_C    the unsigned integer of its size, and M_BITS how many bits that is
+ *   M_REAL      1 or 0
+ *   M_SIGNED    of integers: 1 or 0
+ *
+ * The meaning of every code is core/program.c's. Loops are plain C that the compiler vectorises.
+ */
+#define M_CAT_(a, b) a##_##b
+#define M_CAT(a, b) M_CAT_(a, b)
+#define N(name) M_CAT(name, M_NAME)
+
+/* The nearest value in range, NaN to 0. What goes through the C conversion is always in range; `first` is the first value above. */
+#if !M_REAL
+#if M_SIGNED
+#define M_NEGATIVE(v) ((v) < 0)
+#define M_FIRST ((double)((M_BITS_C)1 << (M_BITS - 1)))
+#define M_LEAST ((M_C)((M_BITS_C)1 << (M_BITS - 1)))
+#define M_MOST ((M_C)(((M_BITS_C)1 << (M_BITS - 1)) - 1))
+#define M_FROM_REAL(v, first)                                                                                            \
+        ((v) >= (first) ? M_MOST : (v) < -(first) ? M_LEAST : (M_C)((v) < (first) && (v) >= -(first) ? (v) : 0))
+#else
+#define M_NEGATIVE(v) false
+#define M_FIRST (2.0 * (double)((M_BITS_C)1 << (M_BITS - 1)))
+#define M_MOST ((M_C)-1)
+#define M_FROM_REAL(v, first) ((v) >= (first) ? M_MOST : (M_C)((v) < (first) && (v) > 0 ? (v) : 0))
+#endif
+#endif
+
+#if M_REAL
+SF_INLINE M_BITS_C N(bits)(M_C v)
+{
+        M_BITS_C bits;
+        memcpy(&bits, &v, sizeof bits);
+        return bits;
+}
+
+/* As V_COMBINE_REAL in vector.h: equal values that are not zeros have equal bits. */
+SF_INLINE M_C N(extreme)(const sf_op op, M_C a, M_C b)
+{
+        M_C r = (op == SF_MAX ? a > b : a < b) ? a : b, tie;
+        M_BITS_C both = op == SF_MAX ? N(bits)(a) & N(bits)(b) : N(bits)(a) | N(bits)(b);
+        memcpy(&tie, &both, sizeof tie);
+        r = a == b ? tie : r;
+        return a != a ? a : r; /* a NaN in b is already in r */
+}
+
+#if M_BITS == 32
+#define M_LIBM(name) name##f
+#define M_EXP sf_exp_f32
+#define M_LOG sf_log_f32
+#define M_TANH sf_tanh_f32
+#else
+#define M_LIBM(name) name
+#define M_EXP exp
+#define M_LOG log
+#define M_TANH tanh
+#endif
+SF_INLINE M_C N(eval)(const sf_code code, M_C a, M_C b)
+{
+        switch (code) {
+        case SF_CODE_ADD: return a + b;
+        case SF_CODE_SUB: return a - b;
+        case SF_CODE_MUL: return a * b;
+        case SF_CODE_DIV: return a / b;
+        case SF_CODE_MAXIMUM: return N(extreme)(SF_MAX, a, b);
+        case SF_CODE_MINIMUM: return N(extreme)(SF_MIN, a, b);
+        case SF_CODE_NEG: return -a;
+        case SF_CODE_ABS: return M_LIBM(fabs)(a);
+        case SF_CODE_EXP: return M_EXP(a);
+        case SF_CODE_LOG: return M_LOG(a);
+        case SF_CODE_SQRT: return M_LIBM(sqrt)(a);
+        case SF_CODE_SQUARE: return a * a;
+        case SF_CODE_RELU: return a <= 0 ? 0 : a; /* NaN stays, -0.0 does not */
+        case SF_CODE_SIGMOID: return 1 / (1 + M_EXP(-a));
+        default: return M_TANH(a);
+        }
+}
+#undef M_LIBM
+#undef M_EXP
+#undef M_LOG
+#undef M_TANH
+#else
+SF_INLINE M_C N(eval)(const sf_code code, M_C a, M_C b)
+{
+        const M_BITS_C u = (M_BITS_C)a, w = (M_BITS_C)b;
+        switch (code) {
+        case SF_CODE_ADD: return (M_C)(u + w);
+        case SF_CODE_SUB: return (M_C)(u - w);
+        case SF_CODE_MUL: return (M_C)(u * w);
+        case SF_CODE_MAXIMUM: return a > b ? a : b;
+        case SF_CODE_MINIMUM: return a < b ? a : b;
+        case SF_CODE_NEG: return (M_C)(0 - u);
+        case SF_CODE_ABS: return M_NEGATIVE(a) ? (M_C)(0 - u) : a;
+        case SF_CODE_SQUARE: return (M_C)(u * u);
+        default: return M_NEGATIVE(a) ? 0 : a; /* relu */
+        }
+}
+#endif
+
+SF_INLINE bool N(test)(const sf_code code, M_C a, M_C b)
+{
+        switch (code) {
+        case SF_CODE_EQ: return a == b;
+        case SF_CODE_NE: return a != b;
+        case SF_CODE_LT: return a < b;
+        case SF_CODE_LE: return a <= b;
+        case SF_CODE_GT: return a > b;
+        default: return a >= b;
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Loops
+ * ---------------------------------------------------------------------------------------------------------- */
+SF_INLINE void N(each)(const sf_code code, N(at) *y, const N(at) *a, const N(at) *b, int64_t count)
+{
+        M_INDEPENDENT
+        for (int64_t i = 0; i < count; i++)
+                y[i] = N(eval)(code, a[i], b[i]);
+}
+
+SF_INLINE void N(each_test)(const sf_code code, at_u32 *y, const N(at) *a, const N(at) *b, int64_t count)
+{
+        M_INDEPENDENT
+        for (int64_t i = 0; i < count; i++)
+                y[i] = N(test)(code, a[i], b[i]);
+}
+
+static void N(where)(void *to, const void *choice, const void *yes, const void *no, int64_t count)
+{
+        N(at) *y = to;
+        const N(at) *a = yes, *b = no;
+        const at_u32 *c = choice;
+        M_INDEPENDENT
+        for (int64_t i = 0; i < count; i++)
+                y[i] = c[i] ? a[i] : b[i];
+}
+
+static void N(truth)(void *to, const void *from, const void *b, const void *c, int64_t count)
+{
+        at_u32 *y = to;
+        const N(at) *a = from;
+        (void)b;
+        (void)c;
+        M_INDEPENDENT
+        for (int64_t i = 0; i < count; i++)
+                y[i] = a[i] != 0;
+}
+
+SF_INLINE void N(fill)(void *to, M_C value, int64_t count)
+{
+        N(at) *y = to;
+        M_INDEPENDENT
+        for (int64_t i = 0; i < count; i++)
+                y[i] = value;
+}
+
+/* An instance names a code; which kinds a class has is decided here. */
+#define M_SAME(name, NAME)                                                                                               \
+        static void N(name)(void *y, const void *a, const void *b, const void *c, int64_t count)                         \
+        {                                                                                                                \
+                (void)c;                                                                                                 \
+                N(each)(SF_CODE_##NAME, y, a, b, count);                                                                 \
+        }
+#define M_TEST(name, NAME)                                                                                               \
+        static void N(name)(void *y, const void *a, const void *b, const void *c, int64_t count)                         \
+        {                                                                                                                \
+                (void)c;                                                                                                 \
+                N(each_test)(SF_CODE_##NAME, y, a, b, count);                                                            \
+        }
+#if M_REAL
+#define M_REALS(name, NAME) M_SAME(name, NAME)
+#else
+#define M_REALS(name, NAME)
+#endif
+#define M_KIND_SOURCE(name, NAME)
+#define M_KIND_CAST(name, NAME)
+#define M_KIND_CHOOSE(name, NAME)
+#define M_KIND_SAME M_SAME
+#define M_KIND_REAL M_REALS
+#define M_KIND_TEST M_TEST
+#define CODE(name, NAME, arguments, kind) M_KIND_##kind(name, NAME)
+#include "core/codes.def"
+#undef CODE
+#undef M_REALS
+#undef M_KIND_SAME
+#undef M_KIND_REAL
+#undef M_KIND_TEST
+#undef M_KIND_CHOOSE
+
+#define M_ROW(name, NAME) [SF_CODE_##NAME] = N(name),
+#if M_REAL
+#define M_KIND_REAL M_ROW
+#else
+#define M_KIND_REAL(name, NAME)
+#endif
+#define M_KIND_SAME M_ROW
+#define M_KIND_TEST M_ROW
+#define M_KIND_CHOOSE M_ROW
+static sf_loop *const N(loops)[SF_CODE_COUNT] = {
+#define CODE(name, NAME, arguments, kind) M_KIND_##kind(name, NAME)
+#include "core/codes.def"
+#undef CODE
+};
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Casts from every class to this one
+ * ---------------------------------------------------------------------------------------------------------- */
+#if M_REAL
+#define M_FROM(v, real) ((M_C)(v))
+#else
+#define M_FROM(v, real) ((real) == 4 ? M_FROM_REAL(v, (float)M_FIRST) : (real) == 8 ? M_FROM_REAL(v, M_FIRST) : (M_C)(M_BITS_C)(v))
+#endif
+#define M_CAST(from, real)                                                                                               \
+        static void N(cast_##from)(void *to, const void *src, const void *b, const void *c, int64_t count)               \
+        {                                                                                                                \
+                N(at) *y = to;                                                                                           \
+                const at_##from *a = src;                                                                                \
+                (void)b;                                                                                                 \
+                (void)c;                                                                                                 \
+                M_INDEPENDENT                                                                                            \
+                for (int64_t i = 0; i < count; i++)                                                                      \
+                        y[i] = M_FROM(a[i], real);                                                                       \
+        }
+M_CAST(f32, 4)
+M_CAST(f64, 8)
+M_CAST(i32, 0)
+M_CAST(u32, 0)
+M_CAST(i64, 0)
+M_CAST(u64, 0)
+
+#undef M_CAST
+#undef M_FROM
+#undef M_FROM_REAL
+#undef M_FIRST
+#undef M_NEGATIVE
+#undef M_LEAST
+#undef M_MOST
+#undef M_ROW
+#undef M_SAME
+#undef M_TEST
+#undef M_KIND_SOURCE
+#undef M_KIND_CAST
+#undef M_KIND_CHOOSE
+#undef M_KIND_SAME
+#undef M_KIND_REAL
+#undef M_KIND_TEST
+#undef N
+#undef M_CAT
+#undef M_CAT_
+#undef M_NAME
+#undef M_C
+#undef M_BITS_C
+#undef M_BITS
+#undef M_REAL
+#undef M_SIGNED

@@ -1,0 +1,222 @@
+/*
+ * map_types.inc.h: the elementwise loops of every class, the moves, and the table of them. An instruction set's map_*.c includes this
+ * once, after vector.h, and exports MAP_TABLE.
+ */
+#include "core/elementary.h"
+#include "core/value.h"
+#include "cpu/map.h"
+
+#include <math.h>
+
+/* No element depends on another: y is an argument or apart from it. */
+#ifdef __clang__
+#define M_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define M_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+/* Blocks may be tensors' own memory: any alignment. */
+#define DTYPE(name, NAME, ctype, code, bits, kind) typedef ctype at_##name __attribute__((aligned(1), may_alias));
+#include "core/dtypes.def"
+#undef DTYPE
+
+#define M_NAME f32
+#define M_C float
+#define M_BITS_C uint32_t
+#define M_BITS 32
+#define M_REAL 1
+#define M_SIGNED 1
+#include "cpu/map.inc.h"
+
+#define M_NAME f64
+#define M_C double
+#define M_BITS_C uint64_t
+#define M_BITS 64
+#define M_REAL 1
+#define M_SIGNED 1
+#include "cpu/map.inc.h"
+
+#define M_NAME i32
+#define M_C int32_t
+#define M_BITS_C uint32_t
+#define M_BITS 32
+#define M_REAL 0
+#define M_SIGNED 1
+#include "cpu/map.inc.h"
+
+#define M_NAME u32
+#define M_C uint32_t
+#define M_BITS_C uint32_t
+#define M_BITS 32
+#define M_REAL 0
+#define M_SIGNED 0
+#include "cpu/map.inc.h"
+
+#define M_NAME i64
+#define M_C int64_t
+#define M_BITS_C uint64_t
+#define M_BITS 64
+#define M_REAL 0
+#define M_SIGNED 1
+#include "cpu/map.inc.h"
+
+#define M_NAME u64
+#define M_C uint64_t
+#define M_BITS_C uint64_t
+#define M_BITS 64
+#define M_REAL 0
+#define M_SIGNED 0
+#include "cpu/map.inc.h"
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Halves. The vector vocabulary knows them; what does not fill a vector goes one by one.
+ * ---------------------------------------------------------------------------------------------------------- */
+SF_INLINE float brain_of(float v) /* bf16's bits: vector.h says why this rounds */
+{
+        uint32_t bits;
+        memcpy(&bits, &v, 4);
+        bits = v != v ? (bits | 0x400000) & 0xffff0000u : (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+        memcpy(&v, &bits, 4);
+        return v;
+}
+
+SF_INLINE uint16_t bf16_from_f32(float v)
+{
+        uint32_t bits;
+        v = brain_of(v);
+        memcpy(&bits, &v, 4);
+        return (uint16_t)(bits >> 16);
+}
+
+static void f32_from_f16(const char *src, char *dst, int64_t count)
+{
+        int64_t i = 0;
+        for (; i + V_LANES4 <= count; i += V_LANES4) {
+                v_f32 v = v_f32_from_f16(src + i * 2);
+                memcpy(dst + i * 4, &v, sizeof v);
+        }
+        for (; i < count; i++)
+                ((at_f32 *)dst)[i] = sf_f32_from_f16(((const at_f16 *)src)[i]);
+}
+
+static void f16_from_f32(const char *src, char *dst, int64_t count)
+{
+        int64_t i = 0;
+        for (; i + V_LANES4 <= count; i += V_LANES4) {
+                v_f32 v;
+                memcpy(&v, src + i * 4, sizeof v);
+                v_f16_from_f32(dst + i * 2, v);
+        }
+        for (; i < count; i++)
+                ((at_f16 *)dst)[i] = sf_f16_from(((const at_f32 *)src)[i]);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * What narrower types lose
+ * ---------------------------------------------------------------------------------------------------------- */
+static void settle_f16(void *y, const void *a, const void *b, const void *c, int64_t count)
+{
+        char half[2 * V_LANES4 * 16];
+        (void)b;
+        (void)c;
+        for (int64_t i = 0; i < count; i += V_LANES4 * 16) {
+                int64_t some = count - i < V_LANES4 * 16 ? count - i : V_LANES4 * 16;
+                f16_from_f32((const char *)a + i * 4, half, some);
+                f32_from_f16(half, (char *)y + i * 4, some);
+        }
+}
+
+/* SETTLE(which, class, expression of v) */
+#define SETTLES(SETTLE)                                                                                                  \
+        SETTLE(settle_bf16, f32, brain_of(v))                                                                            \
+        SETTLE(settle_i8, i32, (int8_t)v)                                                                                \
+        SETTLE(settle_i16, i32, (int16_t)v)                                                                              \
+        SETTLE(settle_u8, u32, (uint8_t)v)                                                                               \
+        SETTLE(settle_u16, u32, (uint16_t)v)                                                                             \
+        SETTLE(settle_bool, u32, v != 0)                                                                                 \
+        SETTLE(limit_i8, i32, v < INT8_MIN ? INT8_MIN : v > INT8_MAX ? INT8_MAX : v)                                     \
+        SETTLE(limit_i16, i32, v < INT16_MIN ? INT16_MIN : v > INT16_MAX ? INT16_MAX : v)                                \
+        SETTLE(limit_u8, u32, v > UINT8_MAX ? UINT8_MAX : v)                                                             \
+        SETTLE(limit_u16, u32, v > UINT16_MAX ? UINT16_MAX : v)
+#define SETTLE(name, class, how)                                                                                         \
+        static void name(void *to, const void *from, const void *b, const void *c, int64_t count)                        \
+        {                                                                                                                \
+                at_##class *y = to;                                                                                      \
+                const at_##class *a = from;                                                                              \
+                (void)b;                                                                                                 \
+                (void)c;                                                                                                 \
+                M_INDEPENDENT                                                                                            \
+                for (int64_t i = 0; i < count; i++) {                                                                    \
+                        at_##class v = a[i];                                                                             \
+                        y[i] = how;                                                                                      \
+                }                                                                                                        \
+        }
+SETTLES(SETTLE)
+#undef SETTLE
+#undef SETTLES
+
+static void round_f16(void *y, const void *a, const void *b, const void *c, int64_t count)
+{
+        (void)b;
+        (void)c;
+        for (int64_t i = 0; i < count; i++)
+                ((at_f32 *)y)[i] = sf_f32_from_f16(sf_f16_from(((const at_f64 *)a)[i]));
+}
+
+static void round_bf16(void *y, const void *a, const void *b, const void *c, int64_t count)
+{
+        (void)b;
+        (void)c;
+        for (int64_t i = 0; i < count; i++)
+                ((at_f32 *)y)[i] = sf_f32_from_bf16(sf_bf16_from(((const at_f64 *)a)[i]));
+}
+
+static void fill(void *y, sf_class class, sf_value v, int64_t count)
+{
+        switch (class) {
+        case SF_CLASS_F32: fill_f32(y, v.f32, count); return;
+        case SF_CLASS_F64: fill_f64(y, v.f64, count); return;
+        case SF_CLASS_I32:
+        case SF_CLASS_U32: fill_u32(y, (uint32_t)v.u64, count); return;
+        default: fill_u64(y, v.u64, count); return;
+        }
+}
+
+static void stream(void *to, const void *from, int64_t bytes)
+{
+        char *y = to;
+        const char *x = from;
+        int64_t head = -(int64_t)((uintptr_t)y % 64) & 63;
+        head = head < bytes ? head : bytes;
+        memcpy(y, x, (size_t)head);
+        int64_t i = head;
+        for (; i + 64 <= bytes; i += 64) {
+                char line[64] __attribute__((aligned(64)));
+                memcpy(line, x + i, 64);
+                for (int part = 0; part < 64; part += V_BYTES)
+                        v_stream(y + i + part, line + part, V_BYTES);
+        }
+        memcpy(y + i, x + i, (size_t)(bytes - i));
+}
+
+#include "cpu/convert.inc.h"
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The table
+ * ---------------------------------------------------------------------------------------------------------- */
+#define CASTS_FROM(from)                                                                                                 \
+        {                                                                                                                \
+                cast_##from##_f32, cast_##from##_f64, cast_##from##_i32, cast_##from##_u32, cast_##from##_i64, cast_##from##_u64 \
+        }
+const sf_cpu_map MAP_TABLE = {
+        .loops = {loops_f32, loops_f64, loops_i32, loops_u32, loops_i64, loops_u64},
+        .casts = {CASTS_FROM(f32), CASTS_FROM(f64), CASTS_FROM(i32), CASTS_FROM(u32), CASTS_FROM(i64), CASTS_FROM(u64)},
+        .truth = {truth_f32, truth_f64, truth_i32, truth_u32, truth_i64, truth_u64},
+        .settle = {[SF_DT_F16] = settle_f16, [SF_DT_BF16] = settle_bf16, [SF_DT_I8] = settle_i8, [SF_DT_I16] = settle_i16,
+                   [SF_DT_U8] = settle_u8, [SF_DT_U16] = settle_u16, [SF_DT_BOOL] = settle_bool},
+        .limit = {[SF_DT_I8] = limit_i8, [SF_DT_I16] = limit_i16, [SF_DT_U8] = limit_u8, [SF_DT_U16] = limit_u16},
+        .round = {[SF_DT_F16] = round_f16, [SF_DT_BF16] = round_bf16},
+        .fill = fill,
+        .stream = stream,
+        .mover = mover};
+#undef CASTS_FROM

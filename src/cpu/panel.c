@@ -1,0 +1,403 @@
+/* One piece of work: blocks loaded into a panel, scanned or folded there, stored. See panel.h. */
+#include "cpu/panel.h"
+
+#include "core/value.h"
+#include "core/walk.h"
+
+#include <string.h>
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+        return a < b ? a : b;
+}
+
+static bool in_columns(const sf_panels *p)
+{
+        return p->shape == SF_PANEL_COLUMNS;
+}
+
+/* Elements between the first elements of two rows of the panel: a line's, or in columns a position's. */
+static int64_t panel_pitch(const sf_panels *p, const sf_piece *piece)
+{
+        return in_columns(p) ? piece->cols : smaller(p->block, piece->n) * piece->cols;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Scratch
+ * ---------------------------------------------------------------------------------------------------------- */
+static size_t grow(size_t *total, int64_t bytes)
+{
+        size_t at = *total;
+        *total += ((size_t)bytes + 127) / 64 * 64;
+        return at;
+}
+
+size_t sf_panel_scratch(sf_panels *p)
+{
+        size_t total = 0;
+        grow(&total, (int64_t)sf_fused_machine_bytes(p->slots));
+        for (int32_t i = 0; i < p->members; i++) {
+                sf_panel_member *m = &p->member[i];
+                int64_t vector = p->isa->vector_bytes, elements = (in_columns(p) ? 1 : p->lines) * p->block * p->cols;
+                m->panel = grow(&total, p->shape == SF_PANEL_MAP && m->through ? 0 : elements * m->size);
+                if (p->shape == SF_PANEL_MAP)
+                        continue;
+                m->mask = grow(&total, m->step->m ? elements : 0);
+                m->totals = grow(&total, p->lines * p->cols * m->size);
+                m->counters = grow(&total, in_columns(p) ? p->lines * p->levels * p->entry_lanes * m->size
+                                                         : (p->whole ? SF_CPU_GROUP : p->lines) * SF_ORDER_LEVELS * vector);
+                m->carries = grow(&total, p->carries * ((int64_t)sizeof(sf_carry) + p->entries * p->entry_lanes * m->size));
+        }
+        return total;
+}
+
+void sf_panel_start(const sf_panels *p, sf_fused_machine *machine, char *scratch)
+{
+        sf_fused_machine_make(machine, p->isa->map, scratch, p->slots);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Boxes
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Where the positions from `at` on lie, of `line` or in rows of all lines. In reverse `at` is the last of them, where memory begins. */
+static void set_sources(const sf_panels *p, const sf_panel_member *m, const sf_piece *piece, const int64_t *at, int64_t line, sf_fused_box *box)
+{
+        const int64_t sign = p->reverse ? -1 : 1;
+        for (int32_t k = 0; k < m->fuse->operands; k++) {
+                const sf_operand *operand = &m->fuse->operand[k];
+                struct sf_fused_side *side = &box->in[k];
+                side->at = piece->in[k].at;
+                if (!side->at) /* of no elements: a fold of nothing */
+                        continue;
+                side->at += line * piece->in[k].line;
+                for (int32_t d = 0; at && d < p->nseq; d++)
+                        side->at += at[d] * operand->stride[p->nbatch + d];
+                side->row = p->col >= 0 ? sign * operand->stride[p->seq] : piece->in[k].line;
+                side->col = p->col >= 0 ? operand->stride[p->col] : sign * operand->stride[p->seq];
+                side->ahead = at ? p->block * operand->stride[p->seq] : 0;
+        }
+}
+
+/* Lines a box of the panel takes at once: all of them, or with columns in it one. */
+static int64_t box_lines(const sf_panels *p, const sf_piece *piece)
+{
+        return p->col >= 0 ? 1 : piece->lines;
+}
+
+/* Positions first .. first + count - 1 of `line`, or of all lines, into the panel: runs along the sequence's innermost dimension. */
+static void load(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine, char *scratch, const sf_piece *piece, int64_t line,
+                 int64_t first, int64_t count)
+{
+        const sf_step *s = m->step;
+        const int64_t pitch = panel_pitch(p, piece), inner = s->dims[p->seq].len;
+        const bool with_columns = p->col >= 0;
+        const int64_t sign = p->reverse ? -1 : 1, begin = piece->from + first + (p->reverse ? count - 1 : 0);
+        sf_walk at;
+        for (int64_t done = 0; done < count;) {
+                sf_walk_start(&at, s->dims + p->nbatch, p->nseq, begin + done);
+                /* With one dimension a piece never runs past its end. */
+                int64_t run = p->nseq == 1 ? count : smaller(count - done, inner - at.at[p->nseq - 1]);
+                int64_t to = (in_columns(p) ? 0 : line * pitch) + done * piece->cols;
+                sf_fused_box box = {.rows = with_columns ? run : piece->lines, .cols = with_columns ? piece->cols : run};
+                if (!m->reads) {
+                        set_sources(p, m, piece, at.at, line, &box);
+                        box.y = scratch + m->panel + to * m->size;
+                        box.y_row = (with_columns ? piece->cols : pitch) * m->size;
+                        box.y_col = m->size;
+                        sf_fused_eval(machine, &m->load, m->load_constants, &box);
+                }
+                if (s->m && !m->masks) {
+                        const uint8_t *mask = piece->of[m - p->member].m + line * piece->of[m - p->member].m_line + at.m;
+                        sf_fused_move(p->isa->map->mover(SF_DT_U8, SF_DT_U8), (const char *)mask,
+                                      with_columns ? sign * s->dims[p->seq].m : piece->of[m - p->member].m_line,
+                                      with_columns ? s->dims[p->col].m : sign * s->dims[p->seq].m, scratch + m->mask + to,
+                                      with_columns ? piece->cols : pitch, 1, box.rows, box.cols);
+                }
+                done += run;
+        }
+}
+
+/* The panel to memory; scans only, whose sequences have one dimension. */
+static void store(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine, char *scratch, const sf_piece *piece, int64_t line,
+                  int64_t first, int64_t count)
+{
+        const sf_step *s = m->step;
+        const int64_t pitch = panel_pitch(p, piece), position = piece->from + first + (p->reverse ? count - 1 : 0), sign = p->reverse ? -1 : 1;
+        const bool with_columns = p->col >= 0;
+        sf_fused_box box = {.rows = with_columns ? count : piece->lines, .cols = with_columns ? piece->cols : count, .stream = p->stream};
+        set_sources(p, m, piece, &position, line, &box);
+        box.in[SF_FUSED_RESULT].at = scratch + m->panel + (in_columns(p) ? 0 : line * pitch) * m->size;
+        box.in[SF_FUSED_RESULT].row = (with_columns ? piece->cols : pitch) * m->size;
+        box.in[SF_FUSED_RESULT].col = m->size;
+        box.y = piece->of[m - p->member].y + line * piece->of[m - p->member].y_line + position * s->dims[p->seq].y;
+        box.y_row = with_columns ? sign * s->dims[p->seq].y : piece->of[m - p->member].y_line;
+        box.y_col = with_columns ? s->dims[p->col].y : sign * s->dims[p->seq].y;
+        sf_fused_eval(machine, &m->store, m->store_constants, &box);
+}
+
+void sf_panel_store_totals(const sf_panels *p, sf_fused_machine *machine, int32_t member, const sf_piece *piece, const char *totals)
+{
+        const sf_panel_member *m = &p->member[member];
+        sf_fused_box box = {.rows = piece->lines, .cols = piece->cols};
+        set_sources(p, m, piece, NULL, 0, &box);
+        for (int32_t k = 0; k < m->fuse->operands; k++) {
+                box.in[k].row = piece->in[k].line;
+                box.in[k].col = p->col >= 0 ? m->fuse->operand[k].stride[p->col] : 0;
+        }
+        box.in[SF_FUSED_RESULT].at = totals;
+        box.in[SF_FUSED_RESULT].row = piece->cols * m->size;
+        box.in[SF_FUSED_RESULT].col = m->size;
+        box.y = piece->of[member].y;
+        box.y_row = piece->of[member].y_line;
+        box.y_col = p->col >= 0 ? m->step->dims[p->col].y : 0;
+        if (p->col < 0) { /* one column: the lines are the row */
+                box.cols = box.rows;
+                box.rows = 1;
+                for (int32_t k = 0; k < SF_FUSED_SOURCES; k++)
+                        box.in[k].col = box.in[k].row;
+                box.y_col = box.y_row;
+        }
+        sf_fused_eval(machine, &m->store, m->store_constants, &box);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * What stands to the left of a piece
+ * ---------------------------------------------------------------------------------------------------------- */
+int64_t sf_panel_node_bytes(const sf_panels *p, const sf_panel_member *m)
+{
+        return (p->col < 0 ? 1 : m->step->dims[p->col].len) * m->size;
+}
+
+char *sf_panel_node(const sf_panels *p, const sf_panel_member *m, char *sums, int level, int64_t index)
+{
+        for (int k = 0; k < level; k++)
+                index += p->chunks >> k;
+        return sums + index * sf_panel_node_bytes(p, m);
+}
+
+/* A node as a carry's entry: in rows the columns' values repeat through the vector. */
+static void entry_from_node(const sf_panels *p, const sf_panel_member *m, char *entry, const char *node, int64_t cols)
+{
+        for (int64_t lane = 0; lane < p->entry_lanes; lane += cols)
+                memcpy(entry + lane * m->size, node, (size_t)(smaller(cols, p->entry_lanes - lane) * m->size));
+}
+
+/* The carry of one line, its entries and its fill in `room`. */
+static void carry_make(const sf_panels *p, const sf_panel_member *m, const sf_piece *piece, int64_t chunk, sf_carry *carry, char *room)
+{
+        const sf_step *s = m->step;
+        const int64_t bytes = p->entry_lanes * m->size;
+        *carry = (sf_carry){.entries = room, .entry_stride = bytes, .fill = room + (p->entries - 1) * bytes};
+        for (uint64_t bits = chunk > 0 ? (uint64_t)chunk : 0; bits; bits &= bits - 1) {
+                int level = __builtin_ctzll(bits);
+                const char *node = sf_panel_node(p, m, piece->of[m - p->member].sums, level, (chunk >> level) - 1);
+                entry_from_node(p, m, room + carry->count++ * bytes, node, piece->cols);
+        }
+        if (s->has_initial)
+                m->kernels->fill(room + carry->count++ * bytes, p->entry_lanes, s->initial);
+        if (!s->exclusive)
+                return;
+        if (chunk <= 0) {
+                /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0 is 0.0) */
+                m->kernels->fill(carry->fill, p->entry_lanes, s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
+                return;
+        }
+        char *sum = room + (p->entries - 2) * bytes;
+        memcpy(carry->fill, room, (size_t)bytes);
+        for (int32_t e = 1; e < carry->count; e++) {
+                memcpy(sum, room + e * bytes, (size_t)bytes);
+                m->kernels->combine(sum, carry->fill, p->entry_lanes);
+                memcpy(carry->fill, sum, (size_t)bytes);
+        }
+}
+
+static void carries_make(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece)
+{
+        sf_carry *carry = (sf_carry *)(void *)(scratch + m->carries);
+        char *room = scratch + m->carries + p->carries * (int64_t)sizeof *carry;
+        for (int64_t r = 0; r < smaller(piece->lines, p->carries); r++)
+                carry_make(p, m, piece, piece->chunk < 0 ? piece->chunk : piece->chunk + r, &carry[r],
+                           room + r * p->entries * p->entry_lanes * m->size);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Kernels
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Where a kernel reads, writes and finds its mask for the panel's lines from `line` on, at position `first`. */
+typedef struct place {
+        const char *x;
+        char *y;
+        const uint8_t *m;
+        int64_t x_step, y_step, m_step; /* from line to line, or in columns from position to position */
+} place;
+
+static place place_of(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t line, int64_t first,
+                      int64_t count, bool fold)
+{
+        const sf_step *s = m->step;
+        const int64_t pitch = panel_pitch(p, piece), position = piece->from + first;
+        const int64_t in_panel = (in_columns(p) ? 0 : line * pitch) + (p->reverse ? (count - 1) * piece->cols : 0);
+        const int32_t member = (int32_t)(m - p->member);
+        char *panel = scratch + m->panel + in_panel * m->size;
+        place at = {panel, panel, s->m ? (const uint8_t *)scratch + m->mask + in_panel : NULL, pitch * m->size, pitch * m->size, pitch};
+        if (m->reads) {
+                const sf_operand *operand = &m->fuse->operand[m->load.copied];
+                at.x = piece->in[m->load.copied].at + line * piece->in[m->load.copied].line + position * operand->stride[p->seq];
+                at.x_step = in_columns(p) ? operand->stride[p->seq] : piece->in[m->load.copied].line;
+        }
+        if (m->masks) {
+                at.m = piece->of[member].m + line * piece->of[member].m_line + position * s->dims[p->seq].m;
+                at.m_step = in_columns(p) ? s->dims[p->seq].m : piece->of[member].m_line;
+        }
+        if (piece->totals) {
+                at.y = sf_panel_node(p, m, piece->of[member].sums, 0, piece->chunk + line);
+                at.y_step = sf_panel_node_bytes(p, m);
+        } else if (fold) {
+                at.y = scratch + m->totals + line * piece->cols * m->size;
+                at.y_step = piece->cols * m->size;
+        } else if (m->writes) {
+                at.y = piece->of[member].y + line * piece->of[member].y_line + position * s->dims[p->seq].y;
+                at.y_step = in_columns(p) ? s->dims[p->seq].y : piece->of[member].y_line;
+        }
+        return at;
+}
+
+/* What is read soon: the kernel's own stream, if it has one. Measured for the plain kernels (plan.c). */
+#define AHEAD 1024
+
+static void run_rows(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
+{
+        const sf_step *s = m->step;
+        const bool fold = s->fold || piece->totals;
+        const bool carries = !piece->totals && (s->has_initial || s->exclusive || piece->chunk >= 0);
+        const sf_carry *carry = (const sf_carry *)(const void *)(scratch + m->carries);
+        for (int64_t line = 0; line < piece->lines;) {
+                /* A sequence that is all here needs no counter of its own. */
+                int64_t rows = p->whole ? piece->lines : smaller(SF_CPU_GROUP, piece->lines - line);
+                place at = place_of(p, m, scratch, piece, line, first, count, fold);
+                sf_rows job = {.x = at.x,
+                               .y = at.y,
+                               .m = at.m,
+                               .x_row = at.x_step,
+                               .y_row = at.y_step,
+                               .m_row = at.m_step,
+                               .rows = rows,
+                               .n = count,
+                               .start = first,
+                               .resume = first + count < piece->n,
+                               .exclusive = s->exclusive && !fold,
+                               .stream = m->streams && !fold,
+                               .op = s->op,
+                               .identity = s->identity,
+                               .ahead = !m->reads ? 0 : p->reverse ? -AHEAD : AHEAD,
+                               .lanes = m->lanes,
+                               .carry = carries ? carry + line : NULL,
+                               .carry_row = p->carries > 1,
+                               .counters = scratch + m->counters + line * SF_ORDER_LEVELS * p->isa->vector_bytes};
+                if (p->shape == SF_PANEL_PACKED)
+                        (fold ? m->kernels->fold_packed : m->kernels->scan_packed)(&job);
+                else
+                        (fold ? m->kernels->fold_rows : m->kernels->scan_rows)(&job);
+                line += rows;
+        }
+}
+
+static void run_columns(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t line, int64_t first,
+                        int64_t count)
+{
+        const sf_step *s = m->step;
+        const bool fold = s->fold || piece->totals;
+        const bool carries = !piece->totals && (s->has_initial || s->exclusive || piece->chunk >= 0);
+        place at = place_of(p, m, scratch, piece, line, first, count, fold);
+        sf_columns job = {.x = at.x,
+                          .y = at.y,
+                          .m = at.m,
+                          .x_step = at.x_step,
+                          .y_step = at.y_step,
+                          .m_step = at.m_step,
+                          .cols = piece->cols,
+                          .n = count,
+                          .start = first,
+                          .resume = first + count < piece->n,
+                          .exclusive = s->exclusive && !fold,
+                          .stream = m->streams && !fold,
+                          .op = s->op,
+                          .identity = s->identity,
+                          .carry = carries ? (const sf_carry *)(const void *)(scratch + m->carries) + line : NULL,
+                          .counters = scratch + m->counters + line * p->levels * p->entry_lanes * m->size,
+                          .counter_stride = p->entry_lanes * m->size};
+        (fold ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Pieces
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* One block of one member: loaded, computed, stored. */
+static void run_block(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine, char *scratch, const sf_piece *piece, int64_t first,
+                      int64_t count)
+{
+        const bool scan = !m->step->fold && !piece->totals && !m->writes;
+        const int64_t step = box_lines(p, piece);
+        for (int64_t line = 0; line < piece->lines; line += step) {
+                if (!m->reads || (m->step->m && !m->masks))
+                        load(p, m, machine, scratch, piece, line, first, count);
+                if (in_columns(p)) {
+                        run_columns(p, m, scratch, piece, line, first, count);
+                        if (scan)
+                                store(p, m, machine, scratch, piece, line, first, count);
+                }
+        }
+        if (in_columns(p))
+                return;
+        run_rows(p, m, scratch, piece, first, count);
+        for (int64_t line = 0; scan && line < piece->lines; line += step)
+                store(p, m, machine, scratch, piece, line, first, count);
+}
+
+/* Sequences of one element: in and out again. */
+static void run_map(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine, char *scratch, const sf_piece *piece)
+{
+        const int32_t member = (int32_t)(m - p->member);
+        sf_fused_box box = {.rows = piece->lines, .cols = piece->cols};
+        set_sources(p, m, piece, NULL, 0, &box);
+        for (int32_t k = 0; k < m->fuse->operands; k++) {
+                box.in[k].row = piece->in[k].line;
+                box.in[k].col = p->col >= 0 ? m->fuse->operand[k].stride[p->col] : 0;
+        }
+        if (m->through) {
+                box.stream = p->stream;
+                box.y = piece->of[member].y;
+                box.y_row = piece->of[member].y_line;
+                box.y_col = p->col >= 0 ? m->step->dims[p->col].y : 0;
+                sf_fused_eval(machine, &m->load, m->load_constants, &box);
+                return;
+        }
+        box.y = scratch + m->panel;
+        box.y_row = piece->cols * m->size;
+        box.y_col = m->size;
+        sf_fused_eval(machine, &m->load, m->load_constants, &box);
+        sf_panel_store_totals(p, machine, member, piece, scratch + m->panel);
+}
+
+void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch, const sf_piece *piece)
+{
+        if (p->shape == SF_PANEL_MAP) {
+                for (int32_t i = 0; i < p->members; i++)
+                        run_map(p, &p->member[i], machine, scratch, piece);
+                return;
+        }
+        /* Of a shared axis, a fold needs the chunks' totals only. */
+        const bool scans_only = piece->chunk >= 0 && !piece->totals;
+        for (int32_t i = 0; i < p->members && !piece->totals; i++)
+                carries_make(p, &p->member[i], scratch, piece);
+        for (int64_t first = 0; first < piece->n; first += p->block)
+                for (int32_t i = 0; i < p->members; i++)
+                        if (!scans_only || !p->member[i].step->fold)
+                                run_block(p, &p->member[i], machine, scratch, piece, first, smaller(p->block, piece->n - first));
+        for (int32_t i = 0; i < p->members && piece->chunk < 0; i++)
+                if (p->member[i].step->fold)
+                        sf_panel_store_totals(p, machine, i, piece, scratch + p->member[i].totals);
+}

@@ -1,0 +1,378 @@
+/* How steps are walked in panels (panel.h): which belong together, which shape they have, how many lines and columns at a time. */
+#include "cpu/panel.h"
+
+/* Elements in a panel: with what the load and the store touch, about a first-level cache. */
+#define PANEL 4096
+/* Columns in a strip: long runs of memory count for more than a panel in the first-level cache. What their counters may take; and how
+ * few a strip may have so that there is one for every thread. */
+#define MOST_COLUMNS 4096
+#define COUNTER_BYTES (256 << 10)
+#define LEAST_COLUMNS 512
+/* Lines of columns that walk together where they share an operand. */
+#define TOGETHER 8
+/* Fewer columns than this are gathered into rows, or walked interleaved. */
+#define FEW_COLUMNS 16
+/* Past this much memory moved, results are written around the cache (plan.c). */
+#define STREAM_BYTES (8 << 20)
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+        return a < b ? a : b;
+}
+static int64_t larger(int64_t a, int64_t b)
+{
+        return a > b ? a : b;
+}
+static int64_t magnitude(int64_t v)
+{
+        return v < 0 ? -v : v;
+}
+static int64_t parts(int64_t count, int64_t each)
+{
+        return (count + each - 1) / each;
+}
+static int64_t power_below(int64_t v)
+{
+        return (int64_t)1 << sf_order_log2((uint64_t)(v < 1 ? 1 : v));
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Members
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* May the two be walked together? */
+static bool same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb)
+{
+        bool same = a->n == b->n && a->batch == b->batch && a->nbatch == b->nbatch && a->nseq == b->nseq && fa->operands == fb->operands;
+        for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
+                same = a->dims[d].len == b->dims[d].len;
+        for (int32_t k = 0; same && k < fa->operands; k++) {
+                same = fa->operand[k].data == fb->operand[k].data && fa->operand[k].dt == fb->operand[k].dt;
+                for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
+                        same = fa->operand[k].stride[d] == fb->operand[k].stride[d];
+        }
+        return same;
+}
+
+/* A plain step as a fused one that does nothing to its elements. */
+static void plain_fuse(const sf_step *s, sf_fuse *f)
+{
+        f->operands = 1;
+        f->operand[0].data = s->x;
+        f->operand[0].dt = s->in;
+        for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
+                f->operand[0].stride[d] = s->dims[d].x;
+        f->load.count = f->load.constants = f->store.count = f->store.constants = 0;
+}
+
+/* Does every value of a type survive the accumulator? */
+static bool survives(sf_dt dt, sf_dt acc)
+{
+        sf_kind kind = sf_dtypes[dt].kind, held = sf_dtypes[acc].kind;
+        if (dt == acc)
+                return true;
+        if (held == SF_KIND_REAL)
+                return kind == SF_KIND_REAL && dt != SF_DT_F64;
+        if (kind == SF_KIND_REAL || (kind == SF_KIND_SIGNED && held == SF_KIND_UNSIGNED))
+                return false;
+        return sf_dtypes[dt].bits < sf_dtypes[acc].bits || kind == SF_KIND_BOOL;
+}
+
+static bool member_make(sf_panels *p, sf_panel_member *m, const sf_step *s, const sf_fuse *f)
+{
+        const sf_cpu_map *map = p->isa->map;
+        m->step = s;
+        m->fuse = f;
+        m->held = sf_class_dt(sf_class_of(s->acc));
+        m->size = sf_dtypes[m->held].size;
+        m->kernels = p->isa->find(m->held, m->held, s->op);
+        if (!m->kernels)
+                return false;
+        sf_dt last = f->load.count ? (sf_dt)f->load.code[f->load.count - 1].dt : f->operand[0].dt;
+        m->through = p->shape == SF_PANEL_MAP && !f->store.count && survives(last, s->acc);
+        sf_fused_compile(map, f, false, s->acc, m->held, m->through ? s->out : s->acc, m->through ? s->out : m->held, &m->load);
+        sf_fused_compile(map, f, true, s->acc, m->held, s->out, s->out, &m->store);
+        p->slots = (int32_t)larger(p->slots, larger(m->load.slots, m->store.slots));
+        p->widest = larger(p->widest, m->size);
+        return true;
+}
+
+/* A sequence of one element, and nothing around it, is its element. */
+static bool is_map(const sf_step *s)
+{
+        return s->n == 1 && !s->m && !s->exclusive && !s->has_initial;
+}
+
+void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
+{
+        p->isa = isa;
+        p->members = 0;
+        p->slots = 0;
+        p->widest = 0;
+        p->n = s->n;
+        p->nbatch = s->nbatch;
+        p->nseq = s->nseq;
+        p->seq = s->nbatch + s->nseq - 1;
+        p->shape = is_map(s) ? SF_PANEL_MAP : SF_PANEL_ROWS;
+}
+
+bool sf_panels_take(sf_panels *p, const sf_step *s, bool *has_kernel)
+{
+        const sf_step *first = p->members ? p->member[0].step : s;
+        const sf_fuse *f = s->fuse;
+        if (p->members == SF_PANEL_MEMBERS)
+                return false;
+        if (!f) {
+                plain_fuse(s, &p->plain[p->members]);
+                f = &p->plain[p->members];
+        }
+        if (p->members && (!same_walk(first, s, p->member[0].fuse, f) || is_map(first) != is_map(s)))
+                return false;
+        *has_kernel = member_make(p, &p->member[p->members], s, f);
+        p->members += *has_kernel;
+        return *has_kernel;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Shapes
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* What walking along dimension d costs: nothing for memory that stands still, little for neighbours, much for jumps. */
+static int64_t cost_along(const sf_panels *p, int32_t d)
+{
+        int64_t cost = 0;
+        for (int32_t i = 0; i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                const sf_fuse *f = p->member[i].fuse;
+                for (int32_t k = 0; k < f->operands && !i; k++) {
+                        int64_t stride = f->operand[k].stride[d], size = sf_dtypes[f->operand[k].dt].size;
+                        cost += !stride ? 0 : stride == size || stride == -size ? 2 : 16;
+                }
+                if (!s->fold)
+                        cost += magnitude(s->dims[d].y) == sf_dtypes[s->out].size ? 2 : 16;
+        }
+        return cost;
+}
+
+/* Does all the memory that moves along the sequence go down? */
+static bool goes_down(const sf_panels *p)
+{
+        bool down = false, up = p->nseq > 1;
+        for (int32_t i = 0; i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                const sf_fuse *f = p->member[i].fuse;
+                for (int32_t k = 0; k < f->operands; k++) {
+                        down = down || f->operand[k].stride[p->seq] < 0;
+                        up = up || f->operand[k].stride[p->seq] > 0;
+                }
+                up = up || s->dims[p->seq].y > 0;
+        }
+        return down && !up;
+}
+
+/* Do the positions of dimension `d` and the columns of `col` inside it lie on end everywhere? */
+static bool on_end(const sf_panels *p, int32_t d, int32_t col)
+{
+        bool same = true;
+        for (int32_t i = 0; same && i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                const sf_fuse *f = p->member[i].fuse;
+                same = s->fold || magnitude(s->dims[d].y) == s->dims[col].len * s->dims[col].y;
+                for (int32_t k = 0; same && k < f->operands; k++)
+                        same = magnitude(f->operand[k].stride[d]) == s->dims[col].len * f->operand[k].stride[col];
+        }
+        return same;
+}
+
+static void choose_shape(sf_panels *p, const sf_step *s)
+{
+        const int32_t last = s->nbatch - 1;
+        const int64_t width = p->isa->vector_bytes / p->widest;
+        const sf_dim *dims = s->dims;
+        p->line = p->col = -1;
+        p->reverse = false;
+        if (p->shape == SF_PANEL_MAP) {
+                p->col = last;
+                p->line = last - 1 < 0 ? -1 : last - 1;
+                return;
+        }
+        p->shape = SF_PANEL_ROWS;
+        if (last >= 0 && cost_along(p, last) < cost_along(p, p->seq)) {
+                int64_t cols = dims[last].len;
+                if (2 * cols <= width && p->nseq == 1 && p->n * cols >= PANEL / 16 && on_end(p, p->seq, last))
+                        p->shape = SF_PANEL_NARROW;
+                else if (cols >= FEW_COLUMNS && (cols >= 8 * FEW_COLUMNS || p->n * cols >= PANEL / 8))
+                        p->shape = SF_PANEL_COLUMNS;
+        }
+        p->reverse = p->shape != SF_PANEL_COLUMNS && goes_down(p);
+        if (p->shape != SF_PANEL_ROWS) {
+                p->col = last;
+                p->line = last - 1 < 0 ? -1 : last - 1;
+                return;
+        }
+        /* The last dimension, unless it is so short that pieces would be crumbs. */
+        p->line = last;
+        for (int32_t d = 0; last >= 0 && dims[last].len < FEW_COLUMNS && d < last; d++)
+                if (dims[d].len > dims[p->line].len)
+                        p->line = d;
+        if (2 * p->n <= width && last >= 0)
+                p->shape = SF_PANEL_PACKED;
+}
+
+int64_t sf_panels_length(const sf_step *s, int32_t d)
+{
+        return d < 0 ? 1 : s->dims[d].len;
+}
+
+/* Is there an operand that stands still along one dimension and moves along another? */
+bool sf_panels_shares(const sf_panels *p, int32_t still, int32_t moving)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        bool found = false;
+        for (int32_t k = 0; still >= 0 && moving >= 0 && k < f->operands; k++)
+                found = found || (!f->operand[k].stride[still] && f->operand[k].stride[moving]);
+        return found;
+}
+
+/* Does some memory run along the lines and not along the sequence? Then a cache line of lines is taken at once. */
+static bool crossed(const sf_panels *p)
+{
+        bool found = false;
+        for (int32_t i = 0; p->line >= 0 && i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                const sf_fuse *f = p->member[i].fuse;
+                for (int32_t k = 0; k < f->operands; k++)
+                        found = found || f->operand[k].stride[p->line] == sf_dtypes[f->operand[k].dt].size;
+                found = found || (!s->fold && s->dims[p->line].y == sf_dtypes[s->out].size);
+        }
+        return found;
+}
+
+static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
+{
+        const int32_t width = p->isa->vector_bytes / 4;
+        int64_t lines = sf_panels_length(s, p->line), cols = sf_panels_length(s, p->col);
+        p->cols = 1;
+        p->block = SF_FUSED_BLOCK; /* whole tiles of any kernel: SF_CPU_TILE_VECTORS vectors are fewer */
+        p->lines = SF_CPU_GROUP;
+        p->entry_lanes = width;
+        switch (p->shape) {
+        case SF_PANEL_MAP:
+                p->block = 1;
+                p->cols = smaller(cols, PANEL);
+                p->lines = smaller(lines, larger(1, PANEL / p->cols));
+                break;
+        case SF_PANEL_COLUMNS:
+                /* The counter has an entry a level above the tile, of at least four positions, and one for the closing entry. */
+                p->levels = sf_order_log2((uint64_t)(p->n / 4 + 1)) + 2;
+                p->lines = sf_panels_shares(p, p->line, p->seq) ? smaller(lines, TOGETHER) : 1;
+                p->cols = COUNTER_BYTES / (p->levels * p->widest * p->lines) / 64 * 64;
+                p->cols = smaller(larger(p->cols, 64), MOST_COLUMNS);
+                p->cols = smaller(p->cols, larger(LEAST_COLUMNS, cols / parts(2 * workers, s->batch / cols)));
+                p->cols = smaller(p->cols, parts(parts(cols, parts(cols, p->cols)), 16) * 16); /* of about the same width */
+                p->block = larger(SF_CPU_TILE_ROWS, power_below(2 * PANEL / p->cols));
+                p->entry_lanes = parts(p->cols, width) * width;
+                break;
+        case SF_PANEL_NARROW:
+                p->cols = cols;
+                p->block = power_below(SF_FUSED_BLOCK / cols);
+                break;
+        default:
+                if (p->n <= p->block)
+                        p->lines = larger(SF_CPU_GROUP, PANEL / p->n / SF_CPU_GROUP * SF_CPU_GROUP);
+                else if (crossed(p))
+                        p->lines = 4 * SF_CPU_GROUP;
+        }
+        /* A chunk is a line of its own where a stride leads from one to the next. */
+        if (p->chunk)
+                p->lines = p->shape == SF_PANEL_COLUMNS || p->nseq > 1 ? 1 : SF_CPU_GROUP;
+        else
+                p->lines = smaller(p->lines, lines);
+        p->whole = p->n <= p->block;
+        if (p->whole)
+                p->block = p->n;
+        p->carries = p->whole && p->shape != SF_PANEL_COLUMNS ? 1 : p->lines;
+        p->entries = (p->chunk ? SF_PANEL_CHUNK_LEVELS + 1 : 0) + 3;
+}
+
+/* Can a kernel read, write and mask straight from and to memory? */
+static void choose_directness(sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const bool apart = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS, narrow = p->shape == SF_PANEL_NARROW;
+        const int64_t sign = p->reverse ? -1 : 1;
+        m->reads = m->writes = m->masks = false;
+        if (!(apart || columns || narrow) || p->nseq > 1)
+                return;
+        const int64_t position = (narrow ? p->cols : 1) * sign; /* elements from one to the next, where the sequence is contiguous */
+        if (m->load.copy && m->load.source_dt[m->load.copied] == m->held) {
+                const int64_t *stride = m->fuse->operand[m->load.copied].stride;
+                m->reads = (apart || stride[p->col] == m->size) && (columns || stride[p->seq] == position * m->size);
+        }
+        if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held && !s->fold)
+                m->writes = (apart || s->dims[p->col].y == m->size) && (columns || s->dims[p->seq].y == position * m->size);
+        if (s->m)
+                m->masks = (apart || s->dims[p->col].m == 1) && (columns || s->dims[p->seq].m == position);
+}
+
+static void choose_lanes(sf_panels *p, sf_panel_member *m)
+{
+        int32_t width = m->kernels->width, lane = m->kernels->lane_bytes;
+        m->lanes = &p->isa->whole[(lane == 8) * 2 + p->reverse];
+        if (p->shape != SF_PANEL_NARROW && p->shape != SF_PANEL_PACKED)
+                return;
+        bool packed = p->shape == SF_PANEL_PACKED;
+        m->lanes = &m->own;
+        sf_lanes_make(&m->own, p->isa->vector_bytes, lane, p->isa->permute_bytes, packed ? width / (int32_t)p->n : 1,
+                      packed ? (int32_t)p->n : (int32_t)power_below(width / p->cols), packed ? 1 : (int32_t)p->cols, p->reverse);
+}
+
+static void choose_outer(sf_panels *p)
+{
+        p->nouter = 0;
+        for (int32_t d = 0; d < p->nbatch; d++)
+                if (d != p->line && d != p->col)
+                        p->outer[p->nouter++] = d;
+}
+
+int64_t sf_panels_bytes(const sf_panels *p)
+{
+        int64_t bytes = 0;
+        const sf_fuse *f = p->member[0].fuse;
+        for (int32_t k = 0; k < f->operands; k++)
+                bytes += sf_dtypes[f->operand[k].dt].size;
+        for (int32_t i = 0; i < p->members; i++)
+                bytes += p->member[i].step->fold ? 0 : sf_dtypes[p->member[i].step->out].size;
+        return bytes;
+}
+
+/* A kernel writes around the cache only where no line is left half written. */
+static bool streams(const sf_panels *p, const sf_panel_member *m)
+{
+        bool aligned = m->writes && p->stream && !((uintptr_t)m->step->y % 64);
+        for (int32_t d = 0; d < p->nbatch + p->nseq; d++)
+                aligned = aligned && (m->step->dims[d].y == m->size || m->step->dims[d].y % 64 == 0);
+        return aligned && (p->shape == SF_PANEL_ROWS || (p->shape == SF_PANEL_COLUMNS && p->cols % 16 == 0));
+}
+
+void sf_panels_plan(sf_panels *p, int workers, int64_t chunk)
+{
+        p->chunk = chunk;
+        p->chunks = chunk ? parts(p->n, chunk) : 0;
+        p->nodes = 2 * p->chunks;
+        if (!chunk)
+                choose_shape(p, p->member[0].step);
+        choose_outer(p);
+        choose_sizes(p, p->member[0].step, workers);
+}
+
+void sf_panels_settle(sf_panels *p)
+{
+        const sf_step *s = p->member[0].step;
+        p->stream = !s->in_place && s->n * s->batch * sf_panels_bytes(p) >= STREAM_BYTES;
+        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++) {
+                choose_directness(p, &p->member[i]);
+                choose_lanes(p, &p->member[i]);
+                p->member[i].streams = streams(p, &p->member[i]);
+        }
+}

@@ -1,0 +1,260 @@
+/* The programs of a fused step, put into a launch: which operands lie how, and where the kernel finds them. */
+#include "cuda/emit_draft.h"
+
+#include <string.h>
+
+static bool is_real(sf_dt dt)
+{
+        return sf_dtypes[dt].kind == SF_KIND_REAL;
+}
+
+/* A program of no instructions is a cast; plain loads and stores do those of their own kind. */
+bool sf_cuda_loads_fused(const sf_step *s)
+{
+        return s->fuse && (s->fuse->load.count || (is_real(s->in) && !is_real(s->acc)));
+}
+
+bool sf_cuda_stores_fused(const sf_step *s)
+{
+        return s->fuse && (s->fuse->store.count || is_real(s->acc) != is_real(s->out) || s->out == SF_DT_BOOL);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Operands along a line
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Bit k: the program reads operand k. */
+static uint32_t reads(const sf_program *p)
+{
+        uint32_t bits = 0;
+        for (int32_t i = 0; i < p->count; i++)
+                if (p->code[i].code == SF_CODE_LOAD)
+                        bits |= (uint32_t)1 << p->code[i].slot;
+        return bits;
+}
+
+static uint32_t load_reads(const layout *l)
+{
+        return !l->loads ? 0 : l->step->fuse->load.count ? reads(&l->step->fuse->load) : 1;
+}
+
+static uint32_t store_reads(const layout *l)
+{
+        return sf_cuda_stores_fused(l->step) ? reads(&l->step->fuse->store) : 0;
+}
+
+uint32_t sf_cuda_reads(const sf_step *s)
+{
+        layout l = {.step = s, .loads = sf_cuda_loads_fused(s)};
+        return (l.loads ? load_reads(&l) : 1) | store_reads(&l);
+}
+
+/* A fold's results are one a line: what its store reads does not move along it, unless the line is the columns. */
+static uint32_t moved_reads(const layout *l)
+{
+        bool down = l->nbatch < l->step->nbatch;
+        return load_reads(l) | (l->step->fold && !down ? 0 : store_reads(l));
+}
+
+/* The dimension that is the line. */
+static int32_t line_dim(const layout *l)
+{
+        const sf_step *s = l->step;
+        return l->nbatch < s->nbatch ? s->nbatch - 1 : s->nbatch + s->nseq - 1;
+}
+
+static int64_t line_stride(const layout *l, int32_t k)
+{
+        return l->step->fuse->operand[k].stride[line_dim(l)];
+}
+
+/* May operand k, whose neighbours stand side by side, be read `width` of them at a time on every line? */
+static bool suits(const layout *l, int32_t k, int width)
+{
+        const sf_operand *o = &l->step->fuse->operand[k];
+        int32_t own = line_dim(l), all = l->step->nbatch + l->step->nseq;
+        int64_t size = size_of((int32_t)o->dt), first = (int64_t)(uintptr_t)o->data + (o->stride[own] < 0 ? size : 0);
+        bool fits = aligned_to(first, width * size);
+        for (int32_t d = 0; d < all; d++)
+                fits = fits && (d == own || aligned_to(o->stride[d], width * size));
+        return fits;
+}
+
+int sf_cuda_operand_unit(const layout *l, int32_t k)
+{
+        int64_t stride = line_stride(l, k);
+        int u = unit(stride, size_of((int32_t)l->step->fuse->operand[k].dt));
+        if (!stride)
+                return 3;
+        return u && (l->width == 1 || suits(l, k, l->width)) ? u : 0;
+}
+
+static int bytes_of(const layout *l, uint32_t which)
+{
+        int sum = 0;
+        for (int32_t k = 0; which >> k; k++)
+                if (which >> k & 1 && line_stride(l, k))
+                        sum += size_of((int32_t)l->step->fuse->operand[k].dt);
+        return sum;
+}
+
+int sf_cuda_loaded_bytes(const layout *l)
+{
+        return bytes_of(l, load_reads(l));
+}
+
+int sf_cuda_moved_bytes(const layout *l)
+{
+        return bytes_of(l, load_reads(l)) + bytes_of(l, moved_reads(l) & ~load_reads(l));
+}
+
+int sf_cuda_largest_operand(const layout *l)
+{
+        uint32_t which = moved_reads(l);
+        int largest = 1;
+        for (int32_t k = 0; which >> k; k++)
+                if (which >> k & 1 && line_stride(l, k))
+                        largest = (int)at_least(largest, size_of((int32_t)l->step->fuse->operand[k].dt));
+        return largest;
+}
+
+int sf_cuda_staged_bytes(const layout *l)
+{
+        uint32_t which = load_reads(l);
+        int sum = l->loads ? 0 : l->width * size_of((int32_t)l->step->in);
+        for (int32_t k = 0; which >> k; k++)
+                if (which >> k & 1)
+                        sum += (line_stride(l, k) ? l->width : 1) * size_of((int32_t)l->step->fuse->operand[k].dt);
+        return (int)at_least(sum, 1);
+}
+
+bool sf_cuda_operands_flat(const sf_step *s)
+{
+        bool flat = true;
+        for (int32_t k = 0; s->fuse && k < s->fuse->operands; k++) {
+                const sf_operand *o = &s->fuse->operand[k];
+                int64_t size = size_of((int32_t)o->dt), inner = o->stride[s->nbatch - 1], seq = o->stride[s->nbatch];
+                flat = flat && seq == s->dims[s->nbatch - 1].len * inner && (!inner || inner == size);
+        }
+        return flat;
+}
+
+/*
+ * The first operand whose neighbours stand side by side decides, x before others, and for a scan the output; the rest are read as
+ * vectors where they happen to be aligned too. No vector is larger than what one access moves.
+ */
+int sf_cuda_fused_width(const layout *l)
+{
+        const sf_step *s = l->step;
+        const sf_dim *line = &s->dims[line_dim(l)];
+        int out = size_of(s->out), all = s->nbatch + s->nseq, best = 1;
+        int most = 16 / (int)at_least(sf_cuda_largest_operand(l), s->fold ? 1 : out);
+        uint32_t which = load_reads(l);
+        int32_t leader = -1;
+        bool short_lines = l->nbatch < s->nbatch || s->nseq > 1; /* vectors may not reach past the end of these */
+        for (int32_t k = 0; which >> k && leader < 0; k++)
+                if (which >> k & 1 && unit(line_stride(l, k), size_of((int32_t)s->fuse->operand[k].dt)))
+                        leader = k;
+        if (leader < 0 && s->fold)
+                return 1;
+        for (int w = 2; w <= most; w *= 2) {
+                bool fits = w <= line->len && (leader < 0 || suits(l, leader, w));
+                if (!s->fold) {
+                        int64_t first = (int64_t)(uintptr_t)s->y + (line->y < 0 ? out : 0);
+                        fits = fits && unit(line->y, out) && aligned_to(first, w * out);
+                        for (int32_t d = 0; d < all; d++)
+                                fits = fits && (d == line_dim(l) || aligned_to(s->dims[d].y, w * out));
+                }
+                if (short_lines)
+                        fits = fits && aligned_to(line->len, w) && (leader < 0 || line_stride(l, leader) > 0) && (s->fold || line->y > 0);
+                if (fits)
+                        best = w;
+        }
+        return best;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Into the launch
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Appends a program, its operands and constants renumbered; one of no instructions is the value it would be handed. */
+static void append(sf_cuda_fused *f, const sf_program *p, sf_instruction instead, const uint8_t *number, uint8_t *count)
+{
+        sf_instruction *to = f->code + f->loads + f->stores;
+        if (!p->count)
+                *to++ = instead;
+        for (int32_t i = 0; i < p->count; i++, to++) {
+                *to = p->code[i];
+                if (to->code == SF_CODE_LOAD)
+                        to->slot = number[to->slot];
+                else if (to->code == SF_CODE_CONSTANT)
+                        to->slot = (uint8_t)(to->slot + f->constants);
+        }
+        *count = (uint8_t)(p->count ? p->count : 1);
+        f->constants = (uint8_t)(f->constants + p->constants);
+}
+
+static unsigned char *put(unsigned char *at, uint64_t word)
+{
+        memcpy(at, &word, 8);
+        return at + 8;
+}
+
+sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
+{
+        const layout *l = &d->l;
+        const sf_step *s = l->step;
+        const sf_fuse *fuse = s->fuse;
+        sf_cuda_spec *spec = &d->launch->spec;
+        sf_cuda_fused *f = &spec->fused;
+        bool stores = sf_cuda_stores_fused(s) && !(spec->flags & SF_CUDA_PARTIAL), down = l->nbatch < s->nbatch;
+        uint32_t loaded = load_reads(l), stored = stores ? store_reads(l) : 0;
+        uint8_t number[SF_OPERANDS_MAX] = {0};
+        int32_t used[SF_OPERANDS_MAX];
+        if (!l->loads && !stores)
+                return SF_OK;
+        for (int32_t k = 0; (loaded | stored) >> k; k++) {
+                if (!((loaded | stored) >> k & 1))
+                        continue;
+                used[f->operands] = k;
+                number[k] = f->operands;
+                f->dt[f->operands] = (uint8_t)fuse->operand[k].dt;
+                f->how[f->operands] = (uint8_t)(sf_cuda_operand_unit(l, k) | (loaded >> k & 1 ? SF_CUDA_OPERAND_LOADS : 0) |
+                                                (stored >> k & 1 ? SF_CUDA_OPERAND_STORES : 0));
+                f->operands++;
+        }
+        if (l->loads) {
+                spec->flags &= ~(3 * SF_CUDA_X_UNIT);
+                append(f, &fuse->load, (sf_instruction){SF_CODE_LOAD, (uint8_t)s->in, 0, {0}}, number, &f->loads);
+        }
+        if (stores)
+                append(f, &fuse->store, (sf_instruction){SF_CODE_RESULT, (uint8_t)s->acc, 0, {0}}, number, &f->stores);
+        unsigned char *behind = (unsigned char *)(f->code + f->loads + f->stores), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
+        memset(behind, 0, (size_t)(end - behind)); /* eight bytes are hashed at a time */
+
+        /* Behind the parameters that every launch has. */
+        int32_t dims = sf_cuda_dims(spec);
+        size_t size = sf_cuda_params_size(spec);
+        if (size > SF_CUDA_MAX_PARAMS)
+                return sf_fail(ctx, SF_UNSUPPORTED, "a step of %d operands, %d constants and %d dimensions takes %zu bytes of parameters; a CUDA launch has %d",
+                               (int)f->operands, (int)f->constants, (int)dims, size, SF_CUDA_MAX_PARAMS);
+        unsigned char *at = d->launch->params + offsetof(sf_cuda_params, dims) + (size_t)dims * sizeof(sf_dim);
+        int32_t count = (int32_t)at_least(f->operands, 1); /* no array has no elements */
+        memset(at, 0, (size_t)(d->launch->params + size - at));
+        for (int32_t k = 0; k < f->operands; k++) {
+                const sf_operand *o = &fuse->operand[used[k]];
+                put(at + 8 * k, (uint64_t)(uintptr_t)o->data);
+                put(at + 8 * (count + k), (uint64_t)o->stride[s->nbatch + s->nseq - 1]);
+                put(at + 8 * (2 * count + k), down ? (uint64_t)o->stride[s->nbatch - 1] : 0);
+                for (int32_t dim = 0; dim < l->nbatch; dim++)
+                        put(at + 8 * (3 * count + dim * count + k), (uint64_t)o->stride[dim]);
+                for (int32_t dim = 0; s->nseq > 1 && dim < s->nseq; dim++)
+                        put(at + 8 * (3 * count + (l->nbatch + dim) * count + k), (uint64_t)o->stride[s->nbatch + dim]);
+        }
+        at += 8 * (3 * count + dims * count);
+        for (int32_t k = 0; l->loads && k < fuse->load.constants; k++)
+                at = put(at, fuse->load.constant[k].u64);
+        for (int32_t k = 0; stores && k < fuse->store.constants; k++)
+                at = put(at, fuse->store.constant[k].u64);
+        return SF_OK;
+}

@@ -1,0 +1,255 @@
+/*
+ * A specialisation to text: the prelude, a page of macros; the programs of a fused step, as functions; and with the kernel files around
+ * them, the whole source.
+ */
+#include "cuda/embed.h"
+#include "cuda/emit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The prelude
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct writer {
+        char *text;
+        size_t size, length;
+} writer;
+
+static void SF_PRINTF(2, 3) put(writer *w, const char *format, ...)
+{
+        va_list args;
+        va_start(args, format);
+        int wrote = vsnprintf(w->length < w->size ? w->text + w->length : NULL, w->length < w->size ? w->size - w->length : 0, format, args);
+        va_end(args);
+        w->length += wrote > 0 ? (size_t)wrote : 0;
+}
+
+static void put_flag(writer *w, const sf_cuda_spec *spec, const char *name, int flag)
+{
+        put(w, "#define %s %d\n", name, (spec->flags & flag) != 0);
+}
+
+static void put_unit(writer *w, const sf_cuda_spec *spec, const char *name, int shift)
+{
+        static const int signs[4] = {0, 1, -1, 0};
+        put(w, "#define %s (%d)\n", name, signs[spec->flags / shift & 3]);
+}
+
+/* The macros of a kernel file's own, in the order of sf_cuda_spec.extra from SF_CUDA_OWN on. */
+static const char *const own_names[SF_CUDA_KERNEL_COUNT][SF_CUDA_OWNS] = {
+        [SF_CUDA_SCAN_ROWS] = {"SF_TEAM", "SF_ROWS", "SF_STAGED"},
+        [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS", "SF_STAGED"},
+        [SF_CUDA_SCAN_CHAINED] = {"SF_COLUMNS", "SF_STAGES", "SF_AHEAD", "SF_ANNOUNCERS", "SF_LOOKERS", "SF_PARTIES", "SF_DEPTH"},
+};
+static const char *const fold_names[2][SF_CUDA_OWNS] = {{"SF_TEAM", "SF_ROWS", "SF_STAGED"}, {"SF_SLOTS", "SF_GROUPS", "SF_ROWS"}};
+
+static const char *const dt_names[] = {
+#define DTYPE(name, NAME, ctype, code, bits, kind) "SF_DT_" #NAME,
+#include "core/dtypes.def"
+#undef DTYPE
+};
+
+/* The operands a program reads, as memory.cuh expands them. A fold's results are one a line where the line is the sequence. */
+static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, int reader)
+{
+        static const int units[4] = {0, 1, -1, 2};
+        const sf_cuda_fused *f = &spec->fused;
+        bool one = reader == SF_CUDA_OPERAND_STORES && spec->kernel == SF_CUDA_FOLD && !(spec->flags & SF_CUDA_DOWN);
+        put(w, "#define %s(F)", name);
+        for (int32_t k = 0; k < f->operands; k++)
+                if (f->how[k] & reader)
+                        put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], one ? 2 : units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
+        put(w, "\n");
+}
+
+static void put_fused(writer *w, const sf_cuda_spec *spec)
+{
+        const sf_cuda_fused *f = &spec->fused;
+        put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", f->loads || f->stores, f->loads > 0, f->stores > 0);
+        if (!f->loads && !f->stores)
+                return;
+        put(w, "#define SF_OPERANDS %d\n#define SF_CONSTANTS %d\n", f->operands ? f->operands : 1, f->constants ? f->constants : 1);
+        put_operands(w, spec, "SF_LOADS", SF_CUDA_OPERAND_LOADS);
+        put_operands(w, spec, "SF_STORES", SF_CUDA_OPERAND_STORES);
+}
+
+size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
+{
+        writer w = {text, size, 0};
+        if (size)
+                text[0] = 0;
+        int32_t number = 0;
+#define DTYPE(name, NAME, ctype, code, bits, kind) put(&w, "#define SF_DT_" #NAME " %d\n", (int)number++);
+#include "core/dtypes.def"
+#undef DTYPE
+#define OP(name, NAME, real, integer, natural) put(&w, "#define SF_OP_" #NAME " %d\n", (int)SF_##NAME);
+#include "core/ops.def"
+#undef OP
+        put(&w, "#define SF_OP %d\n#define SF_IN %d\n#define SF_ACC %d\n#define SF_OUT %d\n", (int)spec->op, (int)spec->in, (int)spec->acc,
+            (int)spec->out);
+        put_flag(&w, spec, "SF_MASK", SF_CUDA_MASK);
+        put_flag(&w, spec, "SF_EXCLUSIVE", SF_CUDA_EXCLUSIVE);
+        put_flag(&w, spec, "SF_INITIAL", SF_CUDA_INITIAL);
+        put_flag(&w, spec, "SF_RAGGED", SF_CUDA_RAGGED);
+        put_flag(&w, spec, "SF_SINGLE", SF_CUDA_SINGLE);
+        put_flag(&w, spec, "SF_PARTIAL", SF_CUDA_PARTIAL);
+        put_flag(&w, spec, "SF_RESUME", SF_CUDA_RESUME);
+        put_flag(&w, spec, "SF_DOWN", SF_CUDA_DOWN);
+        put_flag(&w, spec, "SF_FLAT", SF_CUDA_FLAT);
+        put_unit(&w, spec, "SF_X_UNIT", SF_CUDA_X_UNIT);
+        put_unit(&w, spec, "SF_Y_UNIT", SF_CUDA_Y_UNIT);
+        put_unit(&w, spec, "SF_M_UNIT", SF_CUDA_M_UNIT);
+        put(&w, "#define SF_THREADS %d\n#define SF_ITEMS %d\n#define SF_WIDTH %d\n", (int)spec->threads, (int)spec->items, (int)spec->width);
+        put(&w, "#define SF_NBATCH %d\n#define SF_NSEQ %d\n#define SF_RESIDENT %d\n", (int)spec->extra[SF_CUDA_NBATCH],
+            (int)spec->extra[SF_CUDA_NSEQ], (int)spec->extra[SF_CUDA_RESIDENT]);
+        put(&w, "#define SF_DIMS %d\n#define SF_PARAMS_SIZE %zu\n", (int)sf_cuda_dims(spec), sf_cuda_params_size(spec));
+        const char *const *names = spec->kernel == SF_CUDA_FOLD ? fold_names[(spec->flags & SF_CUDA_DOWN) != 0] : own_names[spec->kernel];
+        for (int k = 0; k < SF_CUDA_OWNS; k++)
+                if (names[k])
+                        put(&w, "#define %s %d\n", names[k], (int)spec->extra[SF_CUDA_OWN + k]);
+        put_fused(&w, spec);
+        return w.length;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Programs
+ * ---------------------------------------------------------------------------------------------------------- */
+static const struct {
+        const char *name;
+        int32_t arguments;
+        bool chosen; /* the value is an argument's or a bool's: there is nothing to round */
+} codes[SF_CODE_COUNT] = {
+#define SOURCE false
+#define SAME false
+#define REAL false
+#define TEST true
+#define CHOOSE true
+#define CAST false
+#define CODE(name, NAME, arguments, kind) [SF_CODE_##NAME] = {#name, arguments, kind},
+#include "core/codes.def"
+#undef CODE
+#undef SOURCE
+#undef SAME
+#undef REAL
+#undef TEST
+#undef CHOOSE
+#undef CAST
+};
+
+/* `value`, of type `from`, as type `to` has it. */
+static void put_cast(writer *w, int from, int to, const char *value, int number)
+{
+        if (from == to)
+                put(w, "%s%d", value, number);
+        else
+                put(w, "sf_dtype<%s>::cast(%s%d)", dt_names[to], value, number);
+}
+
+static void put_instruction(writer *w, const sf_cuda_spec *spec, const sf_instruction *program, int32_t number)
+{
+        const sf_instruction *i = &program[number];
+        const char *type = dt_names[i->dt];
+        put(w, "        sf_of<%s> v%d = ", type, (int)number);
+        switch (i->code) {
+        case SF_CODE_LOAD: put_cast(w, spec->fused.dt[i->slot], i->dt, "x", i->slot); break;
+        case SF_CODE_CONSTANT: put(w, "sf_dtype<%s>::constant(p.constant[%d])", type, (int)i->slot); break;
+        case SF_CODE_RESULT: put_cast(w, spec->acc, i->dt, "s", 0); break;
+        case SF_CODE_CAST: put_cast(w, program[i->arg[0]].dt, i->dt, "v", i->arg[0]); break;
+        default:
+                if (!codes[i->code].chosen)
+                        put(w, "sf_dtype<%s>::settle(", type);
+                put(w, "sf_code_%s(", codes[i->code].name);
+                for (int32_t a = 0; a < codes[i->code].arguments; a++)
+                        put(w, "%sv%d", a ? ", " : "", (int)i->arg[a]);
+                put(w, codes[i->code].chosen ? ")" : "))");
+        }
+        put(w, ";\n");
+}
+
+/* What the program is handed beside `p`: the operands it reads. */
+static void put_arguments(writer *w, const sf_cuda_fused *f, int reader)
+{
+        for (int32_t k = 0; k < f->operands; k++)
+                if (f->how[k] & reader)
+                        put(w, ", sf_of<%s> x%d", dt_names[f->dt[k]], (int)k);
+        put(w, ")\n{\n        (void)p;\n");
+}
+
+static void put_programs(writer *w, const sf_cuda_spec *spec)
+{
+        const sf_cuda_fused *f = &spec->fused;
+        const sf_instruction *program = f->code;
+        put(w, "\n#line 1 \"programs\"\n");
+        if (f->loads) {
+                put(w, "SF_DEVICE sf_acc sf_load_program(const sf_params &p");
+                put_arguments(w, f, SF_CUDA_OPERAND_LOADS);
+                for (int32_t i = 0; i < f->loads; i++)
+                        put_instruction(w, spec, program, i);
+                put(w, "        return ");
+                put_cast(w, program[f->loads - 1].dt, spec->acc, "v", f->loads - 1);
+                put(w, ";\n}\n");
+        }
+        if (f->stores) {
+                program += f->loads;
+                put(w, "SF_DEVICE sf_u64 sf_store_program(const sf_params &p, sf_acc s");
+                put_arguments(w, f, SF_CUDA_OPERAND_STORES);
+                put(w, "        sf_acc s0 = sf_dtype<SF_ACC>::settle(s);\n        (void)s0;\n");
+                for (int32_t i = 0; i < f->stores; i++)
+                        put_instruction(w, spec, program, i);
+                put(w, "        return sf_dtype<SF_OUT>::bits(");
+                put_cast(w, program[f->stores - 1].dt, spec->out, "v", f->stores - 1);
+                put(w, ");\n}\n");
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The whole
+ * ---------------------------------------------------------------------------------------------------------- */
+static const char *const kernel_files[] = {
+#define KERNEL(name, NAME) #name ".cu",
+#include "cuda/kernels.def"
+#undef KERNEL
+};
+
+/* Line numbers in the compiler's log are then those of the files in the repository. False: this build has no such file. */
+static bool put_file(writer *w, const char *name)
+{
+        const sf_embedded *file = sf_embedded_files;
+        while (file->name && strcmp(file->name, name))
+                file++;
+        if (file->name)
+                put(w, "\n#line 1 \"%s\"\n%s", name, file->text);
+        return file->name != NULL;
+}
+
+/* NULL, or the file that is missing. */
+static const char *put_source(writer *w, const sf_cuda_spec *spec)
+{
+        bool fused = spec->fused.loads || spec->fused.stores;
+        const char *files[] = {"device.cuh", "element.cuh", fused ? "codes.cuh" : NULL, "memory.cuh", "tree.cuh", kernel_files[spec->kernel]};
+        w->length = sf_cuda_prelude(spec, w->text, w->size);
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+                if (files[i] && !put_file(w, files[i]))
+                        return files[i];
+                if (fused && i == 2)
+                        put_programs(w, spec); /* in the terms of what came before, for what comes after */
+        }
+        return NULL;
+}
+
+sf_status sf_cuda_source(const sf_context *ctx, const sf_cuda_spec *spec, char **text)
+{
+        writer w = {NULL, 0, 0};
+        const char *missing = put_source(&w, spec);
+        if (missing)
+                return sf_fail(ctx, SF_UNSUPPORTED, "this build has no kernel file %s", missing);
+        w.size = w.length + 1;
+        if (!(w.text = malloc(w.size)))
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for %zu bytes of kernel source", w.size);
+        put_source(&w, spec);
+        *text = w.text;
+        return SF_OK;
+}

@@ -1,0 +1,142 @@
+/*
+ * codes.cuh: what the instructions of a program (core/codes.def) do to one value. Only fused specialisations have this text; their
+ * programs come right after it.
+ *
+ * A value of f16 or bf16 is held as a float that the narrow type can represent, one of an integer narrower than 32 bits as a 32-bit one
+ * that it can, a bool as 0 or 1. `settle` makes that true of a result. Each operation is one rounded operation.
+ */
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Types
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* From the bits of storage, from the bits of a constant, back to the bits of storage; and from any other type. */
+template <int DT> struct sf_dtype;
+
+template <> struct sf_dtype<SF_DT_F32> {
+        typedef float type;
+        SF_DEVICE_MEMBER float from(sf_u64 bits) { return sf_float_of((sf_u32)bits); }
+        SF_DEVICE_MEMBER float constant(sf_u64 bits) { return sf_float_of((sf_u32)bits); }
+        SF_DEVICE_MEMBER float settle(float v) { return v; }
+        SF_DEVICE_MEMBER sf_u64 bits(float v) { return sf_bits_of(v); }
+        template <class T> SF_DEVICE_MEMBER float cast(T v) { return (float)v; }
+};
+
+template <> struct sf_dtype<SF_DT_F64> {
+        typedef double type;
+        SF_DEVICE_MEMBER double from(sf_u64 bits) { return sf_double_of(bits); }
+        SF_DEVICE_MEMBER double constant(sf_u64 bits) { return sf_double_of(bits); }
+        SF_DEVICE_MEMBER double settle(double v) { return v; }
+        SF_DEVICE_MEMBER sf_u64 bits(double v) { return sf_bits_of(v); }
+        template <class T> SF_DEVICE_MEMBER double cast(T v) { return (double)v; }
+};
+
+template <> struct sf_dtype<SF_DT_F16> {
+        typedef float type;
+        SF_DEVICE_MEMBER float from(sf_u64 bits) { return sf_from_half((sf_u32)bits); }
+        SF_DEVICE_MEMBER float constant(sf_u64 bits) { return sf_float_of((sf_u32)bits); }
+        SF_DEVICE_MEMBER float settle(float v) { return sf_from_half(sf_to_half(v)); }
+        SF_DEVICE_MEMBER sf_u64 bits(float v) { return sf_to_half(v); }
+        SF_DEVICE_MEMBER float cast(double v) { return sf_from_half(sf_narrow_double(v, 5, 10)); }
+        template <class T> SF_DEVICE_MEMBER float cast(T v) { return settle((float)v); }
+};
+
+template <> struct sf_dtype<SF_DT_BF16> {
+        typedef float type;
+        SF_DEVICE_MEMBER float from(sf_u64 bits) { return sf_float_of((sf_u32)bits << 16); }
+        SF_DEVICE_MEMBER float constant(sf_u64 bits) { return sf_float_of((sf_u32)bits); }
+        SF_DEVICE_MEMBER float settle(float v) { return sf_float_of(sf_to_brain(v) << 16); }
+        SF_DEVICE_MEMBER sf_u64 bits(float v) { return sf_to_brain(v); }
+        SF_DEVICE_MEMBER float cast(double v) { return sf_float_of(sf_narrow_double(v, 8, 7) << 16); }
+        template <class T> SF_DEVICE_MEMBER float cast(T v) { return settle((float)v); }
+};
+
+/* STORED is the storage, T what holds it. A real becomes the nearest integer towards zero, what is beyond the last integer the last, NaN 0. */
+template <class T, class STORED, bool SIGNED> struct sf_integer {
+        typedef T type;
+        SF_DEVICE_MEMBER T from(sf_u64 bits) { return (T)(STORED)bits; }
+        SF_DEVICE_MEMBER T constant(sf_u64 bits) { return (T)(STORED)bits; }
+        SF_DEVICE_MEMBER T settle(T v) { return (T)(STORED)v; }
+        SF_DEVICE_MEMBER sf_u64 bits(T v) { return (sf_u64)v; }
+        template <class R> SF_DEVICE_MEMBER T truncate(R v)
+        {
+                const int digits = (int)sizeof(STORED) * 8 - SIGNED;
+                const R end = (R)2 * (R)(1ull << (digits - 1)); /* the first above the last */
+                if (v != v)
+                        return 0;
+                if (v >= end)
+                        return from(~0ull >> (64 - digits));
+                if (SIGNED)
+                        return v <= -end ? from(~0ull << digits) : (T)(STORED)(sf_i64)v;
+                return v > 0 ? (T)(STORED)(sf_u64)v : 0;
+        }
+        SF_DEVICE_MEMBER T cast(float v) { return truncate(v); }
+        SF_DEVICE_MEMBER T cast(double v) { return truncate(v); }
+        template <class U> SF_DEVICE_MEMBER T cast(U v) { return from((sf_u64)v); }
+};
+template <> struct sf_dtype<SF_DT_I8> : sf_integer<int, signed char, true> {};
+template <> struct sf_dtype<SF_DT_I16> : sf_integer<int, short, true> {};
+template <> struct sf_dtype<SF_DT_I32> : sf_integer<int, int, true> {};
+template <> struct sf_dtype<SF_DT_I64> : sf_integer<sf_i64, sf_i64, true> {};
+template <> struct sf_dtype<SF_DT_U8> : sf_integer<sf_u32, unsigned char, false> {};
+template <> struct sf_dtype<SF_DT_U16> : sf_integer<sf_u32, unsigned short, false> {};
+template <> struct sf_dtype<SF_DT_U32> : sf_integer<sf_u32, sf_u32, false> {};
+template <> struct sf_dtype<SF_DT_U64> : sf_integer<sf_u64, sf_u64, false> {};
+
+template <> struct sf_dtype<SF_DT_BOOL> {
+        typedef sf_u32 type;
+        SF_DEVICE_MEMBER sf_u32 from(sf_u64 bits) { return bits != 0; }
+        SF_DEVICE_MEMBER sf_u32 constant(sf_u64 bits) { return bits != 0; }
+        SF_DEVICE_MEMBER sf_u32 settle(sf_u32 v) { return v != 0; }
+        SF_DEVICE_MEMBER sf_u64 bits(sf_u32 v) { return v; }
+        template <class T> SF_DEVICE_MEMBER sf_u32 cast(T v) { return v != 0; }
+};
+
+template <int DT> using sf_of = typename sf_dtype<DT>::type;
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Instructions, by the names of codes.def. The templates are for integers; 64 bits of them wrap as fewer do.
+ * ---------------------------------------------------------------------------------------------------------- */
+SF_DEVICE float sf_code_add(float a, float b) { return sf_add(a, b); }
+SF_DEVICE double sf_code_add(double a, double b) { return sf_add(a, b); }
+template <class T> SF_DEVICE T sf_code_add(T a, T b) { return (T)((sf_u64)a + (sf_u64)b); }
+SF_DEVICE float sf_code_sub(float a, float b) { return sf_subtract(a, b); }
+SF_DEVICE double sf_code_sub(double a, double b) { return sf_subtract(a, b); }
+template <class T> SF_DEVICE T sf_code_sub(T a, T b) { return (T)((sf_u64)a - (sf_u64)b); }
+SF_DEVICE float sf_code_mul(float a, float b) { return sf_multiply(a, b); }
+SF_DEVICE double sf_code_mul(double a, double b) { return sf_multiply(a, b); }
+template <class T> SF_DEVICE T sf_code_mul(T a, T b) { return (T)((sf_u64)a * (sf_u64)b); }
+template <class T> SF_DEVICE T sf_code_div(T a, T b) { return sf_quotient(a, b); }
+template <class T> SF_DEVICE T sf_code_square(T a) { return sf_code_mul(a, a); }
+
+/* NaN wins; of two zeros the one the operation prefers. */
+SF_DEVICE bool sf_negative(float a) { return sf_bits_of(a) >> 31; }
+SF_DEVICE bool sf_negative(double a) { return sf_bits_of(a) >> 63; }
+SF_DEVICE float sf_code_maximum(float a, float b) { return a != a || a > b || (a == b && !sf_negative(a)) ? a : b; }
+SF_DEVICE double sf_code_maximum(double a, double b) { return a != a || a > b || (a == b && !sf_negative(a)) ? a : b; }
+template <class T> SF_DEVICE T sf_code_maximum(T a, T b) { return a < b ? b : a; }
+SF_DEVICE float sf_code_minimum(float a, float b) { return a != a || a < b || (a == b && sf_negative(a)) ? a : b; }
+SF_DEVICE double sf_code_minimum(double a, double b) { return a != a || a < b || (a == b && sf_negative(a)) ? a : b; }
+template <class T> SF_DEVICE T sf_code_minimum(T a, T b) { return a < b ? a : b; }
+
+SF_DEVICE float sf_code_neg(float a) { return -a; }
+SF_DEVICE double sf_code_neg(double a) { return -a; }
+template <class T> SF_DEVICE T sf_code_neg(T a) { return (T)(0 - (sf_u64)a); }
+SF_DEVICE float sf_code_abs(float a) { return sf_float_of(sf_bits_of(a) & 0x7fffffffu); }
+SF_DEVICE double sf_code_abs(double a) { return sf_double_of(sf_bits_of(a) & 0x7fffffffffffffffull); }
+template <class T> SF_DEVICE T sf_code_abs(T a) { return a < 0 ? sf_code_neg(a) : a; }
+template <class T> SF_DEVICE T sf_code_relu(T a) { return a > 0 || a != a ? a : (T)0; }
+
+template <class T> SF_DEVICE T sf_code_exp(T a) { return sf_exp(a); }
+template <class T> SF_DEVICE T sf_code_log(T a) { return sf_log(a); }
+template <class T> SF_DEVICE T sf_code_sqrt(T a) { return sf_root(a); }
+template <class T> SF_DEVICE T sf_code_tanh(T a) { return sf_tanh(a); }
+template <class T> SF_DEVICE T sf_code_sigmoid(T a) { return sf_quotient((T)1, sf_add((T)1, sf_exp(-a))); }
+
+template <class T> SF_DEVICE sf_u32 sf_code_eq(T a, T b) { return a == b; }
+template <class T> SF_DEVICE sf_u32 sf_code_ne(T a, T b) { return a != b; }
+template <class T> SF_DEVICE sf_u32 sf_code_lt(T a, T b) { return a < b; }
+template <class T> SF_DEVICE sf_u32 sf_code_le(T a, T b) { return a <= b; }
+template <class T> SF_DEVICE sf_u32 sf_code_gt(T a, T b) { return a > b; }
+template <class T> SF_DEVICE sf_u32 sf_code_ge(T a, T b) { return a >= b; }
+template <class T> SF_DEVICE T sf_code_where(sf_u32 c, T a, T b) { return c ? a : b; }

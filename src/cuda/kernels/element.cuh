@@ -1,0 +1,213 @@
+/*
+ * element.cuh: what a launch is given, and one element at a time: the accumulator, storage to accumulator and back.
+ *
+ * A prelude written by emit_text.c comes before all text and decides, as macros: SF_OP, SF_IN, SF_ACC, SF_OUT (numbers of
+ * the SF_DT_ list), SF_MASK, SF_EXCLUSIVE, SF_INITIAL, SF_X_UNIT, SF_Y_UNIT, SF_M_UNIT (1: neighbours stand next to
+ * each other; -1: the same, backwards; 0: any stride), SF_RAGGED (the length is no multiple of the width), SF_THREADS,
+ * SF_ITEMS, SF_WIDTH, SF_NBATCH, SF_NSEQ, SF_DIMS, SF_PARAMS_SIZE, SF_FUSED and what the kernel file names at its head.
+ *
+ * SF_FUSED: elementwise work is done on the way. Then there are SF_LOAD_FUSED and SF_STORE_FUSED; SF_LOADS(F) and SF_STORES(F), which
+ * list the operands each of the two programs reads, F(number, dtype, unit), unit as SF_X_UNIT or 2: one element for the whole
+ * line; and after codes.cuh the programs themselves.
+ */
+
+/* ------------------------------------------------------------------------------------------------------------
+ * What a launch is given. emit.h has the same struct; the size is checked here, the fields by the tests.
+ * ---------------------------------------------------------------------------------------------------------- */
+struct sf_dim {
+        sf_i64 len, x, y, m;
+};
+
+struct sf_params {
+        sf_u64 scratch;
+        const char *x;
+        char *y;
+        const char *m;
+        sf_i64 n;          /* length of a sequence */
+        sf_i64 units;      /* rows, strips, chunks: what the kernel file deals out */
+        sf_i64 sx, sy, sm; /* strides along the sequence, bytes; of a sequence of several dimensions unused */
+        sf_u64 identity, neutral, initial; /* bits of the accumulator */
+        sf_i64 inner;      /* columns */
+        sf_i64 ix, iy, im; /* strides from column to column */
+        sf_i64 number[4];  /* meanings belong to the kernel file */
+        sf_dim dims[SF_DIMS]; /* batch dimensions, outermost first; then the sequence's, where it has several */
+#if SF_FUSED
+        const char *operand[SF_OPERANDS];
+        sf_i64 along[SF_OPERANDS], across[SF_OPERANDS]; /* their strides along the sequence, and from column to column */
+        sf_i64 step[SF_DIMS][SF_OPERANDS];              /* and in dims */
+        sf_u64 constant[SF_CONSTANTS];                  /* of the programs, as their types hold them */
+#endif
+};
+
+static_assert(sizeof(sf_params) == SF_PARAMS_SIZE, "the host's idea of the parameters is another");
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The accumulator. Integers narrower than 32 bits are carried in 32: they wrap when they are stored.
+ * ---------------------------------------------------------------------------------------------------------- */
+#define SF_SIGNED(dt) ((dt) == SF_DT_I8 || (dt) == SF_DT_I16 || (dt) == SF_DT_I32 || (dt) == SF_DT_I64)
+#define SF_SIZE(dt)                                                                                                      \
+        ((dt) == SF_DT_F64 || (dt) == SF_DT_I64 || (dt) == SF_DT_U64                          ? 8                       \
+         : (dt) == SF_DT_F32 || (dt) == SF_DT_I32 || (dt) == SF_DT_U32                        ? 4                       \
+         : (dt) == SF_DT_F16 || (dt) == SF_DT_BF16 || (dt) == SF_DT_I16 || (dt) == SF_DT_U16 ? 2                       \
+                                                                                              : 1)
+#define SF_IN_SIZE SF_SIZE(SF_IN)
+#define SF_OUT_SIZE SF_SIZE(SF_OUT)
+
+#if SF_ACC == SF_DT_F32
+typedef float sf_acc;
+#define SF_REAL 1
+#elif SF_ACC == SF_DT_F64
+typedef double sf_acc;
+#define SF_REAL 1
+#elif SF_ACC == SF_DT_I64
+typedef sf_i64 sf_acc;
+#elif SF_ACC == SF_DT_U64
+typedef sf_u64 sf_acc;
+#elif SF_ACC == SF_DT_I8 || SF_ACC == SF_DT_I16 || SF_ACC == SF_DT_I32
+typedef int sf_acc;
+#else
+typedef sf_u32 sf_acc;
+#endif
+
+SF_DEVICE sf_acc sf_acc_of(sf_u64 bits)
+{
+#if SF_ACC == SF_DT_F32
+        return sf_float_of((sf_u32)bits);
+#elif SF_ACC == SF_DT_F64
+        return sf_double_of(bits);
+#else
+        return (sf_acc)bits;
+#endif
+}
+
+SF_DEVICE sf_u64 sf_bits_of_acc(sf_acc v)
+{
+#if SF_REAL
+        return sf_bits_of(v);
+#elif SF_ACC == SF_DT_I64 || SF_ACC == SF_DT_U64
+        return (sf_u64)v;
+#else
+        return (sf_u64)(sf_u32)v;
+#endif
+}
+
+/* a combined with b, a to the left. */
+SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b)
+{
+#if SF_REAL && SF_OP == SF_OP_SUM
+        return sf_add(a, b);
+#elif SF_REAL && SF_OP == SF_OP_PROD
+        return sf_multiply(a, b);
+#elif SF_REAL
+        /* NaN wins; of two zeros the one the operation prefers. */
+#if SF_OP == SF_OP_MAX
+        bool first = a > b || (a == b && !(sf_bits_of(a) >> (sizeof a * 8 - 1)));
+#else
+        bool first = a < b || (a == b && (sf_bits_of(a) >> (sizeof a * 8 - 1)));
+#endif
+        return a != a || first ? a : b;
+#elif SF_OP == SF_OP_SUM
+        return (sf_acc)((sf_u64)a + (sf_u64)b);
+#elif SF_OP == SF_OP_PROD
+        return (sf_acc)((sf_u64)a * (sf_u64)b);
+#elif SF_OP == SF_OP_MAX
+        return a < b ? b : a;
+#else
+        return a < b ? a : b;
+#endif
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Elements: storage to accumulator and back
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Element j of a vector, its bits in the low end; the last slot first where the neighbours stand backwards. */
+template <int SIZE, int BYTES> SF_DEVICE sf_u64 sf_slot(const sf_raw<BYTES> &r, int j)
+{
+        if (SIZE == 8)
+                return (sf_u64)r.w[(2 * j) % ((BYTES + 3) / 4)] | (sf_u64)r.w[(2 * j + 1) % ((BYTES + 3) / 4)] << 32;
+        sf_u32 w = r.w[j * SIZE / 4];
+        if (SIZE == 4)
+                return w;
+        return w >> (j * SIZE % 4 * 8) & ((1u << (SIZE % 4 * 8)) - 1);
+}
+
+template <int SIZE, int BYTES> SF_DEVICE void sf_set_slot(sf_raw<BYTES> &r, int j, sf_u64 bits)
+{
+        if (SIZE == 8) {
+                r.w[(2 * j) % ((BYTES + 3) / 4)] = (sf_u32)bits;
+                r.w[(2 * j + 1) % ((BYTES + 3) / 4)] = (sf_u32)(bits >> 32);
+        } else if (SIZE == 4) {
+                r.w[j * SIZE / 4] = (sf_u32)bits;
+        } else {
+                sf_u32 field = ((1u << (SIZE % 4 * 8)) - 1) << (j * SIZE % 4 * 8);
+                r.w[j * SIZE / 4] = (r.w[j * SIZE / 4] & ~field) | ((sf_u32)bits << (j * SIZE % 4 * 8) & field);
+        }
+}
+
+SF_DEVICE sf_acc sf_widen(sf_u64 bits)
+{
+#if SF_IN == SF_DT_F16
+        return (sf_acc)sf_from_half((sf_u32)bits);
+#elif SF_IN == SF_DT_BF16
+        return (sf_acc)sf_float_of((sf_u32)bits << 16);
+#elif SF_IN == SF_DT_F32
+        return (sf_acc)sf_float_of((sf_u32)bits);
+#elif SF_IN == SF_DT_F64
+        return (sf_acc)sf_double_of(bits);
+#elif SF_IN == SF_DT_BOOL
+        return (sf_acc)(bits != 0);
+#elif SF_IN == SF_DT_I8
+        return (sf_acc)(signed char)bits;
+#elif SF_IN == SF_DT_I16
+        return (sf_acc)(short)bits;
+#elif SF_IN == SF_DT_I32
+        return (sf_acc)(int)bits;
+#elif SF_IN == SF_DT_I64
+        return (sf_acc)(sf_i64)bits;
+#elif SF_IN == SF_DT_U64
+        return (sf_acc)bits;
+#else
+        return (sf_acc)(sf_u32)bits;
+#endif
+}
+
+#if SF_FUSED || (SF_REAL && SF_ACC == SF_DT_F64 && (SF_OUT == SF_DT_F16 || SF_OUT == SF_DT_BF16))
+/* Rounded once, to nearest even, to `man` stored mantissa and `exp` exponent bits: through f32 it would be twice. */
+SF_DEVICE sf_u32 sf_narrow_double(double v, int exp, int man)
+{
+        sf_u64 bits = sf_bits_of(v), magnitude = bits & 0x7fffffffffffffffull;
+        sf_u32 sign = (sf_u32)(bits >> 63) << (exp + man), inf = ((1u << exp) - 1) << man;
+        if (magnitude > 0x7ff0000000000000ull)
+                return sign | inf | 1u << (man - 1);
+        int e = (int)(magnitude >> 52) - 1023 + (1 << (exp - 1)) - 1;
+        if (e >= (1 << exp) - 1)
+                return sign | inf;
+        int shift = 52 - man + (e < 1 ? 1 - e : 0);
+        if (shift > 54)
+                return sign;
+        sf_u64 whole = (magnitude & 0xfffffffffffffull) | (magnitude >> 52 ? 1ull << 52 : 0);
+        sf_u64 kept = whole >> shift, rest = whole & ((1ull << shift) - 1), half = 1ull << (shift - 1);
+        kept += rest > half || (rest == half && (kept & 1));
+        return sign | ((sf_u32)kept + (e < 1 ? 0 : (sf_u32)(e - 1) << man));
+}
+#endif
+
+SF_DEVICE sf_u64 sf_narrow(sf_acc v)
+{
+#if SF_OUT == SF_DT_F64
+        return sf_bits_of((double)v);
+#elif SF_OUT == SF_DT_F32
+        return sf_bits_of((float)v);
+#elif SF_OUT == SF_DT_F16 && SF_ACC == SF_DT_F32
+        return sf_to_half(v);
+#elif SF_OUT == SF_DT_BF16 && SF_ACC == SF_DT_F32
+        return sf_to_brain(v);
+#elif SF_OUT == SF_DT_F16
+        return sf_narrow_double(v, 5, 10);
+#elif SF_OUT == SF_DT_BF16
+        return sf_narrow_double(v, 8, 7);
+#else
+        return (sf_u64)v;
+#endif
+}

@@ -1,0 +1,34 @@
+/*
+ * map.cu: steps over sequences of one element: elementwise work, casts, copies. Nothing is combined but with an initial value.
+ *
+ * What the other kernels call the sequence is here the last of the batch dimensions, its elements independent. A thread takes SF_ITEMS
+ * vectors, SF_THREADS apart, all loaded before the first is stored.
+ *
+ * number[0]: vectors a line has. units: vectors in all.
+ */
+SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+{
+        sf_acc identity = sf_acc_of(p.identity);
+        sf_line line[SF_ITEMS];
+        sf_i64 at[SF_ITEMS], end[SF_ITEMS];
+        sf_vector in[SF_ITEMS];
+        sf_results with[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_i64 unit = (sf_block() * SF_ITEMS + i) * SF_THREADS + sf_thread();
+                sf_i64 batch = SF_NBATCH ? sf_divide(unit, p.number[0]) : 0;
+                at[i] = (unit - batch * p.number[0]) * SF_WIDTH;
+                end[i] = unit < p.units ? p.n : 0;
+                line[i] = sf_batch_line(p, unit < p.units ? batch : 0);
+                in[i] = sf_load_vector(line[i], at[i], end[i], sf_along(p));
+                with[i] = sf_load_results(line[i], at[i], end[i], sf_along(p));
+        }
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_acc v[SF_WIDTH];
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[j] = sf_begin(p, SF_EXCLUSIVE ? identity : sf_element(p, in[i], j, identity));
+                sf_store_vector(p, line[i], at[i], end[i], sf_along(p), v, with[i]);
+        }
+}

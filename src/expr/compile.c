@@ -1,0 +1,381 @@
+/* Elementwise work as programs: what a pass does on its way in and on its way out. */
+#include "core/choose.h"
+#include "core/value.h"
+#include "expr/plan.h"
+
+#include <string.h>
+
+typedef struct draft {
+        sf_planner *planner;
+        sf_ir *ir;
+        sf_pass *pass;
+        sf_program *program; /* the one being written */
+        uint32_t *reads;
+        int32_t core;        /* in a store, the node that RESULT stands for */
+        int32_t cut;         /* on failure: what must become a result of its own */
+        int32_t root;
+        /* what each instruction computes, so that nothing is computed twice, and how much hangs on it */
+        struct {
+                int32_t node;
+                const sf_track *track;
+                int32_t weight;   /* instructions below it, shared ones counted again */
+                uint32_t operands;
+        } made[SF_PROGRAM_MAX];
+        int32_t path[SF_PROGRAM_MAX + 1]; /* the maps being compiled, outermost first */
+        int32_t depth;
+} draft;
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Tracks
+ * ---------------------------------------------------------------------------------------------------------- */
+const sf_track *sf_track_identity(sf_ir *ir, int32_t ndim)
+{
+        sf_track *track = sf_ir_alloc(ir, (size_t)ndim * sizeof *track);
+        for (int32_t d = 0; d < ndim; d++)
+                track[d] = (sf_track){0, 1, d};
+        return track;
+}
+
+/* An axis that stands at one place. */
+static const sf_track still = {0, 0, -1};
+
+static const sf_track *broadcast_track(sf_ir *ir, const sf_ir_node *n, const sf_ir_node *x, const sf_track *track)
+{
+        if (sf_ir_same_shape(n, x))
+                return track;
+        sf_track *t = sf_ir_alloc(ir, (size_t)x->ndim * sizeof *t);
+        int32_t lead = n->ndim - x->ndim;
+        for (int32_t d = 0; d < x->ndim; d++)
+                t[d] = x->shape[d] == 1 ? still : track[lead + d];
+        return t;
+}
+
+const sf_track *sf_track_argument(sf_ir *ir, const sf_ir_node *n, const sf_ir_node *x, const sf_track *track)
+{
+        if (n->kind == SF_IR_MAP || n->kind == SF_IR_BROADCAST)
+                return broadcast_track(ir, n, x, track);
+        sf_track *t = sf_ir_alloc(ir, (size_t)x->ndim * sizeof *t);
+        int32_t other = 0;
+        for (int32_t d = 0; d < x->ndim; d++) {
+                switch (n->kind) {
+                case SF_IR_FLIP:
+                        t[d] = track[d];
+                        if (n->axes >> d & 1)
+                                t[d] = (sf_track){x->shape[d] - 1 - track[d].start, -track[d].step, track[d].along};
+                        break;
+                case SF_IR_SQUEEZE: t[d] = n->axes >> d & 1 ? still : track[other++]; break;
+                case SF_IR_UNSQUEEZE:
+                        while (n->axes >> other & 1)
+                                other++;
+                        t[d] = track[other++];
+                        break;
+                case SF_IR_SLICE:
+                        t[d] = track[d];
+                        if (d == n->index)
+                                t[d] = (sf_track){n->start + n->step * track[d].start, n->step * track[d].step, track[d].along};
+                        break;
+                default: /* SF_IR_PERMUTE */
+                        t[n->list[d]] = track[d];
+                        break;
+                }
+        }
+        return t;
+}
+
+static bool same_track(int32_t ndim, const sf_track *a, const sf_track *b)
+{
+        for (int32_t d = 0; a != b && d < ndim; d++)
+                if (a[d].start != b[d].start || a[d].step != b[d].step || a[d].along != b[d].along)
+                        return false;
+        return true;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Instructions
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The program has grown too long, or reads too many tensors. Something in it must be computed before: the heaviest part that is complete,
+ * or, where all that is complete is bare loads, the map being compiled now.
+ */
+static int32_t overflow(draft *d, bool operands)
+{
+        int32_t best = -1, weight = 1;
+        for (int32_t i = 0; i < d->program->count; i++) {
+                const sf_ir_node *n = d->made[i].node ? sf_ir_at(d->ir, d->made[i].node) : NULL;
+                int32_t mine = operands ? __builtin_popcount(d->made[i].operands) : d->made[i].weight;
+                if (n && n->kind == SF_IR_MAP && d->made[i].node != d->root && mine > weight) {
+                        best = i;
+                        weight = mine;
+                }
+        }
+        d->cut = best >= 0 ? d->made[best].node : d->depth && d->path[d->depth - 1] != d->root ? d->path[d->depth - 1] : -1;
+        return -1;
+}
+
+static int32_t emit(draft *d, sf_instruction i, int32_t node, const sf_track *track)
+{
+        sf_program *p = d->program;
+        static const uint8_t arguments[SF_CODE_COUNT] = {
+#define CODE(name, NAME, count, kind) [SF_CODE_##NAME] = (count),
+#include "core/codes.def"
+#undef CODE
+        };
+        if (p->count == SF_PROGRAM_MAX)
+                return overflow(d, false);
+        d->made[p->count].node = node;
+        d->made[p->count].track = track;
+        d->made[p->count].weight = 1;
+        d->made[p->count].operands = i.code == SF_CODE_LOAD ? 1u << i.slot : 0;
+        for (int k = 0; k < arguments[i.code]; k++) {
+                d->made[p->count].weight += d->made[i.arg[k]].weight;
+                d->made[p->count].operands |= d->made[i.arg[k]].operands;
+        }
+        p->code[p->count] = i;
+        return p->count++;
+}
+
+static int32_t emit_constant(draft *d, sf_dt dt, sf_value v, int32_t node)
+{
+        sf_program *p = d->program;
+        if (p->count == SF_PROGRAM_MAX)
+                return overflow(d, false);
+        p->constant[p->constants] = v;
+        return emit(d, (sf_instruction){.code = SF_CODE_CONSTANT, .dt = (uint8_t)dt, .slot = (uint8_t)p->constants++}, node, NULL);
+}
+
+static int32_t emit_cast(draft *d, int32_t value, sf_dt dt)
+{
+        if (value < 0 || d->program->code[value].dt == dt)
+                return value;
+        return emit(d, (sf_instruction){.code = SF_CODE_CAST, .dt = (uint8_t)dt, .arg = {(uint8_t)value}}, 0, NULL);
+}
+
+static int32_t emit_load(draft *d, int32_t node, const sf_track *track)
+{
+        sf_pass *pass = d->pass;
+        const sf_ir_node *n = sf_ir_at(d->ir, node);
+        int32_t buffer = sf_plan_buffer(d->planner, node), slot = 0;
+        while (slot < pass->operands && (pass->operand[slot].buffer != buffer || !same_track(n->ndim, pass->operand[slot].track, track)))
+                slot++;
+        if (slot == SF_OPERANDS_MAX)
+                return overflow(d, true);
+        if (slot == pass->operands)
+                pass->operand[pass->operands++] = (sf_access){buffer, track};
+        *d->reads |= 1u << slot;
+        return emit(d, (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)n->dt, .slot = (uint8_t)slot}, node, track);
+}
+
+/* The scan's or fold's result as its own node has it: divided for a mean, rounded to its type. */
+static int32_t emit_result(draft *d)
+{
+        const sf_ir_node *core = sf_ir_at(d->ir, d->core);
+        int32_t value = emit(d, (sf_instruction){.code = SF_CODE_RESULT, .dt = (uint8_t)d->pass->step.acc}, 0, NULL);
+        if (value >= 0 && core->mean) {
+                double count = (double)sf_ir_length(sf_ir_at(d->ir, sf_ir_arg(d->ir, core, 0)), core->axes);
+                int32_t by = emit_constant(d, core->acc, sf_value_from_f64(count, core->acc), 0);
+                if (by < 0)
+                        return by;
+                value = emit(d, (sf_instruction){.code = SF_CODE_DIV, .dt = (uint8_t)core->acc, .arg = {(uint8_t)value, (uint8_t)by}}, 0, NULL);
+        }
+        value = emit_cast(d, value, core->dt);
+        if (value >= 0)
+                d->made[value].node = d->core;
+        return value;
+}
+
+/* Must this node be read from memory rather than computed on the way? */
+static bool is_memory(const draft *d, int32_t node)
+{
+        const sf_ir_node *n = sf_ir_at(d->ir, node);
+        return n->kind == SF_IR_INPUT || n->kind == SF_IR_SCAN || n->kind == SF_IR_FOLD || n->kind == SF_IR_CONCAT ||
+               (d->planner->cut[node] && (node != d->root || d->planner->copying));
+}
+
+static int32_t compile(draft *d, int32_t node, const sf_track *track)
+{
+        const sf_ir_node *n = sf_ir_at(d->ir, node);
+        for (; sf_ir_is_view(n) && !is_memory(d, node); n = sf_ir_at(d->ir, node)) {
+                node = sf_ir_arg(d->ir, n, 0);
+                track = sf_track_argument(d->ir, n, sf_ir_at(d->ir, node), track);
+        }
+        for (int32_t i = 0; i < d->program->count; i++)
+                if (d->made[i].node == node && (node == d->core || n->kind == SF_IR_CONSTANT || same_track(n->ndim, d->made[i].track, track)))
+                        return i;
+        if (d->core && node == d->core)
+                return emit_result(d);
+        if (n->kind == SF_IR_CONSTANT)
+                return emit_constant(d, n->dt, n->value, node);
+        if (is_memory(d, node))
+                return emit_load(d, node, track);
+        if (d->depth == SF_PROGRAM_MAX)
+                return overflow(d, false); /* each of these maps would be an instruction */
+        d->path[d->depth++] = node;
+        sf_instruction code = {.code = (uint8_t)n->code, .dt = (uint8_t)n->dt};
+        for (int32_t i = 0; i < sf_ir_args(n); i++) {
+                int32_t arg = sf_ir_arg(d->ir, n, i), value = compile(d, arg, sf_track_argument(d->ir, n, sf_ir_at(d->ir, arg), track));
+                if (value < 0)
+                        return value;
+                code.arg[i] = (uint8_t)value;
+        }
+        d->depth--;
+        return emit(d, code, node, track);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Passes
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A mask that lies in memory is the step's own; any other is a choice in the load. */
+static bool mask_in_memory(draft *d, int32_t mask, int32_t ndim)
+{
+        const sf_ir_node *n = sf_ir_at(d->ir, mask), *like = sf_ir_at(d->ir, sf_ir_arg(d->ir, sf_ir_at(d->ir, d->pass->core), 0));
+        const sf_track *track = broadcast_track(d->ir, like, n, sf_track_identity(d->ir, ndim));
+        for (; sf_ir_is_view(n) && !is_memory(d, mask); n = sf_ir_at(d->ir, mask)) {
+                mask = sf_ir_arg(d->ir, n, 0);
+                track = sf_track_argument(d->ir, n, sf_ir_at(d->ir, mask), track);
+        }
+        if (!is_memory(d, mask))
+                return false;
+        d->pass->mask = (sf_access){sf_plan_buffer(d->planner, mask), track};
+        d->pass->masked = true;
+        return true;
+}
+
+/* mask ? value : identity */
+static int32_t emit_masked(draft *d, int32_t mask, int32_t value, const sf_track *track)
+{
+        const sf_ir_node *n = sf_ir_at(d->ir, mask), *x = sf_ir_at(d->ir, sf_ir_arg(d->ir, sf_ir_at(d->ir, d->pass->core), 0));
+        int32_t kept = value < 0 ? value : compile(d, mask, broadcast_track(d->ir, x, n, track));
+        kept = emit_cast(d, kept, SF_DT_BOOL);
+        int32_t identity = kept < 0 ? kept : emit_constant(d, d->pass->step.acc, d->pass->step.identity, 0);
+        if (identity < 0)
+                return identity;
+        return emit(d, (sf_instruction){.code = SF_CODE_WHERE, .dt = (uint8_t)d->pass->step.acc, .arg = {(uint8_t)kept, (uint8_t)value, (uint8_t)identity}},
+                    0, NULL);
+}
+
+double sf_access_extent(const sf_plan *plan, const sf_pass *pass, const sf_access *a)
+{
+        double positions = 1;
+        for (int32_t d = 0; d < plan->buffer[a->buffer].ndim; d++)
+                if (a->track[d].along >= 0)
+                        positions *= (double)pass->shape[a->track[d].along];
+        return positions;
+}
+
+/* The step's x, whose strides lead, is the operand that repeats least; of equals the one read on the way in. */
+static void choose_x(const sf_plan *plan, sf_pass *pass)
+{
+        int32_t best = 0;
+        double most = -1;
+        for (int32_t k = 0; k < pass->operands; k++) {
+                double mine = sf_access_extent(plan, pass, &pass->operand[k]) + (pass->load_reads >> k & 1 ? 0.5 : 0);
+                if (mine > most) {
+                        best = k;
+                        most = mine;
+                }
+        }
+        if (!best)
+                return;
+        sf_access x = pass->operand[best];
+        pass->operand[best] = pass->operand[0];
+        pass->operand[0] = x;
+        sf_program *programs[2] = {&pass->load, &pass->store};
+        uint32_t *reads[2] = {&pass->load_reads, &pass->store_reads};
+        for (int i = 0; i < 2; i++) {
+                for (int32_t k = 0; k < programs[i]->count; k++) {
+                        sf_instruction *code = &programs[i]->code[k];
+                        if (code->code == SF_CODE_LOAD && (code->slot == 0 || code->slot == best))
+                                code->slot = code->slot ? 0 : (uint8_t)best;
+                }
+                uint32_t first = *reads[i] & 1, other = *reads[i] >> best & 1;
+                *reads[i] = (*reads[i] & ~(1u | 1u << best)) | other | first << best;
+        }
+}
+
+/* Can the step do without programs? Where it loads one tensor, and the table of dtypes has what happens to it. */
+static bool is_plain(const sf_planner *planner, const sf_pass *pass, sf_op op)
+{
+        sf_step like;
+        if (pass->operands != 1 || pass->store.count || pass->load.code[0].code != SF_CODE_LOAD ||
+            (pass->load.count == 2 && pass->load.code[1].code != SF_CODE_CAST) || pass->load.count > 2)
+                return false;
+        sf_dt in = planner->plan->buffer[pass->operand[0].buffer].dt;
+        if (!sf_step_pair(&like, op, in, pass->step.out))
+                return false;
+        return like.op == pass->step.op && (like.acc == pass->step.acc || (like.acc == SF_DT_F32 && pass->step.acc == SF_DT_F64));
+}
+
+/* The step's operation, types and values, before its tensors are known. */
+static void start_step(draft *d, const sf_ir_node *root, const sf_ir_node *core)
+{
+        sf_step *s = &d->pass->step;
+        memset(s, 0, sizeof *s);
+        if (core) {
+                sf_step_pair(s, core->op, sf_ir_at(d->ir, sf_ir_arg(d->ir, core, 0))->dt, core->dt);
+                s->acc = core->acc;
+                sf_step_initial(d->ir->ctx, s, (sf_scalar){0});
+                s->has_initial = core->has_initial;
+                s->initial = core->value;
+                s->fold = core->kind == SF_IR_FOLD;
+                s->exclusive = core->exclusive;
+        } else {
+                sf_step_pair(s, SF_SUM, root->dt, root->dt);
+                sf_step_initial(d->ir->ctx, s, (sf_scalar){0});
+        }
+        s->out = root->dt;
+}
+
+int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const sf_track *root_track, sf_pass *pass)
+{
+        sf_ir *ir = planner->ir;
+        draft *d = sf_ir_alloc(ir, sizeof *d);
+        const sf_ir_node *nr = sf_ir_at(ir, root), *nc = core ? sf_ir_at(ir, core) : NULL, *x = core ? sf_ir_at(ir, sf_ir_arg(ir, nc, 0)) : nr;
+        memset(d, 0, sizeof *d);
+        *d = (draft){.planner = planner, .ir = ir, .pass = pass, .root = root};
+        memset(pass, 0, sizeof *pass);
+        pass->root = root;
+        pass->core = core;
+        pass->kept = -1;
+        pass->ndim = x->ndim;
+        pass->shape = x->shape;
+        pass->axes = core ? nc->axes : 0;
+        pass->reverse = core && nc->reverse;
+        start_step(d, nr, nc);
+
+        const sf_track *identity = sf_track_identity(ir, x->ndim);
+        int32_t value;
+        d->program = &pass->load;
+        d->reads = &pass->load_reads;
+        bool choose = core && nc->arg[1] && !mask_in_memory(d, sf_ir_arg(ir, nc, 1), x->ndim);
+        value = emit_cast(d, compile(d, core ? sf_ir_arg(ir, nc, 0) : root, identity), pass->step.acc);
+        if (choose)
+                value = emit_masked(d, sf_ir_arg(ir, nc, 1), value, identity);
+        if (value < 0)
+                return d->cut;
+        /* The program's value is its last instruction's; one that was needed before it may be the last instead. */
+        if (value != pass->load.count - 1 && emit(d, (sf_instruction){.code = SF_CODE_CAST, .dt = (uint8_t)pass->step.acc, .arg = {(uint8_t)value}}, 0, NULL) < 0)
+                return d->cut;
+
+        if (core && (root != core || nc->mean)) {
+                d->program = &pass->store;
+                d->reads = &pass->store_reads;
+                d->core = core;
+                d->depth = 0;
+                value = compile(d, root, root_track);
+                if (value >= 0 && value != pass->store.count - 1)
+                        value = emit(d, (sf_instruction){.code = SF_CODE_CAST, .dt = (uint8_t)nr->dt, .arg = {(uint8_t)value}}, 0, NULL);
+                if (value < 0)
+                        return d->cut;
+                if (pass->store.count <= 2 && !nc->mean && pass->store.code[0].code == SF_CODE_RESULT && pass->store.code[pass->store.count - 1].dt == nr->dt &&
+                    (pass->store.count == 1 || pass->store.code[1].code == SF_CODE_CAST))
+                        pass->store.count = 0; /* the result, rounded to out: what a step does by itself */
+        }
+        choose_x(planner->plan, pass);
+        pass->step.in = pass->operands ? planner->plan->buffer[pass->operand[0].buffer].dt : SF_DT_U8;
+        pass->fused = !is_plain(planner, pass, core ? nc->op : SF_SUM);
+        if (!pass->fused)
+                pass->load.count = 0;
+        return 0;
+}

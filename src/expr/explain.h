@@ -1,0 +1,44 @@
+/* explain.h: what explain.c finds out, for the formats to write down. */
+#ifndef SF_EXPLAIN_H
+#define SF_EXPLAIN_H
+
+#include "expr/plan.h"
+#include "expr/text.h"
+
+/* Text of a node is cut to this; in a story of many rewrites, to less. */
+#define SF_SHOWN 2000
+#define SF_SHOWN_OF_MANY 200
+
+typedef struct sf_traffic {
+        int32_t passes;
+        double read, written; /* bytes */
+        bool products;        /* a matmul among them: arithmetic, not bytes, decides how long it takes */
+} sf_traffic;
+
+typedef struct sf_story {
+        const sf_plan *plan;
+        int32_t *label;            /* by node: its number among the intermediate results, or 0 */
+        sf_traffic before, after;
+        double bandwidth;          /* bytes a second; 0: not known */
+        const char *bandwidth_is;  /* where it is from */
+        char device[160];
+        size_t room;               /* of `shown` */
+        char shown[SF_SHOWN];      /* the node shown last */
+} sf_story;
+
+/* A node as the notation has it, cut where it is long. `labelled`: intermediate results by name. */
+const char *sf_story_show(sf_story *s, int32_t node, bool labelled);
+/* The tensor's name: an input's, "out", or t1. */
+void sf_story_buffer(const sf_story *s, sf_text *t, int32_t buffer);
+const char *sf_story_kind(const sf_pass *pass);
+/* What one pass moves. */
+sf_traffic sf_story_pass(const sf_story *s, const sf_pass *pass);
+
+/* bandwidth.c: bytes a second that this device moves, read and written together, and where the number is from. */
+double sf_bandwidth(sf_context *ctx, sf_device device, const char **is, char name[160]);
+
+/* explain_picture.c */
+void sf_explain_dot(sf_story *s, sf_text *t);
+void sf_explain_svg(sf_story *s, sf_text *t);
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * ir.h: a plan's private copy of the expression: every node has its shape and dtype, every conversion is written out, and equal nodes are
+ * one node. Nodes never change. A rewrite makes new ones and says which old node they stand for (sf_ir_forward); the old ones stay, so
+ * that explain can still show them.
+ *
+ * A fold here always keeps its axes, with length 1; where they are to go, a squeeze follows. A mean is a fold whose result is divided by
+ * the count in the accumulator's type.
+ */
+#ifndef SF_IR_H
+#define SF_IR_H
+
+#include "core/program.h"
+#include "expr/graph.h"
+
+#include <setjmp.h>
+
+typedef enum sf_ir_kind {
+        SF_IR_INPUT,     /* input number `index` */
+        SF_IR_CONSTANT,  /* value; rank 0 */
+        SF_IR_MAP,       /* code of arg[0 .. 3), which broadcast and have the instruction's type; CAST is one of them */
+        SF_IR_FLIP,      /* along `axes` */
+        SF_IR_PERMUTE,   /* axis d is list[d] of the argument */
+        SF_IR_SQUEEZE,   /* `axes` of the argument go */
+        SF_IR_UNSQUEEZE, /* `axes` of this node are new */
+        SF_IR_BROADCAST, /* to this node's shape */
+        SF_IR_SLICE,     /* along axis `index`: position i is the argument's start + i * step */
+        SF_IR_CONCAT,    /* list: the parts, along axis `index` */
+        SF_IR_SCAN,      /* of arg[0], mask arg[1], along `axes` */
+        SF_IR_FOLD,
+        SF_IR_MATMUL     /* (..., M, K) @ (..., K, N), both of rank 2 or more */
+} sf_ir_kind;
+
+typedef struct sf_ir_node {
+        sf_ir_kind kind;
+        sf_dt dt;
+        uint64_t axes;
+        int32_t arg[3]; /* 0: none */
+        int32_t index;
+        int64_t start, step;
+        sf_value value; /* a constant's, or the initial one */
+        sf_code code;
+        sf_op op;
+        sf_dt acc;
+        bool reverse, exclusive, mean, has_initial;
+        int32_t ndim, nlist;
+        const int64_t *shape;
+        const int32_t *list;
+        /* not part of what the node is: */
+        int64_t count; /* elements */
+        int32_t forward; /* 0, or the node that stands for this one */
+        int32_t uses;    /* by live nodes and as outputs, as of sf_ir_count_uses; since then by new nodes too */
+        int32_t settled; /* the last sweep of rewrites that saw it */
+        uint32_t hash;
+        int32_t next; /* with the same bucket */
+} sf_ir_node;
+
+/* A rewrite that fired. */
+typedef struct sf_ir_event {
+        const struct sf_rewrite *rewrite;
+        int32_t before, after;
+        bool rounds; /* the result may be rounded differently */
+} sf_ir_event;
+
+typedef struct sf_ir_block sf_ir_block;
+
+typedef struct sf_ir {
+        sf_context *ctx;
+        jmp_buf no_memory; /* where a function that finds none returns to */
+        bool exact;
+        bool rounds;  /* set by the rewrite being tried: sf_ir_may_round */
+        int32_t nodes, room;
+        sf_ir_node **node; /* node 0 is none */
+        int32_t bucket[64];
+        int32_t inputs, outputs;
+        const char **name;
+        int32_t *output;   /* as the user wrote them; sf_ir_now has what they have become */
+        int32_t events, events_room;
+        sf_ir_event *event;
+        int32_t sweeps;
+        int32_t order_room;
+        int32_t *order;  /* of sf_ir_count_uses */
+        int32_t written; /* nodes up to this one are as the user wrote them */
+        int32_t merged; /* common subexpressions: nodes that were there already */
+        sf_ir_block *blocks;
+} sf_ir;
+
+/* Memory that lives as long as the ir. Does not return without. */
+void *sf_ir_alloc(sf_ir *ir, size_t size);
+void sf_ir_free(sf_ir *ir);
+
+static inline const sf_ir_node *sf_ir_at(const sf_ir *ir, int32_t node)
+{
+        return ir->node[node];
+}
+
+/* The node that stands for this one now. */
+static inline int32_t sf_ir_now(const sf_ir *ir, int32_t node)
+{
+        while (ir->node[node]->forward)
+                node = ir->node[node]->forward;
+        return node;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Making nodes. The arguments fit together: infer.c has checked them. What does nothing (a flip of no axes, a cast to the same type) is
+ * its argument.
+ * ---------------------------------------------------------------------------------------------------------- */
+int32_t sf_ir_input(sf_ir *ir, int32_t index, sf_dt dt, int32_t ndim, const int64_t *shape);
+int32_t sf_ir_constant(sf_ir *ir, sf_dt dt, sf_value value);
+int32_t sf_ir_number(sf_ir *ir, sf_dt dt, double value); /* rounded to dt; for an integer type a whole number below 2^53, wrapped */
+/* `dt` is the instruction's type: of a test, its arguments'. */
+int32_t sf_ir_map(sf_ir *ir, sf_code code, sf_dt dt, int32_t a, int32_t b, int32_t c);
+int32_t sf_ir_cast(sf_ir *ir, int32_t x, sf_dt dt);
+int32_t sf_ir_flip(sf_ir *ir, int32_t x, uint64_t axes);
+int32_t sf_ir_permute(sf_ir *ir, int32_t x, const int32_t *axes);
+int32_t sf_ir_squeeze(sf_ir *ir, int32_t x, uint64_t axes);
+int32_t sf_ir_unsqueeze(sf_ir *ir, int32_t x, uint64_t axes);
+int32_t sf_ir_broadcast(sf_ir *ir, int32_t x, int32_t ndim, const int64_t *shape);
+int32_t sf_ir_slice(sf_ir *ir, int32_t x, int32_t axis, int64_t start, int64_t step, int64_t length);
+int32_t sf_ir_concat(sf_ir *ir, int32_t axis, int32_t count, const int32_t *parts);
+/* A scan or fold like `model` (op, axes, acc, dt, reverse, ...) of x and mask. */
+int32_t sf_ir_reduce(sf_ir *ir, const sf_ir_node *model, int32_t x, int32_t mask);
+int32_t sf_ir_matmul(sf_ir *ir, sf_dt dt, int32_t a, int32_t b);
+/* `node` with other arguments; parts are a concat's. */
+int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *node, const int32_t arg[3], const int32_t *parts);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Asking
+ * ---------------------------------------------------------------------------------------------------------- */
+bool sf_ir_is_real(const sf_ir *ir, int32_t node);
+bool sf_ir_is_map(const sf_ir *ir, int32_t node, sf_code code);
+bool sf_ir_same_shape(const sf_ir_node *a, const sf_ir_node *b);
+/* Is it a constant, broadcast or not? As a double (integers of up to 2^53 exactly). */
+bool sf_ir_is_number(const sf_ir *ir, int32_t node, double *value);
+/* The shape that a and b broadcast to; the rank, or -1. */
+int32_t sf_ir_broadcast_shape(int32_t andim, const int64_t *a, int32_t bndim, const int64_t *b, int64_t *shape);
+/* The product of the lengths along `axes`. */
+int64_t sf_ir_length(const sf_ir_node *node, uint64_t axes);
+/* How many arguments, parts included, and which; forwarded ones as they are now. */
+int32_t sf_ir_args(const sf_ir_node *node);
+int32_t sf_ir_arg(const sf_ir *ir, const sf_ir_node *node, int32_t i);
+/* Counts every live node's uses. Returns how many are live, and which, arguments before users, in an array that is good until the next call. */
+int32_t sf_ir_count_uses(sf_ir *ir, int32_t **order);
+
+/* infer.c: fills an empty ir from a graph and its inputs' shapes and dtypes. */
+sf_status sf_infer(sf_ir *ir, const sf_graph *graph, const sf_tensor *inputs);
+
+/* print.c: a node in the notation. At most size - 1 bytes and a 0; returns how long all of it is. */
+size_t sf_ir_print(const sf_ir *ir, int32_t node, char *text, size_t size);
+/* The same, with what lies in memory by its label: label[node], if not 0, is called t1, t2, ... The node itself is shown in full. */
+size_t sf_ir_print_labelled(const sf_ir *ir, int32_t node, const int32_t *label, char *text, size_t size);
+
+/* rewrite.c: rewrites until nothing changes. */
+void sf_rewrite_all(sf_ir *ir);
+
+#endif

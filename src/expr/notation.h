@@ -1,0 +1,66 @@
+/* notation.h: what the two halves of the parser share: notation.c reads expressions, notation_calls.c knows the functions. */
+#ifndef SF_NOTATION_H
+#define SF_NOTATION_H
+
+#include "expr/graph.h"
+
+#define SF_CALL_MAX 20  /* arguments of one call */
+#define SF_TUPLE_MAX 64 /* items of one tuple or list */
+
+typedef enum sf_term_kind { SF_TERM_NODE, SF_TERM_NONE, SF_TERM_BOOL, SF_TERM_DTYPE, SF_TERM_TUPLE } sf_term_kind;
+
+/* What a piece of text stands for. */
+typedef struct sf_term {
+        sf_term_kind kind;
+        const char *at;  /* where it begins, for carets */
+        int32_t node;    /* NODE */
+        bool yes;        /* BOOL */
+        sf_dtype dtype;  /* DTYPE */
+        int32_t count;   /* TUPLE: items first .. first + count of the parser's */
+        int32_t first;
+} sf_term;
+
+typedef struct sf_parser {
+        sf_context *ctx;
+        sf_graph *graph;
+        const char *text, *at;
+        int depth;
+        int32_t items;
+        sf_term item[256]; /* of all tuples that are open */
+} sf_parser;
+
+/* A name in the text. */
+typedef struct sf_name {
+        const char *at;
+        size_t length;
+} sf_name;
+
+static inline bool sf_name_is(sf_name name, const char *word)
+{
+        for (size_t i = 0; i < name.length; i++)
+                if (word[i] != name.at[i])
+                        return false;
+        return !word[name.length];
+}
+
+/* A sentence, then the line with a caret under `at`. Returns false. */
+bool sf_notation_fail(sf_parser *p, const char *at, const char *format, ...) SF_PRINTF(3, 4);
+
+/* A library call's result: a failure gets the line and a caret too. */
+bool sf_notation_node(sf_parser *p, const char *at, int32_t node, sf_term *result);
+
+/* The whole number that a term is, such as -1. */
+bool sf_notation_whole(const sf_parser *p, const sf_term *term, int64_t *value);
+
+/* The dtype of this name ("f32", "float32"), if it is one. */
+bool sf_notation_dtype(sf_name name, sf_dtype *dtype);
+
+typedef struct sf_argument {
+        sf_name name; /* length 0: by position */
+        sf_term term;
+} sf_argument;
+
+/* A call of function or method `name`; a method's object is the first argument. */
+bool sf_notation_call(sf_parser *p, sf_name name, int32_t count, const sf_argument *arguments, sf_term *result);
+
+#endif

@@ -1,0 +1,344 @@
+/* The functions of the notation: what each is called, which arguments it takes, and the node it makes. */
+#include "expr/notation.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What an argument can be for. */
+typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, INITIAL, DTYPE, ACC, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
+
+/* The keywords, and the other names they go by elsewhere. */
+static const struct {
+        const char *name;
+        role role;
+} keywords[] = {
+        {"axis", AXIS}, {"dim", AXIS}, {"dims", AXIS}, {"axes", AXIS}, {"keepdim", KEEPDIM}, {"keepdims", KEEPDIM}, {"reverse", REVERSE}, {"exclusive", EXCLUSIVE},
+        {"mask", MASK}, {"initial", INITIAL}, {"dtype", DTYPE}, {"acc", ACC}, {"accumulator", ACC}, {"min", LOW}, {"a_min", LOW}, {"max", HIGH},
+        {"a_max", HIGH}, {"value", VALUE}, {"fill_value", VALUE}, {"input", X}, {"x", X}, {"a", X}, {"other", Y}, {"b", Y}, {"weight", Y}, {"bias", Z},
+        {"tensors", PARTS}, {"shape", SHAPE}, {"size", SHAPE}, {"start", START}, {"length", LENGTH},
+};
+
+typedef enum shape_of_call { APPLY, FOLD, MEAN, SCAN, CLAMP, FILL_WHERE, FLIP, TRANSPOSE, PERMUTE, SQUEEZE, UNSQUEEZE, BROADCAST, CONCAT, LIKE, MATMUL, LINEAR, CAST,
+                             NARROW, SELECT } shape_of_call;
+
+typedef struct row {
+        const char *name;
+        shape_of_call shape;
+        int what; /* an sf_function, an sf_op, or the number to fill with */
+        uint32_t takes;     /* bit r: role r may be given */
+        role position[5];   /* of the arguments without a name; ROLES ends them */
+        uint8_t needs;      /* so many of them must be there */
+} row;
+
+#define BIT(role) (1u << (role))
+#define FOLDS (BIT(X) | BIT(AXIS) | BIT(KEEPDIM) | BIT(REVERSE) | BIT(MASK) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
+#define SCANS (BIT(X) | BIT(AXIS) | BIT(REVERSE) | BIT(EXCLUSIVE) | BIT(MASK) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
+#define FOLD_ROW(name, op) {name, FOLD, op, FOLDS, {X, AXIS, KEEPDIM, ROLES}, 1}
+#define SCAN_ROW(name, op) {name, SCAN, op, SCANS, {X, AXIS, ROLES}, 1}
+#define UNARY(name, function) {name, APPLY, function, BIT(X), {X, ROLES}, 1}
+#define BINARY(name, function) {name, APPLY, function, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}
+#define VIEW(name, shape, needs) {name, shape, 0, BIT(X) | BIT(AXIS), {X, AXIS, ROLES}, needs}
+#define CAST_ROW(name) {name, CAST, 0, BIT(X) | BIT(DTYPE), {X, DTYPE, ROLES}, 2}
+
+static const row rows[] = {
+        FOLD_ROW("sum", SF_SUM), FOLD_ROW("prod", SF_PROD), FOLD_ROW("max", SF_MAX), FOLD_ROW("min", SF_MIN), FOLD_ROW("amax", SF_MAX), FOLD_ROW("amin", SF_MIN),
+        {"mean", MEAN, SF_SUM, FOLDS & ~BIT(INITIAL), {X, AXIS, KEEPDIM, ROLES}, 1},
+        SCAN_ROW("cumsum", SF_SUM), SCAN_ROW("cumprod", SF_PROD), SCAN_ROW("cummax", SF_MAX), SCAN_ROW("cummin", SF_MIN),
+        UNARY("exp", SF_EXP), UNARY("log", SF_LOG), UNARY("sqrt", SF_SQRT), UNARY("square", SF_SQUARE), UNARY("abs", SF_ABS), UNARY("absolute", SF_ABS),
+        UNARY("relu", SF_RELU), UNARY("sigmoid", SF_SIGMOID), UNARY("tanh", SF_TANH), UNARY("neg", SF_NEG), UNARY("negative", SF_NEG),
+        BINARY("minimum", SF_MINIMUM), BINARY("maximum", SF_MAXIMUM), BINARY("add", SF_ADD), BINARY("sub", SF_SUB), BINARY("subtract", SF_SUB), BINARY("mul", SF_MUL),
+        BINARY("multiply", SF_MUL), BINARY("div", SF_DIV), BINARY("divide", SF_DIV), BINARY("eq", SF_EQ), BINARY("ne", SF_NE), BINARY("lt", SF_LT),
+        BINARY("le", SF_LE), BINARY("gt", SF_GT), BINARY("ge", SF_GE),
+        {"where", APPLY, SF_WHERE, BIT(X) | BIT(Y) | BIT(Z), {X, Y, Z, ROLES}, 3},
+        {"masked_fill", FILL_WHERE, 0, BIT(X) | BIT(MASK) | BIT(VALUE), {X, MASK, VALUE, ROLES}, 3},
+        {"clamp", CLAMP, 0, BIT(X) | BIT(LOW) | BIT(HIGH), {X, LOW, HIGH, ROLES}, 1}, {"clip", CLAMP, 0, BIT(X) | BIT(LOW) | BIT(HIGH), {X, LOW, HIGH, ROLES}, 1},
+        VIEW("flip", FLIP, 1), VIEW("permute", PERMUTE, 2), VIEW("transpose", TRANSPOSE, 1), VIEW("swapaxes", TRANSPOSE, 2), VIEW("t", PERMUTE, 1),
+        VIEW("squeeze", SQUEEZE, 2), VIEW("unsqueeze", UNSQUEEZE, 2), VIEW("expand_dims", UNSQUEEZE, 2),
+        {"broadcast_to", BROADCAST, 0, BIT(X) | BIT(SHAPE), {X, SHAPE, ROLES}, 2}, {"expand", BROADCAST, 0, BIT(X) | BIT(SHAPE), {X, SHAPE, ROLES}, 2},
+        {"concat", CONCAT, 0, BIT(PARTS) | BIT(AXIS), {PARTS, AXIS, ROLES}, 1}, {"cat", CONCAT, 0, BIT(PARTS) | BIT(AXIS), {PARTS, AXIS, ROLES}, 1},
+        {"concatenate", CONCAT, 0, BIT(PARTS) | BIT(AXIS), {PARTS, AXIS, ROLES}, 1},
+        {"zeros_like", LIKE, 0, BIT(X), {X, ROLES}, 1}, {"ones_like", LIKE, 1, BIT(X), {X, ROLES}, 1},
+        {"full_like", LIKE, 0, BIT(X) | BIT(VALUE), {X, VALUE, ROLES}, 2},
+        {"narrow", NARROW, 0, BIT(X) | BIT(AXIS) | BIT(START) | BIT(LENGTH), {X, AXIS, START, LENGTH, ROLES}, 4},
+        {"select", SELECT, 0, BIT(X) | BIT(AXIS) | BIT(START), {X, AXIS, START, ROLES}, 3},
+        {"matmul", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}, {"mm", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2},
+        {"bmm", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}, {"mv", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2},
+        {"dot", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}, {"linear", LINEAR, 0, BIT(X) | BIT(Y) | BIT(Z), {X, Y, Z, ROLES}, 2},
+        CAST_ROW("cast"), CAST_ROW("astype"), CAST_ROW("to"), CAST_ROW("type"),
+};
+
+/* The arguments of one call by what they are for. */
+typedef struct given {
+        sf_parser *p;
+        const row *row;
+        sf_name name;
+        const sf_term *of[ROLES]; /* NULL: not given */
+        sf_term list;             /* axes or lengths given one by one: x.permute(1, 0) */
+} given;
+
+static bool find_row(sf_name name, const row **found)
+{
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+                if (sf_name_is(name, rows[i].name)) {
+                        *found = &rows[i];
+                        return true;
+                }
+        return false;
+}
+
+/* Sorts the arguments out. A list may be given as one tuple or as several arguments. */
+static bool sort_out(given *g, int32_t count, const sf_argument *arguments)
+{
+        sf_parser *p = g->p;
+        int32_t at = 0;
+        for (int32_t i = 0; i < count; i++) {
+                const sf_argument *a = &arguments[i];
+                role r = ROLES;
+                if (!a->name.length) {
+                        bool spread = (g->row->shape == FLIP || g->row->shape == PERMUTE || g->row->shape == TRANSPOSE || g->row->shape == BROADCAST) && at == 1 &&
+                                      a->term.kind == SF_TERM_NODE;
+                        if (spread) {
+                                int32_t more = 0;
+                                while (i + more < count && !arguments[i + more].name.length)
+                                        more++;
+                                if (p->items + more > (int32_t)(sizeof p->item / sizeof p->item[0]))
+                                        return sf_notation_fail(p, a->term.at, "too many arguments");
+                                g->list = (sf_term){.kind = SF_TERM_TUPLE, .at = a->term.at, .count = more, .first = p->items};
+                                for (int32_t k = 0; k < more; k++)
+                                        p->item[p->items++] = arguments[i + k].term;
+                                g->of[g->row->position[1]] = &g->list;
+                                i += more - 1;
+                                at = 2;
+                                continue;
+                        }
+                        r = at < 5 ? g->row->position[at] : ROLES;
+                        if (r == ROLES)
+                                return sf_notation_fail(p, a->term.at, "%s takes at most %d arguments without a name", g->row->name, (int)at);
+                        at++;
+                } else {
+                        for (size_t k = 0; k < sizeof keywords / sizeof keywords[0]; k++)
+                                if (sf_name_is(a->name, keywords[k].name) && g->row->takes & BIT(keywords[k].role))
+                                        r = keywords[k].role;
+                        if (r == ROLES)
+                                return sf_notation_fail(p, a->name.at, "%s has no argument %.*s", g->row->name, (int)a->name.length, a->name.at);
+                }
+                if (g->of[r])
+                        return sf_notation_fail(p, a->term.at, "this argument of %s is given twice", g->row->name);
+                g->of[r] = &a->term;
+        }
+        for (int32_t i = 0; i < g->row->needs; i++)
+                if (!g->of[g->row->position[i]])
+                        return sf_notation_fail(p, g->name.at, "%s needs %d argument%s", g->row->name, (int)g->row->needs, g->row->needs == 1 ? "" : "s");
+        return true;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Reading arguments
+ * ---------------------------------------------------------------------------------------------------------- */
+static bool read_node(given *g, role r, int32_t *node)
+{
+        const sf_term *t = g->of[r];
+        *node = 0;
+        if (!t || t->kind == SF_TERM_NONE)
+                return true;
+        *node = t->node;
+        return t->kind == SF_TERM_NODE || sf_notation_fail(g->p, t->at, "%s needs an expression here", g->row->name);
+}
+
+static bool read_flag(given *g, role r, int32_t *flag)
+{
+        const sf_term *t = g->of[r];
+        int64_t number;
+        *flag = 0;
+        if (!t)
+                return true;
+        if (t->kind == SF_TERM_BOOL)
+                *flag = t->yes;
+        else if (sf_notation_whole(g->p, t, &number) && (number == 0 || number == 1))
+                *flag = (int32_t)number;
+        else
+                return sf_notation_fail(g->p, t->at, "True or False was expected here");
+        return true;
+}
+
+static bool read_dtype(given *g, role r, sf_dtype *dtype)
+{
+        const sf_term *t = g->of[r];
+        if (!t || t->kind == SF_TERM_NONE)
+                return true;
+        *dtype = t->dtype;
+        return t->kind == SF_TERM_DTYPE || sf_notation_fail(g->p, t->at, "a dtype was expected here, such as f32 or float32");
+}
+
+/* One whole number, or a tuple of them. *count is -1 for None and for nothing given. */
+static bool read_list(given *g, role r, int32_t *count, int64_t *list)
+{
+        const sf_term *t = g->of[r];
+        *count = -1;
+        if (!t || t->kind == SF_TERM_NONE)
+                return true;
+        *count = t->kind == SF_TERM_TUPLE ? t->count : 1;
+        for (int32_t i = 0; i < *count; i++) {
+                const sf_term *item = t->kind == SF_TERM_TUPLE ? &g->p->item[t->first + i] : t;
+                if (!sf_notation_whole(g->p, item, &list[i]))
+                        return sf_notation_fail(g->p, item->at, "a whole number was expected here, or a tuple of them");
+        }
+        return true;
+}
+
+static bool read_axes(given *g, int32_t *count, int32_t *axes)
+{
+        int64_t list[SF_TUPLE_MAX];
+        if (!read_list(g, AXIS, count, list))
+                return false;
+        for (int32_t i = 0; i < *count; i++) {
+                if (list[i] < -SF_MAX_NDIM || list[i] >= SF_MAX_NDIM)
+                        return sf_notation_fail(g->p, g->of[AXIS]->at, "axis %lld is none that a tensor can have", (long long)list[i]);
+                axes[i] = (int32_t)list[i];
+        }
+        return true;
+}
+
+static bool read_number(given *g, role r, sf_scalar *value)
+{
+        const sf_term *t = g->of[r];
+        if (!t || t->kind == SF_TERM_NONE)
+                return true;
+        if (t->kind == SF_TERM_BOOL) {
+                *value = sf_int(t->yes);
+                return true;
+        }
+        if (t->kind == SF_TERM_NODE) {
+                const sf_node *n = &g->p->graph->node[t->node];
+                bool negative = n->kind == SF_NODE_APPLY && n->function == SF_NEG;
+                if (negative)
+                        n = &g->p->graph->node[n->arg[0]];
+                if (n->kind == SF_NODE_CONSTANT) {
+                        *value = n->value;
+                        if (negative)
+                                *value = n->value.kind == SF_SCALAR_REAL ? sf_real(-n->value.value.f)
+                                         : n->value.kind == SF_SCALAR_INT ? sf_int(-n->value.value.i)
+                                                                          : sf_real(-(double)n->value.value.u);
+                        return true;
+                }
+        }
+        return sf_notation_fail(g->p, t->at, "a number was expected here");
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Making nodes
+ * ---------------------------------------------------------------------------------------------------------- */
+static int32_t reduce(given *g, int32_t x, bool *good)
+{
+        sf_expr_options o = SF_EXPR_OPTIONS_INIT;
+        int32_t axes[SF_TUPLE_MAX], count;
+        o.op = (sf_op)g->row->what;
+        *good = read_axes(g, &count, axes) && read_flag(g, KEEPDIM, &o.keepdim) && read_flag(g, REVERSE, &o.reverse) && read_flag(g, EXCLUSIVE, &o.exclusive) &&
+                read_node(g, MASK, &o.mask) && read_number(g, INITIAL, &o.initial) && read_dtype(g, DTYPE, &o.dtype) && read_dtype(g, ACC, &o.accumulator);
+        if (!*good)
+                return -1;
+        o.naxes = count;
+        o.axes = count < 0 ? NULL : axes;
+        return g->row->shape == FOLD   ? sf_expr_fold(g->p->graph, x, &o)
+               : g->row->shape == MEAN ? sf_expr_mean(g->p->graph, x, &o)
+                                       : sf_expr_scan(g->p->graph, x, &o);
+}
+
+static int32_t view(given *g, int32_t x, bool *good)
+{
+        sf_graph *graph = g->p->graph;
+        int64_t shape[SF_TUPLE_MAX], start[SF_TUPLE_MAX] = {0}, length[SF_TUPLE_MAX] = {0};
+        int32_t axes[SF_TUPLE_MAX] = {0}, count, lengths, ignored;
+        int64_t stop;
+        *good = read_axes(g, &count, axes) && read_list(g, SHAPE, &lengths, shape) && read_list(g, START, &ignored, start) && read_list(g, LENGTH, &ignored, length);
+        if (!*good)
+                return -1;
+        switch (g->row->shape) {
+        case FLIP: return sf_expr_flip(graph, x, count, count < 0 ? NULL : axes);
+        case PERMUTE: return sf_expr_permute(graph, x, count, count < 0 ? NULL : axes);
+        case TRANSPOSE: /* torch swaps two axes, NumPy permutes all of them */
+                if (count == 2 && g->of[AXIS] == &g->list)
+                        return sf_expr_transpose(graph, x, axes[0], axes[1]);
+                return sf_expr_permute(graph, x, count, count < 0 ? NULL : axes);
+        case BROADCAST: return sf_expr_broadcast(graph, x, lengths < 0 ? 0 : lengths, shape);
+        case NARROW:
+                if (__builtin_add_overflow(start[0], length[0], &stop) || (start[0] < 0 && stop >= 0))
+                        stop = SF_SLICE_END;
+                return sf_expr_slice(graph, x, axes[0], start[0], stop, 1);
+        case SELECT: return sf_expr_select(graph, x, axes[0], start[0]);
+        default: break;
+        }
+        /* Several axes: those that come, lowest first; those that go, highest first, so that the others keep their numbers. */
+        for (int32_t done = 0; done < count; done++) {
+                int32_t next = 0;
+                for (int32_t i = 1; i < count; i++)
+                        if (g->row->shape == UNSQUEEZE ? axes[i] < axes[next] : axes[i] > axes[next])
+                                next = i;
+                x = g->row->shape == UNSQUEEZE ? sf_expr_unsqueeze(graph, x, axes[next]) : sf_expr_squeeze(graph, x, axes[next]);
+                axes[next] = g->row->shape == UNSQUEEZE ? SF_MAX_NDIM : -2 * SF_MAX_NDIM;
+        }
+        return x;
+}
+
+static int32_t concat(given *g, bool *good)
+{
+        const sf_term *t = g->of[PARTS];
+        int32_t parts[SF_TUPLE_MAX], axes[SF_TUPLE_MAX] = {0}, count;
+        *good = t->kind == SF_TERM_TUPLE || sf_notation_fail(g->p, t->at, "%s needs its parts in brackets: %s([a, b], 1)", g->row->name, g->row->name);
+        for (int32_t i = 0; *good && i < t->count; i++) {
+                const sf_term *part = &g->p->item[t->first + i];
+                *good = part->kind == SF_TERM_NODE || sf_notation_fail(g->p, part->at, "an expression was expected here");
+                parts[i] = part->node;
+        }
+        *good = *good && read_axes(g, &count, axes);
+        return *good ? sf_expr_concat(g->p->graph, axes[0], t->count, parts) : -1;
+}
+
+/* x.float(), bool(x) and so on. */
+static bool cast_by_name(sf_parser *p, sf_name name, sf_dtype dtype, int32_t count, const sf_argument *arguments, sf_term *result)
+{
+        if (count != 1 || arguments[0].name.length || arguments[0].term.kind != SF_TERM_NODE)
+                return sf_notation_fail(p, name.at, "%.*s takes one expression", (int)name.length, name.at);
+        return sf_notation_node(p, name.at, sf_expr_cast(p->graph, arguments[0].term.node, dtype), result);
+}
+
+bool sf_notation_call(sf_parser *p, sf_name name, int32_t count, const sf_argument *arguments, sf_term *result)
+{
+        given g = {.p = p, .name = name};
+        sf_dtype dtype = {0, 0, 0};
+        int32_t x = 0, y = 0, z = 0, low = 0, high = 0, mask = 0, node = -1;
+        sf_scalar value = sf_int(0);
+        bool good = true;
+        if (sf_notation_dtype(name, &dtype))
+                return cast_by_name(p, name, dtype, count, arguments, result);
+        if (!find_row(name, &g.row))
+                return sf_notation_fail(p, name.at, "there is no function %.*s; docs/expressions.md lists them", (int)name.length, name.at);
+        if (!sort_out(&g, count, arguments) || !read_node(&g, X, &x) || !read_node(&g, Y, &y) || !read_node(&g, Z, &z) || !read_node(&g, LOW, &low) ||
+            !read_node(&g, HIGH, &high) || !read_node(&g, MASK, &mask) || !read_dtype(&g, DTYPE, &dtype))
+                return false;
+        switch (g.row->shape) {
+        case APPLY: node = sf_expr_apply(p->graph, (sf_function)g.row->what, x, y, z); break;
+        case FOLD:
+        case MEAN:
+        case SCAN: node = reduce(&g, x, &good); break;
+        case CLAMP:
+                node = low ? sf_expr_apply(p->graph, SF_MAXIMUM, x, low, 0) : x;
+                node = high ? sf_expr_apply(p->graph, SF_MINIMUM, node, high, 0) : node;
+                break;
+        case FILL_WHERE:
+                good = read_number(&g, VALUE, &value);
+                node = good ? sf_expr_apply(p->graph, SF_WHERE, mask, sf_expr_constant(p->graph, value), x) : -1;
+                break;
+        case CONCAT: node = concat(&g, &good); break;
+        case LIKE:
+                value = sf_int(g.row->what);
+                good = read_number(&g, VALUE, &value);
+                node = good ? sf_expr_like(p->graph, x, value) : -1;
+                break;
+        case MATMUL: node = sf_expr_matmul(p->graph, x, y); break;
+        case LINEAR: node = sf_expr_linear(p->graph, x, y, z); break;
+        case CAST: node = sf_expr_cast(p->graph, x, dtype); break;
+        default: node = view(&g, x, &good); break;
+        }
+        return good && sf_notation_node(p, name.at, node, result);
+}

@@ -1,0 +1,352 @@
+/* From rewritten nodes to passes: what is a result of its own, what rides along with which scan or fold, and in which order. */
+#include "expr/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int64_t bytes_of(const sf_ir_node *n)
+{
+        return n->count * sf_dtypes[n->dt].size;
+}
+
+int32_t sf_plan_buffer(sf_planner *p, int32_t node)
+{
+        sf_plan *plan = p->plan;
+        const sf_ir_node *n = sf_ir_at(p->ir, node);
+        if (p->buffer_of[node] >= 0)
+                return p->buffer_of[node];
+        if (plan->buffers == p->room_buffers) {
+                int32_t room = p->room_buffers ? p->room_buffers * 2 : 16;
+                sf_buffer *grown = sf_ir_alloc(p->ir, (size_t)room * sizeof *grown);
+                if (plan->buffers)
+                        memcpy(grown, plan->buffer, (size_t)plan->buffers * sizeof *grown);
+                plan->buffer = grown;
+                p->room_buffers = room;
+        }
+        sf_buffer b = {.place = n->kind == SF_IR_INPUT ? SF_PLACE_INPUT : SF_PLACE_SCRATCH, .index = n->index, .node = node, .dt = n->dt,
+                       .ndim = n->ndim, .shape = n->shape, .bytes = bytes_of(n), .kept = -1};
+        plan->buffer[plan->buffers] = b;
+        return p->buffer_of[node] = plan->buffers++;
+}
+
+static void remark(sf_planner *p, int32_t node, const char *why)
+{
+        sf_plan *plan = p->plan;
+        if (plan->remarks == p->room_remarks) {
+                int32_t room = p->room_remarks ? p->room_remarks * 2 : 8;
+                sf_remark *grown = sf_ir_alloc(p->ir, (size_t)room * sizeof *grown);
+                if (plan->remarks)
+                        memcpy(grown, plan->remark, (size_t)plan->remarks * sizeof *grown);
+                plan->remark = grown;
+                p->room_remarks = room;
+        }
+        plan->remark[plan->remarks++] = (sf_remark){node, why};
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Which scan or fold a node can ride along with
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Views that move no element away and repeat none: a pass can write through them. */
+static bool is_one_to_one(const sf_ir_node *n)
+{
+        return n->kind == SF_IR_FLIP || n->kind == SF_IR_PERMUTE || n->kind == SF_IR_SQUEEZE || n->kind == SF_IR_UNSQUEEZE;
+}
+
+/* More maps than this do not fit in a program anyway. */
+enum { CONE = 64 };
+
+/* The nodes between a root and the scans and folds below it, arguments before users. */
+typedef struct cone {
+        int32_t count;
+        int32_t node[CONE];
+} cone;
+
+static bool passes_on(const sf_ir_node *n, const sf_ir_node *argument)
+{
+        return is_one_to_one(n) || (n->kind == SF_IR_MAP && sf_ir_same_shape(n, argument));
+}
+
+static void gather(sf_planner *p, cone *c, int32_t root, int32_t id)
+{
+        const sf_ir_node *n = sf_ir_at(p->ir, id);
+        for (int32_t i = 0; i < c->count; i++)
+                if (c->node[i] == id)
+                        return;
+        bool inside = (n->kind == SF_IR_MAP || is_one_to_one(n)) && (id == root || !p->cut[id]);
+        if (inside)
+                for (int32_t i = 0; i < sf_ir_args(n) && c->count < CONE; i++) {
+                        int32_t arg = sf_ir_arg(p->ir, n, i);
+                        if (passes_on(n, sf_ir_at(p->ir, arg)))
+                                gather(p, c, root, arg);
+                }
+        if (c->count < CONE && (inside || n->kind == SF_IR_SCAN || n->kind == SF_IR_FOLD))
+                c->node[c->count++] = id;
+}
+
+/* Do all roads from `core` lead to the cone's root, and to nobody else? `on` marks what lies on them. */
+static bool belongs(sf_planner *p, const cone *c, int32_t root, int32_t core, bool on[CONE])
+{
+        int32_t inner[CONE] = {0};
+        for (int32_t i = 0; i < c->count; i++) {
+                const sf_ir_node *n = sf_ir_at(p->ir, c->node[i]);
+                on[i] = c->node[i] == core;
+                if (on[i] || n->kind == SF_IR_SCAN || n->kind == SF_IR_FOLD)
+                        continue;
+                for (int32_t k = 0; k < sf_ir_args(n); k++) {
+                        int32_t arg = sf_ir_arg(p->ir, n, k);
+                        for (int32_t j = 0; j < i; j++)
+                                if (c->node[j] == arg && on[j] && passes_on(n, sf_ir_at(p->ir, arg))) {
+                                        on[i] = true;
+                                        inner[j]++;
+                                }
+                }
+        }
+        for (int32_t i = 0; i < c->count; i++)
+                if (on[i] && c->node[i] != root && inner[i] != sf_ir_at(p->ir, c->node[i])->uses)
+                        return false;
+        return c->count && on[c->count - 1];
+}
+
+/* Where the axes of `n` stand, its argument's tracks given: the way up. */
+static const sf_track *track_up(sf_ir *ir, const sf_ir_node *n, const sf_ir_node *x, const sf_track *track)
+{
+        static const sf_track still = {0, 0, -1};
+        sf_track *t = sf_ir_alloc(ir, (size_t)n->ndim * sizeof *t);
+        int32_t from = 0;
+        if (n->kind == SF_IR_MAP)
+                return track;
+        for (int32_t d = 0; d < n->ndim; d++) {
+                switch (n->kind) {
+                case SF_IR_PERMUTE: t[d] = track[n->list[d]]; break;
+                case SF_IR_FLIP:
+                        t[d] = track[d];
+                        if (n->axes >> d & 1)
+                                t[d] = (sf_track){x->shape[d] - 1 - track[d].start, -track[d].step, track[d].along};
+                        break;
+                case SF_IR_SQUEEZE:
+                        while (n->axes >> from & 1)
+                                from++;
+                        t[d] = track[from++];
+                        break;
+                default: t[d] = n->axes >> d & 1 ? still : track[from++]; break; /* SF_IR_UNSQUEEZE */
+                }
+        }
+        return t;
+}
+
+static const sf_track *core_track(sf_ir *ir, const sf_ir_node *core)
+{
+        sf_track *t = sf_ir_alloc(ir, (size_t)core->ndim * sizeof *t);
+        for (int32_t d = 0; d < core->ndim; d++)
+                t[d] = core->kind == SF_IR_FOLD && core->axes >> d & 1 ? (sf_track){0, 0, -1} : (sf_track){0, 1, d};
+        return t;
+}
+
+/* The scan or fold with the most to read that nobody but `root` needs, or 0; and where root's axes stand in its pass. */
+static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
+{
+        const sf_ir_node *n = sf_ir_at(p->ir, root);
+        cone c = {.count = 0};
+        bool on[CONE], best_on[CONE];
+        int32_t best = 0;
+        int64_t most = -1;
+        if (n->kind == SF_IR_SCAN || n->kind == SF_IR_FOLD) {
+                *track = core_track(p->ir, n);
+                return root;
+        }
+        gather(p, &c, root, root);
+        if (!c.count || c.node[c.count - 1] != root)
+                return 0;
+        for (int32_t i = 0; i < c.count; i++) {
+                const sf_ir_node *core = sf_ir_at(p->ir, c.node[i]);
+                if (core->kind != SF_IR_SCAN && core->kind != SF_IR_FOLD)
+                        continue;
+                int64_t work = sf_ir_at(p->ir, sf_ir_arg(p->ir, core, 0))->count;
+                /* One that lies in memory already is read, not made again. */
+                if (!p->done[c.node[i]] && work > most && belongs(p, &c, root, c.node[i], on)) {
+                        best = c.node[i];
+                        most = work;
+                        memcpy(best_on, on, sizeof best_on);
+                }
+        }
+        if (!best)
+                return 0;
+        /* Every road leads to the same place: any one of them tells how the axes stand at its end. */
+        const sf_track *up[CONE];
+        for (int32_t i = 0; i < c.count; i++) {
+                if (!best_on[i])
+                        continue;
+                const sf_ir_node *at = sf_ir_at(p->ir, c.node[i]);
+                if (c.node[i] == best) {
+                        up[i] = core_track(p->ir, at);
+                        continue;
+                }
+                for (int32_t j = 0; j < i; j++)
+                        for (int32_t k = 0; k < sf_ir_args(at); k++)
+                                if (best_on[j] && c.node[j] == sf_ir_arg(p->ir, at, k))
+                                        up[i] = track_up(p->ir, at, sf_ir_at(p->ir, c.node[j]), up[j]);
+        }
+        *track = up[c.count - 1];
+        return best;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Passes
+ * ---------------------------------------------------------------------------------------------------------- */
+static void need(sf_planner *p, int32_t node);
+
+static void push(sf_planner *p, sf_pass *pass)
+{
+        sf_plan *plan = p->plan;
+        if (plan->passes == p->room_passes) {
+                int32_t room = p->room_passes ? p->room_passes * 2 : 16;
+                sf_pass **grown = sf_ir_alloc(p->ir, (size_t)room * sizeof *grown);
+                if (plan->passes)
+                        memcpy(grown, plan->pass, (size_t)plan->passes * sizeof *grown);
+                plan->pass = grown;
+                p->room_passes = room;
+        }
+        plan->pass[plan->passes++] = pass;
+}
+
+/* A fold of several tensors, all of which repeat: every element is read many times, as in a matmul. */
+static bool is_products(const sf_planner *p, const sf_pass *pass)
+{
+        double positions = 1;
+        bool repeat = pass->core && pass->step.fold && pass->operands > 1;
+        for (int32_t d = 0; d < pass->ndim; d++)
+                positions *= (double)pass->shape[d];
+        for (int32_t k = 0; repeat && k < pass->operands; k++)
+                repeat = sf_access_extent(p->plan, pass, &pass->operand[k]) < positions;
+        return repeat;
+}
+
+/* The pass that computes `root`, or with `copies` reads it from where it lies, and writes it to a buffer, from `offset` on along an axis. */
+static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, int32_t offset_axis, int64_t offset)
+{
+        const sf_ir_node *n = sf_ir_at(p->ir, root);
+        sf_pass *pass = sf_ir_alloc(p->ir, sizeof *pass);
+        const sf_track *track;
+        int32_t core, cut;
+        bool alone = copies;
+        p->copying = copies;
+        do {
+                track = sf_track_identity(p->ir, n->ndim);
+                core = alone ? 0 : find_core(p, root, &track);
+                if (!core)
+                        track = sf_track_identity(p->ir, n->ndim);
+                cut = sf_compile_pass(p, root, core, track, pass);
+                if (cut > 0) {
+                        p->cut[cut] = true;
+                        remark(p, cut, "a pass of its own, because the elementwise work around it is longer than one pass takes");
+                } else if (cut < 0) {
+                        alone = true;
+                        remark(p, core, "what follows is a pass of its own, because one pass reads at most 8 tensors");
+                }
+        } while (cut);
+        p->copying = false;
+        if (core && core != root)
+                p->cut[root] = true; /* whoever else needs it reads it: computing it anew would take the scan or fold again */
+        sf_track *out = sf_ir_alloc(p->ir, (size_t)n->ndim * sizeof *out);
+        for (int32_t d = 0; d < n->ndim; d++)
+                out[d] = track[d];
+        if (offset_axis >= 0)
+                out[offset_axis].start += offset;
+        pass->out = (sf_access){buffer, out};
+        for (int32_t k = 0; k < pass->operands; k++)
+                need(p, p->plan->buffer[pass->operand[k].buffer].node);
+        if (pass->masked)
+                need(p, p->plan->buffer[pass->mask.buffer].node);
+        pass->products = is_products(p, pass);
+        if (pass->products)
+                remark(p, root, "every product of a matmul is computed: no rewrite could avoid it, and this library has no fast matmul");
+        if (n->count)
+                push(p, pass);
+}
+
+/* Makes the passes that compute a node that is to lie in memory. */
+static void need(sf_planner *p, int32_t node)
+{
+        const sf_ir_node *n = sf_ir_at(p->ir, node);
+        if (p->done[node] || n->kind == SF_IR_INPUT)
+                return;
+        p->done[node] = true;
+        int32_t buffer = sf_plan_buffer(p, node);
+        if (n->kind != SF_IR_CONCAT) {
+                make_pass(p, node, false, buffer, -1, 0);
+                return;
+        }
+        int64_t offset = 0;
+        for (int32_t i = 0; i < n->nlist; i++) {
+                int32_t part = sf_ir_arg(p->ir, n, i);
+                const sf_ir_node *np = sf_ir_at(p->ir, part);
+                /* A scan or fold that others need as well, with what rides along, is made once, and copied here. */
+                const sf_track *ignored;
+                bool copies = np->kind == SF_IR_CONCAT || (np->uses > 1 && find_core(p, part, &ignored));
+                p->cut[part] |= copies;
+                make_pass(p, part, copies, buffer, n->index, offset);
+                offset += np->shape[n->index];
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Outputs
+ * ---------------------------------------------------------------------------------------------------------- */
+static int32_t output_buffer(sf_planner *p, int32_t output, int32_t node)
+{
+        /* A second output of the same node, or of an input, has a buffer of its own that no node is found by. */
+        int32_t known = p->buffer_of[node];
+        p->buffer_of[node] = -1;
+        int32_t buffer = sf_plan_buffer(p, node);
+        p->plan->buffer[buffer].place = SF_PLACE_OUTPUT;
+        p->plan->buffer[buffer].index = output;
+        if (known >= 0)
+                p->buffer_of[node] = known;
+        return buffer;
+}
+
+static void name_outputs(sf_plan *plan)
+{
+        enum { ROOM = 24 };
+        plan->output_name = sf_ir_alloc(&plan->ir, (size_t)plan->outputs * sizeof *plan->output_name);
+        for (int32_t i = 0; i < plan->outputs; i++) {
+                char *name = sf_ir_alloc(&plan->ir, ROOM);
+                snprintf(name, ROOM, plan->outputs == 1 ? "out" : "output %d", (int)i);
+                plan->output_name[i] = name;
+        }
+}
+
+sf_status sf_plan_passes(sf_plan *plan)
+{
+        sf_ir *ir = &plan->ir;
+        sf_planner p = {.plan = plan, .ir = ir};
+        size_t nodes = (size_t)ir->nodes + 1;
+        int32_t *order;
+        sf_ir_count_uses(ir, &order);
+        p.cut = memset(sf_ir_alloc(ir, nodes), 0, nodes);
+        p.done = memset(sf_ir_alloc(ir, nodes), 0, nodes);
+        p.buffer_of = memset(sf_ir_alloc(ir, nodes * sizeof *p.buffer_of), -1, nodes * sizeof *p.buffer_of);
+        plan->output_buffer = sf_ir_alloc(ir, (size_t)ir->outputs * sizeof *plan->output_buffer);
+        /* Every input has a buffer, read or not, to check its tensor against. The first output of a node is where the node lies. */
+        plan->input_buffer = sf_ir_alloc(ir, (size_t)ir->inputs * sizeof *plan->input_buffer);
+        for (int32_t id = 1; id <= ir->nodes; id++)
+                if (sf_ir_at(ir, id)->kind == SF_IR_INPUT)
+                        plan->input_buffer[sf_ir_at(ir, id)->index] = sf_plan_buffer(&p, id);
+        for (int32_t i = 0; i < ir->outputs; i++)
+                plan->output_buffer[i] = output_buffer(&p, i, sf_ir_now(ir, ir->output[i]));
+        name_outputs(plan);
+        for (int32_t i = 0; i < ir->outputs; i++) {
+                int32_t node = sf_ir_now(ir, ir->output[i]);
+                if (p.buffer_of[node] == plan->output_buffer[i])
+                        need(&p, node);
+        }
+        for (int32_t i = 0; i < ir->outputs; i++) {
+                int32_t node = sf_ir_now(ir, ir->output[i]);
+                if (p.buffer_of[node] == plan->output_buffer[i])
+                        continue;
+                p.cut[node] = true;
+                make_pass(&p, node, true, plan->output_buffer[i], -1, 0);
+        }
+        return SF_OK;
+}

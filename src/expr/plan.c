@@ -1,0 +1,244 @@
+/* Plans: made once for shapes, dtypes and a device; their scratch laid out ahead. */
+#include "expr/plan.h"
+
+#include "backend.h"
+#include "context.h"
+#include "core/choose.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Several results of one read
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static bool same_access(const sf_plan *plan, const sf_access *a, const sf_access *b)
+{
+        if (a->buffer != b->buffer)
+                return false;
+        for (int32_t d = 0; d < plan->buffer[a->buffer].ndim; d++)
+                if (a->track[d].start != b->track[d].start || a->track[d].step != b->track[d].step || a->track[d].along != b->track[d].along)
+                        return false;
+        return true;
+}
+
+/* Do both walk the same positions of the same tensors, in the same sequences? Then neither reads what the other writes. */
+static bool same_reads(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
+{
+        if (a->ndim != b->ndim || a->axes != b->axes || a->reverse != b->reverse || a->operands != b->operands || !a->operands || a->masked != b->masked ||
+            (a->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape)))
+                return false;
+        if (a->masked && !same_access(plan, &a->mask, &b->mask))
+                return false;
+        for (int32_t k = 0; k < a->operands; k++)
+                if (!same_access(plan, &a->operand[k], &b->operand[k]))
+                        return false;
+        return true;
+}
+
+/* A later pass over the same operands moves up beside the first. What it reads is there by then: it is what the first one reads. */
+static void join_siblings(sf_plan *plan)
+{
+        for (int32_t i = 0; i < plan->passes; i++) {
+                int32_t last = i;
+                if (plan->pass[i]->sibling)
+                        continue;
+                for (int32_t j = i + 1; j < plan->passes && last - i + 1 < SF_SIBLINGS_MAX; j++) {
+                        if (!same_reads(plan, plan->pass[i], plan->pass[j]) || plan->pass[j]->out.buffer == plan->pass[i]->out.buffer)
+                                continue;
+                        sf_pass *pass = plan->pass[j];
+                        memmove(plan->pass + last + 2, plan->pass + last + 1, (size_t)(j - last - 1) * sizeof(sf_pass *));
+                        plan->pass[++last] = pass;
+                        pass->sibling = true;
+                }
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * What may be kept from run to run
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A fold of inputs alone, much smaller than what it read, that a later pass needs: a weight's column sums. */
+static void find_kept(sf_plan *plan)
+{
+        enum { SMALLER = 8 };
+        plan->kept = sf_ir_alloc(&plan->ir, (size_t)plan->passes * sizeof *plan->kept);
+        for (int32_t i = 0; i < plan->passes; i++) {
+                sf_pass *pass = plan->pass[i];
+                sf_buffer *out = &plan->buffer[pass->out.buffer];
+                uint64_t inputs = 0;
+                bool from_inputs = pass->step.fold && out->place == SF_PLACE_SCRATCH && pass->operands && !pass->sibling &&
+                                   (i + 1 == plan->passes || !plan->pass[i + 1]->sibling) && sf_ir_at(&plan->ir, out->node)->kind != SF_IR_CONCAT;
+                int64_t read = 0;
+                for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
+                        const sf_buffer *b = &plan->buffer[k < pass->operands ? pass->operand[k].buffer : pass->mask.buffer];
+                        from_inputs = from_inputs && b->place == SF_PLACE_INPUT && b->index < 64;
+                        inputs |= from_inputs ? (uint64_t)1 << b->index : 0;
+                        read += b->bytes;
+                }
+                if (!from_inputs || read < SMALLER * out->bytes || plan->kepts == SF_KEPT_MAX)
+                        continue;
+                pass->kept = out->kept = plan->kepts;
+                sf_kept *kept = &plan->kept[plan->kepts++];
+                memset(kept, 0, sizeof *kept);
+                kept->inputs = inputs;
+                kept->versions = memset(sf_ir_alloc(&plan->ir, (size_t)plan->inputs * sizeof *kept->versions), 0, (size_t)plan->inputs * sizeof *kept->versions);
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Scratch
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct lifetime {
+        int32_t from, to; /* groups of passes that run together */
+} lifetime;
+
+/* Each intermediate result at the lowest place that is free for as long as it lives. */
+static void lay_out_scratch(sf_plan *plan)
+{
+        lifetime *life = sf_ir_alloc(&plan->ir, (size_t)plan->buffers * sizeof *life);
+        int32_t group = -1;
+        for (int32_t b = 0; b < plan->buffers; b++)
+                life[b] = (lifetime){INT32_MAX, -1};
+        for (int32_t i = 0; i < plan->passes; i++) {
+                const sf_pass *pass = plan->pass[i];
+                group += !pass->sibling;
+                for (int32_t k = 0; k < pass->operands + pass->masked + 1; k++) {
+                        int32_t b = k < pass->operands ? pass->operand[k].buffer : k == pass->operands ? pass->out.buffer : pass->mask.buffer;
+                        life[b].from = group < life[b].from ? group : life[b].from;
+                        life[b].to = group;
+                }
+        }
+        for (int32_t b = 0; b < plan->buffers; b++) {
+                sf_buffer *mine = &plan->buffer[b];
+                if (mine->place != SF_PLACE_SCRATCH || life[b].to < 0)
+                        continue;
+                int64_t at = 0, size = (mine->bytes + SF_SCRATCH_ALIGN - 1) / SF_SCRATCH_ALIGN * SF_SCRATCH_ALIGN;
+                bool moved = true;
+                while (moved) {
+                        moved = false;
+                        for (int32_t o = 0; o < b; o++) {
+                                const sf_buffer *other = &plan->buffer[o];
+                                int64_t taken = (other->bytes + SF_SCRATCH_ALIGN - 1) / SF_SCRATCH_ALIGN * SF_SCRATCH_ALIGN;
+                                if (other->place == SF_PLACE_SCRATCH && life[o].to >= life[b].from && life[o].from <= life[b].to &&
+                                    at < other->offset + taken && other->offset < at + size) {
+                                        at = other->offset + taken;
+                                        moved = true;
+                                }
+                        }
+                }
+                mine->offset = at;
+                plan->scratch = at + size > plan->scratch ? at + size : plan->scratch;
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Making and asking
+ * ---------------------------------------------------------------------------------------------------------- */
+static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, sf_device *device)
+{
+        if (!graph->outputs)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "the graph has no output; name one with sf_expr_output");
+        if (ninputs != graph->inputs || (ninputs && !inputs))
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "ninputs is %d%s; the graph has %d", (int)ninputs, inputs || !ninputs ? "" : " and inputs is NULL",
+                               (int)graph->inputs);
+        *device = ninputs ? inputs[0].device : (sf_device){SF_CPU, 0};
+        for (int32_t i = 0; i < ninputs; i++) {
+                sf_tensor t = inputs[i];
+                sf_view view;
+                char nothing;
+                t.strides = NULL;
+                t.data = &nothing; /* data is not looked at */
+                SF_TRY(sf_view_init(ctx, graph->name[i], &t, &view));
+                SF_TRY(sf_backend_check(ctx, graph->name[i], t.device));
+                if (t.device.device_type != device->device_type || t.device.device_id != device->device_id)
+                        return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is on device (%d, %d) but %s is on (%d, %d); they must be on the same one", graph->name[i],
+                                       (int)t.device.device_type, (int)t.device.device_id, graph->name[0], (int)device->device_type,
+                                       (int)device->device_id);
+        }
+        return SF_OK;
+}
+
+static sf_status make(sf_plan *plan, const sf_graph *graph, const sf_tensor *inputs)
+{
+        sf_ir *ir = &plan->ir;
+        if (setjmp(ir->no_memory))
+                return sf_fail(plan->ctx, SF_OUT_OF_MEMORY, "no memory for a plan of %d nodes", (int)graph->nodes);
+        SF_TRY(sf_infer(ir, graph, inputs));
+        const int32_t merged = ir->merged;
+        ir->written = ir->nodes;
+        sf_rewrite_all(ir);
+        ir->merged = merged; /* only what the user wrote twice */
+        SF_TRY(sf_plan_passes(plan));
+        join_siblings(plan);
+        find_kept(plan);
+        lay_out_scratch(plan);
+        return sf_plan_measure_scratch(plan);
+}
+
+sf_status sf_plan_create(sf_context *given, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, const sf_plan_options *options, sf_plan **out)
+{
+        sf_context *ctx;
+        sf_device device;
+        sf_plan_options o = SF_PLAN_OPTIONS_INIT;
+        SF_TRY(sf_context_resolve(given, &ctx));
+        if (options)
+                SF_TRY(sf_options_read(ctx, "sf_plan_options", options, &o, sizeof o));
+        if (!graph || !out)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is NULL", !graph ? "graph" : "plan");
+        SF_TRY(check_inputs(ctx, graph, ninputs, inputs, &device));
+        sf_plan *plan = calloc(1, sizeof *plan);
+        if (!plan)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for a plan");
+        plan->ctx = plan->ir.ctx = ctx;
+        plan->device = device;
+        plan->inputs = ninputs;
+        plan->outputs = graph->outputs;
+        plan->ir.exact = o.exact != 0;
+        pthread_mutex_init(&plan->lock, NULL);
+        sf_status status = make(plan, graph, inputs);
+        if (status != SF_OK) {
+                sf_plan_destroy(plan);
+                return status;
+        }
+        *out = plan;
+        return SF_OK;
+}
+
+void sf_plan_destroy(sf_plan *plan)
+{
+        if (!plan)
+                return;
+        for (int32_t i = 0; i < plan->kepts; i++)
+                sf_plan_forget(plan, &plan->kept[i]);
+        pthread_mutex_destroy(&plan->lock);
+        sf_ir_free(&plan->ir);
+        free(plan);
+}
+
+int32_t sf_plan_outputs(const sf_plan *plan)
+{
+        return plan ? plan->outputs : 0;
+}
+
+sf_status sf_plan_output(const sf_plan *plan, int32_t index, int32_t *ndim, int64_t *shape, sf_dtype *dtype)
+{
+        if (!plan || index < 0 || index >= plan->outputs)
+                return sf_fail(plan ? plan->ctx : NULL, SF_INVALID_ARGUMENT, "%s", plan ? "index is not that of an output" : "plan is NULL");
+        const sf_buffer *b = &plan->buffer[plan->output_buffer[index]];
+        if (ndim)
+                *ndim = b->ndim;
+        if (shape && b->ndim)
+                memcpy(shape, b->shape, (size_t)b->ndim * sizeof *shape);
+        if (dtype)
+                *dtype = (sf_dtype){sf_dtypes[b->dt].code, sf_dtypes[b->dt].bits, 1};
+        return SF_OK;
+}
+
+sf_status sf_plan_workspace(const sf_plan *plan, size_t *size)
+{
+        if (!plan || !size)
+                return sf_fail(plan ? plan->ctx : NULL, SF_INVALID_ARGUMENT, "%s is NULL", plan ? "size" : "plan");
+        *size = (size_t)plan->scratch + plan->step_scratch;
+        return SF_OK;
+}

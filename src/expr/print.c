@@ -1,0 +1,260 @@
+/* A node in the notation that the parser reads. */
+#include "core/value.h"
+#include "expr/ir.h"
+#include "expr/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* How tightly an operator binds, loosest first, as Python's do. */
+enum { COMPARES = 1, ADDS, MULTIPLIES, NEGATES, ATOM };
+
+typedef struct printer {
+        const sf_ir *ir;
+        sf_text *text;
+        const int32_t *label; /* NULL, or for each node: 0, or the number to call it by, t1 */
+        int32_t root;         /* shown in full though it has one */
+        size_t limit; /* a shared node is printed wherever it is used, so that text can grow without bound: past this it stops */
+} printer;
+
+static void print(printer *p, int32_t id, int tightness);
+
+/* The fewest digits that read back as the same number; whole ones as people write them. */
+static void print_real(sf_text *t, double v, bool is_double)
+{
+        char text[40];
+        if (v == floor(v) && fabs(v) < 1e15) {
+                sf_text_add(t, "%.0f", v);
+                return;
+        }
+        for (int digits = 1; digits <= 17; digits++) {
+                snprintf(text, sizeof text, "%.*g", digits, v);
+                if (is_double ? strtod(text, NULL) == v : strtof(text, NULL) == (float)v)
+                        break;
+        }
+        for (char *c = text; *c; c++) /* whatever the locale's point is */
+                *c = *c == ',' ? '.' : *c;
+        sf_text_add(t, "%s", text);
+}
+
+static void print_value(sf_text *t, sf_dt dt, sf_value v)
+{
+        if (dt == SF_DT_F64)
+                print_real(t, v.f64, true);
+        else if (sf_dtypes[dt].kind == SF_KIND_REAL)
+                print_real(t, v.f32, false);
+        else if (dt == SF_DT_BOOL)
+                sf_text_add(t, v.u64 ? "True" : "False");
+        else if (sf_dtypes[dt].kind == SF_KIND_SIGNED)
+                sf_text_add(t, "%" PRId64, (int64_t)v.u64);
+        else
+                sf_text_add(t, "%" PRIu64, v.u64);
+}
+
+/* "1" or "(0, 1)". */
+static void print_axes(sf_text *t, uint64_t axes)
+{
+        bool several = (axes & (axes - 1)) != 0, first = true;
+        sf_text_add(t, several ? "(" : "");
+        for (int d = 0; d < 64; d++)
+                if (axes >> d & 1) {
+                        sf_text_add(t, first ? "%d" : ", %d", d);
+                        first = false;
+                }
+        sf_text_add(t, several ? ")" : "");
+}
+
+static void print_shape(sf_text *t, int32_t ndim, const int64_t *shape)
+{
+        sf_text_add(t, "(");
+        for (int32_t d = 0; d < ndim; d++)
+                sf_text_add(t, d ? ", %" PRId64 : "%" PRId64, shape[d]);
+        sf_text_add(t, ndim == 1 ? ",)" : ")");
+}
+
+static void print_map(printer *p, const sf_ir_node *n, int tightness)
+{
+        static const struct {
+                const char *text;
+                int tightness;
+        } infix[SF_CODE_COUNT] = {
+                [SF_CODE_ADD] = {" + ", ADDS}, [SF_CODE_SUB] = {" - ", ADDS}, [SF_CODE_MUL] = {" * ", MULTIPLIES}, [SF_CODE_DIV] = {" / ", MULTIPLIES},
+                [SF_CODE_EQ] = {" == ", COMPARES}, [SF_CODE_NE] = {" != ", COMPARES}, [SF_CODE_LT] = {" < ", COMPARES}, [SF_CODE_LE] = {" <= ", COMPARES},
+                [SF_CODE_GT] = {" > ", COMPARES}, [SF_CODE_GE] = {" >= ", COMPARES},
+        };
+        static const char *const names[SF_CODE_COUNT] = {
+#define CODE(name, NAME, arguments, kind) [SF_CODE_##NAME] = #name,
+#include "core/codes.def"
+#undef CODE
+        };
+        int mine = n->code == SF_CODE_NEG ? NEGATES : infix[n->code].tightness;
+        if (mine && mine < tightness)
+                sf_text_add(p->text, "(");
+        if (n->code == SF_CODE_NEG) {
+                sf_text_add(p->text, "-");
+                print(p, n->arg[0], NEGATES);
+        } else if (mine) {
+                print(p, n->arg[0], mine == COMPARES ? ADDS : mine);
+                sf_text_add(p->text, "%s", infix[n->code].text);
+                print(p, n->arg[1], mine + 1);
+        } else if (n->code == SF_CODE_CAST) {
+                print(p, n->arg[0], ATOM);
+                sf_text_add(p->text, ".astype(%s)", sf_dtypes[n->dt].name);
+        } else {
+                sf_text_add(p->text, "%s(", names[n->code]);
+                for (int i = 0; i < 3 && n->arg[i]; i++) {
+                        sf_text_add(p->text, i ? ", " : "");
+                        print(p, n->arg[i], 0);
+                }
+                sf_text_add(p->text, ")");
+        }
+        if (mine && mine < tightness)
+                sf_text_add(p->text, ")");
+}
+
+static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
+{
+        const sf_ir_node *x = sf_ir_at(p->ir, n->arg[0]);
+        bool fold = n->kind == SF_IR_FOLD;
+        sf_kind kind = sf_dtypes[x->dt].kind;
+        uint64_t every = x->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << x->ndim) - 1;
+        sf_text_add(p->text, "%s%s(", fold ? "" : "cum", n->mean ? "mean" : sf_op_name(n->op));
+        print(p, n->arg[0], 0);
+        if (n->axes && !(fold && n->axes == every)) {
+                sf_text_add(p->text, ", ");
+                print_axes(p->text, n->axes);
+        }
+        if (keepdim && n->axes)
+                sf_text_add(p->text, ", keepdim=True");
+        if (n->reverse)
+                sf_text_add(p->text, ", reverse=True");
+        if (n->exclusive)
+                sf_text_add(p->text, ", exclusive=True");
+        if (n->arg[1]) {
+                sf_text_add(p->text, ", mask=");
+                print(p, n->arg[1], 0);
+        }
+        if (n->has_initial) {
+                sf_text_add(p->text, ", initial=");
+                print_value(p->text, n->acc, n->value);
+        }
+        sf_dt usual = kind == SF_KIND_REAL || n->op == SF_MAX || n->op == SF_MIN ? x->dt : kind == SF_KIND_UNSIGNED ? SF_DT_U64 : SF_DT_I64;
+        if (n->dt != usual)
+                sf_text_add(p->text, ", dtype=%s", sf_dtypes[n->dt].name);
+        if (n->acc == SF_DT_F64 && n->dt != SF_DT_F64 && x->dt != SF_DT_F64)
+                sf_text_add(p->text, ", acc=f64");
+        sf_text_add(p->text, ")");
+}
+
+static void print_slice(printer *p, const sf_ir_node *n)
+{
+        int64_t length = n->shape[n->index], all = sf_ir_at(p->ir, n->arg[0])->shape[n->index], stop = n->start + (length - 1) * n->step + (n->step < 0 ? -1 : 1);
+        print(p, n->arg[0], ATOM);
+        sf_text_add(p->text, "[");
+        for (int32_t d = 0; d < n->index; d++)
+                sf_text_add(p->text, ":, ");
+        if (!length) {
+                sf_text_add(p->text, "0:0]");
+                return;
+        }
+        if (n->start)
+                sf_text_add(p->text, "%" PRId64, n->start);
+        sf_text_add(p->text, ":");
+        if (n->step > 0 ? stop < all : stop >= 0)
+                sf_text_add(p->text, "%" PRId64, stop);
+        if (n->step != 1)
+                sf_text_add(p->text, ":%" PRId64, n->step);
+        sf_text_add(p->text, "]");
+}
+
+static bool reverses(const sf_ir_node *n)
+{
+        for (int32_t d = 0; d < n->ndim; d++)
+                if (n->list[d] != n->ndim - 1 - d)
+                        return false;
+        return true;
+}
+
+static void print_view(printer *p, const sf_ir_node *n)
+{
+        const sf_ir_node *x = sf_ir_at(p->ir, n->arg[0]);
+        if (n->kind == SF_IR_SQUEEZE && x->kind == SF_IR_FOLD && !(x->axes & ~n->axes) && !(p->label && p->label[n->arg[0]])) {
+                sf_ir_node fold = *x;
+                fold.axes = n->axes; /* the others have length 1, and folding them does nothing */
+                print_reduce(p, &fold, false);
+                return;
+        }
+        if (n->kind == SF_IR_PERMUTE && reverses(n)) {
+                print(p, n->arg[0], ATOM);
+                sf_text_add(p->text, ".T");
+                return;
+        }
+        sf_text_add(p->text, "%s(",
+                    n->kind == SF_IR_FLIP        ? "flip"
+                    : n->kind == SF_IR_PERMUTE   ? "permute"
+                    : n->kind == SF_IR_SQUEEZE   ? "squeeze"
+                    : n->kind == SF_IR_UNSQUEEZE ? "unsqueeze"
+                                                 : "broadcast_to");
+        print(p, n->arg[0], 0);
+        sf_text_add(p->text, ", ");
+        if (n->kind == SF_IR_BROADCAST) {
+                print_shape(p->text, n->ndim, n->shape);
+        } else if (n->kind == SF_IR_PERMUTE) {
+                for (int32_t d = 0; d < n->ndim; d++)
+                        sf_text_add(p->text, d ? ", %d" : "(%d", (int)n->list[d]);
+                sf_text_add(p->text, ")");
+        } else {
+                print_axes(p->text, n->axes);
+        }
+        sf_text_add(p->text, ")");
+}
+
+static void print(printer *p, int32_t id, int tightness)
+{
+        const sf_ir_node *n = sf_ir_at(p->ir, id);
+        if (p->text->at >= p->limit)
+                return;
+        if (p->label && p->label[id] && id != p->root) {
+                sf_text_add(p->text, "t%d", (int)p->label[id]);
+                return;
+        }
+        switch (n->kind) {
+        case SF_IR_INPUT: sf_text_add(p->text, "%s", p->ir->name[n->index]); return;
+        case SF_IR_CONSTANT: print_value(p->text, n->dt, n->value); return;
+        case SF_IR_MAP: print_map(p, n, tightness); return;
+        case SF_IR_SLICE: print_slice(p, n); return;
+        case SF_IR_CONCAT:
+                sf_text_add(p->text, "concat([");
+                for (int32_t i = 0; i < n->nlist; i++) {
+                        sf_text_add(p->text, i ? ", " : "");
+                        print(p, n->list[i], 0);
+                }
+                sf_text_add(p->text, "], %d)", (int)n->index);
+                return;
+        case SF_IR_SCAN:
+        case SF_IR_FOLD: print_reduce(p, n, n->kind == SF_IR_FOLD); return;
+        case SF_IR_MATMUL:
+                sf_text_add(p->text, MULTIPLIES < tightness ? "(" : "");
+                print(p, n->arg[0], MULTIPLIES);
+                sf_text_add(p->text, " @ ");
+                print(p, n->arg[1], MULTIPLIES + 1);
+                sf_text_add(p->text, MULTIPLIES < tightness ? ")" : "");
+                return;
+        default: print_view(p, n); return;
+        }
+}
+
+size_t sf_ir_print_labelled(const sf_ir *ir, int32_t node, const int32_t *label, char *text, size_t size)
+{
+        sf_text t = {text, size, 0};
+        printer p = {ir, &t, label, node, size};
+        print(&p, node, 0);
+        return t.at;
+}
+
+size_t sf_ir_print(const sf_ir *ir, int32_t node, char *text, size_t size)
+{
+        return sf_ir_print_labelled(ir, node, NULL, text, size);
+}

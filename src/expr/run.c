@@ -1,0 +1,283 @@
+/* Running a plan: tensors checked, strides multiplied in, steps handed to the backend. Nothing is allocated when warm. */
+#include "expr/plan.h"
+
+#include "core/arena.h"
+#include "core/choose.h"
+
+#include <string.h>
+
+sf_status sf_run_steps(sf_context *ctx, int32_t count, sf_step *steps, const sf_step_views *views, void *workspace, size_t workspace_size, size_t *needs)
+{
+        for (int32_t i = 0; i < count; i++) {
+                sf_step_geometry(&steps[i], &views[i]);
+                steps[i].sibling = i + 1 < count ? &steps[i + 1] : NULL;
+        }
+        return needs ? sf_backend_workspace(ctx, steps, needs) : sf_backend_run(ctx, steps, workspace, workspace_size);
+}
+
+/* One run's tensors: views of inputs, then of outputs; where scratch begins; what is done with each kept result. */
+typedef struct job {
+        sf_plan *plan;
+        sf_view *view;
+        char *scratch;
+        void *stream;
+        const uint64_t *versions;
+        enum { AS_SCRATCH, READ, MADE } kept[SF_KEPT_MAX];
+} job;
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Tensors
+ * ---------------------------------------------------------------------------------------------------------- */
+static sf_status check_tensor(const sf_plan *plan, const char *name, const sf_tensor *t, const sf_buffer *b, sf_view *view)
+{
+        char given[128], right[128];
+        SF_TRY(sf_view_init(plan->ctx, name, t, view));
+        if (t->device.device_type != plan->device.device_type || t->device.device_id != plan->device.device_id)
+                return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "%s is on device (%d, %d); the plan is for (%d, %d)", name, (int)t->device.device_type,
+                               (int)t->device.device_id, (int)plan->device.device_type, (int)plan->device.device_id);
+        if (view->dt != b->dt)
+                return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "%s is %s; the plan is for %s", name, sf_dtypes[view->dt].name, sf_dtypes[b->dt].name);
+        if (view->ndim != b->ndim || (b->ndim && memcmp(view->shape, b->shape, (size_t)b->ndim * sizeof *b->shape)))
+                return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "%s has shape %s; the plan is for %s", name, sf_shape_text(view->ndim, view->shape, given),
+                               sf_shape_text(b->ndim, b->shape, right));
+        return SF_OK;
+}
+
+static sf_status check_tensors(const sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, sf_view *view)
+{
+        if ((plan->inputs && !inputs) || !outputs)
+                return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "%s is NULL", outputs ? "inputs" : "outputs");
+        for (int32_t i = 0; i < plan->inputs; i++)
+                SF_TRY(check_tensor(plan, plan->ir.name[i], &inputs[i], &plan->buffer[plan->input_buffer[i]], &view[i]));
+        for (int32_t i = 0; i < plan->outputs; i++) {
+                sf_view *mine = &view[plan->inputs + i];
+                const char *name = plan->output_name[i];
+                SF_TRY(check_tensor(plan, name, &outputs[i], &plan->buffer[plan->output_buffer[i]], mine));
+                if (sf_view_overlaps_itself(mine))
+                        return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "%s has strides that make two of its elements share memory", name);
+                for (int32_t k = 0; k < plan->inputs + i; k++)
+                        if (sf_view_overlap(&view[k], mine))
+                                return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "%s overlaps %s; it must be memory of its own", name,
+                                               k < plan->inputs ? plan->ir.name[k] : plan->output_name[k - plan->inputs]);
+        }
+        return SF_OK;
+}
+
+/* The tensor as the pass walks it. */
+static void see(const job *j, const sf_pass *pass, const sf_access *access, sf_view *v)
+{
+        const sf_buffer *b = &j->plan->buffer[access->buffer];
+        const sf_view *given = b->place == SF_PLACE_SCRATCH ? NULL : &j->view[b->place == SF_PLACE_INPUT ? b->index : j->plan->inputs + b->index];
+        int64_t compact = sf_dtypes[b->dt].size;
+        v->dt = b->dt;
+        v->ndim = pass->ndim;
+        v->shape = pass->shape;
+        v->data = given ? given->data : j->scratch ? j->scratch + b->offset : NULL;
+        if (b->kept >= 0 && j->kept[b->kept] != AS_SCRATCH)
+                v->data = j->plan->kept[b->kept].memory.data;
+        for (int32_t d = 0; d < pass->ndim; d++)
+                v->strides[d] = 0;
+        for (int32_t d = b->ndim - 1; d >= 0; d--) {
+                const sf_track *t = &access->track[d];
+                int64_t stride = given ? given->strides[d] : compact;
+                compact *= b->shape[d];
+                v->data = v->data ? v->data + t->start * stride : NULL;
+                if (t->along >= 0)
+                        v->strides[t->along] += t->step * stride;
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Passes
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* The passes from number `at` on that share one read; returns how many. */
+static sf_status run_group(job *j, int32_t at, int32_t *count, void *workspace, size_t workspace_size, size_t *needs)
+{
+        sf_plan *plan = j->plan;
+        sf_step step[SF_SIBLINGS_MAX];
+        sf_step_views views[SF_SIBLINGS_MAX];
+        sf_fuse fuse[SF_SIBLINGS_MAX];
+        sf_view operand[SF_OPERANDS_MAX], mask, out[SF_SIBLINGS_MAX];
+        const sf_pass *first = plan->pass[at];
+        for (int32_t k = 0; k < first->operands; k++)
+                see(j, first, &first->operand[k], &operand[k]);
+        if (first->masked)
+                see(j, first, &first->mask, &mask);
+        *count = 0;
+        do {
+                int32_t i = *count;
+                const sf_pass *pass = plan->pass[at + i];
+                see(j, pass, &pass->out, &out[i]);
+                if (!pass->operands) { /* numbers alone: x is memory that is there, and not read */
+                        operand[0] = out[i];
+                        operand[0].dt = pass->step.in;
+                        memset(operand[0].strides, 0, (size_t)pass->ndim * sizeof operand[0].strides[0]);
+                }
+                step[i] = pass->step;
+                step[i].device = plan->device;
+                step[i].stream = j->stream;
+                views[i] = (sf_step_views){.x = &operand[0], .y = &out[i], .m = pass->masked ? &mask : NULL, .axes = pass->axes, .keepdim = true,
+                                           .reverse = pass->reverse};
+                if (pass->fused) {
+                        fuse[i].load = pass->load;
+                        fuse[i].store = pass->store;
+                        fuse[i].load_reads = pass->load_reads;
+                        fuse[i].store_reads = pass->store_reads;
+                        views[i].operands = pass->operands ? pass->operands : 1;
+                        views[i].fuse = &fuse[i];
+                        for (int32_t k = 0; k < views[i].operands; k++)
+                                views[i].operand[k] = &operand[k];
+                }
+                ++*count;
+        } while (at + *count < plan->passes && plan->pass[at + *count]->sibling);
+        return sf_run_steps(plan->ctx, *count, step, views, workspace, workspace_size, needs);
+}
+
+sf_status sf_plan_measure_scratch(sf_plan *plan)
+{
+        if (plan->device.device_type != SF_CUDA)
+                return SF_OK;
+        /* Compact tensors at an address nobody reads from. */
+        job j = {.plan = plan, .scratch = (char *)(uintptr_t)SF_SCRATCH_ALIGN};
+        j.view = sf_ir_alloc(&plan->ir, ((size_t)plan->inputs + (size_t)plan->outputs) * sizeof *j.view);
+        for (int32_t i = 0; i < plan->inputs + plan->outputs; i++) {
+                const sf_buffer *b = &plan->buffer[i < plan->inputs ? plan->input_buffer[i] : plan->output_buffer[i - plan->inputs]];
+                sf_tensor t = {.data = j.scratch, .device = plan->device, .ndim = b->ndim, .dtype = {sf_dtypes[b->dt].code, sf_dtypes[b->dt].bits, 1},
+                               .shape = (int64_t *)b->shape};
+                SF_TRY(sf_view_init(plan->ctx, "a tensor", &t, &j.view[i]));
+        }
+        for (int32_t i = 0, count; i < plan->passes; i += count) {
+                size_t needs = 0;
+                SF_TRY(run_group(&j, i, &count, NULL, 0, &needs));
+                plan->step_scratch = needs > plan->step_scratch ? needs : plan->step_scratch;
+        }
+        return SF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Kept results
+ * ---------------------------------------------------------------------------------------------------------- */
+static bool same_versions(const sf_plan *plan, const sf_kept *kept, const uint64_t *versions, bool *known)
+{
+        bool same = true;
+        *known = true;
+        for (int32_t i = 0; i < plan->inputs && i < 64; i++)
+                if (kept->inputs >> i & 1) {
+                        *known = *known && versions[i];
+                        same = same && versions[i] == kept->versions[i];
+                }
+        return same && *known;
+}
+
+/* Which kept results this run reads, and which it makes. One that others are reading, or that was made on another stream, is left alone. */
+static void claim_kept(job *j)
+{
+        sf_plan *plan = j->plan;
+        bool host = plan->device.device_type != SF_CUDA;
+        pthread_mutex_lock(&plan->lock);
+        for (int32_t i = 0; i < plan->kepts; i++) {
+                sf_kept *kept = &plan->kept[i];
+                bool known, same = same_versions(plan, kept, j->versions, &known), mine = host || !kept->memory.data || kept->stream == j->stream;
+                if (same && kept->made && mine) {
+                        kept->readers++;
+                        j->kept[i] = READ;
+                } else if (known && mine && !kept->readers && !kept->being_made) {
+                        int64_t bytes = 0;
+                        for (int32_t b = 0; b < plan->buffers; b++)
+                                bytes = plan->buffer[b].kept == i ? plan->buffer[b].bytes : bytes;
+                        /* Without memory to keep it in, it is scratch: slower, no failure. */
+                        if (!kept->memory.data && sf_backend_keep(plan->ctx, plan->device, (size_t)bytes, &kept->memory) != SF_OK)
+                                continue;
+                        kept->being_made = true;
+                        kept->made = false;
+                        kept->stream = j->stream;
+                        j->kept[i] = MADE;
+                }
+        }
+        pthread_mutex_unlock(&plan->lock);
+}
+
+static void release_kept(job *j, bool done)
+{
+        sf_plan *plan = j->plan;
+        pthread_mutex_lock(&plan->lock);
+        for (int32_t i = 0; i < plan->kepts; i++) {
+                sf_kept *kept = &plan->kept[i];
+                if (j->kept[i] == READ)
+                        kept->readers--;
+                if (j->kept[i] != MADE)
+                        continue;
+                kept->being_made = false;
+                kept->made = done;
+                memcpy(kept->versions, j->versions, (size_t)plan->inputs * sizeof *kept->versions);
+        }
+        pthread_mutex_unlock(&plan->lock);
+}
+
+void sf_plan_forget(sf_plan *plan, sf_kept *kept)
+{
+        if (kept->memory.data)
+                sf_backend_free(plan->ctx, plan->device, &kept->memory);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * A run
+ * ---------------------------------------------------------------------------------------------------------- */
+static sf_status run_passes(job *j, const sf_run_options *o)
+{
+        sf_plan *plan = j->plan;
+        sf_memory borrowed = {NULL, NULL};
+        sf_status status = SF_OK;
+        char *rest = o->workspace ? (char *)o->workspace + plan->scratch : NULL;
+        size_t rest_size = o->workspace ? o->workspace_size - (size_t)plan->scratch : 0;
+        j->scratch = o->workspace;
+        if (plan->scratch && !o->workspace) {
+                SF_TRY(sf_backend_borrow(plan->ctx, plan->device, o->stream, (size_t)plan->scratch, &borrowed));
+                j->scratch = borrowed.data;
+        }
+        if (j->versions && plan->kepts)
+                claim_kept(j);
+        for (int32_t i = 0, count = 1; i < plan->passes && status == SF_OK; i += count) {
+                count = 1;
+                int32_t kept = plan->pass[i]->kept;
+                if (kept < 0 || j->kept[kept] != READ)
+                        status = run_group(j, i, &count, rest_size ? rest : NULL, rest_size, NULL);
+        }
+        if (j->versions && plan->kepts)
+                release_kept(j, status == SF_OK);
+        if (borrowed.data)
+                sf_backend_return(plan->ctx, plan->device, o->stream, &borrowed);
+        return status;
+}
+
+/* Views of so many tensors lie on the stack; more are borrowed. */
+enum { FEW = 12 };
+
+sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, const sf_run_options *options)
+{
+        sf_run_options o = SF_RUN_OPTIONS_INIT;
+        sf_view few[FEW];
+        sf_arena *arena = NULL;
+        if (!plan)
+                return sf_fail(NULL, SF_INVALID_ARGUMENT, "plan is NULL; it must be a plan");
+        if (options)
+                SF_TRY(sf_options_read(plan->ctx, "sf_run_options", options, &o, sizeof o));
+        size_t needs = (size_t)plan->scratch + plan->step_scratch;
+        if (o.workspace && (o.workspace_size < needs || (uintptr_t)o.workspace % SF_SCRATCH_ALIGN))
+                return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "workspace is %zu bytes at %p; it must be at least %zu, %d-byte aligned (sf_plan_workspace)",
+                               o.workspace_size, o.workspace, needs, SF_SCRATCH_ALIGN);
+        job j = {.plan = plan, .view = few, .stream = o.stream, .versions = o.versions};
+        if (plan->inputs + plan->outputs > FEW) {
+                arena = sf_arena_borrow(plan->ctx, (size_t)(plan->inputs + plan->outputs) * sizeof *j.view);
+                if (!arena)
+                        return sf_fail(plan->ctx, SF_OUT_OF_MEMORY, "no memory for %d tensors' strides", (int)(plan->inputs + plan->outputs));
+                j.view = (sf_view *)arena->base;
+        }
+        sf_status status = check_tensors(plan, inputs, outputs, j.view);
+        if (status == SF_OK)
+                status = run_passes(&j, &o);
+        if (arena)
+                sf_arena_return(plan->ctx, arena);
+        return status;
+}

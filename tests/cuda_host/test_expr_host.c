@@ -1,0 +1,52 @@
+/*
+ * Random expressions as plans whose steps run on the CUDA kernels, on the host: ../test_expr_random.c, its main under another name, met
+ * twice: once to learn which kernels are wanted, and once they are compiled.
+ *
+ *     test_expr_host folder compiler jobs [--cases N]
+ */
+#include "backend_host.h"
+#include "harness.h"
+#include "kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int expr_main(int argc, char **argv);
+
+/* In place of the harness's: the reference, and the kernels. */
+void engines_open(void)
+{
+        static const char *const names[] = {"reference", "cuda on the host"};
+        sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
+        o.threads = 1;
+        for (engine_count = 0; engine_count < 2; engine_count++) {
+                engine *e = &engines[engine_count];
+                o.backend = engine_count ? SF_BACKEND_AUTO : SF_BACKEND_REF;
+                e->threads = 1;
+                snprintf(e->name, sizeof e->name, "%s", names[engine_count]);
+                if (sf_context_create(&e->ctx, &o) != SF_OK)
+                        exit(2);
+        }
+}
+
+int main(int argc, char **argv)
+{
+        char *arguments[] = {argv[0], "30", NULL};
+        if (argc < 4) {
+                fprintf(stderr, "usage: test_expr_host folder compiler jobs [--cases N]\n");
+                return 2;
+        }
+        if (argc > 5 && !strcmp(argv[4], "--cases"))
+                arguments[1] = argv[5];
+        host_chip = (sf_cuda_chip){.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
+                                   .shared_per_multiprocessor = 65536, .l2 = 1 << 20, .small_tiles = 1};
+        kernels_open(argv[1], argv[2], atoi(argv[3]));
+        host_learning = true;
+        if (expr_main(2, arguments))
+                return 1;
+        kernels_compile();
+        host_learning = false;
+        int failed = expr_main(2, arguments);
+        fprintf(stderr, "%d specialisations, %ld launches\n", kernels_count(), host_launches);
+        return failed;
+}

@@ -1,0 +1,92 @@
+/*
+ * Fused steps on the CUDA kernels, run on the host: random programs over random operands, bit by bit against the reference. exp and its
+ * like are the host's own on both sides.
+ *
+ *     test_fused_host folder compiler jobs [--cases N] [--seed N]
+ */
+#include "backend.h"
+#include "backend_host.h"
+#include "fused_step.h"
+#include "kernels.h"
+#include "ref/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const sf_cuda_chip chips[] = {
+        {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
+         .l2 = 1 << 20, .small_tiles = 1},
+        {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
+         .l2 = 52428800}};
+
+static long wanted = 100, first_seed = 1, failures, checked;
+static sf_context *device;
+
+static void meet(uint64_t seed)
+{
+        fused_case c;
+        bool between = false;
+        fused_make(&c, seed, FUSED_PLATFORM | FUSED_SMALL);
+        host_chip = chips[seed % 5 == 0];
+        host_seed = (long)seed;
+        size_t size = fused_results_size(&c);
+        unsigned char *right = malloc(size), *got = malloc(size);
+        if (!right || !got)
+                abort();
+        sf_status status = sf_ref_run(device, &c.step[0]);
+        fused_results(&c, right);
+        fused_reset(&c);
+        if (status == SF_OK)
+                status = sf_backend_run(device, &c.step[0], NULL, 0);
+        fused_results(&c, got);
+        long differ = status == SF_OK ? fused_differences(&c, right, got, &between) : 0;
+        if (status != SF_OK || differ || between) {
+                fused_print(&c, stderr);
+                fprintf(stderr, "  %s%s: %ld differ%s\n\n", sf_status_name(status), status == SF_OK ? "" : sf_last_error(device), differ,
+                        between ? ", and bytes between elements" : "");
+                failures++;
+        }
+        checked++;
+        free(right);
+        free(got);
+        fused_free(&c);
+}
+
+static void meet_all(void)
+{
+        for (long i = 0; i < wanted && failures < 5; i++)
+                meet((uint64_t)(first_seed + i));
+}
+
+int main(int argc, char **argv)
+{
+        sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
+        if (argc < 4) {
+                fprintf(stderr, "usage: test_fused_host folder compiler jobs [--cases N] [--seed N]\n");
+                return 2;
+        }
+        for (int i = 4; i + 1 < argc; i += 2)
+                if (!strcmp(argv[i], "--cases"))
+                        wanted = atol(argv[i + 1]);
+                else if (!strcmp(argv[i], "--seed"))
+                        first_seed = atol(argv[i + 1]);
+        kernels_open(argv[1], argv[2], atoi(argv[3]));
+        o.threads = 1;
+        if (sf_context_create(&device, &o) != SF_OK)
+                return 2;
+        host_learning = true;
+        meet_all();
+        host_learning = false;
+        checked = 0;
+        time_t before = time(NULL);
+        kernels_compile();
+        fprintf(stderr, "%d specialisations compiled in %ld s\n", kernels_count(), (long)(time(NULL) - before));
+        meet_all();
+#define KERNEL(name, NAME) fprintf(stderr, " " #name " %ld", host_met[SF_CUDA_##NAME]);
+#include "cuda/kernels.def"
+#undef KERNEL
+        fprintf(stderr, "; interleaved %ld, chunked %ld\n", host_interleaved, host_chunked);
+        printf("test_fused_host: %ld cases, %ld failures\n", checked, failures);
+        return failures != 0;
+}
