@@ -1,7 +1,8 @@
 # The front door on a fresh Debian machine. CMake does the building; this says what is needed and in which order.
 #
 #   make run     install what is missing, build, run the five operators: times, and every bit against the reference
-#   make test    install what the tests need, then all of them: gcc, clang, sanitizers, NEON under qemu, Python
+#   make test    install what the tests need, then all of them: gcc, clang, sanitizers, NEON under qemu, NVRTC, Python
+#   make test-asan, ...   one stage of it
 #   make build   the library, the command line, the examples
 #   make test-gpu   the tests on a CUDA device, compute-sanitizer over a selection; no network needed
 #   make bench-gpu  the GPU table, beside a copy and the peers that are installed, to bench/results/
@@ -13,19 +14,21 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc 2> /dev/null || echo 2)
 PREFIX ?= /usr/local
 CMAKE = cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DSCANFOLD_WERROR=ON
+# Under a make that hands out jobs, as `make test` is, what CMake calls takes its jobs from there.
+BUILD = cmake --build $(1) $(if $(findstring jobserver,$(MAKEFLAGS)),,-j $(JOBS))
 NEED = ./tests/need.sh
 CTEST = ctest --output-on-failure --no-tests=error
 
 .DEFAULT_GOAL := build
-.PHONY: build run install test test-gcc test-clang test-asan test-tsan test-neon test-python test-mutation test-gpu bench-gpu clean \
-        needs-build needs-test
+.PHONY: build run install test needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
+        test-tsan test-neon test-mutation test-gpu bench-gpu clean
 
 needs-build:
 	@$(NEED) cmake=cmake cc=gcc make=make /usr/include/stdio.h=libc6-dev
 
 build: needs-build
 	$(CMAKE) -S . -B build -DSCANFOLD_TESTS=OFF
-	cmake --build build -j $(JOBS)
+	+$(call BUILD,build)
 
 run: build
 	./build/examples/five_operators
@@ -34,58 +37,91 @@ install: build
 	cmake --install build
 
 # ---------------------------------------------------------------------------------------------------------------
-# Tests. Each line of tests is one build directory; none disturbs another.
+# Tests. Each of gcc, clang, asan, tsan and neon has a build directory; none disturbs another. As many stages run at a
+# time as there are processors, the long ones first; what each said is shown when it is over and kept in build/stages.
 # ---------------------------------------------------------------------------------------------------------------
 needs-test: needs-build
-	@$(NEED) c++=g++ clang=clang pkg-config=pkg-config python3=python3 nm=binutils \
+	@$(NEED) c++=g++ clang=clang pkg-config=pkg-config python3=python3 python3-config=python3-dev nm=binutils \
 	        $(if $(filter x86_64,$(shell uname -m)),aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
 	        /usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross qemu-aarch64=qemu-user)
 
-test: test-gcc test-python test-clang test-asan test-tsan test-neon test-mutation
-	@echo "make test: everything passed"
+STAGES = build-gcc test-asan test-cuda-host test-clang test-neon test-gcc test-python test-package test-cuda test-tsan test-mutation
 
-test-gcc: needs-test
-	$(CMAKE) -S . -B build/gcc
-	cmake --build build/gcc -j $(JOBS)
-	cd build/gcc && $(CTEST) -LE cli
+test: needs-test
+	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
+	+@$(MAKE) -k -j $(JOBS) $(STAGES:%=stage-%) || true
+	@./tests/stage.sh table build/stages $(STAGES)
+
+.PHONY: $(STAGES:%=stage-%)
+$(STAGES:%=stage-%): stage-%:
+	+@./tests/stage.sh run build/stages $* $(MAKE) BUILT=yes $*
+# Those that fetch from pip do it one after the other; all of these look at what gcc built.
+stage-test-gcc stage-test-cuda-host stage-test-python: stage-build-gcc
+stage-test-package: stage-test-python
+stage-test-cuda: stage-test-package
+
+build-gcc: needs-test
+	$(CMAKE) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=31 -DSCANFOLD_PYTHON=ON
+	+$(call BUILD,build/gcc)
+
+test-gcc: $(if $(BUILT),,build-gcc)
+	cd build/gcc && $(CTEST) -LE 'cli|cuda'
 
 # The command line and the library as Python sees them.
-test-python: test-gcc
+test-python: $(if $(BUILT),,build-gcc)
 	python=$${PYTHON:-$$(./tests/python.sh numpy pytest)} && \
 	        SCANFOLD_LIB=build/gcc/libscanfold.so SCANFOLD_CLI=build/gcc/cli/scanfold SCANFOLD_FUZZ_NPY=build/gcc/cli/fuzz_npy \
-	        PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -p no:cacheprovider tests
+	        SCANFOLD_FAKES=build/gcc/tests/cuda PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -p no:cacheprovider tests/test_*.py
+
+# The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
+test-package: $(if $(BUILT),,build-gcc)
+	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch=torch==2.13.0 expecttest ml_dtypes array_api_strict=array-api-strict)} && \
+	        PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -p no:cacheprovider tests/python
+	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core=scikit-build-core)} && ./tests/check_wheel.sh $$python build/wheel
+
+# The CUDA backend's host side, and its kernels through NVRTC: one in 31 of them, which walks through all shapes, and all that have
+# a speed to keep. SCANFOLD_NVRTC_EVERY=1 in build/gcc's cache compiles every one, in some ten minutes.
+test-cuda: $(if $(BUILT),,build-gcc)
+	nvrtc=$$(./tests/nvrtc.sh build/gcc/tests/cuda/test_nvrtc) && cd build/gcc/tests/cuda && SCANFOLD_NVRTC=$$nvrtc $(CTEST)
+
+# The CUDA kernels on the host, under AddressSanitizer and UndefinedBehaviorSanitizer.
+test-cuda-host: $(if $(BUILT),,build-gcc)
+	cd build/gcc/tests/cuda_host && $(CTEST)
 
 # Another compiler, other code: a thinner selection of the same cases.
 test-clang: needs-test
-	$(CMAKE) -S . -B build/clang -DCMAKE_C_COMPILER=clang -DSCANFOLD_TEST_EVERY=8 -DSCANFOLD_FUZZ_ITERATIONS=3000
-	cmake --build build/clang -j $(JOBS)
+	$(CMAKE) -S . -B build/clang -DCMAKE_C_COMPILER=clang -DSCANFOLD_TEST_EVERY=8 -DSCANFOLD_FUZZ_ITERATIONS=3000 \
+	        -DSCANFOLD_CUDA_HOST=OFF
+	+$(call BUILD,build/clang)
 	cd build/clang && $(CTEST) -L 'core|package'
 
-# clang compiles sanitized kernels faster than gcc does.
-SANITIZED = -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1 -Wno-pass-failed'
+# clang compiles sanitized kernels faster than gcc does. The CUDA kernels on the host have sanitizers of their own: test-cuda-host.
+SANITIZED = -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_CUDA_HOST=OFF -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1 -Wno-pass-failed'
 
 test-asan: needs-test
 	$(CMAKE) -S . -B build/asan $(SANITIZED) -DSCANFOLD_SANITIZE=address,undefined \
 	        -DSCANFOLD_TEST_EVERY=20 -DSCANFOLD_FUZZ_ITERATIONS=2000
-	cmake --build build/asan -j $(JOBS)
+	+$(call BUILD,build/asan)
 	cd build/asan && UBSAN_OPTIONS=print_stacktrace=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp \
 	        $(CTEST) -L 'core|threads'
 
 # ThreadSanitizer does not know OpenMP's barriers: the library's own threads then. It also dislikes much address
-# randomisation, which setarch turns off where that is allowed.
+# randomisation, which setarch turns off where that is allowed. Who waits for whom is decided outside the kernels, so one
+# instruction set shows it.
 test-tsan: needs-test
-	$(CMAKE) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_OPENMP=OFF \
+	$(CMAKE) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_OPENMP=OFF -DSCANFOLD_PORTABLE_ONLY=ON \
 	        -DSCANFOLD_TEST_EVERY=200 -DSCANFOLD_FUZZ_ITERATIONS=300
-	cmake --build build/tsan -j $(JOBS)
+	+$(call BUILD,build/tsan)
 	cd build/tsan && calm=$$(setarch -R true 2> /dev/null && echo setarch -R || true) && $$calm $(CTEST) -L threads && \
 	        $$calm $(CTEST) -R '^(fuzz|test_laws)$$'
 
+# The kernels, and what surrounds them. What the CUDA backend does on the host it does as on any other.
 test-neon: needs-test
 ifeq ($(shell uname -m),x86_64)
 	$(CMAKE) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_TEST_EVERY=60 \
-	        -DSCANFOLD_FUZZ_ITERATIONS=500 -DSCANFOLD_CLI=OFF
-	cmake --build build/neon -j $(JOBS)
-	cd build/neon && $(CTEST) -L core
+	        -DSCANFOLD_FUZZ_ITERATIONS=500 -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
+	+$(call BUILD,build/neon)
+	cd build/neon && $(CTEST) -L core -LE cuda
 else
 	@echo "test-neon: cross-compiling is set up for x86_64 hosts; this one is $(shell uname -m)"
 endif
@@ -98,12 +134,12 @@ test-mutation: needs-test
 
 test-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
-	cmake --build build/gpu -j $(JOBS) --target gpu-tests scanfold_shared
+	+$(call BUILD,build/gpu) --target gpu-tests scanfold_shared
 	tests/cuda/run_gpu.sh build/gpu
 
 bench-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
-	cmake --build build/gpu -j $(JOBS) --target scanfold_shared
+	+$(call BUILD,build/gpu) --target scanfold_shared
 	python3 bench/gpu.py --library build/gpu/libscanfold.so
 
 clean:

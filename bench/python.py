@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Times the five operators from Python, forward and backward: torch eager, torch.compile, and scanfold twice, in one run.
+
+    cmake -S . -B build -DSCANFOLD_PYTHON=ON && cmake --build build --target scanfold_python
+    PYTHONPATH=python python3 bench/python.py [--out FOLDER] [--only TEXT] [--scale S] [--forms eager,default,max-autotune,call,backend]
+
+The models are those of examples/kernelbench. "call" is their ModelNew, with the explicit call; "backend" is the untouched Model under
+torch.compile(backend="scanfold"). Medians of CUDA-event times (of wall time on a CPU), all forms taken in turn so that they see the same
+clocks; a device copy of the bytes the work must move is one of them. Backward is torch.autograd.grad with a given gradient, the forward pass
+not counted. Writes python.json and python.md. No network is needed.
+"""
+import argparse
+import datetime
+import functools
+import importlib
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+import scanfold
+from scanfold import _compile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORK = [("masked_cumsum", 1), ("masked_cumsum", 0), ("reverse_cumsum", 1), ("reverse_cumsum", 0), ("flip_cumsum_flip", 0),
+        ("sum_over_dimension", 1), ("gemm_divide_sum_scale", None)]
+FORMS = ["eager", "default", "max-autotune", "call", "backend"]
+
+
+def timed(run, device):
+    if device == "cuda":
+        start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
+        start.record()
+        run()
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop)
+    start = time.perf_counter()
+    run()
+    return (time.perf_counter() - start) * 1e3
+
+
+def medians(runs, device, seconds):
+    """{name: median ms}, each run in turn."""
+    times = {name: [] for name in runs}
+    for run in runs.values():
+        for _ in range(3):
+            run()
+    end = time.time() + seconds
+    for turn in range(30):
+        if turn >= 5 and time.time() > end:
+            break
+        for name, run in runs.items():
+            times[name].append(timed(run, device))
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def build(form, module, model, new):
+    if form == "eager":
+        return model
+    if form == "call":
+        return new
+    if form == "backend":
+        return torch.compile(model, backend=functools.partial(_compile.backend, options={}))
+    return torch.compile(model, mode=None if form == "default" else form)
+
+
+def nbytes(inputs, model, output):
+    """What must be moved at least: inputs and parameters read once, the output written once."""
+    return sum(t.numel() * t.element_size() for t in [*inputs, *model.parameters(), output])
+
+
+def measure(name, dim, forms, device, scale, seconds):
+    module = importlib.import_module(name)
+    shape = tuple(max(1, round(n * scale)) for n in module.SHAPE)
+    init = module.get_init_inputs(shape) if dim is None else [dim]
+    model, new = module.Model(*init).to(device), module.ModelNew(*init).to(device)
+    new.load_state_dict(model.state_dict())
+    inputs = module.get_inputs(shape, device)
+    row = {"work": name + ("" if dim is None else f", dim {dim}"), "shape": shape, "forward": {}, "backward": {}, "errors": {}}
+
+    runs, backs, expected = {}, {}, None
+    for form in forms:
+        torch._dynamo.reset()
+        try:
+            function = build(form, module, model, new)
+            with torch.no_grad():
+                y = function(*inputs)
+            if expected is None:
+                expected, row["bytes"] = y, nbytes(inputs, model, y)
+                size = expected.double().abs().max().item() if expected.numel() < 1 << 26 else expected[:64].double().abs().max().item()
+            else:
+                worst = (y - expected).abs().max().item()
+                limit = 1.3e-6 * size * math.sqrt(max(shape)) * (math.sqrt(max(shape)) if dim is None else 1)
+                if not worst <= limit:
+                    row["errors"][form] = f"off by {worst:.3g}, allowed {limit:.3g}"
+            del y
+            runs[form] = functools.partial(_no_grad, function, inputs)
+            backs[form] = function
+        except Exception as problem:  # a form that cannot is told, and the others go on
+            row["errors"][form] = f"{type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}"[:200]
+    expected_shape = expected.shape
+    del expected
+
+    half = torch.empty(max(1, row["bytes"] // 2), dtype=torch.uint8, device=device)
+    other = torch.empty_like(half)
+    runs["copy"] = functools.partial(other.copy_, half)
+    row["forward"] = medians(runs, device, seconds)
+    del half, other, runs
+
+    gradient = torch.randn(expected_shape, device=device)
+    leaves = [t.requires_grad_() for t in inputs if t.is_floating_point()]
+    # One form at a time: each keeps what it saved for backward.
+    for form, function in backs.items():
+        try:
+            output = function(*inputs)
+            wanted = leaves + list((new if form == "call" else model).parameters())
+            run = functools.partial(torch.autograd.grad, output, wanted, gradient, retain_graph=True)
+            row["backward"][form] = medians({form: run}, device, seconds / 2)[form]
+            del output, run
+        except Exception as problem:
+            row["errors"][form + " backward"] = f"{type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}"[:200]
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    return row
+
+
+def _no_grad(function, inputs):
+    with torch.no_grad():
+        return function(*inputs)
+
+
+def table(about, rows):
+    lines = [f"{about['chip']}, scanfold {about['scanfold']} at {about['commit']}, torch {about['torch']}, {about['date']}. Milliseconds; "
+             "in brackets the share of a copy's rate.", "",
+             "| work | pass | copy | torch | torch.compile | max-autotune | scanfold, called | scanfold, backend |", "|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        copy = row["forward"]["copy"]
+        cells = [f"{row['forward'][f]:.4f} ({copy / row['forward'][f]:.3f})" if f in row["forward"] else "" for f in FORMS]
+        lines.append(f"| {row['work']} {'x'.join(map(str, row['shape']))} | forward | {copy:.4f} | " + " | ".join(cells) + " |")
+        cells = [f"{row['backward'][f]:.4f}" if f in row["backward"] else "" for f in FORMS]
+        lines.append("| | backward | | " + " | ".join(cells) + " |")
+        lines += [f"| | {form} | {error} | | | | | |" for form, error in row["errors"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=os.path.join(HERE, "results"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=2.0, help="the most that one round of medians may take")
+    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    sys.path.insert(0, os.path.join(HERE, "..", "examples", "kernelbench"))
+    torch.manual_seed(0)
+
+    def output(*command):
+        try:
+            return subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            return ""
+    about = dict(chip=torch.cuda.get_device_name() if args.device == "cuda" else scanfold.info()["isa"], torch=torch.__version__,
+                 scanfold=scanfold.__version__, commit=os.environ.get("SCANFOLD_COMMIT") or output("git", "rev-parse", "--short=12", "HEAD"),
+                 command=" ".join(["python3", *sys.argv]), date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"))
+    os.makedirs(args.out, exist_ok=True)
+    rows = []
+    for name, dim in WORK:
+        if args.only not in name:
+            continue
+        try:
+            row = measure(name, dim, args.forms.split(","), args.device, args.scale, args.seconds)
+        except Exception as problem:
+            print(f"{name}, dim {dim}: {problem}", flush=True)
+            continue
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+        if args.device == "cuda":
+            torch.cuda.empty_cache()
+        with open(os.path.join(args.out, "python.json"), "w") as file:
+            json.dump(dict(about=about, rows=rows), file, indent=1)
+        with open(os.path.join(args.out, "python.md"), "w") as file:
+            file.write(table(about, rows))
+    print(table(about, rows))
+
+
+main()

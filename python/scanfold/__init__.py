@@ -1,0 +1,296 @@
+"""Scans (cumulative sums) and folds (reductions) along any axis, with the same bits on every device.
+
+Arrays are NumPy's, torch's (CPU and CUDA), JAX's, CuPy's, or anything that speaks DLPack. They are read where they are, whatever their
+strides, and the result is of the same kind, on the same device.
+
+>>> import numpy as np, scanfold
+>>> x = np.array([[1, 2, 3], [4, 5, 6]], dtype=np.float32)
+>>> scanfold.cumsum(x, axis=1)
+array([[ 1.,  3.,  6.],
+       [ 4.,  9., 15.]], dtype=float32)
+>>> scanfold.cumsum(x, axis=1, reverse=True, mask=x != 5)
+array([[ 6.,  5.,  3.],
+       [10.,  6.,  6.]], dtype=float32)
+>>> scanfold.sum(x, axis=(0, 1))
+array(21., dtype=float32)
+
+A result depends on the values along the axis and on nothing else: not on the device, the number of threads, the strides, or the run.
+"""
+import sys as _sys
+
+from . import _scanfold
+
+__version__ = _scanfold.version
+__all__ = ["cumsum", "cumprod", "cummax", "cummin", "sum", "prod", "max", "min", "cumulative_sum", "cumulative_prod", "explain", "using",
+           "info"]
+
+_SUM, _PROD, _MAX, _MIN = range(4)
+_scan, _fold = _scanfold.scan, _scanfold.fold
+_without_torch = True
+
+
+def _look_for_torch():
+    """Registers our operators once torch is there, so that torch.compile can trace a call before any has run."""
+    global _without_torch
+    if "torch" in _sys.modules:
+        _without_torch = False
+        from . import torch  # noqa: F401
+
+
+def _one(first, second, names):
+    """The one of two spellings that was given."""
+    if first is None:
+        return second
+    if second is None:
+        return first
+    raise TypeError(f"{names} are two names of one argument: give one of them")
+
+
+def cumsum(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+    """The cumulative sum along an axis.
+
+    axis, dim   which; negative counts from the end. May be left out where x has one dimension.
+    reverse     from the last element to the first
+    exclusive   each result leaves its own element out; the first is 0
+    mask        bool or uint8, broadcast to x: elements where it is False count as 0, whatever they are (NaN included)
+    initial     a number added, on the left, to every result
+    dtype       of the result, and with float64 of every addition. Left out, real dtypes stay (float16 and bfloat16 are added up in float32
+                and rounded once), integers and bool widen to int64, or to uint64 where NumPy would
+    out         an array to write to, x itself included; it is returned
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cumsum(np.array([1, 2, 3, 4]))
+    array([ 1,  3,  6, 10])
+    >>> scanfold.cumsum(np.array([1, 2, 3, 4]), reverse=True)
+    array([10,  9,  7,  4])
+    >>> scanfold.cumsum(np.array([1, 2, 3, 4]), exclusive=True, initial=100)
+    array([100, 101, 103, 106])
+    >>> scanfold.cumsum(np.array([1.0, np.nan, 3.0]), mask=np.array([True, False, True]))
+    array([1., 1., 4.])
+    >>> scanfold.cumsum(np.eye(2), 2)
+    Traceback (most recent call last):
+        ...
+    ValueError: axis is 2; for an x of 2 dimensions it must be -2 to 1
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if _without_torch:
+        _look_for_torch()
+    return _scan(x, _SUM, axis, reverse, exclusive, mask, initial, dtype, out, False)
+
+
+def cumprod(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+    """The cumulative product along an axis; arguments as for cumsum, with 1 for 0.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cumprod(np.array([2, 3, 4], dtype=np.int8))
+    array([ 2,  6, 24])
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if _without_torch:
+        _look_for_torch()
+    return _scan(x, _PROD, axis, reverse, exclusive, mask, initial, dtype, out, False)
+
+
+def cummax(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+    """The largest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype. Values only, no indices.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cummax(np.array([3, 1, 4, 1, 5]))
+    array([3, 3, 4, 4, 5])
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if _without_torch:
+        _look_for_torch()
+    return _scan(x, _MAX, axis, reverse, exclusive, mask, initial, dtype, out, False)
+
+
+def cummin(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+    """The smallest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype. Values only, no indices.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cummin(np.array([3, 1, 4, 1, 5]), reverse=True)
+    array([1, 1, 1, 1, 5])
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if _without_torch:
+        _look_for_torch()
+    return _scan(x, _MIN, axis, reverse, exclusive, mask, initial, dtype, out, False)
+
+
+def sum(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+    """The sum over one axis, several, or all: the last element of the cumulative sum, bit for bit.
+
+    axis, dim          None for all, a number, or a tuple; several axes count as one, in row-major order; () folds nothing
+    keepdims, keepdim  folded axes stay, with length 1
+    reverse, mask, initial, dtype, out   as for cumsum
+
+    >>> import numpy as np, scanfold
+    >>> x = np.arange(6).reshape(2, 3)
+    >>> scanfold.sum(x, axis=0)
+    array([3, 5, 7])
+    >>> scanfold.sum(x, axis=1, keepdims=True)
+    array([[ 3],
+           [12]])
+    >>> scanfold.sum(x, mask=x > 2, initial=0.5, dtype=float)
+    array(12.5)
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if keepdim is not None:
+        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
+    if _without_torch:
+        _look_for_torch()
+    return _fold(x, _SUM, axis, keepdims, reverse, mask, initial, dtype, out, False)
+
+
+def prod(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+    """The product over one axis, several, or all; arguments as for sum.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.prod(np.array([2.0, 3.0, 4.0]))
+    array(24.)
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if keepdim is not None:
+        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
+    if _without_torch:
+        _look_for_torch()
+    return _fold(x, _PROD, axis, keepdims, reverse, mask, initial, dtype, out, False)
+
+
+def max(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+    """The largest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.max(np.array([[3, 1], [4, 1]]), axis=0)
+    array([4, 1])
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if keepdim is not None:
+        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
+    if _without_torch:
+        _look_for_torch()
+    return _fold(x, _MAX, axis, keepdims, reverse, mask, initial, dtype, out, False)
+
+
+def min(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+    """The smallest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.min(np.array([[3, 1], [4, 1]]), axis=1)
+    array([1, 1])
+    """
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if keepdim is not None:
+        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
+    if _without_torch:
+        _look_for_torch()
+    return _fold(x, _MIN, axis, keepdims, reverse, mask, initial, dtype, out, False)
+
+
+def _cumulative(scan, x, axis, dtype, include_initial, identity):
+    if axis is None and x.ndim != 1:
+        raise ValueError(f"axis is needed: x has {x.ndim} dimensions")
+    if not include_initial:
+        return scan(x, axis, dtype=dtype)
+    axis = 0 if axis is None else axis
+    if not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"axis is {axis}; for an x of {x.ndim} dimensions it must be {-x.ndim} to {x.ndim - 1}")
+    axis %= x.ndim
+    module = type(x).__module__.partition(".")[0]
+    if module == "numpy":
+        # One longer, and the scan written behind its first element: nothing is moved twice.
+        space = _sys.modules["numpy"]
+        kind = scan(space.empty(0, x.dtype), 0, dtype=dtype).dtype
+        y = space.empty(tuple(n + (i == axis) for i, n in enumerate(x.shape)), kind)
+        y[(slice(None),) * axis + (0,)] = identity
+        scan(x, axis, out=y[(slice(None),) * axis + (slice(1, None),)])
+        return y
+    y = scan(x, axis, dtype=dtype)
+    shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+    if module == "torch":
+        torch = _sys.modules["torch"]
+        return torch.cat((torch.full(shape, identity, dtype=y.dtype, device=y.device), y), axis)
+    from ._others import namespace
+    space = namespace(x)
+    join = space.concat if hasattr(space, "concat") else space.concatenate
+    return join((space.full(shape, identity, dtype=y.dtype), y), axis=axis)
+
+
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+    """The array API's cumulative sum: with include_initial the result is one longer along the axis, and begins with 0.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cumulative_sum(np.array([1, 2, 3]), include_initial=True)
+    array([0, 1, 3, 6])
+    """
+    return _cumulative(cumsum, x, axis, dtype, include_initial, 0)
+
+
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    """The array API's cumulative product: with include_initial the result is one longer along the axis, and begins with 1.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cumulative_prod(np.array([1, 2, 3]), include_initial=True)
+    array([1, 1, 2, 6])
+    """
+    return _cumulative(cumprod, x, axis, dtype, include_initial, 1)
+
+
+class using:
+    """Chooses how this thread's calls run, for the length of a with statement: the bits are the same either way.
+
+    threads   how many a large call may use
+    isa       an instruction set, one of scanfold.info()["isas"]
+    backend   "ref" computes with the reference: slow, and the definition of what is right
+
+    >>> import numpy as np, scanfold
+    >>> x = np.linspace(0, 1, 1000, dtype=np.float32)
+    >>> with scanfold.using(backend="ref"):
+    ...     expected = scanfold.cumsum(x)
+    >>> bool((scanfold.cumsum(x) == expected).all())
+    True
+    """
+
+    _stack = __import__("threading").local()
+
+    def __init__(self, *, threads=0, isa=None, backend=None):
+        if backend not in (None, "auto", "ref"):
+            raise ValueError(f'backend is {backend!r}: "auto" and "ref" are taken')
+        self._context = _scanfold.context_create(threads, int(backend == "ref"), isa)
+
+    def __enter__(self):
+        stack = self._stack.__dict__.setdefault("contexts", [None])
+        stack.append(self._context)
+        _scanfold.context_use(self._context)
+        return self
+
+    def __exit__(self, *error):
+        stack = self._stack.contexts
+        stack.pop()
+        _scanfold.context_use(stack[-1])
+
+
+def info():
+    """What the calling thread's calls use: {"version", "threads", "isa", "isas"}.
+
+    >>> import scanfold
+    >>> sorted(scanfold.info())
+    ['isa', 'isas', 'threads', 'version']
+    """
+    threads, isa = _scanfold.context_describe()
+    return {"version": __version__, "threads": threads, "isa": isa, "isas": [name for name, usable in _scanfold.isas() if usable]}
+
+
+def explain(model, *inputs, **keywords):
+    """Prints, and returns, what torch.compile(model, backend="scanfold") makes of a model: what was fused, bytes before and after."""
+    from . import _compile
+    return _compile.explain(model, *inputs, **keywords)
+

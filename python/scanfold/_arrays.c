@@ -1,0 +1,366 @@
+/* Arrays in and out: see _arrays.h. */
+#include "_common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* NumPy's, for results. */
+static struct {
+        PyObject *ndarray, *empty, *empty_like, *ascontiguousarray;
+        PyObject *dtype[DTYPES];
+} numpy;
+
+static int numpy_ready(void)
+{
+        if (numpy.empty)
+                return 0;
+        if (!(numpy.ndarray = imported("numpy", "ndarray")) || !(numpy.empty_like = imported("numpy", "empty_like")) ||
+            !(numpy.ascontiguousarray = imported("numpy", "ascontiguousarray")))
+                return -1;
+        return (numpy.empty = imported("numpy", "empty")) ? 0 : -1;
+}
+
+/* NumPy's dtype, borrowed. bfloat16 is known to NumPy once ml_dtypes is imported. */
+static PyObject *numpy_dtype(int index)
+{
+        if (!numpy.dtype[index]) {
+                PyObject *make = imported("numpy", "dtype");
+                if (!make)
+                        return NULL;
+                if (dtypes[index].code == 4)
+                        Py_XDECREF(optional("ml_dtypes", "bfloat16"));
+                numpy.dtype[index] = PyObject_CallFunction(make, "s", dtypes[index].name);
+                Py_DECREF(make);
+        }
+        return numpy.dtype[index];
+}
+
+/* Types met so far. A program has a handful; one met when the table is full is looked at anew each time. */
+static known_type known[16];
+static int known_count;
+
+/* NumPy's masked arrays would be read as if nothing were masked. */
+static int refuse_masked(PyObject *type, const char *name)
+{
+        PyObject *module = loaded_module("numpy.ma"), *masked = module ? PyObject_GetAttrString(module, "MaskedArray") : NULL;
+        int is_masked = masked ? PyObject_IsSubclass(type, masked) : 0;
+        Py_XDECREF(masked);
+        if (is_masked > 0)
+                PyErr_Format(PyExc_TypeError, "%s is a masked array: give its data, and mask= with True where elements count", name);
+        return is_masked ? -1 : 0;
+}
+
+/* -1 with an exception where the type is no array's. */
+static int kind_of(PyObject *object, const char *name, known_type *found)
+{
+        PyObject *type = (PyObject *)Py_TYPE(object);
+        for (int i = 0; i < known_count; i++)
+                if (known[i].type == type) {
+                        *found = known[i];
+                        return 0;
+                }
+        memset(found, 0, sizeof *found);
+        found->type = type;
+        int is_torch = torch_knows(type, found);
+        if (is_torch < 0)
+                return -1;
+        if (is_torch) {
+                found->type = type;
+        } else if (PyObject_HasAttrString(type, "__array_struct__")) {
+                if (refuse_masked(type, name) < 0 || numpy_ready() < 0)
+                        return -1;
+                found->kind = ARRAY_NUMPY;
+                found->plain = type == numpy.ndarray;
+        } else if ((found->exchange = exchange_of(type)) && found->exchange->view_from_object) {
+                found->kind = ARRAY_EXCHANGE;
+        } else if (PyObject_HasAttrString(type, "__dlpack__")) {
+                found->kind = ARRAY_OTHER;
+        } else {
+                PyErr_Format(PyExc_TypeError, "%s is %R: give a NumPy array, a torch tensor, or another array with __dlpack__", name, type);
+                return -1;
+        }
+        if (known_count < (int)(sizeof known / sizeof known[0])) {
+                Py_INCREF(type);
+                known[known_count++] = *found;
+        }
+        return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * NumPy
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* What an __array_struct__ capsule points to: NumPy's array interface, version 3. */
+struct numpy_interface {
+        int two;
+        int nd;
+        char typekind;
+        int itemsize;
+        int flags;
+        Py_ssize_t *shape;
+        Py_ssize_t *strides; /* bytes */
+        void *data;
+        PyObject *descr;
+};
+enum { NUMPY_NATIVE = 0x200, NUMPY_WRITEABLE = 0x400 };
+
+static int numpy_dtype_read(PyObject *object, const char *name, const struct numpy_interface *v, sf_dtype *dtype)
+{
+        const char *kinds = "iufb", *at = v->typekind ? strchr(kinds, v->typekind) : NULL;
+        static const uint8_t codes[] = {0, 1, 2, 6};
+        *dtype = (sf_dtype){at ? codes[at - kinds] : 255, (uint8_t)(v->itemsize * 8), 1};
+        if (v->typekind == 'V' && v->itemsize == 2) { /* ml_dtypes' bfloat16 has no kind of its own */
+                PyObject *described = PyObject_GetAttrString(object, "dtype"), *text = described ? PyObject_Str(described) : NULL;
+                if (text && PyUnicode_CompareWithASCIIString(text, "bfloat16") == 0)
+                        *dtype = SF_BF16;
+                Py_XDECREF(text);
+                Py_XDECREF(described);
+                if (PyErr_Occurred())
+                        return -1;
+        }
+        if (v->itemsize > 8 || dtype_index(*dtype) < 0 || (!(v->flags & NUMPY_NATIVE) && v->itemsize > 1)) {
+                PyObject *described = PyObject_GetAttrString(object, "dtype");
+                if (described)
+                        PyErr_Format(PyExc_TypeError,
+                                     "%s has dtype %R: float16, bfloat16, float32, float64, integers and bool in native byte order are taken",
+                                     name, described);
+                Py_XDECREF(described);
+                return -1;
+        }
+        return 0;
+}
+
+/* Strides no count of elements can say, as a field of a structured array has them: an input is copied, an output refused. */
+static int numpy_open(PyObject *object, const char *name, array *a, int may_copy)
+{
+        static PyObject *attribute;
+        PyObject *capsule = get(object, &attribute, "__array_struct__");
+        if (!capsule)
+                return -1;
+        const struct numpy_interface *v = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule));
+        if (!v || v->two != 2 || v->nd > SF_MAX_NDIM) {
+                if (!PyErr_Occurred())
+                        PyErr_Format(PyExc_TypeError, "%s has no array interface we can read", name);
+                Py_DECREF(capsule);
+                return -1;
+        }
+        sf_dtype dtype;
+        if (numpy_dtype_read(object, name, v, &dtype) < 0) {
+                Py_DECREF(capsule);
+                return -1;
+        }
+        int whole = 1;
+        for (int i = 0; i < v->nd; i++) {
+                a->shape[i] = v->shape[i];
+                a->strides[i] = v->strides[i] / v->itemsize;
+                whole &= v->shape[i] < 2 || v->strides[i] % v->itemsize == 0;
+        }
+        whole &= (uintptr_t)v->data % (uintptr_t)v->itemsize == 0;
+        if (!whole) {
+                Py_DECREF(capsule);
+                if (!may_copy) {
+                        PyErr_Format(PyExc_ValueError, "%s is not aligned to its elements: give an aligned array", name);
+                        return -1;
+                }
+                if (numpy_ready() < 0)
+                        return -1;
+                PyObject *copied = PyObject_CallFunctionObjArgs(numpy.ascontiguousarray, object, NULL);
+                if (!copied)
+                        return -1;
+                int rc = numpy_open(copied, name, a, 0);
+                Py_DECREF(copied); /* the capsule now kept owns it */
+                return rc;
+        }
+        a->view = (sf_tensor){.data = v->data, .device = {SF_CPU, 0}, .ndim = v->nd, .dtype = dtype, .shape = a->shape, .strides = a->strides};
+        a->read_only = !(v->flags & NUMPY_WRITEABLE);
+        a->keep = capsule;
+        return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * DLPack's capsules: everyone else
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* An object's function of scanfold._others, borrowed. */
+static PyObject *other(PyObject **slot, const char *name)
+{
+        if (!*slot)
+                *slot = imported("scanfold._others", name);
+        return *slot;
+}
+
+/* A consumed capsule: ours to release. */
+static void release_managed(PyObject *holder)
+{
+        dl_managed *m = PyCapsule_GetPointer(holder, "scanfold.dl_managed");
+        if (m && m->deleter)
+                m->deleter(m);
+}
+
+static void release_versioned(PyObject *holder)
+{
+        dl_versioned *m = PyCapsule_GetPointer(holder, "scanfold.dl_versioned");
+        if (m && m->deleter)
+                m->deleter(m);
+}
+
+static int other_open(PyObject *object, const char *name, array *a)
+{
+        static PyObject *export_function;
+        PyObject *function = other(&export_function, "export");
+        PyObject *pair = function ? PyObject_CallFunctionObjArgs(function, object, NULL) : NULL;
+        PyObject *capsule = NULL;
+        Py_ssize_t stream = 0;
+        if (!pair)
+                return -1;
+        int parsed = PyArg_ParseTuple(pair, "Oni", &capsule, &stream, &a->waits);
+        Py_XINCREF(capsule);
+        Py_DECREF(pair);
+        if (!parsed)
+                return -1;
+        a->stream = (void *)(uintptr_t)stream;
+        if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+                dl_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+                if (m->version.major != DL_MAJOR)
+                        PyErr_Format(PyExc_TypeError, "%s speaks DLPack %u.%u: version %u is understood", name, m->version.major,
+                                     m->version.minor, DL_MAJOR);
+                else if ((a->keep = PyCapsule_New(m, "scanfold.dl_versioned", release_versioned)))
+                        PyCapsule_SetName(capsule, "used_dltensor_versioned");
+                a->view = m->tensor;
+                a->read_only = (m->flags & DL_READ_ONLY) != 0;
+        } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+                dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+                if ((a->keep = PyCapsule_New(m, "scanfold.dl_managed", release_managed)))
+                        PyCapsule_SetName(capsule, "used_dltensor");
+                a->view = m->tensor;
+        } else {
+                PyErr_Format(PyExc_TypeError, "%s.__dlpack__() gave %R: a DLPack capsule was expected", name, capsule);
+        }
+        Py_DECREF(capsule);
+        return PyErr_Occurred() ? -1 : 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Any of them
+ * ---------------------------------------------------------------------------------------------------------- */
+int array_open(PyObject *object, const char *name, array_use use, array *a)
+{
+        known_type type;
+        memset(a, 0, offsetof(array, shape));
+        if (kind_of(object, name, &type) < 0)
+                return -1;
+        a->object = object;
+        a->kind = type.kind;
+        a->plain = type.plain;
+        a->exchange = type.exchange;
+        int rc;
+        switch (type.kind) {
+        case ARRAY_NUMPY:
+                rc = numpy_open(object, name, a, use < OPEN_OUT);
+                break;
+        case ARRAY_TORCH:
+                rc = torch_open(object, name, use, &type, a);
+                break;
+        case ARRAY_EXCHANGE:
+                rc = exchange_open(object, a);
+                break;
+        default:
+                rc = other_open(object, name, a);
+                break;
+        }
+        if (rc)
+                array_close(a);
+        return rc;
+}
+
+void array_close(array *a)
+{
+        Py_CLEAR(a->keep);
+}
+
+int array_sum_dtype(const array *x, sf_dtype *dtype)
+{
+        static PyObject *has_64_bits;
+        *dtype = x->view.dtype;
+        if (dtype->code > 1 && dtype->code != 6)
+                return 0;
+        /* torch sums unsigned integers as int64, NumPy and the array API as uint64. */
+        *dtype = dtype->code == 1 && x->kind != ARRAY_TORCH ? SF_U64 : SF_I64;
+        if (x->kind == ARRAY_OTHER) {
+                PyObject *function = other(&has_64_bits, "has_64_bits");
+                PyObject *answer = function ? PyObject_CallFunctionObjArgs(function, x->object, NULL) : NULL;
+                int wide = answer ? PyObject_IsTrue(answer) : -1;
+                Py_XDECREF(answer);
+                if (wide < 0)
+                        return -1;
+                if (!wide)
+                        dtype->bits = 32;
+        }
+        return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Results
+ * ---------------------------------------------------------------------------------------------------------- */
+static PyObject *numpy_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+{
+        PyObject *described = numpy_ready() < 0 ? NULL : numpy_dtype(dtype_index(dtype));
+        if (!described)
+                return NULL;
+        if (same_shape(&x->view, ndim, shape) && same_dtype(x->view.dtype, dtype) && x->plain)
+                return PyObject_CallFunctionObjArgs(numpy.empty_like, x->object, NULL);
+        PyObject *tuple = shape_tuple(ndim, shape), *made = NULL;
+        if (tuple)
+                made = PyObject_CallFunctionObjArgs(numpy.empty, tuple, described, NULL);
+        Py_XDECREF(tuple);
+        return made;
+}
+
+int array_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out, PyObject **result)
+{
+        static PyObject *make_function;
+        if (dtype_index(dtype) < 0) {
+                PyErr_SetString(PyExc_TypeError, "dtype is none of float16, bfloat16, float32, float64, the integers and bool");
+                return -1;
+        }
+        PyObject *made = NULL, *target;
+        if (x->kind == ARRAY_NUMPY) {
+                made = numpy_make(x, ndim, shape, dtype);
+        } else if (x->kind == ARRAY_TORCH) {
+                made = torch_make(x, ndim, shape, dtype);
+        } else if (x->kind == ARRAY_EXCHANGE) {
+                made = exchange_make(x, ndim, shape, dtype);
+        } else {
+                PyObject *tuple = shape_tuple(ndim, shape), *function = other(&make_function, "make");
+                if (tuple && function)
+                        made = PyObject_CallFunction(function, "OOsi", x->object, tuple, array_dtype_name(dtype),
+                                                     (int)x->view.device.device_type);
+                Py_XDECREF(tuple);
+        }
+        target = made;
+        if (made && x->kind == ARRAY_OTHER)
+                target = PyTuple_GetItem(made, 0); /* (memory to write, what makes the caller's array of it) */
+        if (!target || array_open(target, "out", OPEN_TRUSTED, out) != 0) {
+                if (!PyErr_Occurred())
+                        PyErr_SetString(PyExc_RuntimeError, "the result's memory cannot be written");
+                Py_XDECREF(made);
+                return -1;
+        }
+        *result = made;
+        return 0;
+}
+
+int array_was_written(const array *out)
+{
+        return out->kind == ARRAY_TORCH ? torch_was_written(out->object) : 0;
+}
+
+PyObject *array_result(const array *x, PyObject *result)
+{
+        if (x->kind != ARRAY_OTHER)
+                return result;
+        PyObject *finish = PyTuple_GetItem(result, 1);
+        PyObject *finished = finish ? PyObject_CallObject(finish, NULL) : NULL;
+        Py_DECREF(result);
+        return finished;
+}

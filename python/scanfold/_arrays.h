@@ -1,0 +1,68 @@
+/*
+ * Python arrays in and out: any object that holds a tensor becomes an sf_tensor, and results are made by the library the input came from.
+ *
+ * Four kinds of array, told apart by type once (kinds are remembered):
+ *   NUMPY     anything with __array_struct__: NumPy's own C view of an array, read-only ones and any strides included
+ *   TORCH     torch.Tensor, by DLPack's C functions where this torch has them (2.10), else by its methods
+ *   EXCHANGE  another type that offers DLPack's C functions
+ *   OTHER     anything else with __dlpack__: JAX, CuPy, ...
+ */
+#ifndef SCANFOLD_PYTHON_ARRAYS_H
+#define SCANFOLD_PYTHON_ARRAYS_H
+
+#define Py_LIMITED_API 0x03090000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "dlpack.h"
+
+typedef enum array_kind { ARRAY_NUMPY = 1, ARRAY_TORCH, ARRAY_EXCHANGE, ARRAY_OTHER } array_kind;
+
+typedef struct array {
+        sf_tensor view;
+        array_kind kind;
+        PyObject *object;            /* borrowed: what the caller gave */
+        int plain;                   /* NumPy's or torch's own array type, not derived from it */
+        PyObject *keep;              /* owns what view points to, where that is not the object itself */
+        const dl_exchange *exchange; /* for TORCH and EXCHANGE; NULL for an older torch */
+        int read_only;
+        int waits;                   /* OTHER on a device: the producer does not know our stream, so we wait for our work */
+        void *stream;                /* where work on this array belongs */
+        int64_t shape[SF_MAX_NDIM];  /* used where the producer's own cannot be pointed to */
+        int64_t strides[SF_MAX_NDIM];
+} array;
+
+/* What array_open answers beside 0 and -1: the tensor needs torch's dispatcher (autograd, a transform, a mode, a subclass). */
+enum { ARRAY_DISPATCH = 1 };
+
+/*
+ * Opens `object`, which the exceptions call `name`. 0; ARRAY_DISPATCH; or -1 with an exception. After 0, array_close it. OPEN_FIRST asks
+ * everything about the state torch is in, OPEN_MORE only about this object, OPEN_OUT also that it can be written as it is. OPEN_TRUSTED
+ * asks nothing: the caller is torch's dispatcher, which has.
+ */
+typedef enum array_use { OPEN_FIRST, OPEN_MORE, OPEN_OUT, OPEN_TRUSTED } array_use;
+int array_open(PyObject *object, const char *name, array_use use, array *a);
+void array_close(array *a);
+
+/*
+ * Makes an array of x's kind, on x's device, of this shape and dtype, and opens it as `out`. *result is a new reference to what
+ * array_result turns into the caller's object once the work is done.
+ */
+int array_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out, PyObject **result);
+
+/* Tells torch that a caller's tensor was written, so that autograd notices if it had saved it. */
+int array_was_written(const array *out);
+
+/* The finished result: steals `result`. NULL with an exception on failure. */
+PyObject *array_result(const array *x, PyObject *result);
+
+/* The dtype a sum or product of x has where none is asked for: as the array's own library widens integers. 0, or -1 with an exception. */
+int array_sum_dtype(const array *x, sf_dtype *dtype);
+
+/* A dtype's name in NumPy and torch alike ("float32"), or NULL for one the library has not. */
+const char *array_dtype_name(sf_dtype dtype);
+
+/* How many elements, or -1 past 2^62. */
+int64_t array_elements(const sf_tensor *view);
+
+#endif

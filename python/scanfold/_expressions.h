@@ -1,0 +1,36 @@
+/*
+ * Expressions for Python: a program, which is a list of tuples, becomes an sf_graph; its plans are made for the shapes it meets and kept.
+ *
+ * An instruction is a tuple that begins with its name; it is known by its place in the list, and refers to earlier ones by theirs (-1: none).
+ *
+ *     ("input",)                          inputs are numbered as they come
+ *     ("constant", number)                ("like", x, number)
+ *     ("apply", function, a, b, c)        function is an sf_function
+ *     ("cast", x, dtype)                  dtype as scanfold._dtypes numbers it; 0: the default
+ *     ("flip", x, axes)                   ("permute", x, axes)
+ *     ("squeeze", x, axis)                ("unsqueeze", x, axis)
+ *     ("broadcast", x, shape)             ("slice", x, axis, start, stop, step)      ("select", x, axis, index)
+ *     ("concat", axis, parts)
+ *     ("scan", x, op, axis, reverse, exclusive, mask, dtype)
+ *     ("fold", x, op, axes, keepdim, dtype)                  ("mean", x, axes, keepdim, dtype)
+ *     ("matmul", a, b)                    ("linear", x, w, bias)
+ *     ("output", x)
+ */
+#ifndef SCANFOLD_PYTHON_EXPRESSIONS_H
+#define SCANFOLD_PYTHON_EXPRESSIONS_H
+
+#include "_arrays.h"
+
+/* expression_create(program, exact) -> expression */
+PyObject *expression_create(PyObject *self, PyObject *args);
+
+/* expression_run(expression, inputs) -> list of results, of the first input's kind */
+PyObject *expression_run(PyObject *self, PyObject *args);
+
+/* expression_shapes(expression, [(shape, dtype), ...]) -> [(shape, dtype), ...]: what the outputs would be, without running anything */
+PyObject *expression_shapes(PyObject *self, PyObject *args);
+
+/* expression_explain(expression, inputs, format) -> str; format is an sf_explain_format */
+PyObject *expression_explain(PyObject *self, PyObject *args);
+
+#endif

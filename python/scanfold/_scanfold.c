@@ -1,0 +1,464 @@
+/*
+ * scanfold._scanfold: sf_scan and sf_fold for Python's arrays. The functions are positional and strict; scanfold/__init__.py has the
+ * signatures people use.
+ *
+ * scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted)
+ * fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted)
+ *
+ * A torch tensor whose memory is not all there is to it goes to scanfold.torch's functions of the same names and arguments, which call
+ * torch's dispatcher; with `trusted` the dispatcher itself is the caller.
+ */
+#include "_arrays.h"
+#include "_expressions.h"
+
+#include <string.h>
+
+/* Below this many elements other threads could not do anything useful while we work. */
+#define KEEP_GIL_ELEMENTS 2048
+
+enum { ARGUMENTS = 10 };
+
+static _Thread_local sf_context *context; /* NULL: the library's default one */
+
+static PyObject *raise_status(sf_status status)
+{
+        PyObject *kind = status == SF_INVALID_ARGUMENT ? PyExc_ValueError
+                         : status == SF_UNSUPPORTED    ? PyExc_TypeError
+                         : status == SF_OUT_OF_MEMORY  ? PyExc_MemoryError
+                                                       : PyExc_RuntimeError;
+        PyErr_SetString(kind, sf_last_error(context));
+        return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Arguments
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A number, or an array of one element. */
+static int read_initial(PyObject *object, sf_scalar *scalar)
+{
+        memset(scalar, 0, sizeof *scalar);
+        if (object == Py_None)
+                return 0;
+        if (PyLong_Check(object)) { /* bool is an int */
+                int overflow;
+                long long i = PyLong_AsLongLongAndOverflow(object, &overflow);
+                if (overflow <= 0) {
+                        if (overflow < 0)
+                                PyErr_SetString(PyExc_ValueError, "initial is below -2**63");
+                        *scalar = sf_int(i);
+                        return PyErr_Occurred() ? -1 : 0;
+                }
+                *scalar = sf_uint(PyLong_AsUnsignedLongLong(object));
+                if (PyErr_Occurred()) {
+                        PyErr_Clear();
+                        PyErr_SetString(PyExc_ValueError, "initial is above 2**64 - 1");
+                        return -1;
+                }
+                return 0;
+        }
+        if (PyFloat_Check(object)) {
+                *scalar = sf_real(PyFloat_AsDouble(object));
+                return 0;
+        }
+        PyObject *item = PyObject_HasAttrString(object, "item") ? PyObject_CallMethod(object, "item", NULL) : NULL;
+        int rc = -1;
+        if (item && (PyLong_Check(item) || PyFloat_Check(item)))
+                rc = read_initial(item, scalar);
+        else if (item || !PyErr_Occurred())
+                PyErr_Format(PyExc_TypeError, "initial is %R: a number is expected", (PyObject *)Py_TYPE(object));
+        Py_XDECREF(item);
+        return rc;
+}
+
+/* Any library's dtype, which scanfold._dtypes turns into code * 256 + bits; None: *dtype stays all zero. */
+static int read_dtype(PyObject *object, sf_dtype *dtype)
+{
+        static PyObject *module;
+        memset(dtype, 0, sizeof *dtype);
+        if (object == Py_None)
+                return 0;
+        if (!module && !(module = PyImport_ImportModule("scanfold._dtypes")))
+                return -1;
+        PyObject *code = PyObject_CallMethod(module, "code", "O", object);
+        long number = code ? PyLong_AsLong(code) : -1;
+        Py_XDECREF(code);
+        if (number == -1 && PyErr_Occurred())
+                return -1;
+        *dtype = (sf_dtype){(uint8_t)(number >> 8), (uint8_t)number, 1};
+        return 0;
+}
+
+static int read_axis(PyObject *object, int32_t *axis)
+{
+        PyObject *index = PyNumber_Index(object);
+        long long number = index ? PyLong_AsLongLong(index) : -1;
+        Py_XDECREF(index);
+        if (number == -1 && PyErr_Occurred())
+                return -1;
+        /* What no axis can be stays so when it is cut to 32 bits. */
+        *axis = number > INT32_MAX ? INT32_MAX : number < INT32_MIN ? INT32_MIN : (int32_t)number;
+        return 0;
+}
+
+/* The arrays of one call, in the order they are opened. */
+typedef struct call {
+        array x, mask, out;
+        int opened; /* how many of the three */
+        int has_mask;
+        PyObject *result;
+} call;
+
+static void close_call(call *c)
+{
+        if (c->opened > 2)
+                array_close(&c->out);
+        if (c->opened > 1 && c->has_mask)
+                array_close(&c->mask);
+        if (c->opened > 0)
+                array_close(&c->x);
+}
+
+static PyObject *give_up(call *c)
+{
+        close_call(c);
+        Py_CLEAR(c->result);
+        return NULL;
+}
+
+/* After opening something answered rc: an exception, or the same call by way of torch's dispatcher. */
+static PyObject *elsewhere(call *c, int rc, const char *name, PyObject *const *item)
+{
+        give_up(c);
+        if (rc < 0)
+                return NULL;
+        PyObject *module = PyImport_ImportModule("scanfold.torch"), *function = module ? PyObject_GetAttrString(module, name) : NULL;
+        PyObject *args = function ? PyTuple_New(ARGUMENTS) : NULL;
+        for (Py_ssize_t i = 0; args && i < ARGUMENTS; i++) {
+                Py_INCREF(item[i]);
+                PyTuple_SetItem(args, i, item[i]);
+        }
+        PyObject *result = args ? PyObject_CallObject(function, args) : NULL;
+        Py_XDECREF(args);
+        Py_XDECREF(function);
+        Py_XDECREF(module);
+        return result;
+}
+
+/* x and mask. 0, ARRAY_DISPATCH or -1. */
+static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *trusted)
+{
+        int trust = trusted == Py_True;
+        c->opened = 0;
+        c->result = NULL;
+        int rc = array_open(x, "x", trust ? OPEN_TRUSTED : OPEN_FIRST, &c->x);
+        if (rc)
+                return rc;
+        c->opened = 1;
+        c->has_mask = mask != Py_None;
+        if (c->has_mask && (rc = array_open(mask, "mask", trust ? OPEN_TRUSTED : OPEN_MORE, &c->mask)) != 0)
+                return rc;
+        c->opened = 2;
+        return 0;
+}
+
+/* The caller's out, or one made for this shape. */
+static int open_out(call *c, PyObject *out, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+{
+        if (out == Py_None) {
+                if (array_make(&c->x, ndim, shape, dtype, &c->out, &c->result) < 0)
+                        return -1;
+                c->opened = 3;
+                return 0;
+        }
+        int rc = array_open(out, "out", OPEN_OUT, &c->out);
+        if (rc)
+                return rc;
+        c->opened = 3;
+        if (c->out.read_only) {
+                PyErr_SetString(PyExc_ValueError, "out is read-only: give an array that can be written");
+                return -1;
+        }
+        if (dtype.bits && (dtype.code != c->out.view.dtype.code || dtype.bits != c->out.view.dtype.bits)) {
+                PyErr_Format(PyExc_ValueError, "dtype is %s, but out has %s: give one of them, or the same", array_dtype_name(dtype),
+                             array_dtype_name(c->out.view.dtype));
+                return -1;
+        }
+        Py_INCREF(out);
+        c->result = out;
+        return 0;
+}
+
+static int small(const call *c)
+{
+        int64_t count = array_elements(&c->x.view);
+        return count >= 0 && count < KEEP_GIL_ELEMENTS && c->x.view.device.device_type != SF_CUDA;
+}
+
+/* Waits for the work on a stream its owner does not know; then the result. */
+static PyObject *finish(call *c, sf_status status, int made)
+{
+        if (status != SF_OK) {
+                raise_status(status);
+                return give_up(c);
+        }
+        if (c->x.waits || c->out.waits) {
+                PyObject *module = PyImport_ImportModule("scanfold._others");
+                PyObject *waited = module ? PyObject_CallMethod(module, "wait", "in", (int)c->x.view.device.device_id,
+                                                                (Py_ssize_t)(uintptr_t)c->x.stream) : NULL;
+                Py_XDECREF(module);
+                Py_XDECREF(waited);
+                if (!waited)
+                        return give_up(c);
+        }
+        if (!made && array_was_written(&c->out) < 0)
+                return give_up(c);
+        PyObject *result = c->result;
+        close_call(c);
+        return made ? array_result(&c->x, result) : result;
+}
+
+/* What was asked for, else by the operation; nothing where there is an out. */
+static int choose_dtype(const call *c, long op, PyObject *out, sf_dtype *dtype)
+{
+        if (dtype->bits || out != Py_None)
+                return 0;
+        if (op == SF_SUM || op == SF_PROD)
+                return array_sum_dtype(&c->x, dtype);
+        *dtype = c->x.view.dtype;
+        return 0;
+}
+
+/*
+ * Arguments come as a C array, so that no tuple is made of them. The flag is in the limited API since 3.10; in 3.9 its value and meaning
+ * are the same, its name is hidden.
+ */
+#ifndef METH_FASTCALL
+#  define METH_FASTCALL 0x0080
+#endif
+typedef PyObject *(*fast_function)(PyObject *self, PyObject *const *item, Py_ssize_t count);
+
+static int expect(Py_ssize_t count, Py_ssize_t n)
+{
+        if (count != n)
+                PyErr_Format(PyExc_TypeError, "%zd arguments are expected, not %zd", n, count);
+        return count == n ? 0 : -1;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Scan and fold
+ * ---------------------------------------------------------------------------------------------------------- */
+static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
+{
+        (void)self;
+        sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+        sf_dtype asked;
+        if (expect(count, ARGUMENTS) < 0)
+                return NULL;
+        PyObject *x = item[0], *mask = item[5], *out = item[8];
+        long op = PyLong_AsLong(item[1]);
+        o.op = (sf_op)op;
+        o.reverse = PyObject_IsTrue(item[3]);
+        o.exclusive = PyObject_IsTrue(item[4]);
+        if (PyErr_Occurred() || read_initial(item[6], &o.initial) < 0 || read_dtype(item[7], &asked) < 0)
+                return NULL;
+        call c;
+        int rc = open_inputs(&c, x, mask, item[9]);
+        if (rc)
+                return elsewhere(&c, rc, "scan", item);
+        if (item[2] == Py_None) {
+                if (c.x.view.ndim > 1) {
+                        PyErr_Format(PyExc_ValueError, "axis is needed: x has %d dimensions", (int)c.x.view.ndim);
+                        return give_up(&c);
+                }
+        } else if (read_axis(item[2], &o.axis) < 0) {
+                return give_up(&c);
+        }
+        rc = choose_dtype(&c, op, out, &asked) < 0 ? -1 : open_out(&c, out, c.x.view.ndim, c.x.view.shape, asked);
+        if (rc)
+                return elsewhere(&c, rc, "scan", item);
+        o.mask = c.has_mask ? &c.mask.view : NULL;
+        o.stream = c.x.stream;
+        sf_status status;
+        if (small(&c)) {
+                status = sf_scan(context, &c.x.view, &c.out.view, &o);
+        } else {
+                sf_context *mine = context;
+                Py_BEGIN_ALLOW_THREADS
+                status = sf_scan(mine, &c.x.view, &c.out.view, &o);
+                Py_END_ALLOW_THREADS
+        }
+        return finish(&c, status, out == Py_None);
+}
+
+/* None, one axis, or a sequence of axes. *count is -1 for None. */
+static int read_axes(PyObject *object, int32_t *axes, int32_t *count)
+{
+        *count = -1;
+        if (object == Py_None)
+                return 0;
+        if (PyLong_Check(object) || !PySequence_Check(object)) {
+                *count = 1;
+                return read_axis(object, axes);
+        }
+        Py_ssize_t n = PySequence_Size(object);
+        if (n < 0)
+                return -1;
+        if (n > SF_MAX_NDIM) {
+                PyErr_Format(PyExc_ValueError, "axis names %zd axes: x can have at most %d", n, SF_MAX_NDIM);
+                return -1;
+        }
+        for (Py_ssize_t i = 0; i < n; i++) {
+                PyObject *axis = PySequence_GetItem(object, i);
+                int rc = axis ? read_axis(axis, &axes[i]) : -1;
+                Py_XDECREF(axis);
+                if (rc < 0)
+                        return -1;
+        }
+        *count = (int32_t)n;
+        return 0;
+}
+
+static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
+{
+        (void)self;
+        sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+        sf_dtype asked;
+        int32_t axes[SF_MAX_NDIM], naxes, ndim;
+        int64_t shape[SF_MAX_NDIM];
+        if (expect(count, ARGUMENTS) < 0)
+                return NULL;
+        PyObject *x = item[0], *mask = item[5], *out = item[8];
+        long op = PyLong_AsLong(item[1]);
+        o.op = (sf_op)op;
+        o.keepdim = PyObject_IsTrue(item[3]); /* None: no */
+        o.reverse = PyObject_IsTrue(item[4]);
+        if (PyErr_Occurred() || read_axes(item[2], axes, &naxes) < 0 || read_initial(item[6], &o.initial) < 0 ||
+            read_dtype(item[7], &asked) < 0)
+                return NULL;
+        o.axes = naxes < 0 ? NULL : axes;
+        o.naxes = naxes < 0 ? 0 : naxes;
+        call c;
+        int rc = open_inputs(&c, x, mask, item[9]);
+        if (rc)
+                return elsewhere(&c, rc, "fold", item);
+        sf_status status = sf_fold_shape(context, &c.x.view, &o, &ndim, shape);
+        if (status != SF_OK) {
+                raise_status(status);
+                return give_up(&c);
+        }
+        rc = choose_dtype(&c, op, out, &asked) < 0 ? -1 : open_out(&c, out, ndim, shape, asked);
+        if (rc)
+                return elsewhere(&c, rc, "fold", item);
+        o.mask = c.has_mask ? &c.mask.view : NULL;
+        o.stream = c.x.stream;
+        if (small(&c)) {
+                status = sf_fold(context, &c.x.view, &c.out.view, &o);
+        } else {
+                sf_context *mine = context;
+                Py_BEGIN_ALLOW_THREADS
+                status = sf_fold(mine, &c.x.view, &c.out.view, &o);
+                Py_END_ALLOW_THREADS
+        }
+        return finish(&c, status, out == Py_None);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Contexts
+ * ---------------------------------------------------------------------------------------------------------- */
+#define CONTEXT_NAME "scanfold.context"
+
+static void destroy_context(PyObject *capsule)
+{
+        sf_context_destroy(PyCapsule_GetPointer(capsule, CONTEXT_NAME));
+}
+
+/* context_create(threads, backend, isa) -> capsule */
+static PyObject *context_create(PyObject *self, PyObject *args)
+{
+        (void)self;
+        sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
+        int threads, reference;
+        const char *isa;
+        if (!PyArg_ParseTuple(args, "iiz", &threads, &reference, &isa))
+                return NULL;
+        o.threads = threads;
+        o.backend = reference ? SF_BACKEND_REF : SF_BACKEND_AUTO;
+        o.isa = isa;
+        sf_context *created = NULL;
+        sf_status status = sf_context_create(&created, &o);
+        if (status != SF_OK) {
+                sf_context *mine = context;
+                context = NULL; /* the sentence is the default context's */
+                raise_status(status);
+                context = mine;
+                return NULL;
+        }
+        PyObject *capsule = PyCapsule_New(created, CONTEXT_NAME, destroy_context);
+        if (!capsule)
+                sf_context_destroy(created);
+        return capsule;
+}
+
+/* context_use(capsule or None): for the calling thread, from now on. The caller keeps the capsule as long as that holds. */
+static PyObject *context_use(PyObject *self, PyObject *capsule)
+{
+        (void)self;
+        sf_context *chosen = NULL;
+        if (capsule != Py_None && !(chosen = PyCapsule_GetPointer(capsule, CONTEXT_NAME)))
+                return NULL;
+        context = chosen;
+        Py_RETURN_NONE;
+}
+
+/* context_describe() -> (threads, isa) of the calling thread's context */
+static PyObject *context_describe(PyObject *self, PyObject *none)
+{
+        (void)self;
+        (void)none;
+        return Py_BuildValue("(is)", (int)sf_context_threads(context), sf_context_isa(context));
+}
+
+/* isas() -> [(name, usable), ...], best last */
+static PyObject *isas(PyObject *self, PyObject *none)
+{
+        (void)self;
+        (void)none;
+        PyObject *list = PyList_New(0);
+        int32_t usable;
+        const char *name;
+        for (int32_t i = 0; list && (name = sf_isa_name(i, &usable)); i++) {
+                PyObject *pair = Py_BuildValue("(sO)", name, usable ? Py_True : Py_False);
+                if (!pair || PyList_Append(list, pair) < 0)
+                        Py_CLEAR(list);
+                Py_XDECREF(pair);
+        }
+        return list;
+}
+
+static PyMethodDef methods[] = {
+        {"scan", (PyCFunction)(void (*)(void))(fast_function)scan, METH_FASTCALL, "scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted)"},
+        {"fold", (PyCFunction)(void (*)(void))(fast_function)fold, METH_FASTCALL, "fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted)"},
+        {"context_create", context_create, METH_VARARGS, "context_create(threads, reference, isa)"},
+        {"context_use", context_use, METH_O, "context_use(context)"},
+        {"context_describe", context_describe, METH_NOARGS, "context_describe() -> (threads, isa)"},
+        {"isas", isas, METH_NOARGS, "isas() -> [(name, usable), ...]"},
+        {"expression_create", expression_create, METH_VARARGS, "expression_create(program, exact) -> expression"},
+        {"expression_run", expression_run, METH_VARARGS, "expression_run(expression, inputs) -> results"},
+        {"expression_shapes", expression_shapes, METH_VARARGS, "expression_shapes(expression, [(shape, dtype), ...]) -> the same of outputs"},
+        {"expression_explain", expression_explain, METH_VARARGS, "expression_explain(expression, inputs, format) -> str"},
+        {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+        PyModuleDef_HEAD_INIT, "scanfold._scanfold", "sf_scan and sf_fold for Python's arrays.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__scanfold(void);
+PyMODINIT_FUNC PyInit__scanfold(void)
+{
+        PyObject *m = PyModule_Create(&module);
+        if (m && PyModule_AddStringConstant(m, "version", sf_version_string()) < 0)
+                Py_CLEAR(m);
+        return m;
+}

@@ -1,0 +1,347 @@
+/*
+ * torch's tensors: whether one can be taken as it is, its memory as an sf_tensor, and results. By DLPack's C functions where this torch has
+ * them (2.10), else by its methods.
+ */
+#include "_common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What of torch is asked on every call. NULL where this torch has it not: then there is nothing to ask. */
+static struct {
+        int ready;
+        PyObject *tensor, *parameter;
+        PyObject *grad_enabled, *is_neg, *modes, *autocast, *transforms, *forward_ad;
+        PyObject *empty, *empty_like, *stream, *written;
+        PyObject *dtype[DTYPES];
+} torch;
+
+static int torch_ready(void)
+{
+        if (torch.ready)
+                return 0;
+        if (!(torch.tensor = imported("torch", "Tensor")) || !(torch.parameter = imported("torch", "nn.Parameter")) ||
+            !(torch.grad_enabled = imported("torch", "is_grad_enabled")) || !(torch.empty = imported("torch", "empty")) ||
+            !(torch.empty_like = imported("torch", "empty_like")) || !(torch.is_neg = imported("torch", "Tensor.is_neg")))
+                return -1;
+        torch.modes = optional("torch._C", "_len_torch_dispatch_stack");
+        torch.autocast = optional("torch._C", "_is_any_autocast_enabled");
+        if (!torch.autocast) /* before 2.3: CUDA's own */
+                torch.autocast = optional("torch", "is_autocast_enabled");
+        torch.transforms = optional("torch._C", "_are_functorch_transforms_active");
+        torch.forward_ad = optional("torch.autograd", "forward_ad");
+        torch.stream = optional("torch._C", "_cuda_getCurrentRawStream");
+        torch.written = optional("torch.autograd.graph", "increment_version");
+        for (int i = 0; i < DTYPES; i++)
+                torch.dtype[i] = optional("torch", dtypes[i].name);
+        torch.ready = 1;
+        return 0;
+}
+
+
+int torch_knows(PyObject *type, known_type *found)
+{
+        if (!loaded_module("torch"))
+                return 0;
+        if (torch_ready() < 0)
+                return -1;
+        int is_torch = PyObject_IsSubclass(type, torch.tensor);
+        if (is_torch <= 0)
+                return is_torch;
+        found->kind = ARRAY_TORCH;
+        found->plain = type == torch.tensor || type == torch.parameter;
+        found->exchange = exchange_of(type);
+        Py_XDECREF(imported("scanfold.torch", "")); /* its operators, before anything can want to trace them */
+        return PyErr_Occurred() ? -1 : 1;
+}
+
+/* 1 for a true answer, 0 for a false one or nobody to ask, -1 with an exception. `object` is the argument, or NULL for none. */
+static int ask(PyObject *function, PyObject *object)
+{
+        if (!function)
+                return 0;
+        PyObject *answer = object ? PyObject_CallFunctionObjArgs(function, object, NULL) : PyObject_CallObject(function, NULL);
+        int yes = answer == Py_True ? 1 : answer == Py_False ? 0 : answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        return yes;
+}
+
+static int in_forward_ad(void)
+{
+        static PyObject *current_level;
+        PyObject *level = torch.forward_ad ? get(torch.forward_ad, &current_level, "_current_level") : NULL;
+        long number = level ? PyLong_AsLong(level) : -1;
+        Py_XDECREF(level);
+        PyErr_Clear();
+        return number >= 0;
+}
+
+/*
+ * Whether the tensor's memory is all there is to it: no gradient to record, no transform, no mode, no lazy sign. What autocast would do
+ * to it is asked once its dtype is known.
+ */
+static int torch_is_plain(PyObject *object, const known_type *type, array_use use)
+{
+        static PyObject *requires_grad;
+        if (!type->plain)
+                return 0;
+        PyObject *answer = get(object, &requires_grad, "requires_grad");
+        int special = answer == Py_False ? 0 : answer ? ask(torch.grad_enabled, NULL) : -1;
+        Py_XDECREF(answer);
+        if (!special && use != OPEN_OUT)
+                special = ask(torch.is_neg, object);
+        /* A tensor under a transform has no memory DLPack could describe: where that is asked, the answer is enough. */
+        if (!special && use == OPEN_FIRST && !(special = ask(torch.modes, NULL)) &&
+            (type->exchange || !(special = ask(torch.transforms, NULL))))
+                special = in_forward_ad();
+        return special < 0 ? -1 : !special;
+}
+
+/* Whether a torch.func transform is under way; an exception that is set stays set. */
+static int transformed(void)
+{
+        PyObject *kind, *value, *trace;
+        PyErr_Fetch(&kind, &value, &trace);
+        int yes = ask(torch.transforms, NULL);
+        PyErr_Restore(kind, value, trace);
+        return yes == 1;
+}
+
+/* Whether a tensor is on a device that is neither the CPU nor CUDA; an exception that is set stays set. */
+static int elsewhere(PyObject *object)
+{
+        static PyObject *device_name, *type_name;
+        PyObject *kind, *value, *trace;
+        PyErr_Fetch(&kind, &value, &trace);
+        PyObject *device = get(object, &device_name, "device"), *type = device ? get(device, &type_name, "type") : NULL;
+        int yes = type && PyUnicode_CompareWithASCIIString(type, "cpu") != 0 && PyUnicode_CompareWithASCIIString(type, "cuda") != 0;
+        Py_XDECREF(type);
+        Py_XDECREF(device);
+        PyErr_Restore(kind, value, trace);
+        return yes;
+}
+
+/* Autocast widens halves only. */
+static int torch_casts(const array *a, array_use use)
+{
+        return use == OPEN_FIRST && a->view.dtype.bits == 16 && a->view.dtype.code > 1 ? ask(torch.autocast, NULL) : 0;
+}
+
+static int read_int64s(PyObject *tuple, int64_t *out, const char *name)
+{
+        Py_ssize_t n = PySequence_Size(tuple);
+        if (n < 0)
+                return -1;
+        if (n > SF_MAX_NDIM) {
+                PyErr_Format(PyExc_ValueError, "%s has %zd dimensions: at most %d are taken", name, n, SF_MAX_NDIM);
+                return -1;
+        }
+        for (Py_ssize_t i = 0; i < n; i++) {
+                PyObject *item = PySequence_GetItem(tuple, i);
+                out[i] = item ? PyLong_AsLongLong(item) : -1;
+                Py_XDECREF(item);
+                if (PyErr_Occurred())
+                        return -1;
+        }
+        return (int)n;
+}
+
+static int torch_dtype_read(PyObject *object, const char *name, sf_dtype *dtype)
+{
+        static PyObject *attribute;
+        PyObject *described = get(object, &attribute, "dtype");
+        if (!described)
+                return -1;
+        for (int i = 0; i < DTYPES; i++)
+                if (torch.dtype[i] == described) {
+                        *dtype = (sf_dtype){dtypes[i].code, dtypes[i].bits, 1};
+                        Py_DECREF(described);
+                        return 0;
+                }
+        PyErr_Format(PyExc_TypeError, "%s has dtype %S: float16, bfloat16, float32, float64, integers and bool are taken", name, described);
+        Py_DECREF(described);
+        return -1;
+}
+
+static int torch_stream(array *a)
+{
+        if (a->view.device.device_type != SF_CUDA)
+                return 0;
+        if (a->exchange)
+                return a->exchange->current_stream(a->view.device.device_type, a->view.device.device_id, &a->stream);
+        PyObject *number = torch.stream ? PyObject_CallFunction(torch.stream, "i", (int)a->view.device.device_id) : NULL;
+        a->stream = number ? PyLong_AsVoidPtr(number) : NULL;
+        Py_XDECREF(number);
+        return PyErr_Occurred() ? -1 : 0;
+}
+
+/* By its methods: what every torch has. */
+static int torch_open_by_methods(PyObject *object, const char *name, array *a)
+{
+        static PyObject *shape_name, *stride_name, *data_name, *device_name, *type_name, *index_name;
+        if (torch_dtype_read(object, name, &a->view.dtype) < 0)
+                return -1;
+        PyObject *shape = get(object, &shape_name, "shape");
+        int ndim = shape ? read_int64s(shape, a->shape, name) : -1;
+        Py_XDECREF(shape);
+        PyObject *method = ndim < 0 ? NULL : get(object, &stride_name, "stride");
+        PyObject *stride = method ? PyObject_CallObject(method, NULL) : NULL;
+        Py_XDECREF(method);
+        if (!stride || read_int64s(stride, a->strides, name) < 0) {
+                Py_XDECREF(stride);
+                return -1;
+        }
+        Py_DECREF(stride);
+        method = get(object, &data_name, "data_ptr");
+        PyObject *data = method ? PyObject_CallObject(method, NULL) : NULL;
+        Py_XDECREF(method);
+        a->view.data = data ? PyLong_AsVoidPtr(data) : NULL;
+        Py_XDECREF(data);
+        PyObject *device = PyErr_Occurred() ? NULL : get(object, &device_name, "device");
+        PyObject *type = device ? get(device, &type_name, "type") : NULL;
+        PyObject *index = type ? get(device, &index_name, "index") : NULL;
+        if (index) {
+                int cuda = PyUnicode_CompareWithASCIIString(type, "cuda") == 0;
+                a->view.device.device_type = cuda ? SF_CUDA : SF_CPU;
+                a->view.device.device_id = cuda && index != Py_None ? (int32_t)PyLong_AsLong(index) : 0;
+        }
+        Py_XDECREF(index);
+        Py_XDECREF(type);
+        Py_XDECREF(device);
+        a->view.ndim = ndim;
+        a->view.shape = a->shape;
+        a->view.strides = a->strides;
+        return PyErr_Occurred() ? -1 : torch_stream(a);
+}
+
+int exchange_open(PyObject *object, array *a)
+{
+        if (a->exchange->view_from_object(object, &a->view) < 0)
+                return -1;
+        return torch_stream(a);
+}
+
+int torch_open(PyObject *object, const char *name, array_use use, const known_type *type, array *a)
+{
+        int plain = use == OPEN_TRUSTED ? 1 : torch_is_plain(object, type, use);
+        if (plain <= 0)
+                return plain < 0 ? -1 : ARRAY_DISPATCH;
+        int rc = a->exchange && a->exchange->view_from_object ? exchange_open(object, a)
+                 : elsewhere(object)                          ? ARRAY_DISPATCH
+                                                              : torch_open_by_methods(object, name, a);
+        if (rc >= 0)
+                return rc ? rc : torch_casts(a, use);
+        if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) /* NotImplementedError is one */
+                return -1;
+        if (transformed() || elsewhere(object)) {
+                PyErr_Clear();
+                return ARRAY_DISPATCH;
+        }
+        /* Why it has no memory to look at: in our words where it is the dtype, else in torch's. */
+        PyObject *kind, *value, *trace;
+        PyErr_Fetch(&kind, &value, &trace);
+        if (torch_dtype_read(object, name, &a->view.dtype) == 0)
+                PyErr_SetObject(PyExc_TypeError, value ? value : Py_None);
+        Py_XDECREF(kind);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        return -1;
+}
+
+static void complain(void *user, const char *kind, const char *why)
+{
+        (void)user;
+        PyErr_Format(strcmp(kind, "MemoryError") == 0 ? PyExc_MemoryError : PyExc_RuntimeError, "%s", why);
+}
+
+PyObject *exchange_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+{
+        sf_tensor prototype = {.device = x->view.device, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)shape};
+        dl_versioned *managed = NULL;
+        void *object = NULL;
+        if (x->exchange->allocate(&prototype, &managed, NULL, complain) < 0 || x->exchange->object_from_managed(managed, &object) < 0)
+                return NULL;
+        return object;
+}
+
+/*
+ * A small result on the CPU: one block of ours with the description and the elements, handed over. Most of a small call's time would go
+ * into asking for memory otherwise.
+ */
+#define SMALL_BYTES 16384
+#define DATA_ALIGNMENT 64 /* torch's own */
+
+static void release_small(dl_versioned *self)
+{
+        free(self);
+}
+
+static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, size_t bytes)
+{
+        size_t head = sizeof(dl_versioned) + 2 * (size_t)ndim * sizeof(int64_t);
+        head = (head + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
+        void *block = NULL;
+        if (posix_memalign(&block, DATA_ALIGNMENT, head + bytes) != 0)
+                return PyErr_NoMemory();
+        dl_versioned *m = block;
+        int64_t *lengths = (int64_t *)(m + 1), *strides = lengths + ndim, step = 1;
+        for (int32_t i = ndim; i-- > 0;) {
+                lengths[i] = shape[i];
+                strides[i] = step;
+                step *= shape[i] ? shape[i] : 1;
+        }
+        *m = (dl_versioned){.version = {DL_MAJOR, 0}, .deleter = release_small,
+                            .tensor = {.data = (char *)block + head, .device = {SF_CPU, 0}, .ndim = ndim, .dtype = dtype,
+                                       .shape = lengths, .strides = strides}};
+        void *object = NULL;
+        return x->exchange->object_from_managed(m, &object) < 0 ? NULL : object;
+}
+
+static int row_major(const sf_tensor *view)
+{
+        int64_t step = 1;
+        for (int32_t i = view->ndim; view->strides && i-- > 0;) {
+                if (view->shape[i] != 1 && view->strides[i] != step)
+                        return 0;
+                step *= view->shape[i];
+        }
+        return 1;
+}
+
+/*
+ * A result of x's shape keeps x's memory order, as empty_like does. torch's allocator for CUDA has to know the memory as its own
+ * (record_stream, graphs), so there it is asked through torch and not through DLPack.
+ */
+PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+{
+        static PyObject *device_name;
+        int index = dtype_index(dtype);
+        if (index < 0 || !torch.dtype[index]) {
+                PyErr_Format(PyExc_TypeError, "dtype %s is not one this torch has", index < 0 ? "asked for" : dtypes[index].name);
+                return NULL;
+        }
+        int same = same_shape(&x->view, ndim, shape);
+        if (x->exchange && x->view.device.device_type == SF_CPU && (!same || row_major(&x->view))) {
+                sf_tensor made = {.ndim = ndim, .shape = (int64_t *)shape};
+                int64_t count = array_elements(&made);
+                if (count >= 0 && count <= SMALL_BYTES / 8)
+                        return exchange_make_small(x, ndim, shape, dtype, (size_t)(count * dtype.bits / 8));
+        }
+        if (same)
+                return same_dtype(x->view.dtype, dtype) ? PyObject_CallFunctionObjArgs(torch.empty_like, x->object, NULL)
+                                                        : call_empty(torch.empty_like, x->object, torch.dtype[index], NULL);
+        PyObject *tuple = shape_tuple(ndim, shape), *device = tuple ? get(x->object, &device_name, "device") : NULL;
+        PyObject *made = device ? call_empty(torch.empty, tuple, torch.dtype[index], device) : NULL;
+        Py_XDECREF(device);
+        Py_XDECREF(tuple);
+        return made;
+}
+
+int torch_was_written(PyObject *tensor)
+{
+        if (!torch.written)
+                return 0;
+        PyObject *none = PyObject_CallFunctionObjArgs(torch.written, tensor, NULL);
+        Py_XDECREF(none);
+        return none ? 0 : -1;
+}

@@ -1,0 +1,287 @@
+"""aten's operators as instructions of an expression (python/scanfold/_expressions.h), and instructions as aten's operators again.
+
+A translation is refused by returning None: what it cannot say exactly is left to whoever else compiles the graph.
+"""
+import json
+import operator
+
+import torch
+
+from ._dtypes import CODES
+
+aten = torch.ops.aten
+
+ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, NEG, ABS, EXP, LOG, SQRT, SQUARE, RELU, SIGMOID, TANH, EQ, NE, LT, LE, GT, GE, WHERE = range(22)
+OPS = ("sum", "prod", "max", "min")
+SLICE_END = -2**63
+
+_BINARY = {"add": ADD, "sub": SUB, "mul": MUL, "div": DIV, "maximum": MAXIMUM, "minimum": MINIMUM, "eq": EQ, "ne": NE, "lt": LT,
+           "le": LE, "gt": GT, "ge": GE}
+_UNARY = {"neg": NEG, "abs": ABS, "exp": EXP, "log": LOG, "sqrt": SQRT, "relu": RELU, "sigmoid": SIGMOID, "tanh": TANH, "square": SQUARE}
+
+SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1}
+FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
+         aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
+MATMULS = {aten.mm.default, aten.addmm.default}
+FLIP = aten.flip.default
+VIEWS = {aten.permute.default, aten.t.default, aten.transpose.int, aten.squeeze.dim, aten.unsqueeze.default, aten.expand.default,
+         aten.slice.Tensor, aten.select.int}
+
+
+def dtype_code(dtype):
+    return CODES.get(str(dtype).rpartition(".")[2])
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, torch.SymInt)
+
+
+class Program:
+    """Instructions, gathered node by node. Nodes it has not are inputs."""
+
+    def __init__(self):
+        self.instructions, self.inputs, self.place = [], [], {}
+
+    def add(self, *instruction):
+        self.instructions.append(instruction)
+        return len(self.instructions) - 1
+
+    def take(self, node):
+        """The place of a node, as an input where it was not translated."""
+        if node not in self.place:
+            self.place[node] = self.add("input")
+            self.inputs.append(node)
+        return self.place[node]
+
+    def value(self, argument):
+        """The place of an operand: a node, or a number."""
+        if isinstance(argument, torch.fx.Node):
+            return self.take(argument)
+        return self.add("constant", argument)
+
+    def text(self):
+        return json.dumps(self.instructions, separators=(",", ":"))
+
+
+def shape_of(node):
+    return node.meta["val"].shape
+
+
+def _ints(values):
+    return all(type(v) is int for v in values)
+
+
+def _all_axes(node):
+    return list(range(len(shape_of(node))))
+
+
+def _elementwise(program, node, name, overload):
+    args = node.args
+    if name in _BINARY and overload in ("Tensor", "Scalar", "default") and len(args) == 2 and not node.kwargs:
+        if not all(is_number(a) or isinstance(a, torch.fx.Node) for a in args):
+            return None
+        return program.add("apply", _BINARY[name], program.value(args[0]), program.value(args[1]), -1)
+    if name in _UNARY and len(args) == 1 and not node.kwargs:
+        return program.add("apply", _UNARY[name], program.take(args[0]), -1, -1)
+    if name == "pow" and overload == "Tensor_Scalar" and args[1] == 2:
+        return program.add("apply", SQUARE, program.take(args[0]), -1, -1)
+    if name == "where" and overload == "self":
+        return program.add("apply", WHERE, *[program.take(a) for a in args])
+    if name == "clamp" and overload == "default" and len(args) in (2, 3) and all(a is None or is_number(a) for a in args[1:]):
+        x = program.take(args[0])
+        for function, bound in zip((MAXIMUM, MINIMUM), args[1:]):
+            if bound is not None:
+                x = program.add("apply", function, x, program.add("constant", bound), -1)
+        return x
+    return None
+
+
+def _cast(program, node):
+    if node.target is torch.ops.prims.convert_element_type.default:
+        dtype = node.args[1]
+    elif set(node.kwargs) == {"dtype"} and len(node.args) == 1:
+        dtype = node.kwargs["dtype"]
+    else:
+        return None
+    code = dtype_code(dtype)
+    return None if code is None else program.add("cast", program.take(node.args[0]), code)
+
+
+def _view(program, node):
+    target, args = node.target, node.args
+    plain = [a for a in args[1:] if not isinstance(a, (list, tuple)) and not (a is None and target is aten.slice.Tensor)]
+    if not isinstance(args[0], torch.fx.Node) or not _ints(plain):
+        return None
+    dims = len(shape_of(args[0]))
+    x = program.take
+    if target is FLIP:
+        return program.add("flip", x(args[0]), list(args[1]))
+    if target is aten.permute.default:
+        return program.add("permute", x(args[0]), list(args[1]))
+    if target is aten.t.default:
+        return program.add("permute", x(args[0]), list(range(dims))[::-1])
+    if target is aten.transpose.int:
+        axes = list(range(dims))
+        a, b = args[1] % dims, args[2] % dims
+        axes[a], axes[b] = axes[b], axes[a]
+        return program.add("permute", x(args[0]), axes)
+    if target is aten.squeeze.dim:
+        if shape_of(args[0])[args[1]] != 1:
+            return None
+        return program.add("squeeze", x(args[0]), args[1])
+    if target is aten.unsqueeze.default:
+        return program.add("unsqueeze", x(args[0]), args[1])
+    if target is aten.expand.default:
+        return program.add("broadcast", x(args[0]), list(args[1])) if _ints(args[1]) else None
+    if target is aten.select.int:
+        return program.add("select", x(args[0]), args[1], args[2])
+    if target is aten.slice.Tensor:
+        axis, start, stop, step = (list(args[1:]) + [0, None, None, 1][len(args) - 1:])[:4]
+        if stop is not None and stop >= 2**62:
+            stop = None
+        return program.add("slice", x(args[0]), axis, SLICE_END if start is None else start, SLICE_END if stop is None else stop, step)
+    return None
+
+
+def _reduction(program, node):
+    target, args = node.target, list(node.args)
+    if not set(node.kwargs) <= {"dtype"}:
+        return None
+    asked = node.kwargs.get("dtype")
+    code = 0 if asked is None else dtype_code(asked)
+    x = args[0]
+    if code is None:
+        return None
+    if target in SCANS:
+        if type(args[1]) is not int:
+            return None
+        return program.add("scan", program.take(x), SCANS[target], args[1], 0, 0, -1, code)
+    axes, keepdim = _all_axes(x), False
+    if target not in (aten.sum.default, aten.prod.default, aten.mean.default) and len(args) > 1 and args[1] is not None:
+        axes = [args[1]] if type(args[1]) is int else list(args[1])
+        axes = axes or _all_axes(x)  # torch folds all for an empty list
+    if len(args) > 2:
+        keepdim = args[2]
+    if FOLDS[target] is None:
+        return program.add("mean", program.take(x), axes, int(keepdim), code)
+    return program.add("fold", program.take(x), FOLDS[target], axes, int(keepdim), code)
+
+
+def _matmul(program, node):
+    if node.kwargs:
+        return None
+    if node.target is aten.mm.default:
+        return program.add("matmul", program.take(node.args[0]), program.take(node.args[1]))
+    bias, a, b = node.args
+    product = program.add("matmul", program.take(a), program.take(b))
+    return program.add("apply", ADD, product, program.take(bias), -1)
+
+
+def translate(program, node):
+    """Adds one node's instruction to a program; its place, or None where there is none for it."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    if not isinstance(node.meta.get("val"), torch.Tensor) or dtype_code(node.meta["val"].dtype) is None:
+        return None
+    if node.target in SCANS or node.target in FOLDS:
+        place = _reduction(program, node)
+    elif node.target in MATMULS:
+        place = _matmul(program, node)
+    elif node.target is FLIP or node.target in VIEWS:
+        place = _view(program, node)
+    elif node.target in (torch.ops.prims.convert_element_type.default, aten._to_copy.default):
+        place = _cast(program, node)
+    elif node.target.namespace == "aten":
+        name, _, overload = node.target._schema.name.partition("::")[2], None, node.target._overloadname
+        place = _elementwise(program, node, name, overload)
+    else:
+        place = None
+    if place is not None:
+        program.place[node] = place
+    return place
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Back again: what an expression computes, by torch's operators. Fakes are computed with it, and tests compare with it.
+# ---------------------------------------------------------------------------------------------------------------
+_TORCH = {ADD: torch.add, SUB: torch.sub, MUL: torch.mul, DIV: torch.div, MAXIMUM: torch.maximum, MINIMUM: torch.minimum, NEG: torch.neg,
+          ABS: torch.abs, EXP: torch.exp, LOG: torch.log, SQRT: torch.sqrt, SQUARE: torch.square, RELU: torch.relu,
+          SIGMOID: torch.sigmoid, TANH: torch.tanh, EQ: operator.eq, NE: operator.ne, LT: operator.lt, LE: operator.le, GT: operator.gt,
+          GE: operator.ge, WHERE: torch.where}
+_DTYPES = {code: getattr(torch, name) for name, code in CODES.items() if hasattr(torch, name)}
+
+
+def _apply(function, *operands):
+    operands = [o for o in operands if o is not None]
+    if function in (MAXIMUM, MINIMUM):
+        tensor = next(o for o in operands if isinstance(o, torch.Tensor))
+        operands = [o if isinstance(o, torch.Tensor) else torch.full((), o, dtype=tensor.dtype, device=tensor.device) for o in operands]
+    if isinstance(operands[0], (int, float)) and len(operands) == 2:
+        tensor = operands[1]
+        operands[0] = torch.full((), operands[0], device=tensor.device)
+        return _TORCH[function](*operands).to(torch.result_type(tensor, operands[0])) if function < MAXIMUM else _TORCH[function](*operands)
+    return _TORCH[function](*operands)
+
+
+def _scan_by_torch(x, op, axis, reverse, exclusive, mask, code):
+    x = x if mask is None else torch.where(mask.bool(), x, torch.full((), 0 if op == 0 else 1, dtype=x.dtype, device=x.device))
+    x = x.flip(axis) if reverse else x
+    y = (torch.cumsum if op == 0 else torch.cumprod)(x, axis, dtype=_DTYPES.get(code))
+    y = torch.cat((torch.full_like(y.narrow(axis, 0, 1), 0 if op == 0 else 1), y.narrow(axis, 0, y.shape[axis] - 1)), axis) if exclusive else y
+    return y.flip(axis) if reverse else y
+
+
+def _fold_by_torch(x, op, axes, keepdim, code):
+    keepdim = bool(keepdim)
+    if op == 0:
+        return torch.sum(x, axes, keepdim, dtype=_DTYPES.get(code))
+    if op > 1:
+        return (torch.amax if op == 2 else torch.amin)(x, axes, keepdim)
+    for axis in sorted((a % x.dim() for a in axes), reverse=True):
+        x = torch.prod(x, axis, keepdim, dtype=_DTYPES.get(code))
+    return x
+
+
+def interpret(instructions, inputs):
+    """The outputs of a program, by torch's operators."""
+    inputs, values, outputs = iter(inputs), [], []
+    for name, *a in instructions:
+        v = [values[i] if type(i) is int and 0 <= i < len(values) else None for i in a]
+        if name == "input":
+            y = next(inputs)
+        elif name == "constant":
+            y = a[0]
+        elif name == "apply":
+            y = _apply(a[0], *v[1:])
+        elif name == "cast":
+            y = v[0].to(_DTYPES[a[1]])
+        elif name == "flip":
+            y = v[0].flip(a[1])
+        elif name == "permute":
+            y = v[0].permute(a[1])
+        elif name == "squeeze":
+            y = v[0].squeeze(a[1])
+        elif name == "unsqueeze":
+            y = v[0].unsqueeze(a[1])
+        elif name == "broadcast":
+            y = v[0].expand(a[1])
+        elif name == "select":
+            y = v[0].select(a[1], a[2])
+        elif name == "slice":
+            start, stop = (None if bound == SLICE_END else bound for bound in a[2:4])
+            y = v[0][(slice(None),) * (a[1] % v[0].dim()) + (slice(start, stop, a[4]),)]
+        elif name == "scan":
+            y = _scan_by_torch(v[0], a[1], a[2], a[3], a[4], v[5], a[6])
+        elif name == "fold":
+            y = _fold_by_torch(v[0], *a[1:])
+        elif name == "mean":
+            y = torch.mean(v[0], a[1], bool(a[2]), dtype=_DTYPES.get(a[3]))
+        elif name == "matmul":
+            y = torch.matmul(v[0], v[1])
+        elif name == "output":
+            y = v[0]
+            outputs.append(y)
+        else:
+            raise ValueError(f"{name} is no instruction")
+        values.append(y)
+    return outputs

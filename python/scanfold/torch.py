@@ -1,0 +1,546 @@
+"""torch's side: the operators scanfold::scan, scanfold::fold and scanfold::linear_sum, with what the dispatcher wants to know of them.
+
+scanfold.cumsum and its relatives call a plain tensor's kernel directly. What is more than its memory (gradients to record, torch.compile,
+torch.func, autocast, a mode, a subclass) goes through these operators, which have
+
+    kernels    one for all devices: the C extension looks at where the memory is
+    fakes      shapes and dtypes, so that torch.compile and torch.export can trace them
+    autograd   written with the operators themselves, so that they can be differentiated again
+    vmap       the mapped dimension becomes one more dimension of x
+    autocast   as torch does for its own cumsum and sum
+
+torch 2.4 and later has a door for each of these; on 2.0 to 2.3 the same functions are registered by hand (there is no vmap rule before 2.5).
+"""
+import contextlib
+import functools
+import math
+
+import torch
+from torch import Tensor
+
+from . import _scanfold
+from ._dtypes import CODES, name
+
+__all__ = ["scan", "fold", "linear_sum"]
+
+OPS = ("sum", "prod", "max", "min")
+VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+_OFFICIAL = VERSION >= (2, 4)  # torch.library.register_autograd and register_fake
+
+_c_scan, _c_fold = _scanfold.scan, _scanfold.fold
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)  # 2.0 cannot say: never
+_transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
+
+_lib = torch.library.Library("scanfold", "DEF")
+_tags = (torch.Tag.pt2_compliant_tag,) if hasattr(torch.Tag, "pt2_compliant_tag") else ()
+
+
+def _define(schema):
+    if VERSION >= (2, 1):
+        _lib.define(schema, tags=_tags)
+    else:
+        _lib.define(schema)
+
+
+_define("scan(Tensor x, str op, int axis, bool reverse, bool exclusive, Tensor? mask, Scalar? initial, ScalarType? dtype) -> Tensor")
+_define("fold(Tensor x, str op, int[] axes, bool keepdim, bool reverse, Tensor? mask, Scalar? initial, ScalarType? dtype) -> Tensor")
+_define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tensor")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What people call
+# ---------------------------------------------------------------------------------------------------------------
+def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False):
+    """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
+    if axis is None:
+        if x.dim() > 1:
+            raise ValueError(f"axis is needed: x has {x.dim()} dimensions")
+        axis = 0
+    y = _scan_op(x, OPS[op], _axis(x, axis), bool(reverse), bool(exclusive), _mask(x, mask), _number(initial), _dtype(dtype, out))
+    return y if out is None else _copied(out, y)
+
+
+def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False):
+    """_scanfold.fold by way of the dispatcher."""
+    if axis is None:
+        axes = list(range(x.dim()))
+    else:
+        axes = [_axis(x, a) for a in ((axis,) if isinstance(axis, int) else axis)]
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axis is {tuple(axis)}: an axis is named twice")
+    y = _fold_op(x, OPS[op], axes, bool(keepdim), bool(reverse), _mask(x, mask), _number(initial), _dtype(dtype, out))
+    return y if out is None else _copied(out, y)
+
+
+def linear_sum(x, weight, bias=None, scale=1.0):
+    """The sum of linear(x, weight, bias) over its output features, times scale, without the product: the sum over weight's rows
+    comes first.
+
+    x (..., K), weight (N, K), bias (N,) or None; the result has x's shape with the last dimension 1.
+
+    >>> import torch, scanfold.torch
+    >>> x, w = torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([[1., 0.], [0., 1.], [1., 1.]])
+    >>> scanfold.torch.linear_sum(x, w, scale=0.5)
+    tensor([[3.],
+            [7.]])
+    >>> torch.nn.functional.linear(x, w).sum(1, keepdim=True) * 0.5
+    tensor([[3.],
+            [7.]])
+    """
+    return _linear_sum_op(x, weight, bias, float(scale))
+
+
+def _scan_op(x, op, axis, reverse=False, exclusive=False, mask=None, initial=None, dtype=None):
+    call = _Scan.apply if _in_transform() else torch.ops.scanfold.scan
+    return call(x, op, axis, reverse, exclusive, mask, initial, dtype)
+
+
+def _fold_op(x, op, axes, keepdim=False, reverse=False, mask=None, initial=None, dtype=None):
+    call = _Fold.apply if _in_transform() else torch.ops.scanfold.fold
+    return call(x, op, axes, keepdim, reverse, mask, initial, dtype)
+
+
+def _linear_sum_op(x, weight, bias, scale):
+    call = _LinearSum.apply if _in_transform() else torch.ops.scanfold.linear_sum
+    return call(x, weight, bias, scale)
+
+
+def _in_transform():
+    """Under torch.func and forward-mode differentiation: these ask an autograd.Function for its rules, not an operator."""
+    return not _is_compiling() and (_transforms_active() or torch.autograd.forward_ad._current_level >= 0)
+
+
+def _axis(x, axis):
+    n = max(x.dim(), 1)
+    if not -n <= axis < n:
+        raise ValueError(f"axis is {axis}; for an x of {x.dim()} dimensions it must be {-n} to {n - 1}")
+    return axis % n
+
+
+def _mask(x, mask):
+    return mask if mask is None or isinstance(mask, Tensor) else torch.as_tensor(mask, device=x.device)
+
+
+def _number(initial):
+    if initial is None or isinstance(initial, (int, float)):
+        return initial
+    return initial.item()
+
+
+def _dtype(dtype, out=None):
+    if dtype is None:
+        return None if out is None else out.dtype
+    return dtype if isinstance(dtype, torch.dtype) else getattr(torch, name(dtype))
+
+
+def _copied(out, y):
+    if torch.is_grad_enabled() and (y.requires_grad or out.requires_grad):
+        raise RuntimeError("out= cannot be recorded by autograd: leave it out, or call under torch.no_grad()")
+    if out.shape != y.shape:
+        raise ValueError(f"out has shape {tuple(out.shape)}; the result has {tuple(y.shape)}")
+    return out.copy_(y)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Kernels and fakes
+# ---------------------------------------------------------------------------------------------------------------
+def _result_dtype(x, op, dtype):
+    if dtype is not None:
+        return dtype
+    wide = op in ("sum", "prod") and not x.dtype.is_floating_point
+    return torch.int64 if wide else x.dtype
+
+
+def _scan_kernel(x, op, axis, reverse, exclusive, mask, initial, dtype):
+    return _c_scan(x, OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, True)
+
+
+def _fold_kernel(x, op, axes, keepdim, reverse, mask, initial, dtype):
+    return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, True)
+
+
+@functools.lru_cache(maxsize=None)
+def _linear_sum_expression(with_bias, scale):
+    inputs = [("input",)] * (3 if with_bias else 2)
+    n = len(inputs)
+    return _scanfold.expression_create(inputs + [
+        ("linear", 0, 1, 2 if with_bias else -1), ("fold", n, 0, [-1], 1, 0), ("constant", scale), ("apply", 2, n + 1, n + 2, -1),
+        ("output", n + 3)], 0)
+
+
+def _linear_sum_kernel(x, weight, bias, scale):
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    return _scanfold.expression_run(_linear_sum_expression(bias is not None, scale), inputs)[0]
+
+
+def _known(dtype):
+    if str(dtype).rpartition(".")[2] not in CODES:
+        raise TypeError(f"x has dtype {dtype}: float16, bfloat16, float32, float64, integers and bool are taken")
+
+
+def _scan_fake(x, op, axis, reverse, exclusive, mask, initial, dtype):
+    _known(x.dtype)
+    return torch.empty_like(x, dtype=_result_dtype(x, op, dtype))
+
+
+def _fold_shape(x, axes, keepdim):
+    axes = [a % max(x.dim(), 1) for a in axes]
+    if keepdim:
+        return [1 if i in axes else n for i, n in enumerate(x.shape)]
+    return [n for i, n in enumerate(x.shape) if i not in axes]
+
+
+def _fold_fake(x, op, axes, keepdim, reverse, mask, initial, dtype):
+    _known(x.dtype)
+    return x.new_empty(_fold_shape(x, axes, keepdim), dtype=_result_dtype(x, op, dtype))
+
+
+def _linear_sum_fake(x, weight, bias, scale):
+    return x.new_empty(x.shape[:-1] + (1,), dtype=torch.promote_types(x.dtype, weight.dtype))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Autograd. Each formula is made of these operators and of torch's own, so that it can be differentiated once more.
+# ---------------------------------------------------------------------------------------------------------------
+def _selected(mask, x, instead):
+    return x if mask is None else torch.where(mask.bool(), x, torch.full((), instead, dtype=x.dtype, device=x.device))
+
+
+def _scan_setup(ctx, inputs, output):
+    x, op, axis, reverse, exclusive, mask, initial, dtype = inputs
+    ctx.save_for_backward(x if op != "sum" else None, mask)
+    ctx.op, ctx.axis, ctx.reverse, ctx.exclusive, ctx.initial, ctx.dtype = op, axis, reverse, exclusive, initial, x.dtype
+
+
+def _scan_backward(ctx, grad):
+    x, mask = ctx.saved_tensors
+    axis, reverse = ctx.axis, ctx.reverse
+    if grad.dim() == 0:  # one line of one element
+        reverse = False
+    if ctx.op == "sum":
+        # y[i] = sum of x[j], j <= i, so x[j] gets the sum of g[i], i >= j: the scan the other way round. Exclusive stays exclusive.
+        dx = _selected(mask, _scan_op(grad, "sum", axis, not reverse, ctx.exclusive, dtype=ctx.dtype), 0)
+    elif ctx.op == "prod":
+        dx = _scan_prod_backward(ctx, x, mask, grad)
+    else:
+        dx = _scan_extreme_backward(ctx, x, mask, grad)
+    return dx, None, None, None, None, None, None, None
+
+
+def _shifted(g, axis):
+    """The gradient of an exclusive scan as one of the inclusive scan: its result i is the inclusive result i - 1."""
+    n = g.shape[axis]
+    return torch.cat((g.narrow(axis, 1, n - 1), torch.zeros_like(g.narrow(axis, 0, 1))), axis) if n else g
+
+
+def _scan_prod_backward(ctx, x, mask, grad):
+    """dx[j] = (product before j) * S[j], with S[j] = g[j] + x[j+1] * S[j+1]: torch's own formula, which minds zeros."""
+    axis, flip = ctx.axis, ctx.reverse and grad.dim() > 0
+    if grad.dim() == 0:
+        x, grad = x.reshape(1), grad.reshape(1)
+    kept = _selected(mask, x, 1).to(grad.dtype)
+    g = grad if ctx.initial is None else grad * ctx.initial
+    if flip:
+        kept, g = kept.flip(axis), g.flip(axis)
+    if ctx.exclusive:
+        g = _shifted(g, axis)
+    dx = torch.ops.aten.cumprod_backward(g, kept, axis, _scan_op(kept, "prod", axis))
+    if flip:
+        dx = dx.flip(axis)
+    return _selected(mask, dx.to(ctx.dtype), 0).reshape(ctx.saved_tensors[0].shape)
+
+
+def _scan_extreme_backward(ctx, x, mask, grad):
+    """Each result's gradient goes to the element it came from; among equals to the latest, as torch.cummax does."""
+    shape, axis, flip = x.shape, ctx.axis, ctx.reverse and grad.dim() > 0
+    if grad.dim() == 0:
+        x, grad = x.reshape(1), grad.reshape(1)
+    g, values = grad, x.detach()
+    kept = None if mask is None else torch.broadcast_to(mask.bool(), shape).reshape(x.shape)
+    if flip:
+        g, values = g.flip(axis), values.flip(axis)
+        kept = None if kept is None else kept.flip(axis)
+    if ctx.exclusive:
+        g = _shifted(g, axis)
+    n = values.shape[axis]
+    best = _scan_op(values, ctx.op, axis, mask=kept, initial=ctx.initial)
+    came = (values == best) | (values.isnan() & best.isnan())
+    if kept is not None:
+        came = came & kept
+    sizes = [1] * values.dim()
+    sizes[axis] = n
+    position = torch.where(came, torch.arange(n, device=x.device).reshape(sizes), -1)
+    position = _scan_op(position, "max", axis)
+    g = torch.where(position < 0, torch.zeros((), dtype=g.dtype, device=g.device), g)  # where the initial value won
+    dx = torch.zeros_like(g).scatter_add(axis, position.clamp(min=0), g)
+    if flip:
+        dx = dx.flip(axis)
+    return dx.to(ctx.dtype).reshape(shape)
+
+
+def _fold_setup(ctx, inputs, output):
+    x, op, axes, keepdim, reverse, mask, initial, dtype = inputs
+    ctx.save_for_backward(x if op != "sum" else None, mask, output if op in ("max", "min") else None)
+    ctx.op, ctx.keepdim, ctx.initial, ctx.dtype, ctx.shape = op, keepdim, initial, x.dtype, x.shape
+    ctx.axes = [a % max(x.dim(), 1) for a in axes] if x.dim() else []
+
+
+def _kept_dims(t, axes, keepdim):
+    if not keepdim:
+        for axis in sorted(axes):
+            t = t.unsqueeze(axis)
+    return t
+
+
+def _fold_backward(ctx, grad):
+    x, mask, y = ctx.saved_tensors
+    g = _kept_dims(grad, ctx.axes, ctx.keepdim)
+    if ctx.op == "sum":
+        dx = _selected(mask, g.to(ctx.dtype).expand(ctx.shape), 0)
+    elif ctx.op == "prod":
+        dx = _fold_prod_backward(ctx, x, mask, g)
+    else:
+        best = _kept_dims(y, ctx.axes, ctx.keepdim)
+        came = x == best
+        if mask is not None:
+            came = came & mask.bool()
+        share = came.sum(ctx.axes, keepdim=True) if ctx.axes else came.to(torch.int64)
+        # Equals share, as torch.amax has it. Where the initial value won, nobody gets anything.
+        dx = torch.where(came, g / share.clamp(min=1), torch.zeros((), dtype=g.dtype, device=g.device)).to(ctx.dtype)
+    return dx, None, None, None, None, None, None, None
+
+
+def _fold_prod_backward(ctx, x, mask, g):
+    """The product of all others: of those before, times those behind. No division, so zeros are nothing special."""
+    kept = _selected(mask, x, 1).to(g.dtype)
+    if not ctx.axes:
+        dx = torch.ones_like(kept)
+    else:
+        stay = [d for d in range(x.dim()) if d not in ctx.axes]
+        order = stay + sorted(ctx.axes)
+        moved = kept.permute(order)
+        rows = moved.reshape([kept.shape[d] for d in stay] + [math.prod(kept.shape[d] for d in sorted(ctx.axes))])
+        others = _scan_op(rows, "prod", len(stay), False, True) * _scan_op(rows, "prod", len(stay), True, True)
+        back = [order.index(d) for d in range(x.dim())]
+        dx = others.reshape(moved.shape).permute(back)
+    dx = dx * g if ctx.initial is None else dx * (g * ctx.initial)
+    return _selected(mask, dx.to(ctx.dtype), 0)
+
+
+def _linear_sum_setup(ctx, inputs, output):
+    x, weight, bias, scale = inputs
+    ctx.save_for_backward(x, weight, bias)
+    ctx.scale = scale
+
+
+def _linear_sum_backward(ctx, grad):
+    x, weight, bias = ctx.saved_tensors
+    g = grad if ctx.scale == 1.0 else grad * ctx.scale
+    dx = dw = db = None
+    if ctx.needs_input_grad[0]:
+        dx = (g * _fold_op(weight, "sum", [0])).to(x.dtype)
+    if ctx.needs_input_grad[1]:
+        dw = _fold_op(g * x, "sum", list(range(x.dim() - 1))).to(weight.dtype).expand(weight.shape)
+    if bias is not None and ctx.needs_input_grad[2]:
+        db = _fold_op(g, "sum", list(range(g.dim()))).to(bias.dtype).expand(bias.shape)
+    return dx, dw, db, None
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# vmap: the mapped dimension goes to the front, axes count from behind it
+# ---------------------------------------------------------------------------------------------------------------
+def _batched(t, d, size, dims):
+    """t with its mapped dimension in front and at least `dims` dimensions behind it; repeated where it was not mapped."""
+    t = t.expand(size, *t.shape) if d is None else t.movedim(d, 0)
+    missing = dims - (t.dim() - 1)
+    return t.reshape(t.shape[:1] + (1,) * missing + t.shape[1:]) if missing > 0 else t
+
+
+def _mapped(info, in_dims, x, mask):
+    xd, md = in_dims
+    dims = x.dim() - (xd is not None)
+    if xd is None and md is None:
+        return x, mask, dims
+    x = _batched(x, xd, info.batch_size, dims)
+    if mask is not None and md is not None:
+        mask = _batched(mask, md, info.batch_size, dims)
+    return x, mask, dims
+
+
+def _scan_vmap(info, in_dims, x, op, axis, reverse, exclusive, mask, initial, dtype):
+    x, mask, dims = _mapped(info, (in_dims[0], in_dims[5]), x, mask)
+    if dims == 0:  # one element for each: a line of length 1 for each
+        mask = mask if mask is None or mask.dim() == 0 else mask.unsqueeze(-1)
+        return _scan_op(x.unsqueeze(-1), op, 1, reverse, exclusive, mask, initial, dtype).squeeze(-1), 0
+    return _scan_op(x, op, axis % dims + 1, reverse, exclusive, mask, initial, dtype), 0
+
+
+def _fold_vmap(info, in_dims, x, op, axes, keepdim, reverse, mask, initial, dtype):
+    x, mask, dims = _mapped(info, (in_dims[0], in_dims[5]), x, mask)
+    axes = [a % dims + 1 for a in axes] if dims else []
+    return _fold_op(x, op, axes, keepdim, reverse, mask, initial, dtype), 0
+
+
+def _linear_sum_vmap(info, in_dims, x, weight, bias, scale):
+    xd, wd, bd, _ = in_dims
+    size = info.batch_size
+    if wd is None and bd is None:
+        return _linear_sum_op(x.movedim(xd, 0), weight, bias, scale), 0
+    x = _batched(x, xd, size, 1)
+    columns = _fold_op(_batched(weight, wd, size, 2), "sum", [1])  # (size, K)
+    columns = columns.reshape(columns.shape[:1] + (1,) * (x.dim() - 2) + columns.shape[1:])
+    y = _fold_op(x * columns, "sum", [x.dim() - 1], True)
+    if bias is not None:
+        total = _fold_op(_batched(bias, bd, size, 1), "sum", [1])
+        y = y + total.reshape(total.shape + (1,) * (y.dim() - 1))
+    return y * scale, 0
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The same rules as autograd.Functions, with forward mode for what is linear
+# ---------------------------------------------------------------------------------------------------------------
+def _linear_only(ctx, *tangents):
+    if ctx.op != "sum":
+        raise NotImplementedError(f"forward-mode differentiation of {ctx.op}: only sums have it; use reverse mode")
+
+
+class _Scan(torch.autograd.Function):
+    forward = staticmethod(lambda *args: torch.ops.scanfold.scan(*args))
+    backward = staticmethod(_scan_backward)
+    vmap = staticmethod(_scan_vmap)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _scan_setup(ctx, inputs, output)
+        ctx.mask, ctx.out_dtype = inputs[5], output.dtype
+
+    @staticmethod
+    def jvp(ctx, dx, *_):
+        _linear_only(ctx)
+        return _scan_op(dx, "sum", ctx.axis, ctx.reverse, ctx.exclusive, ctx.mask, None, ctx.out_dtype)
+
+
+class _Fold(torch.autograd.Function):
+    forward = staticmethod(lambda *args: torch.ops.scanfold.fold(*args))
+    backward = staticmethod(_fold_backward)
+    vmap = staticmethod(_fold_vmap)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _fold_setup(ctx, inputs, output)
+        ctx.mask, ctx.reverse, ctx.out_dtype = inputs[5], inputs[4], output.dtype
+
+    @staticmethod
+    def jvp(ctx, dx, *_):
+        _linear_only(ctx)
+        return _fold_op(dx, "sum", ctx.axes, ctx.keepdim, ctx.reverse, ctx.mask, None, ctx.out_dtype)
+
+
+class _LinearSum(torch.autograd.Function):
+    forward = staticmethod(lambda *args: torch.ops.scanfold.linear_sum(*args))
+    setup_context = staticmethod(_linear_sum_setup)
+    backward = staticmethod(_linear_sum_backward)
+    vmap = staticmethod(_linear_sum_vmap)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Autocast: torch widens sums and products to float32 on CUDA; on the CPU it leaves them as they are, except prod.
+# ---------------------------------------------------------------------------------------------------------------
+_exclude_keys = getattr(torch._C, "_ExcludeDispatchKeyGuard", None) or torch._C.ExcludeDispatchKeyGuard
+
+
+@contextlib.contextmanager
+def _held(guard):
+    """One of torch's guards, for a with statement; in 2.0 a guard holds as long as it lives."""
+    if hasattr(guard, "__enter__"):
+        with guard:
+            yield
+    else:
+        yield
+
+
+def _autocast(op_name, key, widens):
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+    def call(*args):
+        args = list(args)
+        if widens(args) and args[0].dtype in (torch.float16, torch.bfloat16):
+            args[0] = args[0].to(torch.float32)
+            if op_name == "linear_sum":
+                args[1:3] = [t if t is None else t.to(torch.float32) for t in args[1:3]]
+        with _held(_exclude_keys(keys)):
+            return getattr(torch.ops.scanfold, op_name)(*args)
+    return call
+
+
+def _widens_cuda(args):
+    return not isinstance(args[1], str) or (args[1] in ("sum", "prod") and args[-1] is None)
+
+
+def _widens_cpu(args):
+    return isinstance(args[1], str) and args[1] == "prod" and args[-1] is None and isinstance(args[2], (list, tuple))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Registration
+# ---------------------------------------------------------------------------------------------------------------
+def _register_autograd_by_hand(op_name, setup, backward):
+    """What torch.library.register_autograd does, for torch before 2.4."""
+    op = getattr(torch.ops.scanfold, op_name).default
+
+    class Recorded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *args):
+            with _held(torch._C._AutoDispatchBelowAutograd()):
+                output = op(*args)
+            setup(ctx, args, output)
+            return output
+
+        @staticmethod
+        def backward(ctx, grad):
+            return backward(ctx, grad)
+
+    def call(*args):
+        if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return Recorded.apply(*args)
+        with _held(torch._C._AutoDispatchBelowAutograd()):
+            return op(*args)
+    _lib.impl(op_name, call, "Autograd")
+
+
+def _register(op_name, kernel, fake, setup, backward, vmap):
+    _lib.impl(op_name, kernel, "CPU")
+    _lib.impl(op_name, kernel, "CUDA")
+    qualified = f"scanfold::{op_name}"
+    if _OFFICIAL:
+        torch.library.register_fake(qualified, fake, lib=_lib)
+        torch.library.register_autograd(qualified, backward, setup_context=setup, lib=_lib)
+    else:
+        _lib.impl(op_name, fake, "Meta")
+        _register_autograd_by_hand(op_name, setup, backward)
+    if hasattr(torch.library, "register_vmap"):
+        torch.library.register_vmap(qualified, vmap, lib=_lib)
+    _lib.impl(op_name, _autocast(op_name, "AutocastCUDA", _widens_cuda), "AutocastCUDA")
+    _lib.impl(op_name, _autocast(op_name, "AutocastCPU", _widens_cpu), "AutocastCPU")
+
+
+_register("scan", _scan_kernel, _scan_fake, _scan_setup, _scan_backward, _scan_vmap)
+_register("fold", _fold_kernel, _fold_fake, _fold_setup, _fold_backward, _fold_vmap)
+_register("linear_sum", _linear_sum_kernel, _linear_sum_fake, _linear_sum_setup, _linear_sum_backward, _linear_sum_vmap)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# torch.compile traces Python, not C: what it finds in place of the extension's functions
+# ---------------------------------------------------------------------------------------------------------------
+if hasattr(getattr(torch, "compiler", None), "substitute_in_graph"):  # 2.5
+    torch.compiler.substitute_in_graph(_c_scan, skip_signature_check=True)(scan)
+    torch.compiler.substitute_in_graph(_c_fold, skip_signature_check=True)(fold)
+else:
+    def _scan_or_trace(*args):
+        return scan(*args) if _is_compiling() else _c_scan(*args)
+
+    def _fold_or_trace(*args):
+        return fold(*args) if _is_compiling() else _c_fold(*args)
+
+    import scanfold
+    scanfold._scan, scanfold._fold = _scan_or_trace, _fold_or_trace

@@ -1,0 +1,242 @@
+"""The functions on NumPy arrays: any shape, strides, dtype and option."""
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import oracle
+import scanfold
+
+shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=9)
+
+
+@st.composite
+def layouts(draw, dtype):
+    """An array, seen through a transposition, steps, flips, a broadcast."""
+    x = draw(hnp.arrays(dtype, shapes, elements=hnp.from_dtype(np.dtype(dtype), allow_nan=False, allow_infinity=False, min_value=-9,
+                                                              max_value=9) if np.dtype(dtype).kind in "if" else None))
+    x = x.transpose(draw(st.permutations(range(x.ndim))))
+    x = x[tuple(slice(None, None, draw(st.sampled_from([1, 1, -1, 2, -3]))) for _ in range(x.ndim))]
+    if draw(st.booleans()) and x.ndim < 4:
+        x = np.broadcast_to(x, (draw(st.integers(1, 3)),) + x.shape)
+    return x
+
+
+@given(st.data(), st.sampled_from(oracle.INTEGERS + ["bool"]), st.sampled_from(sorted(oracle.OPS)))
+def test_integers_are_numpys(data, dtype, op):
+    x = data.draw(layouts(dtype))
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    reverse, exclusive = data.draw(st.booleans()), data.draw(st.booleans())
+    mask = data.draw(st.none() | hnp.arrays(bool, x.shape[-1:]))
+    scan, fold, _ = oracle.OPS[op]
+    y = scan(x, axis, reverse=reverse, exclusive=exclusive, mask=mask)
+    wide = np.dtype(dtype)
+    if op in ("sum", "prod"):
+        wide = np.dtype("uint64") if wide.kind == "u" else np.dtype("int64")
+    assert y.dtype == wide
+    if x.shape[axis]:
+        assert oracle.same_bits(y, oracle.scan(x, op, axis, reverse=reverse, exclusive=exclusive, mask=mask, dtype=wide))
+        total = fold(x, axis, mask=mask, keepdims=True)
+        assert oracle.same_bits(total, np.take(oracle.scan(x, op, axis, mask=mask, dtype=wide), [-1], axis))
+
+
+@given(st.data(), st.sampled_from(oracle.REALS), st.sampled_from(sorted(oracle.OPS)))
+def test_reals_are_the_references(data, dtype, op):
+    x = data.draw(layouts(dtype))
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    options = {"reverse": data.draw(st.booleans()), "initial": data.draw(st.sampled_from([None, 0.5, -3]))}
+    scan, fold, _ = oracle.OPS[op]
+    with scanfold.using(backend="ref"):
+        expected, total = scan(x, axis, **options), fold(x, axis, **options) if x.shape[axis] else None
+    assert oracle.same_bits(scan(x, axis, **options), expected)
+    if total is not None:
+        assert oracle.same_bits(fold(x, axis, **options), total)
+        end = 0 if options["reverse"] else -1
+        assert oracle.same_bits(np.take(expected, end, axis), total)
+
+
+@pytest.mark.parametrize("dtype", oracle.REALS)
+@pytest.mark.parametrize("n", [1, 2, 1000, 4097])
+def test_error_stays_below_its_bound(dtype, n):
+    x = np.random.default_rng(n).standard_normal((3, n)).astype(dtype)
+    exact = np.cumsum(x.astype(np.longdouble), axis=1)
+    assert (np.abs(scanfold.cumsum(x, 1) - exact) <= oracle.error_bound(x, 1, dtype)).all()
+
+
+def test_axes_of_a_fold():
+    x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    for axes in [None, 0, -1, (0,), (1, 3), (3, 1), (-2, 0), (0, 1, 2, 3), ()]:
+        for keep in (False, True):
+            y = scanfold.sum(x, axes, keepdims=keep)
+            assert oracle.same_bits(y, np.asarray(x.sum(axes, keepdims=keep)))
+            assert oracle.same_bits(scanfold.sum(x, dim=axes, keepdim=keep), y)
+    assert oracle.same_bits(scanfold.max(x.astype(np.float32), (0, 2)), x.max((0, 2)).astype(np.float32))
+
+
+def test_two_names_of_one_argument():
+    with pytest.raises(TypeError, match="axis and dim"):
+        scanfold.cumsum(np.ones((2, 2)), 0, dim=0)
+    with pytest.raises(TypeError, match="keepdims and keepdim"):
+        scanfold.sum(np.ones((2, 2)), keepdims=True, keepdim=True)
+
+
+def test_dtype():
+    x = np.full(1000, 0.1, np.float32)
+    assert scanfold.cumsum(x, dtype=np.float64).dtype == np.float64
+    assert scanfold.sum(x, dtype="f8") == scanfold.sum(x.astype(np.float64))
+    assert scanfold.sum(np.ones(300, np.uint8), dtype=np.uint8) == 300 % 256
+    assert scanfold.sum(np.ones(3, np.int32), dtype=float).dtype == np.float64
+    assert scanfold.sum(np.ones(3, bool), dtype=bool).dtype == bool
+    for wrong in (np.complex64, "no such dtype", object):
+        with pytest.raises(TypeError):
+            scanfold.cumsum(x, dtype=wrong)
+    with pytest.raises(TypeError):  # the library's own refusal
+        scanfold.cumsum(x, dtype=np.int32)
+
+
+def test_bfloat16():
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes, which gives NumPy bfloat16, is not installed")
+    x = np.arange(100).astype(ml_dtypes.bfloat16)
+    y = scanfold.cumsum(x)
+    assert y.dtype == x.dtype
+    assert (y == np.cumsum(x.astype(np.float32)).astype(ml_dtypes.bfloat16)).all()
+
+
+def test_out():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    y = np.full((3, 8), -1, np.float32)
+    assert scanfold.cumsum(x, 1, out=y[:, ::2]) is not None
+    assert (y[:, ::2] == np.cumsum(x, 1)).all() and (y[:, 1::2] == -1).all()
+    z = x.copy()
+    assert scanfold.cumsum(z, 0, out=z) is z
+    assert (z == np.cumsum(x, 0)).all()
+    wide = np.empty((3, 4), np.float64)
+    assert scanfold.cumsum(x, 1, out=wide) is wide and (wide == np.cumsum(x, 1)).all()
+    for bad, why in [(np.empty((4, 3), np.float32), "shape"), (np.broadcast_to(np.float32(0), (3, 4)), "read-only")]:
+        with pytest.raises(ValueError, match=why):
+            scanfold.cumsum(x, 1, out=bad)
+    locked = np.empty_like(x)
+    locked.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        scanfold.cumsum(x, 1, out=locked)
+    with pytest.raises(ValueError, match="out"):
+        scanfold.cumsum(x, 1, out=wide, dtype=np.float32)
+    with pytest.raises(ValueError):  # overlaps, but is not the same view
+        scanfold.cumsum(z, 1, out=z[::-1])
+
+
+def test_read_only_input_and_other_views():
+    x = np.arange(6.0)
+    x.flags.writeable = False
+    assert (scanfold.cumsum(x) == np.cumsum(x)).all()
+    fields = np.zeros(5, dtype=[("a", np.int8), ("b", np.float64)])  # strides that are no count of elements
+    fields["b"] = np.arange(5)
+    assert (scanfold.cumsum(fields["b"]) == np.cumsum(np.arange(5.0))).all()
+    assert scanfold.cumsum(np.float32(3)).shape == ()
+    assert scanfold.sum(np.array(7)) == 7
+
+
+def test_empty():
+    assert scanfold.cumsum(np.empty((0, 3)), 0).shape == (0, 3)
+    assert scanfold.sum(np.empty((0, 3)), 0).tolist() == [0, 0, 0]
+    assert scanfold.prod(np.empty((2, 0)), 1).tolist() == [1, 1]
+    assert scanfold.max(np.empty((2, 0)), 1, initial=-1.0).tolist() == [-1, -1]
+    with pytest.raises(ValueError):
+        scanfold.max(np.empty((2, 0)), 1)
+
+
+def test_huge_strides():
+    big = np.lib.stride_tricks.as_strided(np.zeros(1 << 22, np.uint8), (3, 5), (1 << 20, 7))
+    assert (scanfold.cumsum(big, 0) == 0).all()
+    still = np.lib.stride_tricks.as_strided(np.ones(1, np.int32), (1000, 1000), (0, 0))
+    assert scanfold.sum(still) == 10**6
+
+
+def test_initial():
+    x = np.array([1, 2, 3], np.uint64)
+    assert scanfold.cumsum(x, initial=2**63 + 5)[0] == 2**63 + 6
+    assert scanfold.cumsum(x.astype(np.int32), initial=np.int64(4)).tolist() == [5, 7, 10]
+    assert scanfold.cumsum(np.array([1.5]), initial=np.array(2)).tolist() == [3.5]
+    for wrong in (2**64, -2**63 - 1, 0.5):
+        with pytest.raises(ValueError):
+            scanfold.cumsum(x.astype(np.int64), initial=wrong)
+    with pytest.raises(TypeError, match="initial"):
+        scanfold.cumsum(x, initial="1")
+
+
+def test_errors_say_what_is_wrong():
+    for bad in ([1, 2, 3], "x", None, object()):
+        with pytest.raises(TypeError, match="x is"):
+            scanfold.cumsum(bad)
+    for dtype in (np.complex128, "M8[s]", "S3", ">f8"):
+        with pytest.raises(TypeError, match="x has dtype"):
+            scanfold.cumsum(np.zeros(3, dtype))
+    with pytest.raises(ValueError, match="axis is needed"):
+        scanfold.cumsum(np.ones((2, 2)))
+    for axis in (2, -3, 2**40):
+        with pytest.raises(ValueError, match="axis"):
+            scanfold.cumsum(np.ones((2, 2)), axis)
+    with pytest.raises(TypeError):
+        scanfold.cumsum(np.ones(2), 0.5)
+    with pytest.raises(ValueError, match="axes"):
+        scanfold.sum(np.ones((2, 2)), (0, 0))
+    with pytest.raises(ValueError, match="mask"):
+        scanfold.cumsum(np.ones((2, 2)), 0, mask=np.ones((3, 3), bool))
+    with pytest.raises(TypeError, match="mask"):
+        scanfold.cumsum(np.ones((2, 2)), 0, mask=np.ones((2, 2)))
+    with pytest.raises(TypeError, match="masked array"):
+        scanfold.cumsum(np.ma.array([1.0, 2.0], mask=[True, False]))
+
+
+def test_using():
+    x = np.random.default_rng(0).standard_normal(10000).astype(np.float32)
+    expected = scanfold.cumsum(x)
+    for isa in scanfold.info()["isas"]:
+        for threads in (1, 3):
+            with scanfold.using(isa=isa, threads=threads):
+                assert scanfold.info()["isa"] == isa and scanfold.info()["threads"] == threads
+                with scanfold.using(backend="ref"):
+                    assert scanfold.info()["isa"] == "ref"
+                assert oracle.same_bits(scanfold.cumsum(x), expected)
+    for wrong in ({"isa": "abacus"}, {"backend": "gpu"}):
+        with pytest.raises(ValueError):
+            scanfold.using(**wrong)
+
+
+def test_threads_share_the_library():
+    x = np.random.default_rng(1).standard_normal((50, 4001)).astype(np.float32)
+    expected = scanfold.cumsum(x, 1)
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            if not oracle.same_bits(scanfold.cumsum(x, 1), expected) or not oracle.same_bits(scanfold.sum(x, 1), expected[:, -1]):
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_gil_is_released():
+    """Another thread runs on while a long call works."""
+    x = np.ones((400, 20000), np.float64)
+    counted, stop = [0], threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counted[0] += 1
+    thread = threading.Thread(target=count)
+    with scanfold.using(backend="ref"):
+        thread.start()
+        before = counted[0]
+        scanfold.cumsum(x, 1)
+        during = counted[0] - before
+    stop.set()
+    thread.join()
+    assert during > 1000

@@ -1,0 +1,35 @@
+"""What the documents say is run: docstrings, and the examples of docs/python.md and docs/torch.md."""
+import doctest
+import importlib
+import os
+
+import pytest
+
+DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
+
+
+@pytest.mark.parametrize("name", ["scanfold", "scanfold.torch"])
+def test_docstrings(name):
+    if name.endswith("torch"):
+        pytest.importorskip("torch", reason="torch is not installed")
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted > 0 and found.failed == 0
+
+
+@pytest.mark.parametrize("name", ["python.md", "torch.md"])
+def test_documents(name):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if name == "torch.md" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+        pytest.skip("the page describes torch 2.3 and later")
+    found = doctest.testfile(os.path.join(DOCS, name), module_relative=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted > 0 and found.failed == 0
+
+
+def test_stubs_name_what_there_is():
+    import scanfold
+    folder = os.path.dirname(scanfold.__file__)
+    with open(os.path.join(folder, "__init__.pyi")) as file:
+        text = file.read()
+    assert os.path.exists(os.path.join(folder, "py.typed"))
+    for name in scanfold.__all__:
+        assert f"def {name}(" in text or f"class {name}" in text, name

@@ -1,0 +1,112 @@
+"""Arrays of other libraries: DLPack in, the caller's kind out."""
+import numpy as np
+import pytest
+
+import scanfold
+
+
+class Exporter:
+    """An array known by DLPack alone; versioned or not."""
+
+    def __init__(self, x, versioned):
+        self.x, self.versioned = x, versioned
+
+    def __dlpack__(self, **keywords):
+        if "max_version" in keywords and not self.versioned:
+            raise TypeError("unexpected keyword max_version")
+        return self.x.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+    def __array_namespace__(self, api_version=None):
+        return np
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_any_exporter(versioned):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::-1]
+    y = scanfold.cumsum(Exporter(x, versioned), 1)
+    assert isinstance(y, np.ndarray) and (y == np.cumsum(x, 1)).all()
+    assert scanfold.sum(Exporter(np.ones((2, 3), np.int8), versioned)).dtype == np.int64
+    with pytest.raises(TypeError, match="__dlpack__"):
+        class Wrong:
+            def __dlpack__(self, **keywords):
+                return 7
+        scanfold.cumsum(Wrong())
+
+
+def test_jax():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jnp = jax.numpy
+    x = jnp.arange(12, dtype=jnp.float32).reshape(3, 4)
+    y = scanfold.cumsum(x, 1, reverse=True)
+    assert isinstance(y, jax.Array) and y.dtype == jnp.float32
+    assert (np.asarray(y) == np.cumsum(np.asarray(x)[:, ::-1], 1)[:, ::-1]).all()
+    total = scanfold.sum(jnp.ones((3, 4), jnp.int8), axis=0)
+    assert total.dtype == jnp.sum(jnp.ones((3, 4), jnp.int8), axis=0).dtype and total.tolist() == [3] * 4
+    half = scanfold.cumsum(jnp.ones(300, jnp.bfloat16))
+    assert half.dtype == jnp.bfloat16 and float(half[-1]) == 300
+
+
+def test_array_api_strict():
+    xp = pytest.importorskip("array_api_strict", reason="array-api-strict is not installed")
+    x = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
+    y = scanfold.cumsum(x, 0)
+    assert type(y) is type(x) and y[1, 1] == 6.0
+    assert scanfold.cumulative_sum(x, axis=1, include_initial=True).shape == (2, 3)
+
+
+def test_torch_and_numpy_mix(torch):
+    x = np.arange(6.0).reshape(2, 3)
+    out = torch.empty(2, 3, dtype=torch.float64)
+    assert scanfold.cumsum(x, 1, out=out) is out
+    assert (out.numpy() == np.cumsum(x, 1)).all()
+    masked = scanfold.cumsum(torch.ones(4), 0, mask=np.array([True, False, True, True]))
+    assert masked.tolist() == [1, 1, 2, 3]
+
+
+def test_cuda(torch):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    x = torch.randn(33, 1025, device="cuda")
+    for axis in (0, 1):
+        assert torch.equal(scanfold.cumsum(x, axis).cpu(), scanfold.cumsum(x.cpu(), axis))
+        assert torch.equal(scanfold.sum(x, axis).cpu(), scanfold.sum(x.cpu(), axis))
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        y = scanfold.cumsum(x * 2, 1)
+    stream.synchronize()
+    assert torch.equal(y.cpu(), scanfold.cumsum((x * 2).cpu(), 1))
+    graph, static = torch.cuda.CUDAGraph(), torch.randn(64, 64, device="cuda")
+    scanfold.cumsum(static, 1)
+    with torch.cuda.graph(graph):
+        captured = scanfold.cumsum(static, 1)
+    static.fill_(1)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert captured[0].tolist() == list(range(1, 65))
+    with pytest.raises(ValueError, match="device"):
+        scanfold.cumsum(x, 1, mask=torch.ones(33, 1025, dtype=torch.bool))
+    for name in ("cupy", "jax"):
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        theirs = module.from_dlpack(x) if name == "cupy" else module.numpy.asarray(x.cpu().numpy())
+        y = scanfold.cumsum(theirs, 1)
+        assert type(y) is type(theirs) or isinstance(y, type(theirs))
+        host = y.get() if name == "cupy" else np.asarray(y)
+        assert (host == scanfold.cumsum(x.cpu(), 1).numpy()).all()
+
+
+def test_sparse_and_quantized_are_refused(torch):
+    for bad in (torch.eye(3).to_sparse(), torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), torch.ones(3, dtype=torch.complex64)):
+        with pytest.raises((TypeError, NotImplementedError)):
+            scanfold.cumsum(bad, 0)
+
+
+def test_meta_tensors_have_shapes(torch):
+    y = scanfold.cumsum(torch.empty(3, 4, device="meta"), 0)
+    assert y.shape == (3, 4) and y.device.type == "meta"
+    assert scanfold.sum(torch.empty(3, 4, dtype=torch.int8, device="meta"), 1).dtype == torch.int64

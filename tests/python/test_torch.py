@@ -1,0 +1,247 @@
+"""torch: tensors of every kind, autograd, torch.func, autocast, the dispatcher's own checks."""
+import itertools
+
+import numpy as np
+import pytest
+
+import scanfold
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+import scanfold.torch as bridge  # noqa: E402
+
+VERSION = bridge.VERSION
+needs_2_4 = pytest.mark.skipif(VERSION < (2, 4), reason="torch.library.opcheck is in torch 2.4 and later")
+SCANS = [scanfold.cumsum, scanfold.cumprod, scanfold.cummax, scanfold.cummin]
+FOLDS = [scanfold.sum, scanfold.prod, scanfold.max, scanfold.min]
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(5)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Values
+# ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"])
+def test_dtypes_are_torchs(dtype):
+    x = torch.randint(0, 2, (5, 33)).to(getattr(torch, dtype))
+    if dtype == "float16" and VERSION < (2, 1):
+        pytest.skip("torch before 2.1 has no float16 sums on the CPU to compare with")
+    for ours, theirs in [(scanfold.cumsum(x, 1), torch.cumsum(x, 1)), (scanfold.sum(x, 1), torch.sum(x, 1)),
+                         (scanfold.prod(x, 1), torch.prod(x, 1)), (scanfold.cumprod(x, 0), torch.cumprod(x, 0)),
+                         (scanfold.max(x, 1), torch.amax(x, 1)), (scanfold.cummin(x, 1), torch.cummin(x, 1).values)]:
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)  # small whole numbers: every order gives the same
+
+
+@pytest.mark.parametrize("shape,axis", [((7,), 0), ((4, 1000), 1), ((1000, 4), 0), ((3, 5, 7), 1), ((1, 1), 0), ((0, 3), 1), ((), 0)])
+def test_values_are_close_to_torchs(shape, axis):
+    x = torch.randn(shape)
+    for flip, exclusive in itertools.product((False, True), repeat=2):
+        y = scanfold.cumsum(x, axis, reverse=flip, exclusive=exclusive)
+        expected = torch.cumsum(x.double().flip(axis) if flip and x.dim() else x.double(), axis)
+        expected = expected.flip(axis) if flip and x.dim() else expected
+        if exclusive:
+            expected = expected - x.double()
+        torch.testing.assert_close(y, expected.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_strides():
+    base = torch.randn(6, 8, 10)
+    for x in (base.transpose(0, 2), base[:, ::3], base[..., 4], base.expand(2, 6, 8, 10), base.permute(2, 0, 1)[1:, :, ::2]):
+        for axis in range(x.dim()):
+            assert torch.equal(scanfold.cumsum(x, axis), scanfold.cumsum(x.contiguous(), axis))
+            assert torch.equal(scanfold.sum(x, axis), scanfold.sum(x.contiguous(), axis))
+    negated = torch.randn(4, dtype=torch.complex64).conj().imag  # a sign that is only written down
+    assert torch.equal(scanfold.cumsum(negated, 0), scanfold.cumsum(negated.clone(), 0))
+    assert torch.equal(scanfold.cumsum(torch.ones(3), 0, mask=torch.tensor([1, 0, 1], dtype=torch.uint8)), torch.tensor([1.0, 1, 2]))
+
+
+def test_small_and_large_results_are_ordinary_tensors():
+    for n in (4, 100000):
+        y = scanfold.cumsum(torch.ones(n), 0)
+        y += 1
+        assert y[-1] == n + 1 and y.is_contiguous() and y.clone().numpy()[0] == 2
+        assert torch.load(_saved(y)).equal(y)
+
+
+def _saved(tensor):
+    import io
+    buffer = io.BytesIO()
+    torch.save(tensor, buffer)
+    buffer.seek(0)
+    return buffer
+
+
+def test_out_and_versions():
+    x, out = torch.randn(3, 4), torch.empty(3, 4)
+    before = out._version
+    assert scanfold.cumsum(x, 1, out=out) is out
+    if not hasattr(torch.autograd.graph, "increment_version"):
+        pytest.skip("torch before 2.1 cannot be told of the writing")
+    assert out._version > before
+    a = torch.ones(4, requires_grad=True)
+    saved = torch.ones(4)
+    y = a * saved
+    scanfold.cumsum(saved, 0, out=saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    with pytest.raises(RuntimeError, match="out="):
+        scanfold.cumsum(a, 0, out=torch.empty(4))
+    with torch.no_grad():
+        assert scanfold.cumsum(a, 0, out=torch.empty(4)).tolist() == [1, 2, 3, 4]
+
+
+def test_errors_are_the_same_through_the_dispatcher():
+    for x in (torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)):
+        with pytest.raises(ValueError, match="axis is 2; for an x of 2 dimensions it must be -2 to 1"):
+            scanfold.cumsum(x, 2)
+        with pytest.raises(ValueError, match="axis is needed"):
+            scanfold.cumsum(x)
+        with pytest.raises(ValueError):
+            scanfold.sum(x, (0, 0))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Gradients
+# ---------------------------------------------------------------------------------------------------------------
+def _check(function, *inputs):
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_gradients_of_scans(scan):
+    x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True, False, True, True], [False, True, True, False]])
+    for options in ({}, {"reverse": True}, {"exclusive": True, "initial": 0.3}, {"mask": mask, "initial": 0.2},
+                    {"reverse": True, "exclusive": True, "mask": mask, "initial": -0.4}):
+        _check(lambda t: scan(t, 1, **options), x)
+    _check(lambda t: scan(t, 0), x)
+    _check(lambda t: scan(t, 0), torch.tensor(1.5, dtype=torch.float64, requires_grad=True))
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+def test_gradients_of_folds(fold):
+    x = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True, False], [True, True], [False, True]])
+    for options in ({}, {"axis": 1}, {"axis": (0, 2), "keepdims": True}, {"axis": -1, "mask": mask, "initial": 0.4}, {"axis": ()}):
+        _check(lambda t: fold(t, **options), x)
+
+
+def test_gradients_where_there_are_zeros_and_equals():
+    x = torch.tensor([2.0, 0.0, 3.0, 0.0, 5.0], dtype=torch.float64, requires_grad=True)
+    _check(lambda t: scanfold.cumprod(t, 0), x)
+    _check(lambda t: scanfold.prod(t), x)
+    y = torch.tensor([1.0, 2.0, 2.0], requires_grad=True)
+    scanfold.cummax(y, 0).backward(torch.tensor([1.0, 10.0, 100.0]))
+    expected = torch.tensor([1.0, 2.0, 2.0], requires_grad=True)
+    torch.cummax(expected, 0).values.backward(torch.tensor([1.0, 10.0, 100.0]))
+    assert torch.equal(y.grad, expected.grad)
+
+
+def test_gradient_is_the_scan_the_other_way_round():
+    x = torch.randn(3, 1000, requires_grad=True)
+    g = torch.randn(3, 1000)
+    scanfold.cumsum(x, 1).backward(g)
+    assert torch.equal(x.grad, scanfold.cumsum(g, 1, reverse=True))  # bit for bit
+
+
+def test_linear_sum():
+    x, w, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((2, 3, 5), (4, 5), (4,)))
+    expected = torch.nn.functional.linear(x, w, b).sum(-1, keepdim=True) * 1.5
+    torch.testing.assert_close(bridge.linear_sum(x, w, b, 1.5), expected)
+    _check(lambda x, w, b: bridge.linear_sum(x, w, b, 1.5), x, w, b)
+    _check(lambda x, w: bridge.linear_sum(x, w), x, w)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# torch.func, autocast, modes
+# ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(VERSION < (2, 1), reason="torch.func over our functions wants torch 2.1 or later")
+def test_transforms():
+    from torch.func import grad, hessian, jacrev, jvp, vmap
+    x, m = torch.randn(6, 3, 5), torch.rand(6, 3, 5) > 0.4
+    assert torch.equal(vmap(lambda a, k: scanfold.cumsum(a, 0, mask=k))(x, m), scanfold.cumsum(x, 1, mask=m))
+    assert torch.equal(vmap(lambda a: scanfold.cumsum(a, 0, mask=m[0]), in_dims=2)(x.permute(1, 2, 0)), scanfold.cumsum(x, 1, mask=m[0]))
+    assert torch.equal(vmap(lambda k: scanfold.sum(x[0], 1, mask=k))(m), scanfold.sum(x[0].expand(6, 3, 5), 2, mask=m))
+    assert torch.equal(vmap(vmap(lambda a: scanfold.cummax(a, 0, reverse=True)))(x), scanfold.cummax(x, 2, reverse=True))
+    w = torch.randn(6, 4, 5)
+    torch.testing.assert_close(vmap(bridge.linear_sum)(x, w), (x @ w.transpose(1, 2)).sum(-1, keepdim=True))
+    ones = torch.ones(5)
+    assert grad(lambda t: scanfold.cumsum(t, 0).sum())(ones).tolist() == [5, 4, 3, 2, 1]
+    assert vmap(grad(lambda t: scanfold.cumsum(t, 0, reverse=True)[1]))(torch.ones(2, 5)).tolist() == [[0, 1, 1, 1, 1]] * 2
+    assert jvp(lambda t: scanfold.cumsum(t, 0), (ones,), (torch.arange(5.0),))[1].tolist() == [0, 1, 3, 6, 10]
+    torch.testing.assert_close(hessian(lambda t: (scanfold.cumsum(t, 0) ** 2).sum())(ones),
+                               hessian(lambda t: (torch.cumsum(t, 0) ** 2).sum())(ones))
+    torch.testing.assert_close(jacrev(jacrev(lambda t: scanfold.cumprod(t, 0).sum()))(ones),
+                               jacrev(jacrev(lambda t: torch.cumprod(t, 0).sum()))(ones))
+
+
+def test_forward_mode():
+    import torch.autograd.forward_ad as forward
+    with forward.dual_level():
+        dual = forward.make_dual(torch.ones(3), torch.tensor([1.0, 2.0, 3.0]))
+        assert forward.unpack_dual(scanfold.cumsum(dual, 0)).tangent.tolist() == [1, 3, 6]
+        assert forward.unpack_dual(scanfold.sum(dual)).tangent.item() == 6
+        with pytest.raises(NotImplementedError, match="reverse mode"):
+            scanfold.prod(dual)
+
+
+def test_autocast():
+    x = torch.ones(4, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert scanfold.cumsum(x, 0).dtype == torch.cumsum(x, 0).dtype
+        assert scanfold.sum(x, 0).dtype == torch.sum(x, 0).dtype
+        assert scanfold.prod(x, 0).dtype == torch.prod(x, 0).dtype
+        assert scanfold.max(x, 0).dtype == torch.bfloat16
+    if torch.cuda.is_available():
+        x = x.cuda()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            assert scanfold.cumsum(x, 0).dtype == torch.cumsum(x, 0).dtype == torch.float32
+
+
+def test_modes_see_the_operators():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+    x = torch.ones(3)
+    with Watch() as watch:
+        scanfold.cumsum(x, 0)
+        scanfold.sum(x)
+    assert watch.seen == ["scanfold.scan.default", "scanfold.fold.default"]
+
+    class Mine(torch.Tensor):
+        pass
+    assert scanfold.cumsum(torch.ones(3).as_subclass(Mine), 0).tolist() == [1, 2, 3]
+    assert scanfold.cumsum(torch.nn.Parameter(torch.ones(3)), 0).requires_grad
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# torch's own checks of an operator
+# ---------------------------------------------------------------------------------------------------------------
+@needs_2_4
+@pytest.mark.parametrize("op", bridge.OPS)
+def test_opcheck(op):
+    mask = torch.rand(3, 4) > 0.5
+    for x in (torch.randn(3, 4, requires_grad=True), torch.randn(4, 3).t(), torch.randint(0, 5, (3, 4))):
+        torch.library.opcheck(torch.ops.scanfold.scan, (x, op, 1, True, False, mask, None, None))
+        torch.library.opcheck(torch.ops.scanfold.fold, (x, op, [0], True, False, None, None, None))
+
+
+@needs_2_4
+def test_opcheck_linear_sum():
+    x, w, b = (torch.randn(*s, requires_grad=True) for s in ((3, 5), (4, 5), (4,)))
+    torch.library.opcheck(torch.ops.scanfold.linear_sum, (x, w, b, 0.75))
+
+
+def test_numpy_still_works_beside_torch():
+    assert scanfold.cumsum(np.arange(4)).tolist() == [0, 1, 3, 6]
