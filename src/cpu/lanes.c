@@ -35,13 +35,17 @@ void sf_lanes_make(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_
         l->levels = 0;
         while (1 << l->levels < rows)
                 l->levels++;
-        for (int32_t k = 0; k < SF_LANES_LEVELS; k++)
+        for (int32_t k = 0; k < l->levels; k++)
                 l->level_on[k].bits = 0;
+        for (int32_t k = l->levels; k < SF_LANES_LEVELS; k++) { /* levels that a kernel may walk through but that do nothing */
+                memset(&l->level_on[k], 0, sizeof l->level_on[k]);
+                memset(&l->level[k], 0, sizeof l->level[k]);
+        }
         l->before_on.bits = 0;
         for (int32_t lane = 0; lane < s.width; lane++) {
                 bool idle = lane >= l->unit;
                 int32_t in_group = lane % group, i = reverse ? rows - 1 - in_group / inner : in_group / inner;
-                for (int32_t k = 0; k < SF_LANES_LEVELS; k++) {
+                for (int32_t k = 0; k < l->levels; k++) {
                         bool on = !idle && (i >> k & 1);
                         choice_set(&l->level_on[k], &s, lane, on);
                         permute_set(&l->level[k], &s, lane, on ? lane + ((i & ((1 << k) - 1)) + 1) * toward : lane);

@@ -84,6 +84,22 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
         return sf_fold_lanes<LANES>(a, lane);
 }
 
+/* Which of the units, sequences or chunks of one, is a team's q-th. Long rows one after another, so that a team's totals are too; of
+ * short ones, neighbours to neighbouring teams, so that what a warp loads at once is one piece. */
+enum { ADJACENT = SF_SINGLE && SF_ROWS > 1 && SF_ROWS <= SF_TEAM && SF_TEAM * SF_WIDTH * SF_IN_SIZE >= 128 };
+
+SF_DEVICE sf_i64 sf_unit(int q, int team)
+{
+        return ADJACENT ? (sf_block() * TEAMS + team) * SF_ROWS + q : (sf_block() * SF_ROWS + q) * TEAMS + team;
+}
+
+SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_line &line, sf_acc total)
+{
+        if (mine && unit < p.units)
+                sf_put(p, SF_PARTIAL ? (char *)p.scratch + unit * SF_OUT_SIZE : line.y, sf_finish(p, total),
+                       sf_load_results(line, 0, SF_WIDTH, sf_along(p)), 0);
+}
+
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
@@ -93,8 +109,8 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_vector next[SF_ROWS][SF_ITEMS];
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                sf_i64 unit = (sf_block() * SF_ROWS + q) * TEAMS + team;
-                sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
+                sf_i64 unit = sf_unit(q, team);
+                sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
                 bool works = unit < p.units;
                 line[q] = sf_line_from(p, SF_X, works ? batch : 0);
                 sf_i64 start = chunk * p.number[1] + warp * p.number[2];
@@ -122,9 +138,11 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                         sf_i64 index = at[q] + i * SPREAD;
                         next[q][i] = sf_no_vector();
                         if (index < stop[q])
-                                sf_shared_load(sf_shared() + ((q * TEAMS + team) * p.n + (SF_X_UNIT < 0 ? p.n - 1 - index : index)) * SF_IN_SIZE, next[q][i].x);
+                                sf_shared_load(sf_shared() + ((sf_unit(q, team) - top) * p.n + (SF_X_UNIT < 0 ? p.n - 1 - index : index)) * SF_IN_SIZE, next[q][i].x);
                 }
 #endif
+        sf_line own = line[0];
+        sf_acc held = neutral;
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
                 sf_acc total;
@@ -168,11 +186,15 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                         total = sf_meet(total, lane, b);
                         }
                 }
-                sf_i64 unit = (sf_block() * SF_ROWS + q) * TEAMS + team;
-                if (member == 0 && unit < p.units)
-                        sf_put(p, SF_PARTIAL ? (char *)p.scratch + unit * SF_OUT_SIZE : line[q].y, sf_finish(p, total),
-                               sf_load_results(line[q], 0, SF_WIDTH, sf_along(p)), 0);
+                if (!ADJACENT)
+                        sf_put_unit(p, member == 0, sf_unit(q, team), line[q], total);
+                else if (member == q) {
+                        own = line[q];
+                        held = total;
+                }
         }
+        if (ADJACENT) /* all the team's totals at once */
+                sf_put_unit(p, member < SF_ROWS, sf_unit(member, team), own, held);
 }
 
 #else /* SF_DOWN */

@@ -464,7 +464,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
                                 sf_unstage(p, ahead, thread, identity, v);
                                 if (ONCE) {
-                                        sf_scan_warp<32, SF_COLUMNS>(v, lane, neutral);
+                                        sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
                                         sf_hold(ahead, thread, v);
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
@@ -491,7 +491,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 if (!ONCE)
-                                        sf_scan_warp<32, SF_COLUMNS>(v, lane, neutral);
+                                        sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
 #if SF_COLUMNS == 1
                                 const sf_acc *taken = between + ((unsigned)i % TURNS * WARPS + warp) * LEVELS;
                                 for (int bits = warp; bits; bits &= bits - 1) {

@@ -46,7 +46,7 @@ SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, co
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
-        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
+        sf_acc identity = sf_acc_of(p.identity);
         sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS; /* two turns of SF_THREADS / 32 */
 
         /* A team without a sequence of its own walks along with nothing to load or store. */
@@ -113,14 +113,14 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_before<1> before = {{identity}, false};
-                        sf_scan_warp<LANES, 1>(v[q], lane, neutral);
+                        sf_scan_warp<LANES, 1, false>(v[q], lane, identity);
                         sf_acc total;
                         if (WARPS > 1) {
                                 sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
                                 if (lane == 31)
                                         turn[warp] = v[q][SF_ITEMS - 1][SF_WIDTH - 1];
                                 sf_sync_block();
-                                total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before, neutral);
+                                total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before);
                         } else {
                                 total = sf_shuffle(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
                         }

@@ -24,7 +24,9 @@ template <int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left)[SHARE], sf
                 v[j] = sf_combine(left[j % SHARE], v[j]);
 }
 
-template <int LANES, int COLUMNS> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+/* CHOOSE: between lanes, what is taken is chosen, the neutral value where there is nothing: fewer instructions, by one an element and
+ * level, but more registers than leaving the sums undone. */
+template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         sf_acc left[SHARE];
@@ -44,11 +46,12 @@ template <int LANES, int COLUMNS> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITE
 #pragma unroll
                         for (int s = 0; s < SHARE; s++)
                                 left[s] = sf_shuffle(v[i][FIRST + s], from & 31);
-                        /* Choosing what is taken costs one instruction; choosing which results count would cost one each. */
+                        if (CHOOSE)
 #pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                left[s] = lane & b ? left[s] : neutral;
-                        sf_take_left(left, v[i]);
+                                for (int s = 0; s < SHARE; s++)
+                                        left[s] = lane & b ? left[s] : neutral;
+                        if (CHOOSE || lane & b)
+                                sf_take_left(left, v[i]);
                 }
         }
         int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
@@ -126,16 +129,18 @@ SF_DEVICE void sf_shift(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, const sf_befo
 
 /* totals[w] is warp w's, of WARPS. Gives the elements what they take from the warps before; returns the total of all. */
 template <int WARPS>
-SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *totals, int warp, int lane, sf_before<1> &before, sf_acc neutral)
+SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *totals, int warp, int lane, sf_before<1> &before)
 {
         sf_acc t = totals[lane & (WARPS - 1)]; /* lane w works for warp w */
 #pragma unroll
         for (int b = 1; b < WARPS; b *= 2) {
                 sf_acc left = sf_shuffle(t, ((lane & -b) - 1) & 31);
-                sf_acc mine[1] = {sf_shuffle(left, warp)};
-                if (warp & b)
+                if (warp & b) {
+                        sf_acc mine[1] = {sf_shuffle(left, warp)};
                         sf_take_all(mine, v, before);
-                t = sf_combine(lane & b ? left : neutral, t);
+                }
+                if (lane & b)
+                        t = sf_combine(left, t);
         }
         return sf_shuffle(t, WARPS - 1);
 }
