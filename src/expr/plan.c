@@ -54,6 +54,23 @@ static void join_siblings(sf_plan *plan)
         }
 }
 
+/* CUDA's kernels have one accumulator: there every result is a read of its own, and the plan says so. */
+static void remark_siblings(sf_plan *plan)
+{
+        for (int32_t j = 1; j < plan->passes; j++) {
+                int32_t i = 0;
+                while (i < j && !same_reads(plan, plan->pass[i], plan->pass[j]))
+                        i++;
+                if (i == j)
+                        continue;
+                sf_remark *grown = sf_ir_alloc(&plan->ir, (size_t)(plan->remarks + 1) * sizeof *grown);
+                if (plan->remarks)
+                        memcpy(grown, plan->remark, (size_t)plan->remarks * sizeof *grown);
+                grown[plan->remarks++] = (sf_remark){plan->pass[j]->root, "reads again what another pass has read, because on CUDA a pass has one result"};
+                plan->remark = grown;
+        }
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * What may be kept from run to run
  * ---------------------------------------------------------------------------------------------------------- */
@@ -170,7 +187,10 @@ static sf_status make(sf_plan *plan, const sf_graph *graph, const sf_tensor *inp
         sf_rewrite_all(ir);
         ir->merged = merged; /* only what the user wrote twice */
         SF_TRY(sf_plan_passes(plan));
-        join_siblings(plan);
+        if (plan->device.device_type == SF_CUDA)
+                remark_siblings(plan);
+        else
+                join_siblings(plan);
         find_kept(plan);
         lay_out_scratch(plan);
         return sf_plan_measure_scratch(plan);
