@@ -1,12 +1,12 @@
 /*
- * Five operators people write in PyTorch, each as one or two calls, timed against a copy of the same bytes and checked
+ * Five operators people write in PyTorch, each as one call, timed against a copy of the same bytes and checked
  * bit for bit against the reference:
  *
  *     torch.cumsum(x * mask, dim)                            one masked scan
  *     torch.cumsum(x.flip(dim), dim).flip(dim)               one reverse scan
  *     flip, cumsum, flip, each by itself                     a flip is a view with a negative stride: no pass at all
  *     torch.sum(x, dim, keepdim=True)                        one fold
- *     torch.sum(x @ W.T / 2, dim=1, keepdim=True) * 1.5      x @ W.sum(0) * 0.75: two folds around one product
+ *     torch.sum(x @ W.T / 2, dim=1, keepdim=True) * 1.5      an expression: x @ W.sum(0) * 0.75, two folds
  *
  * five_operators [side]: matrices of side x side floats; without it 8192, or less where memory is short.
  */
@@ -239,47 +239,47 @@ static void sum_over_dim(const square *s, int32_t axis)
         free(right);
 }
 
-/* x (rows, side) times column sums of W (side, side), each product rounded, then folded by the rule, then scaled. */
-static void project(sf_context *ctx, const square *s, const float *sums, int64_t rows, float *block,
-                    int64_t block_rows, float *out)
+/* An expression in Python's notation, planned for these two inputs. */
+static sf_plan *plan_of(sf_context *ctx, const char *text, const sf_tensor inputs[2])
 {
-        for (int64_t first = 0; first < rows; first += block_rows) {
-                int64_t here = rows - first < block_rows ? rows - first : block_rows, shape[2] = {here, s->side};
-                for (int64_t i = 0; i < here; i++)
-                        for (int64_t k = 0; k < s->side; k++)
-                                block[i * s->side + k] = s->x[(first + i) * s->side + k] * sums[k];
-                sf_tensor products = tensor(block, SF_F32, 2, shape), y = tensor(out + first, SF_F32, 1, shape);
-                fold_to(ctx, &products, &y, 1);
-        }
-        for (int64_t i = 0; i < rows; i++)
-                out[i] *= 1.5f / 2;
+        sf_graph *graph;
+        sf_plan *plan;
+        need(ctx, sf_graph_parse(ctx, text, &graph));
+        need(ctx, sf_plan_create(ctx, graph, 2, inputs, NULL, &plan));
+        sf_graph_destroy(graph);
+        return plan;
 }
 
+/* As users write it: the plan is to sum W's rows once, and no product of matrices is ever made (scanfold explain shows it). */
 static void gemm_divide_sum_scale(const square *s, const float *weights)
 {
-        int64_t n = s->side, rows = n / 8 ? n / 8 : 1, block_rows = 16, shape[2] = {n, n},
-                few[2] = {n, n < CHECKED ? n : CHECKED};
-        int64_t strides[2] = {n, n / few[1]}, differing = 0;
-        float *sums = memory((size_t)n * 4), *block = memory((size_t)(block_rows * n) * 4),
-                *out = memory((size_t)rows * 4);
-        float *right = memory((size_t)rows * 4), right_sums[CHECKED];
-        sf_tensor w = tensor((void *)weights, SF_F32, 2, shape), ts = tensor(sums, SF_F32, 1, shape);
+        int64_t n = s->side, rows = n / 8 ? n / 8 : 1, checked = rows < CHECKED ? rows : CHECKED, differing = 0;
+        int64_t whole[2] = {n, n}, shape[2] = {rows, n}, one[2] = {1, n}, results[2] = {rows, 1}, few[2] = {n, n < CHECKED ? n : CHECKED};
+        int64_t strides[2] = {n, n / few[1]};
+        float *sums = memory((size_t)n * 4), *out = memory((size_t)rows * 4), *right = memory((size_t)rows * 4), right_sums[CHECKED];
+        sf_tensor inputs[2] = {tensor(s->x, SF_F32, 2, shape), tensor((void *)weights, SF_F32, 2, whole)}, y = tensor(out, SF_F32, 2, results);
+        sf_plan *plan = plan_of(fast, "sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5", inputs);
         double best = 1e30;
         for (int repeat = 0; repeat < REPEATS; repeat++) {
                 double start = now();
-                fold_to(fast, &w, &ts, 0);
-                project(fast, s, sums, rows, block, block_rows, out);
+                need(fast, sf_plan_run(plan, inputs, &y, NULL));
                 double took = now() - start;
                 best = took < best ? took : best;
         }
-        /* The reference on some of W's columns, then on all of x's rows that fit the time. */
-        sf_tensor some = tensor((void *)weights, SF_F32, 2, few), tr = tensor(right_sums, SF_F32, 1, &few[1]);
-        some.strides = strides;
-        fold_to(ref, &some, &tr, 0);
+        sf_plan_destroy(plan);
+        /* The column sums, some of them against the reference's; then the reference on rows of x, with those sums. */
+        sf_tensor w = inputs[1], ts = tensor(sums, SF_F32, 1, whole), tr = tensor(right_sums, SF_F32, 1, &few[1]);
+        fold_to(fast, &w, &ts, 0);
+        w.shape = few;
+        w.strides = strides;
+        fold_to(ref, &w, &tr, 0);
         for (int64_t i = 0; i < few[1]; i++)
                 differing += memcmp(&right_sums[i], &sums[i * strides[1]], sizeof(float)) != 0;
-        int64_t checked = rows < CHECKED ? rows : CHECKED;
-        project(ref, s, sums, checked, block, block_rows, right);
+        shape[0] = results[0] = checked;
+        sf_tensor dots[2] = {inputs[0], tensor(sums, SF_F32, 2, one)}, r = tensor(right, SF_F32, 2, results);
+        plan = plan_of(ref, "sum(x * v, axis=1, keepdim=True) * 0.75", dots);
+        need(ref, sf_plan_run(plan, dots, &r, NULL));
+        sf_plan_destroy(plan);
         for (int64_t i = 0; i < checked; i++)
                 differing += memcmp(&right[i], &out[i], sizeof(float)) != 0;
         char text[48], words[128];
@@ -288,7 +288,6 @@ static void gemm_divide_sum_scale(const square *s, const float *weights)
                  checked, rows);
         row("gemm, divide, sum, scale", text, best, (double)(n * n + rows * n) * 4, differing, words);
         free(sums);
-        free(block);
         free(out);
         free(right);
 }
