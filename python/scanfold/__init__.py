@@ -46,7 +46,39 @@ def _one(first, second, names):
     raise TypeError(f"{names} are two names of one argument: give one of them")
 
 
-def cumsum(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+# Four scans have one body, four folds another: made once for each operation, so that a call is one Python function and no more.
+def _scan_by(op):
+    def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+        if dim is not None:
+            axis = _one(axis, dim, "axis and dim")
+        if _without_torch:
+            _look_for_torch()
+        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False)
+    return scan
+
+
+def _fold_by(op):
+    def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+        if dim is not None:
+            axis = _one(axis, dim, "axis and dim")
+        if keepdim is not None:
+            keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
+        if _without_torch:
+            _look_for_torch()
+        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False)
+    return fold
+
+
+def _described(makes):
+    """The function that `makes` returns, under its name and with its docstring."""
+    made = makes()
+    made.__name__ = made.__qualname__ = makes.__name__
+    made.__doc__ = makes.__doc__
+    return made
+
+
+@_described
+def cumsum():
     """The cumulative sum along an axis.
 
     axis, dim   which; negative counts from the end. May be left out where x has one dimension.
@@ -72,56 +104,44 @@ def cumsum(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None,
         ...
     ValueError: axis is 2; for an x of 2 dimensions it must be -2 to 1
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if _without_torch:
-        _look_for_torch()
-    return _scan(x, _SUM, axis, reverse, exclusive, mask, initial, dtype, out, False)
+    return _scan_by(_SUM)
 
 
-def cumprod(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+@_described
+def cumprod():
     """The cumulative product along an axis; arguments as for cumsum, with 1 for 0.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumprod(np.array([2, 3, 4], dtype=np.int8))
     array([ 2,  6, 24])
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if _without_torch:
-        _look_for_torch()
-    return _scan(x, _PROD, axis, reverse, exclusive, mask, initial, dtype, out, False)
+    return _scan_by(_PROD)
 
 
-def cummax(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+@_described
+def cummax():
     """The largest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype. Values only, no indices.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummax(np.array([3, 1, 4, 1, 5]))
     array([3, 3, 4, 4, 5])
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if _without_torch:
-        _look_for_torch()
-    return _scan(x, _MAX, axis, reverse, exclusive, mask, initial, dtype, out, False)
+    return _scan_by(_MAX)
 
 
-def cummin(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+@_described
+def cummin():
     """The smallest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype. Values only, no indices.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummin(np.array([3, 1, 4, 1, 5]), reverse=True)
     array([1, 1, 1, 1, 5])
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if _without_torch:
-        _look_for_torch()
-    return _scan(x, _MIN, axis, reverse, exclusive, mask, initial, dtype, out, False)
+    return _scan_by(_MIN)
 
 
-def sum(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+@_described
+def sum():
     """The sum over one axis, several, or all: the last element of the cumulative sum, bit for bit.
 
     axis, dim          None for all, a number, or a tuple; several axes count as one, in row-major order; () folds nothing
@@ -138,61 +158,40 @@ def sum(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, m
     >>> scanfold.sum(x, mask=x > 2, initial=0.5, dtype=float)
     array(12.5)
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if keepdim is not None:
-        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
-    if _without_torch:
-        _look_for_torch()
-    return _fold(x, _SUM, axis, keepdims, reverse, mask, initial, dtype, out, False)
+    return _fold_by(_SUM)
 
 
-def prod(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+@_described
+def prod():
     """The product over one axis, several, or all; arguments as for sum.
 
     >>> import numpy as np, scanfold
     >>> scanfold.prod(np.array([2.0, 3.0, 4.0]))
     array(24.)
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if keepdim is not None:
-        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
-    if _without_torch:
-        _look_for_torch()
-    return _fold(x, _PROD, axis, keepdims, reverse, mask, initial, dtype, out, False)
+    return _fold_by(_PROD)
 
 
-def max(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+@_described
+def max():
     """The largest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
 
     >>> import numpy as np, scanfold
     >>> scanfold.max(np.array([[3, 1], [4, 1]]), axis=0)
     array([4, 1])
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if keepdim is not None:
-        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
-    if _without_torch:
-        _look_for_torch()
-    return _fold(x, _MAX, axis, keepdims, reverse, mask, initial, dtype, out, False)
+    return _fold_by(_MAX)
 
 
-def min(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+@_described
+def min():
     """The smallest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
 
     >>> import numpy as np, scanfold
     >>> scanfold.min(np.array([[3, 1], [4, 1]]), axis=1)
     array([1, 1])
     """
-    if dim is not None:
-        axis = _one(axis, dim, "axis and dim")
-    if keepdim is not None:
-        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
-    if _without_torch:
-        _look_for_torch()
-    return _fold(x, _MIN, axis, keepdims, reverse, mask, initial, dtype, out, False)
+    return _fold_by(_MIN)
 
 
 def _cumulative(scan, x, axis, dtype, include_initial, identity):

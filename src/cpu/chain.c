@@ -230,19 +230,20 @@ static void walk_together(worker *w, const chunk *now, const chunk *next)
 {
         const chain *c = w->c;
         const sf_cpu_kernels *k = c->plan->kernels;
+        const bool carries = now && now->whole, scans = next && next->whole;
         sf_rows carry, scan;
-        if (now && now->whole) {
+        if (carries) {
                 part t = part_of(c, now, 0, now->whole, 0, c->leaf, true);
                 carry = rows_of(w, &t, CARRY, w->carry);
         }
-        if (next && next->whole) {
+        if (scans) {
                 part t = part_of(c, next, 0, next->whole, 0, c->leaf, true);
                 t.ahead = c->plan->ahead;
                 scan = rows_of(w, &t, LOCAL, NULL);
         }
-        if (now && now->whole)
-                k->carry_rows(&carry, next && next->whole ? &scan : NULL);
-        else if (next && next->whole)
+        if (carries)
+                k->carry_rows(&carry, scans ? &scan : NULL);
+        else if (scans)
                 k->scan_rows(&scan);
 }
 

@@ -35,6 +35,8 @@
 
 #include "cpu/scan.inc.h"
 
+#include "cpu/carry.inc.h"
+
 #include "cpu/fold.inc.h"
 
 static void N(fill)(void *lanes, int64_t count, sf_value value)

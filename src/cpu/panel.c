@@ -267,11 +267,20 @@ static place place_of(const sf_panels *p, const sf_panel_member *m, char *scratc
 /* What is read soon: the kernel's own stream, if it has one. Measured for the plain kernels (plan.c). */
 #define AHEAD 1024
 
+/* Is only the total of the piece wanted? Does something stand to its left? */
+static bool folds(const sf_step *s, const sf_piece *piece)
+{
+        return s->fold || piece->totals;
+}
+static bool carries(const sf_step *s, const sf_piece *piece)
+{
+        return !piece->totals && (s->has_initial || s->exclusive || piece->chunk >= 0);
+}
+
 static void run_rows(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
 {
         const sf_step *s = m->step;
-        const bool fold = s->fold || piece->totals;
-        const bool carries = !piece->totals && (s->has_initial || s->exclusive || piece->chunk >= 0);
+        const bool fold = folds(s, piece);
         const sf_carry *carry = (const sf_carry *)(const void *)(scratch + m->carries);
         for (int64_t line = 0; line < piece->lines;) {
                 /* A sequence that is all here needs no counter of its own. */
@@ -293,7 +302,7 @@ static void run_rows(const sf_panels *p, const sf_panel_member *m, char *scratch
                                .identity = s->identity,
                                .ahead = !m->reads ? 0 : p->reverse ? -AHEAD : AHEAD,
                                .lanes = m->lanes,
-                               .carry = carries ? carry + line : NULL,
+                               .carry = carries(s, piece) ? carry + line : NULL,
                                .carry_row = p->carries > 1,
                                .counters = scratch + m->counters + line * SF_ORDER_LEVELS * p->isa->vector_bytes};
                 if (p->shape == SF_PANEL_PACKED)
@@ -308,8 +317,7 @@ static void run_columns(const sf_panels *p, const sf_panel_member *m, char *scra
                         int64_t count)
 {
         const sf_step *s = m->step;
-        const bool fold = s->fold || piece->totals;
-        const bool carries = !piece->totals && (s->has_initial || s->exclusive || piece->chunk >= 0);
+        const bool fold = folds(s, piece);
         place at = place_of(p, m, scratch, piece, line, first, count, fold);
         sf_columns job = {.x = at.x,
                           .y = at.y,
@@ -325,7 +333,7 @@ static void run_columns(const sf_panels *p, const sf_panel_member *m, char *scra
                           .stream = m->streams && !fold,
                           .op = s->op,
                           .identity = s->identity,
-                          .carry = carries ? (const sf_carry *)(const void *)(scratch + m->carries) + line : NULL,
+                          .carry = carries(s, piece) ? (const sf_carry *)(const void *)(scratch + m->carries) + line : NULL,
                           .counters = scratch + m->counters + line * p->levels * p->entry_lanes * m->size,
                           .counter_stride = p->entry_lanes * m->size};
         (fold ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);

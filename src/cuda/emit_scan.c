@@ -199,6 +199,14 @@ static void chain_of(const sf_step *s, bool down, chain *c)
         c->strips = ceil_div(len, c->columns);
 }
 
+/* The shared memory of a block besides its stages: claims; for each turn the totals of the warps, what they take of each other and the tile's
+ * total; two lists of what stands before a tile for each party, of a total a bit of its number. */
+static int64_t handed_over(const chain *c, int64_t turns, int64_t workers, int64_t lists, int64_t acc)
+{
+        int64_t turn = workers / 32 * (c->columns == 1 ? 1 + LEVELS : 1) + 1;
+        return RING * CLAIM + (turns * turn + 2 * 5 * lists) * c->columns * acc;
+}
+
 static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const chain *c, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &c->l);
@@ -213,8 +221,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const cha
                 stage = workers * items * slot;
                 tiles = ceil_div(s->n * c->columns, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), 5), 1);
-                int64_t rest = RING * CLAIM + (tile.more * workers / 32 * (c->columns == 1 ? 1 + LEVELS : 1) + tile.more + 10 * depth * parties) * c->columns * acc;
-                stages = at_most(tile.more, (chip->shared_per_block - rest) / stage);
+                stages = at_most(tile.more, (chip->shared_per_block - handed_over(c, tile.more, workers, depth * parties, acc)) / stage);
                 if (stages >= 4 || workers <= 64)
                         break;
         }
@@ -223,8 +230,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const cha
                 return sf_fail(ctx, SF_UNSUPPORTED, "a sequence of %" PRId64 " elements is %" PRId64 " tiles; at most 2147483647 are supported", s->n, tiles);
         /* A tile closes groups in a turn after the one that published its total: three turns at least. H200: of six stages four are 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
-        shared = stages * stage + RING * CLAIM +
-                 ((ahead + 1) * (workers / 32 * (c->columns == 1 ? 1 + LEVELS : 1) + 1) + 10 * depth * parties) * c->columns * acc;
+        shared = stages * stage + handed_over(c, ahead + 1, workers, depth * parties, acc);
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
         spec->flags |= c->flat ? SF_CUDA_FLAT : 0;

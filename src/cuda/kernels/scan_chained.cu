@@ -88,9 +88,14 @@ SF_DEVICE sf_place sf_place_of(const sf_params &p, const sf_line &line, sf_i64 c
 /* A claimed tile, found out once for all threads of the block: where it is, and how much of it there is. */
 struct sf_claim {
         sf_i64 number, unit, batch; /* in its line; the line; the line's batch position */
-        int column;                 /* the first, in the line's batch position */
         int there;                  /* 0: nothing, it is past the last; 1: some; 2: all of it, as of every tile but a line's last */
 };
+
+/* The tile's first column, counted in its batch position. */
+SF_DEVICE sf_i64 sf_first_column(const sf_params &p, const sf_claim &c)
+{
+        return (c.unit - c.batch * p.number[1]) * SF_COLUMNS;
+}
 
 SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_i64 id)
 {
@@ -98,9 +103,7 @@ SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_i64 id)
         c.unit = id < p.number[0] ? 0 : sf_divide(id, p.number[0]);
         c.number = id - c.unit * p.number[0];
         c.batch = p.number[1] > 1 ? sf_divide(c.unit, p.number[1]) : c.unit;
-        sf_i64 column = (c.unit - c.batch * p.number[1]) * SF_COLUMNS;
-        bool whole = (c.number + 1) * (TILE / SF_COLUMNS) <= p.n && (SF_FLAT || column + SF_COLUMNS <= p.inner);
-        c.column = (int)column;
+        bool whole = (c.number + 1) * (TILE / SF_COLUMNS) <= p.n && (SF_FLAT || sf_first_column(p, c) + SF_COLUMNS <= p.inner);
         c.there = id >= p.number[2] ? 0 : whole ? 2 : 1;
         return c;
 }
@@ -113,7 +116,7 @@ struct sf_tile {
 
 SF_DEVICE sf_tile sf_tile_of(const sf_params &p, const sf_claim &c)
 {
-        return sf_tile{sf_batch_line(p, c.batch), c.column, c.number, c.unit};
+        return sf_tile{sf_batch_line(p, c.batch), sf_first_column(p, c), c.number, c.unit};
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -421,6 +424,32 @@ SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search 
         }
 }
 
+/* One turn of a party's warp: a try, what it closes, what it finds. `total`: the tile's own, a column each, or NULL. True once all is found. */
+SF_DEVICE bool sf_search_turn(const sf_params &p, const sf_claim &tile, int column, sf_search (&search)[SEARCHES], const sf_acc *total,
+                              sf_acc *list, int lane)
+{
+        bool all = true;
+        sf_search_try(p, tile, column, search, lane);
+#pragma unroll
+        for (int q = 0; q < SEARCHES; q++) {
+                int c = column + q * SF_LOOKERS;
+                sf_search &s = search[q];
+                if (c >= SF_COLUMNS)
+                        break;
+                if (total && s.closed < 0) {
+                        s.total = total[c];
+                        s.closed = 0;
+                }
+                sf_search_close(p, tile, c, s, lane);
+                if (!s.found && sf_search_complete(s)) {
+                        sf_search_end(p, tile.number, s, list + c, lane);
+                        s.found = true;
+                }
+                all = all && s.found;
+        }
+        return all;
+}
+
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
@@ -550,34 +579,16 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                         if (soon >= 0 && claims[soon & (RING - 1)].there) {
                                 sf_claim tile = claims[soon & (RING - 1)];
                                 int column = looker % SF_LOOKERS;
-                                sf_acc *list = before + (soon & (2 * SF_PARTIES - 1)) * (BITS * SF_COLUMNS) + column;
                                 if (looking != soon)
 #pragma unroll
                                         for (int q = 0; q < SEARCHES; q++)
                                                 sf_search_begin(p, tile.number, search[q], lane);
-                                bool next = soon == i + 1, known = soon < i + SF_AHEAD - 1; /* its own total, from an earlier turn */
-                                bool all = false;
-                                while (!all) {
-                                        sf_search_try(p, tile, column, search, lane);
-                                        all = true;
-#pragma unroll
-                                        for (int q = 0; q < SEARCHES; q++)
-                                                if (column + q * SF_LOOKERS < SF_COLUMNS) {
-                                                        sf_search &s = search[q];
-                                                        if (known && s.closed < 0) {
-                                                                s.total = own[(unsigned)soon % TURNS * SF_COLUMNS + column + q * SF_LOOKERS];
-                                                                s.closed = 0;
-                                                        }
-                                                        sf_search_close(p, tile, column + q * SF_LOOKERS, s, lane);
-                                                        if (!s.found && sf_search_complete(s)) {
-                                                                sf_search_end(p, tile.number, s, list + q * SF_LOOKERS, lane);
-                                                                s.found = true;
-                                                        }
-                                                        all = all && s.found;
-                                                }
-                                        all = all || !next;
-                                }
                                 looking = soon;
+                                /* Its own total is known from the turn after the one that published it. */
+                                const sf_acc *total = soon < i + SF_AHEAD - 1 ? own + (unsigned)soon % TURNS * SF_COLUMNS : nullptr;
+                                sf_acc *list = before + (soon & (2 * SF_PARTIES - 1)) * (BITS * SF_COLUMNS);
+                                while (!sf_search_turn(p, tile, column, search, total, list, lane) && soon == i + 1)
+                                        ;
                         }
                 }
                 sf_sync_block();

@@ -113,7 +113,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_before<1> before = {{identity}, false};
-                        sf_scan_warp<LANES, 1, false>(v[q], lane, identity);
+                        sf_scan_warp<LANES, 1, false>(v[q], lane, sf_acc_of(p.neutral));
                         sf_acc total;
                         if (WARPS > 1) {
                                 sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
