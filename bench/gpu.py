@@ -161,6 +161,18 @@ def all_work():
     return rows
 
 
+def odd_work():
+    """Shapes nobody tunes for: no cliffs, so half of a copy at the least."""
+    half = dict(bar=0.5, goal=0.8)
+    rows = [Work("cumsum", (1 << 27, 2), 0, **half), Work("cumsum", (1 << 26, 4), 0, **half), Work("reverse cumsum", (1 << 20, 8), 0, **half),
+            Work("masked cumsum", (1 << 20, 32), 0, **half)]
+    rows += [Work("cumsum", (1 << 22, n), 0, **half) for n in (3, 17, 33, 128)]
+    rows += [Work("cumsum", shape, dim, **half) for shape, dim in
+             (((1 << 22,), 0), ((1 << 24,), 0), ((16384, 4096), 0), ((1 << 16, 300), 0), ((4096, 1000, 4), 1), ((1 << 22, 33), 1), ((300, 65537), 1))]
+    rows += [Work("sum", shape, 0, **half) for shape in ((1 << 22, 2), (1 << 22, 8), (1 << 22, 3), (1 << 22, 33), (1 << 26,))]
+    return rows
+
+
 def lines_of(t, dim, count=6):
     """A few of the lines along dim, the first and the last among them, as a compact CPU tensor whose dim is the last."""
     lines = t.movedim(dim, -1)
@@ -377,13 +389,14 @@ def main():
     parser.add_argument("--only", default="", help="run the work whose name has this text")
     parser.add_argument("--peers", default="torch,compile,cub,jax,cupy", help="which to time, or none")
     parser.add_argument("--seconds", type=float, default=2.0, help="the most that one median may take")
+    parser.add_argument("--odd", action="store_true", help="time odd shapes instead, which have no bar of their own")
     parser.add_argument("--strict", action="store_true", help="fail if a bar is missed or an element is wrong")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("gpu.py: torch sees no CUDA device")
     scanfold = Scanfold(args.library)
     peers = set(args.peers.split(",")) - {"none", ""}
-    work = [w for w in all_work() if args.only in w.name]
+    work = [w for w in (odd_work() if args.odd else all_work()) if args.only in w.name]
     cub = cub_times() if "cub" in peers and any(len(w.shape) == 1 for w in work) else {}
     result = dict(about=provenance(args, scanfold), rows=[])
     print(json.dumps(result["about"]))

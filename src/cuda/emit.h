@@ -19,8 +19,7 @@ enum {
         SF_CUDA_DOWN = 1 << 7,    /* a fold of columns */
         SF_CUDA_X_UNIT = 1 << 9,
         SF_CUDA_Y_UNIT = 1 << 11,
-        SF_CUDA_M_UNIT = 1 << 13,
-        SF_CUDA_FLAT = 1 << 15    /* chained columns that lie in one line */
+        SF_CUDA_M_UNIT = 1 << 13
 };
 
 /* sf_cuda_spec.extra, by name. Those from SF_CUDA_OWN on are macros of the kernel file, listed in emit.c. */

@@ -112,7 +112,7 @@ strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
 bool sf_cuda_rows_in_one_piece(const sf_step *step);
 
 /* sf_cuda_spec.extra of the kernel files, as emit.c names them. */
-enum { TEAM = SF_CUDA_OWN, ROWS, STAGED, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
+enum { TEAM = SF_CUDA_OWN, ROWS, STAGED, CHUNKED, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_fuse.c: the programs of a fused step
@@ -141,6 +141,31 @@ bool sf_cuda_operands_flat(const sf_step *step);
 
 /* Writes the programs into the launch's spec, and what they need behind its parameters. The rest of the spec is complete. */
 sf_status sf_cuda_fuse(const sf_context *ctx, draft *d);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * emit_chunks.c: sequences in chunks, as tree.cuh has them
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct dealing {
+        int64_t log;    /* a chunk is two to the power of this many tiles */
+        int64_t folded; /* chunks but for the last */
+} dealing;
+
+/* About `wanted` chunks in all, for `lines` times `tiles` tiles. */
+dealing sf_cuda_chunks(int64_t tiles, int64_t lines, int64_t wanted);
+
+/*
+ * The launches of a scan in chunks, plan->launch[0] on. `d` is the scan's draft, complete, of the plan's last launch: 1 where its blocks look
+ * through the totals for themselves (each_for_itself), else 2. `lines` times as many blocks as there are chunks.
+ */
+sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, dealing c, int64_t lines, int64_t columns, int64_t shared,
+                            bool each_for_itself, sf_cuda_plan *plan);
+
+/* The columns and the sequence of a narrow matrix, a power of two of at most SF_CUDA_NARROW columns, as one line; false: they are not one. */
+#define SF_CUDA_NARROW 32
+bool sf_cuda_as_line(const sf_step *step, sf_step *line);
+
+/* Such a line, of so many sequences side by side; one is fine too. fits: it is long enough for several chunks; else nothing is planned. */
+sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_scan.c, emit_fold.c

@@ -104,17 +104,19 @@ static bool in_one_piece(const layout *l)
         return fits;
 }
 
-static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+/* In chunks: three launches, of strips as wide as is best; else one, of strips narrow enough to go round. */
+static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool in_chunks)
 {
         const sf_step *s = l->step;
-        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, l);
+        draft d = sf_cuda_draft(&plan->launch[in_chunks ? 2 : 0], SF_CUDA_SCAN_COLUMNS, l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
-        int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads;
+        /* What is staged leaves registers for more threads. H200, (4096, 1000, 33), of a copy: 0.92 without. */
+        int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads * (in_one_piece(l) ? 2 : 1);
         strip cut = sf_cuda_strip(l->line.len / width, slots, threads);
         /* Too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
         int64_t sector = at_least(32 / size_of(s->in), 1);
-        while (4 * cut.strips * outer < 3 * chip->multiprocessors && slots * width > sector && l->line.len > sector) {
+        while (!in_chunks && 4 * cut.strips * outer < 3 * chip->multiprocessors && slots * width > sector && l->line.len > sector) {
                 if (width > 1)
                         width /= 2;
                 else
@@ -139,7 +141,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
-        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(tile.threads * tile.resident / spec->threads, 1), 8);
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least((staged ? 1024 : tile.threads * tile.resident) / spec->threads, 1), 8);
         spec->extra[SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
         spec->extra[GROUPS] = (int32_t)cut.groups;
         d.p.units = outer * cut.strips;
@@ -147,81 +149,48 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         d.p.number[1] = cut.strips;
         d.p.number[2] = cut.slots;
         plan->launches = 1;
-        return sf_cuda_finish(ctx, chip, &d, d.p.units, staged * piece + (2 * cut.groups + log2_up(tiles) + 1) * cut.slots * width * acc_size(s->acc));
+        int64_t shared = staged * piece + (2 * cut.groups + log2_up(tiles) + 1) * cut.slots * width * acc_size(s->acc);
+        if (!in_chunks)
+                return sf_cuda_finish(ctx, chip, &d, d.p.units, shared);
+        dealing c = sf_cuda_chunks(tiles, d.p.units, (int64_t)chip->multiprocessors * spec->extra[SF_CUDA_RESIDENT]);
+        if (!c.folded || cut.groups == 1)
+                return plan_columns(ctx, l, chip, plan, false);
+        spec->extra[CHUNKED] = 1;
+        d.p.number[3] = c.log;
+        return sf_cuda_in_chunks(ctx, chip, &d, c, d.p.units, l->line.len, shared, false, plan);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * One sequence shared by many blocks
  * ---------------------------------------------------------------------------------------------------------- */
 enum { COLUMNS = SF_CUDA_OWN, STAGES, AHEAD, ANNOUNCERS, LOOKERS, PARTIES, DEPTH };
-/* Each column of a tile has its own totals to look for: beyond this many that takes longer than moving the tile. A row of them is the
- * 32 bytes that memory moves at once. H200, (2^20, 32) f32, of a copy: strips of 8 columns 0.35, 16 0.26, all 32 0.13. */
-#define CHAINED_COLUMNS 8
-enum { RING = 16, CLAIM = 32, LEVELS = 4, TICKET = 256 }; /* as scan_chained.cu has them */
-
-/*
- * What a chained launch works on: `columns` interleaved sequences, a power of two. Where all of a narrow matrix's elements
- * lie in one line they are taken as that line; else a strip of the columns at a time, a row of which is whole vectors.
- */
-typedef struct chain {
-        sf_step line; /* the step as one line, where it is flat */
-        layout l;
-        int64_t columns, strips;
-        bool flat;
-} chain;
-
-static void chain_of(const sf_step *s, bool down, chain *c)
-{
-        const sf_dim *seq = s->dims + s->nbatch, *inner = seq - 1;
-        c->line = *s;
-        c->columns = c->strips = 1;
-        c->flat = !down;
-        if (!down) {
-                c->l = sf_cuda_layout(&c->line, false, false);
-                return;
-        }
-        int64_t in = size_of(s->in), out = size_of(s->out), len = inner->len;
-        if (inner->x == in && inner->y == out && seq->x == len * in && seq->y == len * out && pow2_up(len) == len &&
-            (!s->m || (inner->m == 1 && seq->m == len)) && sf_cuda_operands_flat(s)) {
-                c->line.n = s->n * len;
-                c->line.batch = s->batch / len;
-                c->line.nbatch = s->nbatch - 1;
-                c->line.dims[s->nbatch - 1] = (sf_dim){c->line.n, in, out, s->m != NULL};
-                c->l = sf_cuda_layout(&c->line, false, false);
-                c->columns = len;
-                c->flat = len <= CHAINED_COLUMNS;
-        }
-        if (c->flat)
-                return;
-        c->line = *s;
-        c->l = sf_cuda_layout(&c->line, true, false);
-        c->columns = at_least(at_most(pow2_up(len), CHAINED_COLUMNS), c->l.width);
-        c->strips = ceil_div(len, c->columns);
-}
+enum { RING = 16, CLAIM = 24, LEVELS = 4, TICKET = 256 }; /* as scan_chained.cu has them */
 
 /* The shared memory of a block besides its stages: claims; for each turn the totals of the warps, what they take of each other and the tile's
  * total; two lists of what stands before a tile for each party, of a total a bit of its number. */
-static int64_t handed_over(const chain *c, int64_t turns, int64_t workers, int64_t lists, int64_t acc)
+static int64_t handed_over(int64_t columns, int64_t turns, int64_t workers, int64_t lists, int64_t acc)
 {
-        int64_t turn = workers / 32 * (c->columns == 1 ? 1 + LEVELS : 1) + 1;
-        return RING * CLAIM + (turns * turn + 2 * 5 * lists) * c->columns * acc;
+        int64_t turn = workers / 32 * (columns == 1 ? 1 + LEVELS : 1) + 1;
+        return RING * CLAIM + (turns * turn + 2 * 5 * lists) * columns * acc;
 }
 
-static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const chain *c, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+/* `columns` interleaved sequences, a power of two, in one line. */
+static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
-        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &c->l);
+        layout l = sf_cuda_layout(s, false, false);
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
-        int64_t width = c->l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = acc_size(s->acc);
+        int64_t width = l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = acc_size(s->acc);
         /* Warps that publish, and that look back. H200, 2^28 f32, of a copy: one party of lookers 0.58, two 0.87, four 0.77. */
-        int64_t announcers = at_most(c->columns, 4), parties = 2, lookers = at_most(c->columns, 4);
-        int64_t slot = sf_cuda_staged_bytes(&c->l) + (s->m ? width : 0), stages, stage, shared, tiles, depth;
+        int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
+        int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared, tiles, depth;
         /* As many stages as there is shared memory for; smaller tiles where that would not be four. */
         for (;; workers /= 2) {
                 stage = workers * items * slot;
-                tiles = ceil_div(s->n * c->columns, workers * items * width);
+                tiles = ceil_div(s->n, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), 5), 1);
-                stages = at_most(tile.more, (chip->shared_per_block - handed_over(c, tile.more, workers, depth * parties, acc)) / stage);
+                stages = at_most(tile.more, (chip->shared_per_block - handed_over(columns, tile.more, workers, depth * parties, acc)) / stage);
                 if (stages >= 4 || workers <= 64)
                         break;
         }
@@ -230,29 +199,26 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const cha
                 return sf_fail(ctx, SF_UNSUPPORTED, "a sequence of %" PRId64 " elements is %" PRId64 " tiles; at most 2147483647 are supported", s->n, tiles);
         /* A tile closes groups in a turn after the one that published its total: three turns at least. H200: of six stages four are 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
-        shared = stages * stage + handed_over(c, ahead + 1, workers, depth * parties, acc);
+        shared = stages * stage + handed_over(columns, ahead + 1, workers, depth * parties, acc);
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
-        spec->flags |= c->flat ? SF_CUDA_FLAT : 0;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
-        spec->extra[COLUMNS] = (int32_t)c->columns;
+        spec->extra[COLUMNS] = (int32_t)columns;
         spec->extra[STAGES] = (int32_t)stages;
         spec->extra[AHEAD] = (int32_t)ahead;
         spec->extra[ANNOUNCERS] = (int32_t)announcers;
         spec->extra[LOOKERS] = (int32_t)lookers;
         spec->extra[PARTIES] = (int32_t)parties;
         spec->extra[DEPTH] = (int32_t)depth;
-        int64_t groups = 0, lines = s->batch / (c->flat ? c->columns : c->l.line.len) * c->strips;
+        int64_t groups = 0, lines = s->batch;
         for (int64_t level = 0, count = tiles; level < depth; level++)
                 groups += count = ceil_div(count, 32);
-        d.p.n = s->n;
         d.p.units = lines;
         d.p.number[0] = tiles;
-        d.p.number[1] = c->strips;
-        d.p.number[2] = lines * tiles;
-        d.p.number[3] = groups;
+        d.p.number[1] = lines * tiles;
+        d.p.number[2] = groups;
         plan->launches = 1;
-        plan->scratch = plan->scratch_clear = (size_t)(TICKET + lines * groups * c->columns * (acc / 4) * 32 * 8);
+        plan->scratch = plan->scratch_clear = (size_t)(TICKET + lines * groups * columns * (acc / 4) * 32 * 8);
         SF_TRY(sf_cuda_finish(ctx, chip, &d, at_most(lines * tiles, chip->multiprocessors * tile.resident), shared));
         d.launch->scratch_fields = 1;
         return SF_OK;
@@ -264,7 +230,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, const cha
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, down, false);
-        SF_TRY(down ? plan_columns(ctx, &l, chip, plan) : plan_rows(ctx, &l, chip, plan));
+        SF_TRY(down ? plan_columns(ctx, &l, chip, plan, false) : plan_rows(ctx, &l, chip, plan));
         /* How many times over do these blocks fill the chip, and how much of the last time is idle? */
         const sf_cuda_launch *launch = &plan->launch[0];
         int64_t together = (int64_t)chip->multiprocessors * launch->spec.extra[SF_CUDA_RESIDENT], blocks = launch->grid[0];
@@ -278,7 +244,16 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
                                                      launch->spec.extra[SLOTS] && s->n * s->batch > 64 * many);
         if (!idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
                 return SF_OK;
-        chain c;
-        chain_of(s, down, &c);
-        return plan_chained(ctx, s, &c, chip, plan);
+        /* One read of memory, where a read through the cache would be a second one; each column has its own totals to look for, though, and
+         * beyond four that takes as long. H200, of a copy, chained and in two passes: 2^22 0.36 and ?, (2^27, 2) 0.84 and 0.58, (2^26, 4) 0.75 and
+         * 0.56, (2^20, 8), which stays in the cache, 0.47 and 0.63, (2^20, 32) 0.51 and 0.59. */
+        sf_step line;
+        int64_t columns = down ? l.line.len : 1;
+        bool large = s->n * s->batch * size_of(s->in) > chip->l2 / 2, fits = false;
+        if (down && !sf_cuda_as_line(s, &line))
+                return plan_columns(ctx, &l, chip, plan, true);
+        const sf_step *along = down ? &line : s;
+        if (!large || columns > 4)
+                SF_TRY(sf_cuda_plan_narrow(ctx, along, columns, chip, plan, &fits));
+        return fits ? SF_OK : plan_chained(ctx, along, columns, chip, plan);
 }

@@ -41,7 +41,8 @@ static void put_unit(writer *w, const sf_cuda_spec *spec, const char *name, int 
 /* The macros of a kernel file's own, in the order of sf_cuda_spec.extra from SF_CUDA_OWN on. */
 static const char *const own_names[SF_CUDA_KERNEL_COUNT][SF_CUDA_OWNS] = {
         [SF_CUDA_SCAN_ROWS] = {"SF_TEAM", "SF_ROWS", "SF_STAGED"},
-        [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS", "SF_STAGED"},
+        [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS", "SF_STAGED", "SF_CHUNKED"},
+        [SF_CUDA_SCAN_NARROW] = {"SF_COLUMNS", "SF_RUN"},
         [SF_CUDA_SCAN_CHAINED] = {"SF_COLUMNS", "SF_STAGES", "SF_AHEAD", "SF_ANNOUNCERS", "SF_LOOKERS", "SF_PARTIES", "SF_DEPTH"},
 };
 static const char *const fold_names[2][SF_CUDA_OWNS] = {{"SF_TEAM", "SF_ROWS", "SF_STAGED"}, {"SF_SLOTS", "SF_GROUPS", "SF_ROWS"}};
@@ -98,7 +99,6 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         put_flag(&w, spec, "SF_PARTIAL", SF_CUDA_PARTIAL);
         put_flag(&w, spec, "SF_RESUME", SF_CUDA_RESUME);
         put_flag(&w, spec, "SF_DOWN", SF_CUDA_DOWN);
-        put_flag(&w, spec, "SF_FLAT", SF_CUDA_FLAT);
         put_unit(&w, spec, "SF_X_UNIT", SF_CUDA_X_UNIT);
         put_unit(&w, spec, "SF_Y_UNIT", SF_CUDA_Y_UNIT);
         put_unit(&w, spec, "SF_M_UNIT", SF_CUDA_M_UNIT);

@@ -16,10 +16,12 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
-        /* H200, 32768 x 32768 f32, of a copy: 512 threads with 16 floats each and the next 16 under way, two blocks: 0.96, masked 0.97;
-         * 1024 x 16, one block: 0.92; 512 x 32, one: 0.93; 256 x 16, four: 0.94. Halves are 16 to a thread only as two vectors: 32,
-         * in one block, ran at 0.97 (0.79 so). */
+        /* H200, 32768 x 32768 f32, of a copy, in one run: 256 threads with 32 floats each and the next 32 under way, two blocks: 0.978;
+         * 512 x 16, two: 0.973; 256 x 16, three: 0.965, four: 0.959; 512 x 8, three: 0.960; 512 x 32, one: 0.951; 1024 x 16, one: 0.946; 256
+         * x 32, three, which spills: 0.745. Masked, 512 x 16 are 0.97. Halves are 16 to a thread only as two vectors: 32, in one block, ran
+         * at 0.97 (0.79 so). */
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 4, 70, {256, 32, 2, 0}},
         {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {512, 16, 2, 0}},
         /* 64-bit integers do not fit in the 64 registers that 1024 threads have each. */
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 8, 8, 70, {512, 16, 1, 0}},
@@ -28,6 +30,11 @@ static const row rows[] = {
         /* H200: strips of 128 columns, 8 warps of 4 rows, three blocks a multiprocessor: 0.93. */
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 32}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 3, 32}},
+
+        /* H200, (2^20, 2), (2^20, 8), (2^20, 32), of a copy: 256 x 32, two blocks: 0.42, 0.63, 0.59; 256 x 16, four: 0.41, 0.56, 0.56;
+         * 512 x 16, two: 0.38, 0.55, 0.57. */
+        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 4, 4, 70, {256, 32, 2, 0}},
+        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 8, 8, 70, {256, 16, 2, 0}},
 
         /* As many bytes under way as the rows of a fold have. */
         {SF_CUDA_MAP, -1, -1, 16, 4, 4, 70, {256, 16, 4, 0}},

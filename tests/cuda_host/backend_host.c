@@ -81,7 +81,7 @@ static sf_status run_alone(sf_context *ctx, const sf_step *step)
                         entry = kernels_find(&l->spec);
                 }
                 host_met[l->spec.kernel]++;
-                host_staged += l->spec.kernel != SF_CUDA_SCAN_CHAINED && !(l->spec.flags & SF_CUDA_DOWN) && l->spec.extra[STAGED];
+                host_staged += (l->spec.kernel == SF_CUDA_SCAN_ROWS || l->spec.kernel == SF_CUDA_SCAN_COLUMNS || l->spec.kernel == SF_CUDA_FOLD) && !(l->spec.flags & SF_CUDA_DOWN) && l->spec.extra[STAGED];
                 host_interleaved += l->spec.kernel == SF_CUDA_SCAN_CHAINED && l->spec.extra[SF_CUDA_OWN] > 1;
                 host_chunked += i > 0;
                 host_launches++;

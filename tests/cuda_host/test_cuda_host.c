@@ -15,7 +15,7 @@
 
 /* A chip with room for few threads and tiny tiles, and an H200. */
 static const sf_cuda_chip small_chip = {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
-                                        .shared_per_multiprocessor = 65536, .l2 = 1 << 20, .small_tiles = 1};
+                                        .shared_per_multiprocessor = 65536, .l2 = 8192, .small_tiles = 1};
 static const sf_cuda_chip real_chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
                                        .shared_per_multiprocessor = 233472, .l2 = 52428800};
 
@@ -104,6 +104,7 @@ static void meet_varied(long cases)
 #include "cases.def"
                 {0, 1, {2053}}, {1, 2, {3, 1030}}, {0, 2, {517, 3}}, {0, 2, {130, 32}}, {0, 2, {300, 2}}, {1, 3, {3, 130, 33}},
                 {1, 2, {70, 64}}, {1, 3, {3, 64, 5}}, {1, 3, {2, 36, 7}}, {1, 3, {5, 600, 3}}, {1, 2, {2, 4099}}, {0, 2, {2050, 8}}, {0, 2, {1500, 4}}, {1, 2, {300, 4}}, {0, 2, {9, 300}}, {1, 3, {2, 40, 128}},
+                {0, 2, {1100, 1}}, {0, 2, {900, 2}}, {0, 2, {400, 4}}, {0, 2, {700, 16}}, {0, 2, {520, 32}}, {0, 2, {600, 5}}, {0, 2, {900, 40}}, {1, 3, {2, 700, 8}}, {1, 3, {3, 500, 6}},
         };
         for (long i = 0; i < cases; i++) {
                 uint64_t seed = hash((uint64_t)(first_seed * 100000 + i));

@@ -15,12 +15,11 @@
  * has every SF_PARTIES-th tile, tries once in each turn of the loop, and must insist only when its tile is next. So no turn waits
  * for the memory to answer unless a total is really late.
  *
- * SF_COLUMNS > 1: that many sequences lie interleaved, as the columns of a narrow matrix (or of a strip of a wide one);
- * every total is then that many. A tile is still so many elements. SF_FLAT: the elements of all columns lie in one line.
+ * SF_COLUMNS > 1: that many sequences lie interleaved in a line, as the columns of a narrow matrix; every total is then that many. A
+ * tile is still so many elements.
  *
  * scratch: a ticket (256 bytes), then for every line, level and group of 32: COLUMNS x WORDS x 32 words, flag and payload.
- * number[0]: tiles a line; number[1]: strips a batch position; number[2]: tiles in all; number[3]: groups a line.
- * units: lines, that is batch positions times strips.
+ * number[0]: tiles a line; number[1]: tiles in all; number[2]: groups a line. n: elements of a line.
  */
 
 /* The bytes of a vector that are staged: where each of its parts begins, were they of one thread. */
@@ -59,64 +58,30 @@ enum {
 #endif
 };
 
-/* Where a vector of a tile is: element `at` of the line, counting all columns. */
-struct sf_place {
-        sf_line line;
-        sf_i64 index, end;
-};
-
-SF_DEVICE sf_place sf_place_of(const sf_params &p, const sf_line &line, sf_i64 column, sf_i64 at)
-{
-#if SF_FLAT
-        (void)column;
-        return sf_place{line, at, p.n * SF_COLUMNS};
-#else
-        sf_i64 row = at / SF_COLUMNS;
-        column += at % SF_COLUMNS;
-        if (row >= p.n)
-                return sf_place{line, 0, 0};
-        return sf_place{sf_moved(line, row, sf_along(p)), column, p.inner};
-#endif
-}
-
-#if SF_FLAT
-#define STEP sf_along(p)
-#else
-#define STEP sf_across(p)
-#endif
-
 /* A claimed tile, found out once for all threads of the block: where it is, and how much of it there is. */
 struct sf_claim {
-        sf_i64 number, unit, batch; /* in its line; the line; the line's batch position */
-        int there;                  /* 0: nothing, it is past the last; 1: some; 2: all of it, as of every tile but a line's last */
+        sf_i64 number, unit; /* in its line; the line */
+        int there;           /* 0: nothing, it is past the last; 1: some; 2: all of it, as of every tile but a line's last */
 };
-
-/* The tile's first column, counted in its batch position. */
-SF_DEVICE sf_i64 sf_first_column(const sf_params &p, const sf_claim &c)
-{
-        return (c.unit - c.batch * p.number[1]) * SF_COLUMNS;
-}
 
 SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_i64 id)
 {
         sf_claim c;
         c.unit = id < p.number[0] ? 0 : sf_divide(id, p.number[0]);
         c.number = id - c.unit * p.number[0];
-        c.batch = p.number[1] > 1 ? sf_divide(c.unit, p.number[1]) : c.unit;
-        bool whole = (c.number + 1) * (TILE / SF_COLUMNS) <= p.n && (SF_FLAT || sf_first_column(p, c) + SF_COLUMNS <= p.inner);
-        c.there = id >= p.number[2] ? 0 : whole ? 2 : 1;
+        c.there = id >= p.number[1] ? 0 : (c.number + 1) * TILE <= p.n ? 2 : 1;
         return c;
 }
 
-/* The line a tile belongs to, its first column there, and its number in it. */
+/* The line a tile belongs to, and its number in it. */
 struct sf_tile {
         sf_line line;
-        sf_i64 column, number, unit;
+        sf_i64 number;
 };
 
 SF_DEVICE sf_tile sf_tile_of(const sf_params &p, const sf_claim &c)
 {
-        return sf_tile{sf_batch_line(p, c.batch), sf_first_column(p, c), c.number, c.unit};
+        return sf_tile{sf_batch_line(p, c.unit), c.number};
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -146,22 +111,22 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_place o = sf_place_of(p, tile.line, tile.column, at + i * SPREAD);
-                if (WHOLE || o.index + SF_WIDTH <= o.end) {
+                sf_i64 index = at + i * SPREAD;
+                if (WHOLE || index + SF_WIDTH <= p.n) {
 #if SF_LOAD_FUSED
-#define OPERAND(k, dt, unit) sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), o.line.operand[k], o.index, STEP.operand[k]);
+#define OPERAND(k, dt, unit) sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), tile.line.operand[k], index, sf_along(p).operand[k]);
                         SF_LOADS(OPERAND)
 #undef OPERAND
 #else
-                        sf_stage_part<SF_X_UNIT, SF_IN_SIZE>(X_SLOT(stage, i, thread), o.line.x, o.index, STEP.x);
+                        sf_stage_part<SF_X_UNIT, SF_IN_SIZE>(X_SLOT(stage, i, thread), tile.line.x, index, p.sx);
 #endif
 #if SF_MASK
-                        sf_stage_part<SF_M_UNIT, 1>(M_SLOT(stage, i, thread), o.line.m, o.index, STEP.m);
+                        sf_stage_part<SF_M_UNIT, 1>(M_SLOT(stage, i, thread), tile.line.m, index, p.sm);
 #endif
                 }
 #if SF_RAGGED
-                else if (o.index < o.end) {
-                        sf_vector v = sf_load_vector(o.line, o.index, o.end, STEP);
+                else if (index < p.n) {
+                        sf_vector v = sf_load_vector(tile.line, index, p.n, sf_along(p));
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_shared_store(OPERAND_SLOT(k)(stage, i, thread), v.operand##k.raw);
                         SF_LOADS(OPERAND)
@@ -194,9 +159,8 @@ SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 min
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_place o = sf_place_of(p, tile.line, tile.column, tile.number * TILE + mine + i * SPREAD);
-                sf_i64 end = WHOLE ? o.index + SF_WIDTH : o.end;
-                sf_store_vector(p, o.line, o.index, end, STEP, v[i], sf_load_results(o.line, o.index, end, STEP));
+                sf_i64 index = tile.number * TILE + mine + i * SPREAD, end = WHOLE ? index + SF_WIDTH : p.n;
+                sf_store_vector(p, tile.line, index, end, sf_along(p), v[i], sf_load_results(tile.line, index, end, sf_along(p)));
         }
 }
 
@@ -249,42 +213,6 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
         }
 }
 
-/* The warp's total of what its threads hold; column (lane % SPAN) * SHARE + s is the lane's s-th. */
-SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc (&total)[SHARE])
-{
-#pragma unroll
-        for (int b = SF_COLUMNS; b < SF_WIDTH; b *= 2)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                if (j % (2 * b) < SF_COLUMNS)
-                                        v[i][j] = sf_combine(v[i][j], v[i][(j + b) % SF_WIDTH]);
-#pragma unroll
-        for (int s = 0; s < SHARE; s++) {
-                sf_acc a[SF_ITEMS];
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        a[i] = v[i][s];
-#if SF_COLUMNS == 1
-                total[s] = sf_fold_lanes<32>(a, lane);
-#else
-#pragma unroll
-                for (int b = SPAN; b < 32; b *= 2)
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                a[i] = sf_meet(a[i], lane, b);
-#pragma unroll
-                for (int b = 1; b < SF_ITEMS; b *= 2)
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                if (i % (2 * b) == 0 && i + b < SF_ITEMS)
-                                        a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
-                total[s] = a[0];
-#endif
-        }
-}
-
 /* ------------------------------------------------------------------------------------------------------------
  * Watchers
  * ---------------------------------------------------------------------------------------------------------- */
@@ -292,7 +220,7 @@ SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc (&
 /* The first word of the group that entry `index` of a level belongs to, in one column of one line. */
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
-        sf_i64 group = unit * p.number[3], count = p.number[0];
+        sf_i64 group = unit * p.number[2], count = p.number[0];
         for (int l = 0; l < level; l++) {
                 count = (count + 31) >> 5;
                 group += count;
@@ -499,7 +427,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                         for (int s = 0; s < SHARE; s++)
                                                 total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
                                 } else {
-                                        sf_fold_warp(v, lane, total);
+                                        sf_fold_warp<SF_COLUMNS>(v, lane, total);
                                 }
                                 if (lane >= 32 - SPAN)
 #pragma unroll

@@ -9,11 +9,14 @@
  * SF_STAGED > 0: the rows of a narrow matrix lie one after the other, so a tile is one piece of memory. It is then moved in
  * vectors of 16 bytes, whatever the rows' length, through as many buffers in shared memory, and scanned there in place.
  *
+ * SF_CHUNKED: too few strips to fill the chip, so every block has a chunk of one, as tree.cuh says. SF_PARTIAL: the launch before, which
+ * only leaves the totals of chunks in scratch.
+ *
  * SF_SLOTS: vectors a row, or 0: number[2] says (a narrow matrix, whatever its width).
- * number[0]: tiles a sequence has; number[1]: strips a row has; number[2]: vectors a row of the strip.
- * units: batch positions times strips. inner: columns in all.
+ * number[0]: tiles a sequence has; number[1]: strips a row has; number[2]: vectors a row of the strip; number[3]: tiles a chunk has are
+ * two to the power of it. inner: columns in all. scratch: for each batch position, chunk by chunk, a total for each column.
  */
-enum { ROWS = SF_ITEMS * SF_GROUPS };
+enum { ROWS = SF_ITEMS * SF_GROUPS, ON = SF_PARTIAL ? -1 : 1 /* from tile to tile */ };
 
 #if SF_SLOTS
 #define SLOTS SF_SLOTS
@@ -29,13 +32,19 @@ SF_DEVICE int sf_length(const sf_params &p, sf_i64 t, int pitch)
         return (int)(rows < ROWS ? rows : ROWS) * pitch;
 }
 
-SF_DEVICE void sf_stage_tile(const sf_params &p, const char *x, sf_i64 t, int pitch, unsigned char *buffer)
+SF_DEVICE void sf_stage_tile(const sf_params &p, const char *x, sf_i64 t, bool there, int pitch, unsigned char *buffer)
 {
-        if (t < p.number[0])
+        if (there)
                 sf_fetch_piece<SF_IN_SIZE>(x + t * ROWS * pitch * SF_IN_SIZE, sf_length(p, t, pitch), buffer);
         sf_copy_commit();
 }
 #endif
+
+/* How many of a thread's rows are there, the first of them `row`? Counted in 32 bits: every row's load and store asks. */
+SF_DEVICE int sf_there(sf_i64 row, sf_i64 end)
+{
+        return end - row < SF_ITEMS ? (int)(end - row) : SF_ITEMS;
+}
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
@@ -45,43 +54,60 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_acc *totals = (sf_acc *)(buffers + SF_STAGED * ROWS * pitch * SF_IN_SIZE) + slot * SF_WIDTH; /* two turns of SF_GROUPS rows */
         sf_acc *counter = totals + 2 * SF_GROUPS * pitch;          /* a row for each level */
 
-        sf_i64 batch = sf_divide(sf_block(), p.number[1]);
-        sf_i64 column = (sf_block() - batch * p.number[1]) * pitch + slot * SF_WIDTH;
+        sf_i64 unit = sf_divide(sf_block(), p.number[1]), batch = unit, first = 0, tiles = SF_SINGLE ? 1 : p.number[0];
+        sf_i64 column = (sf_block() - unit * p.number[1]) * pitch + slot * SF_WIDTH;
         bool works = group < SF_GROUPS && column < p.inner;
+#if SF_CHUNKED
+        sf_i64 folded = (p.number[0] - 1) >> p.number[3], chunks = folded + !SF_PARTIAL;
+        batch = sf_divide(unit, chunks);
+        int chunk = (int)(unit - batch * chunks);
+        first = (sf_i64)chunk << p.number[3];
+        tiles -= first;
+        if (chunk < folded)
+                tiles = 1ll << p.number[3];
+        if (SF_PARTIAL)
+                first += tiles - 1;
+#endif
         sf_line line = sf_batch_line(p, batch);
-        sf_i64 row = (sf_i64)group * SF_ITEMS;
+        sf_i64 row = first * ROWS + group * SF_ITEMS;
         sf_i64 end = works ? p.n : 0;
 
 #if SF_STAGED
         for (int k = 0; k < SF_STAGED - 1; k++)
-                sf_stage_tile(p, line.x, k, pitch, buffers + k * (ROWS * pitch * SF_IN_SIZE));
+                sf_stage_tile(p, line.x, first + ON * k, k < tiles, pitch, buffers + k * (ROWS * pitch * SF_IN_SIZE));
         int turn_in = 0;
 #else
         sf_vector next[SF_ITEMS];
+        int coming = sf_there(row, end);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 next[i] = sf_no_vector();
-                if (row + i < end)
+                if (i < coming)
                         next[i] = sf_load_vector(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p));
         }
 #endif
+#if SF_CHUNKED && !SF_PARTIAL
+        if (works)
+                sf_look_up<SF_GROUPS, SF_WIDTH>((const sf_acc *)p.scratch + batch * folded * p.inner + column, p.inner, chunk, (int)p.number[3], group, counter, pitch);
+#endif
 
-        sf_i64 tiles = SF_SINGLE ? 1 : p.number[0];
-        for (sf_i64 t = 0; t < tiles; t++, row += ROWS) {
+        for (sf_i64 done = 0; done < tiles; done++, row += ON * ROWS) {
+                sf_i64 t = first + ON * done;
+                int there = SF_STAGED ? 0 : sf_there(row, end);
                 sf_acc v[SF_ITEMS][SF_WIDTH];
 #if SF_STAGED
                 /* What this barrier also says: all have stored the tile before, so its buffer may be filled again. */
                 sf_copy_wait<SF_STAGED - 2>();
                 sf_sync_block();
                 unsigned char *buffer = buffers + turn_in * (ROWS * pitch * SF_IN_SIZE);
-                sf_stage_tile(p, line.x, t + SF_STAGED - 1, pitch, buffers + (turn_in ? turn_in - 1 : SF_STAGED - 1) * (ROWS * pitch * SF_IN_SIZE));
+                sf_stage_tile(p, line.x, t + ON * (SF_STAGED - 1), done + SF_STAGED - 1 < tiles, pitch, buffers + (turn_in ? turn_in - 1 : SF_STAGED - 1) * (ROWS * pitch * SF_IN_SIZE));
                 turn_in = turn_in + 1 == SF_STAGED ? 0 : turn_in + 1;
-                unsigned char *own = buffer + (group * SF_ITEMS * pitch + slot * SF_WIDTH) * SF_IN_SIZE;
+                /* Rows past the end are garbage, and nothing that is kept comes after them. A thread without columns reads another's. */
+                unsigned char *own = buffer + ((works ? group * SF_ITEMS * pitch : 0) + slot * SF_WIDTH) * SF_IN_SIZE;
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
-                        sf_vector raw = sf_no_vector();
-                        if (row + i < end)
-                                sf_shared_load(own + i * pitch * SF_IN_SIZE, raw.x);
+                        sf_vector raw;
+                        sf_shared_load(own + i * pitch * SF_IN_SIZE, raw.x);
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_element(p, raw, j, identity);
@@ -95,13 +121,14 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 sf_results with[SF_ITEMS];
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        if (row + i < end)
+                        if (i < there)
                                 with[i] = sf_load_results(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p));
-                if (!SF_SINGLE && t + 1 < tiles)
+                coming = sf_there(row + ON * ROWS, end);
+                if (!SF_SINGLE && done + 1 < tiles)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-                                if (row + ROWS + i < end)
-                                        next[i] = sf_load_vector(sf_moved(line, row + ROWS + i, sf_along(p)), column, p.inner, sf_across(p));
+                                if (i < coming)
+                                        next[i] = sf_load_vector(sf_moved(line, row + ON * ROWS + i, sf_along(p)), column, p.inner, sf_across(p));
 #endif
 
                 /* Rows of a thread. */
@@ -113,49 +140,32 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                         sf_take_left(v[(i & -b) - 1 < 0 ? 0 : (i & -b) - 1], v[i]);
 
                 /* Groups of the tile. */
+                sf_acc *turn = totals + (t & 1) * (SF_GROUPS * pitch);
                 sf_before<SF_WIDTH> before;
                 before.any = false;
                 if (SF_GROUPS > 1) {
-                        sf_acc *turn = totals + (t & 1) * (SF_GROUPS * pitch);
                         if (works)
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        turn[group * pitch + j] = v[SF_ITEMS - 1][j];
+                                sf_enter(turn + group * pitch, v[SF_ITEMS - 1]);
                         sf_sync_block();
-                        if (works)
+                        if (works && !SF_PARTIAL)
                                 sf_levels<SF_GROUPS / 2, SF_WIDTH>::take(turn, pitch, group, v, before);
                 }
-
-                /* Tiles of the sequence. Entry k of the counter is rewritten only after a barrier that follows its last use. */
-                if (!SF_SINGLE && works) {
-                        sf_acc total[SF_WIDTH];
+                sf_acc total[SF_WIDTH];
 #pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                total[j] = v[SF_ITEMS - 1][j];
-                        bool carries = true;
-                        int k = 0;
-                        for (; t >> k; k++) {
-                                if (!(t >> k & 1)) {
-                                        if (carries && group == SF_GROUPS - 1)
-#pragma unroll
-                                                for (int j = 0; j < SF_WIDTH; j++)
-                                                        counter[k * pitch + j] = total[j];
-                                        carries = false;
-                                        continue;
-                                }
-                                sf_acc left[SF_WIDTH];
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        left[j] = counter[k * pitch + j];
-                                sf_take_all(left, v, before);
-                                if (carries)
-                                        sf_take_left(left, total);
-                        }
-                        if (carries && group == SF_GROUPS - 1)
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        counter[k * pitch + j] = total[j];
+                for (int j = 0; j < SF_WIDTH; j++)
+                        total[j] = v[SF_ITEMS - 1][j];
+#if SF_PARTIAL
+                if (group == 0 && works) {
+                        sf_groups<SF_GROUPS, SF_WIDTH>::fold(turn, pitch, total);
+                        sf_count_back(counter, pitch, done, total);
+                        if (done == tiles - 1)
+                                sf_enter((sf_acc *)p.scratch + (batch * folded + chunk) * p.inner + column, total);
                 }
+#else
+
+                /* Tiles of the sequence. */
+                if (!SF_SINGLE && works)
+                        sf_take_tiles(counter, pitch, t, total, group == SF_GROUPS - 1, v, before);
 
 #if SF_EXCLUSIVE
 #pragma unroll
@@ -166,7 +176,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #endif
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        if (row + i < end) {
+                        if (SF_STAGED ? works : i < there) {
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[i][j] = sf_begin(p, v[i][j]);
@@ -184,6 +194,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #if SF_STAGED
                 sf_sync_block();
                 sf_store_piece<SF_OUT_SIZE>(line.y + t * ROWS * pitch * SF_OUT_SIZE, sf_length(p, t, pitch), buffer);
+#endif
 #endif
         }
 }

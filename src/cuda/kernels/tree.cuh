@@ -258,3 +258,149 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                                 a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
         return a[0];
 }
+
+/* The warp's total of what its threads hold; the lane's own columns, as above. */
+template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
+{
+        enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
+#pragma unroll
+        for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                if (j % (2 * b) < COLUMNS)
+                                        v[i][j] = sf_combine(v[i][j], v[i][(j + b) % SF_WIDTH]);
+#pragma unroll
+        for (int s = 0; s < SHARE; s++) {
+                sf_acc a[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        a[i] = v[i][s];
+                if (COLUMNS == 1) {
+                        total[s] = sf_fold_lanes<32>(a, lane);
+                        continue;
+                }
+#pragma unroll
+                for (int b = SPAN; b < 32; b *= 2)
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                a[i] = sf_meet(a[i], lane, b);
+#pragma unroll
+                for (int b = 1; b < SF_ITEMS; b *= 2)
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                if (i % (2 * b) == 0 && i + b < SF_ITEMS)
+                                        a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
+                total[s] = a[0];
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * A block that walks tiles of several sequences, its counter in shared memory
+ *
+ * Entry k, the total of 2^k tiles, is SHARE neighbours at counter[k * pitch]. A long sequence is dealt out in chunks, each an aligned
+ * power of two of tiles but for the last. A launch of its own folds them, but for the last, and leaves their totals in scratch; then
+ * either every block makes of them what stands before its chunk (sf_preload), or scan_totals.cu does so for all (sf_look_up).
+ * ---------------------------------------------------------------------------------------------------------- */
+
+template <int SHARE> SF_DEVICE void sf_enter(sf_acc *entry, const sf_acc (&total)[SHARE])
+{
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                entry[s] = total[s];
+}
+
+/* Tile t takes from those before it, and its total, as the keeper has it, is carried up. A barrier lies between one tile's call and the
+ * next's: an entry is rewritten only by a tile that does not read it, and read from the tile after on. */
+template <int SHARE>
+SF_DEVICE void sf_take_tiles(sf_acc *counter, int pitch, sf_i64 t, sf_acc (&total)[SHARE], bool keeper, sf_acc (&v)[SF_ITEMS][SF_WIDTH],
+                             sf_before<SHARE> &before)
+{
+        bool carries = true;
+        int k = 0;
+        for (; t >> k; k++) {
+                if (!(t >> k & 1)) {
+                        if (carries && keeper)
+                                sf_enter(counter + k * pitch, total);
+                        carries = false;
+                        continue;
+                }
+                sf_acc left[SHARE];
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        left[s] = counter[k * pitch + s];
+                sf_take_all(left, v, before);
+                if (carries)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                total[s] = sf_combine(left[s], total[s]);
+        }
+        if (carries && keeper)
+                sf_enter(counter + k * pitch, total);
+}
+
+/* The fold of a chunk's tiles, from the last to the first, so that the scan that follows finds the first ones in the cache. By one thread
+ * a column: `total` is that of the tile that follows `done` others, and becomes that of the largest block it closes. */
+template <int SHARE> SF_DEVICE void sf_count_back(sf_acc *counter, int pitch, sf_i64 done, sf_acc (&total)[SHARE])
+{
+        int k = 0;
+        for (; done >> k & 1; k++)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        total[s] = sf_combine(total[s], counter[k * pitch + s]);
+        sf_enter(counter + k * pitch, total);
+}
+
+/*
+ * What the chunks before a chunk leave in its counter, entries from `low` on. COUNT threads have the same columns; this is number `own`
+ * (or, from COUNT on, none of them). `totals` are chunk 0's, the next chunk's `stride` elements on; RUN * COUNT is at least as many
+ * chunks as there are. `room`: COUNT rows of `pitch` for this alone, until the block's next barrier.
+ */
+template <int RUN, int COUNT, int SHARE>
+SF_DEVICE void sf_preload(const sf_acc *totals, sf_i64 stride, int chunk, int low, int own, sf_acc *room, sf_acc *counter, int pitch)
+{
+        sf_acc u[RUN][SHARE];
+        int at = own * RUN, last = own < COUNT ? chunk : 0;
+#pragma unroll
+        for (int i = 0; i < RUN; i++)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        u[i][s] = at + i < last ? totals[(at + i) * stride + s] : (sf_acc)0;
+        counter += low * pitch;
+#pragma unroll
+        for (int b = 1; b < RUN; b *= 2, counter += pitch)
+#pragma unroll
+                for (int i = 0; i < RUN; i += b) {
+                        if ((last & b) && at + i == (last & -b) - b)
+                                sf_enter(counter, u[i]);
+                        if (i & b)
+#pragma unroll
+                                for (int s = 0; s < SHARE; s++)
+                                        u[i - b][s] = sf_combine(u[i - b][s], u[i][s]);
+                }
+#pragma unroll
+        for (int w = 1; w < COUNT; w *= 2, counter += pitch) {
+                int blocks = last / (RUN * w);
+                if ((blocks & 1) && own == (blocks - 1) * w)
+                        sf_enter(counter, u[0]);
+                if (own < COUNT && (own & (2 * w - 1)) == w)
+                        sf_enter(room + own * pitch, u[0]);
+                sf_sync_block();
+                if (own < COUNT && !(own & (2 * w - 1)))
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                u[0][s] = sf_combine(u[0][s], room[(own + w) * pitch + s]);
+        }
+}
+
+/* The same where scan_totals.cu has been: chunk c's total is that of the largest block it closes. */
+template <int COUNT, int SHARE>
+SF_DEVICE void sf_look_up(const sf_acc *totals, sf_i64 stride, int chunk, int low, int own, sf_acc *counter, int pitch)
+{
+        for (int k = own; k < 31 && chunk >> k; k += COUNT)
+                if (chunk >> k & 1)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                counter[(low + k) * pitch + s] = totals[((chunk >> k << k) - 1) * stride + s];
+}

@@ -1,0 +1,114 @@
+/* Scans in two launches: totals of chunks, then the chunks. For few sequences side by side, which would have more to look back for than to move. */
+#include "cuda/emit_draft.h"
+
+#include <string.h>
+
+/* As many chunks as a block of scan_totals.cu has, which holds this many a warp. */
+enum { MOST_CHUNKS = 512, HELD = 16 };
+
+dealing sf_cuda_chunks(int64_t tiles, int64_t lines, int64_t wanted)
+{
+        dealing c = {0, tiles - 1};
+        wanted = at_most(wanted, lines * MOST_CHUNKS);
+        while (c.folded && lines * (c.folded + 1) > wanted)
+                c = (dealing){c.log + 1, c.folded / 2}; /* n + 1 chunks, two and two, are n / 2 + 1 */
+        return c;
+}
+
+/* Integers narrower than the kernels carry them go to scratch as they are carried. */
+static int32_t carried(sf_dt acc)
+{
+        if (size_of((int32_t)acc) >= 4)
+                return (int32_t)acc;
+        return acc == SF_DT_I8 || acc == SF_DT_I16 ? SF_DT_I32 : SF_DT_U32;
+}
+
+/* A launch from the scan's own draft that works on totals. */
+static draft on_totals(const draft *scan, sf_cuda_launch *launch, int32_t cleared)
+{
+        draft d = *scan;
+        d.launch = launch;
+        memcpy(&launch->spec, &scan->launch->spec, offsetof(sf_cuda_spec, fused.code));
+        launch->spec.flags = (launch->spec.flags & ~cleared) | SF_CUDA_PARTIAL;
+        launch->spec.out = carried(scan->l.step->acc);
+        d.p.initial = 0;
+        return d;
+}
+
+sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, dealing c, int64_t lines, int64_t columns, int64_t shared,
+                            bool each_for_itself, sf_cuda_plan *plan)
+{
+        int64_t acc = acc_size(d->l.step->acc), outer = d->l.step->batch / (d->l.nbatch < d->l.step->nbatch ? columns : 1);
+        draft fold = on_totals(d, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE);
+        SF_TRY(sf_cuda_finish(ctx, chip, &fold, lines * c.folded, shared));
+        if (!each_for_itself) {
+                draft tree = on_totals(d, &plan->launch[1], ~0);
+                sf_cuda_spec *spec = &tree.launch->spec;
+                spec->kernel = SF_CUDA_SCAN_TOTALS;
+                spec->in = spec->out;
+                spec->threads = (int32_t)(32 * pow2_up(ceil_div(c.folded, HELD)));
+                spec->items = HELD;
+                spec->width = 1;
+                memset(spec->extra + SF_CUDA_OWN, 0, sizeof spec->extra - SF_CUDA_OWN * sizeof *spec->extra);
+                spec->extra[SF_CUDA_RESIDENT] = 1;
+                tree.l.loads = false;
+                tree.p.inner = columns;
+                tree.p.number[0] = c.folded;
+                SF_TRY(sf_cuda_finish(ctx, chip, &tree, outer * ceil_div(columns, 32), spec->threads * acc));
+        }
+        SF_TRY(sf_cuda_finish(ctx, chip, d, lines * (c.folded + 1), shared));
+        plan->launches = each_for_itself ? 2 : 3;
+        plan->scratch = (size_t)(outer * c.folded * columns * acc);
+        for (int32_t i = 0; i < plan->launches; i++)
+                plan->launch[i].scratch_fields = 1;
+        return SF_OK;
+}
+
+bool sf_cuda_as_line(const sf_step *s, sf_step *line)
+{
+        const sf_dim *seq = s->dims + s->nbatch, *inner = seq - 1;
+        int64_t in = size_of(s->in), out = size_of(s->out), len = inner->len, sign = seq->x < 0 ? -1 : 1;
+        if (pow2_up(len) != len || len > SF_CUDA_NARROW || inner->x != in || inner->y != out || seq->x != sign * len * in || seq->y != sign * len * out ||
+            (s->m && (inner->m != 1 || seq->m != sign * len)) || !sf_cuda_operands_flat(s) || (sign < 0 && s->fuse))
+                return false;
+        *line = *s;
+        line->n = s->n * len;
+        line->batch = s->batch / len;
+        line->nbatch = s->nbatch - 1;
+        line->dims[s->nbatch - 1] = (sf_dim){line->n, sign * in, sign * out, s->m ? sign : 0};
+        if (sign < 0) { /* from the last column to the first: which of them is which makes no difference */
+                line->x = (const char *)s->x + (len - 1) * in;
+                line->y = (char *)s->y + (len - 1) * out;
+                line->m = s->m ? s->m + (len - 1) : NULL;
+        }
+        return true;
+}
+
+sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
+{
+        layout l = sf_cuda_layout(line, false, false);
+        draft d = sf_cuda_draft(&plan->launch[2], SF_CUDA_SCAN_NARROW, &l);
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        int64_t width = l.width, share = at_most(columns, width);
+        int64_t items = pow2_down(at_least(tile.elements / width, 1)), tiles = ceil_div(line->n, tile.threads * items * width);
+        dealing c = sf_cuda_chunks(tiles, line->batch, (int64_t)chip->multiprocessors * tile.resident);
+        *fits = c.folded > 0;
+        if (!*fits)
+                return SF_OK;
+        /* A launch between the two takes longer than looking through the totals, as long as each thread has but a few. */
+        int64_t run = pow2_up(ceil_div(c.folded + 1, tile.threads * share / columns));
+        bool each = run * share <= 16;
+        if (each)
+                d = sf_cuda_draft(&plan->launch[1], SF_CUDA_SCAN_NARROW, &l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = tile.threads;
+        spec->items = (int32_t)items;
+        spec->extra[SF_CUDA_RESIDENT] = tile.resident;
+        spec->extra[SF_CUDA_OWN] = (int32_t)columns;
+        spec->extra[SF_CUDA_OWN + 1] = (int32_t)(each ? run : 0);
+        d.p.number[0] = tiles;
+        d.p.number[1] = c.log;
+        d.p.number[2] = log2_up(tiles) + 1;
+        int64_t shared = ((2 * tile.threads / 32 + d.p.number[2]) * columns + (each ? tile.threads * share : 0)) * acc_size(line->acc);
+        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, shared, each, plan);
+}

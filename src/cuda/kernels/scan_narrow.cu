@@ -1,0 +1,105 @@
+/*
+ * scan_narrow.cu: scans down a narrow matrix, few sequences that lie interleaved in one line of memory.
+ *
+ * Neighbours are loaded as vectors whatever columns they belong to, SF_COLUMNS of them, a power of two; tree.cuh says how a warp scans
+ * them. A block walks one chunk of the matrix tile by tile, the next tile on its way in registers meanwhile; its warps exchange totals
+ * through shared memory, where the counter is as well.
+ *
+ * SF_PARTIAL: the launch before, which only leaves the totals of chunks in scratch. SF_RUN: as sf_preload has it, or 0: scan_totals.cu
+ * has been there.
+ *
+ * number[0]: tiles; number[1]: tiles a chunk has are two to the power of it; number[2]: levels of the counter. n: elements, of all columns.
+ * scratch: for each batch position, chunk by chunk, a total for each column.
+ */
+enum {
+        SHARE = sf_columns<SF_COLUMNS>::SHARE,
+        SPAN = sf_columns<SF_COLUMNS>::SPAN,
+        WARPS = SF_THREADS / 32,
+        SPREAD = 32 * SF_WIDTH, /* elements from a thread's item to its next */
+        TILE = SF_THREADS * SF_ITEMS * SF_WIDTH,
+        ON = SF_PARTIAL ? -1 : 1, /* from tile to tile */
+};
+
+SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+{
+        int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
+        sf_acc identity = sf_acc_of(p.identity);
+        sf_acc *turns = (sf_acc *)sf_shared() + own * SHARE; /* two, of a row for each warp */
+        sf_acc *counter = turns + 2 * WARPS * SF_COLUMNS;   /* a row for each level */
+
+        sf_i64 folded = (p.number[0] - 1) >> p.number[1], chunks = folded + !SF_PARTIAL, batch = sf_divide(sf_block(), chunks);
+        int chunk = (int)(sf_block() - batch * chunks);
+        sf_i64 first = (sf_i64)chunk << p.number[1], tiles = chunk < folded ? 1ll << p.number[1] : p.number[0] - first;
+        if (SF_PARTIAL)
+                first += tiles - 1;
+        sf_acc *totals = (sf_acc *)p.scratch + batch * folded * SF_COLUMNS + own * SHARE;
+        sf_line line = sf_batch_line(p, batch);
+        sf_i64 at = first * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
+
+        sf_vector next[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                next[i] = sf_load_vector(line, at + i * SPREAD, p.n, sf_along(p));
+#if SF_RUN && !SF_PARTIAL
+        sf_acc *room = counter + p.number[2] * SF_COLUMNS;
+        sf_preload<SF_RUN, SF_THREADS / SPAN, SHARE>(totals, SF_COLUMNS, chunk, (int)p.number[1], thread / SPAN, room, counter, SF_COLUMNS);
+#elif !SF_PARTIAL
+        sf_look_up<SF_THREADS / SPAN, SHARE>(totals, SF_COLUMNS, chunk, (int)p.number[1], thread / SPAN, counter, SF_COLUMNS);
+#endif
+
+        for (sf_i64 done = 0; done < tiles; done++, at += ON * TILE) {
+                sf_i64 t = first + ON * done;
+                sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE], *turn = turns + (t & 1) * (WARPS * SF_COLUMNS);
+                sf_results with[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = sf_element(p, next[i], j, identity);
+                if (!SF_PARTIAL)
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
+                if (done + 1 < tiles)
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                next[i] = sf_load_vector(line, at + ON * TILE + i * SPREAD, p.n, sf_along(p));
+#if SF_PARTIAL
+                (void)with;
+                sf_fold_warp<SF_COLUMNS>(v, lane, total);
+                if (lane < SPAN)
+                        sf_enter(turn + warp * SF_COLUMNS, total);
+                sf_sync_block();
+                if (thread < SPAN) {
+                        sf_groups<WARPS, SHARE>::fold(turn, SF_COLUMNS, total);
+                        sf_count_back(counter, SF_COLUMNS, done, total);
+                        if (done == tiles - 1)
+                                sf_enter(totals + (sf_i64)chunk * SF_COLUMNS, total);
+                }
+#else
+                sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
+                /* The warp's total: the last lanes', of their last elements. */
+                sf_before<SHARE> before;
+                before.any = false;
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+                if (lane >= 32 - SPAN)
+                        sf_enter(turn + warp * SF_COLUMNS, total);
+                sf_sync_block();
+                sf_levels<WARPS / 2, SHARE>::take(turn, SF_COLUMNS, warp, v, before);
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+                sf_take_tiles(counter, SF_COLUMNS, t, total, warp == WARPS - 1 && lane >= 32 - SPAN, v, before);
+                sf_shift<32, SF_COLUMNS>(v, lane, before, identity);
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = sf_begin(p, v[i][j]);
+                        sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), v[i], with[i]);
+                }
+#endif
+        }
+}

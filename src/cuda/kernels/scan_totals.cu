@@ -1,0 +1,39 @@
+/*
+ * scan_totals.cu: between the two launches of a scan in chunks: every chunk's total becomes that of the largest block the chunk closes.
+ * A chunk then finds all that stands before it, one total for each bit set in its number.
+ *
+ * A warp has SF_ITEMS chunks of 32 columns, a block the chunks of all of them.
+ *
+ * scratch: for each batch position, chunk by chunk, a total for each column. inner: columns. number[0]: chunks.
+ */
+enum { WARPS = SF_THREADS / 32 };
+
+SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+{
+        int lane = sf_thread() & 31, warp = sf_thread() / 32, first = warp * SF_ITEMS;
+        sf_i64 strips = (p.inner + 31) / 32, batch = sf_divide(sf_block(), strips), column = (sf_block() - batch * strips) * 32 + lane;
+        sf_acc *totals = (sf_acc *)p.scratch + batch * p.number[0] * p.inner + column, *shared = (sf_acc *)sf_shared() + lane;
+        int count = column < p.inner ? (int)p.number[0] - first : 0;
+        sf_acc v[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                v[i] = i < count ? totals[(first + i) * p.inner] : sf_acc_of(p.neutral);
+#pragma unroll
+        for (int b = 1; b < SF_ITEMS; b *= 2)
+#pragma unroll
+                for (int i = 2 * b - 1; i < SF_ITEMS; i += 2 * b)
+                        v[i] = sf_combine(v[i - b], v[i]);
+        shared[warp * 32] = v[SF_ITEMS - 1];
+        sf_sync_block();
+#pragma unroll
+        for (int b = 1; b < WARPS; b *= 2) {
+                if (!(~warp & (2 * b - 1)))
+                        shared[warp * 32] = sf_combine(shared[(warp - b) * 32], shared[warp * 32]);
+                sf_sync_block();
+        }
+        v[SF_ITEMS - 1] = shared[warp * 32];
+#pragma unroll
+        for (int i = 1; i < SF_ITEMS; i += 2)
+                if (i < count)
+                        totals[(first + i) * p.inner] = v[i];
+}
