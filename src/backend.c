@@ -31,6 +31,11 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         return ctx->backend == SF_BACKEND_REF ? sf_ref_run(ctx, step) : sf_cpu_run(ctx, step);
 }
 
+const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other)
+{
+        return on_host(device) ? NULL : sf_cuda_apart(count, steps, other);
+}
+
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
 {
         *size = 0;

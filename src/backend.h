@@ -10,6 +10,12 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
 /* `workspace`, if not NULL, is scratch of the caller's on the step's device. */
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size);
 
+/*
+ * May a plan count on `other` being done in the read of the `count` steps before it, which share one? NULL, or why not, in a
+ * sentence. Asked before there are tensors: of the steps' geometry n is set, of their programs all but the operands.
+ */
+const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other);
+
 /* How much scratch the step needs on its device, where the caller may provide it; 0 on the CPU. */
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 

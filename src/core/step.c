@@ -153,3 +153,28 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
         step->nbatch = kept;
         step->nseq = nseq;
 }
+
+bool sf_step_same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb)
+{
+        bool same = a->n == b->n && a->batch == b->batch && a->nbatch == b->nbatch && a->nseq == b->nseq && fa->operands == fb->operands;
+        for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
+                same = a->dims[d].len == b->dims[d].len;
+        for (int32_t k = 0; same && k < fa->operands; k++) {
+                same = fa->operand[k].data == fb->operand[k].data && fa->operand[k].dt == fb->operand[k].dt;
+                for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
+                        same = fa->operand[k].stride[d] == fb->operand[k].stride[d];
+        }
+        return same;
+}
+
+void sf_step_plain_fuse(const sf_step *s, sf_fuse *f)
+{
+        f->operands = 1;
+        f->operand[0].data = s->x;
+        f->operand[0].dt = s->in;
+        for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
+                f->operand[0].stride[d] = s->dims[d].x;
+        f->load_reads = 1;
+        f->store_reads = 0;
+        f->load.count = f->load.constants = f->store.count = f->store.constants = 0;
+}

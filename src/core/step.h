@@ -64,4 +64,10 @@ typedef struct sf_step_views {
  * and have at least one output element. */
 void sf_step_geometry(sf_step *step, const sf_step_views *views);
 
+/* A plain step as a fused one that does nothing to its elements. */
+void sf_step_plain_fuse(const sf_step *step, sf_fuse *fuse);
+
+/* Do the two, with these programs around them, meet the same elements of the same operands in the same order? */
+bool sf_step_same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb);
+
 #endif

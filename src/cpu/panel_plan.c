@@ -40,31 +40,6 @@ static int64_t power_below(int64_t v)
  * Members
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* May the two be walked together? */
-static bool same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb)
-{
-        bool same = a->n == b->n && a->batch == b->batch && a->nbatch == b->nbatch && a->nseq == b->nseq && fa->operands == fb->operands;
-        for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
-                same = a->dims[d].len == b->dims[d].len;
-        for (int32_t k = 0; same && k < fa->operands; k++) {
-                same = fa->operand[k].data == fb->operand[k].data && fa->operand[k].dt == fb->operand[k].dt;
-                for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
-                        same = fa->operand[k].stride[d] == fb->operand[k].stride[d];
-        }
-        return same;
-}
-
-/* A plain step as a fused one that does nothing to its elements. */
-static void plain_fuse(const sf_step *s, sf_fuse *f)
-{
-        f->operands = 1;
-        f->operand[0].data = s->x;
-        f->operand[0].dt = s->in;
-        for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
-                f->operand[0].stride[d] = s->dims[d].x;
-        f->load.count = f->load.constants = f->store.count = f->store.constants = 0;
-}
-
 /* Does every value of a type survive the accumulator? */
 static bool survives(sf_dt dt, sf_dt acc)
 {
@@ -123,10 +98,10 @@ bool sf_panels_take(sf_panels *p, const sf_step *s, bool *has_kernel)
         if (p->members == SF_PANEL_MEMBERS)
                 return false;
         if (!f) {
-                plain_fuse(s, &p->plain[p->members]);
+                sf_step_plain_fuse(s, &p->plain[p->members]);
                 f = &p->plain[p->members];
         }
-        if (p->members && (!same_walk(first, s, p->member[0].fuse, f) || is_map(first) != is_map(s)))
+        if (p->members && (!sf_step_same_walk(first, s, p->member[0].fuse, f) || is_map(first) != is_map(s)))
                 return false;
         *has_kernel = member_make(p, &p->member[p->members], s, f);
         p->members += *has_kernel;

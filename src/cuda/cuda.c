@@ -112,15 +112,17 @@ static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stre
         return SF_OK;
 }
 
-static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_step *step, void *workspace, size_t size)
+/* The step and those of its siblings that share its read; *next becomes the first that does not. */
+static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_step **next, void *workspace, size_t size)
 {
         sf_cuda_plan plan;
         cu_function functions[SF_CUDA_MAX_LAUNCHES];
-        cu_stream stream = step->stream;
+        cu_stream stream = (*next)->stream;
         sf_cuda_scratch scratch = {0, false, false};
 
-        SF_TRY(check_pointers(ctx, d, step));
-        SF_TRY(sf_cuda_plan_step(ctx, step, &d->chip, &plan));
+        SF_TRY(sf_cuda_plan_step(ctx, *next, &d->chip, &plan));
+        for (int32_t i = 0; i < plan.steps; i++, *next = (*next)->sibling)
+                SF_TRY(check_pointers(ctx, d, *next));
         for (int32_t i = 0; i < plan.launches; i++)
                 SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[i].spec, &functions[i]));
         if (workspace && plan.scratch) {
@@ -145,8 +147,8 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
         SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
         SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
         sf_status status = SF_OK;
-        for (; step && status == SF_OK; step = step->sibling)
-                status = run_entered(ctx, d, step, workspace, size);
+        while (step && status == SF_OK)
+                status = run_entered(ctx, d, &step, workspace, size);
         sf_cuda_device_leave(d, entered);
         return status;
 }
@@ -162,10 +164,12 @@ sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
         sf_cuda_plan plan;
         SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
         *size = 0;
-        /* Siblings take turns with it. */
-        for (; step; step = step->sibling) {
+        /* Siblings that do not share a read take turns with it. */
+        while (step) {
                 SF_TRY(sf_cuda_plan_step(ctx, step, &d->chip, &plan));
                 *size = plan.scratch > *size ? plan.scratch : *size;
+                for (int32_t i = 0; i < plan.steps; i++)
+                        step = step->sibling;
         }
         return SF_OK;
 }

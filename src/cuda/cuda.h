@@ -16,6 +16,12 @@ sf_status sf_cuda_run(sf_context *ctx, const sf_step *step);
 /* The same with scratch of the caller's: at least what sf_cuda_workspace says, 256-byte aligned, on the step's device. */
 sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, size_t size);
 
+/*
+ * May `other` be done in the read of the `count` steps at `steps`, siblings that share one already? Asks what is done, not where: of their
+ * geometry n is looked at, and of their programs not the operands. Folds share a read with folds; a scan with its total. NULL, or a sentence.
+ */
+const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other);
+
 /* How many bytes of scratch the step needs on its device; 0 for most. */
 sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 

@@ -4,6 +4,7 @@
  * Two questions decide. Which dimension do neighbours in memory belong to: the sequence (rows) or the batch (columns)? And
  * are there enough sequences to fill the chip, or must one be shared by many blocks (chained, or a fold in chunks)?
  */
+#include "cuda/cuda.h"
 #include "cuda/emit_draft.h"
 
 #include <inttypes.h>
@@ -27,7 +28,7 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
 {
         const sf_dim *seq = s->dims + s->nbatch;
         layout l = {.step = s, .nbatch = s->nbatch - down, .line = down ? s->dims[s->nbatch - 1] : seq[s->nseq - 1]};
-        l.loads = !resume && sf_cuda_loads_fused(s);
+        l.loads = !resume && (sf_cuda_loads_fused(s) || several_folds(s));
         if (l.loads) {
                 l.width = sf_cuda_fused_width(&l);
                 return l;
@@ -83,7 +84,22 @@ size_t sf_cuda_params_size(const sf_cuda_spec *spec)
         size_t dims = (size_t)sf_cuda_dims(spec), size = offsetof(sf_cuda_params, dims) + dims * sizeof(sf_dim);
         /* No array has no elements. */
         size_t operands = (size_t)at_least(spec->fused.operands, 1), constants = (size_t)at_least(spec->fused.constants, 1);
-        return spec->fused.loads || spec->fused.stores ? size + 8 * (operands * (3 + dims) + constants) : size;
+        size_t beside = spec->fused.beside;
+        return sf_cuda_codes(&spec->fused) ? size + 8 * (operands * (3 + dims) + constants + beside * (5 + dims)) : size;
+}
+
+void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial)
+{
+        *identity = *neutral = s->identity.u64;
+        *initial = s->has_initial ? s->initial.u64 : 0;
+        if (s->acc == SF_DT_F32) {
+                /* The other bytes of the union may be anything. */
+                *identity = (uint32_t)s->identity.u64;
+                *initial = s->has_initial ? (uint32_t)s->initial.u64 : 0;
+                *neutral = s->op == SF_SUM ? 0x80000000u : *identity;
+        } else if (s->acc == SF_DT_F64 && s->op == SF_SUM) {
+                *neutral = (uint64_t)1 << 63;
+        }
 }
 
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l)
@@ -93,6 +109,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         bool down = l->nbatch < s->nbatch;
         draft d;
         d.launch = launch;
+        d.across = d.parts = 0;
         d.l = *l;
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
         spec->kernel = kernel;
@@ -117,17 +134,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         d.p.sx = seq[s->nseq - 1].x;
         d.p.sy = seq[s->nseq - 1].y;
         d.p.sm = seq[s->nseq - 1].m;
-        d.p.identity = s->identity.u64;
-        d.p.neutral = s->identity.u64;
-        d.p.initial = s->has_initial ? s->initial.u64 : 0;
-        if (s->acc == SF_DT_F32) {
-                /* The other bytes of the union may be anything. */
-                d.p.identity = (uint32_t)s->identity.u64;
-                d.p.initial = s->has_initial ? (uint32_t)s->initial.u64 : 0;
-                d.p.neutral = s->op == SF_SUM ? 0x80000000u : d.p.identity;
-        } else if (s->acc == SF_DT_F64 && s->op == SF_SUM) {
-                d.p.neutral = (uint64_t)1 << 63;
-        }
+        sf_cuda_values(s, &d.p.identity, &d.p.neutral, &d.p.initial);
         if (down) {
                 d.p.inner = l->line.len;
                 d.p.ix = l->line.x;
@@ -157,7 +164,7 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
         l->shared = (uint32_t)shared;
         l->scratch_fields = 0;
         memcpy(l->params, &d->p, sf_cuda_params_size(&l->spec));
-        if (d->l.step->fuse)
+        if (d->l.step->fuse || d->l.step->sibling)
                 SF_TRY(sf_cuda_fuse(ctx, d));
         l->params_size = sf_cuda_params_size(&l->spec);
         return SF_OK;
@@ -166,8 +173,11 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
 sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const draft *d)
 {
         const sf_cuda_spec *spec = &d->launch->spec;
-        int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in;
-        sf_cuda_tile tile = sf_cuda_tile_for(chip, spec, (int)in, (int)at_least(acc_size((sf_dt)spec->acc), at_least(in, size_of(spec->out))));
+        int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;
+        int members = 0;
+        for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL, members++)
+                largest = at_least(largest, at_least(acc_size(s->acc), size_of((int32_t)s->out)));
+        sf_cuda_tile tile = sf_cuda_tile_shared(chip, sf_cuda_tile_for(chip, spec, (int)in, (int)largest), members);
         /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */
         if (d->l.step->fuse)
                 bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);
@@ -234,18 +244,115 @@ static sf_status check_address(const sf_context *ctx, const char *name, const vo
         return SF_OK;
 }
 
-sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+/* ------------------------------------------------------------------------------------------------------------
+ * Siblings
+ * ---------------------------------------------------------------------------------------------------------- */
+static bool same_program(const sf_program *a, const sf_program *b)
 {
-        uint32_t reads = sf_cuda_reads(step);
-        for (int32_t k = 0; reads >> k; k++)
-                if (reads >> k & 1)
-                        SF_TRY(check_address(ctx, k ? "an operand" : "x", k ? (const void *)step->fuse->operand[k].data : step->x,
-                                             size_of((int32_t)(k ? step->fuse->operand[k].dt : step->in))));
-        SF_TRY(check_address(ctx, "out", step->y, size_of(step->out)));
+        return a->count == b->count && a->constants == b->constants && (!a->count || !memcmp(a->code, b->code, (size_t)a->count * sizeof *a->code)) &&
+               (!a->constants || !memcmp(a->constant, b->constant, (size_t)a->constants * sizeof *a->constant));
+}
+
+/* Instructions a launch takes for the step: a program of none is a cast. */
+static int64_t codes_of(const sf_step *s)
+{
+        return s->fuse ? at_least(s->fuse->load.count, 1) + at_least(s->fuse->store.count, 1) : 2;
+}
+
+/* Is x loaded as it is? */
+static bool loads_plainly(const sf_step *s)
+{
+        const sf_program *p = s->fuse ? &s->fuse->load : NULL;
+        return !p || !p->count || (p->count == 1 && p->code[0].code == SF_CODE_LOAD && !p->code[0].slot && p->code[0].dt == s->in);
+}
+
+/* Do both combine the same values? */
+static bool same_loads(const sf_step *a, const sf_step *b)
+{
+        bool plain = loads_plainly(a);
+        if (plain != loads_plainly(b))
+                return false;
+        /* An identity that is true is not the accumulator's own. */
+        bool same = a->in == b->in && a->acc == b->acc && a->op == b->op && (a->out == SF_DT_BOOL) == (b->out == SF_DT_BOOL);
+        return same && (plain || same_program(&a->fuse->load, &b->fuse->load));
+}
+
+#define AGAIN "reads again what another pass reads: "
+
+const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other)
+{
+        const sf_step *first = steps[0];
+        int64_t codes = codes_of(other);
+        for (int32_t i = 0; i < count; i++)
+                codes += codes_of(steps[i]);
+        if (first->n == 1)
+                return AGAIN "on CUDA an elementwise pass has one result";
+        if (!other->fold || (!first->fold && (count > 1 || !same_loads(first, other))))
+                return AGAIN "on CUDA a scan shares its read with its own total alone";
+        if (!first->fold && other->fuse && other->fuse->store_reads)
+                return AGAIN "on CUDA a total beside its scan is stored without further operands";
+        if (count == SF_CUDA_MEMBERS_MAX)
+                return AGAIN "on CUDA four results share one at most";
+        return codes > 2 * SF_PROGRAM_MAX ? AGAIN "together they are more elementwise work than one CUDA kernel takes" : NULL;
+}
+
+/* Do the two really meet the same elements in the same order? What they write to may have decided otherwise. */
+static bool same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb)
+{
+        bool same = a->x == b->x && a->m == b->m && sf_step_same_walk(a, b, fa, fb);
+        for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
+                same = a->dims[d].x == b->dims[d].x && a->dims[d].m == b->dims[d].m;
+        return same;
+}
+
+static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
         plan->launches = 0;
         plan->scratch = plan->scratch_clear = 0;
         if (step->n == 1)
                 return sf_cuda_plan_map(ctx, step, chip, plan);
         bool down = goes_down(step);
         return step->fold ? sf_cuda_plan_fold(ctx, step, down, chip, plan) : sf_cuda_plan_scan(ctx, step, down, chip, plan);
+}
+
+/* Copies of the step and of the siblings that share its read, those and no others being siblings; all fused, but for a scan. */
+static sf_status plan_shared(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        sf_step copy[SF_CUDA_MEMBERS_MAX];
+        sf_fuse plain[SF_CUDA_MEMBERS_MAX];
+        const sf_step *members[SF_CUDA_MEMBERS_MAX];
+        for (plan->steps = 0; step; step = step->sibling) {
+                int32_t k = plan->steps;
+                if (k && sf_cuda_apart(k, members, step))
+                        break;
+                copy[k] = *step;
+                copy[k].sibling = NULL;
+                if (!step->fuse) {
+                        sf_step_plain_fuse(step, &plain[k]);
+                        copy[k].fuse = &plain[k];
+                }
+                if (k && !same_walk(&copy[0], &copy[k], copy[0].fuse, copy[k].fuse))
+                        break;
+                if (k)
+                        copy[k - 1].sibling = &copy[k];
+                members[plan->steps++] = &copy[k];
+        }
+        if (plan->steps == 1 || !copy[0].fold)
+                copy[0].fuse = copy[0].fuse == &plain[0] ? NULL : copy[0].fuse;
+        return plan_alone(ctx, &copy[0], chip, plan);
+}
+
+sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        plan->steps = 1;
+        SF_TRY(step->sibling ? plan_shared(ctx, step, chip, plan) : plan_alone(ctx, step, chip, plan));
+        for (int32_t i = 0; i < plan->steps; i++, step = step->sibling) {
+                uint32_t reads = sf_cuda_reads(step);
+                for (int32_t k = 0; reads >> k; k++)
+                        if (reads >> k & 1)
+                                SF_TRY(check_address(ctx, k ? "an operand" : "x", k ? (const void *)step->fuse->operand[k].data : step->x,
+                                                     size_of((int32_t)(k ? step->fuse->operand[k].dt : step->in))));
+                SF_TRY(check_address(ctx, "out", step->y, size_of(step->out)));
+        }
+        return SF_OK;
 }

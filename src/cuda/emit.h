@@ -57,4 +57,7 @@ typedef struct sf_cuda_tile {
 /* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator). */
 sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size);
 
+/* The same tile where `members` folds share the read. */
+sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int members);
+
 #endif

@@ -23,11 +23,17 @@ static int32_t carried(sf_dt acc)
         return acc == SF_DT_I8 || acc == SF_DT_I16 ? SF_DT_I32 : SF_DT_U32;
 }
 
-/* A launch from the scan's own draft that works on totals. */
-static draft on_totals(const draft *scan, sf_cuda_launch *launch, int32_t cleared)
+int64_t sf_cuda_total_across(const sf_step *line, int64_t columns)
+{
+        return line->sibling && columns > 1 ? line->sibling->dims[line->nbatch].y : 0;
+}
+
+/* A launch from the scan's own draft that works on totals. `alone`: its step, which no result stands beside here. */
+static draft on_totals(const draft *scan, const sf_step *alone, sf_cuda_launch *launch, int32_t cleared)
 {
         draft d = *scan;
         d.launch = launch;
+        d.l.step = alone;
         memcpy(&launch->spec, &scan->launch->spec, offsetof(sf_cuda_spec, fused.code));
         launch->spec.flags = (launch->spec.flags & ~cleared) | SF_CUDA_PARTIAL;
         launch->spec.out = carried(scan->l.step->acc);
@@ -39,10 +45,17 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
                             bool each_for_itself, sf_cuda_plan *plan)
 {
         int64_t acc = acc_size(d->l.step->acc), outer = d->l.step->batch / (d->l.nbatch < d->l.step->nbatch ? columns : 1);
-        draft fold = on_totals(d, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE);
+        sf_step other;
+        const sf_step *alone = d->l.step;
+        if (alone->sibling) {
+                other = *alone;
+                other.sibling = NULL;
+                alone = &other;
+        }
+        draft fold = on_totals(d, alone, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE);
         SF_TRY(sf_cuda_finish(ctx, chip, &fold, lines * c.folded, shared));
         if (!each_for_itself) {
-                draft tree = on_totals(d, &plan->launch[1], ~0);
+                draft tree = on_totals(d, alone, &plan->launch[1], ~0);
                 sf_cuda_spec *spec = &tree.launch->spec;
                 spec->kernel = SF_CUDA_SCAN_TOTALS;
                 spec->in = spec->out;
@@ -69,7 +82,7 @@ bool sf_cuda_as_line(const sf_step *s, sf_step *line)
         const sf_dim *seq = s->dims + s->nbatch, *inner = seq - 1;
         int64_t in = size_of(s->in), out = size_of(s->out), len = inner->len, sign = seq->x < 0 ? -1 : 1;
         if (pow2_up(len) != len || len > SF_CUDA_NARROW || inner->x != in || inner->y != out || seq->x != sign * len * in || seq->y != sign * len * out ||
-            (s->m && (inner->m != 1 || seq->m != sign * len)) || !sf_cuda_operands_flat(s) || (sign < 0 && s->fuse))
+            (s->m && (inner->m != 1 || seq->m != sign * len)) || !sf_cuda_operands_flat(s) || (sign < 0 && (s->fuse || s->sibling)))
                 return false;
         *line = *s;
         line->n = s->n * len;
@@ -109,6 +122,7 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         d.p.number[0] = tiles;
         d.p.number[1] = c.log;
         d.p.number[2] = log2_up(tiles) + 1;
+        d.across = sf_cuda_total_across(line, columns);
         int64_t shared = ((2 * tile.threads / 32 + d.p.number[2]) * columns + (each ? tile.threads * share : 0)) * acc_size(line->acc);
         return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, shared, each, plan);
 }

@@ -70,6 +70,27 @@ static inline int acc_size(sf_dt acc)
         return (int)at_least(size_of((int32_t)acc), 4);
 }
 
+/*
+ * A step's siblings are here those that share its launch, and no others. Folds are all on one footing, their accumulators side by side
+ * (members.cuh); the one sibling of a scan is its total.
+ */
+static inline bool several_folds(const sf_step *s)
+{
+        return s->fold && s->sibling;
+}
+
+/* The bytes of all accumulators of an element, as the compiler lays a struct of them out. */
+static inline int held_size(const sf_step *s)
+{
+        int64_t size = acc_size(s->acc), most = size;
+        for (const sf_step *other = several_folds(s) ? s->sibling : NULL; other; other = other->sibling) {
+                int64_t own = acc_size(other->acc);
+                size = ceil_div(size, own) * own + own;
+                most = at_least(most, own);
+        }
+        return (int)(ceil_div(size, most) * most);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * emit.c
  * ---------------------------------------------------------------------------------------------------------- */
@@ -90,11 +111,21 @@ typedef struct draft {
         sf_cuda_launch *launch;
         layout l;
         sf_cuda_params p;
+        int64_t across; /* a scan's total: from column to column, where the layout does not say */
+        int64_t parts;  /* a fold in chunks: how many totals each member leaves in scratch */
 } draft;
+
+/* Where the totals of the member behind `step` begin, those of `step` beginning at 0. */
+static inline int64_t parts_size(const sf_step *step, int64_t parts)
+{
+        return ceil_div(parts * size_of((int32_t)step->acc), 256) * 256;
+}
 
 /* Everything that follows from the step and the layout alone. */
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l);
 sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const draft *d);
+/* A step's values as a launch is given them: bits of the accumulator. */
+void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial);
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared);
 
 /* How a strip of columns is dealt out to the threads of a block. */
@@ -163,6 +194,9 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
 /* The columns and the sequence of a narrow matrix, a power of two of at most SF_CUDA_NARROW columns, as one line; false: they are not one. */
 #define SF_CUDA_NARROW 32
 bool sf_cuda_as_line(const sf_step *step, sf_step *line);
+
+/* From the total of one of the line's columns to the next's, where totals stand beside the scan. */
+int64_t sf_cuda_total_across(const sf_step *line, int64_t columns);
 
 /* Such a line, of so many sequences side by side; one is fine too. fits: it is long enough for several chunks; else nothing is planned. */
 sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);

@@ -5,6 +5,7 @@
 static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
 {
         sf_step r = *s;
+        r.sibling = NULL;
         int64_t size = size_of((int32_t)s->acc), inner = down ? s->dims[s->nbatch - 1].len : 1, stride = chunks * inner * size;
         r.in = s->acc;
         r.x = NULL;
@@ -24,16 +25,36 @@ static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
         return r;
 }
 
-static void to_scratch(draft *d, const sf_step *s)
+/* Totals of `parts` parts go to scratch, every member's behind the one's before it. */
+static void to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *plan)
 {
         d->launch->spec.flags = (d->launch->spec.flags & ~SF_CUDA_INITIAL) | SF_CUDA_PARTIAL;
         d->launch->spec.out = s->acc;
         d->p.initial = 0;
+        d->parts = parts;
+        for (; s; s = s->sibling)
+                plan->scratch += (size_t)(s->sibling ? parts_size(s, parts) : parts * size_of((int32_t)s->acc));
 }
 
-static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool resume)
+typedef sf_status planner(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
+
+/* The launches that fold each member's totals: there are few of them, so each member has one of its own. */
+static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chunks, int64_t parts, bool down, const sf_cuda_chip *chip,
+                            sf_cuda_plan *plan, planner *plan_rest)
+{
+        for (int64_t from = 0; s; from += parts_size(s, parts), s = s->sibling) {
+                sf_step rest = resumed(s, chunks, down);
+                layout next = sf_cuda_layout(&rest, down, true);
+                SF_TRY(plan_rest(ctx, &next, chip, plan, from));
+        }
+        return SF_OK;
+}
+
+/* from >= 0: what is folded are totals, that far into scratch. */
+static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
+        const bool resume = from >= 0;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
@@ -71,30 +92,27 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         spec->flags |= (single ? SF_CUDA_SINGLE : 0) | (resume ? SF_CUDA_RESUME : 0);
         spec->extra[TEAM] = (int32_t)team;
         spec->extra[ROWS] = (int32_t)rows;
-        int64_t shared = spec->threads / 32 * acc_size(s->acc), piece = rows * (spec->threads / team) * s->n * size_of(s->in);
+        int64_t shared = spec->threads / 32 * held_size(s), piece = rows * (spec->threads / team) * s->n * size_of(s->in);
         if (single && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
                 spec->extra[STAGED] = 1;
                 shared = piece;
         }
         if (chunks > 1)
-                to_scratch(&d, s);
+                to_scratch(&d, s, s->batch * chunks, plan);
+        d.p.scratch = resume ? (uint64_t)from : 0;
         d.p.units = s->batch * chunks;
         d.p.number[0] = chunks;
         d.p.number[2] = part;
         plan->launches++;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, rows * (spec->threads / team)), shared));
         d.launch->scratch_fields = chunks > 1 || resume;
-        if (chunks == 1)
-                return SF_OK;
-        plan->scratch = (size_t)(d.p.units * size_of((int32_t)s->acc));
-        sf_step rest = resumed(s, chunks, false);
-        layout next = sf_cuda_layout(&rest, false, true);
-        return plan_rows(ctx, &next, chip, plan, true);
+        return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, false, chip, plan, plan_rows);
 }
 
-static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool resume)
+static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
+        const bool resume = from >= 0;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
@@ -118,7 +136,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                         part /= 2;
                 chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
                 spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
-                shared = (log2_up(part / items) + 2) * spec->threads * beside * width * acc_size(s->acc);
+                shared = (log2_up(part / items) + 2) * spec->threads * beside * width * held_size(s);
                 if (shared <= chip->shared_per_block || cut.groups == 1)
                         break;
         }
@@ -129,7 +147,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         spec->extra[GROUPS] = (int32_t)cut.groups;
         spec->extra[STRIP] = (int32_t)beside;
         if (chunks > 1)
-                to_scratch(&d, s);
+                to_scratch(&d, s, s->batch * chunks, plan);
+        d.p.scratch = resume ? (uint64_t)from : 0;
         d.p.units = outer * chunks * cut.strips;
         d.p.number[0] = chunks;
         d.p.number[1] = cut.strips;
@@ -138,16 +157,11 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         plan->launches++;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, shared));
         d.launch->scratch_fields = chunks > 1 || resume;
-        if (chunks == 1)
-                return SF_OK;
-        plan->scratch = (size_t)(outer * chunks * l->line.len * size_of((int32_t)s->acc));
-        sf_step rest = resumed(s, chunks, true);
-        layout next = sf_cuda_layout(&rest, true, true);
-        return plan_columns(ctx, &next, chip, plan, true);
+        return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, true, chip, plan, plan_columns);
 }
 
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, down, false);
-        return down ? plan_columns(ctx, &l, chip, plan, false) : plan_rows(ctx, &l, chip, plan, false);
+        return down ? plan_columns(ctx, &l, chip, plan, -1) : plan_rows(ctx, &l, chip, plan, -1);
 }

@@ -11,7 +11,9 @@ static bool is_real(sf_dt dt)
 /* A program of no instructions is a cast; plain loads and stores do those of their own kind. */
 bool sf_cuda_loads_fused(const sf_step *s)
 {
-        return s->fuse && (s->fuse->load.count || (is_real(s->in) && !is_real(s->acc)));
+        /* A narrow accumulator is carried in 32 bits: what it cannot hold must wrap before it is compared. */
+        bool wraps = size_of((int32_t)s->acc) < 4 && s->in != s->acc && s->in != SF_DT_BOOL;
+        return s->fuse && (s->fuse->load.count || (!is_real(s->acc) && (is_real(s->in) || wraps)));
 }
 
 bool sf_cuda_stores_fused(const sf_step *s)
@@ -33,20 +35,36 @@ static uint32_t reads(const sf_program *p)
         return bits;
 }
 
+/* One of no instructions on the way in reads x. */
+static uint32_t reads_in(const sf_step *s)
+{
+        return s->fuse && s->fuse->load.count ? reads(&s->fuse->load) : 1;
+}
+
+static uint32_t reads_out(const sf_step *s)
+{
+        return sf_cuda_stores_fused(s) ? reads(&s->fuse->store) : 0;
+}
+
 static uint32_t load_reads(const layout *l)
 {
-        return !l->loads ? 0 : l->step->fuse->load.count ? reads(&l->step->fuse->load) : 1;
+        uint32_t bits = 0;
+        for (const sf_step *s = l->loads ? l->step : NULL; s; s = several_folds(l->step) ? s->sibling : NULL)
+                bits |= reads_in(s);
+        return bits;
 }
 
 static uint32_t store_reads(const layout *l)
 {
-        return sf_cuda_stores_fused(l->step) ? reads(&l->step->fuse->store) : 0;
+        uint32_t bits = 0;
+        for (const sf_step *s = l->step; s; s = several_folds(l->step) ? s->sibling : NULL)
+                bits |= reads_out(s);
+        return bits;
 }
 
 uint32_t sf_cuda_reads(const sf_step *s)
 {
-        layout l = {.step = s, .loads = sf_cuda_loads_fused(s)};
-        return (l.loads ? load_reads(&l) : 1) | store_reads(&l);
+        return reads_in(s) | reads_out(s);
 }
 
 /* A fold's results are one a line: what its store reads does not move along it, unless the line is the columns. */
@@ -180,7 +198,7 @@ int sf_cuda_fused_width(const layout *l)
 /* Appends a program, its operands and constants renumbered; one of no instructions is the value it would be handed. */
 static void append(sf_cuda_fused *f, const sf_program *p, sf_instruction instead, const uint8_t *number, uint8_t *count)
 {
-        sf_instruction *to = f->code + f->loads + f->stores;
+        sf_instruction *to = f->code + sf_cuda_codes(f);
         if (!p->count)
                 *to++ = instead;
         for (int32_t i = 0; i < p->count; i++, to++) {
@@ -200,6 +218,22 @@ static unsigned char *put(unsigned char *at, uint64_t word)
         return at + 8;
 }
 
+static unsigned char *put_constants(unsigned char *at, const sf_program *p)
+{
+        for (int32_t k = 0; k < p->constants; k++)
+                at = put(at, p->constant[k].u64);
+        return at;
+}
+
+/* The two programs of one step, where it has them. */
+static void append_programs(sf_cuda_fused *f, const sf_step *s, bool loads, bool stores, const uint8_t *number, uint8_t *loaded, uint8_t *stored)
+{
+        if (loads)
+                append(f, &s->fuse->load, (sf_instruction){SF_CODE_LOAD, (uint8_t)s->in, 0, {0}}, number, loaded);
+        if (stores)
+                append(f, &s->fuse->store, (sf_instruction){SF_CODE_RESULT, (uint8_t)s->acc, 0, {0}}, number, stored);
+}
+
 sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
 {
         const layout *l = &d->l;
@@ -207,11 +241,12 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         const sf_fuse *fuse = s->fuse;
         sf_cuda_spec *spec = &d->launch->spec;
         sf_cuda_fused *f = &spec->fused;
-        bool stores = sf_cuda_stores_fused(s) && !(spec->flags & SF_CUDA_PARTIAL), down = l->nbatch < s->nbatch;
+        const bool partial = spec->flags & SF_CUDA_PARTIAL, folds = several_folds(s), down = l->nbatch < s->nbatch;
+        const bool stores = !partial && (folds || sf_cuda_stores_fused(s));
         uint32_t loaded = load_reads(l), stored = stores ? store_reads(l) : 0;
         uint8_t number[SF_OPERANDS_MAX] = {0};
         int32_t used[SF_OPERANDS_MAX];
-        if (!l->loads && !stores)
+        if (!l->loads && !stores && !s->sibling)
                 return SF_OK;
         for (int32_t k = 0; (loaded | stored) >> k; k++) {
                 if (!((loaded | stored) >> k & 1))
@@ -223,13 +258,18 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                                                 (stored >> k & 1 ? SF_CUDA_OPERAND_STORES : 0));
                 f->operands++;
         }
-        if (l->loads) {
+        if (l->loads)
                 spec->flags &= ~(3 * SF_CUDA_X_UNIT);
-                append(f, &fuse->load, (sf_instruction){SF_CODE_LOAD, (uint8_t)s->in, 0, {0}}, number, &f->loads);
+        append_programs(f, s, l->loads, stores, number, &f->loads, &f->stores);
+        for (const sf_step *other = s->sibling; other; other = other->sibling) {
+                sf_cuda_also *also = &f->also[f->beside++];
+                also->op = (uint8_t)other->op;
+                also->acc = (uint8_t)other->acc;
+                also->out = (uint8_t)(partial ? other->acc : other->out);
+                also->initial = other->has_initial && !partial;
+                append_programs(f, other, folds, !partial, number, &also->loads, &also->stores);
         }
-        if (stores)
-                append(f, &fuse->store, (sf_instruction){SF_CODE_RESULT, (uint8_t)s->acc, 0, {0}}, number, &f->stores);
-        unsigned char *behind = (unsigned char *)(f->code + f->loads + f->stores), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
+        unsigned char *behind = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
         memset(behind, 0, (size_t)(end - behind)); /* eight bytes are hashed at a time */
 
         /* Behind the parameters that every launch has. */
@@ -252,9 +292,27 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                         put(at + 8 * (3 * count + (l->nbatch + dim) * count + k), (uint64_t)o->stride[s->nbatch + dim]);
         }
         at += 8 * (3 * count + dims * count);
-        for (int32_t k = 0; l->loads && k < fuse->load.constants; k++)
-                at = put(at, fuse->load.constant[k].u64);
-        for (int32_t k = 0; stores && k < fuse->store.constants; k++)
-                at = put(at, fuse->store.constant[k].u64);
+        unsigned char *also = at + 8 * at_least(f->constants, 1);
+        int64_t from = partial ? parts_size(s, d->parts) : 0;
+        if (l->loads)
+                at = put_constants(at, &fuse->load);
+        if (stores)
+                at = put_constants(at, &fuse->store);
+        for (const sf_step *other = s->sibling; other; other = other->sibling) {
+                uint64_t identity, neutral, initial;
+                if (folds)
+                        at = put_constants(at, &other->fuse->load);
+                if (!partial)
+                        at = put_constants(at, &other->fuse->store);
+                sf_cuda_values(other, &identity, &neutral, &initial);
+                also = put(also, partial ? (uint64_t)from : (uint64_t)(uintptr_t)other->y);
+                also = put(also, identity);
+                also = put(also, neutral);
+                also = put(also, initial);
+                also = put(also, down ? (uint64_t)other->dims[s->nbatch - 1].y : (uint64_t)d->across);
+                for (int32_t dim = 0; dim < dims; dim++)
+                        also = put(also, dim < l->nbatch ? (uint64_t)other->dims[dim].y : 0);
+                from += parts_size(other, d->parts);
+        }
         return SF_OK;
 }

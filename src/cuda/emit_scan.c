@@ -218,6 +218,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         d.p.number[1] = lines * tiles;
         d.p.number[2] = groups;
         plan->launches = 1;
+        d.across = sf_cuda_total_across(s, columns);
         plan->scratch = plan->scratch_clear = (size_t)(TICKET + lines * groups * columns * (acc / 4) * 32 * 8);
         SF_TRY(sf_cuda_finish(ctx, chip, &d, at_most(lines * tiles, chip->multiprocessors * tile.resident), shared));
         d.launch->scratch_fields = 1;

@@ -69,9 +69,20 @@ static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, 
 static void put_fused(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
-        put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", f->loads || f->stores, f->loads > 0, f->stores > 0);
-        if (!f->loads && !f->stores)
+        bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, total = f->beside && !folds;
+        put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
+        put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds ? 1 + f->beside : 1, f->beside, total);
+        if (total)
+                put(w, "#define SF_TOTAL_OUT %s\n#define SF_TOTAL_INITIAL %d\n", dt_names[f->also[0].out], f->also[0].initial);
+        if (!fused)
                 return;
+        if (f->beside && folds) {
+                put(w, "#define SF_EACH(F) F(0, %d, %s, %s, %d)", (int)spec->op, dt_names[spec->acc], dt_names[spec->out],
+                    (spec->flags & SF_CUDA_INITIAL) != 0);
+                for (int k = 0; k < f->beside; k++)
+                        put(w, " F(%d, %d, %s, %s, %d)", k + 1, f->also[k].op, dt_names[f->also[k].acc], dt_names[f->also[k].out], f->also[k].initial);
+                put(w, "\n");
+        }
         put(w, "#define SF_OPERANDS %d\n#define SF_CONSTANTS %d\n", f->operands ? f->operands : 1, f->constants ? f->constants : 1);
         put_operands(w, spec, "SF_LOADS", SF_CUDA_OPERAND_LOADS);
         put_operands(w, spec, "SF_STORES", SF_CUDA_OPERAND_STORES);
@@ -148,15 +159,15 @@ static void put_cast(writer *w, int from, int to, const char *value, int number)
                 put(w, "sf_dtype<%s>::cast(%s%d)", dt_names[to], value, number);
 }
 
-static void put_instruction(writer *w, const sf_cuda_spec *spec, const sf_instruction *program, int32_t number)
+static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf_instruction *program, int32_t number)
 {
         const sf_instruction *i = &program[number];
         const char *type = dt_names[i->dt];
         put(w, "        sf_of<%s> v%d = ", type, (int)number);
         switch (i->code) {
-        case SF_CODE_LOAD: put_cast(w, spec->fused.dt[i->slot], i->dt, "x", i->slot); break;
+        case SF_CODE_LOAD: put_cast(w, f->dt[i->slot], i->dt, "x", i->slot); break;
         case SF_CODE_CONSTANT: put(w, "sf_dtype<%s>::constant(p.constant[%d])", type, (int)i->slot); break;
-        case SF_CODE_RESULT: put_cast(w, spec->acc, i->dt, "s", 0); break;
+        case SF_CODE_RESULT: put_cast(w, acc, i->dt, "s", 0); break;
         case SF_CODE_CAST: put_cast(w, program[i->arg[0]].dt, i->dt, "v", i->arg[0]); break;
         default:
                 if (!codes[i->code].chosen)
@@ -178,31 +189,43 @@ static void put_arguments(writer *w, const sf_cuda_fused *f, int reader)
         put(w, ")\n{\n        (void)p;\n");
 }
 
+/* The programs of step `number` of the launch; returns what follows their instructions. */
+static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int number, const sf_instruction *program, const sf_cuda_also *step)
+{
+        const char *acc = dt_names[step->acc];
+        if (step->loads) {
+                put(w, "SF_DEVICE sf_of<%s> sf_load_program%d(const sf_params &p", acc, number);
+                put_arguments(w, f, SF_CUDA_OPERAND_LOADS);
+                for (int32_t i = 0; i < step->loads; i++)
+                        put_instruction(w, f, step->acc, program, i);
+                put(w, "        return ");
+                put_cast(w, program[step->loads - 1].dt, step->acc, "v", step->loads - 1);
+                put(w, ";\n}\n");
+                program += step->loads;
+        }
+        if (step->stores) {
+                const bool total = number && !step->loads; /* a scan's: it reads no operands */
+                put(w, "SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, acc);
+                put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES);
+                put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", acc, acc);
+                for (int32_t i = 0; i < step->stores; i++)
+                        put_instruction(w, f, step->acc, program, i);
+                put(w, "        return sf_dtype<%s>::bits(", dt_names[step->out]);
+                put_cast(w, program[step->stores - 1].dt, step->out, "v", step->stores - 1);
+                put(w, ");\n}\n");
+                program += step->stores;
+        }
+        return program;
+}
+
 static void put_programs(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
-        const sf_instruction *program = f->code;
+        sf_cuda_also first = {.acc = (uint8_t)spec->acc, .out = (uint8_t)spec->out, .loads = f->loads, .stores = f->stores};
         put(w, "\n#line 1 \"programs\"\n");
-        if (f->loads) {
-                put(w, "SF_DEVICE sf_acc sf_load_program(const sf_params &p");
-                put_arguments(w, f, SF_CUDA_OPERAND_LOADS);
-                for (int32_t i = 0; i < f->loads; i++)
-                        put_instruction(w, spec, program, i);
-                put(w, "        return ");
-                put_cast(w, program[f->loads - 1].dt, spec->acc, "v", f->loads - 1);
-                put(w, ";\n}\n");
-        }
-        if (f->stores) {
-                program += f->loads;
-                put(w, "SF_DEVICE sf_u64 sf_store_program(const sf_params &p, sf_acc s");
-                put_arguments(w, f, SF_CUDA_OPERAND_STORES);
-                put(w, "        sf_acc s0 = sf_dtype<SF_ACC>::settle(s);\n        (void)s0;\n");
-                for (int32_t i = 0; i < f->stores; i++)
-                        put_instruction(w, spec, program, i);
-                put(w, "        return sf_dtype<SF_OUT>::bits(");
-                put_cast(w, program[f->stores - 1].dt, spec->out, "v", f->stores - 1);
-                put(w, ");\n}\n");
-        }
+        const sf_instruction *program = put_step(w, f, 0, f->code, &first);
+        for (int k = 0; k < f->beside; k++)
+                program = put_step(w, f, k + 1, program, &f->also[k]);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -228,13 +251,14 @@ static bool put_file(writer *w, const char *name)
 /* NULL, or the file that is missing. */
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
-        bool fused = spec->fused.loads || spec->fused.stores;
-        const char *files[] = {"device.cuh", "element.cuh", fused ? "codes.cuh" : NULL, "memory.cuh", "tree.cuh", kernel_files[spec->kernel]};
+        bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD;
+        const char *files[] = {"device.cuh", "element.cuh", fused ? "codes.cuh" : NULL, folds ? "members.cuh" : NULL, "memory.cuh", "tree.cuh",
+                               kernel_files[spec->kernel]};
         w->length = sf_cuda_prelude(spec, w->text, w->size);
         for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
                 if (files[i] && !put_file(w, files[i]))
                         return files[i];
-                if (fused && i == 2)
+                if (fused && i == 3)
                         put_programs(w, spec); /* in the terms of what came before, for what comes after */
         }
         return NULL;

@@ -38,11 +38,22 @@ enum {
         SF_CUDA_OPERAND_STORES = 8
 };
 
-/* The programs of a fused step. Their operands and constants are numbered anew: those a launch does not use are gone. */
+/* So many steps share a launch at most: folds of one read, or a scan and its total. */
+#define SF_CUDA_MEMBERS_MAX 4
+
+/* A step that shares the launch of another: of folds another member, of a scan its total, which loads nothing. */
+typedef struct sf_cuda_also {
+        uint8_t op, acc, out, initial; /* as in the specialisation; whether there is an initial value */
+        uint8_t loads, stores;
+} sf_cuda_also;
+
+/* The programs of fused steps. Their operands and constants are numbered anew: those a launch does not use are gone. */
 typedef struct sf_cuda_fused {
         uint8_t operands, constants, loads, stores; /* how many of each; instructions of the two programs */
         uint8_t dt[SF_OPERANDS_MAX], how[SF_OPERANDS_MAX];
-        sf_instruction code[2 * SF_PROGRAM_MAX]; /* the load's, then the store's right behind */
+        uint8_t beside; /* steps that share the launch */
+        sf_cuda_also also[SF_CUDA_MEMBERS_MAX - 1];
+        sf_instruction code[2 * SF_PROGRAM_MAX]; /* the load's, then the store's right behind; then those of each step beside */
 } sf_cuda_fused;
 
 /* Everything that is a compile-time constant of a kernel. No padding, and hashed as bytes: the first sf_cuda_spec_size are initialised. */
@@ -56,13 +67,22 @@ typedef struct sf_cuda_spec {
         int32_t width;  /* elements a vector access moves */
         int32_t extra[11]; /* meanings belong to the kernel file's prelude */
         sf_cuda_fused fused; /* all its numbers are 0 for a plain step */
-        uint8_t rest[4];
+        uint8_t rest[1];
 } sf_cuda_spec;
+
+/* The instructions of all its programs. */
+static inline size_t sf_cuda_codes(const sf_cuda_fused *f)
+{
+        size_t count = (size_t)f->loads + f->stores;
+        for (int k = 0; k < f->beside; k++)
+                count += (size_t)f->also[k].loads + f->also[k].stores;
+        return count;
+}
 
 /* The bytes that tell a specialisation from others: a plain one's are few. A multiple of 8. */
 static inline size_t sf_cuda_spec_size(const sf_cuda_spec *spec)
 {
-        size_t codes = (size_t)spec->fused.loads + spec->fused.stores;
+        size_t codes = sf_cuda_codes(&spec->fused);
         return offsetof(sf_cuda_spec, fused) + (codes ? (offsetof(sf_cuda_fused, code) + codes * sizeof(sf_instruction) + 7) / 8 * 8 : 0);
 }
 
@@ -85,16 +105,18 @@ typedef struct sf_cuda_launch {
         int32_t scratch_fields; /* how many 8-byte fields of params, from the first, get the scratch base added */
 } sf_cuda_launch;
 
-#define SF_CUDA_MAX_LAUNCHES 4
+#define SF_CUDA_MAX_LAUNCHES (1 + SF_CUDA_MEMBERS_MAX)
 
 typedef struct sf_cuda_plan {
+        int32_t steps;        /* that it does: the first, and so many of its siblings */
         int32_t launches;
         size_t scratch;       /* bytes in all */
         size_t scratch_clear; /* how many of them, from the start, must be zero before the first launch */
         sf_cuda_launch launch[SF_CUDA_MAX_LAUNCHES];
 } sf_cuda_plan;
 
-/* Decides. Pure: no driver, no allocation, the same answer for the same step and chip. */
+/* Decides, for the step and those of its siblings that share its read; plan->steps says how many. Pure: no driver, no allocation, the same
+ * answer for the same steps and chip. */
 sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 
 /* Writes the prelude of a specialisation; returns its length without the final NUL, as snprintf does. */

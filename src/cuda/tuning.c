@@ -71,3 +71,22 @@ sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec
         }
         return tile;
 }
+
+/*
+ * Every member has accumulators of its own, so a thread needs more registers for as many bytes under way: fewer threads, as many loads or
+ * more. By what nvcc 13 says for sm_90 and f32, two and four members spill nothing so; with the tile of one fold they do.
+ */
+sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int members)
+{
+        if (members == 1 || chip->small_tiles)
+                return tile;
+        if (tile.resident == 1) {
+                tile.threads /= 2;
+                tile.elements *= members == 2 ? 2 : 1;
+                return tile;
+        }
+        tile.resident = members == 2 ? (tile.resident < 3 ? tile.resident : 3) : 2;
+        if (members > 2 && tile.more) /* columns: a thread holds whole rows of them */
+                tile.elements /= 2;
+        return tile;
+}

@@ -22,10 +22,10 @@ static bool same_access(const sf_plan *plan, const sf_access *a, const sf_access
         return true;
 }
 
-/* Do both walk the same positions of the same tensors, in the same sequences? Then neither reads what the other writes. */
-static bool same_reads(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
+/* Do both read the same positions of the same tensors? Then neither reads what the other writes. */
+static bool same_tensors(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
 {
-        if (a->ndim != b->ndim || a->axes != b->axes || a->reverse != b->reverse || a->operands != b->operands || !a->operands || a->masked != b->masked ||
+        if (a->ndim != b->ndim || a->operands != b->operands || !a->operands || a->masked != b->masked ||
             (a->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape)))
                 return false;
         if (a->masked && !same_access(plan, &a->mask, &b->mask))
@@ -36,37 +36,92 @@ static bool same_reads(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
         return true;
 }
 
-/* A later pass over the same operands moves up beside the first. What it reads is there by then: it is what the first one reads. */
+/* And in the same sequences? */
+static bool same_reads(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
+{
+        return a->axes == b->axes && a->reverse == b->reverse && same_tensors(plan, a, b);
+}
+
+/* How many passes, from number `at` on, share one read. */
+static int32_t group_of(const sf_plan *plan, int32_t at)
+{
+        int32_t count = 1;
+        while (at + count < plan->passes && plan->pass[at + count]->sibling)
+                count++;
+        return count;
+}
+
+/* Can the backend not do `pass` in the read of these passes? NULL, or why. */
+static const char *why_apart(const sf_plan *plan, int32_t count, sf_pass *const *group, const sf_pass *pass)
+{
+        sf_step step[SF_SIBLINGS_MAX + 1];
+        sf_fuse fuse[SF_SIBLINGS_MAX + 1];
+        const sf_step *steps[SF_SIBLINGS_MAX + 1];
+        for (int32_t i = 0; i <= count; i++) {
+                const sf_pass *p = i < count ? group[i] : pass;
+                step[i] = p->step;
+                step[i].n = 1;
+                for (int32_t d = 0; d < p->ndim; d++)
+                        step[i].n *= p->axes >> d & 1 ? p->shape[d] : 1;
+                if (p->fused) {
+                        fuse[i].load = p->load;
+                        fuse[i].store = p->store;
+                        fuse[i].load_reads = p->load_reads;
+                        fuse[i].store_reads = p->store_reads;
+                        step[i].fuse = &fuse[i];
+                }
+                steps[i] = &step[i];
+        }
+        return sf_backend_apart(plan->device, count, steps, steps[count]);
+}
+
+/*
+ * A later pass over the same operands moves up beside the first, where the backend does both in one read; what it reads is there by then:
+ * it is what the first one reads. Where the first is a fold and the later one the scan whose total it is, the scan leads.
+ */
 static void join_siblings(sf_plan *plan)
 {
         for (int32_t i = 0; i < plan->passes; i++) {
-                int32_t last = i;
-                if (plan->pass[i]->sibling)
-                        continue;
-                for (int32_t j = i + 1; j < plan->passes && last - i + 1 < SF_SIBLINGS_MAX; j++) {
-                        if (!same_reads(plan, plan->pass[i], plan->pass[j]) || plan->pass[j]->out.buffer == plan->pass[i]->out.buffer)
+                int32_t count = 1;
+                for (int32_t j = i + 1; j < plan->passes && count < SF_SIBLINGS_MAX && !plan->pass[i]->sibling; j++) {
+                        sf_pass *first = plan->pass[i], *pass = plan->pass[j];
+                        if (!same_reads(plan, first, pass) || pass->out.buffer == first->out.buffer)
                                 continue;
-                        sf_pass *pass = plan->pass[j];
-                        memmove(plan->pass + last + 2, plan->pass + last + 1, (size_t)(j - last - 1) * sizeof(sf_pass *));
-                        plan->pass[++last] = pass;
-                        pass->sibling = true;
+                        const bool apart = why_apart(plan, count, plan->pass + i, pass), leads = apart && count == 1 && !why_apart(plan, 1, &pass, first);
+                        if (apart && !leads)
+                                continue;
+                        const int32_t to = leads ? i : i + count;
+                        memmove(plan->pass + to + 1, plan->pass + to, (size_t)(j - to) * sizeof(sf_pass *));
+                        plan->pass[to] = pass;
+                        plan->pass[i + count++]->sibling = true;
                 }
         }
 }
 
-/* CUDA's kernels have one accumulator: there every result is a read of its own, and the plan says so. */
-static void remark_siblings(sf_plan *plan)
+static const char *why_read_again(const sf_plan *plan, int32_t at, const sf_pass *pass)
+{
+        const sf_pass *first = plan->pass[at];
+        if (first->axes != pass->axes)
+                return "reads again what another pass reads: that one goes along other axes";
+        if (first->reverse != pass->reverse)
+                return "reads again what another pass reads: that one goes in another direction";
+        return why_apart(plan, group_of(plan, at), plan->pass + at, pass);
+}
+
+/* A read that might have been shared, and was not. */
+static void remark_apart(sf_plan *plan)
 {
         for (int32_t j = 1; j < plan->passes; j++) {
-                int32_t i = 0;
-                while (i < j && !same_reads(plan, plan->pass[i], plan->pass[j]))
-                        i++;
-                if (i == j)
+                const char *why = NULL;
+                for (int32_t i = 0; i < j && !why && !plan->pass[j]->sibling; i += group_of(plan, i))
+                        if (same_tensors(plan, plan->pass[i], plan->pass[j]))
+                                why = why_read_again(plan, i, plan->pass[j]);
+                if (!why)
                         continue;
                 sf_remark *grown = sf_ir_alloc(&plan->ir, (size_t)(plan->remarks + 1) * sizeof *grown);
                 if (plan->remarks)
                         memcpy(grown, plan->remark, (size_t)plan->remarks * sizeof *grown);
-                grown[plan->remarks++] = (sf_remark){plan->pass[j]->root, "reads again what another pass has read, because on CUDA a pass has one result"};
+                grown[plan->remarks++] = (sf_remark){plan->pass[j]->root, why};
                 plan->remark = grown;
         }
 }
@@ -187,10 +242,8 @@ static sf_status make(sf_plan *plan, const sf_graph *graph, const sf_tensor *inp
         sf_rewrite_all(ir);
         ir->merged = merged; /* only what the user wrote twice */
         SF_TRY(sf_plan_passes(plan));
-        if (plan->device.device_type == SF_CUDA)
-                remark_siblings(plan);
-        else
-                join_siblings(plan);
+        join_siblings(plan);
+        remark_apart(plan);
         find_kept(plan);
         lay_out_scratch(plan);
         return sf_plan_measure_scratch(plan);

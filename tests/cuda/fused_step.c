@@ -197,7 +197,8 @@ static sf_dt draw_acc(uint64_t *state)
         return usual[draw(state, COUNT(usual))];
 }
 
-static void make_step(fused_case *c, int which, uint64_t *state, unsigned flags, bool fold, uint64_t axes)
+/* `total`: the fold of what the first step scans, stored without operands. */
+static void make_step(fused_case *c, int which, uint64_t *state, unsigned flags, bool fold, bool total, uint64_t axes)
 {
         sf_step *s = &c->step[which];
         sf_fuse *f = &c->fuse[which];
@@ -208,8 +209,14 @@ static void make_step(fused_case *c, int which, uint64_t *state, unsigned flags,
         s->identity = sf_identity(s->op, s->acc);
         s->initial = draw_value(state, s->acc);
         memset(f, 0, sizeof *f);
-        sf_step_views v = {.x = x, .m = c->masked ? &c->mask.view : NULL, .axes = axes, .keepdim = true, .reverse = axes && chance(state, 30),
-                           .operands = c->operands, .fuse = f};
+        if (total) {
+                s->op = c->step[0].op;
+                s->acc = c->step[0].acc;
+                s->identity = c->step[0].identity;
+        }
+        if (!which)
+                c->reverse = axes && chance(state, 30);
+        sf_step_views v = {.x = x, .m = c->masked ? &c->mask.view : NULL, .axes = axes, .keepdim = true, .reverse = c->reverse, .operands = c->operands, .fuse = f};
         for (int32_t k = 0; k < c->operands; k++)
                 v.operand[k] = &c->operand[k].view;
         /* Only now does the author know the operands. */
@@ -217,9 +224,14 @@ static void make_step(fused_case *c, int which, uint64_t *state, unsigned flags,
         for (int32_t k = 0; k < c->operands; k++)
                 f->operand[k].dt = c->operand[k].view.dt;
         author a = {state, &f->load, f, flags, SF_PROGRAM_MAX - 8};
-        write_program(&a, false, s->acc);
+        if (total)
+                f->load = c->fuse[0].load;
+        else
+                write_program(&a, false, s->acc);
         a.p = &f->store;
+        f->operands = total ? 0 : c->operands;
         write_program(&a, true, s->acc);
+        f->operands = c->operands;
         f->load_reads = reads(&f->load, 1);
         f->store_reads = reads(&f->store, 0);
         for (int32_t d = 0; d < c->ndim; d++)
@@ -247,11 +259,11 @@ void fused_make(fused_case *c, uint64_t seed, unsigned flags)
         c->masked = chance(&state, 20);
         if (c->masked)
                 make_tensor(&c->mask, &state, SF_DT_BOOL, c->ndim, c->shape, true);
-        c->steps = chance(&state, 15) ? 2 : 1;
-        make_step(c, 0, &state, flags, fold, axes);
-        if (c->steps == 2) { /* another fold, or a scan's total */
-                make_step(c, 1, &state, flags, true, axes);
-                c->step[0].sibling = &c->step[1];
+        c->steps = chance(&state, 30) ? 2 + (chance(&state, 40) ? draw(&state, FUSED_STEPS - 1) : 0) : 1;
+        make_step(c, 0, &state, flags, fold, false, axes);
+        for (int k = 1; k < c->steps; k++) { /* more folds, or a scan's total */
+                make_step(c, k, &state, flags, true, k == 1 && !fold && chance(&state, 70), axes);
+                c->step[k - 1].sibling = &c->step[k];
         }
         fused_reset(c);
 }
@@ -273,7 +285,10 @@ void fused_reset(fused_case *c)
 
 size_t fused_results_size(const fused_case *c)
 {
-        return c->out[0].bytes + c->out[1].bytes;
+        size_t size = 0;
+        for (int k = 0; k < c->steps; k++)
+                size += c->out[k].bytes;
+        return size;
 }
 
 void fused_results(const fused_case *c, unsigned char *to)

@@ -1,6 +1,6 @@
 /*
  * fused_step.h: one fused step, drawn from a number: operands of any dtype, layout and broadcast, a random program on the way in and one
- * on the way out, a scan, a fold or neither between them, perhaps a sibling. The same number is the same step everywhere, so a backend's
+ * on the way out, a scan, a fold or neither between them, perhaps siblings. The same number is the same step everywhere, so a backend's
  * results can be held against the reference's.
  */
 #ifndef SF_TEST_FUSED_STEP_H
@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #define FUSED_OPERANDS 5
-#define FUSED_STEPS 2
+#define FUSED_STEPS 4
 
 /* Memory of one tensor: `data` is where its view begins. */
 typedef struct fused_tensor {
@@ -25,9 +25,9 @@ typedef struct fused_case {
         int32_t ndim, operands, steps;
         int64_t shape[4], fold_shape[4];
         fused_tensor operand[FUSED_OPERANDS], mask, out[FUSED_STEPS];
-        sf_step step[FUSED_STEPS]; /* the second is the first one's sibling */
+        sf_step step[FUSED_STEPS]; /* each the sibling of the one before it */
         sf_fuse fuse[FUSED_STEPS];
-        bool masked;
+        bool masked, reverse;
 } fused_case;
 
 enum {

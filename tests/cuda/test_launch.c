@@ -218,20 +218,74 @@ static void test_fused(void)
         c.fuse.load.code[3].code = SF_CODE_ADD;
         EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
         CHECK(nvrtc->compiles == compiles + 1, "%ld compilations", nvrtc->compiles - compiles);
-        /* A sibling is launched too. */
+        /* A sibling that shares the read shares the launch. */
         fused_named other;
         fused_name(&other, 0);
         place_named(&other);
         c.step.sibling = &other.step;
         long launches = cuda->launches;
         EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
-        CHECK(cuda->launches == launches + 2 && nvrtc->compiles == compiles + 1, "%ld launches", cuda->launches - launches);
+        CHECK(cuda->launches == launches + 1 && nvrtc->compiles == compiles + 2, "%ld launches", cuda->launches - launches);
+        /* One that walks something else, though as far, is launched too. */
+        other.fuse.operand[1].data += 4096;
+        EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
+        CHECK(cuda->launches == launches + 3 && nvrtc->compiles == compiles + 2, "%ld launches", cuda->launches - launches);
 
         float host[4];
         c.fuse.operand[1].data = (const char *)host;
         EXPECT(sf_cuda_run(NULL, &c.step), SF_INVALID_ARGUMENT, "an operand is said to be on CUDA device 0");
         c.fuse.operand[1].data = at(0, 2);
         EXPECT(sf_cuda_run(NULL, &c.step), SF_UNSUPPORTED, "aligned to their size");
+}
+
+/* Several results of one tensor: which share a launch, and what the explanation says of those that do not. */
+static void test_siblings(void)
+{
+        static const struct {
+                const char *text;
+                int launches, same; /* lines that say "same read" */
+                const char *words;  /* NULL: nothing is said not to be fused */
+        } listed[] = {{"sum(x, 1), max(x, 1)", 1, 1, NULL},
+                      {"mean(x, 1), max(x, 1), sum(x * x, 1), min(x, 1) + 1", 1, 3, NULL},
+                      {"mean(x, 0), max(x, 0)", 3, 1, NULL}, /* in chunks, whose totals each member folds for itself */
+                      {"cumsum(x, 1), sum(x, 1)", 1, 1, NULL},
+                      {"sum(x, 1) * 2, cumsum(x, 1, exclusive=True)", 1, 1, NULL},
+                      {"cumsum(x * x, 0), sum(x * x, 0)", 1, 1, NULL},
+                      {"cumsum(x, 1), max(x, 1)", 2, 0, "a scan shares its read with its own total alone"},
+                      {"cumsum(x, 1), sum(x, 1), max(x, 1), min(x, 1)", 2, 2, "a scan shares its read with its own total alone"},
+                      {"cumsum(x, 1), cummax(x, 1)", 2, 0, "a scan shares its read with its own total alone"},
+                      {"cumsum(x, 1), sum(x, 1, reverse=True)", 2, 0, "another direction"},
+                      {"sum(x, 1), max(x, 1), min(x, 1), sum(x * x, 1), prod(x, 1)", 2, 3, "four results share one at most"},
+                      {"x * 2, x + 1", 2, 0, "an elementwise pass has one result"},
+                      {"sum(x, 0), sum(x, 1)", 3, 0, "other axes"}};
+        int64_t shape[] = {4096, 4096};
+        sf_tensor x = {.data = at(0, 0), .device = {SF_CUDA, 0}, .ndim = 2, .dtype = SF_F32, .shape = shape};
+        for (size_t i = 0; i < sizeof listed / sizeof *listed; i++) {
+                sf_graph *graph;
+                sf_plan *plan;
+                sf_tensor out[5];
+                int64_t shapes[5][SF_MAX_NDIM];
+                char text[8192];
+                int same = 0;
+                EXPECT(sf_graph_parse(NULL, listed[i].text, &graph), SF_OK, "");
+                EXPECT(sf_plan_create(NULL, graph, 1, &x, NULL, &plan), SF_OK, "");
+                for (int32_t k = 0; k < sf_plan_outputs(plan); k++) {
+                        out[k] = x;
+                        out[k].data = at(0, (uint64_t)(k + 1) << 40);
+                        out[k].shape = shapes[k];
+                        EXPECT(sf_plan_output(plan, k, &out[k].ndim, shapes[k], &out[k].dtype), SF_OK, "");
+                }
+                long launches = cuda->launches;
+                EXPECT(sf_plan_run(plan, &x, out, NULL), SF_OK, "");
+                CHECK(cuda->launches - launches == listed[i].launches, "%s: %ld launches", listed[i].text, cuda->launches - launches);
+                EXPECT(sf_plan_explain(plan, SF_EXPLAIN_TEXT, text, sizeof text, NULL), SF_OK, "");
+                for (const char *line = text; (line = strstr(line, "same read")); line++)
+                        same++;
+                CHECK(same == listed[i].same, "%s: %d of the same read\n%s", listed[i].text, same, text);
+                CHECK(listed[i].words ? strstr(text, listed[i].words) != NULL : !strstr(text, "not fused"), "%s is explained as\n%s", listed[i].text, text);
+                sf_plan_destroy(plan);
+                sf_graph_destroy(graph);
+        }
 }
 
 /* Scratch of a run of several steps, and memory that is kept. */
@@ -521,6 +575,7 @@ static void run_all(void)
         test_pointers();
         test_warm();
         test_fused();
+        test_siblings();
         test_cost();
         test_scratch();
         test_capture();

@@ -7,6 +7,7 @@
 
 #include "backend.h"
 #include "cpu/cpu.h"
+#include "cuda/cuda.h"
 #include "cuda/emit_draft.h"
 #include "kernels.h"
 #include "ref/ref.h"
@@ -18,7 +19,7 @@
 bool host_learning;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
-long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_interleaved, host_chunked;
+long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_interleaved, host_chunked, host_shared, host_totals;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -51,10 +52,15 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
         return NULL;
 }
 
-static sf_status run_alone(sf_context *ctx, const sf_step *step)
+/* The step and those of its siblings that share its read; *next becomes the first that does not. */
+static sf_status run_shared(sf_context *ctx, const sf_step **next)
 {
         sf_cuda_plan plan;
-        SF_TRY(sf_cuda_plan_step(ctx, step, &host_chip, &plan));
+        SF_TRY(sf_cuda_plan_step(ctx, *next, &host_chip, &plan));
+        host_shared += plan.steps > 1;
+        host_totals += plan.steps > 1 && !(*next)->fold;
+        for (int32_t i = 0; i < plan.steps; i++)
+                *next = (*next)->sibling;
         for (int32_t i = 0; i < plan.launches; i++)
                 kernels_want(&plan.launch[i].spec);
         if (host_learning)
@@ -108,9 +114,15 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         sf_status status = SF_OK;
         if (ctx->backend == SF_BACKEND_REF)
                 return sf_ref_run(ctx, step);
-        for (const sf_step *each = step; each && status == SF_OK; each = each->sibling)
-                status = run_alone(ctx, each);
+        for (const sf_step *next = step; next && status == SF_OK;)
+                status = run_shared(ctx, &next);
         return status == SF_OK && host_learning ? sf_ref_run(ctx, step) : status;
+}
+
+const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other)
+{
+        (void)device;
+        return sf_cuda_apart(count, steps, other);
 }
 
 /* Exactly as large as asked: a step that reaches beyond is seen. */

@@ -65,11 +65,11 @@ static inline float sf_quotient(float a, float b) { return a / b; }
 static inline double sf_quotient(double a, double b) { return a / b; }
 static inline float sf_root(float a) { return sqrtf(a); }
 static inline double sf_root(double a) { return sqrt(a); }
-static inline float sf_exp(float a) { return expf(a); }
+static inline float sf_exp(float a) { return exec_exp(a); }
 static inline double sf_exp(double a) { return exp(a); }
-static inline float sf_log(float a) { return logf(a); }
+static inline float sf_log(float a) { return exec_log(a); }
 static inline double sf_log(double a) { return log(a); }
-static inline float sf_tanh(float a) { return tanhf(a); }
+static inline float sf_tanh(float a) { return exec_tanh(a); }
 static inline double sf_tanh(double a) { return tanh(a); }
 
 template <class T, class F> static inline T sf_same_bits(F from)
@@ -83,6 +83,9 @@ static inline unsigned sf_bits_of(float v) { return sf_same_bits<unsigned>(v); }
 static inline float sf_float_of(unsigned v) { return sf_same_bits<float>(v); }
 static inline unsigned long long sf_bits_of(double v) { return sf_same_bits<unsigned long long>(v); }
 static inline double sf_double_of(unsigned long long v) { return sf_same_bits<double>(v); }
+
+template <class T> static inline T sf_larger(T a, T b) { return a != a || a > b || (a == b && !std::signbit(a)) ? a : b; }
+template <class T> static inline T sf_smaller(T a, T b) { return a != a || a < b || (a == b && std::signbit(a)) ? a : b; }
 
 static inline float sf_from_half(unsigned h)
 {

@@ -1,5 +1,7 @@
 #include "executor.h"
 
+#include "core/elementary.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +178,21 @@ long long exec_block(void)
 unsigned char *exec_shared(void)
 {
         return current->block->shared;
+}
+
+float exec_exp(float v)
+{
+        return sf_exp_f32(v);
+}
+
+float exec_log(float v)
+{
+        return sf_log_f32(v);
+}
+
+float exec_tanh(float v)
+{
+        return sf_tanh_f32(v);
 }
 
 void exec_fail(const char *what)

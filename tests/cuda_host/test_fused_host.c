@@ -1,6 +1,6 @@
 /*
  * Fused steps on the CUDA kernels, run on the host: random programs over random operands, bit by bit against the reference. exp and its
- * like are the host's own on both sides.
+ * like are the library's own on both sides.
  *
  *     test_fused_host folder compiler jobs [--cases N] [--seed N]
  */
@@ -16,7 +16,7 @@
 
 static const sf_cuda_chip chips[] = {
         {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
-         .l2 = 1 << 20, .small_tiles = 1},
+         .l2 = 8192, .small_tiles = 1},
         {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
          .l2 = 52428800}};
 
@@ -86,7 +86,8 @@ int main(int argc, char **argv)
 #define KERNEL(name, NAME) fprintf(stderr, " " #name " %ld", host_met[SF_CUDA_##NAME]);
 #include "cuda/kernels.def"
 #undef KERNEL
-        fprintf(stderr, "; interleaved %ld, chunked %ld\n", host_interleaved, host_chunked);
+        fprintf(stderr, "; interleaved %ld, chunked %ld, of one read %ld, of them scans with their totals %ld\n", host_interleaved, host_chunked, host_shared,
+                host_totals);
         printf("test_fused_host: %ld cases, %ld failures\n", checked, failures);
         return failures != 0;
 }

@@ -109,14 +109,11 @@ template <class T> SF_DEVICE T sf_code_mul(T a, T b) { return (T)((sf_u64)a * (s
 template <class T> SF_DEVICE T sf_code_div(T a, T b) { return sf_quotient(a, b); }
 template <class T> SF_DEVICE T sf_code_square(T a) { return sf_code_mul(a, a); }
 
-/* NaN wins; of two zeros the one the operation prefers. */
-SF_DEVICE bool sf_negative(float a) { return sf_bits_of(a) >> 31; }
-SF_DEVICE bool sf_negative(double a) { return sf_bits_of(a) >> 63; }
-SF_DEVICE float sf_code_maximum(float a, float b) { return a != a || a > b || (a == b && !sf_negative(a)) ? a : b; }
-SF_DEVICE double sf_code_maximum(double a, double b) { return a != a || a > b || (a == b && !sf_negative(a)) ? a : b; }
+SF_DEVICE float sf_code_maximum(float a, float b) { return sf_larger(a, b); }
+SF_DEVICE double sf_code_maximum(double a, double b) { return sf_larger(a, b); }
 template <class T> SF_DEVICE T sf_code_maximum(T a, T b) { return a < b ? b : a; }
-SF_DEVICE float sf_code_minimum(float a, float b) { return a != a || a < b || (a == b && sf_negative(a)) ? a : b; }
-SF_DEVICE double sf_code_minimum(double a, double b) { return a != a || a < b || (a == b && sf_negative(a)) ? a : b; }
+SF_DEVICE float sf_code_minimum(float a, float b) { return sf_smaller(a, b); }
+SF_DEVICE double sf_code_minimum(double a, double b) { return sf_smaller(a, b); }
 template <class T> SF_DEVICE T sf_code_minimum(T a, T b) { return a < b ? a : b; }
 
 SF_DEVICE float sf_code_neg(float a) { return -a; }

@@ -55,6 +55,30 @@ SF_DEVICE float sf_float_of(sf_u32 v) { return __uint_as_float(v); }
 SF_DEVICE sf_u64 sf_bits_of(double v) { return (sf_u64)__double_as_longlong(v); }
 SF_DEVICE double sf_double_of(sf_u64 v) { return __longlong_as_double((sf_i64)v); }
 
+/* NaN wins; of two zeros +0.0 is the larger. Chips from 8.0 on have an instruction for it, of floats. */
+SF_DEVICE double sf_larger(double a, double b) { return (a != a) | (a > b) | ((a == b) & !(sf_bits_of(a) >> 63)) ? a : b; }
+SF_DEVICE double sf_smaller(double a, double b) { return (a != a) | (a < b) | ((a == b) & (sf_bits_of(a) >> 63)) ? a : b; }
+SF_DEVICE float sf_larger(float a, float b)
+{
+#if __CUDA_ARCH__ >= 800
+        float v;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+        return v;
+#else
+        return (a != a) | (a > b) | ((a == b) & !(sf_bits_of(a) >> 31)) ? a : b;
+#endif
+}
+SF_DEVICE float sf_smaller(float a, float b)
+{
+#if __CUDA_ARCH__ >= 800
+        float v;
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+        return v;
+#else
+        return (a != a) | (a < b) | ((a == b) & (sf_bits_of(a) >> 31)) ? a : b;
+#endif
+}
+
 SF_DEVICE float sf_from_half(sf_u32 bits)
 {
         float v;

@@ -9,6 +9,9 @@
  * SF_FUSED: elementwise work is done on the way. Then there are SF_LOAD_FUSED and SF_STORE_FUSED; SF_LOADS(F) and SF_STORES(F), which
  * list the operands each of the two programs reads, F(number, dtype, unit), unit as SF_X_UNIT or 2: one element for the whole
  * line; and after codes.cuh the programs themselves.
+ *
+ * SF_MEMBERS: how many folds one launch computes of one read. More than one are fused steps, whose accumulator members.cuh defines.
+ * SF_TOTAL: a scan stores its total as well, as another step's result; that step's program on the way out is among the programs.
  */
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -16,6 +19,14 @@
  * ---------------------------------------------------------------------------------------------------------- */
 struct sf_dim {
         sf_i64 len, x, y, m;
+};
+
+/* A result besides the first: another member's, or a scan's total. */
+struct sf_also {
+        char *y; /* or, of a fold in chunks, where its totals begin in scratch memory */
+        sf_u64 identity, neutral, initial;
+        sf_i64 iy;           /* y's stride from column to column */
+        sf_i64 step[SF_DIMS]; /* and in dims */
 };
 
 struct sf_params {
@@ -37,6 +48,9 @@ struct sf_params {
         sf_i64 step[SF_DIMS][SF_OPERANDS];              /* and in dims */
         sf_u64 constant[SF_CONSTANTS];                  /* of the programs, as their types hold them */
 #endif
+#if SF_ALSO
+        sf_also also[SF_ALSO];
+#endif
 };
 
 static_assert(sizeof(sf_params) == SF_PARAMS_SIZE, "the host's idea of the parameters is another");
@@ -53,6 +67,28 @@ static_assert(sizeof(sf_params) == SF_PARAMS_SIZE, "the host's idea of the param
 #define SF_IN_SIZE SF_SIZE(SF_IN)
 #define SF_OUT_SIZE SF_SIZE(SF_OUT)
 
+/* a combined with b, a to the left. */
+template <int OP, class T> SF_DEVICE T sf_join(T a, T b)
+{
+        if (OP == SF_OP_SUM)
+                return (T)((sf_u64)a + (sf_u64)b);
+        if (OP == SF_OP_PROD)
+                return (T)((sf_u64)a * (sf_u64)b);
+        return (a < b) == (OP == SF_OP_MAX) ? b : a;
+}
+
+template <int OP, class T> SF_DEVICE T sf_join_reals(T a, T b)
+{
+        if (OP == SF_OP_SUM)
+                return sf_add(a, b);
+        if (OP == SF_OP_PROD)
+                return sf_multiply(a, b);
+        return OP == SF_OP_MAX ? sf_larger(a, b) : sf_smaller(a, b);
+}
+template <int OP> SF_DEVICE float sf_join(float a, float b) { return sf_join_reals<OP>(a, b); }
+template <int OP> SF_DEVICE double sf_join(double a, double b) { return sf_join_reals<OP>(a, b); }
+
+#if SF_MEMBERS == 1
 #if SF_ACC == SF_DT_F32
 typedef float sf_acc;
 #define SF_REAL 1
@@ -91,31 +127,11 @@ SF_DEVICE sf_u64 sf_bits_of_acc(sf_acc v)
 #endif
 }
 
-/* a combined with b, a to the left. */
-SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b)
-{
-#if SF_REAL && SF_OP == SF_OP_SUM
-        return sf_add(a, b);
-#elif SF_REAL && SF_OP == SF_OP_PROD
-        return sf_multiply(a, b);
-#elif SF_REAL
-        /* NaN wins; of two zeros the one the operation prefers. */
-#if SF_OP == SF_OP_MAX
-        bool first = a > b || (a == b && !(sf_bits_of(a) >> (sizeof a * 8 - 1)));
-#else
-        bool first = a < b || (a == b && (sf_bits_of(a) >> (sizeof a * 8 - 1)));
+SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b) { return sf_join<SF_OP>(a, b); }
+SF_DEVICE sf_acc sf_choose(bool first, sf_acc a, sf_acc b) { return first ? a : b; }
+SF_DEVICE sf_acc sf_identity(const sf_params &p) { return sf_acc_of(p.identity); }
+SF_DEVICE sf_acc sf_neutral(const sf_params &p) { return sf_acc_of(p.neutral); }
 #endif
-        return a != a || first ? a : b;
-#elif SF_OP == SF_OP_SUM
-        return (sf_acc)((sf_u64)a + (sf_u64)b);
-#elif SF_OP == SF_OP_PROD
-        return (sf_acc)((sf_u64)a * (sf_u64)b);
-#elif SF_OP == SF_OP_MAX
-        return a < b ? b : a;
-#else
-        return a < b ? a : b;
-#endif
-}
 
 /* ------------------------------------------------------------------------------------------------------------
  * Elements: storage to accumulator and back
@@ -145,6 +161,7 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_set_slot(sf_raw<BYTES> &r, int 
         }
 }
 
+#if SF_MEMBERS == 1
 SF_DEVICE sf_acc sf_widen(sf_u64 bits)
 {
 #if SF_IN == SF_DT_F16
@@ -172,6 +189,8 @@ SF_DEVICE sf_acc sf_widen(sf_u64 bits)
 #endif
 }
 
+#endif
+
 #if SF_FUSED || (SF_REAL && SF_ACC == SF_DT_F64 && (SF_OUT == SF_DT_F16 || SF_OUT == SF_DT_BF16))
 /* Rounded once, to nearest even, to `man` stored mantissa and `exp` exponent bits: through f32 it would be twice. */
 SF_DEVICE sf_u32 sf_narrow_double(double v, int exp, int man)
@@ -193,6 +212,7 @@ SF_DEVICE sf_u32 sf_narrow_double(double v, int exp, int man)
 }
 #endif
 
+#if SF_MEMBERS == 1
 SF_DEVICE sf_u64 sf_narrow(sf_acc v)
 {
 #if SF_OUT == SF_DT_F64
@@ -211,3 +231,4 @@ SF_DEVICE sf_u64 sf_narrow(sf_acc v)
         return (sf_u64)v;
 #endif
 }
+#endif

@@ -14,7 +14,7 @@
  *   number[0]: chunks a sequence; number[1]: strips a row; number[2]: SLOTS, where SF_SLOTS is 0; number[3]: rows a part.
  *   units: sequences' batch positions times chunks times strips. inner: columns.
  *
- * SF_PARTIAL: the totals go to scratch, accumulator type, chunk after chunk; SF_RESUME: x is scratch.
+ * SF_PARTIAL: the totals go to scratch, accumulator type, chunk after chunk, a member's behind the one's before it; SF_RESUME: x is scratch.
  */
 #if SF_RESUME
 #define SF_X ((const char *)p.scratch)
@@ -36,22 +36,38 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
 #endif
 }
 
-/* Number j of a vector of results. */
-SF_DEVICE void sf_put(const sf_params &p, char *y, sf_acc v, const sf_results &with, int j)
+template <int SIZE> SF_DEVICE void sf_put_bits(char *y, sf_u64 bits)
 {
-        sf_raw<SF_OUT_SIZE> r;
+        sf_raw<SIZE> r;
         r.w[0] = 0;
-        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_outcome(p, v, with, j));
+        sf_set_slot<SIZE>(r, 0, bits);
         sf_store(y, r);
 }
 
-SF_DEVICE sf_acc sf_finish(const sf_params &p, sf_acc total)
+/* The total of a sequence or, of a part of one, number `part` in scratch memory. It is number j of its vector, and in column c of its line. */
+SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i64 c, sf_acc v, const sf_results &with, int j)
 {
 #if SF_PARTIAL
-        (void)p;
-        return total;
+        (void)line, (void)c, (void)with, (void)j;
 #else
-        return sf_begin(p, p.n ? total : sf_acc_of(p.identity));
+        (void)part;
+        v = sf_begin(p, p.n ? v : sf_identity(p));
+#endif
+#if SF_MEMBERS > 1
+#define OPERAND(k, dt, unit) , sf_value_at(with.operand##k, j)
+#if SF_PARTIAL
+#define MEMBER(k, op, acc, out, begins) \
+        sf_put_bits<SF_SIZE(out)>((char *)p.scratch + ((k) ? (sf_i64)p.also[(k) ? (k) - 1 : 0].y : 0) + part * SF_SIZE(out), sf_dtype<acc>::bits(v.v##k));
+#else
+#define MEMBER(k, op, acc, out, begins)                                                                                            \
+        sf_put_bits<SF_SIZE(out)>((k) ? line.also[(k) ? (k) - 1 : 0] + c * p.also[(k) ? (k) - 1 : 0].iy : line.y + c * p.iy, \
+                                  sf_store_program##k(p, v.v##k SF_STORES(OPERAND)));
+#endif
+        SF_EACH(MEMBER)
+#undef MEMBER
+#undef OPERAND
+#else
+        sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, v, with, j));
 #endif
 }
 
@@ -96,14 +112,13 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_line &line, sf_acc total)
 {
         if (mine && unit < p.units)
-                sf_put(p, SF_PARTIAL ? (char *)p.scratch + unit * SF_OUT_SIZE : line.y, sf_finish(p, total),
-                       sf_load_results(line, 0, SF_WIDTH, sf_along(p)), 0);
+                sf_put(p, line, unit, 0, total, sf_load_results(line, 0, SF_WIDTH, sf_along(p)), 0);
 }
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
-        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
+        sf_acc identity = sf_identity(p), neutral = sf_neutral(p);
         sf_line line[SF_ROWS];
         sf_i64 at[SF_ROWS], stop[SF_ROWS];
         sf_vector next[SF_ROWS][SF_ITEMS];
@@ -241,7 +256,7 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
-        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
+        sf_acc identity = sf_identity(p), neutral = sf_neutral(p);
         sf_i64 unit = sf_divide(sf_block(), p.number[1]); /* batch position and chunk */
         sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
@@ -322,8 +337,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++) {
                                 sf_i64 c = column + q * pitch + j;
-                                sf_put(p, SF_PARTIAL ? (char *)p.scratch + (unit * p.inner + c) * SF_OUT_SIZE : line.y + c * p.iy, sf_finish(p, sum[q][j]),
-                                       with, j);
+                                sf_put(p, line, unit * p.inner + c, c, sum[q][j], with, j);
                         }
                 }
         }

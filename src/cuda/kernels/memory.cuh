@@ -14,6 +14,9 @@ struct sf_line {
 #if SF_FUSED
         const char *operand[SF_OPERANDS];
 #endif
+#if SF_ALSO
+        char *also[SF_ALSO]; /* further results: one a sequence, so no step along it moves them */
+#endif
 };
 
 /* What a step takes them on by, in bytes. */
@@ -199,9 +202,16 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 /* Element j as the accumulator holds it, masked-out ones as the identity. */
 SF_DEVICE sf_acc sf_element(const sf_params &p, const sf_vector &v, int j, sf_acc identity)
 {
-#if SF_LOAD_FUSED
+#if SF_MEMBERS > 1
+        sf_acc a;
 #define OPERAND(k, dt, unit) , sf_value_at(v.operand##k, j)
-        sf_acc a = sf_load_program(p SF_LOADS(OPERAND));
+#define MEMBER(k, op, acc, out, begins) a.v##k = sf_load_program##k(p SF_LOADS(OPERAND));
+        SF_EACH(MEMBER)
+#undef MEMBER
+#undef OPERAND
+#elif SF_LOAD_FUSED
+#define OPERAND(k, dt, unit) , sf_value_at(v.operand##k, j)
+        sf_acc a = sf_load_program0(p SF_LOADS(OPERAND));
 #undef OPERAND
 #else
         (void)p;
@@ -235,12 +245,13 @@ SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 e
         return with;
 }
 
+#if SF_MEMBERS == 1
 /* The bits that are stored for a result, number j of its vector. */
 SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_acc v, const sf_results &with, int j)
 {
 #if SF_STORE_FUSED
 #define OPERAND(k, dt, unit) , sf_value_at(with.operand##k, j)
-        return sf_store_program(p, v SF_STORES(OPERAND));
+        return sf_store_program0(p, v SF_STORES(OPERAND));
 #undef OPERAND
 #else
         (void)p, (void)with, (void)j;
@@ -275,6 +286,7 @@ SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 i
 #endif
 }
 #endif
+#endif
 
 SF_DEVICE sf_i64 sf_divide(sf_i64 a, sf_i64 b)
 {
@@ -297,6 +309,11 @@ SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, s
                 for (int k = 0; k < SF_OPERANDS; k++)
                         line.operand[k] += at * p.step[d][k];
 #endif
+#if SF_ALSO
+#pragma unroll
+                for (int k = 0; k < SF_ALSO; k++)
+                        line.also[k] += at * p.also[k].step[d];
+#endif
                 index = next;
         }
 }
@@ -310,6 +327,11 @@ SF_DEVICE sf_line sf_line_from(const sf_params &p, const char *x, sf_i64 batch)
         for (int k = 0; k < SF_OPERANDS; k++)
                 line.operand[k] = p.operand[k];
 #endif
+#if SF_ALSO
+#pragma unroll
+        for (int k = 0; k < SF_ALSO; k++)
+                line.also[k] = p.also[k].y;
+#endif
         sf_walk(p, 0, SF_NBATCH, batch, line);
         return line;
 }
@@ -319,6 +341,7 @@ SF_DEVICE sf_line sf_batch_line(const sf_params &p, sf_i64 batch)
         return sf_line_from(p, p.x, batch);
 }
 
+#if SF_MEMBERS == 1
 /* Combined with the initial value, if there is one. */
 SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
 {
@@ -329,6 +352,35 @@ SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
         return v;
 #endif
 }
+#endif
+
+#if SF_TOTAL
+/* The fold beside a scan: what the inclusive scan has last, with the fold's own initial value and program; of column `column`. */
+SF_DEVICE void sf_store_total(const sf_params &p, const sf_line &line, sf_i64 column, sf_acc v)
+{
+        sf_raw<SF_SIZE(SF_TOTAL_OUT)> r;
+        r.w[0] = 0;
+#if SF_TOTAL_INITIAL
+        v = sf_combine(sf_acc_of(p.also[0].initial), v);
+#endif
+        sf_set_slot<SF_SIZE(SF_TOTAL_OUT)>(r, 0, sf_store_program1(p, v));
+        sf_store(line.also[0] + column * p.also[0].iy, r);
+}
+
+/* Of a line with COLUMNS interleaved sequences: its last elements are the totals. `at`: where a thread's first vector begins, less than a tile
+ * from the end. */
+template <int COLUMNS, int SPREAD>
+SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+        int first = (int)(at - (end - COLUMNS));
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        if ((unsigned)(first + i * SPREAD + j) < COLUMNS)
+                                sf_store_total(p, line, first + i * SPREAD + j, v[i][j]);
+}
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------
  * Pieces: memory without gaps, moved 16 bytes at a time by the whole block, whatever is in it

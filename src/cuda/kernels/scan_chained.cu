@@ -466,6 +466,10 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                                 left[s] = here[s];
                                         sf_take_all(left, v, past);
                                 }
+#if SF_TOTAL
+                                if (tile.number + 1 == p.number[0])
+                                        sf_store_totals<SF_COLUMNS, SPREAD>(p, tile.line, tile.number * TILE + mine, p.n, v);
+#endif
                                 sf_shift<32, SF_COLUMNS>(v, lane, past, identity);
 #pragma unroll
                                 for (int k = 0; k < SF_ITEMS; k++)

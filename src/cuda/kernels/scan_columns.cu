@@ -167,6 +167,14 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 if (!SF_SINGLE && works)
                         sf_take_tiles(counter, pitch, t, total, group == SF_GROUPS - 1, v, before);
 
+#if SF_TOTAL
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        if (row + i + 1 == end)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        sf_store_total(p, line, column + j, v[i][j]);
+#endif
 #if SF_EXCLUSIVE
 #pragma unroll
                 for (int i = SF_ITEMS - 1; i >= 0; i--)

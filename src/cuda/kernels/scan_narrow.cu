@@ -92,6 +92,10 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 for (int s = 0; s < SHARE; s++)
                         total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
                 sf_take_tiles(counter, SF_COLUMNS, t, total, warp == WARPS - 1 && lane >= 32 - SPAN, v, before);
+#if SF_TOTAL
+                if (t + 1 == p.number[0])
+                        sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
+#endif
                 sf_shift<32, SF_COLUMNS>(v, lane, before, identity);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {

@@ -132,6 +132,10 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 }
                                 sf_count(counter[q], t, total, lane);
                         }
+#if SF_TOTAL
+                        if (t + 1 == tiles && end[q])
+                                sf_store_totals<1, SPREAD>(p, line[q], at, end[q], v[q]);
+#endif
                         sf_shift<LANES, 1>(v[q], lane, before, identity);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {

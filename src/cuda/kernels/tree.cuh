@@ -239,7 +239,7 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                         for (int i = 0; i < SF_ITEMS / 2; i++)
                                 if (i < SF_ITEMS / b / 2) {
                                         sf_acc even = a[2 * i % SF_ITEMS], odd = a[(2 * i + 1) % SF_ITEMS];
-                                        sf_acc keep = lane & b ? odd : even, other = sf_shuffle(lane & b ? even : odd, lane ^ b);
+                                        sf_acc keep = sf_choose(lane & b, odd, even), other = sf_shuffle(sf_choose(lane & b, even, odd), lane ^ b);
                                         a[i] = sf_combine(keep, other);
                                 }
                 } else {

@@ -22,61 +22,75 @@ typedef struct listed {
         int64_t shape[3];
         unsigned axes;
         bool reverse, masked, exclusive, bar;
+        int32_t beside; /* of a fold: so many more, of other operations; of a scan: its total */
 } listed;
 
 #define P20 ((int64_t)1 << 20)
 static const listed steps[] = {
-        {"rows_f32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 0, 1},
-        {"rows_f32_reverse", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 1, 0, 0, 1},
-        {"rows_f32_masked", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 1, 0, 1},
-        {"rows_f32_exclusive", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 1, 0},
-        {"columns_f32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 0, 0, 1},
-        {"columns_f32_masked", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 1, 0, 1},
-        {"sum_middle", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 2, 0, 0, 0, 1},
-        {"sum_weights", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {8192, 8192}, 1, 0, 0, 0, 1},
-        {"sum_first", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 1, 0, 0, 0, 1},
-        {"sum_last", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 4, 0, 0, 0, 1},
-        {"sum_all", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 7, 0, 0, 0, 1},
-        {"long_2e30", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {1024 * P20}, 1, 0, 0, 0, 1},
-        {"long_2e28", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {256 * P20}, 1, 0, 0, 0, 1},
-        {"long_2e20", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {P20}, 1, 0, 0, 0, 1},
-        {"long_8_rows", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {8, 16 * P20}, 2, 0, 0, 0, 1},
-        {"long_64_rows", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {64, 100003}, 2, 0, 0, 0, 1},
-        {"narrow_2", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 2}, 1, 0, 0, 0, 1},
-        {"narrow_8", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 8}, 1, 0, 0, 0, 1},
-        {"narrow_32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 32}, 1, 0, 0, 0, 1},
-        {"short_4", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {16 * P20, 4}, 2, 0, 0, 0, 1},
-        {"short_64", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 64}, 2, 0, 0, 0, 1},
-        {"middle_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {4096, 1000, 33}, 2, 0, 0, 0, 1},
-        {"sum_short_4", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {16 * P20, 4}, 2, 0, 0, 0, 1},
-        {"sum_short_64", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 64}, 2, 0, 0, 0, 1},
-        {"rows_bf16", 0, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {16384, 16384}, 2, 0, 0, 0, 1},
-        {"rows_f16", 0, SF_SUM, SF_DT_F16, SF_DT_F16, 2, {16384, 16384}, 2, 0, 0, 0, 1},
-        {"rows_f64", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 2, {16384, 16384}, 2, 0, 0, 0, 1},
-        {"rows_i32", 0, SF_SUM, SF_DT_I32, SF_DT_I32, 2, {16384, 16384}, 2, 0, 0, 0, 1},
-        {"rows_i64", 0, SF_SUM, SF_DT_I64, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 1},
-        {"small_rows", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {1024, 1024}, 2, 0, 0, 0, 1},
-        {"small_columns", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {1024, 1024}, 1, 0, 0, 0, 1},
-        {"rows_4095", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 4095}, 2, 0, 0, 0, 0},
-        {"rows_1000", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 1000}, 2, 0, 0, 0, 0},
-        {"short_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 33}, 2, 0, 0, 0, 0},
-        {"rows_i8", 0, SF_SUM, SF_DT_I8, SF_DT_I8, 2, {16384, 16384}, 2, 0, 0, 0, 0},
-        {"rows_bool_i64", 0, SF_SUM, SF_DT_BOOL, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 0},
-        {"rows_max_f16", 0, SF_MAX, SF_DT_F16, SF_DT_F16, 2, {16384, 16384}, 2, 0, 0, 0, 0},
-        {"rows_min_f64", 0, SF_MIN, SF_DT_F64, SF_DT_F64, 2, {16384, 16384}, 2, 0, 0, 0, 0},
-        {"rows_f64_bf16", 0, SF_PROD, SF_DT_F64, SF_DT_BF16, 2, {16384, 16384}, 2, 1, 1, 1, 0},
-        {"columns_bf16", 0, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {16384, 16384}, 1, 0, 0, 0, 0},
-        {"columns_f64", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 2, {16384, 16384}, 1, 0, 0, 1, 0},
-        {"columns_odd", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 4095}, 1, 0, 0, 0, 0},
-        {"narrow_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 33}, 1, 0, 0, 0, 0},
-        {"narrow_128", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 128}, 1, 0, 0, 0, 0},
-        {"long_f64_masked", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 1, {256 * P20}, 1, 1, 1, 1, 0},
-        {"long_bf16", 0, SF_SUM, SF_DT_BF16, SF_DT_BF16, 1, {256 * P20}, 1, 0, 0, 0, 0},
-        {"long_i8", 0, SF_SUM, SF_DT_I8, SF_DT_I8, 1, {256 * P20 + 3}, 1, 0, 0, 0, 0},
-        {"sum_bf16_all", 1, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {16384, 16384}, 3, 0, 0, 0, 0},
-        {"sum_outer_axes", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {64, 1000, 513}, 5, 0, 1, 0, 0},
-        {"sum_narrow_33", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 33}, 1, 0, 0, 0, 0},
-        {"max_rows_i16", 1, SF_MAX, SF_DT_I16, SF_DT_I64, 2, {4096, 16384}, 2, 0, 0, 0, 0},
+        {"rows_f32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 0, 1, 0},
+        {"rows_f32_reverse", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 1, 0, 0, 1, 0},
+        {"rows_f32_masked", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 1, 0, 1, 0},
+        {"rows_f32_exclusive", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 1, 0, 0},
+        {"columns_f32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 0, 0, 1, 0},
+        {"columns_f32_masked", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 1, 0, 1, 0},
+        {"sum_middle", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 2, 0, 0, 0, 1, 0},
+        {"sum_weights", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {8192, 8192}, 1, 0, 0, 0, 1, 0},
+        {"sum_first", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 1, 0, 0, 0, 1, 0},
+        {"sum_last", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 4, 0, 0, 0, 1, 0},
+        {"sum_all", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 7, 0, 0, 0, 1, 0},
+        {"long_2e30", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {1024 * P20}, 1, 0, 0, 0, 1, 0},
+        {"long_2e28", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {256 * P20}, 1, 0, 0, 0, 1, 0},
+        {"long_2e20", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {P20}, 1, 0, 0, 0, 1, 0},
+        {"long_8_rows", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {8, 16 * P20}, 2, 0, 0, 0, 1, 0},
+        {"long_64_rows", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {64, 100003}, 2, 0, 0, 0, 1, 0},
+        {"narrow_2", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 2}, 1, 0, 0, 0, 1, 0},
+        {"narrow_8", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 8}, 1, 0, 0, 0, 1, 0},
+        {"narrow_32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 32}, 1, 0, 0, 0, 1, 0},
+        {"short_4", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {16 * P20, 4}, 2, 0, 0, 0, 1, 0},
+        {"short_64", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 64}, 2, 0, 0, 0, 1, 0},
+        {"middle_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {4096, 1000, 33}, 2, 0, 0, 0, 1, 0},
+        {"sum_short_4", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {16 * P20, 4}, 2, 0, 0, 0, 1, 0},
+        {"sum_short_64", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 64}, 2, 0, 0, 0, 1, 0},
+        {"rows_bf16", 0, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"rows_f16", 0, SF_SUM, SF_DT_F16, SF_DT_F16, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"rows_f64", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"rows_i32", 0, SF_SUM, SF_DT_I32, SF_DT_I32, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"rows_i64", 0, SF_SUM, SF_DT_I64, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"small_rows", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {1024, 1024}, 2, 0, 0, 0, 1, 0},
+        {"small_columns", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {1024, 1024}, 1, 0, 0, 0, 1, 0},
+        {"sum_max_middle", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 2, 0, 0, 0, 1, 1},
+        {"sum_max_first", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 1, 0, 0, 0, 1, 1},
+        {"sum_max_last", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 4, 0, 0, 0, 1, 1},
+        {"sum_max_all", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 7, 0, 0, 0, 1, 1},
+        {"sum_max_rows", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {8192, 8192}, 2, 0, 0, 0, 1, 1},
+        {"four_middle", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 2, 0, 0, 0, 1, 3},
+        {"four_first", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 1, 0, 0, 0, 1, 3},
+        {"four_rows", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {8192, 8192}, 2, 0, 0, 0, 1, 3},
+        {"four_f64_rows", 1, SF_SUM, SF_DT_F64, SF_DT_F64, 2, {8192, 8192}, 2, 0, 0, 0, 0, 3},
+        {"four_f64_columns", 1, SF_SUM, SF_DT_F64, SF_DT_F64, 2, {8192, 8192}, 1, 0, 0, 0, 0, 3},
+        {"rows_total", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 0, 1, 1},
+        {"columns_total", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 0, 0, 1, 1},
+        {"long_total", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {256 * P20}, 1, 0, 0, 0, 1, 1},
+        {"rows_4095", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 4095}, 2, 0, 0, 0, 0, 0},
+        {"rows_1000", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 1000}, 2, 0, 0, 0, 0, 0},
+        {"short_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 33}, 2, 0, 0, 0, 0, 0},
+        {"rows_i8", 0, SF_SUM, SF_DT_I8, SF_DT_I8, 2, {16384, 16384}, 2, 0, 0, 0, 0, 0},
+        {"rows_bool_i64", 0, SF_SUM, SF_DT_BOOL, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 0, 0},
+        {"rows_max_f16", 0, SF_MAX, SF_DT_F16, SF_DT_F16, 2, {16384, 16384}, 2, 0, 0, 0, 0, 0},
+        {"rows_min_f64", 0, SF_MIN, SF_DT_F64, SF_DT_F64, 2, {16384, 16384}, 2, 0, 0, 0, 0, 0},
+        {"rows_f64_bf16", 0, SF_PROD, SF_DT_F64, SF_DT_BF16, 2, {16384, 16384}, 2, 1, 1, 1, 0, 0},
+        {"columns_bf16", 0, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {16384, 16384}, 1, 0, 0, 0, 0, 0},
+        {"columns_f64", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 2, {16384, 16384}, 1, 0, 0, 1, 0, 0},
+        {"columns_odd", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {32768, 4095}, 1, 0, 0, 0, 0, 0},
+        {"narrow_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 33}, 1, 0, 0, 0, 0, 0},
+        {"narrow_128", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 128}, 1, 0, 0, 0, 0, 0},
+        {"long_f64_masked", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 1, {256 * P20}, 1, 1, 1, 1, 0, 0},
+        {"long_bf16", 0, SF_SUM, SF_DT_BF16, SF_DT_BF16, 1, {256 * P20}, 1, 0, 0, 0, 0, 0},
+        {"long_i8", 0, SF_SUM, SF_DT_I8, SF_DT_I8, 1, {256 * P20 + 3}, 1, 0, 0, 0, 0, 0},
+        {"sum_bf16_all", 1, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {16384, 16384}, 3, 0, 0, 0, 0, 0},
+        {"sum_outer_axes", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {64, 1000, 513}, 5, 0, 1, 0, 0, 0},
+        {"sum_narrow_33", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {P20, 33}, 1, 0, 0, 0, 0, 0},
+        {"max_rows_i16", 1, SF_MAX, SF_DT_I16, SF_DT_I64, 2, {4096, 16384}, 2, 0, 0, 0, 0, 0},
 };
 
 static sf_view view_of(sf_dt dt, int32_t ndim, const int64_t *shape, uint64_t address)
@@ -89,17 +103,17 @@ static sf_view view_of(sf_dt dt, int32_t ndim, const int64_t *shape, uint64_t ad
         return v;
 }
 
-static sf_step step_of(const listed *c)
+static sf_step step_of(const listed *c, bool fold, sf_op op)
 {
         int64_t kept[3];
         int32_t rank = 0;
         for (int32_t d = 0; d < c->ndim; d++)
-                if (!c->fold || !(c->axes >> d & 1))
+                if (!fold || !(c->axes >> d & 1))
                         kept[rank++] = c->shape[d];
         sf_view x = view_of(c->in, c->ndim, c->shape, (uint64_t)1 << 40), y = view_of(c->out, rank, kept, (uint64_t)2 << 40);
         sf_view m = view_of(SF_DT_BOOL, c->ndim, c->shape, (uint64_t)3 << 40);
         bool real = sf_dtypes[c->out].kind == SF_KIND_REAL;
-        sf_step s = {.fold = c->fold, .exclusive = c->exclusive, .op = c->op, .in = c->in, .out = c->out};
+        sf_step s = {.fold = fold, .exclusive = c->exclusive, .op = op, .in = c->in, .out = c->out};
         s.acc = !real ? c->out : c->in == SF_DT_F64 || c->out == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
         s.identity = sf_identity(s.op, s.acc);
         sf_step_geometry(&s, &(sf_step_views){.x = &x, .y = &y, .m = c->masked ? &m : NULL, .axes = c->axes, .reverse = c->reverse});
@@ -146,7 +160,11 @@ int main(int argc, char **argv)
                 return 2;
         bool bars = argc > 2 && !strcmp(argv[2], "bars"), fine = true;
         for (size_t i = 0; fine && i < sizeof steps / sizeof *steps; i++) {
-                sf_step s = step_of(&steps[i]);
+                sf_step s = step_of(&steps[i], steps[i].fold, steps[i].op), beside[3];
+                for (int32_t k = 0; k < steps[i].beside; k++) {
+                        beside[k] = step_of(&steps[i], true, steps[i].fold ? (sf_op)(SF_MAX - k) : steps[i].op);
+                        *(k ? &beside[k - 1].sibling : &s.sibling) = &beside[k];
+                }
                 if (!bars || steps[i].bar)
                         fine = write_step(argv[1], steps[i].name, &s);
         }

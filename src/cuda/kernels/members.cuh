@@ -1,0 +1,74 @@
+/*
+ * members.cuh: several folds of one read (SF_MEMBERS > 1). The accumulator is a value for each of them, side by side: whatever combines,
+ * exchanges or keeps accumulators does so with all of them at once, and every member gets the bits it would get alone.
+ *
+ * SF_EACH(F) lists them, F(number, op, accumulator, dtype it is stored as, whether there is an initial value). Member k's programs are
+ * sf_load_program<k> and sf_store_program<k>; all of them are handed all operands that any of them reads.
+ */
+struct sf_acc {
+#define MEMBER(k, op, acc, out, begins) sf_of<acc> v##k;
+        SF_EACH(MEMBER)
+#undef MEMBER
+};
+
+SF_DEVICE sf_acc sf_combine(const sf_acc &a, const sf_acc &b)
+{
+        sf_acc c;
+#define MEMBER(k, op, acc, out, begins) c.v##k = sf_join<op>(a.v##k, b.v##k);
+        SF_EACH(MEMBER)
+#undef MEMBER
+        return c;
+}
+
+/* a or b: of structs themselves the compiler would choose an address. */
+SF_DEVICE sf_acc sf_choose(bool first, const sf_acc &a, const sf_acc &b)
+{
+        sf_acc c;
+#define MEMBER(k, op, acc, out, begins) c.v##k = first ? a.v##k : b.v##k;
+        SF_EACH(MEMBER)
+#undef MEMBER
+        return c;
+}
+
+SF_DEVICE sf_acc sf_shuffle(const sf_acc &v, int lane)
+{
+        sf_acc c;
+#define MEMBER(k, op, acc, out, begins) c.v##k = ::sf_shuffle(v.v##k, lane);
+        SF_EACH(MEMBER)
+#undef MEMBER
+        return c;
+}
+
+/* The first member's are where a launch of one has its own. */
+#define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
+
+SF_DEVICE sf_acc sf_identity(const sf_params &p)
+{
+        sf_acc c;
+#define MEMBER(k, op, acc, out, begins) c.v##k = sf_dtype<acc>::constant(FIELD(k, identity));
+        SF_EACH(MEMBER)
+#undef MEMBER
+        return c;
+}
+
+SF_DEVICE sf_acc sf_neutral(const sf_params &p)
+{
+        sf_acc c;
+#define MEMBER(k, op, acc, out, begins) c.v##k = sf_dtype<acc>::constant(FIELD(k, neutral));
+        SF_EACH(MEMBER)
+#undef MEMBER
+        return c;
+}
+
+/* Each combined with its initial value, if it has one. */
+SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
+{
+#define MEMBER(k, op, acc, out, begins) \
+        if (begins)                      \
+                v.v##k = sf_join<op>(sf_dtype<acc>::constant(FIELD(k, initial)), v.v##k);
+        SF_EACH(MEMBER)
+#undef MEMBER
+        (void)p;
+        return v;
+}
+#undef FIELD
