@@ -327,7 +327,13 @@ int array_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtyp
         if (x->kind == ARRAY_NUMPY) {
                 made = numpy_make(x, ndim, shape, dtype);
         } else if (x->kind == ARRAY_TORCH) {
-                made = torch_make(x, ndim, shape, dtype);
+                memset(out, 0, offsetof(array, shape));
+                out->kind = x->kind;
+                made = torch_make(x, ndim, shape, dtype, out);
+                if (made && out->view.data) {
+                        out->object = *result = made;
+                        return 0;
+                }
         } else if (x->kind == ARRAY_EXCHANGE) {
                 made = exchange_make(x, ndim, shape, dtype);
         } else {

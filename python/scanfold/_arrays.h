@@ -32,15 +32,19 @@ typedef struct array {
         int64_t strides[SF_MAX_NDIM];
 } array;
 
-/* What array_open answers beside 0 and -1: the tensor needs torch's dispatcher (autograd, a transform, a mode, a subclass). */
-enum { ARRAY_DISPATCH = 1 };
+/*
+ * What array_open answers beside 0 and -1. RECORD: the tensor is as plain as others, but its gradient is wanted, so an autograd.Function has
+ * to be asked; DISPATCH: it needs torch's dispatcher (a transform, a mode, a subclass, another device).
+ */
+enum { ARRAY_DISPATCH = 1, ARRAY_RECORD = 2 };
 
 /*
- * Opens `object`, which the exceptions call `name`. 0; ARRAY_DISPATCH; or -1 with an exception. After 0, array_close it. OPEN_FIRST asks
- * everything about the state torch is in, OPEN_MORE only about this object, OPEN_OUT also that it can be written as it is. OPEN_TRUSTED
- * asks nothing: the caller is torch's dispatcher, which has.
+ * Opens `object`, which the exceptions call `name`. 0; ARRAY_DISPATCH or ARRAY_RECORD; or -1 with an exception. After 0, array_close it.
+ * OPEN_FIRST asks everything about the state torch is in, OPEN_MORE only about this object, OPEN_OUT also that it can be written as it is.
+ * OPEN_TRUSTED asks nothing: the caller is torch's dispatcher, which has. OPEN_COMPILED is for a compiled graph, which has no state either,
+ * but may hold a tensor whose sign is only written down: a copy with the sign in it is opened then.
  */
-typedef enum array_use { OPEN_FIRST, OPEN_MORE, OPEN_OUT, OPEN_TRUSTED } array_use;
+typedef enum array_use { OPEN_FIRST, OPEN_MORE, OPEN_OUT, OPEN_TRUSTED, OPEN_COMPILED } array_use;
 int array_open(PyObject *object, const char *name, array_use use, array *a);
 void array_close(array *a);
 
@@ -52,6 +56,17 @@ int array_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtyp
 
 /* Tells torch that a caller's tensor was written, so that autograd notices if it had saved it. */
 int array_was_written(const array *out);
+
+/*
+ * A number for the values a torch tensor holds now: another one once autograd's version counter, its memory or the tensor itself is
+ * another, never used again for others. 0 where torch does not count (inference tensors, other arrays). What writes behind autograd's back
+ * is not noticed: callers promise that nobody does.
+ */
+uint64_t array_version(const array *a);
+
+/* Whether this is an nn.Parameter; whether work on its stream is being captured rather than run (-1 with an exception). */
+int array_is_parameter(const array *a);
+int array_is_captured(const array *a);
 
 /* The finished result: steals `result`. NULL with an exception on failure. */
 PyObject *array_result(const array *x, PyObject *result);

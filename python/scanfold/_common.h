@@ -61,8 +61,8 @@ int torch_open(PyObject *object, const char *name, array_use use, const known_ty
 int exchange_open(PyObject *object, array *a);
 PyObject *exchange_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype);
 
-/* A new tensor. */
-PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype);
+/* A new tensor, opened as `out` where that costs nothing: out->view.data is NULL where it still has to be. */
+PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out);
 
 /* Tells torch that a tensor was written, so that autograd notices if it had saved it. */
 int torch_was_written(PyObject *tensor);

@@ -9,6 +9,9 @@
 enum {
         MAX_INPUTS = 32,
         KEPT_PLANS = 32, /* shapes a program keeps plans for; the one that was made first goes */
+        FEW = 4,         /* tensors that are described on the stack; more take memory from Python */
+        SHORT_KEY = 64,  /* likewise the numbers of a key: 4 tensors of 13 dimensions */
+        KEEP_GIL_ELEMENTS = 2048, /* below this other threads could not do anything useful while we work, as in _scanfold.c */
 };
 
 typedef struct kept_plan {
@@ -23,6 +26,7 @@ typedef struct expression {
         int exact;
         int32_t ninputs;
         int kept, next;
+        int latest; /* the plan used last, which is the one wanted next as a rule */
         kept_plan plan[KEPT_PLANS];
 } expression;
 
@@ -278,44 +282,60 @@ typedef struct inputs {
         array *array;
         sf_tensor *view;
         int32_t opened;
+        array few_arrays[FEW];
+        sf_tensor few_views[FEW];
 } inputs;
 
 static void close_inputs(inputs *in)
 {
         while (in->opened > 0)
                 array_close(&in->array[--in->opened]);
-        PyMem_Free(in->array);
-        PyMem_Free(in->view);
+        if (in->array != in->few_arrays) {
+                PyMem_Free(in->array);
+                PyMem_Free(in->view);
+        }
 }
 
-static int open_inputs(const expression *e, PyObject *sequence, inputs *in)
+/* The first one opened as `first`, the others as `more`. As array_open; closed again unless the answer is 0. */
+static int open_inputs(const expression *e, PyObject *sequence, array_use first, array_use more, inputs *in)
 {
         Py_ssize_t n = PySequence_Size(sequence);
-        *in = (inputs){NULL, NULL, 0};
+        in->array = in->few_arrays;
+        in->view = in->few_views;
+        in->opened = 0;
         if (n != e->ninputs || n < 1) {
                 if (!PyErr_Occurred())
                         PyErr_Format(PyExc_ValueError, "%zd inputs are given, the expression has %d", n, (int)e->ninputs);
                 return -1;
         }
-        in->array = PyMem_Malloc((size_t)n * sizeof *in->array);
-        in->view = PyMem_Malloc((size_t)n * sizeof *in->view);
-        if (!in->array || !in->view) {
-                PyErr_NoMemory();
-                close_inputs(in);
-                return -1;
-        }
-        for (Py_ssize_t i = 0; i < n; i++) {
-                PyObject *item = PySequence_GetItem(sequence, i);
-                int rc = item ? array_open(item, "an input", OPEN_TRUSTED, &in->array[i]) : -1;
-                Py_XDECREF(item); /* the sequence holds it */
-                if (rc) {
+        if (n > FEW) {
+                in->array = PyMem_Malloc((size_t)n * sizeof *in->array);
+                in->view = PyMem_Malloc((size_t)n * sizeof *in->view);
+                if (!in->array || !in->view) {
+                        PyErr_NoMemory();
                         close_inputs(in);
                         return -1;
+                }
+        }
+        int recorded = 0;
+        for (Py_ssize_t i = 0; i < n; i++) {
+                PyObject *item = PySequence_GetItem(sequence, i);
+                int rc = item ? array_open(item, "an input", i ? more : first, &in->array[i]) : -1;
+                Py_XDECREF(item); /* the sequence holds it */
+                if (rc == ARRAY_RECORD) { /* that is the answer unless a later one needs more */
+                        recorded = 1;
+                        rc = array_open(item, "an input", OPEN_TRUSTED, &in->array[i]);
+                }
+                if (rc) {
+                        close_inputs(in);
+                        return rc;
                 }
                 in->opened++;
                 in->view[i] = in->array[i].view;
         }
-        return 0;
+        if (recorded)
+                close_inputs(in);
+        return recorded ? ARRAY_RECORD : 0;
 }
 
 /* What a plan is made for, as numbers: 3 an input and 1 a dimension. */
@@ -339,117 +359,215 @@ static void key_fill(const inputs *in, int64_t *key)
         }
 }
 
+static int is_for(const kept_plan *kept, const int64_t *key, size_t length)
+{
+        return kept->length == length && memcmp(kept->key, key, length * sizeof *key) == 0;
+}
+
+/* A place for one more plan: the next that nobody runs. NULL with an exception where all are run just now. */
+static kept_plan *place_for_plan(expression *e)
+{
+        if (e->kept < KEPT_PLANS)
+                return &e->plan[e->kept++];
+        for (int tries = 0; tries < KEPT_PLANS; tries++) {
+                kept_plan *slot = &e->plan[e->next];
+                e->next = (e->next + 1) % KEPT_PLANS;
+                if (!slot->running) {
+                        sf_plan_destroy(slot->plan);
+                        PyMem_Free(slot->key);
+                        return slot;
+                }
+        }
+        PyErr_SetString(PyExc_RuntimeError, "too many shapes of one expression are being computed at once");
+        return NULL;
+}
+
 /* The plan for these inputs, made if there is none. With the GIL held, so that the list is one thread's at a time. */
 static kept_plan *plan_for(expression *e, const inputs *in)
 {
+        int64_t short_key[SHORT_KEY], *key = short_key;
         size_t length = key_length(in);
-        int64_t *key = PyMem_Malloc((length + 1) * sizeof *key);
-        if (!key) {
+        if (length > SHORT_KEY && !(key = PyMem_Malloc(length * sizeof *key))) {
                 PyErr_NoMemory();
                 return NULL;
         }
         key_fill(in, key);
-        for (int i = 0; i < e->kept; i++)
-                if (e->plan[i].length == length && memcmp(e->plan[i].key, key, length * sizeof *key) == 0) {
-                        PyMem_Free(key);
-                        return &e->plan[i];
-                }
-        sf_plan_options o = SF_PLAN_OPTIONS_INIT;
-        o.exact = e->exact;
-        sf_plan *plan = NULL;
-        sf_status status = sf_plan_create(NULL, e->graph, in->opened, in->view, &o, &plan);
-        if (status != SF_OK) {
-                PyMem_Free(key);
-                raise_status(status);
-                return NULL;
-        }
-        kept_plan *slot = NULL;
-        if (e->kept < KEPT_PLANS) {
-                slot = &e->plan[e->kept++];
-        } else {
-                for (int tries = 0; !slot && tries < KEPT_PLANS; tries++, e->next = (e->next + 1) % KEPT_PLANS)
-                        if (!e->plan[e->next].running)
-                                slot = &e->plan[e->next];
-                if (!slot) {
+        kept_plan *found = e->kept && is_for(&e->plan[e->latest], key, length) ? &e->plan[e->latest] : NULL;
+        for (int i = 0; i < e->kept && !found; i++)
+                if (is_for(&e->plan[i], key, length))
+                        found = &e->plan[i];
+        if (!found) {
+                sf_plan_options o = SF_PLAN_OPTIONS_INIT;
+                o.exact = e->exact;
+                sf_plan *plan = NULL;
+                int64_t *own_key = PyMem_Malloc((length + 1) * sizeof *key);
+                sf_status status = sf_plan_create(NULL, e->graph, in->opened, in->view, &o, &plan);
+                if (!own_key)
+                        PyErr_NoMemory();
+                else if (status != SF_OK)
+                        raise_status(status);
+                else if ((found = place_for_plan(e)))
+                        *found = (kept_plan){.plan = plan, .key = memcpy(own_key, key, length * sizeof *key), .length = length};
+                if (!found) {
                         sf_plan_destroy(plan);
-                        PyMem_Free(key);
-                        PyErr_SetString(PyExc_RuntimeError, "too many shapes of one expression are being computed at once");
-                        return NULL;
+                        PyMem_Free(own_key);
                 }
-                sf_plan_destroy(slot->plan);
-                PyMem_Free(slot->key);
         }
-        *slot = (kept_plan){.plan = plan, .key = key, .length = length};
-        return slot;
+        if (found)
+                e->latest = (int)(found - e->plan);
+        if (key != short_key)
+                PyMem_Free(key);
+        return found;
 }
 
-static PyObject *run_plan(kept_plan *kept, const inputs *in)
+static int small(const inputs *in)
 {
-        int32_t n = sf_plan_outputs(kept->plan), made = 0;
-        array *out = PyMem_Malloc((size_t)(n + 1) * sizeof *out);
-        sf_tensor *view = PyMem_Malloc((size_t)(n + 1) * sizeof *view);
-        PyObject *results = out && view ? PyList_New(0) : PyErr_NoMemory();
-        sf_run_options o = SF_RUN_OPTIONS_INIT;
-        sf_status status = SF_OK;
-        for (; results && made < n; made++) {
+        int64_t count = 0;
+        for (int32_t i = 0; i < in->opened; i++) {
+                int64_t more = array_elements(&in->view[i]);
+                if (more < 0 || in->view[i].device.device_type == SF_CUDA)
+                        return 0;
+                count += more < KEEP_GIL_ELEMENTS ? more : KEEP_GIL_ELEMENTS;
+        }
+        return count < KEEP_GIL_ELEMENTS;
+}
+
+/* Makes the results, opened and as objects; how many were. Fewer than there are: an exception is set. */
+static int32_t make_outputs(const sf_plan *plan, const inputs *in, int32_t n, array *out, sf_tensor *view, PyObject **result)
+{
+        for (int32_t i = 0; i < n; i++) {
                 int32_t ndim;
                 int64_t shape[SF_MAX_NDIM];
                 sf_dtype type;
-                PyObject *result;
-                if ((status = sf_plan_output(kept->plan, made, &ndim, shape, &type)) != SF_OK ||
-                    array_make(&in->array[0], ndim, shape, type, &out[made], &result) < 0) {
-                        Py_CLEAR(results);
-                        break;
-                }
-                view[made] = out[made].view;
-                int rc = PyList_Append(results, result);
-                Py_DECREF(result);
-                if (rc < 0) {
-                        array_close(&out[made]);
-                        Py_CLEAR(results);
-                        break;
-                }
-        }
-        if (results) {
-                o.stream = in->array[0].stream;
-                Py_BEGIN_ALLOW_THREADS
-                status = sf_plan_run(kept->plan, in->view, view, &o);
-                Py_END_ALLOW_THREADS
+                sf_status status = sf_plan_output(plan, i, &ndim, shape, &type);
                 if (status != SF_OK)
-                        Py_CLEAR(results);
+                        raise_status(status);
+                if (status != SF_OK || array_make(&in->array[0], ndim, shape, type, &out[i], &result[i]) < 0)
+                        return i;
+                view[i] = out[i].view;
         }
-        while (made > 0)
-                array_close(&out[--made]);
-        PyMem_Free(out);
-        PyMem_Free(view);
+        return n;
+}
+
+static int run_into(sf_plan *plan, const inputs *in, const sf_tensor *out, const uint64_t *versions)
+{
+        sf_run_options o = SF_RUN_OPTIONS_INIT;
+        sf_status status;
+        o.stream = in->array[0].stream;
+        o.versions = versions;
+        if (small(in)) {
+                status = sf_plan_run(plan, in->view, out, &o);
+        } else {
+                Py_BEGIN_ALLOW_THREADS
+                status = sf_plan_run(plan, in->view, out, &o);
+                Py_END_ALLOW_THREADS
+        }
         if (status != SF_OK)
                 raise_status(status);
+        return status == SF_OK ? 0 : -1;
+}
+
+/* The one result, or a list of them. Steals the references. */
+static PyObject *packed(int32_t n, PyObject **result)
+{
+        if (n == 1)
+                return result[0];
+        PyObject *list = PyList_New(n);
+        for (int32_t i = 0; i < n; i++) {
+                if (list)
+                        PyList_SetItem(list, i, result[i]);
+                else
+                        Py_DECREF(result[i]);
+        }
+        return list;
+}
+
+static PyObject *run_plan(sf_plan *plan, const inputs *in, const uint64_t *versions)
+{
+        array few_arrays[FEW], *out = few_arrays;
+        sf_tensor few_views[FEW], *view = few_views;
+        PyObject *few_results[FEW], **result = few_results, *results = NULL;
+        int32_t n = sf_plan_outputs(plan), made = 0;
+        if (n > FEW) {
+                out = PyMem_Malloc((size_t)n * sizeof *out);
+                view = PyMem_Malloc((size_t)n * sizeof *view);
+                result = PyMem_Malloc((size_t)n * sizeof *result);
+        }
+        if (!out || !view || !result)
+                PyErr_NoMemory();
+        else
+                made = make_outputs(plan, in, n, out, view, result);
+        int done = made == n && !PyErr_Occurred() && run_into(plan, in, view, versions) == 0;
+        for (int32_t i = 0; i < made; i++) {
+                array_close(&out[i]);
+                if (!done)
+                        Py_DECREF(result[i]);
+        }
+        if (done)
+                results = packed(n, result);
+        if (n > FEW) {
+                PyMem_Free(out);
+                PyMem_Free(view);
+                PyMem_Free(result);
+        }
         return results;
 }
 
-PyObject *expression_run(PyObject *self, PyObject *args)
+/* The versions of what may be kept from: see expression_run. 1 where there is one, 0, or -1 with an exception. */
+static int read_versions(const inputs *in, long keep, uint64_t *versions)
 {
-        (void)self;
-        PyObject *capsule, *sequence;
-        if (!PyArg_ParseTuple(args, "OO", &capsule, &sequence))
+        int any = 0, captured = keep ? array_is_captured(&in->array[0]) : 1;
+        if (captured) /* the header's word: none while it is being captured */
+                return captured < 0 ? -1 : 0;
+        for (int32_t i = 0; i < in->opened; i++) {
+                int wanted = keep < 0 ? array_is_parameter(&in->array[i]) : (int)(keep >> i & 1);
+                versions[i] = wanted ? array_version(&in->array[i]) : 0;
+                any |= versions[i] != 0;
+        }
+        return any;
+}
+
+static PyObject *run(PyObject *const *item, Py_ssize_t count, array_use first, array_use more)
+{
+        if (count != 3) {
+                PyErr_Format(PyExc_TypeError, "3 arguments are expected, not %zd", count);
                 return NULL;
-        expression *e = PyCapsule_GetPointer(capsule, EXPRESSION_NAME);
+        }
+        expression *e = PyCapsule_GetPointer(item[0], EXPRESSION_NAME);
+        long keep = PyLong_AsLong(item[2]);
         inputs in;
-        if (!e || open_inputs(e, sequence, &in) < 0)
+        if (!e || PyErr_Occurred())
                 return NULL;
+        int rc = open_inputs(e, item[1], first, more, &in);
+        if (rc)
+                return rc < 0 ? NULL : PyLong_FromLong(rc);
         PyObject *results = NULL;
         if (in.array[0].kind == ARRAY_OTHER) {
                 PyErr_SetString(PyExc_TypeError, "an expression's first input is a NumPy array or a torch tensor");
         } else {
                 kept_plan *kept = plan_for(e, &in);
-                if (kept) {
+                uint64_t versions[MAX_INPUTS];
+                int any = kept ? read_versions(&in, keep, versions) : -1;
+                if (any >= 0) {
                         kept->running++; /* results are made by Python code, which may let other threads in */
-                        results = run_plan(kept, &in);
+                        results = run_plan(kept->plan, &in, any ? versions : NULL);
                         kept->running--;
                 }
         }
         close_inputs(&in);
         return results;
+}
+
+PyObject *expression_run(PyObject *self, PyObject *const *item, Py_ssize_t count)
+{
+        (void)self;
+        return run(item, count, OPEN_COMPILED, OPEN_COMPILED);
+}
+
+PyObject *expression_try(PyObject *self, PyObject *const *item, Py_ssize_t count)
+{
+        (void)self;
+        return run(item, count, OPEN_FIRST, OPEN_MORE);
 }
 
 /* [(shape, dtype), ...] of a plan's outputs. */
@@ -526,7 +644,7 @@ PyObject *expression_explain(PyObject *self, PyObject *args)
                 return NULL;
         expression *e = PyCapsule_GetPointer(capsule, EXPRESSION_NAME);
         inputs in;
-        if (!e || open_inputs(e, sequence, &in) < 0)
+        if (!e || open_inputs(e, sequence, OPEN_COMPILED, OPEN_COMPILED, &in) < 0)
                 return NULL;
         kept_plan *kept = plan_for(e, &in);
         size_t needed = 0;

@@ -24,8 +24,16 @@
 /* expression_create(program, exact) -> expression */
 PyObject *expression_create(PyObject *self, PyObject *args);
 
-/* expression_run(expression, inputs) -> list of results, of the first input's kind */
-PyObject *expression_run(PyObject *self, PyObject *args);
+/*
+ * expression_run(expression, inputs, keep) -> the result, of the first input's kind, or a list of them where the program has several.
+ *
+ * `keep` says of which inputs the caller promises that nobody writes to them behind autograd's back: 0 none, -1 the parameters among them,
+ * else a bit for each. What depends on those alone is computed once and kept until one of them changes.
+ */
+PyObject *expression_run(PyObject *self, PyObject *const *item, Py_ssize_t count);
+
+/* The same for tensors about which nothing is known yet: a number, ARRAY_DISPATCH or ARRAY_RECORD, where they are more than their memory. */
+PyObject *expression_try(PyObject *self, PyObject *const *item, Py_ssize_t count);
 
 /* expression_shapes(expression, [(shape, dtype), ...]) -> [(shape, dtype), ...]: what the outputs would be, without running anything */
 PyObject *expression_shapes(PyObject *self, PyObject *args);

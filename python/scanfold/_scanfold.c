@@ -6,7 +6,8 @@
  * fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted)
  *
  * A torch tensor whose memory is not all there is to it goes to scanfold.torch's functions of the same names and arguments, which call
- * torch's dispatcher; with `trusted` the dispatcher itself is the caller.
+ * torch's dispatcher, or, where only its gradient is wanted, to scan_recorded and fold_recorded, which call an autograd.Function: that takes
+ * a tenth of the dispatcher's time. With `trusted` the dispatcher itself is the caller.
  */
 #include "_arrays.h"
 #include "_expressions.h"
@@ -126,26 +127,36 @@ static PyObject *give_up(call *c)
         return NULL;
 }
 
-/* After opening something answered rc: an exception, or the same call by way of torch's dispatcher. */
-static PyObject *elsewhere(call *c, int rc, const char *name, PyObject *const *item)
+/* scanfold.torch's functions, by what array_open answered. */
+typedef struct elsewhere_functions {
+        const char *name[ARRAY_RECORD + 1];
+        PyObject *function[ARRAY_RECORD + 1];
+} elsewhere_functions;
+static elsewhere_functions scans = {.name = {[ARRAY_DISPATCH] = "scan", [ARRAY_RECORD] = "scan_recorded"}};
+static elsewhere_functions folds = {.name = {[ARRAY_DISPATCH] = "fold", [ARRAY_RECORD] = "fold_recorded"}};
+
+/* After opening something answered rc: an exception, or the same call by way of torch. */
+static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *const *item)
 {
         give_up(c);
         if (rc < 0)
                 return NULL;
-        PyObject *module = PyImport_ImportModule("scanfold.torch"), *function = module ? PyObject_GetAttrString(module, name) : NULL;
-        PyObject *args = function ? PyTuple_New(ARGUMENTS) : NULL;
+        if (!to->function[rc]) {
+                PyObject *module = PyImport_ImportModule("scanfold.torch");
+                to->function[rc] = module ? PyObject_GetAttrString(module, to->name[rc]) : NULL;
+                Py_XDECREF(module);
+        }
+        PyObject *args = to->function[rc] ? PyTuple_New(ARGUMENTS) : NULL;
         for (Py_ssize_t i = 0; args && i < ARGUMENTS; i++) {
                 Py_INCREF(item[i]);
                 PyTuple_SetItem(args, i, item[i]);
         }
-        PyObject *result = args ? PyObject_CallObject(function, args) : NULL;
+        PyObject *result = args ? PyObject_CallObject(to->function[rc], args) : NULL;
         Py_XDECREF(args);
-        Py_XDECREF(function);
-        Py_XDECREF(module);
         return result;
 }
 
-/* x and mask. 0, ARRAY_DISPATCH or -1. */
+/* x and mask. As array_open. */
 static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *trusted)
 {
         int trust = trusted == Py_True;
@@ -265,7 +276,7 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
         call c;
         int rc = open_inputs(&c, x, mask, item[9]);
         if (rc)
-                return elsewhere(&c, rc, "scan", item);
+                return elsewhere(&c, rc, &scans, item);
         if (item[2] == Py_None) {
                 if (c.x.view.ndim > 1) {
                         PyErr_Format(PyExc_ValueError, "axis is needed: x has %d dimensions", (int)c.x.view.ndim);
@@ -276,7 +287,7 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
         }
         rc = choose_dtype(&c, op, out, &asked) < 0 ? -1 : open_out(&c, out, c.x.view.ndim, c.x.view.shape, asked);
         if (rc)
-                return elsewhere(&c, rc, "scan", item);
+                return elsewhere(&c, rc, &scans, item);
         o.mask = c.has_mask ? &c.mask.view : NULL;
         o.stream = c.x.stream;
         sf_status status;
@@ -341,7 +352,7 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         call c;
         int rc = open_inputs(&c, x, mask, item[9]);
         if (rc)
-                return elsewhere(&c, rc, "fold", item);
+                return elsewhere(&c, rc, &folds, item);
         sf_status status = sf_fold_shape(context, &c.x.view, &o, &ndim, shape);
         if (status != SF_OK) {
                 raise_status(status);
@@ -349,7 +360,7 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         }
         rc = choose_dtype(&c, op, out, &asked) < 0 ? -1 : open_out(&c, out, ndim, shape, asked);
         if (rc)
-                return elsewhere(&c, rc, "fold", item);
+                return elsewhere(&c, rc, &folds, item);
         o.mask = c.has_mask ? &c.mask.view : NULL;
         o.stream = c.x.stream;
         if (small(&c)) {
@@ -444,7 +455,8 @@ static PyMethodDef methods[] = {
         {"context_describe", context_describe, METH_NOARGS, "context_describe() -> (threads, isa)"},
         {"isas", isas, METH_NOARGS, "isas() -> [(name, usable), ...]"},
         {"expression_create", expression_create, METH_VARARGS, "expression_create(program, exact) -> expression"},
-        {"expression_run", expression_run, METH_VARARGS, "expression_run(expression, inputs) -> results"},
+        {"expression_run", (PyCFunction)(void (*)(void))(fast_function)expression_run, METH_FASTCALL, "expression_run(expression, inputs, keep) -> result(s)"},
+        {"expression_try", (PyCFunction)(void (*)(void))(fast_function)expression_try, METH_FASTCALL, "expression_try(expression, inputs, keep) -> result(s), or 1 or 2"},
         {"expression_shapes", expression_shapes, METH_VARARGS, "expression_shapes(expression, [(shape, dtype), ...]) -> the same of outputs"},
         {"expression_explain", expression_explain, METH_VARARGS, "expression_explain(expression, inputs, format) -> str"},
         {NULL, NULL, 0, NULL},

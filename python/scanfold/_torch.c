@@ -12,7 +12,9 @@ static struct {
         int ready;
         PyObject *tensor, *parameter;
         PyObject *grad_enabled, *is_neg, *modes, *autocast, *transforms, *forward_ad;
-        PyObject *empty, *empty_like, *stream, *written;
+        PyObject *empty, *empty_like, *stream, *capturing;
+        PyObject *written;
+        int written_many; /* it takes a sequence of tensors, not one */
         PyObject *dtype[DTYPES];
 } torch;
 
@@ -31,13 +33,22 @@ static int torch_ready(void)
         torch.transforms = optional("torch._C", "_are_functorch_transforms_active");
         torch.forward_ad = optional("torch.autograd", "forward_ad");
         torch.stream = optional("torch._C", "_cuda_getCurrentRawStream");
-        torch.written = optional("torch.autograd.graph", "increment_version");
+        torch.capturing = optional("torch._C", "_cuda_isCurrentStreamCapturing");
+        torch.written = optional("torch._C", "_increment_version");
+        PyObject *nothing = PyTuple_New(0), *none = torch.written && nothing ? PyObject_CallFunctionObjArgs(torch.written, nothing, NULL) : NULL;
+        torch.written_many = none != NULL;
+        if (!none) { /* before 2.6 it wants one tensor, and is reached by another name */
+                PyErr_Clear();
+                Py_XDECREF(torch.written);
+                torch.written = optional("torch.autograd.graph", "increment_version");
+        }
+        Py_XDECREF(nothing);
+        Py_XDECREF(none);
         for (int i = 0; i < DTYPES; i++)
                 torch.dtype[i] = optional("torch", dtypes[i].name);
         torch.ready = 1;
         return 0;
 }
-
 
 int torch_knows(PyObject *type, known_type *found)
 {
@@ -77,24 +88,25 @@ static int in_forward_ad(void)
 }
 
 /*
- * Whether the tensor's memory is all there is to it: no gradient to record, no transform, no mode, no lazy sign. What autocast would do
- * to it is asked once its dtype is known.
+ * 0 where the tensor's memory is all there is to it: no gradient to record (else ARRAY_RECORD), no transform, no mode, no lazy sign (else
+ * ARRAY_DISPATCH). What autocast would do to it is asked once its dtype is known.
  */
-static int torch_is_plain(PyObject *object, const known_type *type, array_use use)
+static int torch_state(PyObject *object, const known_type *type, array_use use)
 {
         static PyObject *requires_grad;
         if (!type->plain)
-                return 0;
+                return ARRAY_DISPATCH;
         PyObject *answer = get(object, &requires_grad, "requires_grad");
-        int special = answer == Py_False ? 0 : answer ? ask(torch.grad_enabled, NULL) : -1;
+        int recorded = answer == Py_False ? 0 : answer ? ask(torch.grad_enabled, NULL) : -1;
         Py_XDECREF(answer);
-        if (!special && use != OPEN_OUT)
-                special = ask(torch.is_neg, object);
-        /* A tensor under a transform has no memory DLPack could describe: where that is asked, the answer is enough. */
-        if (!special && use == OPEN_FIRST && !(special = ask(torch.modes, NULL)) &&
-            (type->exchange || !(special = ask(torch.transforms, NULL))))
+        int special = recorded < 0 ? -1 : use == OPEN_OUT ? recorded : ask(torch.is_neg, object);
+        /* A tensor under a transform has no memory DLPack could describe: where that is asked, the answer is enough. An autograd.Function
+         * minds a transform even where this tensor is none of its. */
+        if (!special && (recorded || (use == OPEN_FIRST && !type->exchange)))
+                special = ask(torch.transforms, NULL);
+        if (!special && use == OPEN_FIRST && !(special = ask(torch.modes, NULL)))
                 special = in_forward_ad();
-        return special < 0 ? -1 : !special;
+        return special < 0 ? -1 : special ? ARRAY_DISPATCH : recorded ? ARRAY_RECORD : 0;
 }
 
 /* Whether a torch.func transform is under way; an exception that is set stays set. */
@@ -221,16 +233,32 @@ int exchange_open(PyObject *object, array *a)
         return torch_stream(a);
 }
 
+/* A sign that is only written down, as a view of a conjugated tensor has it, is written out: 1, and a->keep is the tensor that has it. */
+static int torch_resolve(PyObject *object, array *a)
+{
+        int negated = ask(torch.is_neg, object);
+        if (negated > 0)
+                a->keep = PyObject_CallMethod(object, "resolve_neg", NULL);
+        return negated > 0 && !a->keep ? -1 : negated;
+}
+
 int torch_open(PyObject *object, const char *name, array_use use, const known_type *type, array *a)
 {
-        int plain = use == OPEN_TRUSTED ? 1 : torch_is_plain(object, type, use);
-        if (plain <= 0)
-                return plain < 0 ? -1 : ARRAY_DISPATCH;
+        int state = use >= OPEN_TRUSTED ? 0 : torch_state(object, type, use);
+        if (state < 0 || state == ARRAY_DISPATCH)
+                return state;
+        if (use == OPEN_COMPILED) {
+                int resolved = torch_resolve(object, a);
+                if (resolved < 0)
+                        return -1;
+                if (resolved)
+                        object = a->keep;
+        }
         int rc = a->exchange && a->exchange->view_from_object ? exchange_open(object, a)
                  : elsewhere(object)                          ? ARRAY_DISPATCH
                                                               : torch_open_by_methods(object, name, a);
         if (rc >= 0)
-                return rc ? rc : torch_casts(a, use);
+                return rc || (rc = torch_casts(a, use)) ? rc : state;
         if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) /* NotImplementedError is one */
                 return -1;
         if (transformed() || elsewhere(object)) {
@@ -276,7 +304,7 @@ static void release_small(dl_versioned *self)
         free(self);
 }
 
-static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, size_t bytes)
+static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, size_t bytes, array *out)
 {
         size_t head = sizeof(dl_versioned) + 2 * (size_t)ndim * sizeof(int64_t);
         head = (head + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
@@ -293,8 +321,12 @@ static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t
         *m = (dl_versioned){.version = {DL_MAJOR, 0}, .deleter = release_small,
                             .tensor = {.data = (char *)block + head, .device = {SF_CPU, 0}, .ndim = ndim, .dtype = dtype,
                                        .shape = lengths, .strides = strides}};
+        sf_tensor view = m->tensor;
         void *object = NULL;
-        return x->exchange->object_from_managed(m, &object) < 0 ? NULL : object;
+        if (x->exchange->object_from_managed(m, &object) < 0)
+                return NULL;
+        out->view = view; /* which the tensor owns from now on */
+        return object;
 }
 
 static int row_major(const sf_tensor *view)
@@ -312,7 +344,7 @@ static int row_major(const sf_tensor *view)
  * A result of x's shape keeps x's memory order, as empty_like does. torch's allocator for CUDA has to know the memory as its own
  * (record_stream, graphs), so there it is asked through torch and not through DLPack.
  */
-PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out)
 {
         static PyObject *device_name;
         int index = dtype_index(dtype);
@@ -325,7 +357,7 @@ PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtyp
                 sf_tensor made = {.ndim = ndim, .shape = (int64_t *)shape};
                 int64_t count = array_elements(&made);
                 if (count >= 0 && count <= SMALL_BYTES / 8)
-                        return exchange_make_small(x, ndim, shape, dtype, (size_t)(count * dtype.bits / 8));
+                        return exchange_make_small(x, ndim, shape, dtype, (size_t)(count * dtype.bits / 8), out);
         }
         if (same)
                 return same_dtype(x->view.dtype, dtype) ? PyObject_CallFunctionObjArgs(torch.empty_like, x->object, NULL)
@@ -341,7 +373,69 @@ int torch_was_written(PyObject *tensor)
 {
         if (!torch.written)
                 return 0;
-        PyObject *none = PyObject_CallFunctionObjArgs(torch.written, tensor, NULL);
+        PyObject *argument = torch.written_many ? PyTuple_New(1) : tensor;
+        if (!argument)
+                return -1;
+        Py_INCREF(tensor);
+        if (torch.written_many)
+                PyTuple_SetItem(argument, 0, tensor);
+        PyObject *none = PyObject_CallFunctionObjArgs(torch.written, argument, NULL);
+        Py_DECREF(argument);
         Py_XDECREF(none);
         return none ? 0 : -1;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Versions
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The tensors asked about last. An address alone says nothing, since another tensor may come to live there: the weak reference says whether
+ * it is still the same one. A tensor that finds its place taken gets a new number, and what was kept for it is computed again.
+ */
+enum { NUMBERED = 256 };
+static struct {
+        PyObject *reference;
+        const void *data;
+        long long counter;
+        uint64_t number;
+} numbered[NUMBERED];
+
+uint64_t array_version(const array *a)
+{
+        static PyObject *version_name;
+        static uint64_t latest;
+        PyObject *version = a->kind == ARRAY_TORCH ? get(a->object, &version_name, "_version") : NULL;
+        long long counter = version ? PyLong_AsLongLong(version) : -1;
+        Py_XDECREF(version);
+        if (counter < 0) { /* an inference tensor has no counter */
+                PyErr_Clear();
+                return 0;
+        }
+        size_t place = (size_t)(((uint64_t)(uintptr_t)a->object >> 4) * 0x9E3779B97F4A7C15u >> 56); /* the golden ratio's bits: spreads what comes in steps */
+        PyObject *known = numbered[place].reference ? PyWeakref_GetObject(numbered[place].reference) : NULL;
+        if (known == a->object && numbered[place].data == a->view.data && numbered[place].counter == counter)
+                return numbered[place].number;
+        if (known != a->object) {
+                PyObject *reference = PyWeakref_NewRef(a->object, NULL);
+                if (!reference) {
+                        PyErr_Clear();
+                        return 0;
+                }
+                Py_XDECREF(numbered[place].reference);
+                numbered[place].reference = reference;
+        }
+        numbered[place].data = a->view.data;
+        numbered[place].counter = counter;
+        return numbered[place].number = ++latest;
+}
+
+int array_is_parameter(const array *a)
+{
+        return a->kind == ARRAY_TORCH && (PyObject *)Py_TYPE(a->object) == torch.parameter;
+}
+
+int array_is_captured(const array *a)
+{
+        return a->kind == ARRAY_TORCH && a->view.device.device_type == SF_CUDA ? ask(torch.capturing, NULL) : 0;
 }

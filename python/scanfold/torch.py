@@ -1,7 +1,8 @@
 """torch's side: the operators scanfold::scan, scanfold::fold and scanfold::linear_sum, with what the dispatcher wants to know of them.
 
-scanfold.cumsum and its relatives call a plain tensor's kernel directly. What is more than its memory (gradients to record, torch.compile,
-torch.func, autocast, a mode, a subclass) goes through these operators, which have
+scanfold.cumsum and its relatives call a plain tensor's kernel directly, and where its gradient is wanted and nothing else, an autograd.Function:
+a call costs the host a few microseconds either way. What is more than that (torch.compile, torch.func, autocast, a mode, a subclass) goes
+through these operators, which take the dispatcher some tens of microseconds, and which have
 
     kernels    one for all devices: the C extension looks at where the memory is
     fakes      shapes and dtypes, so that torch.compile and torch.export can trace them
@@ -28,6 +29,8 @@ VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")
 _OFFICIAL = VERSION >= (2, 4)  # torch.library.register_autograd and register_fake
 
 _c_scan, _c_fold = _scanfold.scan, _scanfold.fold
+_c_run, _c_try = _scanfold.expression_run, _scanfold.expression_try
+RECORD = 2  # what _c_try answers where a gradient is wanted; where the dispatcher is, 1
 _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)  # 2.0 cannot say: never
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
 
@@ -52,31 +55,41 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 # ---------------------------------------------------------------------------------------------------------------
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False):
     """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
-    if axis is None:
-        if x.dim() > 1:
-            raise ValueError(f"axis is needed: x has {x.dim()} dimensions")
-        axis = 0
-    y = _scan_op(x, OPS[op], _axis(x, axis), bool(reverse), bool(exclusive), _mask(x, mask), _number(initial), _dtype(dtype, out))
+    args = x, OPS[op], _scan_axis(x, axis), bool(reverse), bool(exclusive), _mask(x, mask), _number(initial), _dtype(dtype, out)
+    y = (_Scan.apply if _in_transform() else torch.ops.scanfold.scan)(*args)
     return y if out is None else _copied(out, y)
 
 
 def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False):
     """_scanfold.fold by way of the dispatcher."""
-    if axis is None:
-        axes = list(range(x.dim()))
-    else:
-        axes = [_axis(x, a) for a in ((axis,) if isinstance(axis, int) else axis)]
-    if len(set(axes)) != len(axes):
-        raise ValueError(f"axis is {tuple(axis)}: an axis is named twice")
-    y = _fold_op(x, OPS[op], axes, bool(keepdim), bool(reverse), _mask(x, mask), _number(initial), _dtype(dtype, out))
+    args = x, OPS[op], _fold_axes(x, axis), bool(keepdim), bool(reverse), _mask(x, mask), _number(initial), _dtype(dtype, out)
+    y = (_Fold.apply if _in_transform() else torch.ops.scanfold.fold)(*args)
     return y if out is None else _copied(out, y)
 
 
-def linear_sum(x, weight, bias=None, scale=1.0):
+def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False):
+    """_scanfold.scan where x's gradient is wanted and nothing else is special about it."""
+    if out is not None:
+        return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out)
+    return _record_scan(x, OPS[op], _scan_axis(x, axis), reverse, exclusive, _mask(x, mask), _number(initial), dtype)
+
+
+def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False):
+    """_scanfold.fold where x's gradient is wanted and nothing else is special about it."""
+    if out is not None:
+        return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out)
+    return _record_fold(x, OPS[op], _fold_axes(x, axis), keepdim, reverse, _mask(x, mask), _number(initial), dtype)
+
+
+def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
     """The sum of linear(x, weight, bias) over its output features, times scale, without the product: the sum over weight's rows
     comes first.
 
     x (..., K), weight (N, K), bias (N,) or None; the result has x's shape with the last dimension 1.
+
+    keep_weight   the sums over weight's rows, and bias's sum, are kept from call to call until autograd's version counter says that weight or
+                  bias was written: then a call reads x alone. It does not notice what writes behind autograd's back (weight.data, a NumPy
+                  view, a CUDA graph, a kernel of one's own): to ask for it is to promise that nothing does
 
     >>> import torch, scanfold.torch
     >>> x, w = torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([[1., 0.], [0., 1.], [1., 1.]])
@@ -87,27 +100,46 @@ def linear_sum(x, weight, bias=None, scale=1.0):
     tensor([[3.],
             [7.]])
     """
-    return _linear_sum_op(x, weight, bias, float(scale))
+    scale = float(scale)
+    if _is_compiling():
+        return torch.ops.scanfold.linear_sum(x, weight, bias, scale)
+    y = _c_try(_linear_sum_expression(bias is not None, scale), (x, weight) if bias is None else (x, weight, bias), 6 if keep_weight else 0)
+    if type(y) is not int:
+        return y
+    if y == RECORD:
+        return _record_linear_sum(x, weight, bias, scale, keep_weight)
+    return (_LinearSum.apply if _in_transform() else torch.ops.scanfold.linear_sum)(x, weight, bias, scale)
 
 
+# The formulas below call these: straight to the library where the tensors are plain, and back here where they are not.
 def _scan_op(x, op, axis, reverse=False, exclusive=False, mask=None, initial=None, dtype=None):
-    call = _Scan.apply if _in_transform() else torch.ops.scanfold.scan
-    return call(x, op, axis, reverse, exclusive, mask, initial, dtype)
+    return _c_scan(x, OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, False)
 
 
 def _fold_op(x, op, axes, keepdim=False, reverse=False, mask=None, initial=None, dtype=None):
-    call = _Fold.apply if _in_transform() else torch.ops.scanfold.fold
-    return call(x, op, axes, keepdim, reverse, mask, initial, dtype)
-
-
-def _linear_sum_op(x, weight, bias, scale):
-    call = _LinearSum.apply if _in_transform() else torch.ops.scanfold.linear_sum
-    return call(x, weight, bias, scale)
+    return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, False)
 
 
 def _in_transform():
     """Under torch.func and forward-mode differentiation: these ask an autograd.Function for its rules, not an operator."""
     return not _is_compiling() and (_transforms_active() or torch.autograd.forward_ad._current_level >= 0)
+
+
+def _scan_axis(x, axis):
+    if axis is None:
+        if x.dim() > 1:
+            raise ValueError(f"axis is needed: x has {x.dim()} dimensions")
+        return 0
+    return _axis(x, axis)
+
+
+def _fold_axes(x, axis):
+    if axis is None:
+        return list(range(x.dim()))
+    axes = [_axis(x, axis)] if isinstance(axis, int) else [_axis(x, a) for a in axis]
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axis is {tuple(axis)}: an axis is named twice")
+    return axes
 
 
 def _axis(x, axis):
@@ -159,7 +191,7 @@ def _fold_kernel(x, op, axes, keepdim, reverse, mask, initial, dtype):
     return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, True)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=64)  # of them, by scale: each has its plans
 def _linear_sum_expression(with_bias, scale):
     inputs = [("input",)] * (3 if with_bias else 2)
     n = len(inputs)
@@ -169,8 +201,7 @@ def _linear_sum_expression(with_bias, scale):
 
 
 def _linear_sum_kernel(x, weight, bias, scale):
-    inputs = (x, weight) if bias is None else (x, weight, bias)
-    return _scanfold.expression_run(_linear_sum_expression(bias is not None, scale), inputs)[0]
+    return _c_run(_linear_sum_expression(bias is not None, scale), (x, weight) if bias is None else (x, weight, bias), 0)
 
 
 def _known(dtype):
@@ -208,12 +239,13 @@ def _selected(mask, x, instead):
 
 def _scan_setup(ctx, inputs, output):
     x, op, axis, reverse, exclusive, mask, initial, dtype = inputs
-    ctx.save_for_backward(x if op != "sum" else None, mask)
+    if op != "sum" or mask is not None:  # what is not there need not be saved
+        ctx.save_for_backward(x if op != "sum" else None, mask)
     ctx.op, ctx.axis, ctx.reverse, ctx.exclusive, ctx.initial, ctx.dtype = op, axis, reverse, exclusive, initial, x.dtype
 
 
 def _scan_backward(ctx, grad):
-    x, mask = ctx.saved_tensors
+    x, mask = ctx.saved_tensors or (None, None)
     axis, reverse = ctx.axis, ctx.reverse
     if grad.dim() == 0:  # one line of one element
         reverse = False
@@ -280,7 +312,8 @@ def _scan_extreme_backward(ctx, x, mask, grad):
 
 def _fold_setup(ctx, inputs, output):
     x, op, axes, keepdim, reverse, mask, initial, dtype = inputs
-    ctx.save_for_backward(x if op != "sum" else None, mask, output if op in ("max", "min") else None)
+    if op != "sum" or mask is not None:
+        ctx.save_for_backward(x if op != "sum" else None, mask, output if op in ("max", "min") else None)
     ctx.op, ctx.keepdim, ctx.initial, ctx.dtype, ctx.shape = op, keepdim, initial, x.dtype, x.shape
     ctx.axes = [a % max(x.dim(), 1) for a in axes] if x.dim() else []
 
@@ -293,7 +326,7 @@ def _kept_dims(t, axes, keepdim):
 
 
 def _fold_backward(ctx, grad):
-    x, mask, y = ctx.saved_tensors
+    x, mask, y = ctx.saved_tensors or (None, None, None)
     g = _kept_dims(grad, ctx.axes, ctx.keepdim)
     if ctx.op == "sum":
         dx = _selected(mask, g.to(ctx.dtype).expand(ctx.shape), 0)
@@ -385,7 +418,7 @@ def _linear_sum_vmap(info, in_dims, x, weight, bias, scale):
     xd, wd, bd, _ = in_dims
     size = info.batch_size
     if wd is None and bd is None:
-        return _linear_sum_op(x.movedim(xd, 0), weight, bias, scale), 0
+        return linear_sum(x.movedim(xd, 0), weight, bias, scale), 0
     x = _batched(x, xd, size, 1)
     columns = _fold_op(_batched(weight, wd, size, 2), "sum", [1])  # (size, K)
     columns = columns.reshape(columns.shape[:1] + (1,) * (x.dim() - 2) + columns.shape[1:])
@@ -441,6 +474,44 @@ class _LinearSum(torch.autograd.Function):
     setup_context = staticmethod(_linear_sum_setup)
     backward = staticmethod(_linear_sum_backward)
     vmap = staticmethod(_linear_sum_vmap)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# And once more for tensors that are plain but for their gradients. Without setup_context, which costs a call twice its time: torch binds its
+# arguments by signature then.
+# ---------------------------------------------------------------------------------------------------------------
+class _RecordScan(torch.autograd.Function):
+    backward = staticmethod(_scan_backward)
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        y = _scan_op(*inputs)
+        _scan_setup(ctx, inputs, y)
+        return y
+
+
+class _RecordFold(torch.autograd.Function):
+    backward = staticmethod(_fold_backward)
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        y = _fold_op(*inputs)
+        _fold_setup(ctx, inputs, y)
+        return y
+
+
+class _RecordLinearSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, scale, keep_weight):
+        _linear_sum_setup(ctx, (x, weight, bias, scale), None)
+        return linear_sum(x, weight, bias, scale, keep_weight=keep_weight)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return *_linear_sum_backward(ctx, grad), None
+
+
+_record_scan, _record_fold, _record_linear_sum = _RecordScan.apply, _RecordFold.apply, _RecordLinearSum.apply
 
 
 # ---------------------------------------------------------------------------------------------------------------

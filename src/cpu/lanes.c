@@ -22,8 +22,8 @@ static void choice_set(sf_choice *c, const shape *s, int32_t lane, bool on)
         c->bits |= (uint64_t)on << lane;
 }
 
-void sf_lanes_make(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t permute_bytes, int32_t groups, int32_t rows,
-                   int32_t inner, bool reverse)
+static void fill(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t permute_bytes, int32_t groups, int32_t rows,
+                 int32_t inner, bool reverse)
 {
         shape s = {vector_bytes / lane_bytes, lane_bytes, permute_bytes < lane_bytes ? permute_bytes : lane_bytes};
         int32_t group = rows * inner, toward = reverse ? inner : -inner;
@@ -57,4 +57,34 @@ void sf_lanes_make(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_
                 bool taken = lane < groups * inner;
                 permute_set(&l->take, &s, lane, taken ? lane / inner * group + (reverse ? 0 : group - inner) + lane % inner : 0);
         }
+}
+
+/*
+ * Filling the tables takes longer than a small call's whole work, and small calls come in runs of the same shape: each thread remembers
+ * the few it made last. They are copied out, since a plan's tables must stay as they are while the thread makes another.
+ */
+enum { REMEMBERED = 4 }; /* 1.3 KB each: forward and reverse, of two shapes */
+
+typedef struct remembered {
+        int32_t key[6]; /* what fill was given; all zero in one never filled, which no call asks for */
+        bool reverse;
+        sf_lanes lanes;
+} remembered;
+
+void sf_lanes_make(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t permute_bytes, int32_t groups, int32_t rows,
+                   int32_t inner, bool reverse)
+{
+        static _Thread_local remembered table[REMEMBERED];
+        static _Thread_local uint32_t next;
+        const int32_t key[6] = {vector_bytes, lane_bytes, permute_bytes, groups, rows, inner};
+        for (uint32_t i = 0; i < REMEMBERED; i++)
+                if (table[i].reverse == reverse && memcmp(table[i].key, key, sizeof key) == 0) {
+                        *l = table[i].lanes;
+                        return;
+                }
+        fill(l, vector_bytes, lane_bytes, permute_bytes, groups, rows, inner, reverse);
+        remembered *r = &table[next++ % REMEMBERED];
+        memcpy(r->key, key, sizeof key);
+        r->reverse = reverse;
+        r->lanes = *l;
 }
