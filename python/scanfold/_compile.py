@@ -1,28 +1,30 @@
 """torch.compile(model, backend="scanfold"): what the library can do becomes expressions, the rest is Inductor's, or eager.
 
-torch hands over the graph as aten's operators, forward and backward apart. Each scan or fold in it is an anchor; the elementwise work
-and the flips that lead only to it, or only come from it, join it; the whole becomes one scanfold::expression, which the library plans and
-fuses when it meets its shapes. Nothing is taken that the library has not agreed to plan, so an unknown operator is never an error.
+torch hands over the graph as aten's operators, forward and backward apart. _regions.py finds what belongs together in it; each region becomes
+one scanfold::expression, with as many results as others want of it, which the library plans and fuses when it meets its shapes. Nothing is
+taken that the library has not agreed to plan, so an unknown operator is never an error.
 """
+import contextlib
 import functools
 import json
-import logging
+import operator
 import warnings
 
 import torch
 
 from . import _scanfold
 from . import torch as ops  # registers the operators
-from ._translate import FLIP, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, dtype_code, interpret, shape_of, translate
-
-log = logging.getLogger("scanfold")
-MAX_INPUTS = 32  # as _expressions.c has it
+from ._regions import fuse, hoist
+from ._translate import aten, interpret
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# The operator a fused region becomes
+# The operators a fused region becomes: the first where it has one result, the second where it has several. `keep`: as _expressions.h says
 # ---------------------------------------------------------------------------------------------------------------
-ops._define("expression(Tensor[] inputs, str program) -> Tensor")
+ops._define("expression(Tensor[] inputs, str program, int keep) -> Tensor")
+ops._define("expressions(Tensor[] inputs, str program, int keep) -> Tensor[]")
+EXPRESSION, EXPRESSIONS = torch.ops.scanfold.expression.default, torch.ops.scanfold.expressions.default
+KEEP_PARAMETERS = -1
 
 
 @functools.lru_cache(maxsize=None)
@@ -35,227 +37,46 @@ def _expression(program):
     return _scanfold.expression_create(_instructions(program), 0)
 
 
-def run(inputs, program):
-    """One region. A sign that is only written down (a view of a conjugated tensor) is written out first: we read memory."""
-    return _scanfold.expression_run(_expression(program), inputs, 0)
+def run(inputs, program, keep=0):
+    """One region: its result, or a list of them."""
+    return _scanfold.expression_run(_expression(program), inputs, keep)
 
 
-def _fake(inputs, program):
-    y = interpret(_instructions(program), inputs)[0]
-    return y.new_empty(y.shape)
+def _fakes(inputs, program, keep):
+    return [y.new_empty(y.shape) for y in interpret(_instructions(program), inputs)]
 
 
-for _key in ("CPU", "CUDA"):
-    ops._lib.impl("expression", run, _key)
-if ops._OFFICIAL:
-    torch.library.register_fake("scanfold::expression", _fake, lib=ops._lib)
-else:
-    ops._lib.impl("expression", _fake, "Meta")
+def _fake(inputs, program, keep):
+    return _fakes(inputs, program, keep)[0]
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Regions: an anchor and what belongs to nobody else
-# ---------------------------------------------------------------------------------------------------------------
-def _is_anchor(node):
-    return node.op == "call_function" and (node.target in SCANS or node.target in FOLDS)
-
-
-def _tensors(node):
-    return [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-
-
-def _translatable(node):
-    return translate(Program(), node) is not None
-
-
-def _leads_to_a_sum(node, region):
-    """A matrix product is only worth taking where a sum over rows or columns makes it vanish."""
-    while True:
-        users = list(node.users)
-        if len(users) != 1 or users[0] not in region:
-            return False
-        user = users[0]
-        if user.target in (aten.sum.dim_IntList, aten.sum.default):
-            return True
-        if user.target not in (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.neg.default):
-            return False
-        node = user
-
-
-def _grow(anchor, taken):
-    """The nodes that join an anchor. Everything inside is used inside only, except the last node: so the region has one result, and
-    no path leaves it and comes back."""
-    region, sink = {anchor}, anchor
-    while True:
-        before = len(region)
-        for node in [n for member in list(region) for n in _tensors(member)]:
-            if node in region or node in taken or node.op != "call_function" or not all(u in region for u in node.users):
-                continue
-            if node.target in MATMULS and not _leads_to_a_sum(node, region):
-                continue
-            if _translatable(node):
-                region.add(node)
-        users = list(sink.users)
-        if len(users) == 1 and users[0] not in taken and _translatable(users[0]) and users[0].target not in MATMULS \
-                and (users[0].target is FLIP or users[0].target not in VIEWS):
-            sink = users[0]
-            region.add(sink)
-        if len(region) == before:
-            return region, sink
-
-
-def _numel(node):
-    n = 1
-    for length in shape_of(node):
-        n *= _hint(length)
-    return n
-
-
-def _hint(length):
-    return length if isinstance(length, int) else length.node.hint
-
-
-def _reads_it_too(user, region):
-    """Whether a user outside is elementwise work, that Inductor would do in the same read; a view is as its users are."""
-    if user in region or user.op != "call_function" or _is_anchor(user):
-        return False
-    if user.target in VIEWS:
-        return any(_reads_it_too(u, region) for u in user.users)
-    return _translatable(user)
-
-
-def _worth_it(region, sink):
-    """A scan is. A fold is where its large inputs are read by nobody else: else Inductor reads them once for all who want them."""
-    if any(node.target in SCANS for node in region):
-        return True
-    inputs = {n for member in region for n in _tensors(member)} - region
-    return not any(_numel(n) > _numel(sink) and any(_reads_it_too(u, region) for u in n.users) for n in inputs)
-
-
-def _agreed(program, nodes, sink):
-    """Whether the library plans it, with the result torch expects: tried on empty stand-ins of the shapes at hand."""
-    try:
-        expression = _scanfold.expression_create([tuple(i) for i in program.instructions], 0)
-        shapes = _scanfold.expression_shapes(expression, [
-            ([_hint(n) for n in shape_of(node)], dtype_code(node.meta["val"].dtype)) for node in nodes])
-    except (ValueError, TypeError, RuntimeError) as refusal:
-        log.info("left alone: %s", refusal)
-        return False
-    expected = ([_hint(n) for n in shape_of(sink)], dtype_code(sink.meta["val"].dtype))
-    return shapes == [expected]
-
-
-def _proposal(graph, anchor, taken):
-    """(nodes of the region in order, its last node, its program), or None where it is better left alone."""
-    if not _translatable(anchor) or not _on_known_device(anchor):
-        return None
-    region, sink = _grow(anchor, taken)
-    if not _worth_it(region, sink):
-        return None
-    program = Program()
-    members = [n for n in graph.nodes if n in region]
-    if any(translate(program, node) is None for node in members):
-        return None
-    program.add("output", program.place[sink])
-    if not 1 <= len(program.inputs) <= MAX_INPUTS or not _agreed(program, program.inputs, sink):
-        return None
-    return members, sink, program
-
-
-def fuse(graph):
-    """Turns regions of an aten graph into expressions, in place. A list of (program, nodes of it as text)."""
-    taken, fused = set(), []
-    for anchor in [n for n in graph.nodes if _is_anchor(n)]:
-        try:
-            found = None if anchor in taken else _proposal(graph, anchor, taken)
-        except Exception as problem:  # a length without a hint, a node without a value: then it stays as it is
-            log.info("left alone: %s: %s", anchor, problem)
-            found = None
-        if found is None:
-            continue
-        members, sink, program = found
-        taken.update(members)
-        fused.append((program.text(), [n.format_node() or n.name for n in members]))
-        with graph.inserting_after(sink):
-            made = graph.call_function(torch.ops.scanfold.expression.default, (list(program.inputs), program.text()))
-        made.meta = dict(sink.meta)
-        sink.replace_all_uses_with(made)
-        for node in reversed(members):
-            graph.erase_node(node)
-    return fused
-
-
-def _on_known_device(node):
-    return all(n.meta["val"].device.type in ("cpu", "cuda") for n in _tensors(node))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Products with a stretched operand: what the gradient of a sum over a product's features looks like
-# ---------------------------------------------------------------------------------------------------------------
-def _stretched(node):
-    """x, if node is x of one column stretched to many, possibly times constants; else None."""
-    factors = []
-    while node.op == "call_function":
-        if node.target is aten.expand.default:
-            x = node.args[0]
-            if len(shape_of(x)) == 2 and shape_of(x)[1] == 1 and shape_of(x)[0] == shape_of(node)[0]:
-                return x, factors
-            return None
-        if node.target in (aten.mul.Tensor, aten.div.Tensor) and isinstance(node.args[1], (int, float)):
-            factors.append((node.target, node.args[1]))
-            node = node.args[0]
-        else:
-            return None
-    return None
-
-
-def _call(graph, target, *args):
-    """A new node, with the fake value it has."""
-    node = graph.call_function(target, args)
-    fake = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
-    node.meta["val"] = target(*fake)
-    return node
-
-
-def hoist(graph):
-    """expand(e) @ w -> e * sum(w, 0), and expand(e).T @ x -> expand(e.T @ x): a product with a column stretched out is an outer product,
-    or one row stretched out. Nodes it touched, as text."""
-    touched = []
-    for node in [n for n in graph.nodes if n.op == "call_function" and n.target is aten.mm.default]:
-        a, b = node.args
-        transposed = a.op == "call_function" and (a.target is aten.t.default or (a.target is aten.permute.default and list(a.args[1]) == [1, 0]))
-        found = _stretched(a.args[0] if transposed else a)
-        if found is None:
-            continue
-        e, factors = found
-        with graph.inserting_before(node):
-            for target, number in reversed(factors):
-                e = _call(graph, target, e, number)
-            if transposed:
-                row = _call(graph, aten.mm.default, _call(graph, aten.permute.default, e, [1, 0]), b)
-                made = _call(graph, aten.expand.default, row, list(shape_of(node)))
-            else:
-                made = _call(graph, aten.mul.Tensor, e, _call(graph, aten.sum.dim_IntList, b, [0], True))
-        touched.append(node.format_node() or node.name)
-        node.replace_all_uses_with(made)
-    graph.eliminate_dead_code()
-    return touched
+for _name, _made in (("expression", _fake), ("expressions", _fakes)):
+    for _key in ("CPU", "CUDA"):
+        ops._lib.impl(_name, run, _key)
+    if ops._OFFICIAL:
+        torch.library.register_fake(f"scanfold::{_name}", _made, lib=ops._lib)
+    else:
+        ops._lib.impl(_name, _made, "Meta")
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # The backend
 # ---------------------------------------------------------------------------------------------------------------
 _FREE = {aten.expand.default, aten.permute.default, aten.t.default, aten.transpose.int, aten.view.default, aten.unsqueeze.default,
-         aten.squeeze.dim, aten.detach.default, aten.alias.default, aten._unsafe_view.default}
+         aten.squeeze.dim, aten.detach.default, aten.alias.default, aten._unsafe_view.default, operator.getitem}
 
 
-def _rewrite(gm):
+def _is_expression(node):
+    return node.op == "call_function" and node.target in (EXPRESSION, EXPRESSIONS)
+
+
+def _rewrite(gm, keep=0):
     with_shapes = all("val" in n.meta for n in gm.graph.nodes if n.op == "placeholder")
     if not with_shapes:
         return [], []
     with _fake_mode(gm):
         hoisted = hoist(gm.graph)
-        fused = fuse(gm.graph)
+        fused = fuse(gm.graph, keep)
     gm.graph.lint()
     gm.recompile()
     return hoisted, fused
@@ -263,58 +84,123 @@ def _rewrite(gm):
 
 def _fake_mode(gm):
     from torch._guards import detect_fake_mode
-    import contextlib
     values = [n.meta["val"] for n in gm.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
     return detect_fake_mode(values) or contextlib.nullcontext()
 
 
 def _all_ours(gm):
     """Nothing is left that would be worth compiling."""
-    return all(n.op != "call_function" or n.target in _FREE or n.target is torch.ops.scanfold.expression.default for n in gm.graph.nodes)
+    return all(n.op != "call_function" or n.target in _FREE or _is_expression(n) for n in gm.graph.nodes)
 
 
 def _boxed(gm):
     """The graph as it stands, its expressions run without a detour by the dispatcher."""
     for node in gm.graph.nodes:
-        if node.op == "call_function" and node.target is torch.ops.scanfold.expression.default:
+        if _is_expression(node):
             node.target = run
     gm.recompile()
+    forward = gm.forward
 
     def call(args):
-        args, given = list(args), args
-        given.clear()
-        return gm.forward(*args)
+        given = tuple(args)
+        args.clear()
+        return forward(*given)
     call._boxed_call = True
     return call
 
 
-def _inner(compile_rest, report, gm, example_inputs, **keywords):
-    hoisted, fused = _rewrite(gm)
-    if report is not None:
-        report.graph(gm, hoisted, fused)
-        return report.watched(gm)
-    if _all_ours(gm):
-        return _boxed(gm)
-    if compile_rest is None:
-        return _boxed(gm)
-    try:
-        return compile_rest(gm, example_inputs, **keywords)
-    except Exception as error:  # no compiler, or something it cannot do
-        warnings.warn(f"scanfold: Inductor did not take the rest of this graph, which runs eagerly: {type(error).__name__}: {error}")
-        return _boxed(gm)
+def _one_call(gm):
+    """The function of its inputs' values that a graph is which is one expression and nothing else; None where it is more."""
+    nodes = [n for n in gm.graph.nodes if n.op != "placeholder"]
+    if not nodes or not _is_expression(nodes[0]) or nodes[-1].op != "output":
+        return None
+    made, results = nodes[0], nodes[1:-1]
+    places = {n: i for i, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
+    inputs, program, keep = made.args
+    wanted = list(nodes[-1].args[0])
+    # The results one by one, each wanted once: a result twice is an alias, for torch to see to.
+    in_order = results or [made]
+    if not all(n in places for n in inputs) or any(n.target is not operator.getitem for n in results) or wanted != in_order or \
+            [n.args[1] for n in results] != list(range(len(results))):
+        return None
+    expression, c_run, chosen = _expression(program), _scanfold.expression_run, [places[n] for n in inputs]
+    if len(chosen) == 1:
+        first = chosen[0]
+        pick = lambda args: (args[first],)  # noqa: E731
+    else:
+        pick = operator.itemgetter(*chosen)
+    if results:
+        return lambda *args: c_run(expression, pick(args), keep)
+    return lambda *args: [c_run(expression, pick(args), keep)]
+
+
+def _plain(value):
+    """No subclass with something inside, which torch would take apart first."""
+    return not isinstance(value, torch.Tensor) or isinstance(value, torch._subclasses.FakeTensor) \
+        or type(value) in (torch.Tensor, torch.nn.Parameter)
+
+
+class _Compiler:
+    """Compiles one graph of Dynamo's: the graphs torch makes of it, forward and backward, come to `inner`."""
+
+    def __init__(self, gm, example_inputs, compile_rest, keep, report):
+        self.compile_rest, self.keep, self.report = compile_rest, keep, report
+        self.inputs = len(example_inputs)
+        # Where each of Dynamo's inputs is one of the inner graph's, a graph that is one expression can be called with no wrapper between.
+        self.same_inputs = all(map(_plain, example_inputs)) and not any(True for _ in gm.parameters()) and not any(True for _ in gm.buffers())
+        self.direct = None
+
+    def inner(self, gm, example_inputs, is_inference=False, **keywords):
+        hoisted, fused = _rewrite(gm, self.keep)
+        if self.report is not None:
+            self.report.graph(gm, hoisted, fused)
+            return self.report.watched(gm)
+        if is_inference and self.same_inputs and len(example_inputs) == self.inputs:
+            self.direct = _one_call(gm)
+        if self.compile_rest is None or _all_ours(gm):
+            return _boxed(gm)
+        try:
+            return self.compile_rest(gm, example_inputs, is_inference=is_inference, **keywords)
+        except Exception as error:  # no compiler, or something it cannot do
+            warnings.warn(f"scanfold: Inductor did not take the rest of this graph, which runs eagerly: {type(error).__name__}: {error}")
+            return _boxed(gm)
+
+
+def _no_shared_cache():
+    """torch keeps what it compiled on disk by the graph it was given, not by who compiled it: ours would be taken for Inductor's, and
+    Inductor's for ours. (What Inductor itself is given, with our operators in it, it may keep.)"""
+    config = torch._functorch.config
+    return config.patch(enable_autograd_cache=False) if hasattr(config, "enable_autograd_cache") else contextlib.nullcontext()
+
+
+def _option(options, name, values):
+    value = options.get(name, values[0])
+    if value not in values:
+        raise ValueError(f"options[{name!r}] is {value!r}: {' and '.join(map(repr, values))} are taken")
+    return value
 
 
 def backend(gm, example_inputs, *, options=None, report=None, **_):
-    """What torch.compile(backend="scanfold") calls. options={"rest": "eager"} leaves the rest to eager torch instead of Inductor."""
-    rest = (options or {}).get("rest", "inductor")
-    if rest not in ("inductor", "eager"):
-        raise ValueError(f'options["rest"] is {rest!r}: "inductor" and "eager" are taken')
+    """What torch.compile(backend="scanfold") calls. Options:
+
+    rest           "inductor", or "eager": who computes what is not ours
+    keep_weights   True: what depends on parameters alone is kept from call to call until autograd's version counters say that one was
+                   written. To ask for it is to promise that nobody writes to a parameter behind autograd's back (docs/torch.md)
+    """
+    options = options or {}
+    rest = _option(options, "rest", ("inductor", "eager"))
+    keep = KEEP_PARAMETERS if _option(options, "keep_weights", (False, True)) else 0
     if rest == "inductor" and report is None:
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-        return compile_fx(gm, example_inputs, inner_compile=functools.partial(_inner, compile_fx_inner, report))
-    from torch._dynamo.backends.common import aot_autograd
-    inner = functools.partial(_inner, None, report)
-    return aot_autograd(fw_compiler=inner, bw_compiler=inner)(gm, example_inputs)
+        compiler = _Compiler(gm, example_inputs, compile_fx_inner, keep, report)
+        with _no_shared_cache():
+            compiled = compile_fx(gm, example_inputs, inner_compile=compiler.inner)
+    else:
+        from torch._dynamo.backends.common import aot_autograd
+        compiler = _Compiler(gm, example_inputs, None, keep, report)
+        inference = functools.partial(compiler.inner, is_inference=True)
+        compiled = aot_autograd(fw_compiler=compiler.inner, bw_compiler=compiler.inner, inference_compiler=inference)(gm, example_inputs)
+    return compiler.direct or compiled
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -328,17 +214,17 @@ class Report:
 
     def graph(self, gm, hoisted, fused):
         left = [n.format_node() or n.name for n in gm.graph.nodes
-                if n.op == "call_function" and n.target is not torch.ops.scanfold.expression.default]
+                if n.op == "call_function" and not _is_expression(n) and n.target is not operator.getitem]
         self.graphs.append({"hoisted": hoisted, "fused": [nodes for _, nodes in fused], "left": left, "plans": []})
 
     def watched(self, gm):
         entry = self.graphs[-1]
 
-        def explained(inputs, program):
+        def explained(inputs, program, keep):
             entry["plans"].append(_scanfold.expression_explain(_expression(program), inputs, 0))
-            return run(inputs, program)
+            return run(inputs, program, keep)
         for node in gm.graph.nodes:
-            if node.op == "call_function" and node.target is torch.ops.scanfold.expression.default:
+            if _is_expression(node):
                 node.target = explained
         gm.recompile()
 

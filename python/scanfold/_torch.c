@@ -307,11 +307,10 @@ static void release_small(dl_versioned *self)
 static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, size_t bytes, array *out)
 {
         size_t head = sizeof(dl_versioned) + 2 * (size_t)ndim * sizeof(int64_t);
-        head = (head + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
-        void *block = NULL;
-        if (posix_memalign(&block, DATA_ALIGNMENT, head + bytes) != 0)
+        dl_versioned *m = malloc(head + DATA_ALIGNMENT + bytes); /* not posix_memalign, which leaves malloc's quick bins aside */
+        if (!m)
                 return PyErr_NoMemory();
-        dl_versioned *m = block;
+        uintptr_t data = ((uintptr_t)m + head + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
         int64_t *lengths = (int64_t *)(m + 1), *strides = lengths + ndim, step = 1;
         for (int32_t i = ndim; i-- > 0;) {
                 lengths[i] = shape[i];
@@ -319,7 +318,7 @@ static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t
                 step *= shape[i] ? shape[i] : 1;
         }
         *m = (dl_versioned){.version = {DL_MAJOR, 0}, .deleter = release_small,
-                            .tensor = {.data = (char *)block + head, .device = {SF_CPU, 0}, .ndim = ndim, .dtype = dtype,
+                            .tensor = {.data = (void *)data, .device = {SF_CPU, 0}, .ndim = ndim, .dtype = dtype,
                                        .shape = lengths, .strides = strides}};
         sf_tensor view = m->tensor;
         void *object = NULL;

@@ -245,7 +245,7 @@ def _scan_setup(ctx, inputs, output):
 
 
 def _scan_backward(ctx, grad):
-    x, mask = ctx.saved_tensors or (None, None)
+    x, mask = ctx.saved_tensors or (None, None)  # asked for once: under a checkpoint each time would compute them anew
     axis, reverse = ctx.axis, ctx.reverse
     if grad.dim() == 0:  # one line of one element
         reverse = False
@@ -267,7 +267,7 @@ def _shifted(g, axis):
 
 def _scan_prod_backward(ctx, x, mask, grad):
     """dx[j] = (product before j) * S[j], with S[j] = g[j] + x[j+1] * S[j+1]: torch's own formula, which minds zeros."""
-    axis, flip = ctx.axis, ctx.reverse and grad.dim() > 0
+    shape, axis, flip = x.shape, ctx.axis, ctx.reverse and grad.dim() > 0
     if grad.dim() == 0:
         x, grad = x.reshape(1), grad.reshape(1)
     kept = _selected(mask, x, 1).to(grad.dtype)
@@ -279,7 +279,7 @@ def _scan_prod_backward(ctx, x, mask, grad):
     dx = torch.ops.aten.cumprod_backward(g, kept, axis, _scan_op(kept, "prod", axis))
     if flip:
         dx = dx.flip(axis)
-    return _selected(mask, dx.to(ctx.dtype), 0).reshape(ctx.saved_tensors[0].shape)
+    return _selected(mask, dx.to(ctx.dtype), 0).reshape(shape)
 
 
 def _scan_extreme_backward(ctx, x, mask, grad):

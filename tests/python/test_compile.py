@@ -34,8 +34,8 @@ def fused(monkeypatch):
     """The programs that were fused, gathered."""
     programs, original = [], _compile.fuse
 
-    def watch(graph):
-        found = original(graph)
+    def watch(graph, keep):
+        found = original(graph, keep)
         programs.extend(found)
         return found
     monkeypatch.setattr(_compile, "fuse", watch)
@@ -136,6 +136,216 @@ def test_bits_are_those_of_the_direct_call():
         assert torch.equal(reverse, scanfold.cumsum(x, 0, reverse=True))
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Several results of one region
+# ---------------------------------------------------------------------------------------------------------------
+def _cumsum_and_its_maximum(x, m):
+    y = torch.cumsum(x * 2, 1)
+    return y, y.amax(1)
+
+
+def _softmax(x, m):
+    e = (x - x.amax(1, keepdim=True)).exp()
+    return e / e.sum(1, keepdim=True)
+
+
+def _a_path_leaves_and_comes_back(x, m):
+    y = torch.cumsum(x, 1)
+    return y, torch.cumsum(x * torch.erf(y), 1)
+
+
+def _a_result_is_wanted_before_an_input_is_there(x, m):
+    y = torch.erf(torch.cumsum(x, 1))
+    return y, torch.cumsum(x + torch.lgamma(x.abs() + 1), 1)
+
+
+TOGETHER = {
+    "sum and max": (lambda x, m: (x.sum(1), x.amax(1)), 1, 0),
+    "scan and total": (lambda x, m: (torch.cumsum(x, 1), x.sum(1, keepdim=True)), 1, 0),
+    "scan of a scan's product": (_cumsum_and_its_maximum, 1, 0),
+    "both read a product": (lambda x, m: ((x * m).sum(1), (x * m).amax(1), (x * m).mean(0)), 1, 0),
+    "moments": (lambda x, m: (x.mean(1), (x * x).mean(1)), 1, 0),
+    "one result of two folds": (lambda x, m: x.amax(1) - x.amin(1), 1, 0),
+    "nothing shared": (lambda x, m: (x.sum(1), m.sum(1)), 2, 0),
+    "a softmax": (_softmax, 0, 5),
+    "normalized": (lambda x, m: x / x.sum(1, keepdim=True), 0, 2),
+    "a path leaves and comes back": (_a_path_leaves_and_comes_back, 2, 1),
+    "wanted before an input is there": (_a_result_is_wanted_before_an_input_is_there, 2, 4),
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_several_results_of_one_region(name):
+    from torch.fx.experimental.proxy_tensor import make_fx
+    model, regions, left = TOGETHER[name]
+    x, m = torch.randn(7, 300), torch.rand(7, 300) > 0.4
+    gm = make_fx(model, tracing_mode="fake")(x, m)
+    _compile._rewrite(gm)
+    calls = [n for n in gm.graph.nodes if _compile._is_expression(n)]
+    others = [n for n in gm.graph.nodes if n.op == "call_function" and n not in calls and "getitem" not in str(n.target)]
+    assert len(calls) == regions and len(others) == left, gm.graph
+    for ours, theirs in zip(torch.utils._pytree.tree_flatten(_compile._boxed(gm)([x, m]))[0], torch.utils._pytree.tree_flatten(model(x, m))[0]):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_several_results_have_the_bits_of_one():
+    x = torch.randn(9, 1000)
+    for backend in (eager_rest, _compile.backend):  # the second with Inductor between: the operator is called by the dispatcher
+        torch._dynamo.reset()
+        model = lambda x: (torch.cumsum(x, 1), x.sum(1), x.amax(1), torch.erf(x[:, 0]))  # noqa: E731
+        scan, total, largest, _ = torch.compile(model, backend=backend, fullgraph=True)(x)
+        assert torch.equal(scan, scanfold.cumsum(x, 1)) and torch.equal(total, scanfold.sum(x, 1)) and torch.equal(largest, scanfold.max(x, 1))
+
+
+def test_several_results_are_differentiated():
+    model = lambda x, m: torch.cumsum(x.exp() * m, 1).sum() + (x.exp() * m).sum(1).prod()  # noqa: E731
+    x, m = (torch.rand(3, 5) - 0.5).requires_grad_(), torch.rand(3, 5) > 0.2
+    ours, = torch.autograd.grad(torch.compile(model, backend=eager_rest, fullgraph=True)(x, m), x)
+    theirs, = torch.autograd.grad(model(x, m), x)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_an_output_twice_and_an_input_as_output():
+    """What torch's wrappers have to see to is left to them: the shortcut past them is for results alone."""
+    def model(x):
+        y = x.sum(1)
+        return y, y, x, torch.cumsum(x, 1)
+    x = torch.randn(3, 4)
+    y, again, given, scan = torch.compile(model, backend=eager_rest)(x)
+    assert given is x and torch.equal(y, again) and torch.equal(y, scanfold.sum(x, 1)) and torch.equal(scan, scanfold.cumsum(x, 1))
+    changed = torch.compile(lambda x: (x.mul_(2), torch.cumsum(x, 1))[1], backend=eager_rest)(x)
+    assert torch.equal(changed, scanfold.cumsum(x, 1))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What is kept of weights
+# ---------------------------------------------------------------------------------------------------------------
+class LinearSum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(16, 40))
+
+    def forward(self, x):
+        return torch.sum(torch.matmul(x, self.weight.T) / 2, dim=1, keepdim=True) * 1.5
+
+
+def _expected(module, x):
+    return (x.double() @ module.weight.detach().double().sum(0)).unsqueeze(1) * 0.75
+
+
+def _check_sum(module, function, x):
+    with torch.no_grad():
+        y = function(x)
+    torch.testing.assert_close(y.double(), _expected(module, x), rtol=1e-5, atol=1e-5)
+    return y
+
+
+def _keeping(gm, inputs):
+    return _compile.backend(gm, inputs, options={"rest": "eager", "keep_weights": True})
+
+
+@pytest.mark.parametrize("how", ["backend", "call"])
+def test_kept_weights_follow_what_autograd_sees(how):
+    module, x = LinearSum(), torch.randn(6, 40)
+    if how == "backend":
+        function = torch.compile(module, backend=_keeping)
+    else:
+        def function(x):
+            return bridge.linear_sum(x, module.weight, scale=0.75, keep_weight=True)
+    assert torch.equal(_check_sum(module, function, x), _check_sum(module, function, x))
+    _check_sum(module, function, torch.randn(6, 40))
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        function(x).square().mean().backward()
+        optimizer.step()
+        _check_sum(module, function, x)
+    with torch.no_grad():
+        module.weight.mul_(1.5)
+    _check_sum(module, function, x)
+    with torch.no_grad():
+        module.weight[3, 5] = 7.0  # by way of a view
+    _check_sum(module, function, x)
+    module.load_state_dict({"weight": torch.randn(16, 40)})
+    _check_sum(module, function, x)
+    torch.nn.init.normal_(module.weight)
+    _check_sum(module, function, x)
+
+
+@pytest.mark.parametrize("how", ["backend", "call"])
+def test_kept_weights_are_those_of_one_tensor(how):
+    """Another tensor at the same address, with the same count of writes, is another tensor."""
+    x, addresses = torch.randn(6, 40), set()
+    for _ in range(50):
+        module = LinearSum()
+        addresses.add(module.weight.data_ptr())
+        if how == "backend":
+            program = '[["input"],["input"],["linear",0,1,-1],["fold",2,0,[-1],1,0],["constant",0.75],["apply",2,3,4,-1],["output",5]]'
+            _check_sum(module, lambda x: _compile.run([x, module.weight], program, _compile.KEEP_PARAMETERS), x)
+        else:
+            _check_sum(module, lambda x: bridge.linear_sum(x, module.weight, scale=0.75, keep_weight=True), x)
+    assert len(addresses) < 50  # else the test has not tried what it is for
+
+
+def test_weights_are_kept_only_when_asked_for():
+    """A write behind autograd's back is seen, unless the caller has promised that there is none: then the sums kept are those from before."""
+    module, x = LinearSum(), torch.randn(6, 40)
+    program = '[["input"],["input"],["linear",0,1,-1],["fold",2,0,[-1],1,0],["constant",0.75],["apply",2,3,4,-1],["output",5]]'
+    compiled = torch.compile(module, backend=eager_rest)
+    direct = lambda x: bridge.linear_sum(x, module.weight, scale=0.75)  # noqa: E731
+    for function in (compiled, direct):
+        _check_sum(module, function, x)
+    kept = _compile.run([x, module.weight], program, _compile.KEEP_PARAMETERS)
+    before = module.weight._version
+    module.weight.data.mul_(2)
+    assert module.weight._version == before
+    for function in (compiled, direct):
+        _check_sum(module, function, x)
+    # What shows that something is kept at all, and what the promise is for.
+    assert torch.equal(_compile.run([x, module.weight], program, _compile.KEEP_PARAMETERS), kept)
+    assert torch.equal(_compile.run([x, module.weight], program, 0), kept * 2)
+
+
+def test_inference_tensors_are_not_counted():
+    with torch.inference_mode():
+        weight, x = torch.randn(16, 40), torch.randn(6, 40)
+        first = bridge.linear_sum(x, weight, keep_weight=True)
+        weight.mul_(2)
+        assert torch.equal(bridge.linear_sum(x, weight, keep_weight=True), first * 2)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The backend, called
+# ---------------------------------------------------------------------------------------------------------------
+def test_inductors_cache_is_not_ours(tmp_path):
+    """torch keeps compiled graphs on disk by the graph alone: what Inductor compiled must not be taken for ours, nor the other way round."""
+    import os
+    import shutil
+    import subprocess
+    import sys
+    if not (shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")):
+        pytest.skip("no C++ compiler for Inductor")
+    code = """if True:
+        import sys, torch
+        model = lambda x: torch.erf(torch.cumsum(x, 1))
+        x = torch.ones(3, 50)
+        if sys.argv[1] == "ours":
+            from scanfold import _compile
+            found, original = [], _compile.fuse
+            _compile.fuse = lambda *args: found.extend(original(*args)) or found
+            y = torch.compile(model, backend=_compile.backend)(x)
+            assert found, "nothing was fused: a graph of Inductor's was taken"
+        else:
+            y = torch.compile(model)(x)
+            assert "scanfold" not in sys.modules
+        assert torch.allclose(y, torch.erf(torch.cumsum(x, 1)))
+    """
+    environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
+    for who in ("theirs", "ours", "theirs"):
+        out = subprocess.run([sys.executable, "-c", code, who], capture_output=True, text=True, timeout=300, env=environment)
+        assert out.returncode == 0, out.stderr
+
+
 def test_dynamic_shapes_do_not_recompile():
     counter = torch._dynamo.testing.CompileCounterWithBackend(eager_rest)
     compiled = torch.compile(lambda x: torch.cumsum(x.flip(1), 1).flip(1), backend=counter)
@@ -194,6 +404,8 @@ def test_explain(capsys):
 def test_wrong_options():
     with pytest.raises(Exception, match="rest"):
         torch.compile(lambda x: x + 1, backend=lambda g, i: _compile.backend(g, i, options={"rest": "gcc"}))(torch.ones(1))
+    with pytest.raises(Exception, match="keep_weights"):
+        torch.compile(lambda x: x + 1, backend=lambda g, i: _compile.backend(g, i, options={"keep_weights": "always"}))(torch.ones(1))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -248,7 +460,7 @@ def test_programs_read_back(model):
     given = {"x": torch.randn(4, 9), "m": torch.rand(4, 9) > 0.5}
     gm = make_fx(model, tracing_mode="fake")(*given.values())
     (program, _), = _compile.fuse(gm.graph)
-    node = next(n for n in gm.graph.nodes if n.target is torch.ops.scanfold.expression.default)
+    node = next(n for n in gm.graph.nodes if n.target is _compile.EXPRESSION)
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
     inputs = [list(given.values())[places.index(n)] for n in node.args[0]]
     ours = _compile.run(inputs, program)

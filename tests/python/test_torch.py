@@ -156,6 +156,69 @@ def test_linear_sum():
     _check(lambda x, w: bridge.linear_sum(x, w), x, w)
 
 
+@pytest.mark.parametrize("call", [
+    lambda t, w: scanfold.cumsum(t, 1, mask=torch.tensor([True, False, True])), lambda t, w: scanfold.sum(t, (0, 1)),
+    lambda t, w: scanfold.max(t, 0), lambda t, w: scanfold.cumprod(t, -1, reverse=True, dtype=torch.float64),
+    lambda t, w: bridge.linear_sum(t, w, w[:, 0], 0.5)], ids=["cumsum", "sum", "max", "cumprod", "linear_sum"])
+def test_recorded_and_dispatched_are_the_same(call):
+    """A gradient is recorded without the dispatcher; a mode sends the same call through it."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Passing(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+    w = torch.randn(4, 3)
+    results = []
+    for dispatched in (False, True):
+        torch.manual_seed(1)
+        x, p = torch.randn(2, 3, requires_grad=True), w.clone().requires_grad_()
+        if dispatched:
+            with Passing():
+                y = call(x, p)
+        else:
+            y = call(x, p)
+        results.append((y.detach(),) + torch.autograd.grad(y.sum(), (x, p), allow_unused=True))
+    assert all(torch.equal(a, b) if a is not None else b is None for a, b in zip(*results))
+
+
+def test_recorded_calls_meet_the_rest_of_autograd():
+    from torch.utils.checkpoint import checkpoint
+    x = torch.randn(3, 4, requires_grad=True)
+    mask = torch.rand(3, 4) > 0.5
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        scanfold.cumprod(x, 1, mask=mask).sum().backward()
+        scanfold.cumsum(x, 1)
+    assert len(packed) == 2  # x and the mask of the product; a sum needs nothing
+    expected, = torch.autograd.grad(scanfold.cumprod(x, 1).square().sum(), x)
+    again = checkpoint(lambda t: scanfold.cumprod(t, 1).square().sum(), x, use_reentrant=False)
+    assert torch.equal(torch.autograd.grad(again, x)[0], expected)
+    with torch.no_grad():
+        assert not scanfold.cumsum(x, 1).requires_grad
+    with torch.inference_mode():
+        assert scanfold.cumsum(x, 1).is_inference()
+    assert scanfold.cumsum(x, 1).grad_fn is not None and not scanfold.cumsum(x.detach(), 1).requires_grad
+    half = torch.ones(4, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert scanfold.prod(half, 0).dtype == torch.prod(half, 0).dtype
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y = x.exp()
+        z = scanfold.cumprod(y, 1)
+        y.mul_(2)
+        z.sum().backward()
+
+
+@pytest.mark.skipif(VERSION < (2, 1), reason="torch.func over our functions wants torch 2.1 or later")
+def test_transforms_beside_what_is_recorded():
+    """A tensor that is none of the transform's, but has a gradient to record."""
+    w = torch.randn(4, 5, requires_grad=True)
+    y = torch.func.vmap(lambda a: scanfold.cumsum(w, 1) * a)(torch.ones(3))
+    y.sum().backward()
+    assert torch.equal(w.grad, scanfold.cumsum(torch.full((4, 5), 3.0), 1, reverse=True))
+    mapped = torch.func.vmap(lambda a: bridge.linear_sum(a, w))(torch.ones(3, 2, 5))
+    torch.testing.assert_close(mapped, torch.nn.functional.linear(torch.ones(3, 2, 5), w).sum(-1, keepdim=True))
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # torch.func, autocast, modes
 # ---------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,296 @@
+"""Which nodes of an aten graph become one expression: regions, found and replaced in place.
+
+Each scan or fold is an anchor. What leads only to it or only comes from it joins it, and so do other anchors that read the same. A region is
+taken where it is convex (no path leaves it and comes back), where the library agrees to plan it, and where Inductor would not do better.
+"""
+import logging
+import operator
+
+import torch
+
+from . import _scanfold
+from ._translate import FLIP, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, dtype_code, shape_of, translate
+
+log = logging.getLogger("scanfold")
+MAX_INPUTS = 32  # as _expressions.c has it
+MAX_RESULTS = 16  # of one region: more are more regions
+
+
+def _is_anchor(node):
+    return node.op == "call_function" and (node.target in SCANS or node.target in FOLDS)
+
+
+def _tensors(node):
+    return [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+
+
+def _translatable(node):
+    return translate(Program(), node) is not None
+
+
+def _leads_to_a_sum(node, region):
+    """A matrix product is only worth taking where a sum over rows or columns makes it vanish."""
+    while True:
+        users = list(node.users)
+        if len(users) != 1 or users[0] not in region:
+            return False
+        user = users[0]
+        if user.target in (aten.sum.dim_IntList, aten.sum.default):
+            return True
+        if user.target not in (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.neg.default):
+            return False
+        node = user
+
+
+def _convex(region):
+    """Whether no path leaves the region and comes back: it could not be one call then."""
+    beyond, ahead = set(), [u for member in region for u in member.users]
+    while ahead:
+        node = ahead.pop()
+        if node not in region and node not in beyond:
+            beyond.add(node)
+            ahead.extend(node.users)
+    return not any(n in beyond for member in region for n in member.all_input_nodes)
+
+
+def _results(region):
+    """The members that others want."""
+    return [n for n in region if any(u not in region for u in n.users)]
+
+
+def _joins_behind(node, user, region, taken):
+    """Whether a result's only user may join: elementwise work, a flip, that makes it no larger and leaves the region one call. A fold's
+    result stretched again, as in a softmax, is another matter: what was read for the fold is read once more then."""
+    if user in region or user in taken or user.target in MATMULS or (user.target in VIEWS and user.target is not FLIP):
+        return False
+    return _translatable(user) and _numel(user) <= _numel(node) and (len(region) == 1 or _convex(region | {user}))
+
+
+def _grow(anchors, taken):
+    """The nodes that join some anchors: what is used inside only, and what only a result is used by."""
+    region = set(anchors)
+    while True:
+        before = len(region)
+        for node in [n for member in list(region) for n in _tensors(member)]:
+            if node in region or node in taken or node.op != "call_function" or not all(u in region for u in node.users):
+                continue
+            if node.target in MATMULS and not _leads_to_a_sum(node, region):
+                continue
+            if _translatable(node):
+                region.add(node)
+        for node in _results(region):
+            users = list(node.users)
+            if len(users) == 1 and _joins_behind(node, users[0], region, taken):
+                region.add(users[0])
+        if len(region) == before:
+            return region
+
+
+def _numel(node):
+    n = 1
+    for length in shape_of(node):
+        n *= _hint(length)
+    return n
+
+
+def _hint(length):
+    return length if isinstance(length, int) else length.node.hint
+
+
+def _reads_it_too(user, region):
+    """Whether a user outside is elementwise work, that Inductor would do in the same read; a view is as its users are."""
+    if user in region or user.op != "call_function" or _is_anchor(user):
+        return False
+    if user.target in VIEWS:
+        return any(_reads_it_too(u, region) for u in user.users)
+    return _translatable(user)
+
+
+def _inputs(region):
+    return {n for member in region for n in _tensors(member)} - region
+
+
+def _worth_it(region):
+    """A scan is. A fold is where its large inputs are read by nobody else: else Inductor reads them once for all who want them."""
+    if any(node.target in SCANS for node in region):
+        return True
+    largest = max(_numel(n) for n in _results(region))
+    return not any(_numel(n) > largest and any(_reads_it_too(u, region) for u in n.users) for n in _inputs(region))
+
+
+def _agreed(program, nodes, results):
+    """Whether the library plans it, with the results torch expects: tried on empty stand-ins of the shapes at hand."""
+    def described(node):
+        return [_hint(n) for n in shape_of(node)], dtype_code(node.meta["val"].dtype)
+    try:
+        expression = _scanfold.expression_create([tuple(i) for i in program.instructions], 0)
+        shapes = _scanfold.expression_shapes(expression, [described(node) for node in nodes])
+    except (ValueError, TypeError, RuntimeError) as refusal:
+        log.info("left alone: %s", refusal)
+        return False
+    return shapes == [described(node) for node in results]
+
+
+class Region:
+    """Nodes that become one expression: its members and results in the graph's order, its program, and the first node behind it."""
+
+    def __init__(self, graph, members):
+        order = {n: i for i, n in enumerate(graph.nodes)}
+        self.members = sorted(members, key=order.get)
+        self.results = sorted(_results(members), key=order.get)
+        self.before = min((u for n in self.results for u in n.users if u not in members), key=order.get)
+        self.program = Program()
+        self.possible = all(translate(self.program, node) is not None for node in self.members)
+        if not self.possible:
+            return
+        for node in self.results:
+            self.program.add("output", self.program.place[node])
+        inputs = self.program.inputs
+        self.possible = (1 <= len(inputs) <= MAX_INPUTS and all(order[n] < order[self.before] for n in inputs)
+                         and _agreed(self.program, inputs, self.results))
+
+
+def _spreads(region):
+    """Whether a fold's result is stretched again inside: Inductor reads a row once for both, where it fits into a block."""
+    for anchor in (n for n in region if n.target in FOLDS):
+        seen, ahead = set(), [anchor]
+        while ahead:
+            node = ahead.pop()
+            if _numel(node) > _numel(anchor):
+                return True
+            ahead.extend(u for u in node.users if u in region and u not in seen)
+            seen.update(ahead)
+    return False
+
+
+def _proposal(graph, anchors, taken):
+    """The region of these anchors, or None where there is none."""
+    if not all(_translatable(anchor) and _on_known_device(anchor) for anchor in anchors):
+        return None
+    members = _grow(anchors, taken)
+    if not _convex(members) or (len(anchors) > 1 and _spreads(members)):
+        return None
+    region = Region(graph, members)
+    return region if region.possible else None
+
+
+def _share(one, other):
+    """Whether two regions are better one: where they read the same large tensor, or one reads what the other makes."""
+    ours, theirs = set(one.program.inputs), set(other.program.inputs)
+    if ours & set(other.results) or theirs & set(one.results):
+        return True
+    shared = max((_numel(n) for n in ours & theirs), default=0)
+    return shared > 1 and 2 * shared >= max(_numel(n) for n in ours | theirs)
+
+
+def _together(graph, anchor, others, taken):
+    """The region of an anchor and of as many of the others as can be computed with it in one call; None where it is left alone."""
+    only = region = _proposal(graph, [anchor], taken)
+    anchors = [anchor]
+    for other in others:
+        if region is None or other in region.members or len(region.results) >= MAX_RESULTS:
+            continue
+        alone = _proposal(graph, [other], taken)
+        if alone is not None and _share(region, alone):
+            both = _proposal(graph, anchors + [other], taken)
+            if both is not None:
+                region, anchors = both, anchors + [other]
+    return next((r for r in (region, only) if r is not None and _worth_it(set(r.members))), None)
+
+
+def _left_alone(function, *args):
+    """What the function finds, or None: a length without a hint, or a node without a value, is no reason to fail."""
+    try:
+        return function(*args)
+    except Exception as problem:
+        log.info("left alone: %s", problem)
+        return None
+
+
+def _replace(graph, region, keep):
+    """The region's nodes by one call, and its results by what the call gives."""
+    with graph.inserting_before(region.before):
+        several = len(region.results) > 1
+        target = torch.ops.scanfold.expressions.default if several else torch.ops.scanfold.expression.default
+        made = graph.call_function(target, (list(region.program.inputs), region.program.text(), keep))
+        if several:
+            made.meta["val"] = [n.meta["val"] for n in region.results]
+        for i, node in enumerate(region.results):
+            result = graph.call_function(operator.getitem, (made, i)) if several else made
+            result.meta = dict(node.meta)
+            node.replace_all_uses_with(result)
+    for node in reversed(region.members):
+        graph.erase_node(node)
+
+
+def fuse(graph, keep=0):
+    """Turns regions of an aten graph into expressions, in place. A list of (program, nodes of it as text)."""
+    taken, fused = set(), []
+    anchors = [n for n in graph.nodes if _is_anchor(n)]
+    for i, anchor in enumerate(anchors):
+        if anchor in taken:
+            continue
+        region = _left_alone(_together, graph, anchor, [n for n in anchors[i + 1:] if n not in taken], taken)
+        if region is None:
+            continue
+        taken.update(region.members)
+        fused.append((region.program.text(), [n.format_node() or n.name for n in region.members]))
+        _replace(graph, region, keep)
+    return fused
+
+
+def _on_known_device(node):
+    return all(n.meta["val"].device.type in ("cpu", "cuda") for n in _tensors(node))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Products with a stretched operand: what the gradient of a sum over a product's features looks like
+# ---------------------------------------------------------------------------------------------------------------
+def _stretched(node):
+    """x, if node is x of one column stretched to many, possibly times constants; else None."""
+    factors = []
+    while node.op == "call_function":
+        if node.target is aten.expand.default:
+            x = node.args[0]
+            if len(shape_of(x)) == 2 and shape_of(x)[1] == 1 and shape_of(x)[0] == shape_of(node)[0]:
+                return x, factors
+            return None
+        if node.target in (aten.mul.Tensor, aten.div.Tensor) and isinstance(node.args[1], (int, float)):
+            factors.append((node.target, node.args[1]))
+            node = node.args[0]
+        else:
+            return None
+    return None
+
+
+def _call(graph, target, *args):
+    """A new node, with the fake value it has."""
+    node = graph.call_function(target, args)
+    fake = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
+    node.meta["val"] = target(*fake)
+    return node
+
+
+def hoist(graph):
+    """expand(e) @ w -> e * sum(w, 0), and expand(e).T @ x -> expand(e.T @ x): a product with a column stretched out is an outer product,
+    or one row stretched out. Nodes it touched, as text."""
+    touched = []
+    for node in [n for n in graph.nodes if n.op == "call_function" and n.target is aten.mm.default]:
+        a, b = node.args
+        transposed = a.op == "call_function" and (a.target is aten.t.default or (a.target is aten.permute.default and list(a.args[1]) == [1, 0]))
+        found = _stretched(a.args[0] if transposed else a)
+        if found is None:
+            continue
+        e, factors = found
+        with graph.inserting_before(node):
+            for target, number in reversed(factors):
+                e = _call(graph, target, e, number)
+            if transposed:
+                row = _call(graph, aten.mm.default, _call(graph, aten.permute.default, e, [1, 0]), b)
+                made = _call(graph, aten.expand.default, row, list(shape_of(node)))
+            else:
+                made = _call(graph, aten.mul.Tensor, e, _call(graph, aten.sum.dim_IntList, b, [0], True))
+        touched.append(node.format_node() or node.name)
+        node.replace_all_uses_with(made)
+    graph.eliminate_dead_code()
+    return touched
