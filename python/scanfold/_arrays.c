@@ -302,44 +302,44 @@ int array_sum_dtype(const array *x, sf_dtype *dtype)
 /* ------------------------------------------------------------------------------------------------------------
  * Results
  * ---------------------------------------------------------------------------------------------------------- */
-static PyObject *numpy_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+static PyObject *numpy_make(const array *x, const array_form *form)
 {
-        PyObject *described = numpy_ready() < 0 ? NULL : numpy_dtype(dtype_index(dtype));
+        PyObject *described = numpy_ready() < 0 ? NULL : numpy_dtype(dtype_index(form->dtype));
         if (!described)
                 return NULL;
-        if (same_shape(&x->view, ndim, shape) && same_dtype(x->view.dtype, dtype) && x->plain)
+        if (form->like && same_dtype(x->view.dtype, form->dtype) && x->plain)
                 return PyObject_CallFunctionObjArgs(numpy.empty_like, x->object, NULL);
-        PyObject *tuple = shape_tuple(ndim, shape), *made = NULL;
+        PyObject *tuple = shape_tuple(form->ndim, form->shape), *made = NULL;
         if (tuple)
                 made = PyObject_CallFunctionObjArgs(numpy.empty, tuple, described, NULL);
         Py_XDECREF(tuple);
         return made;
 }
 
-int array_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out, PyObject **result)
+int array_make(const array *x, const array_form *form, array *out, PyObject **result)
 {
         static PyObject *make_function;
-        if (dtype_index(dtype) < 0) {
+        if (dtype_index(form->dtype) < 0) {
                 PyErr_SetString(PyExc_TypeError, "dtype is none of float16, bfloat16, float32, float64, the integers and bool");
                 return -1;
         }
         PyObject *made = NULL, *target;
         if (x->kind == ARRAY_NUMPY) {
-                made = numpy_make(x, ndim, shape, dtype);
+                made = numpy_make(x, form);
         } else if (x->kind == ARRAY_TORCH) {
                 memset(out, 0, offsetof(array, shape));
                 out->kind = x->kind;
-                made = torch_make(x, ndim, shape, dtype, out);
+                made = torch_make(x, form, out);
                 if (made && out->view.data) {
                         out->object = *result = made;
                         return 0;
                 }
         } else if (x->kind == ARRAY_EXCHANGE) {
-                made = exchange_make(x, ndim, shape, dtype);
+                made = exchange_make(x, form);
         } else {
-                PyObject *tuple = shape_tuple(ndim, shape), *function = other(&make_function, "make");
+                PyObject *tuple = shape_tuple(form->ndim, form->shape), *function = other(&make_function, "make");
                 if (tuple && function)
-                        made = PyObject_CallFunction(function, "OOsi", x->object, tuple, array_dtype_name(dtype),
+                        made = PyObject_CallFunction(function, "OOsi", x->object, tuple, array_dtype_name(form->dtype),
                                                      (int)x->view.device.device_type);
                 Py_XDECREF(tuple);
         }

@@ -48,11 +48,20 @@ typedef enum array_use { OPEN_FIRST, OPEN_MORE, OPEN_OUT, OPEN_TRUSTED, OPEN_COM
 int array_open(PyObject *object, const char *name, array_use use, array *a);
 void array_close(array *a);
 
+/* What is made: of this shape and dtype, and where torch makes it, with its axes in memory in this order, outermost first. */
+typedef struct array_form {
+        int32_t ndim;
+        const int64_t *shape;
+        sf_dtype dtype;
+        int like;             /* nonzero: of x's shape, with x's order in memory */
+        const int32_t *order; /* else this one; NULL: row-major */
+} array_form;
+
 /*
- * Makes an array of x's kind, on x's device, of this shape and dtype, and opens it as `out`. *result is a new reference to what
- * array_result turns into the caller's object once the work is done.
+ * Makes an array of x's kind, on x's device, and opens it as `out`. *result is a new reference to what array_result turns into the caller's
+ * object once the work is done.
  */
-int array_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out, PyObject **result);
+int array_make(const array *x, const array_form *form, array *out, PyObject **result);
 
 /* Tells torch that a caller's tensor was written, so that autograd notices if it had saved it. */
 int array_was_written(const array *out);

@@ -97,12 +97,15 @@ PyObject *shape_tuple(int32_t ndim, const int64_t *shape)
         return tuple;
 }
 
-PyObject *call_empty(PyObject *function, PyObject *first, PyObject *dtype, PyObject *device)
+PyObject *call_empty(PyObject *function, PyObject *first, PyObject *second, PyObject *dtype, PyObject *device)
 {
-        PyObject *arguments = PyTuple_New(1), *keywords = PyDict_New(), *made = NULL;
+        PyObject *arguments = PyTuple_New(second ? 2 : 1), *keywords = PyDict_New(), *made = NULL;
         if (arguments && keywords) {
                 Py_INCREF(first);
                 PyTuple_SetItem(arguments, 0, first);
+                Py_XINCREF(second);
+                if (second)
+                        PyTuple_SetItem(arguments, 1, second);
                 if (PyDict_SetItemString(keywords, "dtype", dtype) == 0 &&
                     (!device || PyDict_SetItemString(keywords, "device", device) == 0))
                         made = PyObject_Call(function, arguments, keywords);
@@ -115,11 +118,6 @@ PyObject *call_empty(PyObject *function, PyObject *first, PyObject *dtype, PyObj
 int same_dtype(sf_dtype a, sf_dtype b)
 {
         return a.code == b.code && a.bits == b.bits;
-}
-
-int same_shape(const sf_tensor *view, int32_t ndim, const int64_t *shape)
-{
-        return view->ndim == ndim && (ndim == 0 || memcmp(view->shape, shape, (size_t)ndim * sizeof *shape) == 0);
 }
 
 const dl_exchange *exchange_of(PyObject *type)

@@ -30,11 +30,10 @@ PyObject *optional(const char *module, const char *path);
 
 PyObject *shape_tuple(int32_t ndim, const int64_t *shape);
 
-/* function(first, dtype=dtype[, device=device]) */
-PyObject *call_empty(PyObject *function, PyObject *first, PyObject *dtype, PyObject *device);
+/* function(first[, second], dtype=dtype[, device=device]) */
+PyObject *call_empty(PyObject *function, PyObject *first, PyObject *second, PyObject *dtype, PyObject *device);
 
 int same_dtype(sf_dtype a, sf_dtype b);
-int same_shape(const sf_tensor *view, int32_t ndim, const int64_t *shape);
 
 /* A type that was met. */
 typedef struct known_type {
@@ -59,10 +58,10 @@ int torch_open(PyObject *object, const char *name, array_use use, const known_ty
 
 /* By DLPack's C functions: an object of any type that has them. */
 int exchange_open(PyObject *object, array *a);
-PyObject *exchange_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype);
+PyObject *exchange_make(const array *x, const array_form *form);
 
 /* A new tensor, opened as `out` where that costs nothing: out->view.data is NULL where it still has to be. */
-PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out);
+PyObject *torch_make(const array *x, const array_form *form, array *out);
 
 /* Tells torch that a tensor was written, so that autograd notices if it had saved it. */
 int torch_was_written(PyObject *tensor);

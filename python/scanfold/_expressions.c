@@ -8,6 +8,7 @@
 
 enum {
         MAX_INPUTS = 32,
+        MAX_OUTPUTS = 32,
         KEPT_PLANS = 32, /* shapes a program keeps plans for; the one that was made first goes */
         FEW = 4,         /* tensors that are described on the stack; more take memory from Python */
         SHORT_KEY = 64,  /* likewise the numbers of a key: 4 tensors of 13 dimensions */
@@ -21,10 +22,17 @@ typedef struct kept_plan {
         size_t length;
 } kept_plan;
 
+/* An output's axes as they lie in memory, outermost first. */
+typedef struct memory_order {
+        int32_t count;
+        int32_t axis[];
+} memory_order;
+
 typedef struct expression {
         sf_graph *graph;
         int exact;
         int32_t ninputs;
+        memory_order *order[MAX_OUTPUTS]; /* NULL: row-major */
         int kept, next;
         int latest; /* the plan used last, which is the one wanted next as a rule */
         kept_plan plan[KEPT_PLANS];
@@ -49,7 +57,8 @@ typedef struct builder {
         PyObject *instruction; /* borrowed */
         int32_t *node;         /* of the instructions so far */
         Py_ssize_t count;
-        int32_t inputs;
+        int32_t inputs, outputs;
+        memory_order **order;  /* of the outputs */
         int failed;            /* an argument was not what it must be; an exception is set */
 } builder;
 
@@ -177,6 +186,43 @@ static int32_t build_view(builder *b, const char *name)
         return 0;
 }
 
+/* The order an output instruction names; NULL with an exception where it is not one of axes from 0 on. */
+static memory_order *read_order(builder *b)
+{
+        int32_t list[SF_MAX_NDIM], count;
+        uint64_t named = 0;
+        axes(b, 2, list, &count);
+        for (int32_t i = 0; i < count; i++)
+                named |= list[i] >= 0 && list[i] < count ? (uint64_t)1 << list[i] : 0;
+        if (b->failed || count < 1 || named != ~(uint64_t)0 >> (64 - count)) {
+                if (!PyErr_Occurred())
+                        PyErr_Format(PyExc_ValueError, "instruction %zd names no order of axes", b->count);
+                return NULL;
+        }
+        memory_order *order = PyMem_Malloc(sizeof *order + (size_t)count * sizeof order->axis[0]);
+        if (!order) {
+                PyErr_NoMemory();
+                return NULL;
+        }
+        order->count = count;
+        memcpy(order->axis, list, (size_t)count * sizeof order->axis[0]);
+        return order;
+}
+
+/* Outputs are numbered from 0, instructions' nodes from 1. */
+static int32_t build_output(builder *b)
+{
+        if (b->outputs == MAX_OUTPUTS) {
+                PyErr_Format(PyExc_ValueError, "the program has more than %d outputs", (int)MAX_OUTPUTS);
+                return -1;
+        }
+        if (PyTuple_Size(b->instruction) > 2 && !(b->order[b->outputs] = read_order(b)))
+                return -1;
+        b->outputs++;
+        int32_t x = node(b, 1);
+        return b->failed ? -1 : sf_expr_output(b->graph, x) + 1;
+}
+
 /* The instruction's node; 0 where its name is unknown. */
 static int32_t build_one(builder *b, const char *name)
 {
@@ -200,7 +246,7 @@ static int32_t build_one(builder *b, const char *name)
         if (strcmp(name, "linear") == 0)
                 return sf_expr_linear(b->graph, node(b, 1), node(b, 2), node(b, 3));
         if (strcmp(name, "output") == 0)
-                return sf_expr_output(b->graph, node(b, 1)) + 1; /* outputs are numbered from 0 */
+                return build_output(b);
         if (strcmp(name, "scan") == 0 || strcmp(name, "fold") == 0 || strcmp(name, "mean") == 0)
                 return build_reduction(b, name);
         return build_view(b, name);
@@ -235,6 +281,8 @@ static void release(expression *e)
                 sf_plan_destroy(e->plan[i].plan);
                 PyMem_Free(e->plan[i].key);
         }
+        for (int i = 0; i < MAX_OUTPUTS; i++)
+                PyMem_Free(e->order[i]);
         sf_graph_destroy(e->graph);
         PyMem_Free(e);
 }
@@ -260,7 +308,7 @@ PyObject *expression_create(PyObject *self, PyObject *args)
                 PyMem_Free(e);
                 return raise_status(status);
         }
-        builder b = {.graph = e->graph};
+        builder b = {.graph = e->graph, .order = e->order};
         int rc = build(&b, program);
         PyMem_Free(b.node);
         e->exact = exact;
@@ -433,16 +481,18 @@ static int small(const inputs *in)
 }
 
 /* Makes the results, opened and as objects; how many were. Fewer than there are: an exception is set. */
-static int32_t make_outputs(const sf_plan *plan, const inputs *in, int32_t n, array *out, sf_tensor *view, PyObject **result)
+static int32_t make_outputs(const expression *e, const sf_plan *plan, const inputs *in, int32_t n, array *out, sf_tensor *view, PyObject **result)
 {
         for (int32_t i = 0; i < n; i++) {
-                int32_t ndim;
                 int64_t shape[SF_MAX_NDIM];
-                sf_dtype type;
-                sf_status status = sf_plan_output(plan, i, &ndim, shape, &type);
+                array_form form = {.shape = shape, .order = e->order[i] ? e->order[i]->axis : NULL};
+                sf_status status = sf_plan_output(plan, i, &form.ndim, shape, &form.dtype);
                 if (status != SF_OK)
                         raise_status(status);
-                if (status != SF_OK || array_make(&in->array[0], ndim, shape, type, &out[i], &result[i]) < 0)
+                else if (form.order && e->order[i]->count != form.ndim)
+                        PyErr_Format(PyExc_ValueError, "output %d has %d dimensions, its order in memory %d", (int)i, (int)form.ndim,
+                                     (int)e->order[i]->count);
+                if (PyErr_Occurred() || array_make(&in->array[0], &form, &out[i], &result[i]) < 0)
                         return i;
                 view[i] = out[i].view;
         }
@@ -482,7 +532,7 @@ static PyObject *packed(int32_t n, PyObject **result)
         return list;
 }
 
-static PyObject *run_plan(sf_plan *plan, const inputs *in, const uint64_t *versions)
+static PyObject *run_plan(const expression *e, sf_plan *plan, const inputs *in, const uint64_t *versions)
 {
         array few_arrays[FEW], *out = few_arrays;
         sf_tensor few_views[FEW], *view = few_views;
@@ -496,7 +546,7 @@ static PyObject *run_plan(sf_plan *plan, const inputs *in, const uint64_t *versi
         if (!out || !view || !result)
                 PyErr_NoMemory();
         else
-                made = make_outputs(plan, in, n, out, view, result);
+                made = make_outputs(e, plan, in, n, out, view, result);
         int done = made == n && !PyErr_Occurred() && run_into(plan, in, view, versions) == 0;
         for (int32_t i = 0; i < made; i++) {
                 array_close(&out[i]);
@@ -550,7 +600,7 @@ static PyObject *run(PyObject *const *item, Py_ssize_t count, array_use first, a
                 int any = kept ? read_versions(&in, keep, versions) : -1;
                 if (any >= 0) {
                         kept->running++; /* results are made by Python code, which may let other threads in */
-                        results = run_plan(kept->plan, &in, any ? versions : NULL);
+                        results = run_plan(e, kept->plan, &in, any ? versions : NULL);
                         kept->running--;
                 }
         }

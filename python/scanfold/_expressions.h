@@ -14,7 +14,7 @@
  *     ("scan", x, op, axis, reverse, exclusive, mask, dtype)
  *     ("fold", x, op, axes, keepdim, dtype)                  ("mean", x, axes, keepdim, dtype)
  *     ("matmul", a, b)                    ("linear", x, w, bias)
- *     ("output", x)
+ *     ("output", x)                       ("output", x, order)     its axes in torch's memory, outermost first; left out: row-major
  */
 #ifndef SCANFOLD_PYTHON_EXPRESSIONS_H
 #define SCANFOLD_PYTHON_EXPRESSIONS_H

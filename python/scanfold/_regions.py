@@ -131,6 +131,14 @@ def _agreed(program, nodes, results):
     return shapes == [described(node) for node in results]
 
 
+def _memory_order(node):
+    """[its axes as they lie in memory, outermost first], [] where that is row-major: what comes behind was traced with these strides."""
+    strides = [_hint(s) for s in node.meta["val"].stride()]
+    order = sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+    moved = [d for d in order if _hint(shape_of(node)[d]) != 1]
+    return [] if moved == sorted(moved) else [order]
+
+
 class Region:
     """Nodes that become one expression: its members and results in the graph's order, its program, and the first node behind it."""
 
@@ -144,7 +152,7 @@ class Region:
         if not self.possible:
             return
         for node in self.results:
-            self.program.add("output", self.program.place[node])
+            self.program.add("output", self.program.place[node], *_memory_order(node))
         inputs = self.program.inputs
         self.possible = (1 <= len(inputs) <= MAX_INPUTS and all(order[n] < order[self.before] for n in inputs)
                          and _agreed(self.program, inputs, self.results))

@@ -173,11 +173,12 @@ static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *trusted)
         return 0;
 }
 
-/* The caller's out, or one made for this shape. */
-static int open_out(call *c, PyObject *out, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+/* The caller's out, or one made for this. */
+static int open_out(call *c, PyObject *out, const array_form *form)
 {
+        sf_dtype dtype = form->dtype;
         if (out == Py_None) {
-                if (array_make(&c->x, ndim, shape, dtype, &c->out, &c->result) < 0)
+                if (array_make(&c->x, form, &c->out, &c->result) < 0)
                         return -1;
                 c->opened = 3;
                 return 0;
@@ -285,7 +286,9 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
         } else if (read_axis(item[2], &o.axis) < 0) {
                 return give_up(&c);
         }
-        rc = choose_dtype(&c, op, out, &asked) < 0 ? -1 : open_out(&c, out, c.x.view.ndim, c.x.view.shape, asked);
+        rc = choose_dtype(&c, op, out, &asked);
+        if (rc == 0)
+                rc = open_out(&c, out, &(array_form){.ndim = c.x.view.ndim, .shape = c.x.view.shape, .dtype = asked, .like = 1});
         if (rc)
                 return elsewhere(&c, rc, &scans, item);
         o.mask = c.has_mask ? &c.mask.view : NULL;
@@ -358,7 +361,9 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
                 raise_status(status);
                 return give_up(&c);
         }
-        rc = choose_dtype(&c, op, out, &asked) < 0 ? -1 : open_out(&c, out, ndim, shape, asked);
+        rc = choose_dtype(&c, op, out, &asked);
+        if (rc == 0)
+                rc = open_out(&c, out, &(array_form){.ndim = ndim, .shape = shape, .dtype = asked});
         if (rc)
                 return elsewhere(&c, rc, &folds, item);
         o.mask = c.has_mask ? &c.mask.view : NULL;

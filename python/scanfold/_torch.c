@@ -12,7 +12,7 @@ static struct {
         int ready;
         PyObject *tensor, *parameter;
         PyObject *grad_enabled, *is_neg, *modes, *autocast, *transforms, *forward_ad;
-        PyObject *empty, *empty_like, *stream, *capturing;
+        PyObject *empty, *empty_like, *empty_permuted, *stream, *capturing;
         PyObject *written;
         int written_many; /* it takes a sequence of tensors, not one */
         PyObject *dtype[DTYPES];
@@ -26,6 +26,7 @@ static int torch_ready(void)
             !(torch.grad_enabled = imported("torch", "is_grad_enabled")) || !(torch.empty = imported("torch", "empty")) ||
             !(torch.empty_like = imported("torch", "empty_like")) || !(torch.is_neg = imported("torch", "Tensor.is_neg")))
                 return -1;
+        torch.empty_permuted = optional("torch", "empty_permuted"); /* 2.1; nothing asks for it before */
         torch.modes = optional("torch._C", "_len_torch_dispatch_stack");
         torch.autocast = optional("torch._C", "_is_any_autocast_enabled");
         if (!torch.autocast) /* before 2.3: CUDA's own */
@@ -282,9 +283,9 @@ static void complain(void *user, const char *kind, const char *why)
         PyErr_Format(strcmp(kind, "MemoryError") == 0 ? PyExc_MemoryError : PyExc_RuntimeError, "%s", why);
 }
 
-PyObject *exchange_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype)
+PyObject *exchange_make(const array *x, const array_form *form)
 {
-        sf_tensor prototype = {.device = x->view.device, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)shape};
+        sf_tensor prototype = {.device = x->view.device, .ndim = form->ndim, .dtype = form->dtype, .shape = (int64_t *)form->shape};
         dl_versioned *managed = NULL;
         void *object = NULL;
         if (x->exchange->allocate(&prototype, &managed, NULL, complain) < 0 || x->exchange->object_from_managed(managed, &object) < 0)
@@ -304,8 +305,9 @@ static void release_small(dl_versioned *self)
         free(self);
 }
 
-static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, size_t bytes, array *out)
+static PyObject *exchange_make_small(const array *x, const array_form *form, size_t bytes, array *out)
 {
+        int32_t ndim = form->ndim;
         size_t head = sizeof(dl_versioned) + 2 * (size_t)ndim * sizeof(int64_t);
         dl_versioned *m = malloc(head + DATA_ALIGNMENT + bytes); /* not posix_memalign, which leaves malloc's quick bins aside */
         if (!m)
@@ -313,12 +315,13 @@ static PyObject *exchange_make_small(const array *x, int32_t ndim, const int64_t
         uintptr_t data = ((uintptr_t)m + head + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
         int64_t *lengths = (int64_t *)(m + 1), *strides = lengths + ndim, step = 1;
         for (int32_t i = ndim; i-- > 0;) {
-                lengths[i] = shape[i];
-                strides[i] = step;
-                step *= shape[i] ? shape[i] : 1;
+                int32_t d = form->order && !form->like ? form->order[i] : i;
+                lengths[d] = form->shape[d];
+                strides[d] = step;
+                step *= form->shape[d] ? form->shape[d] : 1;
         }
         *m = (dl_versioned){.version = {DL_MAJOR, 0}, .deleter = release_small,
-                            .tensor = {.data = (void *)data, .device = {SF_CPU, 0}, .ndim = ndim, .dtype = dtype,
+                            .tensor = {.data = (void *)data, .device = {SF_CPU, 0}, .ndim = ndim, .dtype = form->dtype,
                                        .shape = lengths, .strides = strides}};
         sf_tensor view = m->tensor;
         void *object = NULL;
@@ -339,33 +342,43 @@ static int row_major(const sf_tensor *view)
         return 1;
 }
 
-/*
- * A result of x's shape keeps x's memory order, as empty_like does. torch's allocator for CUDA has to know the memory as its own
- * (record_stream, graphs), so there it is asked through torch and not through DLPack.
- */
-PyObject *torch_make(const array *x, int32_t ndim, const int64_t *shape, sf_dtype dtype, array *out)
+/* torch.empty, or torch.empty_permuted. */
+static PyObject *make_in_order(const array *x, const array_form *form, PyObject *dtype)
 {
         static PyObject *device_name;
-        int index = dtype_index(dtype);
+        PyObject *lengths = shape_tuple(form->ndim, form->shape), *device = lengths ? get(x->object, &device_name, "device") : NULL;
+        PyObject *made = NULL, *order = form->order ? PyTuple_New(form->ndim) : NULL;
+        for (int32_t i = 0; order && i < form->ndim; i++)
+                PyTuple_SetItem(order, i, PyLong_FromLong(form->order[i]));
+        if (device && !PyErr_Occurred())
+                made = call_empty(order ? torch.empty_permuted : torch.empty, lengths, order, dtype, device);
+        Py_XDECREF(order);
+        Py_XDECREF(device);
+        Py_XDECREF(lengths);
+        return made;
+}
+
+/*
+ * torch's allocator for CUDA has to know the memory as its own (record_stream, graphs), so there it is asked through torch and not through
+ * DLPack.
+ */
+PyObject *torch_make(const array *x, const array_form *form, array *out)
+{
+        int index = dtype_index(form->dtype);
         if (index < 0 || !torch.dtype[index]) {
                 PyErr_Format(PyExc_TypeError, "dtype %s is not one this torch has", index < 0 ? "asked for" : dtypes[index].name);
                 return NULL;
         }
-        int same = same_shape(&x->view, ndim, shape);
-        if (x->exchange && x->view.device.device_type == SF_CPU && (!same || row_major(&x->view))) {
-                sf_tensor made = {.ndim = ndim, .shape = (int64_t *)shape};
+        if (x->exchange && x->view.device.device_type == SF_CPU && (!form->like || row_major(&x->view))) {
+                sf_tensor made = {.ndim = form->ndim, .shape = (int64_t *)form->shape};
                 int64_t count = array_elements(&made);
                 if (count >= 0 && count <= SMALL_BYTES / 8)
-                        return exchange_make_small(x, ndim, shape, dtype, (size_t)(count * dtype.bits / 8), out);
+                        return exchange_make_small(x, form, (size_t)(count * form->dtype.bits / 8), out);
         }
-        if (same)
-                return same_dtype(x->view.dtype, dtype) ? PyObject_CallFunctionObjArgs(torch.empty_like, x->object, NULL)
-                                                        : call_empty(torch.empty_like, x->object, torch.dtype[index], NULL);
-        PyObject *tuple = shape_tuple(ndim, shape), *device = tuple ? get(x->object, &device_name, "device") : NULL;
-        PyObject *made = device ? call_empty(torch.empty, tuple, torch.dtype[index], device) : NULL;
-        Py_XDECREF(device);
-        Py_XDECREF(tuple);
-        return made;
+        if (!form->like)
+                return make_in_order(x, form, torch.dtype[index]);
+        return same_dtype(x->view.dtype, form->dtype) ? PyObject_CallFunctionObjArgs(torch.empty_like, x->object, NULL)
+                                                      : call_empty(torch.empty_like, x->object, NULL, torch.dtype[index], NULL);
 }
 
 int torch_was_written(PyObject *tensor)

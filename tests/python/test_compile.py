@@ -205,6 +205,35 @@ def test_several_results_are_differentiated():
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+def _strided_models(x):
+    y = x * 2
+    return torch.erf(torch.cumsum(y, 1)), torch.lgamma(x.flip(0).cumsum(0).abs() + 1), torch.erf(x.sum(1, keepdim=True)), x.exp().cumsum(2).permute(1, 2, 0)
+
+
+@pytest.mark.parametrize("rest,shape,orders", [("eager", (2, 3, 5), ((0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0))),
+                                               ("eager", (9, 30, 50), ((0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0))),
+                                               ("eager", (4, 1, 6), ((2, 0, 1), (1, 2, 0))), ("inductor", (9, 30, 50), ((1, 2, 0),))], ids=str)
+def test_results_lie_in_memory_as_traced(rest, shape, orders):
+    """What comes behind an expression was traced with certain strides, and Inductor insists on them."""
+    for order in orders:
+        x = torch.randn([shape[i] for i in order]).permute([order.index(d) for d in range(3)])
+        torch._dynamo.reset()
+        ours = torch.compile(_strided_models, backend=lambda g, i: _compile.backend(g, i, options={"rest": rest}), fullgraph=True, dynamic=False)(x)
+        for y, expected in zip(ours, _strided_models(x)):
+            torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+            assert [s for s, n in zip(y.stride(), y.shape) if n > 1] == [s for s, n in zip(expected.stride(), y.shape) if n > 1]
+
+
+def test_programs_say_what_is_wrong_with_them():
+    x = torch.ones(2, 3)
+    for wrong in ('[["input"],["output",0,[0,0]]]', '[["input"],["output",0,[0,2]]]', '[["input"],["output",0,[-1,0]]]',
+                  '[["input"],["output",3]]', '[["input"],["output",0,[2,1,0]]]', '[["input"],["twist",0,0],["output",1]]'):
+        with pytest.raises(ValueError):
+            _compile.run([x], wrong)
+    flipped = '[["input"],["flip",0,[0]],["scan",1,0,0,0,0,-1,0],["output",2,[1,0]]]'
+    assert _compile.run([x], flipped).stride() == (1, 2) and torch.equal(_compile.run([x], flipped), torch.tensor([[1.0] * 3, [2.0] * 3]))
+
+
 def test_an_output_twice_and_an_input_as_output():
     """What torch's wrappers have to see to is left to them: the shortcut past them is for results alone."""
     def model(x):
