@@ -5,9 +5,14 @@
     PYTHONPATH=python python3 bench/python.py [--out FOLDER] [--only TEXT] [--scale S] [--forms eager,default,max-autotune,call,backend]
 
 The models are those of examples/kernelbench. "call" is their ModelNew, with the explicit call; "backend" is the untouched Model under
-torch.compile(backend="scanfold"). Medians of CUDA-event times (of wall time on a CPU), all forms taken in turn so that they see the same
-clocks; a device copy of the bytes the work must move is one of them. Backward is torch.autograd.grad with a given gradient, the forward pass
-not counted. Writes python.json and python.md. No network is needed.
+torch.compile(backend="scanfold"), and with --kept also with options={"keep_weights": True}. Medians of CUDA-event times (of wall time on a
+CPU), all forms taken in turn so that they see the same clocks; a device copy of the bytes the work must move is one of them. Backward is
+torch.autograd.grad with a given gradient, the forward pass not counted. Writes python.json and python.md. No network is needed.
+
+How many calls lie between two events: one, where the fastest form takes a millisecond or more. Below that the events would measure how
+long the host takes to launch on an idle device, so that many calls are queued one behind the other that the fastest takes some
+milliseconds, and the time is a call's share; the host's own time shows where it is longer than the device's. All forms of a row are
+measured the same way, the column "calls" says how, and a line "one call, device idle" has the other number beside it.
 """
 import argparse
 import datetime
@@ -29,23 +34,29 @@ from scanfold import _compile
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = [("masked_cumsum", 1), ("masked_cumsum", 0), ("reverse_cumsum", 1), ("reverse_cumsum", 0), ("flip_cumsum_flip", 0),
         ("sum_over_dimension", 1), ("gemm_divide_sum_scale", None)]
-FORMS = ["eager", "default", "max-autotune", "call", "backend"]
+FORMS = ["eager", "default", "max-autotune", "call", "backend", "backend, kept"]
+SHORT_MS = 1.0  # below this, calls are queued
+QUEUE_MS, MOST_CALLS = 5.0, 200  # this much work for the fastest form, in at most so many calls
 
 
-def timed(run, device):
+def timed(run, device, calls):
+    """Milliseconds a call, of so many queued one behind the other."""
     if device == "cuda":
+        torch.cuda.synchronize()
         start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
         start.record()
-        run()
+        for _ in range(calls):
+            run()
         stop.record()
         stop.synchronize()
-        return start.elapsed_time(stop)
+        return start.elapsed_time(stop) / calls
     start = time.perf_counter()
-    run()
-    return (time.perf_counter() - start) * 1e3
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) * 1e3 / calls
 
 
-def medians(runs, device, seconds):
+def medians(runs, device, seconds, calls):
     """{name: median ms}, each run in turn."""
     times = {name: [] for name in runs}
     for run in runs.values():
@@ -56,8 +67,20 @@ def medians(runs, device, seconds):
         if turn >= 5 and time.time() > end:
             break
         for name, run in runs.items():
-            times[name].append(timed(run, device))
+            times[name].append(timed(run, device, calls))
     return {name: statistics.median(t) for name, t in times.items()}
+
+
+def measured(runs, device, seconds):
+    """(medians, how many calls were queued for each time, medians of one call on an idle device or None where that is the same)."""
+    alone = medians(runs, device, seconds / 2, 1)
+    fastest = min(alone.values())
+    if device != "cuda" or fastest >= SHORT_MS:
+        return (alone if device != "cuda" else medians(runs, device, seconds, 1)), 1, None
+    # A call alone is the launch and the work: the share of the queue is known only once it is measured, so it is guessed and corrected.
+    share = min(medians(runs, device, seconds / 4, 20).values())
+    calls = max(2, min(MOST_CALLS, math.ceil(QUEUE_MS / share)))
+    return medians(runs, device, seconds, calls), calls, alone
 
 
 def build(form, module, model, new):
@@ -65,8 +88,8 @@ def build(form, module, model, new):
         return model
     if form == "call":
         return new
-    if form == "backend":
-        return torch.compile(model, backend=functools.partial(_compile.backend, options={}))
+    if form.startswith("backend"):
+        return torch.compile(model, backend=functools.partial(_compile.backend, options={"keep_weights": form != "backend"}))
     return torch.compile(model, mode=None if form == "default" else form)
 
 
@@ -110,18 +133,23 @@ def measure(name, dim, forms, device, scale, seconds):
     half = torch.empty(max(1, row["bytes"] // 2), dtype=torch.uint8, device=device)
     other = torch.empty_like(half)
     runs["copy"] = functools.partial(other.copy_, half)
-    row["forward"] = medians(runs, device, seconds)
+    row["forward"], row["calls"], row["forward, one call"] = measured(runs, device, seconds)
     del half, other, runs
 
     gradient = torch.randn(expected_shape, device=device)
     leaves = [t.requires_grad_() for t in inputs if t.is_floating_point()]
-    # One form at a time: each keeps what it saved for backward.
+    # One form at a time: each keeps what it saved for backward. The first says how all are measured.
+    calls = None
     for form, function in backs.items():
         try:
             output = function(*inputs)
             wanted = leaves + list((new if form == "call" else model).parameters())
             run = functools.partial(torch.autograd.grad, output, wanted, gradient, retain_graph=True)
-            row["backward"][form] = medians({form: run}, device, seconds / 2)[form]
+            if calls is None:
+                first = medians({form: run}, device, seconds / 4, 1)[form]
+                calls = 1 if device != "cuda" or first >= 10 * SHORT_MS else max(2, min(MOST_CALLS, math.ceil(10 * QUEUE_MS / first)))
+                row["backward calls"] = calls
+            row["backward"][form] = medians({form: run}, device, seconds / 2, calls)[form]
             del output, run
         except Exception as problem:
             row["errors"][form + " backward"] = f"{type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}"[:200]
@@ -136,16 +164,24 @@ def _no_grad(function, inputs):
 
 
 def table(about, rows):
-    lines = [f"{about['chip']}, scanfold {about['scanfold']} at {about['commit']}, torch {about['torch']}, {about['date']}. Milliseconds; "
-             "in brackets the share of a copy's rate.", "",
-             "| work | pass | copy | torch | torch.compile | max-autotune | scanfold, called | scanfold, backend |", "|---|---|---|---|---|---|---|---|"]
+    forms = [f for f in FORMS if any(f in row["forward"] for row in rows)]
+    titles = {"eager": "torch", "default": "torch.compile", "call": "scanfold, called", "backend": "scanfold, backend",
+              "backend, kept": "scanfold, backend, weights kept"}
+    lines = [f"{about['chip']}, scanfold {about['scanfold']} at {about['commit']}, torch {about['torch']}, {about['date']}. Milliseconds a call; "
+             "in brackets the share of a copy's rate. calls: how many were queued between two events.", "",
+             "| work | pass | calls | copy | " + " | ".join(titles.get(f, f) for f in forms) + " |", "|---" * (4 + len(forms)) + "|"]
     for row in rows:
         copy = row["forward"]["copy"]
-        cells = [f"{row['forward'][f]:.4f} ({copy / row['forward'][f]:.3f})" if f in row["forward"] else "" for f in FORMS]
-        lines.append(f"| {row['work']} {'x'.join(map(str, row['shape']))} | forward | {copy:.4f} | " + " | ".join(cells) + " |")
-        cells = [f"{row['backward'][f]:.4f}" if f in row["backward"] else "" for f in FORMS]
-        lines.append("| | backward | | " + " | ".join(cells) + " |")
-        lines += [f"| | {form} | {error} | | | | | |" for form, error in row["errors"].items()]
+        cells = [f"{row['forward'][f]:.4f} ({copy / row['forward'][f]:.3f})" if f in row["forward"] else "" for f in forms]
+        lines.append(f"| {row['work']} {'x'.join(map(str, row['shape']))} | forward | {row['calls']} | {copy:.4f} | " + " | ".join(cells) + " |")
+        alone = row["forward, one call"]
+        if alone:
+            cells = [f"{alone[f]:.4f}" if f in alone else "" for f in forms]
+            lines.append(f"| | forward, one call, device idle | 1 | {alone['copy']:.4f} | " + " | ".join(cells) + " |")
+        if row["backward"]:
+            cells = [f"{row['backward'][f]:.4f}" if f in row["backward"] else "" for f in forms]
+            lines.append(f"| | backward | {row['backward calls']} | | " + " | ".join(cells) + " |")
+        lines += [f"| | {form} | {error} |" + " |" * (1 + len(forms)) for form, error in row["errors"].items()]
     return "\n".join(lines) + "\n"
 
 
@@ -155,7 +191,8 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=2.0, help="the most that one round of medians may take")
-    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--forms", default=",".join(f for f in FORMS if "," not in f))
+    parser.add_argument("--kept", action="store_true", help="the backend once more, with what depends on weights alone kept between calls")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     sys.path.insert(0, os.path.join(HERE, "..", "examples", "kernelbench"))
@@ -175,7 +212,8 @@ def main():
         if args.only not in name:
             continue
         try:
-            row = measure(name, dim, args.forms.split(","), args.device, args.scale, args.seconds)
+            forms = args.forms.split(",") + (["backend, kept"] if args.kept and dim is None else [])
+            row = measure(name, dim, forms, args.device, args.scale, args.seconds)
         except Exception as problem:
             print(f"{name}, dim {dim}: {problem}", flush=True)
             continue

@@ -89,7 +89,7 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
 
     keep_weight   the sums over weight's rows, and bias's sum, are kept from call to call until autograd's version counter says that weight or
                   bias was written: then a call reads x alone. It does not notice what writes behind autograd's back (weight.data, a NumPy
-                  view, a CUDA graph, a kernel of one's own): to ask for it is to promise that nothing does
+                  view, an optimizer with fused=True, a CUDA graph, a kernel of one's own): to ask for it is to promise that nothing does
 
     >>> import torch, scanfold.torch
     >>> x, w = torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([[1., 0.], [0., 1.], [1., 1.]])

@@ -1,10 +1,14 @@
 """The array API's words on sum, prod, max, min, cumulative_sum and cumulative_prod, checked through a namespace with our functions in it.
 
-The published suite (array-api-tests) is no package one can install from an index, so this is a selection of ours: for each function its
-signature, result dtype and shape, special cases, and values against exact arithmetic, over the standard's dtypes.
+The published suite (array-api-tests) is no package one can install from an index: where a checkout of it is named in SCANFOLD_ARRAY_API_TESTS,
+its tests of these functions are run. For everywhere else there is a selection of ours: for each function its signature, result dtype and
+shape, special cases, and values against exact arithmetic, over the standard's dtypes.
 """
 import inspect
 import math
+import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -13,31 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import array_api_namespace as namespace
 import scanfold
-
-
-class namespace:
-    """NumPy, with our functions for its own; the standard's signatures."""
-
-    cumulative_sum = staticmethod(scanfold.cumulative_sum)
-    cumulative_prod = staticmethod(scanfold.cumulative_prod)
-
-    @staticmethod
-    def sum(x, /, *, axis=None, dtype=None, keepdims=False):
-        return scanfold.sum(x, axis, dtype=dtype, keepdims=keepdims)
-
-    @staticmethod
-    def prod(x, /, *, axis=None, dtype=None, keepdims=False):
-        return scanfold.prod(x, axis, dtype=dtype, keepdims=keepdims)
-
-    @staticmethod
-    def max(x, /, *, axis=None, keepdims=False):
-        return scanfold.max(x, axis, keepdims=keepdims)
-
-    @staticmethod
-    def min(x, /, *, axis=None, keepdims=False):
-        return scanfold.min(x, axis, keepdims=keepdims)
-
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMERIC = INTEGERS + ["float32", "float64"]
@@ -158,3 +139,15 @@ def test_signatures():
     parameters = inspect.signature(scanfold.cumulative_sum).parameters
     assert [p.kind for p in parameters.values()] == [inspect.Parameter.POSITIONAL_ONLY] + [inspect.Parameter.KEYWORD_ONLY] * 3
     assert {p.name: p.default for p in list(parameters.values())[1:]} == {"axis": None, "dtype": None, "include_initial": False}
+
+
+def test_the_published_suite():
+    suite = os.environ.get("SCANFOLD_ARRAY_API_TESTS")
+    if not suite:
+        pytest.skip("SCANFOLD_ARRAY_API_TESTS names no checkout of data-apis/array-api-tests (with its submodule)")
+    path = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(scanfold.__file__)), os.environ.get("PYTHONPATH", "")]
+    environment = dict(os.environ, ARRAY_API_TESTS_MODULE="array_api_namespace", PYTHONPATH=os.pathsep.join(filter(None, path)))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "array_api_tests/test_statistical_functions.py",
+               "-k", "sum or prod or max or min", "--max-examples", "100"]
+    out = subprocess.run(command, cwd=suite, env=environment, capture_output=True, text=True, timeout=900)
+    assert out.returncode == 0, out.stdout[-4000:]

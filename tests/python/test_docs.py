@@ -33,3 +33,13 @@ def test_stubs_name_what_there_is():
     assert os.path.exists(os.path.join(folder, "py.typed"))
     for name in scanfold.__all__:
         assert f"def {name}(" in text or f"class {name}" in text, name
+    pytest.importorskip("torch", reason="torch is not installed")
+    import inspect
+
+    import scanfold.torch as bridge
+    with open(os.path.join(folder, "torch.pyi")) as file:
+        text = " ".join(file.read().split())
+    for name in bridge.__all__:
+        stub = text[text.index(f"def {name}("):]
+        named = [part.split(":")[0].strip() for part in stub[stub.index("(") + 1:stub.index(") ->")].split(", ") if ":" in part]
+        assert named == list(inspect.signature(getattr(bridge, name)).parameters), name

@@ -306,5 +306,19 @@ def test_opcheck_linear_sum():
     torch.library.opcheck(torch.ops.scanfold.linear_sum, (x, w, b, 0.75))
 
 
+@needs_2_4
+def test_opcheck_expressions():
+    from scanfold import _compile  # noqa: F401  its operators
+    scan = '[["input"],["scan",0,0,1,0,0,-1,0],["output",1]]'
+    moved = '[["input"],["scan",0,0,1,0,0,-1,0],["output",1,[1,0]]]'
+    both = '[["input"],["scan",0,0,1,0,0,-1,0],["fold",0,2,[0],0,0],["output",1],["output",2]]'
+    for x in (torch.randn(3, 4), torch.randn(4, 3).t()):
+        torch.library.opcheck(torch.ops.scanfold.expression, ([x], scan, 0))
+        torch.library.opcheck(torch.ops.scanfold.expression, ([x], moved, 0))
+        torch.library.opcheck(torch.ops.scanfold.expressions, ([x], both, -1))
+        torch.library.opcheck(torch.ops.scanfold.fold, (x[:, :1], "sum", [1], True, False, None, None, None))
+        torch.library.opcheck(torch.ops.scanfold.fold, (x, "sum", [], False, False, None, None, None))
+
+
 def test_numpy_still_works_beside_torch():
     assert scanfold.cumsum(np.arange(4)).tolist() == [0, 1, 3, 6]
