@@ -102,6 +102,8 @@ def _boxed(gm):
         if _is_expression(node):
             node.target = run
     gm.recompile()
+    if hasattr(gm, "real_recompile"):  # Inductor's graph modules are lazy, and go through nn.Module's call until then
+        gm.real_recompile()
     forward = gm.forward
 
     def call(args):

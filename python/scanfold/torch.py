@@ -89,7 +89,8 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
 
     keep_weight   the sums over weight's rows, and bias's sum, are kept from call to call until autograd's version counter says that weight or
                   bias was written: then a call reads x alone. It does not notice what writes behind autograd's back (weight.data, a NumPy
-                  view, an optimizer with fused=True, a CUDA graph, a kernel of one's own): to ask for it is to promise that nothing does
+                  view, an optimizer with fused=True, a CUDA graph, a kernel of one's own): to ask for it is to promise that nothing does.
+                  Under torch.compile nothing is kept, unless by the backend's own option
 
     >>> import torch, scanfold.torch
     >>> x, w = torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([[1., 0.], [0., 1.], [1., 1.]])
@@ -477,8 +478,8 @@ class _LinearSum(torch.autograd.Function):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# And once more for tensors that are plain but for their gradients. Without setup_context, which costs a call twice its time: torch binds its
-# arguments by signature then.
+# And once more for tensors that are plain but for their gradients. Without setup_context, which costs a call twice its time (torch binds its
+# arguments by signature then), and without the part of Function.apply that is about transforms: there is none, the extension has asked.
 # ---------------------------------------------------------------------------------------------------------------
 class _RecordScan(torch.autograd.Function):
     backward = staticmethod(_scan_backward)
@@ -511,7 +512,8 @@ class _RecordLinearSum(torch.autograd.Function):
         return *_linear_sum_backward(ctx, grad), None
 
 
-_record_scan, _record_fold, _record_linear_sum = _RecordScan.apply, _RecordFold.apply, _RecordLinearSum.apply
+_record_scan, _record_fold, _record_linear_sum = (super(torch.autograd.Function, function).apply
+                                                  for function in (_RecordScan, _RecordFold, _RecordLinearSum))
 
 
 # ---------------------------------------------------------------------------------------------------------------

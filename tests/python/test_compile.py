@@ -343,6 +343,33 @@ def test_inference_tensors_are_not_counted():
         assert torch.equal(bridge.linear_sum(x, weight, keep_weight=True), first * 2)
 
 
+def test_cuda_weights_are_kept_and_not_captured():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    module, x = LinearSum().cuda(), torch.randn(6, 40, device="cuda")
+    compiled = torch.compile(module, backend=_keeping)
+
+    def called(x):
+        return bridge.linear_sum(x, module.weight, scale=0.75, keep_weight=True)
+    for function in (compiled, called):
+        _check_sum(module, function, x)
+        with torch.no_grad():
+            module.weight.mul_(1.5)
+        _check_sum(module, function, x)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            stream.wait_stream(torch.cuda.default_stream())
+            _check_sum(module, function, x)
+        torch.cuda.default_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        captured = called(x)
+    with torch.no_grad():
+        module.weight.add_(1)
+    graph.replay()
+    torch.testing.assert_close(captured.double(), _expected(module, x), rtol=1e-5, atol=1e-5)
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # The backend, called
 # ---------------------------------------------------------------------------------------------------------------
