@@ -3,13 +3,16 @@
 
 #include <string.h>
 
-/* As many chunks as a block of scan_totals.cu has, which holds this many a warp. */
-enum { MOST_CHUNKS = 512, HELD = 16 };
+/* The chunks that a warp of scan_totals.cu holds, in registers; a block has 32 warps at most. */
+static int64_t held(sf_dt acc)
+{
+        return acc_size(acc) > 4 ? 16 : 32;
+}
 
-dealing sf_cuda_chunks(int64_t tiles, int64_t lines, int64_t wanted)
+dealing sf_cuda_chunks(sf_dt acc, int64_t tiles, int64_t lines, int64_t wanted)
 {
         dealing c = {0, tiles - 1};
-        wanted = at_most(wanted, lines * MOST_CHUNKS);
+        wanted = at_most(wanted, lines * 32 * held(acc));
         while (c.folded && lines * (c.folded + 1) > wanted)
                 c = (dealing){c.log + 1, c.folded / 2}; /* n + 1 chunks, two and two, are n / 2 + 1 */
         return c;
@@ -52,6 +55,9 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
                 other.sibling = NULL;
                 alone = &other;
         }
+        plan->launches = 1;
+        if (!c.folded)
+                return sf_cuda_finish(ctx, chip, d, lines, shared);
         draft fold = on_totals(d, alone, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE);
         SF_TRY(sf_cuda_finish(ctx, chip, &fold, lines * c.folded, shared));
         if (!each_for_itself) {
@@ -59,8 +65,8 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
                 sf_cuda_spec *spec = &tree.launch->spec;
                 spec->kernel = SF_CUDA_SCAN_TOTALS;
                 spec->in = spec->out;
-                spec->threads = (int32_t)(32 * pow2_up(ceil_div(c.folded, HELD)));
-                spec->items = HELD;
+                spec->threads = (int32_t)(32 * pow2_up(ceil_div(c.folded, held(alone->acc))));
+                spec->items = (int32_t)held(alone->acc);
                 spec->width = 1;
                 memset(spec->extra + SF_CUDA_OWN, 0, sizeof spec->extra - SF_CUDA_OWN * sizeof *spec->extra);
                 spec->extra[SF_CUDA_RESIDENT] = 1;
@@ -103,16 +109,20 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         draft d = sf_cuda_draft(&plan->launch[2], SF_CUDA_SCAN_NARROW, &l);
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
         int64_t width = l.width, share = at_most(columns, width);
-        int64_t items = pow2_down(at_least(tile.elements / width, 1)), tiles = ceil_div(line->n, tile.threads * items * width);
-        dealing c = sf_cuda_chunks(tiles, line->batch, (int64_t)chip->multiprocessors * tile.resident);
-        *fits = c.folded > 0;
+        int64_t items = pow2_down(at_least(tile.elements / width, 1));
+        while (items > 1 && tile.threads * items / 2 * width >= line->n)
+                items /= 2;
+        int64_t tiles = ceil_div(line->n, tile.threads * items * width);
+        dealing c = sf_cuda_chunks(line->acc, tiles, line->batch, (int64_t)chip->multiprocessors * tile.resident);
+        /* Lines enough to fill the chip are not dealt out; a short one leaves much of its block idle. */
+        *fits = c.folded > 0 || 4 * line->n >= tile.threads * items * width;
         if (!*fits)
                 return SF_OK;
         /* A launch between the two takes longer than looking through the totals, as long as each thread has but a few. */
         int64_t run = pow2_up(ceil_div(c.folded + 1, tile.threads * share / columns));
         bool each = run * share <= 16;
         if (each)
-                d = sf_cuda_draft(&plan->launch[1], SF_CUDA_SCAN_NARROW, &l);
+                d = sf_cuda_draft(&plan->launch[c.folded ? 1 : 0], SF_CUDA_SCAN_NARROW, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         spec->threads = tile.threads;
         spec->items = (int32_t)items;

@@ -182,11 +182,11 @@ typedef struct dealing {
 } dealing;
 
 /* About `wanted` chunks in all, for `lines` times `tiles` tiles. */
-dealing sf_cuda_chunks(int64_t tiles, int64_t lines, int64_t wanted);
+dealing sf_cuda_chunks(sf_dt acc, int64_t tiles, int64_t lines, int64_t wanted);
 
 /*
- * The launches of a scan in chunks, plan->launch[0] on. `d` is the scan's draft, complete, of the plan's last launch: 1 where its blocks look
- * through the totals for themselves (each_for_itself), else 2. `lines` times as many blocks as there are chunks.
+ * The launches of a scan in chunks, plan->launch[0] on. `d` is the scan's draft, complete, of the plan's last launch: 0 where there is one chunk,
+ * 1 where its blocks look through the totals for themselves (each_for_itself), else 2. `lines` times as many blocks as there are chunks.
  */
 sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, dealing c, int64_t lines, int64_t columns, int64_t shared,
                             bool each_for_itself, sf_cuda_plan *plan);
@@ -198,7 +198,7 @@ bool sf_cuda_as_line(const sf_step *step, sf_step *line);
 /* From the total of one of the line's columns to the next's, where totals stand beside the scan. */
 int64_t sf_cuda_total_across(const sf_step *line, int64_t columns);
 
-/* Such a line, of so many sequences side by side; one is fine too. fits: it is long enough for several chunks; else nothing is planned. */
+/* Such a line, of so many sequences side by side; one is fine too. fits: it is long enough; else nothing is planned. */
 sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 /* ------------------------------------------------------------------------------------------------------------

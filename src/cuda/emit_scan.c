@@ -152,7 +152,11 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         int64_t shared = staged * piece + (2 * cut.groups + log2_up(tiles) + 1) * cut.slots * width * acc_size(s->acc);
         if (!in_chunks)
                 return sf_cuda_finish(ctx, chip, &d, d.p.units, shared);
-        dealing c = sf_cuda_chunks(tiles, d.p.units, (int64_t)chip->multiprocessors * spec->extra[SF_CUDA_RESIDENT]);
+        /* Several times as many blocks as run together, so that all end together, while their chunks are not too short. */
+        int64_t together = (int64_t)chip->multiprocessors * spec->extra[SF_CUDA_RESIDENT];
+        dealing c = sf_cuda_chunks(s->acc, tiles, d.p.units, 4 * together);
+        if (c.log < 3)
+                c = sf_cuda_chunks(s->acc, tiles, d.p.units, together);
         if (!c.folded || cut.groups == 1)
                 return plan_columns(ctx, l, chip, plan, false);
         spec->extra[CHUNKED] = 1;
@@ -243,14 +247,18 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         if (down)
                 idle = 4 * blocks < 3 * together || (launch->spec.extra[SLOTS] * launch->spec.width * size_of(s->in) < at_most(128, l.line.len * size_of(s->in)) &&
                                                      launch->spec.extra[SLOTS] && s->n * s->batch > 64 * many);
-        if (!idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
+        sf_step line;
+        bool fits = false;
+        /* Rows narrower than what memory moves at once, in many short matrices: H200, (4096, 1000, 4), of a copy: 0.65 as columns. */
+        if (down && !idle && l.line.len * size_of(s->in) <= 32 && sf_cuda_as_line(s, &line))
+                SF_TRY(sf_cuda_plan_narrow(ctx, &line, l.line.len, chip, plan, &fits));
+        if (fits || !idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
                 return SF_OK;
         /* One read of memory, where a read through the cache would be a second one; each column has its own totals to look for, though, and
-         * beyond four that takes as long. H200, of a copy, chained and in two passes: 2^22 0.36 and ?, (2^27, 2) 0.84 and 0.58, (2^26, 4) 0.75 and
+         * beyond four that takes as long. H200, of a copy, chained and in two passes: 2^22 0.36 and 0.47, (2^27, 2) 0.84 and 0.58, (2^26, 4) 0.75 and
          * 0.56, (2^20, 8), which stays in the cache, 0.47 and 0.63, (2^20, 32) 0.51 and 0.59. */
-        sf_step line;
         int64_t columns = down ? l.line.len : 1;
-        bool large = s->n * s->batch * size_of(s->in) > chip->l2 / 2, fits = false;
+        bool large = s->n * s->batch * size_of(s->in) > chip->l2 / 2;
         if (down && !sf_cuda_as_line(s, &line))
                 return plan_columns(ctx, &l, chip, plan, true);
         const sf_step *along = down ? &line : s;
