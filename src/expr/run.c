@@ -131,6 +131,11 @@ static sf_status run_group(job *j, int32_t at, int32_t *count, void *workspace, 
                 }
                 ++*count;
         } while (at + *count < plan->passes && plan->pass[at + *count]->sibling);
+        if (workspace) { /* it was measured for compact tensors: what these take beyond it is the library's own */
+                size_t takes;
+                SF_TRY(sf_run_steps(plan->ctx, *count, step, views, NULL, 0, &takes));
+                workspace = takes <= workspace_size ? workspace : NULL;
+        }
         return sf_run_steps(plan->ctx, *count, step, views, workspace, workspace_size, needs);
 }
 

@@ -24,6 +24,7 @@ typedef struct gpu_table {
         int (*put)(gpu_address, const void *, size_t);
         int (*get)(void *, gpu_address, size_t);
         int (*set)(gpu_address, unsigned char, size_t);
+        int (*copy_async)(gpu_address, gpu_address, size_t, gpu_handle);
         int (*synchronize)(void);
         int (*stream_create)(gpu_handle *, unsigned);
         int (*stream_destroy)(gpu_handle);
@@ -47,5 +48,27 @@ bool gpu_open(void);
 /* Calls of the driver that a test cannot go on without. */
 #define GPU(call) gpu_must((call), #call, __FILE__, __LINE__)
 void gpu_must(int code, const char *what, const char *file, int line);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Times
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Work put on a stream. */
+typedef void gpu_work(void *user, gpu_handle stream);
+
+/* A device copy of `bytes` in all, read and written, between two pieces of memory; a gpu_work. */
+typedef struct gpu_copy {
+        gpu_address to, from;
+        size_t bytes;
+} gpu_copy;
+gpu_work gpu_copy_work;
+
+/*
+ * Seconds that each of `count` pieces of work takes, the median of rounds in which all have a turn, so that what the machine does meanwhile
+ * meets all alike. Each turn is `times` runs: captured, and replayed as one graph; or called, where the work may not be captured.
+ */
+#define GPU_TIMED_MAX 8
+void gpu_time(int count, gpu_work *const *work, void *const *user, int times, double *took);
+void gpu_time_calls(int count, gpu_work *const *work, void *const *user, int times, double *took);
 
 #endif

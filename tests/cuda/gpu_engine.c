@@ -1,6 +1,6 @@
 /*
- * One more engine for the CPU's tests: the same programs, built a second time with their calls of sf_scan and sf_fold and their
- * engines replaced by these, run every case on the GPU. Each tensor is copied to the device with its bytes in between, at the same
+ * One more engine for the CPU's tests: the same programs, built a second time with their calls of sf_scan and sf_fold, or of
+ * sf_plan_create and sf_plan_run, and their engines replaced by these, run every case on the GPU. Each tensor is copied to the device with its bytes in between, at the same
  * alignment (to its element's size at least, which the device asks for), the call is made there, and what it left is copied back, so
  * that the test sees whatever was written, right or wrong. Bytes just outside are checked here.
  *
@@ -14,10 +14,17 @@
 
 #undef sf_scan
 #undef sf_fold
+#undef sf_plan_create
+#undef sf_plan_run
 sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options);
 sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options);
 sf_status gpu_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options);
 sf_status gpu_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options);
+sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, const sf_plan_options *options, sf_plan **plan);
+sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, const sf_run_options *options);
+sf_status gpu_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, const sf_plan_options *options,
+                          sf_plan **plan);
+sf_status gpu_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, const sf_run_options *options);
 
 #define MARGIN 512
 #define POISON 0xa5
@@ -44,6 +51,7 @@ void engines_open(void)
                 if (sf_context_create(&e->ctx, &o) != SF_OK)
                         exit(2);
                 strcpy(e->name, i ? "cuda" : "ref");
+                e->own_functions = i;
                 e->threads = 1;
         }
         engine_count = 2;
@@ -58,7 +66,9 @@ typedef struct mirror {
         gpu_address at; /* where that byte is on the device */
 } mirror;
 
-static mirror mirrors[3];
+#define INPUTS 4
+#define OUTPUTS 3
+static mirror mirrors[INPUTS + OUTPUTS];
 
 static void copy_in(mirror *m, const sf_tensor *t, sf_tensor *device)
 {
@@ -97,19 +107,24 @@ static void copy_in(mirror *m, const sf_tensor *t, sf_tensor *device)
         device->data = (void *)(uintptr_t)(m->at + (gpu_address)(first - m->low) - t->byte_offset);
 }
 
-static void copy_out(const mirror *m)
+static void check_margins(gpu_address at, size_t bytes, const char *what)
 {
         unsigned char margins[2 * MARGIN];
+        GPU(gpu.get(margins, at - MARGIN, MARGIN));
+        GPU(gpu.get(margins + MARGIN, at + bytes, MARGIN));
+        for (int i = 0; i < 2 * MARGIN; i++)
+                if (margins[i] != POISON) {
+                        FAIL("the device wrote %s %s", i < MARGIN ? "before" : "after", what);
+                        break;
+                }
+}
+
+static void copy_out(const mirror *m)
+{
         if (!m->bytes)
                 return;
         GPU(gpu.get(m->low, m->at, m->bytes));
-        GPU(gpu.get(margins, m->at - MARGIN, MARGIN));
-        GPU(gpu.get(margins + MARGIN, m->at + m->bytes, MARGIN));
-        for (int i = 0; i < 2 * MARGIN; i++)
-                if (margins[i] != POISON) {
-                        FAIL("the device wrote %s its output", i < MARGIN ? "before" : "after");
-                        break;
-                }
+        check_margins(m->at, m->bytes, "its output");
 }
 
 static bool on_host(sf_context *ctx)
@@ -176,4 +191,67 @@ sf_status gpu_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, co
         o.mask = o.mask ? &t.mask : NULL;
         o.stream = t.stream;
         return come_back(&t, sf_fold(ctx, &t.x, &t.out, &o));
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Plans
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* The one that was last made for the device, with its number of inputs; a test makes one at a time. */
+static sf_plan *device_plan;
+static int32_t device_inputs;
+
+sf_status gpu_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, const sf_plan_options *options,
+                          sf_plan **plan)
+{
+        sf_tensor moved[INPUTS];
+        device_plan = NULL;
+        if (on_host(ctx) || ninputs > INPUTS)
+                return sf_plan_create(ctx, graph, ninputs, inputs, options, plan);
+        for (int32_t i = 0; i < ninputs; i++) {
+                moved[i] = inputs[i];
+                moved[i].device = (sf_device){SF_CUDA, 0};
+        }
+        sf_status status = sf_plan_create(ctx, graph, ninputs, moved, options, plan);
+        device_plan = status == SF_OK ? *plan : NULL;
+        device_inputs = ninputs;
+        return status;
+}
+
+/* Every other one in a workspace of exactly the size that was asked for. */
+sf_status gpu_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, const sf_run_options *options)
+{
+        static mirror workspace;
+        sf_tensor in[INPUTS], out[OUTPUTS];
+        sf_run_options o = SF_RUN_OPTIONS_INIT;
+        int32_t count = sf_plan_outputs(plan);
+        if (plan != device_plan || count > OUTPUTS)
+                return sf_plan_run(plan, inputs, outputs, options);
+        if (options)
+                o = *options;
+        for (int32_t i = 0; i < device_inputs; i++)
+                copy_in(&mirrors[i], &inputs[i], &in[i]);
+        for (int32_t i = 0; i < count; i++)
+                copy_in(&mirrors[INPUTS + i], &outputs[i], &out[i]);
+        o.stream = streams[(calls / shards) % 4];
+        size_t size = 0;
+        if (calls / shards % 8 < 4 && sf_plan_workspace(plan, &size) == SF_OK && size) {
+                if (size + 2 * MARGIN > workspace.size) {
+                        if (workspace.base)
+                                GPU(gpu.release(workspace.base));
+                        workspace.size = 2 * (size + 2 * MARGIN);
+                        GPU(gpu.allocate(&workspace.base, workspace.size));
+                }
+                GPU(gpu.set(workspace.base, POISON, size + 2 * MARGIN));
+                o.workspace = (void *)(uintptr_t)(workspace.base + MARGIN);
+                o.workspace_size = size;
+        }
+        GPU(gpu.synchronize());
+        sf_status status = sf_plan_run(plan, in, out, &o);
+        GPU(gpu.stream_synchronize(o.stream));
+        for (int32_t i = 0; i < count && status == SF_OK; i++)
+                copy_out(&mirrors[INPUTS + i]);
+        if (o.workspace)
+                check_margins(workspace.base + MARGIN, size, "its workspace");
+        return status;
 }

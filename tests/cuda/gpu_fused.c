@@ -14,8 +14,6 @@
 #include "cuda/cuda.h"
 #include "ref/ref.h"
 
-#include <time.h>
-
 #define MARGIN 512
 #define POISON 0xa5
 
@@ -102,13 +100,6 @@ static void run_case(uint64_t seed)
 /* ------------------------------------------------------------------------------------------------------------
  * Times
  * ---------------------------------------------------------------------------------------------------------- */
-static double seconds(void)
-{
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 #define REGIONS 4
 static gpu_address regions[REGIONS];
 
@@ -124,41 +115,26 @@ static sf_step *place(sf_step *s, sf_fuse *f)
         return s;
 }
 
-/* The median over replays of a graph of `times` runs of the steps. */
+typedef struct some_steps {
+        sf_step *const *step;
+        int count;
+} some_steps;
+
+static void run_steps(void *user, gpu_handle stream)
+{
+        const some_steps *s = user;
+        for (int i = 0; i < s->count; i++) {
+                s->step[i]->stream = stream;
+                CHECK(sf_cuda_run(NULL, s->step[i]) == SF_OK, "%s", sf_last_error(NULL));
+        }
+}
+
 static double time_steps(sf_step *const *steps, int count, int times)
 {
-        gpu_handle stream, graph, exec;
-        double took[15], last = 0;
-        GPU(gpu.stream_create(&stream, 1));
-        for (int i = 0; i < count; i++) {
-                steps[i]->stream = stream;
-                CHECK(sf_cuda_run(NULL, steps[i]) == SF_OK, "%s", sf_last_error(NULL));
-        }
-        GPU(gpu.synchronize());
-        GPU(gpu.capture_begin(stream, 2));
-        for (int t = 0; t < times; t++)
-                for (int i = 0; i < count; i++)
-                        CHECK(sf_cuda_run(NULL, steps[i]) == SF_OK, "%s", sf_last_error(NULL));
-        GPU(gpu.capture_end(stream, &graph));
-        GPU(gpu.instantiate(&exec, graph, 0));
-        for (int k = -3; k < 15; k++) {
-                double start = seconds();
-                GPU(gpu.graph_launch(exec, stream));
-                GPU(gpu.stream_synchronize(stream));
-                if (k >= 0)
-                        took[k] = (seconds() - start) / times;
-        }
-        for (int i = 0; i < 8; i++) /* as many of the smallest as it takes to the median */
-                for (int k = 14; k > i; k--)
-                        if (took[k] < took[k - 1]) {
-                                last = took[k];
-                                took[k] = took[k - 1];
-                                took[k - 1] = last;
-                        }
-        GPU(gpu.exec_destroy(exec));
-        GPU(gpu.graph_destroy(graph));
-        GPU(gpu.stream_destroy(stream));
-        return took[7];
+        double took;
+        some_steps some = {steps, count};
+        gpu_time(1, (gpu_work *[]){run_steps}, (void *[]){&some}, times, &took);
+        return took;
 }
 
 static void report(const char *name, double time, double bytes)

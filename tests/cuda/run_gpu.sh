@@ -1,8 +1,8 @@
 #!/bin/sh
 # run_gpu.sh BUILD_FOLDER: every test that needs a GPU. The lists of cases are shared out among processes, since most of the time
 # goes into compiling kernels; SCANFOLD_GPU_JOBS says how many (default: the CPUs), SCANFOLD_GPU_EVERY thins the lists out, and
-# SCANFOLD_GPU_FUZZ is how many random cases there are, and a twentieth of it how many random fused steps. compute-sanitizer, where it is
-# installed, looks over a selection.
+# SCANFOLD_GPU_FUZZ is how many random cases there are, a twentieth of it how many random fused steps, and a 200th how many random graphs
+# of either kind. compute-sanitizer, where it is installed, looks over a selection.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1/tests/cuda" && pwd)
@@ -43,6 +43,7 @@ run gpu_test_scan --every "$every"
 run gpu_test_fold --every "$every"
 run gpu_fuzz "$fuzz"
 run gpu_fused "$((fuzz / 20))"
+run gpu_expr "$((fuzz / 200))"
 
 if command -v compute-sanitizer >/dev/null 2>&1; then
         for tool in memcheck racecheck; do
