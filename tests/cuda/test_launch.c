@@ -288,6 +288,30 @@ static void test_siblings(void)
         }
 }
 
+/* A workspace is measured for compact tensors; what others take beyond it is the library's own. */
+static void test_workspace(void)
+{
+        int64_t shape[] = {2048, 8192}, turned[] = {1, 2048}, folded[] = {2048};
+        sf_tensor x = {.data = at(0, 0), .device = {SF_CUDA, 0}, .ndim = 2, .dtype = SF_F32, .shape = shape};
+        sf_tensor y = {.data = at(0, (uint64_t)1 << 40), .device = {SF_CUDA, 0}, .ndim = 1, .dtype = SF_F32, .shape = folded};
+        sf_run_options o = SF_RUN_OPTIONS_INIT;
+        sf_graph *graph;
+        sf_plan *plan;
+        size_t size = 1;
+        o.workspace = at(0, (uint64_t)1 << 42);
+        o.workspace_size = 512;
+        EXPECT(sf_graph_parse(NULL, "sum(x, 1)", &graph), SF_OK, "");
+        EXPECT(sf_plan_create(NULL, graph, 1, &x, NULL, &plan), SF_OK, "");
+        EXPECT(sf_plan_workspace(plan, &size), SF_OK, "");
+        long launches = cuda->launches;
+        CHECK(!size, "%zu bytes for rows", size);
+        x.strides = turned;
+        EXPECT(sf_plan_run(plan, &x, &y, &o), SF_OK, "");
+        CHECK(cuda->launches == launches + 2, "%ld launches: columns in chunks are two", cuda->launches - launches);
+        sf_plan_destroy(plan);
+        sf_graph_destroy(graph);
+}
+
 /* Scratch of a run of several steps, and memory that is kept. */
 static void test_memory(void)
 {
@@ -576,6 +600,7 @@ static void run_all(void)
         test_warm();
         test_fused();
         test_siblings();
+        test_workspace();
         test_cost();
         test_scratch();
         test_capture();
