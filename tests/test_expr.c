@@ -212,6 +212,85 @@ static void test_long_chain(void)
 /* ------------------------------------------------------------------------------------------------------------
  * Running
  * ---------------------------------------------------------------------------------------------------------- */
+static size_t bytes_of(const sf_tensor *t)
+{
+        size_t bytes = t->dtype.bits / 8u;
+        for (int32_t d = 0; d < t->ndim; d++)
+                bytes *= (size_t)t->shape[d];
+        return bytes;
+}
+
+/* Long enough for the kernels of their own that sums of products have, on every engine, bit by bit. */
+static void test_products(void)
+{
+        static const struct {
+                const char *text, *shapes;
+        } listed[] = {{"sum(x * v, 1)", "x=5,3001 v=3001"},
+                      {"sum(x * v, 1)", "x=9,4096 v=9,4096"}, /* nothing is over */
+                      {"sum(x * v, 1)", "x=6,2313:f64 v=1,2313:f64"},
+                      {"sum(x * v, 1, initial=2)", "x=3,1281 v=1281"},
+                      {"sum(square(x), 1) / 3", "x=4,5000"},
+                      {"sum(x * v, 1)", "x=1,600001 v=600001"}, /* one axis shared by threads */
+                      {"sum(x * v, 0)", "x=1500,70 v=1500,1"},
+                      {"sum(x * v, 0)", "x=1031,130 v=130"},
+                      {"sum(x * v, 0)", "x=2000,49 v=2000,49"},
+                      {"sum(x * v, 0)", "x=513,200:f64 v=513,1:f64"},
+                      {"sum(v * x, 0)", "x=1024,96 v=1024,1"},
+                      {"sum(x * v, 0)", "x=200000,20 v=200000,1"},
+                      {"sum(x * v, 1)", "x=3,1100,40 v=1,1100,1"},
+                      {"sum(x * v, 1), max(x * v, 1), sum(x, 1)", "x=5,3001 v=3001"},
+                      {"x @ v.T", "x=7,1500 v=11,1500"}};
+        for (size_t i = 0; i < sizeof listed / sizeof *listed; i++) {
+                tool_shapes shapes;
+                sf_graph *graph;
+                sf_tensor in[TOOL_INPUTS], out[3];
+                int64_t shape[3][SF_MAX_NDIM];
+                char *right[3] = {NULL};
+                int32_t outputs = 0;
+                tool_read_shapes(listed[i].shapes, &shapes);
+                CHECK(sf_graph_parse(REF, listed[i].text, &graph) == SF_OK, "%s", sf_last_error(REF));
+                tool_order(graph, &shapes, in);
+                int inputs = strchr(listed[i].text, 'v') ? 2 : 1;
+                for (int k = 0; k < inputs; k++) {
+                        size_t size = in[k].dtype.bits / 8u, count = bytes_of(&in[k]) / size;
+                        in[k].data = malloc(count * size);
+                        in[k].device = (sf_device){SF_CPU, 0};
+                        for (size_t n = 0; n < count; n++) {
+                                double v = (double)(hash(1000 * i + 100000000 * (size_t)k + n) % 2000003) / 1000001 - 1;
+                                if (size == 8)
+                                        ((double *)in[k].data)[n] = v;
+                                else
+                                        ((float *)in[k].data)[n] = n % 501 ? (float)v : -0.0f;
+                        }
+                }
+                for (int e = 0; e < engine_count; e++, checks++) {
+                        sf_plan *plan;
+                        CHECK(sf_plan_create(engines[e].ctx, graph, inputs, in, NULL, &plan) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                        outputs = sf_plan_outputs(plan);
+                        for (int32_t k = 0; k < outputs; k++) {
+                                out[k] = (sf_tensor){.device = {SF_CPU, 0}, .shape = shape[k]};
+                                sf_plan_output(plan, k, &out[k].ndim, shape[k], &out[k].dtype);
+                                out[k].data = calloc(1, bytes_of(&out[k]));
+                        }
+                        CHECK(sf_plan_run(plan, in, out, NULL) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                        for (int32_t k = 0; k < outputs; k++) {
+                                if (!e)
+                                        right[k] = out[k].data;
+                                CHECK(!memcmp(right[k], out[k].data, bytes_of(&out[k])), "%s of %s, output %d: %s has other bits", listed[i].text,
+                                      listed[i].shapes, (int)k, engines[e].name);
+                                if (e)
+                                        free(out[k].data);
+                        }
+                        sf_plan_destroy(plan);
+                }
+                for (int32_t k = 0; k < outputs; k++)
+                        free(right[k]);
+                for (int k = 0; k < inputs; k++)
+                        free(in[k].data);
+                sf_graph_destroy(graph);
+        }
+}
+
 enum { M = 6, N = 40, K = 30 };
 
 typedef struct gemm {
@@ -422,6 +501,7 @@ int main(void)
         test_refusals();
         test_passes();
         test_long_chain();
+        test_products();
         test_kept();
         test_threads();
         test_run_refusals();

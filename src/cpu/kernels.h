@@ -78,6 +78,20 @@ typedef struct sf_columns {
         int64_t counter_stride;
 } sf_columns;
 
+/* Whole tiles of a sum of products, x times w: elements of the lane type, along rows or columns contiguous in both, but for `spread`. */
+typedef struct sf_products {
+        const char *x, *w;
+        int64_t x_step, w_step; /* bytes from row to row; columns: from one position of the sequence to the next */
+        int64_t many;  /* rows, at most SF_CPU_GROUP; or columns */
+        int64_t n;     /* positions: of rows a multiple of SF_CPU_TILE_VECTORS vectors, of columns one of SF_CPU_TILE_ROWS */
+        int64_t start; /* which position is the first: such a multiple too */
+        bool spread;   /* columns: w has one element a position, for all columns */
+        int64_t x_ahead, w_ahead; /* rows; of columns x's alone */
+        const sf_lanes *lanes;
+        char *counters; /* as fold_rows and fold_columns have them where they are resumed */
+        int64_t counter_stride;
+} sf_products;
+
 /* Positions in a column kernel's tile divide this. */
 #define SF_CPU_TILE_ROWS 8
 
@@ -107,6 +121,12 @@ typedef struct sf_cpu_kernels {
         void (*narrow)(void *elements, const void *lanes, int64_t count);
 } sf_cpu_kernels;
 
+/* The totals stay in the counters: fold_rows or fold_columns ends what this begins. */
+typedef struct sf_cpu_products {
+        void (*rows)(const sf_products *);
+        void (*columns)(const sf_products *);
+} sf_cpu_products;
+
 struct sf_cpu_isa {
         const char *name;
         bool (*usable)(void);
@@ -120,6 +140,7 @@ struct sf_cpu_isa {
         /* Waits for streamed stores, after calls with `resume`. */
         void (*fence)(void);
         const sf_cpu_map *map; /* elementwise work */
+        const sf_cpu_products *products; /* [lane_bytes == 8]: of reals */
 };
 
 extern const sf_cpu_isa sf_isa_portable;

@@ -9,6 +9,7 @@
  *   K_VALUE          the member of sf_value that holds one
  *   K_EXTREMES_ONLY  define it where sum and prod are served by the unsigned type's kernels
  *   K_NO_EXTREMES    define it where max and min are served by another type's
+ *   K_PRODUCTS       define it where there are sums of products
  */
 #define K_CAT_(a, b) a##b
 #define K_CAT(a, b) K_CAT_(a, b)
@@ -38,6 +39,10 @@
 #include "cpu/carry.inc.h"
 
 #include "cpu/fold.inc.h"
+
+#ifdef K_PRODUCTS
+#include "cpu/product.inc.h"
+#endif
 
 static void N(fill)(void *lanes, int64_t count, sf_value value)
 {
@@ -116,3 +121,4 @@ static const sf_cpu_kernels N(kernels)[] = {
 #undef K_VALUE
 #undef K_EXTREMES_ONLY
 #undef K_NO_EXTREMES
+#undef K_PRODUCTS

@@ -339,6 +339,42 @@ static void run_columns(const sf_panels *p, const sf_panel_member *m, char *scra
         (fold ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
 }
 
+/* The whole tiles of a block of a sum of products; returns how many positions that is. */
+static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
+{
+        const sf_cpu_products *kernels = &p->isa->products[m->size == 8];
+        const int64_t tile = in_columns(p) ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * m->kernels->width;
+        const int64_t each = in_columns(p) ? 1 : SF_CPU_GROUP, position = piece->from + first;
+        const struct sf_operand *x = &m->fuse->operand[m->factor[0]], *w = &m->fuse->operand[m->factor[1]];
+        const int64_t x_line = piece->in[m->factor[0]].line, w_line = piece->in[m->factor[1]].line;
+        count = count / tile * tile;
+        for (int64_t line = 0; line < piece->lines && count; line += each) {
+                sf_products job = {.x = piece->in[m->factor[0]].at + line * x_line + position * x->stride[p->seq],
+                                   .w = piece->in[m->factor[1]].at + line * w_line + position * w->stride[p->seq],
+                                   .n = count,
+                                   .start = first,
+                                   .x_ahead = AHEAD,
+                                   .lanes = m->lanes};
+                if (in_columns(p)) {
+                        job.x_step = x->stride[p->seq];
+                        job.w_step = w->stride[p->seq];
+                        job.many = piece->cols;
+                        job.spread = !w->stride[p->col];
+                        job.counters = scratch + m->counters + line * p->levels * p->entry_lanes * m->size;
+                        job.counter_stride = p->entry_lanes * m->size;
+                        kernels->columns(&job);
+                } else {
+                        job.x_step = x_line;
+                        job.w_step = w_line;
+                        job.many = smaller(SF_CPU_GROUP, piece->lines - line);
+                        job.w_ahead = w_line ? AHEAD : 0;
+                        job.counters = scratch + m->counters + line * SF_ORDER_LEVELS * p->isa->vector_bytes;
+                        kernels->rows(&job);
+                }
+        }
+        return count;
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Pieces
  * ---------------------------------------------------------------------------------------------------------- */
@@ -349,6 +385,13 @@ static void run_block(const sf_panels *p, const sf_panel_member *m, sf_fused_mac
 {
         const bool scan = !m->step->fold && !piece->totals && !m->writes;
         const int64_t step = box_lines(p, piece);
+        if (m->products) {
+                const int64_t whole = run_products(p, m, scratch, piece, first, count), end = first + count;
+                if (end < piece->n && whole == count)
+                        return;
+                first += whole; /* what is over, if only to come to an end */
+                count = end - first;
+        }
         for (int64_t line = 0; line < piece->lines; line += step) {
                 if (!m->reads || (m->step->m && !m->masks))
                         load(p, m, machine, scratch, piece, line, first, count);

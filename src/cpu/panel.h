@@ -33,6 +33,8 @@ typedef struct sf_panel_member {
         bool reads, writes, masks; /* straight from and to memory, without a panel */
         bool streams;              /* writes around the cache: no line would be left half written */
         bool through;              /* map: the load goes straight to the output */
+        bool products;             /* a sum of products of operands factor[0] and [1], whole tiles of it straight from memory */
+        int32_t factor[2];
         const sf_lanes *lanes;     /* the isa's, or own */
         sf_lanes own;
         size_t panel, mask, counters, carries, totals; /* offsets into a worker's scratch */

@@ -290,6 +290,43 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 m->masks = (apart || s->dims[p->col].m == 1) && (columns || s->dims[p->seq].m == position);
 }
 
+/* Is the load a product of two operands, or the square of one? */
+static bool is_product(const sf_program *p, sf_dt dt, int32_t *factor)
+{
+        const sf_instruction *last = p->count == 2 || p->count == 3 ? &p->code[p->count - 1] : NULL;
+        if (!last || last->dt != dt || !(last->code == SF_CODE_MUL || (last->code == SF_CODE_SQUARE && p->count == 2)))
+                return false;
+        bool loads = true;
+        for (int k = 0; k < 2; k++) {
+                const sf_instruction *from = &p->code[last->arg[last->code == SF_CODE_SQUARE ? 0 : k]];
+                loads = loads && from->code == SF_CODE_LOAD && from->dt == dt;
+                factor[k] = from->slot;
+        }
+        return loads;
+}
+
+/* May the kernel for products read both factors where they are? */
+static void choose_products(sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const bool columns = p->shape == SF_PANEL_COLUMNS;
+        m->products = s->fold && s->op == SF_SUM && !s->m && s->acc == m->held && (m->held == SF_DT_F32 || m->held == SF_DT_F64) && p->nseq == 1 &&
+                      !p->reverse && !(p->whole && !columns) && (columns || p->shape == SF_PANEL_ROWS) && is_product(&m->fuse->load, m->held, m->factor);
+        if (!m->products)
+                return;
+        const sf_operand *a = &m->fuse->operand[m->factor[0]], *b = &m->fuse->operand[m->factor[1]];
+        const int32_t along = columns ? p->col : p->seq;
+        if (columns && a->stride[along] != m->size) { /* the one that may be spread comes second */
+                const sf_operand *first = a;
+                const int32_t factor = m->factor[0];
+                a = b;
+                b = first;
+                m->factor[0] = m->factor[1];
+                m->factor[1] = factor;
+        }
+        m->products = a->dt == m->held && b->dt == m->held && a->stride[along] == m->size && (b->stride[along] == m->size || (columns && !b->stride[along]));
+}
+
 static void choose_lanes(sf_panels *p, sf_panel_member *m)
 {
         int32_t width = m->kernels->width, lane = m->kernels->lane_bytes;
@@ -347,6 +384,7 @@ void sf_panels_settle(sf_panels *p)
         p->stream = !s->in_place && s->n * s->batch * sf_panels_bytes(p) >= STREAM_BYTES;
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++) {
                 choose_directness(p, &p->member[i]);
+                choose_products(p, &p->member[i]);
                 choose_lanes(p, &p->member[i]);
                 p->member[i].streams = streams(p, &p->member[i]);
         }

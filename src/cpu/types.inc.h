@@ -21,6 +21,7 @@
 #define K_LANE_C float
 #define K_LANE_BYTES 4
 #define K_VALUE f32
+#define K_PRODUCTS
 #include "cpu/kernels.inc.h"
 
 #define K_NAME f16
@@ -51,6 +52,7 @@
 #define K_LANE_C double
 #define K_LANE_BYTES 8
 #define K_VALUE f64
+#define K_PRODUCTS
 #include "cpu/kernels.inc.h"
 
 #define K_NAME f32_f64
@@ -110,6 +112,8 @@
 #undef K_CAST
 #undef K_HALF
 #undef K_BRAIN
+
+static const sf_cpu_products products[2] = {{fold_rows_products_f32, fold_columns_products_f32}, {fold_rows_products_f64, fold_columns_products_f64}};
 
 static const sf_cpu_kernels *find(sf_dt storage, sf_dt acc, sf_op op)
 {
