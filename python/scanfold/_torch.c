@@ -79,12 +79,16 @@ static int ask(PyObject *function, PyObject *object)
         return yes;
 }
 
+/* The level is a plain number in the module, so it is looked up where it lies, without the detour of an attribute. */
 static int in_forward_ad(void)
 {
         static PyObject *current_level;
-        PyObject *level = torch.forward_ad ? get(torch.forward_ad, &current_level, "_current_level") : NULL;
+        if (!torch.forward_ad)
+                return 0;
+        if (!current_level && !(current_level = PyUnicode_InternFromString("_current_level")))
+                return -1;
+        PyObject *level = PyDict_GetItemWithError(PyModule_GetDict(torch.forward_ad), current_level);
         long number = level ? PyLong_AsLong(level) : -1;
-        Py_XDECREF(level);
         PyErr_Clear();
         return number >= 0;
 }

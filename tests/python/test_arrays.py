@@ -66,6 +66,19 @@ def test_error_stays_below_its_bound(dtype, n):
     assert (np.abs(scanfold.cumsum(x, 1) - exact) <= oracle.error_bound(x, 1, dtype)).all()
 
 
+def test_short_rows_in_turn():
+    """What a thread remembers of short rows belongs to one length, direction and type: more of them than it remembers, in turn and again."""
+    rng = np.random.default_rng(1)
+    rows = [rng.standard_normal((5, n)).astype(dtype) for n in range(1, 18) for dtype in ("float32", "float64")]
+    with scanfold.using(backend="ref"):
+        expected = [(scanfold.cumsum(x, 1), scanfold.cumsum(x, 1, reverse=True), scanfold.cumsum(x, 0)) for x in rows]
+    for _ in range(2):
+        for x, (forward, backward, down) in zip(rows, expected):
+            for _ in range(2):
+                assert oracle.same_bits(scanfold.cumsum(x, 1), forward) and oracle.same_bits(scanfold.cumsum(x, 1, reverse=True), backward)
+                assert oracle.same_bits(scanfold.cumsum(x, 0), down)
+
+
 def test_axes_of_a_fold():
     x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     for axes in [None, 0, -1, (0,), (1, 3), (3, 1), (-2, 0), (0, 1, 2, 3), ()]:
