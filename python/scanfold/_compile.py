@@ -92,8 +92,9 @@ def _fake_mode(gm):
 
 
 def _all_ours(gm):
-    """Nothing is left that would be worth compiling."""
-    return all(n.op != "call_function" or n.target in _FREE or _is_expression(n) for n in gm.graph.nodes)
+    """Nothing is left that would be worth compiling: views, and arithmetic on lengths."""
+    return all(n.op != "call_function" or n.target in _FREE or _is_expression(n)
+               or isinstance(n.meta.get("val"), (int, torch.SymInt, torch.SymFloat, torch.SymBool)) for n in gm.graph.nodes)
 
 
 def _boxed(gm):

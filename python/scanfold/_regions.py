@@ -9,7 +9,7 @@ import operator
 import torch
 
 from . import _scanfold
-from ._translate import FLIP, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, dtype_code, shape_of, translate
+from ._translate import FLIPS, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, dtype_code, shape_of, translate
 
 log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # as _expressions.c has it
@@ -61,7 +61,7 @@ def _results(region):
 def _joins_behind(node, user, region, taken):
     """Whether a result's only user may join: elementwise work, a flip, that makes it no larger and leaves the region one call. A fold's
     result stretched again, as in a softmax, is another matter: what was read for the fold is read once more then."""
-    if user in region or user in taken or user.target in MATMULS or (user.target in VIEWS and user.target is not FLIP):
+    if user in region or user in taken or user.target in MATMULS or (user.target in VIEWS and user.target not in FLIPS):
         return False
     return _translatable(user) and _numel(user) <= _numel(node) and (len(region) == 1 or _convex(region | {user}))
 

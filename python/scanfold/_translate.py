@@ -6,6 +6,7 @@ import json
 import operator
 
 import torch
+import torch._prims  # noqa: F401  registers torch.ops.prims
 
 from ._dtypes import CODES
 
@@ -23,7 +24,7 @@ SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1}
 FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
          aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
 MATMULS = {aten.mm.default, aten.addmm.default}
-FLIP = aten.flip.default
+FLIPS = {aten.flip.default, torch.ops.prims.rev.default}  # the second is what Inductor makes of the first
 VIEWS = {aten.permute.default, aten.t.default, aten.transpose.int, aten.squeeze.dim, aten.unsqueeze.default, aten.expand.default,
          aten.slice.Tensor, aten.select.int}
 
@@ -114,7 +115,7 @@ def _view(program, node):
         return None
     dims = len(shape_of(args[0]))
     x = program.take
-    if target is FLIP:
+    if target in FLIPS:
         return program.add("flip", x(args[0]), list(args[1]))
     if target is aten.permute.default:
         return program.add("permute", x(args[0]), list(args[1]))
@@ -183,11 +184,14 @@ def translate(program, node):
         return None
     if not isinstance(node.meta.get("val"), torch.Tensor) or dtype_code(node.meta["val"].dtype) is None:
         return None
+    # torch lets a tensor of no dimensions on the CPU meet one on a GPU, as a number would; an expression is of one device.
+    if any(isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].device != node.meta["val"].device for n in node.all_input_nodes):
+        return None
     if node.target in SCANS or node.target in FOLDS:
         place = _reduction(program, node)
     elif node.target in MATMULS:
         place = _matmul(program, node)
-    elif node.target is FLIP or node.target in VIEWS:
+    elif node.target in FLIPS or node.target in VIEWS:
         place = _view(program, node)
     elif node.target in (torch.ops.prims.convert_element_type.default, aten._to_copy.default):
         place = _cast(program, node)
