@@ -85,7 +85,7 @@ SF_INLINE void N(carry_group)(const sf_rows *job, const sf_op op, const int many
         N(carrier_end)(&j, many, &c);
 }
 
-SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op, const bool masked)
+SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op)
 {
         const sf_rows c = *now, j = *next;
         const N(tables) t = N(tables_of)(j.lanes);
@@ -93,7 +93,7 @@ SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
         N(carrier) carrier = N(carrier_of)(&c, SF_CPU_GROUP, 0);
         N(place) p = N(place_of)(&j, K_WIDTH, 0);
         for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
-                N(plain_tile)(&j, op, &t, SF_CPU_GROUP, masked, &p, identity);
+                N(plain_tile)(&j, op, &t, SF_CPU_GROUP, &p, identity);
                 N(carry_tile)(&c, op, &t, SF_CPU_GROUP, &carrier);
         }
         N(carrier_end)(&c, SF_CPU_GROUP, &carrier);
@@ -101,19 +101,12 @@ SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
 
 static V_APART void N(carry_and_sum)(const sf_rows *now, const sf_rows *next)
 {
-        N(carry_and_scan)(now, next, SF_SUM, false);
-}
-static V_APART void N(carry_and_sum_masked)(const sf_rows *now, const sf_rows *next)
-{
-        N(carry_and_scan)(now, next, SF_SUM, true);
+        N(carry_and_scan)(now, next, SF_SUM);
 }
 
 SF_INLINE void N(carry_rows)(const sf_rows *now, const sf_rows *next, const sf_op op)
 {
-        bool together = next && now->rows == SF_CPU_GROUP && next->rows == SF_CPU_GROUP && now->n == next->n && op == SF_SUM;
-        if (together && next->m) {
-                N(carry_and_sum_masked)(now, next);
-        } else if (together) {
+        if (next && now->rows == SF_CPU_GROUP && next->rows == SF_CPU_GROUP && now->n == next->n && op == SF_SUM) {
                 N(carry_and_sum)(now, next);
         } else {
                 for (int64_t at = 0; at < now->rows; at++)

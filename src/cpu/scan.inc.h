@@ -53,43 +53,8 @@ typedef struct N(place) {
         const uint8_t *m;
         char *counters;
         uint64_t tile;
+        int64_t step; /* elements from one vector to the next: down in reverse */
 } N(place);
-
-/* Fewer vectors than a tile, `left` elements: the same tree, a vector at a time, with a counter inside the tile. */
-SF_INLINE void N(scan_over)(const sf_rows *j, const sf_op op, const N(tables) *t, const int levels, N(row) *row, N(place) p, int64_t left,
-                            N(vec) identity)
-{
-        const bool reverse = j->lanes->reverse;
-        const int unit = levels ? K_WIDTH : j->lanes->unit;
-        const int64_t step = reverse ? -unit : unit;
-        N(vec) inside[V_SCAN_TILE_LOG + 1];
-        for (int i = 0; left > 0; i++, left -= unit) {
-                int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
-                N(vec) v = count == K_WIDTH ? N(load_masked)(p.x, p.m, identity)
-                                            : N(load_masked_part)(p.x + first * K_SIZE, p.m ? p.m + first : NULL, identity, first, count);
-                v = N(lane_scan)(op, v, t, levels ? levels : t->levels);
-                int closed = sf_order_closed((uint64_t)i);
-                for (int k = 0; k < closed; k++)
-                        v = N(combine)(op, inside[k], v);
-                inside[closed] = N(permute)(v, t->last);
-                for (int k = closed; k < V_SCAN_TILE_LOG; k++)
-                        if (i >> k & 1)
-                                v = N(combine)(op, inside[k], v);
-                for (uint64_t bits = p.tile; bits; bits &= bits - 1)
-                        v = N(combine)(op, N(get)(p.counters + __builtin_ctzll(bits) * V_BYTES), v);
-                if (row->carry)
-                        N(add_carry)(op, row->carry, &v, 1);
-                if (j->exclusive)
-                        v = N(shift)(t, row, v);
-                if (count == K_WIDTH)
-                        N(store)(p.y, v);
-                else
-                        N(store_part)(p.y + first * K_SIZE, v, first, count);
-                p.x += step * K_SIZE;
-                p.y += step * K_SIZE;
-                p.m = p.m ? p.m + step : NULL;
-        }
-}
 
 /* The scan of a tile of one row: lanes, then vectors. */
 SF_INLINE void N(scan_tile)(const sf_op op, const N(tables) *t, int levels, N(vec) *v)
@@ -129,7 +94,33 @@ SF_INLINE N(place) N(place_of)(const sf_rows *j, int unit, int64_t at)
                           .m = j->m ? j->m + at * j->m_row + offset : NULL,
                           /* A call that resumes or will be resumed has few rows, each with a counter of its own. */
                           .counters = j->counters + (j->resume || j->start ? at * SF_ORDER_LEVELS * V_BYTES : 0),
-                          .tile = j->start ? (uint64_t)(j->start * inner / (V_SCAN_TILE * unit)) : 0};
+                          .tile = j->start ? (uint64_t)(j->start * inner / (V_SCAN_TILE * unit)) : 0,
+                          .step = j->lanes->reverse ? -unit : unit};
+}
+
+/* A tile of one row, vectors `step` elements apart. */
+SF_INLINE void N(load_tile)(const char *x, const uint8_t *m, int64_t step, int64_t ahead, int unit, N(vec) identity, N(vec) *v)
+{
+        if (m) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++, x += step * K_SIZE, m += step) {
+                        __builtin_prefetch(x + ahead);
+                        v[i] = N(load_unit)(x, m, identity, unit);
+                }
+        } else {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++, x += step * K_SIZE) {
+                        __builtin_prefetch(x + ahead);
+                        v[i] = N(load_unit)(x, NULL, identity, unit);
+                }
+        }
+}
+
+SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
+{
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++, y += step * K_SIZE)
+                N(store_unit)(y, v[i], unit);
 }
 
 /*
@@ -137,20 +128,14 @@ SF_INLINE N(place) N(place_of)(const sf_rows *j, int unit, int64_t at)
  * streamed to aligned addresses. Apart from the general group below because what that has to keep in registers costs this one a
  * third of its speed.
  */
-SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, const bool masked, N(place) *p,
-                             N(vec) identity)
+SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, N(place) *p, N(vec) identity)
 {
         const bool raw = K_CONVERT != K_SAME && j->raw;
-        const int64_t step = j->lanes->reverse ? -K_WIDTH : K_WIDTH, x_step = step * K_SIZE, y_step = step * (raw ? K_LANE_BYTES : K_SIZE);
+        const int64_t y_step = p->step * (raw ? K_LANE_BYTES : K_SIZE);
         N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
         V_UNROLL
         for (int r = 0; r < many; r++) {
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_TILE; i++) {
-                        const char *x = p->x + r * j->x_row + i * x_step;
-                        __builtin_prefetch(x + j->ahead);
-                        v[r][i] = N(load_masked)(x, masked ? p->m + r * j->m_row + i * step : NULL, identity);
-                }
+                N(load_tile)(p->x + r * j->x_row, p->m ? p->m + r * j->m_row : NULL, p->step, j->ahead, K_WIDTH, identity, v[r]);
                 N(scan_tile)(op, t, K_LOG_WIDTH, v[r]);
         }
         N(count_tile)(op, t, p->counters, p->tile, many, v);
@@ -163,157 +148,185 @@ SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *
                                 N(put)(y + i * y_step, v[r][i]);
                 } else if (j->stream) {
                         V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++)
-                                N(stream)(y + i * y_step, v[r][i]);
+                        for (int i = 0; i < V_SCAN_TILE; i++, y += y_step)
+                                N(stream)(y, v[r][i]);
                 } else {
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++)
-                                N(store)(y + i * y_step, v[r][i]);
+                        N(store_tile)(y, p->step, K_WIDTH, v[r]);
                 }
         }
         p->tile++;
-        p->x += V_SCAN_TILE * x_step;
+        p->x += V_SCAN_TILE * p->step * K_SIZE;
         p->y += V_SCAN_TILE * y_step;
-        p->m = masked ? p->m + V_SCAN_TILE * step : NULL;
+        p->m = p->m ? p->m + V_SCAN_TILE * p->step : NULL;
 }
 
-/* Returns with the place moved past the whole tiles. */
-SF_INLINE void N(scan_plain)(const sf_rows *job, const sf_op op, const int many, const bool masked, N(place) *place)
+/* The last, of `left` elements: to the right of them anything may stand. */
+SF_INLINE void N(scan_over)(const sf_rows *j, const sf_op op, const N(tables) *t, const int levels, N(row) *row, const N(place) *p, int64_t left,
+                            N(vec) identity)
+{
+        const bool reverse = p->step < 0;
+        const int unit = levels ? K_WIDTH : j->lanes->unit;
+        N(vec) v[V_SCAN_TILE];
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++) {
+                int64_t rest = left - i * unit;
+                int count = rest < unit ? (int)rest : unit, first = reverse ? unit - count : 0;
+                const int64_t at = i * p->step + first;
+                v[i] = identity;
+                if (count == K_WIDTH)
+                        v[i] = N(load_masked)(p->x + at * K_SIZE, p->m ? p->m + at : NULL, identity);
+                else if (count > 0)
+                        v[i] = N(load_masked_part)(p->x + at * K_SIZE, p->m ? p->m + at : NULL, identity, first, count);
+        }
+        N(scan_tile)(op, t, levels ? levels : t->levels, v);
+        for (uint64_t bits = p->tile; bits; bits &= bits - 1) {
+                N(vec) entry = N(get)(p->counters + __builtin_ctzll(bits) * V_BYTES);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[i] = N(combine)(op, entry, v[i]);
+        }
+        if (row && row->carry)
+                N(add_carry)(op, row->carry, v, V_SCAN_TILE);
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++) {
+                int64_t rest = left - i * unit;
+                int count = rest < unit ? (int)rest : unit, first = reverse ? unit - count : 0;
+                char *y = p->y + (i * p->step + first) * K_SIZE;
+                if (j->exclusive)
+                        v[i] = N(shift)(t, row, v[i]);
+                if (count == K_WIDTH)
+                        N(store)(y, v[i]);
+                else if (count > 0)
+                        N(store_part)(y, v[i], first, count);
+        }
+}
+
+SF_INLINE N(place) N(next_row)(const sf_rows *j, N(place) p)
+{
+        p.x += j->x_row;
+        p.y += j->y_row;
+        p.m = p.m ? p.m + j->m_row : NULL;
+        p.counters += SF_ORDER_LEVELS * V_BYTES;
+        return p;
+}
+
+/* Rows [at, at + groups * many). */
+SF_INLINE void N(scan_plain)(const sf_rows *job, const sf_op op, const int many, int64_t at, int64_t groups)
 {
         const sf_rows j = *job; /* a copy that no store can change */
         const N(tables) t = N(tables_of)(j.lanes);
         const N(vec) identity = N(broadcast)(j.identity);
-        N(place) p = *place;
-        for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--)
-                N(plain_tile)(&j, op, &t, many, masked, &p, identity);
-        *place = p;
+        const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH), over = elements % (V_SCAN_TILE * K_WIDTH);
+        for (; groups > 0; groups--, at += many) {
+                N(place) p = N(place_of)(&j, K_WIDTH, at);
+                for (int64_t left = tiles; left > 0; left--)
+                        N(plain_tile)(&j, op, &t, many, &p, identity);
+                for (int r = 0; over && r < many; r++, p = N(next_row)(&j, p))
+                        N(scan_over)(&j, op, &t, K_LOG_WIDTH, NULL, &p, over, identity);
+        }
 }
 
 /* Sums are what nearly everyone asks for; only they have these instances, each a function with all registers to itself. */
-static V_APART void N(sum_plain)(const sf_rows *j, N(place) *p)
+static V_APART void N(sum_plain)(const sf_rows *j, int64_t at, int64_t groups)
 {
-        N(scan_plain)(j, SF_SUM, SF_CPU_GROUP, false, p);
+        N(scan_plain)(j, SF_SUM, SF_CPU_GROUP, at, groups);
 }
-static V_APART void N(sum_plain_masked)(const sf_rows *j, N(place) *p)
+static V_APART void N(sum_plain_one)(const sf_rows *j, int64_t at, int64_t groups)
 {
-        N(scan_plain)(j, SF_SUM, SF_CPU_GROUP, true, p);
-}
-static V_APART void N(sum_plain_one)(const sf_rows *j, N(place) *p)
-{
-        if (p->m)
-                N(scan_plain)(j, SF_SUM, 1, true, p);
-        else
-                N(scan_plain)(j, SF_SUM, 1, false, p);
+        N(scan_plain)(j, SF_SUM, 1, at, groups);
 }
 
 /* levels 0: as many as the tables say, and vectors that may not be full. */
-SF_INLINE void N(scan_general)(const sf_rows *j, const sf_op op, const N(tables) *tables, const int many, const int levels, N(place) *place,
-                               N(row) *row, N(vec) identity)
+SF_INLINE void N(scan_general)(const sf_rows *job, const sf_op op, const int many, const int levels, int64_t at, int64_t groups)
 {
-        const N(tables) t = *tables;
-        const int unit = levels ? K_WIDTH : j->lanes->unit;
-        const int64_t tiles = j->n * j->lanes->inner / (V_SCAN_TILE * unit), step = j->lanes->reverse ? -unit : unit;
-        const int64_t x_row = j->x_row, y_row = j->y_row, m_row = j->m_row;
-        const bool exclusive = j->exclusive, stream = j->stream && unit == K_WIDTH;
-        N(place) p = *place;
-        for (int64_t done = 0; done < tiles; done++, p.tile++) {
-                N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
-                V_UNROLL
+        const sf_rows j = *job;
+        const N(tables) t = N(tables_of)(j.lanes);
+        const N(vec) identity = N(broadcast)(j.identity);
+        const int unit = levels ? K_WIDTH : j.lanes->unit;
+        const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * unit), over = elements % (V_SCAN_TILE * unit);
+        const bool stream = j.stream && unit == K_WIDTH;
+        for (; groups > 0; groups--, at += many) {
+                N(row) row[SF_CPU_GROUP];
+                N(place) p = N(place_of)(&j, unit, at);
                 for (int r = 0; r < many; r++) {
+                        row[r].carry = j.carry ? j.carry + (at + r) * j.carry_row : NULL;
+                        row[r].before = j.exclusive ? N(get)(row[r].carry->fill) : identity;
+                        row[r].writer = N(writer_start)(p.y + r * j.y_row, stream, p.step < 0);
+                }
+                for (int64_t left = tiles; left > 0; left--, p.tile++) {
+                        N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
                         V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++) {
-                                __builtin_prefetch(p.x + r * x_row + i * step * K_SIZE + j->ahead);
-                                v[r][i] = N(load_unit)(p.x + r * x_row + i * step * K_SIZE, p.m ? p.m + r * m_row + i * step : NULL, identity,
-                                                       unit);
+                        for (int r = 0; r < many; r++) {
+                                N(load_tile)(p.x + r * j.x_row, p.m ? p.m + r * j.m_row : NULL, p.step, j.ahead, unit, identity, v[r]);
+                                N(scan_tile)(op, &t, levels ? levels : t.levels, v[r]);
                         }
-                        N(scan_tile)(op, &t, levels ? levels : t.levels, v[r]);
+                        N(count_tile)(op, &t, p.counters, p.tile, many, v);
+                        V_UNROLL
+                        for (int r = 0; r < many; r++) {
+                                char *y = p.y + r * j.y_row;
+                                if (row[r].carry)
+                                        N(add_carry)(op, row[r].carry, v[r], V_SCAN_TILE);
+                                if (j.exclusive) {
+                                        V_UNROLL
+                                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                                v[r][i] = N(shift)(&t, &row[r], v[r][i]);
+                                }
+                                if (stream)
+                                        N(write)(&row[r].writer, y, v[r], V_SCAN_TILE);
+                                else
+                                        N(store_tile)(y, p.step, unit, v[r]);
+                        }
+                        p.x += V_SCAN_TILE * p.step * K_SIZE;
+                        p.y += V_SCAN_TILE * p.step * K_SIZE;
+                        p.m = p.m ? p.m + V_SCAN_TILE * p.step : NULL;
                 }
-                N(count_tile)(op, &t, p.counters, p.tile, many, v);
-                V_UNROLL
-                for (int r = 0; r < many; r++) {
-                        char *y = p.y + r * y_row;
-                        if (row[r].carry)
-                                N(add_carry)(op, row[r].carry, v[r], V_SCAN_TILE);
-                        if (exclusive) {
-                                V_UNROLL
-                                for (int i = 0; i < V_SCAN_TILE; i++)
-                                        v[r][i] = N(shift)(&t, &row[r], v[r][i]);
-                        }
-                        if (stream) {
-                                N(write)(&row[r].writer, y, v[r], V_SCAN_TILE);
-                        } else {
-                                V_UNROLL
-                                for (int i = 0; i < V_SCAN_TILE; i++)
-                                        N(store_unit)(y + i * step * K_SIZE, v[r][i], unit);
-                        }
+                for (int r = 0; r < many; r++, p = N(next_row)(&j, p)) {
+                        if (stream)
+                                N(write_end)(&row[r].writer, p.y);
+                        if (over)
+                                N(scan_over)(&j, op, &t, levels, &row[r], &p, over, identity);
+                        if (j.resume && j.exclusive)
+                                N(put)(row[r].carry->fill, row[r].before);
                 }
-                p.x += V_SCAN_TILE * step * K_SIZE;
-                p.y += V_SCAN_TILE * step * K_SIZE;
-                p.m = p.m ? p.m + V_SCAN_TILE * step : NULL;
-        }
-        *place = p;
-}
-
-SF_INLINE void N(scan_group)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, const int levels, int64_t at,
-                             N(vec) identity)
-{
-        const int unit = levels ? K_WIDTH : j->lanes->unit;
-        const int64_t left = j->n * j->lanes->inner % (V_SCAN_TILE * unit);
-        const bool stream = j->stream && unit == K_WIDTH;
-        N(row) row[SF_CPU_GROUP];
-        N(place) p = N(place_of)(j, unit, at);
-        bool plain = levels && !j->carry && !j->exclusive;
-        for (int r = 0; r < many; r++) {
-                row[r].carry = j->carry ? j->carry + (at + r) * j->carry_row : NULL;
-                row[r].before = j->exclusive ? N(get)(row[r].carry->fill) : identity;
-                row[r].writer = N(writer_start)(p.y + r * j->y_row, stream, j->lanes->reverse);
-                plain = plain && row[r].writer.stream == stream && (!stream || !row[r].writer.phase);
-        }
-        if (plain && many == 1)
-                N(sum_plain_one)(j, &p);
-        else if (plain && p.m)
-                N(sum_plain_masked)(j, &p);
-        else if (plain)
-                N(sum_plain)(j, &p);
-        else
-                N(scan_general)(j, op, t, many, levels, &p, row, identity);
-        for (int r = 0; r < many; r++) {
-                if (stream && !plain)
-                        N(write_end)(&row[r].writer, p.y);
-                if (left)
-                        N(scan_over)(j, op, t, levels, &row[r], p, left, identity);
-                if (j->resume && j->exclusive)
-                        N(put)(row[r].carry->fill, row[r].before);
-                p.x += j->x_row;
-                p.y += j->y_row;
-                p.m = p.m ? p.m + j->m_row : NULL;
-                p.counters += SF_ORDER_LEVELS * V_BYTES;
         }
 }
 
-/* levels 0: as many as the tables say; such rows go one at a time. */
-SF_INLINE void N(scan_rows_as)(const sf_rows *j, const sf_op op, const int levels)
+static V_APART void N(sum_general)(const sf_rows *j, int64_t at, int64_t groups)
 {
-        const N(tables) t = N(tables_of)(j->lanes);
-        const N(vec) identity = N(broadcast)(j->identity);
-        int64_t at = 0;
-        if (levels)
-                for (; j->rows - at >= SF_CPU_GROUP; at += SF_CPU_GROUP)
-                        N(scan_group)(j, op, &t, SF_CPU_GROUP, levels, at, identity);
-        for (; at < j->rows; at++)
-                N(scan_group)(j, op, &t, 1, levels, at, identity);
-        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
-                v_fence();
+        N(scan_general)(j, SF_SUM, SF_CPU_GROUP, K_LOG_WIDTH, at, groups);
+}
+static V_APART void N(sum_general_one)(const sf_rows *j, int64_t at, int64_t groups)
+{
+        N(scan_general)(j, SF_SUM, 1, K_LOG_WIDTH, at, groups);
+}
+
+/* Nothing to the left, and results that need no turning into place. */
+SF_INLINE bool N(is_plain)(const sf_rows *j)
+{
+        uintptr_t places = (uintptr_t)j->y | (j->rows > 1 ? (uintptr_t)j->y_row : 0);
+        if (j->lanes->reverse)
+                places |= (uintptr_t)(K_WIDTH - j->lanes->inner) * K_SIZE;
+        return !j->carry && !j->exclusive && (!j->stream || places % (K_WIDTH * K_SIZE) == 0);
 }
 
 SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
 {
+        const int64_t groups = j->rows / SF_CPU_GROUP, single = j->rows % SF_CPU_GROUP, at = groups * SF_CPU_GROUP;
         /* The others make do with the general instance, and the library stays small. Where there are fewer levels than a vector has
          * (narrow matrices), no lane is on in those above. */
-        if (op == SF_SUM && j->lanes->unit == K_WIDTH)
-                N(scan_rows_as)(j, op, K_LOG_WIDTH);
-        else
-                N(scan_rows_as)(j, op, 0);
+        if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
+                N(scan_general)(j, op, 1, 0, 0, j->rows);
+        } else if (N(is_plain)(j)) {
+                N(sum_plain)(j, 0, groups);
+                if (single)
+                        N(sum_plain_one)(j, at, single);
+        } else {
+                N(sum_general)(j, 0, groups);
+                if (single)
+                        N(sum_general_one)(j, at, single);
+        }
+        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
+                v_fence();
 }
 
 /* ------------------------------------------------------------------------------------------------------------
