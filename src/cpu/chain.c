@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define CHUNK_BYTES (256 << 10)
+#define FOLD_CHUNK_BYTES (4 << 20) /* a fold keeps nothing: the fewer beginnings the better */
 #define SPINS 2000
 #define PIECES 16 /* of a chunk: how finely folding and scanning are interleaved */
 
@@ -192,10 +193,10 @@ static part part_of(const chain *c, const chunk *k, int64_t first, int64_t strea
         return (part){k->line, k->number * c->chunk + first * c->leaf, first, streams, from, count, resume, k->side, 0};
 }
 
-static void fold_piece(worker *w, const chunk *k, int64_t piece)
+static void fold_piece(worker *w, const chunk *k, int64_t piece, int64_t pieces)
 {
         const chain *c = w->c;
-        part t = part_of(c, k, 0, k->whole, piece * (c->leaf / PIECES), c->leaf / PIECES, true);
+        part t = part_of(c, k, 0, k->whole, piece * (c->leaf / pieces), c->leaf / pieces, true);
         if (c->plan->step->fold) /* a scan has fetched it already */
                 t.ahead = c->plan->ahead;
         if (k->whole)
@@ -217,10 +218,15 @@ static void scan_piece(worker *w, const chunk *k, int64_t piece, const chunk *ne
 /* The first walk over `next` and the second one over `now`; either may be NULL. */
 static void walk_pieces(worker *w, const chunk *now, const chunk *next)
 {
+        if (w->c->plan->step->fold) {
+                if (next)
+                        fold_piece(w, next, 0, 1);
+                return;
+        }
         for (int64_t piece = 0; piece < PIECES; piece++) {
                 if (next)
-                        fold_piece(w, next, piece);
-                if (now && !w->c->plan->step->fold)
+                        fold_piece(w, next, piece, PIECES);
+                if (now)
                         scan_piece(w, now, piece, next);
         }
 }
@@ -435,7 +441,8 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         int64_t vector = p->isa->vector_bytes;
         c.streams = c.columns ? 1 : SF_CPU_GROUP;
         int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes->rows);
-        int64_t most = CHUNK_BYTES / (p->inner * p->size);
+        int64_t share = s->n * p->inner * p->size / (16 * workers), bytes = s->fold && share > CHUNK_BYTES ? share : CHUNK_BYTES;
+        int64_t most = (bytes < FOLD_CHUNK_BYTES ? bytes : FOLD_CHUNK_BYTES) / (p->inner * p->size);
         c.chunk = (int64_t)1 << sf_order_log2((uint64_t)(most > least ? most : least));
         c.leaf = c.chunk / c.streams;
         c.chunks = (s->n + c.chunk - 1) / c.chunk;

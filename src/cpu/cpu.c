@@ -60,7 +60,8 @@ static void run_rows(const crew *c, int64_t task, char *scratch)
                        .ahead = p->ahead,
                        .lanes = p->lanes,
                        .carry = sf_cpu_carry_make(p, &carry, scratch, p->kernels->width),
-                       .counters = scratch + 2 * bytes};
+                       .counters = scratch + 2 * bytes,
+                       .slots = SF_CPU_FOLD_GROUP};
         if (p->shape == SF_CPU_PACKED)
                 (s->fold ? p->kernels->fold_packed : p->kernels->scan_packed)(&job);
         else
@@ -142,10 +143,10 @@ static void cut(crew *c, int workers)
                 c->scratch_each = (size_t)((c->levels + 2) * c->strip * lane);
         } else {
                 c->lines = p->shape == SF_CPU_PACKED ? things_per_task(p->line.len, s->n * p->inner * p->size, workers, 64)
-                                                     : things_per_task(p->line.len, s->n * p->inner * p->size, workers, SF_CPU_GROUP);
+                                                     : things_per_task(p->line.len, s->n * p->inner * p->size, workers, SF_CPU_FOLD_GROUP);
                 c->blocks = (p->line.len + c->lines - 1) / c->lines;
                 c->tasks = p->outer * c->blocks;
-                c->scratch_each = (size_t)((2 + SF_CPU_GROUP * SF_ORDER_LEVELS) * vector);
+                c->scratch_each = (size_t)((2 + SF_CPU_FOLD_GROUP * SF_ORDER_LEVELS) * vector);
         }
         /* Workers write their scratch all the time: no two on one line, nor a power of two apart. */
         c->scratch_each = (c->scratch_each + 4095) / 4096 * 4096 + 4096 + 64;

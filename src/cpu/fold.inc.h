@@ -21,15 +21,38 @@ SF_INLINE N(vec) N(halve)(const sf_op op, N(vec) early, N(vec) late, const bool 
         return N(combine)(op, even, odd);
 }
 
-/* K_WIDTH vectors from x on, to one vector of the totals of K_WIDTH consecutive elements each. */
-SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N(vec) identity, const bool reverse, int64_t ahead)
+/* What changes no sum: adding +0.0 would make +0.0 of -0.0. */
+SF_INLINE N(vec) N(nothing)(void)
+{
+        sf_value zero = {.u64 = 0};
+        return -N(broadcast)(zero);
+}
+
+/* A vector of which `left` elements are there, if not all; beyond them, nothing. */
+SF_INLINE N(vec) N(load_ragged)(const char *x, const uint8_t *m, N(vec) identity, const bool reverse, int64_t left)
+{
+        if (left >= K_WIDTH)
+                return N(load_masked)(x, m, identity);
+        if (left <= 0)
+                return N(nothing)();
+        int count = (int)left, first = reverse ? K_WIDTH - count : 0;
+        N(vec) v = N(load_masked_part)(x + first * K_SIZE, m ? m + first : NULL, identity, first, count);
+        v_mask low = v_mask_below(reverse ? first : count, K_LANE_BYTES);
+        return reverse ? N(blend)(low, N(nothing)(), v) : N(blend)(low, v, N(nothing)());
+}
+
+/* K_WIDTH vectors from x on, or as many as `left` elements fill, to one vector of the totals of K_WIDTH consecutive elements each. */
+SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N(vec) identity, const bool reverse, const bool whole, int64_t left,
+                              int64_t ahead)
 {
         const int64_t step = reverse ? -K_WIDTH : K_WIDTH;
         N(vec) half[K_LOG_WIDTH + 1];
         V_UNROLL
         for (int i = 0; i < K_WIDTH; i++) {
-                __builtin_prefetch(x + i * step * K_SIZE + ahead);
-                N(vec) v = N(load_masked)(x + i * step * K_SIZE, m ? m + i * step : NULL, identity);
+                const char *at = x + i * step * K_SIZE;
+                const uint8_t *mask = m ? m + i * step : NULL;
+                __builtin_prefetch(at + ahead);
+                N(vec) v = whole ? N(load_masked)(at, mask, identity) : N(load_ragged)(at, mask, identity, reverse, left - i * K_WIDTH);
                 V_UNROLL
                 for (int k = 0; k < K_LOG_WIDTH; k++)
                         if ((i >> k & 1) && (i & ((1 << k) - 1)) == (1 << k) - 1)
@@ -37,15 +60,6 @@ SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N
                 half[sf_order_closed((uint64_t)i)] = v;
         }
         return half[K_LOG_WIDTH];
-}
-
-/* Tile number `tile` of a row has the total v (in every lane): carry it up the counter. */
-SF_INLINE void N(count_up)(const sf_op op, char *counter, uint64_t tile, N(vec) v)
-{
-        int closed = sf_order_closed(tile);
-        for (int k = 0; k < closed; k++)
-                v = N(combine)(op, N(get)(counter + k * V_BYTES), v);
-        N(put)(counter + closed * V_BYTES, v);
 }
 
 typedef struct N(fold_row) {
@@ -70,20 +84,41 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
                 row[r].x += offset * K_SIZE;
                 row[r].m = row[r].m ? row[r].m + offset : NULL;
         }
+        /* With its last tile a group fetches the beginning of the next one, or of what it will be resumed with. */
+        const int64_t all = (elements + tile_vectors * unit - 1) / (tile_vectors * unit);
+        const int64_t on = j->resume ? j->ahead : many * j->x_row - (all - 1) * tile_vectors * step * K_SIZE;
         for (int64_t done = 0; done < tiles; done++, tile++) {
+                const int64_t ahead = done + 1 < all ? j->ahead : on;
+                N(vec) v[SF_CPU_FOLD_GROUP];
                 for (int r = 0; r < many; r++) {
-                        N(vec) v = contiguous ? N(fold_tile)(op, row[r].x, row[r].m, identity, reverse, j->ahead)
-                                              : N(load_unit)(row[r].x, row[r].m, identity, unit);
-                        v = N(permute)(N(lane_scan)(op, v, &t, level_count), t.last);
-                        N(count_up)(op, row[r].counter, tile, v);
+                        if (!contiguous)
+                                v[r] = N(load_unit)(row[r].x, row[r].m, identity, unit);
+                        else if (row[r].m)
+                                v[r] = N(fold_tile)(op, row[r].x, row[r].m, identity, reverse, true, 0, ahead);
+                        else
+                                v[r] = N(fold_tile)(op, row[r].x, NULL, identity, reverse, true, 0, ahead);
                         row[r].x += tile_vectors * step * K_SIZE;
                         row[r].m = row[r].m ? row[r].m + tile_vectors * step : NULL;
+                }
+                /* Row by row this would be one long wait after another. */
+                const int closed = sf_order_closed(tile);
+                for (int r = 0; r < many; r++) {
+                        N(vec) total = N(permute)(N(lane_scan)(op, v[r], &t, level_count), t.last);
+                        for (int k = 0; k < closed; k++)
+                                total = N(combine)(op, N(get)(row[r].counter + k * V_BYTES), total);
+                        N(put)(row[r].counter + closed * V_BYTES, total);
                 }
         }
         for (int r = 0; r < many; r++) {
                 N(vec) inside[K_LOG_WIDTH + 1], v = identity;
                 int64_t left = elements - tiles * tile_vectors * unit;
                 is_over[r] = left > 0;
+                /* An element by itself is added to nothing at all: a vector of few takes the way of a vector at a time. */
+                if (contiguous && left > K_WIDTH) {
+                        v = N(fold_tile)(op, row[r].x, row[r].m, identity, reverse, false, left, on);
+                        over[r] = N(permute)(N(lane_scan)(op, v, &t, level_count), t.last);
+                        continue;
+                }
                 for (int i = 0; left > 0; i++, left -= unit) {
                         int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
                         const char *x = row[r].x + (i * step + first) * K_SIZE;
@@ -116,11 +151,12 @@ SF_INLINE void N(fold_rows_as)(const sf_rows *j, const sf_op op, const bool cont
 {
         const int unit = j->lanes->unit, tile_vectors = contiguous ? K_WIDTH : 1;
         const uint64_t tiles = (uint64_t)((j->start + j->n) * j->lanes->inner / (tile_vectors * unit));
+        const int group = j->slots ? j->slots : SF_CPU_GROUP;
         for (int64_t done = 0; done < j->rows;) {
-                N(fold_row) row[SF_CPU_GROUP];
-                N(vec) total[SF_CPU_GROUP];
-                bool any[SF_CPU_GROUP];
-                int many = j->rows - done < SF_CPU_GROUP ? (int)(j->rows - done) : SF_CPU_GROUP;
+                N(fold_row) row[SF_CPU_FOLD_GROUP];
+                N(vec) total[SF_CPU_FOLD_GROUP];
+                bool any[SF_CPU_FOLD_GROUP];
+                int many = j->rows - done < group ? (int)(j->rows - done) : group;
                 for (int r = 0; r < many; r++) {
                         int64_t at = done + r;
                         int slot = j->resume ? (int)at : r;

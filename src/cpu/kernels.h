@@ -23,6 +23,8 @@
 
 /* Rows that a row kernel walks side by side: memory answers several streams faster than one. */
 #define SF_CPU_GROUP 4
+/* And a fold, which writes nothing, where there are counters for as many. */
+#define SF_CPU_FOLD_GROUP 8
 
 /* Every row kernel's tile, in vectors, divides this; so a piece of a sequence that is this many vectors times a power of two
  * can be resumed at. It is the largest fold tile: 16 vectors of 16 lanes. */
@@ -57,6 +59,7 @@ typedef struct sf_rows {
         int64_t carry_row;     /* 0: the same for all rows, 1: one each */
         const sf_carry *common; /* carry_rows: entries that all rows add after their own */
         char *counters;        /* SF_CPU_GROUP x SF_ORDER_LEVELS vectors */
+        int32_t slots;         /* folds: there are counters for so many rows instead, at most SF_CPU_FOLD_GROUP; 0: for SF_CPU_GROUP */
         char *totals;          /* folds: a vector a row, every lane set; NULL: to y. Not with resume: read the counters */
 } sf_rows;
 
