@@ -2,7 +2,6 @@
  * element.inc.h: vectors of lanes, loaded from and stored to elements. Template; kernels.inc.h has the parameters.
  */
 typedef K_VECTOR N(vec);
-typedef K_STORAGE N(elements) __attribute__((vector_size(K_WIDTH * sizeof(K_STORAGE)), aligned(1), may_alias));
 typedef K_LANE_C N(vec_at) __attribute__((vector_size(V_BYTES), aligned(1), may_alias));
 typedef uint8_t N(bytes) __attribute__((vector_size(K_WIDTH), aligned(1), may_alias));
 
@@ -28,7 +27,7 @@ SF_INLINE N(vec) N(load)(const char *p)
 #elif K_CONVERT == K_BRAIN
         return v_f32_from_bf16(p);
 #else
-        return __builtin_convertvector(*(const N(elements) *)p, N(vec));
+        return v_f64_from_f32(p);
 #endif
 }
 
@@ -41,7 +40,7 @@ SF_INLINE void N(store)(char *p, N(vec) v)
 #elif K_CONVERT == K_BRAIN
         v_bf16_from_f32(p, v);
 #else
-        *(N(elements) *)p = __builtin_convertvector(v, N(elements));
+        v_f32_from_f64(p, v);
 #endif
 }
 
@@ -54,6 +53,34 @@ SF_INLINE void N(stream)(char *p, N(vec) v)
         v_stream(p, whole, K_WIDTH * K_STORAGE_BYTES);
 #else
         N(store)(p, v);
+#endif
+}
+
+/* The same of `count` vectors one after another, up in memory or, from the end of the first one, down. Where two of them are a cache line, it
+ * is written at once: half a line at a time occupies a buffer longer. */
+#if defined(V_STREAM_HALVES) && K_WIDTH * K_STORAGE_BYTES == 32
+enum { N(stream_align) = 64 };
+#else
+enum { N(stream_align) = K_WIDTH * K_STORAGE_BYTES };
+#endif
+SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bool down)
+{
+        const int64_t step = down ? -K_WIDTH * K_SIZE : K_WIDTH * K_SIZE;
+#if defined(V_STREAM_HALVES) && K_WIDTH * K_STORAGE_BYTES == 32
+        V_UNROLL
+        for (int i = 0; i < count; i += 2) {
+                char first[V_BYTES] __attribute__((aligned(64))), second[V_BYTES] __attribute__((aligned(64)));
+                N(store)(first, v[i]);
+                N(store)(second, v[i + 1]);
+                if (down)
+                        v_stream_halves(p + (i + 1) * step, second, first);
+                else
+                        v_stream_halves(p + i * step, first, second);
+        }
+#else
+        V_UNROLL
+        for (int i = 0; i < count; i++, p += step)
+                N(stream)(p, v[i]);
 #endif
 }
 

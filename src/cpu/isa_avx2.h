@@ -33,6 +33,17 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         _mm_storeu_si128(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+/* gcc would make two halves of these. */
+#define V_WIDEN
+SF_INLINE v_f64 v_f64_from_f32(const void *p)
+{
+        return (v_f64)_mm256_cvtps_pd(_mm_loadu_ps(p));
+}
+SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
+{
+        _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)v));
+}
+
 /* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */
 #define V_PARTS
 SF_INLINE __m256i v_part_mask(int size, int first, int count)

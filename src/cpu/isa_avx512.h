@@ -54,6 +54,13 @@ SF_INLINE void v_stream(void *to, const void *from, int bytes)
         else
                 _mm_stream_si128(to, _mm_loadu_si128(from));
 }
+/* Two halves of a cache line at once. */
+#define V_STREAM_HALVES
+SF_INLINE void v_stream_halves(void *to, const void *low, const void *high)
+{
+        __m512i line = _mm512_castsi256_si512(_mm256_loadu_si256(low));
+        _mm512_stream_si512(to, _mm512_inserti64x4(line, _mm256_loadu_si256(high), 1));
+}
 SF_INLINE void v_fence(void)
 {
         _mm_sfence();
@@ -68,6 +75,17 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+/* gcc would make two halves of these. */
+#define V_WIDEN
+SF_INLINE v_f64 v_f64_from_f32(const void *p)
+{
+        return (v_f64)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+}
+SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
+{
+        _mm256_storeu_ps(p, _mm512_cvtpd_ps((__m512d)v));
+}
+
 /* vector.h's, without turning the choice of NaNs into a vector. (The CPU's own conversion takes subnormals for zero.) */
 #define V_BRAIN
 SF_INLINE v_f32 v_f32_from_bf16(const void *p)
@@ -76,11 +94,15 @@ SF_INLINE v_f32 v_f32_from_bf16(const void *p)
 }
 SF_INLINE void v_bf16_from_f32(void *p, v_f32 v)
 {
-        __m512i bits = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-        __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        static const uint16_t odd_words[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                               33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+        const __m512i bits = (__m512i)v, upper = _mm512_loadu_si512(odd_words);
+        __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
         __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+        __m512i rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+        rounded = _mm512_mask_add_epi32(rounded, odd, bits, _mm512_set1_epi32(0x8000));
         rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-        _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+        _mm256_storeu_si256(p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, rounded)));
 }
 
 /* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */

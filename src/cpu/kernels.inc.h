@@ -4,7 +4,7 @@
  * Parameters (undefined again at the foot):
  *   K_NAME           the storage type's name; with another accumulator, both: f32_f64
  *   K_STORAGE        its C type, and K_STORAGE_BYTES its size
- *   K_CONVERT        how elements become lanes: K_SAME, K_CAST, K_HALF, K_BRAIN
+ *   K_CONVERT        how elements become lanes: K_SAME, K_WIDE, K_HALF, K_BRAIN
  *   K_LANE           the lane type: f32, f64, u32, i32, u64 or i64, and K_LANE_C its C type, K_LANE_BYTES its size
  *   K_VALUE          the member of sf_value that holds one
  *   K_EXTREMES_ONLY  define it where sum and prod are served by the unsigned type's kernels

@@ -147,9 +147,7 @@ SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *
                         for (int i = 0; i < V_SCAN_TILE; i++)
                                 N(put)(y + i * y_step, v[r][i]);
                 } else if (j->stream) {
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++, y += y_step)
-                                N(stream)(y, v[r][i]);
+                        N(stream_run)(y, v[r], V_SCAN_TILE, p->step < 0);
                 } else {
                         N(store_tile)(y, p->step, K_WIDTH, v[r]);
                 }
@@ -201,39 +199,67 @@ SF_INLINE void N(scan_over)(const sf_rows *j, const sf_op op, const N(tables) *t
         }
 }
 
-SF_INLINE N(place) N(next_row)(const sf_rows *j, N(place) p)
+/* The same for every row of a group that has come to its end. */
+SF_INLINE void N(scan_ends)(const sf_rows *j, const sf_op op, const int levels, int many, N(row) *row, N(place) p, int64_t left)
 {
-        p.x += j->x_row;
-        p.y += j->y_row;
-        p.m = p.m ? p.m + j->m_row : NULL;
-        p.counters += SF_ORDER_LEVELS * V_BYTES;
-        return p;
+        const N(tables) t = N(tables_of)(j->lanes);
+        const N(vec) identity = N(broadcast)(j->identity);
+        for (int r = 0; r < many; r++) {
+                N(scan_over)(j, op, &t, levels, row ? &row[r] : NULL, &p, left, identity);
+                p.x += j->x_row;
+                p.y += j->y_row;
+                p.m = p.m ? p.m + j->m_row : NULL;
+                p.counters += SF_ORDER_LEVELS * V_BYTES;
+        }
+}
+static V_APART void N(sum_ends)(const sf_rows *j, int many, N(row) *row, const N(place) *p, int64_t left)
+{
+        N(scan_ends)(j, SF_SUM, K_LOG_WIDTH, many, row, *p, left);
 }
 
-/* Rows [at, at + groups * many). */
-SF_INLINE void N(scan_plain)(const sf_rows *job, const sf_op op, const int many, int64_t at, int64_t groups)
+/* The whole tiles of rows [at, at + groups * many). What is over is somebody else's: a call in here, and the tables would not stay in
+ * registers. */
+SF_INLINE void N(sum_plain_as)(const sf_rows *job, const int many, int64_t at, int64_t groups)
 {
         const sf_rows j = *job; /* a copy that no store can change */
         const N(tables) t = N(tables_of)(j.lanes);
         const N(vec) identity = N(broadcast)(j.identity);
-        const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH), over = elements % (V_SCAN_TILE * K_WIDTH);
+        const int64_t tiles = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH);
         for (; groups > 0; groups--, at += many) {
                 N(place) p = N(place_of)(&j, K_WIDTH, at);
                 for (int64_t left = tiles; left > 0; left--)
-                        N(plain_tile)(&j, op, &t, many, &p, identity);
-                for (int r = 0; over && r < many; r++, p = N(next_row)(&j, p))
-                        N(scan_over)(&j, op, &t, K_LOG_WIDTH, NULL, &p, over, identity);
+                        N(plain_tile)(&j, SF_SUM, &t, many, &p, identity);
         }
 }
 
 /* Sums are what nearly everyone asks for; only they have these instances, each a function with all registers to itself. */
 static V_APART void N(sum_plain)(const sf_rows *j, int64_t at, int64_t groups)
 {
-        N(scan_plain)(j, SF_SUM, SF_CPU_GROUP, at, groups);
+        N(sum_plain_as)(j, SF_CPU_GROUP, at, groups);
 }
 static V_APART void N(sum_plain_one)(const sf_rows *j, int64_t at, int64_t groups)
 {
-        N(scan_plain)(j, SF_SUM, 1, at, groups);
+        N(sum_plain_as)(j, 1, at, groups);
+}
+
+static V_APART void N(sum_plain_rows)(const sf_rows *j)
+{
+        const int64_t elements = j->n * j->lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH), over = elements % (V_SCAN_TILE * K_WIDTH);
+        for (int64_t at = 0; at < j->rows;) {
+                const int many = j->rows - at < SF_CPU_GROUP ? 1 : SF_CPU_GROUP;
+                const int64_t groups = over ? 1 : (j->rows - at) / many; /* ends use the counters, which the next group uses too */
+                (many == 1 ? N(sum_plain_one) : N(sum_plain))(j, at, groups);
+                if (over) {
+                        N(place) p = N(place_of)(j, K_WIDTH, at);
+                        const int64_t on = tiles * V_SCAN_TILE * p.step;
+                        p.tile += (uint64_t)tiles;
+                        p.x += on * K_SIZE;
+                        p.y += on * (j->raw ? K_LANE_BYTES : K_SIZE);
+                        p.m = p.m ? p.m + on : NULL;
+                        N(sum_ends)(j, many, NULL, &p, over);
+                }
+                at += groups * many;
+        }
 }
 
 /* levels 0: as many as the tables say, and vectors that may not be full. */
@@ -280,14 +306,16 @@ SF_INLINE void N(scan_general)(const sf_rows *job, const sf_op op, const int man
                         p.y += V_SCAN_TILE * p.step * K_SIZE;
                         p.m = p.m ? p.m + V_SCAN_TILE * p.step : NULL;
                 }
-                for (int r = 0; r < many; r++, p = N(next_row)(&j, p)) {
-                        if (stream)
-                                N(write_end)(&row[r].writer, p.y);
-                        if (over)
-                                N(scan_over)(&j, op, &t, levels, &row[r], &p, over, identity);
-                        if (j.resume && j.exclusive)
-                                N(put)(row[r].carry->fill, row[r].before);
+                for (int r = 0; stream && r < many; r++)
+                        N(write_end)(&row[r].writer, p.y + r * j.y_row);
+                if (over && levels) {
+                        const N(place) end = p;
+                        N(sum_ends)(job, many, row, &end, over);
+                } else if (over) {
+                        N(scan_ends)(job, op, levels, many, row, p, over);
                 }
+                for (int r = 0; j.resume && j.exclusive && r < many; r++)
+                        N(put)(row[r].carry->fill, row[r].before);
         }
 }
 
@@ -303,10 +331,10 @@ static V_APART void N(sum_general_one)(const sf_rows *j, int64_t at, int64_t gro
 /* Nothing to the left, and results that need no turning into place. */
 SF_INLINE bool N(is_plain)(const sf_rows *j)
 {
-        uintptr_t places = (uintptr_t)j->y | (j->rows > 1 ? (uintptr_t)j->y_row : 0);
-        if (j->lanes->reverse)
-                places |= (uintptr_t)(K_WIDTH - j->lanes->inner) * K_SIZE;
-        return !j->carry && !j->exclusive && (!j->stream || places % (K_WIDTH * K_SIZE) == 0);
+        /* In reverse, results go down in memory from the end of the first one. */
+        const uintptr_t from = (uintptr_t)j->y + (uintptr_t)(j->lanes->reverse ? j->lanes->inner * K_SIZE : 0);
+        const uintptr_t places = from | (j->rows > 1 ? (uintptr_t)j->y_row : 0);
+        return !j->carry && !j->exclusive && (!j->stream || places % N(stream_align) == 0);
 }
 
 SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
@@ -317,9 +345,7 @@ SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
         if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
                 N(scan_general)(j, op, 1, 0, 0, j->rows);
         } else if (N(is_plain)(j)) {
-                N(sum_plain)(j, 0, groups);
-                if (single)
-                        N(sum_plain_one)(j, at, single);
+                N(sum_plain_rows)(j);
         } else {
                 N(sum_general)(j, 0, groups);
                 if (single)

@@ -9,7 +9,7 @@
 
 /* How elements become lanes. */
 #define K_SAME 0  /* they are lanes */
-#define K_CAST 1  /* a C conversion, exact on the way in; wraps or rounds once on the way out */
+#define K_WIDE 1  /* f32, in f64 lanes */
 #define K_HALF 2  /* f16 */
 #define K_BRAIN 3 /* bf16 */
 
@@ -58,7 +58,7 @@
 #define K_NAME f32_f64
 #define K_STORAGE float
 #define K_STORAGE_BYTES 4
-#define K_CONVERT K_CAST
+#define K_CONVERT K_WIDE
 #define K_LANE f64
 #define K_LANE_C double
 #define K_LANE_BYTES 8
@@ -109,7 +109,7 @@
 #include "cpu/kernels.inc.h"
 
 #undef K_SAME
-#undef K_CAST
+#undef K_WIDE
 #undef K_HALF
 #undef K_BRAIN
 

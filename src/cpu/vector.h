@@ -7,7 +7,9 @@
  *   v_permute4, v_permute8       (v_raw, v_raw index) -> v_raw: lanes of 4 or 8 bytes rearranged
  *   v_stream                     (void *, const void *, bytes): a non-temporal store of a whole aligned vector of 16, 32 or 64 bytes
  *   v_fence                      (): orders them before what follows
+ *   v_stream_halves              (void *, const void *, const void *): the same of 64 bytes in two halves, if V_STREAM_HALVES is defined
  *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory; likewise bf16 if V_BRAIN is defined
+ *   v_f64_from_f32, v_f32_from_f64   between a v_f64 and as many float in memory, if V_WIDEN is defined
  * and, with V_MASK_BITS, v_blend_f32 ... v_blend_i64 and v_mask_bytes. The rest is GNU C vector arithmetic, which gcc and clang turn
  * into the instructions of the flags the file is compiled with.
  */
@@ -63,6 +65,19 @@ SF_INLINE void v_bf16_from_f32(void *p, v_f32 v)
         v_u32 bits = (v_u32)v, nan = (v_u32)(v != v);
         v_u32 rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
         *(v_halves *)p = __builtin_convertvector((nan & (bits >> 16 | 0x40)) | (~nan & rounded), v_halves);
+}
+#endif
+
+#ifndef V_WIDEN
+typedef float v_floats __attribute__((vector_size(V_BYTES / 2), aligned(1), may_alias));
+
+SF_INLINE v_f64 v_f64_from_f32(const void *p)
+{
+        return __builtin_convertvector(*(const v_floats *)p, v_f64);
+}
+SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
+{
+        *(v_floats *)p = __builtin_convertvector(v, v_floats);
 }
 #endif
 
