@@ -65,13 +65,13 @@ SF_INLINE void N(carry_tile)(const sf_rows *j, const sf_op op, const N(tables) *
         c->y += V_SCAN_TILE * step * K_SIZE;
 }
 
-SF_INLINE void N(carrier_end)(const sf_rows *j, const int many, N(carrier) *c)
+SF_INLINE void N(carrier_end)(const sf_rows *j, const N(tables) *t, const int many, N(carrier) *c)
 {
         for (int r = 0; r < many; r++) {
                 if (!c->aligned)
                         N(write_end)(&c->row[r].writer, c->y + r * j->y_row);
                 if (j->exclusive)
-                        N(put)(c->row[r].carry->fill, c->row[r].before);
+                        N(put)(c->row[r].carry->fill, N(permute)(c->row[r].before, t->last));
         }
 }
 
@@ -82,7 +82,7 @@ SF_INLINE void N(carry_group)(const sf_rows *job, const sf_op op, const int many
         N(carrier) c = N(carrier_of)(&j, many, at);
         for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--)
                 N(carry_tile)(&j, op, &t, many, &c);
-        N(carrier_end)(&j, many, &c);
+        N(carrier_end)(&j, &t, many, &c);
 }
 
 SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op)
@@ -96,7 +96,7 @@ SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
                 N(plain_tile)(&j, op, &t, SF_CPU_GROUP, &p, identity);
                 N(carry_tile)(&c, op, &t, SF_CPU_GROUP, &carrier);
         }
-        N(carrier_end)(&c, SF_CPU_GROUP, &carrier);
+        N(carrier_end)(&c, &t, SF_CPU_GROUP, &carrier);
 }
 
 static V_APART void N(carry_and_sum)(const sf_rows *now, const sf_rows *next)

@@ -142,6 +142,12 @@ SF_INLINE N(vec) N(permute)(N(vec) v, v_raw index)
 {
         return (N(vec))K_CAT(v_permute, K_LANE_BYTES)((v_raw)v, index);
 }
+#ifdef V_PERMUTE_TWO
+SF_INLINE N(vec) N(permute_two)(N(vec) a, N(vec) b, v_raw index)
+{
+        return (N(vec))K_CAT(v_permute_two, K_LANE_BYTES)((v_raw)a, (v_raw)b, index);
+}
+#endif
 SF_INLINE N(vec) N(broadcast)(sf_value value)
 {
         K_LANE_C lane = (K_LANE_C)value.K_VALUE;
@@ -184,7 +190,7 @@ typedef struct N(tables) {
         int levels;
         v_raw level[SF_LANES_LEVELS];
         v_mask level_on[SF_LANES_LEVELS];
-        v_raw last, before;
+        v_raw last, before; /* with V_PERMUTE_TWO, `before` of a vector and the one before it */
         v_mask before_on;
 } N(tables);
 
@@ -199,6 +205,9 @@ SF_INLINE N(tables) N(tables_of)(const sf_lanes *l)
         t.last = v_raw_load(l->last.bytes);
         t.before = v_raw_load(l->before.bytes);
         t.before_on = v_mask_of(&l->before_on);
+#ifdef V_PERMUTE_TWO
+        t.before = (v_raw)K_CAT(v_blend_u, K_LANE_BITS)(t.before_on, (K_BITS)t.before, (K_BITS)t.last + K_WIDTH);
+#endif
         return t;
 }
 
@@ -220,7 +229,7 @@ typedef struct N(writer) {
         int phase;  /* lanes by which results start past an aligned address */
         v_raw index; /* rotates by phase */
         v_mask below; /* the lanes below phase */
-        N(vec) held; /* the rotated previous result */
+        N(vec) held; /* the previous result, rotated unless there is V_PERMUTE_TWO */
 } N(writer);
 
 SF_INLINE N(writer) N(writer_start)(const char *y, bool stream, bool reverse)
@@ -241,12 +250,20 @@ SF_INLINE void N(write_one_turned)(N(writer) *w, char *y, N(vec) v)
                 N(store_part)(aligned + K_WIDTH * K_SIZE, turned, 0, w->phase);
         else if (w->first)
                 N(store_part)(y, turned, w->phase, K_WIDTH - w->phase);
+#ifdef V_PERMUTE_TWO
+        else if (w->reverse)
+                N(stream)(aligned + K_WIDTH * K_SIZE, N(permute_two)(v, w->held, w->index));
+        else
+                N(stream)(aligned, N(permute_two)(w->held, v, w->index));
+        w->held = v;
+#else
         else if (w->reverse)
                 N(stream)(aligned + K_WIDTH * K_SIZE, N(blend)(w->below, turned, w->held));
         else
                 N(stream)(aligned, N(blend)(w->below, w->held, turned));
-        w->first = false;
         w->held = turned;
+#endif
+        w->first = false;
 }
 
 /* `y` is where the first of `count` results belongs; they go up in memory by whole vectors, or down in reverse. */
@@ -276,8 +293,13 @@ SF_INLINE void N(write_end)(N(writer) *w, char *y)
 {
         if (!w->stream || !w->phase || w->first)
                 return;
+#ifdef V_PERMUTE_TWO
+        N(vec) turned = N(permute)(w->held, w->index);
+#else
+        N(vec) turned = w->held;
+#endif
         if (w->reverse)
-                N(store_part)(y + K_WIDTH * K_SIZE, w->held, w->phase, K_WIDTH - w->phase);
+                N(store_part)(y + K_WIDTH * K_SIZE, turned, w->phase, K_WIDTH - w->phase);
         else
-                N(store_part)(y - w->phase * K_SIZE, w->held, 0, w->phase);
+                N(store_part)(y - w->phase * K_SIZE, turned, 0, w->phase);
 }

@@ -13,6 +13,16 @@ SF_INLINE v_raw v_permute8(v_raw a, v_raw index)
         return (v_raw)_mm512_permutexvar_epi64((__m512i)index, (__m512i)a);
 }
 
+#define V_PERMUTE_TWO
+SF_INLINE v_raw v_permute_two4(v_raw a, v_raw b, v_raw index)
+{
+        return (v_raw)_mm512_permutex2var_epi32((__m512i)a, (__m512i)index, (__m512i)b);
+}
+SF_INLINE v_raw v_permute_two8(v_raw a, v_raw b, v_raw index)
+{
+        return (v_raw)_mm512_permutex2var_epi64((__m512i)a, (__m512i)index, (__m512i)b);
+}
+
 SF_INLINE v_f32 v_blend_f32(v_mask m, v_f32 yes, v_f32 no)
 {
         return (v_f32)_mm512_mask_blend_ps((__mmask16)m, (__m512)no, (__m512)yes);

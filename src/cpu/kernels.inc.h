@@ -18,9 +18,11 @@
 #if K_LANE_BYTES == 4
 #define K_WIDTH V_LANES4
 #define K_BITS v_u32
+#define K_LANE_BITS 32
 #else
 #define K_WIDTH V_LANES8
 #define K_BITS v_u64
+#define K_LANE_BITS 64
 #endif
 #if K_WIDTH == 16
 #define K_LOG_WIDTH 4
@@ -35,6 +37,8 @@
 #include "cpu/element.inc.h"
 
 #include "cpu/scan.inc.h"
+
+#include "cpu/scan_columns.inc.h"
 
 #include "cpu/carry.inc.h"
 
@@ -110,6 +114,7 @@ static const sf_cpu_kernels N(kernels)[] = {
 #undef K_VECTOR
 #undef K_WIDTH
 #undef K_BITS
+#undef K_LANE_BITS
 #undef K_LOG_WIDTH
 #undef K_NAME
 #undef K_STORAGE

@@ -5,6 +5,8 @@
  *   V_PERMUTE_BYTES              granularity of a permute index (8: a whole lane)
  *   v_mask                       a choice of lanes; V_MASK_BITS if it is an integer of bits, else it is a v_raw of all-ones lanes
  *   v_permute4, v_permute8       (v_raw, v_raw index) -> v_raw: lanes of 4 or 8 bytes rearranged
+ *   v_permute_two4, v_permute_two8   (v_raw a, v_raw b, v_raw index) -> v_raw: the same out of a and b on end, if V_PERMUTE_TWO is defined;
+ *                                a permute of one must then ignore the index's bit for the second
  *   v_stream                     (void *, const void *, bytes): a non-temporal store of a whole aligned vector of 16, 32 or 64 bytes
  *   v_fence                      (): orders them before what follows
  *   v_stream_halves              (void *, const void *, const void *): the same of 64 bytes in two halves, if V_STREAM_HALVES is defined
@@ -127,7 +129,8 @@ V_BLEND(i64)
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------
- * Rotation by whole lanes: result lane i is lane i - by, modulo the width. The index slides over this window.
+ * Rotation by whole lanes: result lane i is lane i - by, modulo the width; or of two vectors on end, lane width + i - by. The index slides
+ * over this window.
  * ---------------------------------------------------------------------------------------------------------- */
 #define PAIR2(i, f) f(i) f(i + 1)
 #define PAIR4(i, f) PAIR2(i, f) PAIR2(i + 2, f)
@@ -137,8 +140,8 @@ V_BLEND(i64)
 #if V_PERMUTE_BYTES == 1
 static const uint8_t v_window1[2 * V_BYTES] = {PAIR16(0, ENTRY) PAIR16(0, ENTRY)};
 #elif V_BYTES == 64
-static const uint32_t v_window4[32] = {PAIR16(0, ENTRY) PAIR16(0, ENTRY)};
-static const uint64_t v_window8[16] = {PAIR8(0, ENTRY) PAIR8(0, ENTRY)};
+static const uint32_t v_window4[32] = {PAIR16(0, ENTRY) PAIR16(16, ENTRY)};
+static const uint64_t v_window8[16] = {PAIR8(0, ENTRY) PAIR8(8, ENTRY)};
 #elif V_BYTES == 32
 static const uint32_t v_window4[16] = {PAIR8(0, ENTRY) PAIR8(0, ENTRY)};
 #else
