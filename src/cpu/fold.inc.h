@@ -185,7 +185,9 @@ SF_INLINE void N(fold_rows_as)(const sf_rows *j, const sf_op op, const bool cont
 
 SF_INLINE void N(fold_rows)(const sf_rows *j, const sf_op op)
 {
-        if (op != SF_SUM || j->lanes->inner > 1 || j->lanes->unit != K_WIDTH)
+        if ((op == SF_MAX || op == SF_MIN) && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH)
+                N(fold_rows_extreme)(j, op, j->lanes->reverse);
+        else if (op != SF_SUM || j->lanes->inner > 1 || j->lanes->unit != K_WIDTH)
                 N(fold_rows_as)(j, op, false, j->lanes->reverse);
         else if (j->lanes->reverse)
                 N(fold_rows_as)(j, op, true, true);

@@ -42,6 +42,8 @@
 
 #include "cpu/carry.inc.h"
 
+#include "cpu/extreme.inc.h"
+
 #include "cpu/fold.inc.h"
 
 #ifdef K_PRODUCTS
