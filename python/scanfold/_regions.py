@@ -9,7 +9,7 @@ import operator
 import torch
 
 from . import _scanfold
-from ._translate import FLIPS, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, dtype_code, shape_of, translate
+from ._translate import FLIPS, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, constant, dtype_code, shape_of, translate
 
 log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # as _expressions.c has it
@@ -21,7 +21,7 @@ def _is_anchor(node):
 
 
 def _tensors(node):
-    return [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+    return [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor) and constant(n) is None]
 
 
 def _translatable(node):
@@ -103,7 +103,8 @@ def _reads_it_too(user, region):
         return False
     if user.target in VIEWS:
         return any(_reads_it_too(u, region) for u in user.users)
-    return _translatable(user)
+    target = user.target
+    return isinstance(target, torch._ops.OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims" or _translatable(user))
 
 
 def _inputs(region):
@@ -244,6 +245,7 @@ def fuse(graph, keep=0):
         taken.update(region.members)
         fused.append((region.program.text(), [n.format_node() or n.name for n in region.members]))
         _replace(graph, region, keep)
+    graph.eliminate_dead_code()  # numbers that are part of programs now
     return fused
 
 

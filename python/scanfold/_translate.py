@@ -37,6 +37,18 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, torch.SymInt)
 
 
+def constant(node):
+    """The number a tensor of no dimensions is filled with, as torch.where makes one of a number; None for other nodes, and where a number
+    would not count as the tensor does in what comes of it."""
+    full = node.target is aten.full.default and list(node.args[0]) == []
+    if node.op != "call_function" or not (full or node.target is aten.scalar_tensor.default):
+        return None
+    value, dtype = node.args[1 if full else 0], node.meta["val"].dtype
+    if not is_number(value) or dtype is torch.bool or any(u.op == "output" or u.meta["val"].dtype != dtype for u in node.users):
+        return None
+    return float(value) if dtype.is_floating_point else value if isinstance(value, int) else None
+
+
 class Program:
     """Instructions, gathered node by node. Nodes it has not are inputs."""
 
@@ -48,10 +60,12 @@ class Program:
         return len(self.instructions) - 1
 
     def take(self, node):
-        """The place of a node, as an input where it was not translated."""
+        """The place of a node; where it was not translated, as a number if it is one, else as an input."""
         if node not in self.place:
-            self.place[node] = self.add("input")
-            self.inputs.append(node)
+            number = constant(node)
+            self.place[node] = self.add("input") if number is None else self.add("constant", number)
+            if number is None:
+                self.inputs.append(node)
         return self.place[node]
 
     def value(self, argument):
@@ -185,7 +199,8 @@ def translate(program, node):
     if not isinstance(node.meta.get("val"), torch.Tensor) or dtype_code(node.meta["val"].dtype) is None:
         return None
     # torch lets a tensor of no dimensions on the CPU meet one on a GPU, as a number would; an expression is of one device.
-    if any(isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].device != node.meta["val"].device for n in node.all_input_nodes):
+    if any(isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].device != node.meta["val"].device and constant(n) is None
+           for n in node.all_input_nodes):
         return None
     if node.target in SCANS or node.target in FOLDS:
         place = _reduction(program, node)

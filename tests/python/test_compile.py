@@ -119,7 +119,8 @@ def test_models(name, fused):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("model", [
     lambda x, m: torch.cumsum(x * m, dim=1), lambda x, m: torch.cumsum(x.flip(1), dim=1).flip(1),
-    lambda x, m: torch.cumsum(x.flip(0), dim=0).flip(0), lambda x, m: torch.sum(x, dim=1, keepdim=True)], ids=["masked", "reverse", "down", "sum"])
+    lambda x, m: torch.cumsum(x.flip(0), dim=0).flip(0), lambda x, m: torch.sum(x, dim=1, keepdim=True),
+    lambda x, m: torch.cumsum(torch.where(m, x, 0.0), 1) * 2], ids=["masked", "reverse", "down", "sum", "where"])
 def test_nothing_is_left_to_inductor(model, dynamic, fused, monkeypatch):
     """Inductor has its own names for some operators by the time we see them: forward and backward are ours all the same."""
     import torch._inductor.compile_fx
@@ -182,6 +183,16 @@ def _cumsum_and_its_maximum(x, m):
     return y, y.amax(1)
 
 
+def _read_by_others(x, m):
+    y = x * 2
+    return y.sum(1), torch.lgamma(y)
+
+
+def _a_number_is_wanted(x, m):
+    number = torch.full((), -2.0)
+    return torch.cumsum(torch.where(m, x, number), 1), number
+
+
 def _softmax(x, m):
     e = (x - x.amax(1, keepdim=True)).exp()
     return e / e.sum(1, keepdim=True)
@@ -206,6 +217,9 @@ TOGETHER = {
     "one result of two folds": (lambda x, m: x.amax(1) - x.amin(1), 1, 0),
     "nothing shared": (lambda x, m: (x.sum(1), m.sum(1)), 2, 0),
     "a softmax": (_softmax, 0, 5),
+    "read by what we do not know": (_read_by_others, 0, 3),
+    "numbers as tensors": (lambda x, m: torch.cumsum(torch.where(m, x, torch.full((), -2.0)), 1), 1, 0),
+    "numbers that are wanted": (_a_number_is_wanted, 1, 1),
     "normalized": (lambda x, m: x / x.sum(1, keepdim=True), 0, 2),
     "a path leaves and comes back": (_a_path_leaves_and_comes_back, 2, 1),
     "wanted before an input is there": (_a_result_is_wanted_before_an_input_is_there, 2, 4),
