@@ -93,7 +93,7 @@ SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
         N(carrier) carrier = N(carrier_of)(&c, SF_CPU_GROUP, 0);
         N(place) p = N(place_of)(&j, K_WIDTH, 0);
         for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
-                N(plain_tile)(&j, op, &t, SF_CPU_GROUP, &p, identity);
+                N(plain_tile)(&j, op, &t, SF_CPU_GROUP, &p, identity, j.ahead);
                 N(carry_tile)(&c, op, &t, SF_CPU_GROUP, &carrier);
         }
         N(carrier_end)(&c, &t, SF_CPU_GROUP, &carrier);

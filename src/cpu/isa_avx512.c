@@ -7,7 +7,7 @@
 /* Measured, not derived: tiles that fill the registers without spilling. */
 #define V_SCAN_TILE 4
 #define V_SCAN_TILE_LOG 2
-#define V_SCAN_ROWS 4
+#define V_SCAN_ROWS 8
 #define V_FOLD_ROWS 8
 #define V_FOLD_ROWS_LOG 3
 #include "cpu/types.inc.h"

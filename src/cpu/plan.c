@@ -54,8 +54,9 @@ static void split_batch(sf_cpu_plan *p, int32_t count, bool with_line)
         }
 }
 
-/* Prefetched ahead of each of several streams, and of a single one. Measured. */
-#define AHEAD_OF_MANY 1024
+/* Prefetched ahead of each of several streams, of each where nothing is written, and of a single one. Measured. */
+#define AHEAD_OF_MANY 512
+#define AHEAD_OF_FOLDS 1024
 #define AHEAD_OF_ONE 4096
 
 /* Lines shorter than this, unless they are whole cache lines, leave too many of those half written. */
@@ -77,7 +78,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
         p->inner = 1;
         p->stream = !s->fold && !s->in_place && s->n * s->batch * (sf_dtypes[s->in].size + sf_dtypes[s->out].size) >= STREAM_BYTES;
         p->reverse = p->seq.x < 0;
-        p->ahead = AHEAD_OF_MANY;
+        p->ahead = s->fold ? AHEAD_OF_FOLDS : AHEAD_OF_MANY;
         const int32_t width = p->kernels->width;
         bool direct = s->in == p->storage && s->out == p->storage && s->nseq == 1;
 
@@ -93,7 +94,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                 if (packs || s->n * p->size < AHEAD_OF_ONE)
                         p->ahead = AHEAD_OF_ONE; /* neighbouring lines are one stream */
                 else if (p->reverse)
-                        p->ahead = -AHEAD_OF_MANY;
+                        p->ahead = -p->ahead;
                 return true;
         }
         /* Across neighbouring sequences. */

@@ -133,14 +133,14 @@ SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
  * streamed to aligned addresses. Apart from the general group below because what that has to keep in registers costs this one a
  * third of its speed.
  */
-SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, N(place) *p, N(vec) identity)
+SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, N(place) *p, N(vec) identity, int64_t ahead)
 {
         const bool raw = K_CONVERT != K_SAME && j->raw;
         const int64_t y_step = p->step * (raw ? K_LANE_BYTES : K_SIZE);
         N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
         V_UNROLL
         for (int r = 0; r < many; r++) {
-                N(load_tile)(p->x + r * j->x_row, p->m ? p->m + r * j->m_row : NULL, p->step, j->ahead, K_WIDTH, identity, v[r]);
+                N(load_tile)(p->x + r * j->x_row, p->m ? p->m + r * j->m_row : NULL, p->step, ahead, K_WIDTH, identity, v[r]);
                 N(scan_tile)(op, t, K_LOG_WIDTH, v[r]);
         }
         N(count_tile)(op, t, p->counters, p->tile, many, v);
@@ -229,11 +229,15 @@ SF_INLINE void N(sum_plain_as)(const sf_rows *job, const int many, int64_t at, i
         const sf_rows j = *job; /* a copy that no store can change */
         const N(tables) t = N(tables_of)(j.lanes);
         const N(vec) identity = N(broadcast)(j.identity);
-        const int64_t tiles = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH);
+        const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH);
+        /* What would be fetched from beyond the end of a long row is fetched from the beginning of the next group's. */
+        const int64_t turn = (j.ahead < 0 ? -j.ahead : j.ahead) / (V_SCAN_TILE * K_WIDTH * K_SIZE);
+        const bool turns = turn < tiles && !j.resume;
+        const int64_t beyond = j.ahead + (turns ? many * j.x_row - (j.lanes->reverse ? -elements : elements) * K_SIZE : 0);
         for (; groups > 0; groups--, at += many) {
                 N(place) p = N(place_of)(&j, K_WIDTH, at);
                 for (int64_t left = tiles; left > 0; left--)
-                        N(plain_tile)(&j, SF_SUM, &t, many, &p, identity);
+                        N(plain_tile)(&j, SF_SUM, &t, many, &p, identity, left > turn ? j.ahead : beyond);
         }
 }
 

@@ -40,8 +40,6 @@ SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip)
                 for (int i = 0; i < V_SCAN_ROWS; i++) {
                         const char *x = s->x + i * x_step + c * K_SIZE;
                         const uint8_t *m = s->m ? s->m + i * m_step + c : NULL;
-                        if (whole) /* the next tile's, into the second cache */
-                                __builtin_prefetch(x + V_SCAN_ROWS * x_step, 0, 2);
                         if (i >= rows)
                                 v[i] = identity; /* beyond the end: to the right of all that is stored */
                         else if (count == K_WIDTH)
