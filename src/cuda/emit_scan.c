@@ -10,6 +10,18 @@ static layout narrowed(layout l, int width)
         return l;
 }
 
+/*
+ * A row that the registers of a multiprocessor hold whole is read in one burst and written in another, which memory likes best. H200, 32768 x
+ * 32768 f32, of a copy, in tiles and whole: 0.969 and 0.985, reverse 0.979 and 0.999, masked 0.980 and 0.992. Rows of half the length, two
+ * of which a multiprocessor holds in tiles as well, gain nothing (0.999).
+ */
+static bool fits_whole(const layout *l, const sf_cuda_chip *chip)
+{
+        const sf_step *s = l->step;
+        return !chip->small_tiles && !s->fuse && !s->sibling && size_of(s->in) == 4 && acc_size(s->acc) == 4 && l->width == 4 && s->n > 24576 && s->n <= 32768 &&
+               s->batch >= chip->multiprocessors;
+}
+
 static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         const sf_step *s = l->step;
@@ -37,6 +49,11 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 while (spec->threads > 64 && spec->threads > team && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
                         spec->threads /= 2;
                 spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(chip->small_tiles ? 1 : 1024 / spec->threads, 8);
+        } else if (fits_whole(l, chip)) {
+                team = 1024;
+                items = 8; /* a warp's part is an aligned power of two */
+                spec->threads = (int32_t)team;
+                spec->extra[SF_CUDA_RESIDENT] = 1;
         } else {
                 team = at_most(pow2_up(ceil_div(vectors, held)), tile.threads);
                 items = held;

@@ -136,6 +136,21 @@ static void meet_varied(long cases)
         }
 }
 
+/* Long rows, held whole by a block: rows enough for a chip with two multiprocessors. */
+static void meet_whole_rows(void)
+{
+        static const int64_t shapes[][2] = {{2, 24580}, {2, 32768}, {3, 28000}};
+        for (int i = 0; i < 3 * 4; i++) {
+                test_case c = case_plain(false, 1, 2, shapes[i / 4]);
+                c.seed = (uint64_t)i;
+                c.reverse = i & 1;
+                c.exclusive = i >> 1 & 1;
+                if (i % 4 == 3)
+                        case_vary(&c, (uint64_t)i, VARY_MASK | VARY_FILL);
+                meet(&c);
+        }
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -146,6 +161,8 @@ static void meet_all(void)
         host_chip = real_chip;
         meet_shapes(false, 40);
         meet_shapes(true, 40);
+        host_chip.multiprocessors = 2;
+        meet_whole_rows();
 }
 
 int main(int argc, char **argv)
