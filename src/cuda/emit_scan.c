@@ -246,6 +246,38 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         return SF_OK;
 }
 
+/* The same, a block for each tile. */
+static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        layout l = sf_cuda_layout(s, false, false);
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_BURST, &l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads, acc = acc_size(s->acc), tiles, groups = 0;
+        /* A small tensor is spread over the whole chip. */
+        while (threads > 128 && s->batch * ceil_div(s->n, threads * items * l.width) < chip->multiprocessors * tile.resident)
+                threads /= 2;
+        tiles = ceil_div(s->n, threads * items * l.width);
+        if (s->batch * tiles > INT32_MAX)
+                return sf_fail(ctx, SF_UNSUPPORTED, "the work is %" PRId64 " tiles; at most 2147483647 are supported", s->batch * tiles);
+        int64_t depth = at_least(ceil_div(log2_up(tiles), 5), 1);
+        for (int64_t level = 0, count = tiles; level < depth; level++)
+                groups += count = ceil_div(count, 32);
+        spec->threads = (int32_t)threads;
+        spec->items = (int32_t)items;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(tile.resident * tile.threads / threads, 8);
+        spec->extra[COLUMNS] = (int32_t)columns;
+        spec->extra[COLUMNS + 1] = (int32_t)depth;
+        d.p.number[0] = tiles;
+        d.p.number[1] = groups;
+        d.across = sf_cuda_total_across(s, columns);
+        plan->launches = 1;
+        plan->scratch = plan->scratch_clear = (size_t)(TICKET + s->batch * groups * columns * (acc / 4) * 32 * 8);
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * tiles, 32 + (threads / 32 + depth * (32 + 5)) * columns * acc));
+        d.launch->scratch_fields = 1;
+        return SF_OK;
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Which of them
  * ---------------------------------------------------------------------------------------------------------- */
@@ -271,15 +303,22 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
                 SF_TRY(sf_cuda_plan_narrow(ctx, &line, l.line.len, chip, plan, &fits));
         if (fits || !idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
                 return SF_OK;
-        /* One read of memory, where a read through the cache would be a second one; each column has its own totals to look for, though, and
-         * beyond four that takes as long. H200, of a copy, chained and in two passes: 2^22 0.36 and 0.47, (2^27, 2) 0.84 and 0.58, (2^26, 4) 0.75 and
-         * 0.56, (2^20, 8), which stays in the cache, 0.47 and 0.63, (2^20, 32) 0.51 and 0.59. */
+        /*
+         * One long axis, or several side by side. H200, of a copy:
+         *                     2^22  2^28  (2^20, 2)  (2^20, 8)  (2^20, 32)  (2^27, 2)  (2^26, 4)
+         *      chained        0.36  0.87       0.30       0.47        0.51       0.84       0.77
+         *      two passes     0.46     -       0.41       0.63        0.59       0.58       0.56
+         *      a burst a tile 0.49  0.70       0.40       0.58        0.72       0.75       0.75
+         * What stays in the cache may be read twice; else it is a chain, until the totals of its columns are too many to look for.
+         */
         int64_t columns = down ? l.line.len : 1;
-        bool large = s->n * s->batch * size_of(s->in) > chip->l2 / 2;
+        bool large = 3 * s->n * s->batch * size_of(s->in) > 2 * chip->l2;
         if (down && !sf_cuda_as_line(s, &line))
                 return plan_columns(ctx, &l, chip, plan, true);
         const sf_step *along = down ? &line : s;
-        if (!large || columns > 4)
+        if (!large && columns > 1)
                 SF_TRY(sf_cuda_plan_narrow(ctx, along, columns, chip, plan, &fits));
-        return fits ? SF_OK : plan_chained(ctx, along, columns, chip, plan);
+        if (fits)
+                return SF_OK;
+        return large && columns <= 4 ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
 }

@@ -43,6 +43,7 @@ static const char *const own_names[SF_CUDA_KERNEL_COUNT][SF_CUDA_OWNS] = {
         [SF_CUDA_SCAN_ROWS] = {"SF_TEAM", "SF_ROWS", "SF_STAGED"},
         [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS", "SF_STAGED", "SF_CHUNKED"},
         [SF_CUDA_SCAN_NARROW] = {"SF_COLUMNS", "SF_RUN"},
+        [SF_CUDA_SCAN_BURST] = {"SF_COLUMNS", "SF_DEPTH"},
         [SF_CUDA_SCAN_CHAINED] = {"SF_COLUMNS", "SF_STAGES", "SF_AHEAD", "SF_ANNOUNCERS", "SF_LOOKERS", "SF_PARTIES", "SF_DEPTH"},
 };
 static const char *const fold_names[2][SF_CUDA_OWNS] = {{"SF_TEAM", "SF_ROWS", "SF_STAGED"}, {"SF_SLOTS", "SF_GROUPS", "SF_ROWS"}};

@@ -136,6 +136,18 @@ static void meet_varied(long cases)
         }
 }
 
+/* Few sequences side by side, short enough for the chip's cache and not: in two passes, in bursts, in chains. */
+static void meet_long(void)
+{
+        for (int i = 0; i < 6 * 2 * 3; i++) {
+                int64_t columns = (int64_t)1 << i % 6, shape[2] = {(i / 6 % 2 ? 6000 : 1300) / columns + i, columns};
+                uint64_t seed = hash((uint64_t)(first_seed * 1000 + i));
+                test_case c = case_plain(false, 0, 2, shape);
+                case_vary(&c, seed, (i < 12 ? 0 : VARY_DTYPES) | (i % 5 ? VARY_OPTIONS : 0) | VARY_FILL | (i % 3 ? 0 : VARY_MASK));
+                meet(&c);
+        }
+}
+
 /* Long rows, held whole by a block: rows enough for a chip with two multiprocessors. */
 static void meet_whole_rows(void)
 {
@@ -158,6 +170,7 @@ static void meet_all(void)
         meet_shapes(false, 12);
         meet_shapes(true, 12);
         meet_varied(wanted);
+        meet_long();
         host_chip = real_chip;
         meet_shapes(false, 40);
         meet_shapes(true, 40);

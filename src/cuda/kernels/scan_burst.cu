@@ -1,0 +1,184 @@
+/*
+ * scan_burst.cu: scans of interleaved sequences (one, or the columns of a narrow matrix) that many blocks share, a tile each.
+ *
+ * A block holds its tile in registers: it is read in one burst, scanned, and written in another, and in between waits for the tiles before.
+ * Two blocks on a multiprocessor take turns at that. Totals are published and found as in scan_chained.cu: a tile's own, and by the tile that
+ * closes 32 of them theirs, and so on. All threads look, a word each, for what the tile needs of every level; the tree is then rebuilt
+ * in shared memory.
+ *
+ * scratch: a ticket (256 bytes), then for every line, level and group of 32: 32 entries of SF_COLUMNS totals, each WORDS words, flag and payload.
+ * number[0]: tiles a line; number[1]: groups a line. n: elements of a line.
+ */
+enum {
+        SHARE = sf_columns<SF_COLUMNS>::SHARE,
+        SPAN = sf_columns<SF_COLUMNS>::SPAN,
+        WARPS = SF_THREADS / 32,
+        SPREAD = 32 * SF_WIDTH, /* elements from a thread's item to its next */
+        TILE = SF_THREADS * SF_ITEMS * SF_WIDTH,
+        WORDS = sizeof(sf_acc) / 4,
+        GROUP = 32 * SF_COLUMNS,                            /* totals of a group */
+        LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS,      /* of them, a thread's */
+};
+
+/* Entry `index` of a level, in one column of one line. */
+SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
+{
+        sf_i64 group = unit * p.number[1], count = p.number[0];
+        for (int l = 0; l < level; l++) {
+                count = (count + 31) >> 5;
+                group += count;
+        }
+        return (sf_u64 *)p.scratch + 32 + ((group * 32 + index) * SF_COLUMNS + column) * WORDS;
+}
+
+SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v)
+{
+        sf_u64 bits = sf_bits_of_acc(v);
+#pragma unroll
+        for (int w = 0; w < WORDS; w++)
+                sf_post(entry + w, 1ull << 32 | (sf_u32)(bits >> (32 * w)));
+}
+
+/* Tiles of a level before this one, in its group. */
+SF_DEVICE int sf_mates(sf_i64 number, int level) { return (int)(number >> (5 * level) & 31); }
+
+/* Waits for all the tile needs of levels `from` up to `to`, and puts it into found[level][entry][column]. */
+SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from, int to, sf_acc *found)
+{
+        sf_u64 word[SF_DEPTH][LOOKS][WORDS];
+        bool all = false;
+        while (!all) {
+                all = true;
+#pragma unroll
+                for (int l = 0; l < SF_DEPTH; l++)
+#pragma unroll
+                        for (int k = 0; k < LOOKS; k++) {
+                                int own = sf_thread() + k * SF_THREADS;
+                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
+                                        const sf_u64 *entry = sf_entry_of(p, unit, l, number >> (5 * l) & ~31ll, 0) + own * WORDS;
+#pragma unroll
+                                        for (int w = 0; w < WORDS; w++)
+                                                word[l][k][w] = sf_watch(entry + w);
+                                }
+                        }
+#pragma unroll
+                for (int l = 0; l < SF_DEPTH; l++)
+#pragma unroll
+                        for (int k = 0; k < LOOKS; k++) {
+                                int own = sf_thread() + k * SF_THREADS;
+                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
+                                        sf_u64 bits = 0;
+#pragma unroll
+                                        for (int w = 0; w < WORDS; w++) {
+                                                all = all && word[l][k][w] >> 32;
+                                                bits |= (sf_u64)(sf_u32)word[l][k][w] << (32 * w);
+                                        }
+                                        found[l * GROUP + own] = sf_acc_of(bits);
+                                }
+                        }
+        }
+}
+
+/* Folds 2^log entries of one column, at most 16. */
+SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
+{
+        sf_acc sum[1];
+        if (log == 0)
+                sf_groups<1, 1>::fold(entry, SF_COLUMNS, sum);
+        else if (log == 1)
+                sf_groups<2, 1>::fold(entry, SF_COLUMNS, sum);
+        else if (log == 2)
+                sf_groups<4, 1>::fold(entry, SF_COLUMNS, sum);
+        else if (log == 3)
+                sf_groups<8, 1>::fold(entry, SF_COLUMNS, sum);
+        else
+                sf_groups<16, 1>::fold(entry, SF_COLUMNS, sum);
+        return sum[0];
+}
+
+SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+{
+        int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
+        sf_acc identity = sf_acc_of(p.identity);
+        sf_acc *turn = (sf_acc *)sf_shared() + 8 / WORDS; /* behind the ticket: a row for each warp */
+        sf_acc *found = turn + WARPS * SF_COLUMNS, *taken = found + SF_DEPTH * GROUP;
+
+        /* Tiles in the order in which blocks begin: what a block waits for, another has begun. */
+        sf_i64 *ticket = (sf_i64 *)sf_shared();
+        if (thread == 0)
+                *ticket = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
+        sf_sync_block();
+        sf_i64 unit = *ticket < p.number[0] ? 0 : sf_divide(*ticket, p.number[0]), number = *ticket - unit * p.number[0];
+        sf_line line = sf_batch_line(p, unit);
+        sf_i64 at = number * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
+
+        sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
+        {
+                sf_vector raw[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        raw[i] = sf_load_vector(line, at + i * SPREAD, p.n, sf_along(p));
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = sf_element(p, raw[i], j, identity);
+        }
+        sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
+        /* The warp's total: the last lanes', of their last elements. */
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+        if (lane >= 32 - SPAN)
+                sf_enter(turn + warp * SF_COLUMNS + own * SHARE, total);
+        sf_sync_block();
+        sf_acc sum[1] = {identity};
+        if (thread < SF_COLUMNS) {
+                sf_groups<WARPS, 1>::fold(turn + thread, SF_COLUMNS, sum);
+                sf_publish(sf_entry_of(p, unit, 0, number, thread), sum[0]);
+        }
+        sf_before<SHARE> before;
+        before.any = false;
+        sf_levels<WARPS / 2, SHARE>::take(turn + own * SHARE, SF_COLUMNS, warp, v, before);
+
+        /* The tile that is the last of its group publishes the group's total, and so on up, before it waits for anything else: others' totals
+         * depend on it. */
+        int level = 0;
+        for (; level + 1 < SF_DEPTH && sf_mates(number, level) == 31; level++) {
+                sf_look(p, unit, number, level, level + 1, found);
+                sf_sync_block();
+                if (thread < SF_COLUMNS) {
+                        found[level * GROUP + 31 * SF_COLUMNS + thread] = sum[0];
+                        sf_groups<32, 1>::fold(found + level * GROUP + thread, SF_COLUMNS, sum);
+                        sf_publish(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), sum[0]);
+                }
+        }
+        sf_look(p, unit, number, level, SF_DEPTH, found);
+        sf_sync_block();
+        for (int k = thread; k < SF_DEPTH * 5 * SF_COLUMNS; k += SF_THREADS) {
+                int bit = k / SF_COLUMNS, log = bit % 5, mates = sf_mates(number, bit / 5);
+                if (mates >> log & 1)
+                        taken[k] = sf_fold_entries(found + bit / 5 * GROUP + (mates >> log << log ^ 1 << log) * SF_COLUMNS + k % SF_COLUMNS, log);
+        }
+        sf_sync_block();
+        for (int bit = 0; number >> bit; bit++)
+                if (number >> bit & 1) {
+                        sf_acc left[SHARE];
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                left[s] = taken[bit * SF_COLUMNS + own * SHARE + s];
+                        sf_take_all(left, v, before);
+                }
+#if SF_TOTAL
+        if (number + 1 == p.number[0])
+                sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
+#endif
+        sf_shift<32, SF_COLUMNS>(v, lane, before, identity);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j] = sf_begin(p, v[i][j]);
+                sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), v[i], sf_load_results(line, at + i * SPREAD, p.n, sf_along(p)));
+        }
+}
