@@ -68,24 +68,22 @@ static void run_rows(const crew *c, int64_t task, char *scratch)
                 (s->fold ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
 }
 
-static void run_columns(const crew *c, int64_t task, char *scratch)
+static void run_strip(const crew *c, const sf_walk *at, int64_t first, int64_t cols, bool stream, char *scratch)
 {
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        int64_t first = task % c->blocks * c->strip, row_bytes = c->strip * p->kernels->lane_bytes;
+        int64_t row_bytes = c->strip * p->kernels->lane_bytes;
         sf_carry carry;
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, task / c->blocks);
-        sf_columns job = {.x = s->x + at.x + first * p->size,
-                          .y = s->y + at.y + first * p->size,
-                          .m = s->m ? s->m + at.m + first : NULL,
+        sf_columns job = {.x = s->x + at->x + first * p->size,
+                          .y = s->y + at->y + first * p->size,
+                          .m = s->m ? s->m + at->m + first : NULL,
                           .x_step = p->seq.x,
                           .y_step = p->seq.y,
                           .m_step = p->seq.m,
-                          .cols = smaller(c->strip, p->inner - first),
+                          .cols = cols,
                           .n = s->n,
                           .exclusive = s->exclusive,
-                          .stream = p->stream,
+                          .stream = stream,
                           .op = s->op,
                           .identity = s->identity,
                           .ahead = p->ahead,
@@ -93,6 +91,27 @@ static void run_columns(const crew *c, int64_t task, char *scratch)
                           .counters = scratch + 2 * row_bytes,
                           .counter_stride = row_bytes};
         (s->fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+}
+
+/* Where every row of y begins at the same place in a cache line, how many columns before the next line begins? NumPy's large arrays begin
+ * 16 bytes into one: strips that begin with a line are streamed whole. */
+static int64_t columns_before_a_line(const sf_cpu_plan *p, const char *y)
+{
+        int64_t past = (int64_t)((uintptr_t)y % 64);
+        return p->stream && !p->step->fold && past && p->seq.y % 64 == 0 && past % p->size == 0 ? (64 - past) / p->size : 0;
+}
+
+static void run_columns(const crew *c, int64_t task, char *scratch)
+{
+        const sf_cpu_plan *p = c->plan;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, task / c->blocks);
+        int64_t head = columns_before_a_line(p, p->step->y + at.y), number = task % c->blocks;
+        int64_t first = number * c->strip + head, end = number + 1 == c->blocks ? p->inner : smaller(first + c->strip, p->inner);
+        if (!number && head)
+                run_strip(c, &at, 0, smaller(head, p->inner), false, scratch);
+        if (first < end)
+                run_strip(c, &at, first, end - first, p->stream, scratch);
 }
 
 static void work(void *arg, int worker)
