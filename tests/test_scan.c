@@ -72,6 +72,22 @@ static void check_big(void)
         }
 }
 
+/* Columns that are streamed, wherever in a cache line their rows begin: all alike, or each elsewhere. */
+static void check_lines(void)
+{
+        static const int64_t wide[][2] = {{700, 1536}, {140, 8000}, {90001, 16}, {701, 1531}};
+        static const int skews[] = {4, 16, 60};
+        for (int i = 0; i < 4 * 3; i++) {
+                test_case c = case_plain(false, 0, 2, wide[i / 3]);
+                set_options(&c, (unsigned)i * 5 % 16);
+                c.in = c.out = i % 5 ? DT_F32 : DT_I32;
+                c.guard = GUARD_BEFORE;
+                c.skew_x = skews[(i + i / 3) % 3];
+                c.skew_out = skews[i % 3];
+                check(&c, 0);
+        }
+}
+
 /* Every layout of x with every layout of out, then of the mask. */
 static void check_layouts(void)
 {
@@ -156,6 +172,7 @@ int main(int argc, char **argv)
         check_in_place();
         check_rank_64();
         check_big();
+        check_lines();
         engines_close();
         return finish("test_scan", cases_checked);
 }
