@@ -1,4 +1,5 @@
-/* Scans in two launches: totals of chunks, then the chunks. For few sequences side by side, which would have more to look back for than to move. */
+/* Scans in chunks: a launch that folds them, one between where that pays, one that scans them. For sequences side by side, which would have
+ * more to look back for than to move. */
 #include "cuda/emit_draft.h"
 
 #include <string.h>
