@@ -184,7 +184,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
 /* ------------------------------------------------------------------------------------------------------------
  * One sequence shared by many blocks
  * ---------------------------------------------------------------------------------------------------------- */
-enum { COLUMNS = SF_CUDA_OWN, STAGES, AHEAD, ANNOUNCERS, LOOKERS, PARTIES, DEPTH };
+enum { COLUMNS = SF_CUDA_OWN, STAGES, AHEAD, ANNOUNCERS, LOOKERS, PARTIES, DEPTH, BURST_DEPTH = COLUMNS + 1 };
 enum { RING = 16, CLAIM = 24, LEVELS = 4, TICKET = 256 }; /* as scan_chained.cu has them */
 
 /* The shared memory of a block besides its stages: claims; for each turn the totals of the warps, what they take of each other and the tile's
@@ -193,6 +193,20 @@ static int64_t handed_over(int64_t columns, int64_t turns, int64_t workers, int6
 {
         int64_t turn = workers / 32 * (columns == 1 ? 1 + LEVELS : 1) + 1;
         return RING * CLAIM + (turns * turn + 2 * 5 * lists) * columns * acc;
+}
+
+/* What tiles publish for each other: the groups of 32 of all levels of a line; and the bytes of it, a ticket before. */
+static int64_t groups_of(int64_t tiles, int64_t depth)
+{
+        int64_t groups = 0;
+        for (int64_t level = 0, count = tiles; level < depth; level++)
+                groups += count = ceil_div(count, 32);
+        return groups;
+}
+
+static size_t published(int64_t lines, int64_t groups, int64_t columns, int64_t acc)
+{
+        return (size_t)(TICKET + lines * groups * columns * (acc / 4) * 32 * 8);
 }
 
 /* `columns` interleaved sequences, a power of two, in one line. */
@@ -231,16 +245,14 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         spec->extra[LOOKERS] = (int32_t)lookers;
         spec->extra[PARTIES] = (int32_t)parties;
         spec->extra[DEPTH] = (int32_t)depth;
-        int64_t groups = 0, lines = s->batch;
-        for (int64_t level = 0, count = tiles; level < depth; level++)
-                groups += count = ceil_div(count, 32);
+        int64_t groups = groups_of(tiles, depth), lines = s->batch;
         d.p.units = lines;
         d.p.number[0] = tiles;
         d.p.number[1] = lines * tiles;
         d.p.number[2] = groups;
         plan->launches = 1;
         d.across = sf_cuda_total_across(s, columns);
-        plan->scratch = plan->scratch_clear = (size_t)(TICKET + lines * groups * columns * (acc / 4) * 32 * 8);
+        plan->scratch = plan->scratch_clear = published(lines, groups, columns, acc);
         SF_TRY(sf_cuda_finish(ctx, chip, &d, at_most(lines * tiles, chip->multiprocessors * tile.resident), shared));
         d.launch->scratch_fields = 1;
         return SF_OK;
@@ -253,26 +265,21 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_BURST, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
-        int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads, acc = acc_size(s->acc), tiles, groups = 0;
+        int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads, acc = acc_size(s->acc);
         /* A small tensor is spread over the whole chip. */
         while (threads > 128 && s->batch * ceil_div(s->n, threads * items * l.width) < chip->multiprocessors * tile.resident)
                 threads /= 2;
-        tiles = ceil_div(s->n, threads * items * l.width);
-        if (s->batch * tiles > INT32_MAX)
-                return sf_fail(ctx, SF_UNSUPPORTED, "the work is %" PRId64 " tiles; at most 2147483647 are supported", s->batch * tiles);
-        int64_t depth = at_least(ceil_div(log2_up(tiles), 5), 1);
-        for (int64_t level = 0, count = tiles; level < depth; level++)
-                groups += count = ceil_div(count, 32);
+        int64_t tiles = ceil_div(s->n, threads * items * l.width), depth = at_least(ceil_div(log2_up(tiles), 5), 1), groups = groups_of(tiles, depth);
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(tile.resident * tile.threads / threads, 8);
         spec->extra[COLUMNS] = (int32_t)columns;
-        spec->extra[COLUMNS + 1] = (int32_t)depth;
+        spec->extra[BURST_DEPTH] = (int32_t)depth;
         d.p.number[0] = tiles;
         d.p.number[1] = groups;
         d.across = sf_cuda_total_across(s, columns);
         plan->launches = 1;
-        plan->scratch = plan->scratch_clear = (size_t)(TICKET + s->batch * groups * columns * (acc / 4) * 32 * 8);
+        plan->scratch = plan->scratch_clear = published(s->batch, groups, columns, acc);
         SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * tiles, 32 + (threads / 32 + depth * (32 + 5)) * columns * acc));
         d.launch->scratch_fields = 1;
         return SF_OK;

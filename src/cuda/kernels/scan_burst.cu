@@ -23,20 +23,8 @@ enum {
 /* Entry `index` of a level, in one column of one line. */
 SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
-        sf_i64 group = unit * p.number[1], count = p.number[0];
-        for (int l = 0; l < level; l++) {
-                count = (count + 31) >> 5;
-                group += count;
-        }
+        sf_i64 group = sf_first_group<1>(p, unit, level);
         return (sf_u64 *)p.scratch + 32 + ((group * 32 + index) * SF_COLUMNS + column) * WORDS;
-}
-
-SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v)
-{
-        sf_u64 bits = sf_bits_of_acc(v);
-#pragma unroll
-        for (int w = 0; w < WORDS; w++)
-                sf_post(entry + w, 1ull << 32 | (sf_u32)(bits >> (32 * w)));
 }
 
 /* Tiles of a level before this one, in its group. */
@@ -125,17 +113,14 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 v[i][j] = sf_element(p, raw[i], j, identity);
         }
         sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
-        /* The warp's total: the last lanes', of their last elements. */
-#pragma unroll
-        for (int s = 0; s < SHARE; s++)
-                total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+        sf_last<SF_COLUMNS>(v, total);
         if (lane >= 32 - SPAN)
                 sf_enter(turn + warp * SF_COLUMNS + own * SHARE, total);
         sf_sync_block();
         sf_acc sum[1] = {identity};
         if (thread < SF_COLUMNS) {
                 sf_groups<WARPS, 1>::fold(turn + thread, SF_COLUMNS, sum);
-                sf_publish(sf_entry_of(p, unit, 0, number, thread), sum[0]);
+                sf_publish<1>(sf_entry_of(p, unit, 0, number, thread), sum[0]);
         }
         sf_before<SHARE> before;
         before.any = false;
@@ -150,7 +135,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 if (thread < SF_COLUMNS) {
                         found[level * GROUP + 31 * SF_COLUMNS + thread] = sum[0];
                         sf_groups<32, 1>::fold(found + level * GROUP + thread, SF_COLUMNS, sum);
-                        sf_publish(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), sum[0]);
+                        sf_publish<1>(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), sum[0]);
                 }
         }
         sf_look(p, unit, number, level, SF_DEPTH, found);

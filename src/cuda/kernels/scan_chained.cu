@@ -220,20 +220,8 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 /* The first word of the group that entry `index` of a level belongs to, in one column of one line. */
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
-        sf_i64 group = unit * p.number[2], count = p.number[0];
-        for (int l = 0; l < level; l++) {
-                count = (count + 31) >> 5;
-                group += count;
-        }
+        sf_i64 group = sf_first_group<2>(p, unit, level);
         return (sf_u64 *)p.scratch + 32 + ((group + (index >> 5)) * SF_COLUMNS + column) * (WORDS * 32);
-}
-
-SF_DEVICE void sf_publish(sf_u64 *group, int entry, sf_acc v)
-{
-        sf_u64 bits = sf_bits_of_acc(v);
-#pragma unroll
-        for (int w = 0; w < WORDS; w++)
-                sf_post(group + w * 32 + entry, 1ull << 32 | (sf_u32)(bits >> (32 * w)));
 }
 
 #if SF_COLUMNS == 1
@@ -327,7 +315,7 @@ SF_DEVICE void sf_search_close(const sf_params &p, const sf_claim &tile, int col
                                 v = sf_meet(v, lane, b);
                         sf_i64 index = tile.number >> (5 * l + 5);
                         if (lane == 0)
-                                sf_publish(sf_group_of(p, tile.unit, l + 1, index, column), (int)(index & 31), v);
+                                sf_publish<32>(sf_group_of(p, tile.unit, l + 1, index, column) + (int)(index & 31), v);
                         s.total = v;
                         s.closed = l + 1;
                 }
@@ -501,7 +489,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #endif
                                         if (lane == 0) {
                                                 own[(unsigned)done % TURNS * SF_COLUMNS + c] = total;
-                                                sf_publish(sf_group_of(p, claim.unit, 0, claim.number, c), (int)(claim.number & 31), total);
+                                                sf_publish<32>(sf_group_of(p, claim.unit, 0, claim.number, c) + (int)(claim.number & 31), total);
                                         }
                                 }
                         }

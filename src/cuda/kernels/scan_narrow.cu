@@ -50,22 +50,22 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         for (sf_i64 done = 0; done < tiles; done++, at += ON * TILE) {
                 sf_i64 t = first + ON * done;
                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE], *turn = turns + (t & 1) * (WARPS * SF_COLUMNS);
-                sf_results with[SF_ITEMS];
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_element(p, next[i], j, identity);
-                if (!SF_PARTIAL)
+#if !SF_PARTIAL
+                sf_results with[SF_ITEMS];
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
+                for (int i = 0; i < SF_ITEMS; i++)
+                        with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
+#endif
                 if (done + 1 < tiles)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
                                 next[i] = sf_load_vector(line, at + ON * TILE + i * SPREAD, p.n, sf_along(p));
 #if SF_PARTIAL
-                (void)with;
                 sf_fold_warp<SF_COLUMNS>(v, lane, total);
                 if (lane < SPAN)
                         sf_enter(turn + warp * SF_COLUMNS, total);
@@ -78,19 +78,14 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 }
 #else
                 sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
-                /* The warp's total: the last lanes', of their last elements. */
                 sf_before<SHARE> before;
                 before.any = false;
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+                sf_last<SF_COLUMNS>(v, total);
                 if (lane >= 32 - SPAN)
                         sf_enter(turn + warp * SF_COLUMNS, total);
                 sf_sync_block();
                 sf_levels<WARPS / 2, SHARE>::take(turn, SF_COLUMNS, warp, v, before);
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+                sf_last<SF_COLUMNS>(v, total);
                 sf_take_tiles(counter, SF_COLUMNS, t, total, warp == WARPS - 1 && lane >= 32 - SPAN, v, before);
 #if SF_TOTAL
                 if (t + 1 == p.number[0])

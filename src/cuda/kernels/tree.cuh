@@ -296,6 +296,41 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
         }
 }
 
+/* The same after a scan: what stands last, in the warp's last lanes. */
+template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
+{
+        enum { SHARE = sf_columns<COLUMNS>::SHARE };
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Totals that blocks publish for each other: of tiles, of groups of 32 of them, and so on up, level by level
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* The first group of a level of a line; number[0]: tiles a line has, number[GROUPS]: groups of all levels. */
+template <int GROUPS> SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
+{
+        sf_i64 group = unit * p.number[GROUPS], count = p.number[0];
+        for (int l = 0; l < level; l++) {
+                count = (count + 31) >> 5;
+                group += count;
+        }
+        return group;
+}
+
+#if SF_MEMBERS == 1
+/* A total, its words of 32 bits APART from each other: flag and payload travel in one. */
+template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v)
+{
+        sf_u64 bits = sf_bits_of_acc(v);
+#pragma unroll
+        for (int w = 0; w < (int)(sizeof v / 4); w++)
+                sf_post(entry + w * APART, 1ull << 32 | (sf_u32)(bits >> (32 * w)));
+}
+#endif
+
 /* ------------------------------------------------------------------------------------------------------------
  * A block that walks tiles of several sequences, its counter in shared memory
  *
