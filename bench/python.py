@@ -9,10 +9,10 @@ torch.compile(backend="scanfold"), and with --kept also with options={"keep_weig
 CPU), all forms taken in turn so that they see the same clocks; a device copy of the bytes the work must move is one of them. Backward is
 torch.autograd.grad with a given gradient, the forward pass not counted. Writes python.json and python.md. No network is needed.
 
-How many calls lie between two events: one, where the fastest form takes a millisecond or more. Below that the events would measure how
-long the host takes to launch on an idle device, so that many calls are queued one behind the other that the fastest takes some
-milliseconds, and the time is a call's share; the host's own time shows where it is longer than the device's. All forms of a row are
-measured the same way, the column "calls" says how, and a line "one call, device idle" has the other number beside it.
+Between two events lie several calls, queued one behind the other: at least eight, and so many that the fastest form takes some
+milliseconds. The time is a call's share. Of one call on an idle device the events would measure how long the host takes to get there as well;
+the line "one call, device idle" has that number. Where the host takes longer than the device, it shows in either. All forms of a row are
+measured the same way; the column "calls" says how.
 """
 import argparse
 import datetime
@@ -35,8 +35,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = [("masked_cumsum", 1), ("masked_cumsum", 0), ("reverse_cumsum", 1), ("reverse_cumsum", 0), ("flip_cumsum_flip", 0),
         ("sum_over_dimension", 1), ("gemm_divide_sum_scale", None)]
 FORMS = ["eager", "default", "max-autotune", "call", "backend", "backend, kept"]
-SHORT_MS = 1.0  # below this, calls are queued
-QUEUE_MS, MOST_CALLS = 5.0, 200  # this much work for the fastest form, in at most so many calls
+QUEUE_MS, LEAST_CALLS, MOST_CALLS = 5.0, 8, 200  # how much work of the fastest form is queued, in how many calls
 
 
 def timed(run, device, calls):
@@ -74,13 +73,16 @@ def medians(runs, device, seconds, calls):
 def measured(runs, device, seconds):
     """(medians, how many calls were queued for each time, medians of one call on an idle device or None where that is the same)."""
     alone = medians(runs, device, seconds / 2, 1)
-    fastest = min(alone.values())
-    if device != "cuda" or fastest >= SHORT_MS:
-        return (alone if device != "cuda" else medians(runs, device, seconds, 1)), 1, None
+    if device != "cuda":
+        return alone, 1, None
     # A call alone is the launch and the work: the share of the queue is known only once it is measured, so it is guessed and corrected.
-    share = min(medians(runs, device, seconds / 4, 20).values())
-    calls = max(2, min(MOST_CALLS, math.ceil(QUEUE_MS / share)))
+    share = min(medians(runs, device, seconds / 4, LEAST_CALLS).values())
+    calls = queued(share)
     return medians(runs, device, seconds, calls), calls, alone
+
+
+def queued(share):
+    return max(LEAST_CALLS, min(MOST_CALLS, math.ceil(QUEUE_MS / share)))
 
 
 def build(form, module, model, new):
@@ -147,8 +149,7 @@ def measure(name, dim, forms, device, scale, seconds):
             run = functools.partial(torch.autograd.grad, output, wanted, gradient, retain_graph=True)
             if calls is None:
                 first = medians({form: run}, device, seconds / 4, 1)[form]
-                calls = 1 if device != "cuda" or first >= 10 * SHORT_MS else max(2, min(MOST_CALLS, math.ceil(10 * QUEUE_MS / first)))
-                row["backward calls"] = calls
+                calls = row["backward calls"] = queued(first / 50) if device == "cuda" else 1  # the first is torch's own
             row["backward"][form] = medians({form: run}, device, seconds / 2, calls)[form]
             del output, run
         except Exception as problem:
@@ -179,7 +180,9 @@ def table(about, rows):
             cells = [f"{alone[f]:.4f}" if f in alone else "" for f in forms]
             lines.append(f"| | forward, one call, device idle | 1 | {alone['copy']:.4f} | " + " | ".join(cells) + " |")
         if row["backward"]:
-            cells = [f"{row['backward'][f]:.4f}" if f in row["backward"] else "" for f in forms]
+            # The gradient of a scan moves what the scan moves.
+            share = {f: f" ({copy / t:.3f})" if "cumsum" in row["work"] else "" for f, t in row["backward"].items()}
+            cells = [f"{row['backward'][f]:.4f}{share[f]}" if f in row["backward"] else "" for f in forms]
             lines.append(f"| | backward | {row['backward calls']} | | " + " | ".join(cells) + " |")
         lines += [f"| | {form} | {error} |" + " |" * (1 + len(forms)) for form, error in row["errors"].items()]
     return "\n".join(lines) + "\n"

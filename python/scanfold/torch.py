@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from . import _scanfold
-from ._dtypes import CODES, name
+from ._dtypes import CODES, code, name
 
 __all__ = ["scan", "fold", "linear_sum"]
 
 OPS = ("sum", "prod", "max", "min")
+MUL, WHERE = 2, 21  # of sf_function
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 _OFFICIAL = VERSION >= (2, 4)  # torch.library.register_autograd and register_fake
 
@@ -197,7 +198,7 @@ def _linear_sum_expression(with_bias, scale):
     inputs = [("input",)] * (3 if with_bias else 2)
     n = len(inputs)
     return _scanfold.expression_create(inputs + [
-        ("linear", 0, 1, 2 if with_bias else -1), ("fold", n, 0, [-1], 1, 0), ("constant", scale), ("apply", 2, n + 1, n + 2, -1),
+        ("linear", 0, 1, 2 if with_bias else -1), ("fold", n, 0, [-1], 1, 0), ("constant", scale), ("apply", MUL, n + 1, n + 2, -1),
         ("output", n + 3)], 0)
 
 
@@ -238,6 +239,19 @@ def _selected(mask, x, instead):
     return x if mask is None else torch.where(mask.bool(), x, torch.full((), instead, dtype=x.dtype, device=x.device))
 
 
+def _at_once(expression, *inputs):
+    """The expression's results in the passes it takes; None where the tensors are more than their memory, as when this is differentiated."""
+    results = _c_try(expression, inputs, 0)
+    return None if type(results) is int else results
+
+
+@functools.lru_cache(maxsize=64)
+def _masked_gradient(axis, reverse, exclusive, dtype):
+    """where(mask, scan(g), 0)"""
+    return _scanfold.expression_create([("input",), ("input",), ("scan", 0, 0, axis, int(reverse), int(exclusive), -1, dtype),
+                                        ("constant", 0), ("apply", WHERE, 1, 2, 3), ("output", 4)], 1)
+
+
 def _scan_setup(ctx, inputs, output):
     x, op, axis, reverse, exclusive, mask, initial, dtype = inputs
     if op != "sum" or mask is not None:  # what is not there need not be saved
@@ -252,7 +266,11 @@ def _scan_backward(ctx, grad):
         reverse = False
     if ctx.op == "sum":
         # y[i] = sum of x[j], j <= i, so x[j] gets the sum of g[i], i >= j: the scan the other way round. Exclusive stays exclusive.
-        dx = _selected(mask, _scan_op(grad, "sum", axis, not reverse, ctx.exclusive, dtype=ctx.dtype), 0)
+        dx = None
+        if mask is not None and grad.dim():
+            dx = _at_once(_masked_gradient(axis, not reverse, ctx.exclusive, code(ctx.dtype)), grad, mask.bool())
+        if dx is None:
+            dx = _selected(mask, _scan_op(grad, "sum", axis, not reverse, ctx.exclusive, dtype=ctx.dtype), 0)
     elif ctx.op == "prod":
         dx = _scan_prod_backward(ctx, x, mask, grad)
     else:
@@ -330,7 +348,7 @@ def _fold_backward(ctx, grad):
     x, mask, y = ctx.saved_tensors or (None, None, None)
     g = _kept_dims(grad, ctx.axes, ctx.keepdim)
     if ctx.op == "sum":
-        dx = _selected(mask, g.to(ctx.dtype).expand(ctx.shape), 0)
+        dx = _selected(mask, (g if g.dtype is ctx.dtype else g.to(ctx.dtype)).expand(ctx.shape), 0)
     elif ctx.op == "prod":
         dx = _fold_prod_backward(ctx, x, mask, g)
     else:
@@ -369,15 +387,41 @@ def _linear_sum_setup(ctx, inputs, output):
 
 def _linear_sum_backward(ctx, grad):
     x, weight, bias = ctx.saved_tensors
-    g = grad if ctx.scale == 1.0 else grad * ctx.scale
-    dx = dw = db = None
-    if ctx.needs_input_grad[0]:
-        dx = (g * _fold_op(weight, "sum", [0])).to(x.dtype)
-    if ctx.needs_input_grad[1]:
-        dw = _fold_op(g * x, "sum", list(range(x.dim() - 1))).to(weight.dtype).expand(weight.shape)
-    if bias is not None and ctx.needs_input_grad[2]:
-        db = _fold_op(g, "sum", list(range(g.dim()))).to(bias.dtype).expand(bias.shape)
-    return dx, dw, db, None
+    wanted = ctx.needs_input_grad[:2] + (bias is not None and ctx.needs_input_grad[2],)
+    parts = None
+    if x.dim() > 1 and grad.dtype == x.dtype == weight.dtype == (weight if bias is None else bias).dtype:
+        parts = _at_once(_linear_sum_gradient(x.dim(), ctx.scale, *wanted), grad, x, weight)
+    if parts is None:
+        parts = _linear_sum_parts(ctx.scale, wanted, grad, x, weight, bias)
+    parts = iter(parts if type(parts) is list else [parts])
+    dx, dw, db = (next(parts) if w else None for w in wanted)
+    return dx, dw if dw is None else dw.expand(weight.shape), db if db is None else db.expand(bias.shape), None
+
+
+# Both: dx, then what is every row of dw and every element of db, as far as they are wanted.
+@functools.lru_cache(maxsize=64)
+def _linear_sum_gradient(ndim, scale, for_x, for_weight, for_bias):
+    g, rows = 4, list(range(ndim - 1))
+    program = [("input",), ("input",), ("input",), ("constant", scale), ("apply", MUL, 0, 3, -1)]
+    if for_x:
+        program += [("fold", 2, 0, [0], 0, 0), ("apply", MUL, g, len(program), -1), ("output", len(program) + 1)]
+    if for_weight:
+        program += [("apply", MUL, g, 1, -1), ("fold", len(program), 0, rows, 0, 0), ("output", len(program) + 1)]
+    if for_bias:
+        program += [("fold", g, 0, rows + [ndim - 1], 0, 0), ("output", len(program))]
+    return _scanfold.expression_create(program, 1)
+
+
+def _linear_sum_parts(scale, wanted, grad, x, weight, bias):
+    g = grad if scale == 1.0 else grad * scale
+    parts = []
+    if wanted[0]:
+        parts.append((g * _fold_op(weight, "sum", [0])).to(x.dtype))
+    if wanted[1]:
+        parts.append(_fold_op(g * x, "sum", list(range(x.dim() - 1))).to(weight.dtype))
+    if wanted[2]:
+        parts.append(_fold_op(g, "sum", list(range(g.dim()))).to(bias.dtype))
+    return parts
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ static sf_status launch_failed(const sf_context *ctx, sf_cuda_device *d, cu_stre
 static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, sf_cuda_plan *plan, const cu_function *functions,
                         cu_address scratch)
 {
+        static const cu_launch_attribute overlap = {.id = CU_LAUNCH_OVERLAP, .value = 1};
         cu_result code = plan->scratch_clear ? d->driver->clear_async(scratch, 0, plan->scratch_clear, stream) : CU_OK;
         if (code != CU_OK)
                 return launch_failed(ctx, d, stream, code);
@@ -104,8 +105,9 @@ static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stre
                         field += scratch;
                         memcpy(l->params + 8 * k, &field, 8);
                 }
-                code = d->driver->launch(functions[i], l->grid[0], l->grid[1], l->grid[2], (unsigned)l->spec.threads, 1, 1, l->shared, stream,
-                                         arguments, NULL);
+                cu_launch how = {.grid = {l->grid[0], l->grid[1], l->grid[2]}, .block = {(unsigned)l->spec.threads, 1, 1}, .shared = l->shared,
+                                 .stream = stream, .attributes = &overlap, .count = d->overlaps && l->overlaps};
+                code = d->driver->launch(&how, functions[i], arguments, NULL);
                 if (code != CU_OK)
                         return launch_failed(ctx, d, stream, code);
         }

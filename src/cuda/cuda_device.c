@@ -49,6 +49,8 @@ static cu_result read_chip(sf_cuda_device *d)
         d->chip.l2 = l2;
         d->pools = pools != 0;
         d->reads_host = reads_host != 0;
+        /* From CUDA 12.3 on graphs can be captured of it. */
+        d->overlaps = d->chip.capability >= 90 && d->driver->version >= 12030;
         return CU_OK;
 }
 

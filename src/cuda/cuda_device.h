@@ -56,6 +56,7 @@ typedef struct sf_cuda_device {
         sf_cuda_chip chip;
         bool pools;      /* has stream-ordered allocation */
         bool reads_host; /* has no use for telling host pointers from its own */
+        bool overlaps;   /* blocks of a launch may take their places before the one in front has ended; see sf_take_turn */
 
         _Atomic(sf_cuda_kernel_table *) kernels;
         pthread_mutex_t kernels_lock; /* taken to add a kernel, not to find one */

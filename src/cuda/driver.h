@@ -25,6 +25,19 @@ typedef struct cu_stream_handle *cu_stream;
 typedef struct cu_graph_handle *cu_graph;
 typedef struct cu_object_handle *cu_object;
 
+/* How a kernel is launched, as the driver lays it out. */
+typedef struct cu_launch_attribute {
+        int id, unused;
+        int value, rest[15];
+} cu_launch_attribute;
+
+typedef struct cu_launch {
+        unsigned grid[3], block[3], shared;
+        cu_stream stream;
+        const cu_launch_attribute *attributes;
+        unsigned count;
+} cu_launch;
+
 /* Result codes that mean something to us; driver.c has the table from any code to a status. */
 enum {
         CU_OK = 0,
@@ -62,6 +75,7 @@ enum {
         CU_MODULE_ERROR_LOG_SIZE = 6,
         CU_CAPTURE_ACTIVE = 1,
         CU_CAPTURE_RELAXED = 2,
+        CU_LAUNCH_OVERLAP = 6, /* "programmatic stream serialization" */
         CU_OBJECT_NO_SYNC = 1,
         CU_GRAPH_MOVE = 1
 };

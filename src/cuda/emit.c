@@ -148,6 +148,9 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         return d;
 }
 
+/* So little is done before it matters where. */
+#define OVERLAPS_ELEMENTS (1 << 18)
+
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared)
 {
         sf_cuda_launch *l = d->launch;
@@ -163,6 +166,10 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
         l->grid[1] = l->grid[2] = 1;
         l->shared = (uint32_t)shared;
         l->scratch_fields = 0;
+        /* Blocks that come early take the places that are free just then, many on one multiprocessor and none on another. Where they do not
+         * fill the chip, and have much to do, they had better begin spread evenly: columns of 32768 rows ran at 0.80 of a copy, not 0.93. */
+        l->overlaps = 8 * blocks >= 7 * (int64_t)chip->multiprocessors * *resident ||
+                      d->l.step->batch * d->l.step->n <= OVERLAPS_ELEMENTS;
         memcpy(l->params, &d->p, sf_cuda_params_size(&l->spec));
         if (d->l.step->fuse || d->l.step->sibling)
                 SF_TRY(sf_cuda_fuse(ctx, d));

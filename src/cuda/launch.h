@@ -103,6 +103,7 @@ typedef struct sf_cuda_launch {
         /* The one by-value struct the kernel takes; scratch pointers in it are offsets until the launch adds the base. */
         _Alignas(8) unsigned char params[SF_CUDA_MAX_PARAMS];
         int32_t scratch_fields; /* how many 8-byte fields of params, from the first, get the scratch base added */
+        bool overlaps;          /* its blocks may come before the launch in front of it has ended */
 } sf_cuda_launch;
 
 #define SF_CUDA_MAX_LAUNCHES (1 + SF_CUDA_MEMBERS_MAX)

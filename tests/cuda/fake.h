@@ -22,6 +22,7 @@ typedef struct fake_launch {
         const char *image; /* of the module the kernel came from */
         uint32_t grid[3], block[3], shared;
         cu_stream stream;
+        bool overlaps;
         int context; /* the device whose context was current */
         unsigned char params[SF_CUDA_MAX_PARAMS];
 } fake_launch;

@@ -179,18 +179,18 @@ cu_result cuFuncSetAttribute(cu_function function, int attribute, int value)
         (void)function;
         return attribute == CU_FUNCTION_DYNAMIC_SHARED && value > 232448 - 1024 ? 1 : CU_OK;
 }
-cu_result cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                         unsigned block_z, unsigned shared, cu_stream stream, void **params, void **extra)
+cu_result cuLaunchKernelEx(const cu_launch *launch, cu_function function, void **params, void **extra)
 {
         CALLED(launch);
         if (extra || current() < 0)
                 return 1;
         fake_launch *l = &fake.last[fake.launches++ % FAKE_LAUNCHES];
         l->image = (const char *)function;
-        l->grid[0] = grid_x, l->grid[1] = grid_y, l->grid[2] = grid_z;
-        l->block[0] = block_x, l->block[1] = block_y, l->block[2] = block_z;
-        l->shared = shared;
-        l->stream = stream;
+        memcpy(l->grid, launch->grid, sizeof l->grid);
+        memcpy(l->block, launch->block, sizeof l->block);
+        l->shared = launch->shared;
+        l->stream = launch->stream;
+        l->overlaps = launch->count == 1 && launch->attributes->id == CU_LAUNCH_OVERLAP && launch->attributes->value == 1;
         l->context = current();
         memcpy(l->params, params[0], sizeof l->params);
         return CU_OK;

@@ -106,7 +106,7 @@ static void test_plans(void)
                                 ((uint64_t *)l->params)[f] += FAKE_MEMORY(1) + ((uint64_t)1 << 42);
                         CHECK(!memcmp(got->grid, l->grid, sizeof l->grid) && got->block[0] == (uint32_t)l->spec.threads && got->block[1] == 1,
                               "%s: grid %u %u %u, block %u", what, got->grid[0], got->grid[1], got->grid[2], got->block[0]);
-                        CHECK(got->shared == l->shared && got->stream == (cu_stream)0x50 && got->context == 1, "%s", what);
+                        CHECK(got->shared == l->shared && got->stream == (cu_stream)0x50 && got->context == 1 && got->overlaps == l->overlaps, "%s", what);
                         /* Dimensions beyond those the kernel reads hold anything. */
                         CHECK(!memcmp(got->params, l->params, offsetof(sf_cuda_params, dims)), "%s: parameters differ", what);
                         char prelude[65536];
@@ -639,6 +639,18 @@ static void run_scenario(const char *scenario)
         } else if (!strcmp(scenario, "old-gpu")) {
                 cuda->capability = 61;
                 EXPECT(usual(0, NULL), SF_UNSUPPORTED, "compute capability 6.1");
+        } else if (!strcmp(scenario, "no-overlap")) { /* neither a chip before 9.0 nor a driver before 12.3 is asked for it */
+                cuda->capability = 86;
+                EXPECT(scan(0, at(0, 0), at(0, 1 << 30), 16384, 1024, 1, NULL), SF_OK, "");
+                cuda->capability = 90;
+                EXPECT(scan(1, at(1, 0), at(1, 1 << 30), 16384, 1024, 1, NULL), SF_OK, "");
+                CHECK(cuda->launches == 2 && !cuda->last[0].overlaps && cuda->last[1].overlaps, "%ld launches", (long)cuda->launches);
+                EXPECT(scan(1, at(1, 0), at(1, (uint64_t)1 << 40), 32768, 32768, 0, NULL), SF_OK, ""); /* 256 strips, and long ones */
+                CHECK(cuda->launches == 3 && !cuda->last[2].overlaps, "%ld launches", (long)cuda->launches);
+        } else if (!strcmp(scenario, "no-overlap-driver")) {
+                cuda->version = 12020;
+                EXPECT(scan(0, at(0, 0), at(0, 1 << 30), 16384, 1024, 1, NULL), SF_OK, "");
+                CHECK(cuda->launches == 1 && !cuda->last[0].overlaps, "%ld launches", (long)cuda->launches);
         } else if (!strcmp(scenario, "forgotten-gpu")) {
                 cuda->capability = 70; /* which NVRTC 13 knows no more */
                 EXPECT(usual(0, NULL), SF_NO_DEVICE, "compiles for 7.5 and newer");

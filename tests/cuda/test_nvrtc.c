@@ -65,6 +65,16 @@ static long number_before(const char *log, const char *words)
         return atol(at);
 }
 
+/* Nothing may be read before the launch in front has ended (sf_take_turn), and what the optimiser may move, reads of a steady operand, could. */
+static void check_turn(const char *source, const char *name, const char *what)
+{
+        sf_binary binary = {NULL, 0, false};
+        sf_status status = sf_jit_compile(NULL, compiler, name, source, "compute_90", &binary, NULL);
+        const char *turn = status == SF_OK ? strstr(binary.image, "griddepcontrol.wait") : NULL, *load = turn ? strstr(binary.image, "ld.global") : NULL;
+        CHECK(turn && (!load || turn < load), "%s, %s: memory is read before the kernel's turn has come", what, name);
+        free(binary.image);
+}
+
 static void compile(const sf_cuda_spec *spec, const char *arch, const char *what, bool fast)
 {
         char *source = NULL, *log = NULL, name[64];
@@ -84,6 +94,8 @@ static void compile(const sf_cuda_spec *spec, const char *arch, const char *what
                         printf("%-8s %-40s %-16s %3ld registers, %ld bytes spilled\n", arch, what, name, number_before(log, "registers"), stores);
                 CHECK(!fast || stores + loads == 0, "%s, %s, %s spills %ld bytes", what, name, arch, stores);
         }
+        if (status == SF_OK && spec->fused.operands && !strcmp(arch, "sm_90"))
+                check_turn(source, name, what);
         free(binary.image);
         free(source);
         free(log);

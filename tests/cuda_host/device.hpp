@@ -40,6 +40,7 @@ template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r
 static inline unsigned char *sf_shared() { return exec_shared(); }
 static inline int sf_thread() { return exec_thread(); }
 static inline long long sf_block() { return exec_block(); }
+static inline void sf_take_turn() { exec_take_turn(); }
 static inline void sf_sync_block() { exec_sync_block(); }
 static inline unsigned sf_ballot(bool v) { return exec_ballot(v); }
 static inline int sf_lowest(unsigned v) { return __builtin_ffs((int)v) - 1; }

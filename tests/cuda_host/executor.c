@@ -44,7 +44,7 @@ typedef struct fiber {
         char *stack;
         struct block *block;
         int thread;
-        int started, done;
+        int started, done, turn_taken;
         const unsigned *wait; /* runnable once *wait differs from `seen`; NULL: at once */
         unsigned seen;
         int parity;           /* of the warp's exchange */
@@ -151,8 +151,11 @@ static void fiber_main(void)
 #if ASAN
         __sanitizer_finish_switch_fiber(NULL, &scheduler_stack, &scheduler_stack_size);
 #endif
+        current->turn_taken = 0;
         now->entry(now->params);
         fiber *f = current;
+        if (!f->turn_taken)
+                exec_fail("a thread did not wait for the launch before its own");
         warp *w = &f->block->warps[f->thread / 32];
         f->done = 1;
         w->live--;
@@ -213,6 +216,11 @@ static void wait_for(const unsigned *turn, unsigned seen)
         current->seen = seen;
         fiber_leave(0);
         current->wait = NULL;
+}
+
+void exec_take_turn(void)
+{
+        current->turn_taken = 1;
 }
 
 void exec_sync_block(void)

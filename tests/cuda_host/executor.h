@@ -20,6 +20,7 @@ extern "C" {
 int exec_thread(void);
 long long exec_block(void);
 unsigned char *exec_shared(void);
+void exec_take_turn(void); /* a thread that has not is told when it returns */
 void exec_sync_block(void);
 uint64_t exec_shuffle(uint64_t v, int lane);
 uint32_t exec_ballot(int v);

@@ -148,6 +148,37 @@ def test_gradient_is_the_scan_the_other_way_round():
     assert torch.equal(x.grad, scanfold.cumsum(g, 1, reverse=True))  # bit for bit
 
 
+@pytest.mark.parametrize("mask_dtype", [torch.bool, torch.uint8])
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"exclusive": True}])
+def test_gradient_of_a_masked_scan_is_one_pass(options, mask_dtype, monkeypatch):
+    for dtype, axis in itertools.product((torch.float32, torch.float64, torch.bfloat16), (0, 1)):
+        x = torch.randn(37, 61, dtype=dtype, requires_grad=True)
+        mask = (torch.rand(37, 61) > 0.5).to(mask_dtype)
+        g = torch.randn(37, 61, dtype=dtype)
+        y = scanfold.cumsum(x, axis, mask=mask, **options)
+        with monkeypatch.context() as patched:
+            patched.setattr(bridge, "_scan_op", None)  # what it would be made of otherwise
+            once, = torch.autograd.grad(y, x, g, retain_graph=True)
+        back = scanfold.cumsum(g, axis, reverse="reverse" not in options, exclusive="exclusive" in options)
+        assert torch.equal(once, torch.where(mask.bool(), back, torch.zeros((), dtype=dtype)))
+        again, = torch.autograd.grad(y, x, g.requires_grad_(), create_graph=True)  # to be differentiated: by its parts
+        assert torch.equal(again, once) and again.requires_grad
+
+
+@pytest.mark.parametrize("wanted", [(True, True, True), (True, False, False), (False, True, False), (False, False, True), (False, True, True)])
+def test_gradient_of_linear_sum_is_its_parts(wanted, monkeypatch):
+    for shape in ((5, 8), (2, 3, 8)):
+        tensors = [torch.randn(*s, requires_grad=w) for s, w in zip((shape, (6, 8), (6,)), wanted)]
+        leaves = [t for t in tensors if t.requires_grad]
+        y = bridge.linear_sum(*tensors, 0.75)
+        g = torch.randn_like(y)
+        by_parts = torch.autograd.grad(y, leaves, g.clone().requires_grad_(), create_graph=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(bridge, "_linear_sum_parts", None)
+            at_once = torch.autograd.grad(y, leaves, g)
+        assert all(torch.equal(a, b) for a, b in zip(at_once, by_parts))
+
+
 def test_linear_sum():
     x, w, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((2, 3, 5), (4, 5), (4,)))
     expected = torch.nn.functional.linear(x, w, b).sum(-1, keepdim=True) * 1.5

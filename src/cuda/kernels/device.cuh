@@ -21,6 +21,18 @@ extern __shared__ __align__(16) unsigned char sf_shared_bytes[];
 SF_DEVICE unsigned char *sf_shared() { return sf_shared_bytes; }
 SF_DEVICE int sf_thread() { return (int)threadIdx.x; }
 SF_DEVICE sf_i64 sf_block() { return (sf_i64)blockIdx.x; }
+/*
+ * What every kernel does first. Its blocks may be there before the launch in front of it in the stream has ended: they take the places that
+ * one's last blocks leave, and wait here until all of it is done and its writes are seen. Then those of the launch behind this one may come.
+ * Nothing of memory may be touched before. What is saved is the time an empty device takes to fill, a microsecond or two a launch.
+ */
+SF_DEVICE void sf_take_turn()
+{
+#if __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 SF_DEVICE void sf_sync_block() { __syncthreads(); }
 SF_DEVICE sf_u32 sf_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
 SF_DEVICE int sf_lowest(sf_u32 v) { return __ffs((int)v) - 1; }

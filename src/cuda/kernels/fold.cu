@@ -117,6 +117,7 @@ SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
         sf_acc identity = sf_identity(p), neutral = sf_neutral(p);
         sf_line line[SF_ROWS];
@@ -255,6 +256,7 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
         sf_acc identity = sf_identity(p), neutral = sf_neutral(p);
         sf_i64 unit = sf_divide(sf_block(), p.number[1]); /* batch position and chunk */

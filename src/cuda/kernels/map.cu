@@ -8,6 +8,7 @@
  */
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         sf_acc identity = sf_acc_of(p.identity);
         sf_line line[SF_ITEMS];
         sf_i64 at[SF_ITEMS], end[SF_ITEMS];

@@ -86,6 +86,7 @@ SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
         sf_acc *turn = (sf_acc *)sf_shared() + 8 / WORDS; /* behind the ticket: a row for each warp */

@@ -368,6 +368,7 @@ SF_DEVICE bool sf_search_turn(const sf_params &p, const sf_claim &tile, int colu
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
         sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
         sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE);

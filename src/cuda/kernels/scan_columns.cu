@@ -48,6 +48,7 @@ SF_DEVICE int sf_there(sf_i64 row, sf_i64 end)
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
         sf_acc identity = sf_acc_of(p.identity);
         unsigned char *buffers = sf_shared(); /* SF_STAGED tiles */
@@ -78,12 +79,16 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         int turn_in = 0;
 #else
         sf_vector next[SF_ITEMS];
+        sf_results next_with[SF_ITEMS];
         int coming = sf_there(row, end);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 next[i] = sf_no_vector();
-                if (i < coming)
-                        next[i] = sf_load_vector(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p));
+                if (i < coming) {
+                        sf_line at = sf_moved(line, row + i, sf_along(p));
+                        next[i] = sf_load_vector(at, column, p.inner, sf_across(p));
+                        next_with[i] = sf_load_results(at, column, p.inner, sf_across(p));
+                }
         }
 #endif
 #if SF_CHUNKED && !SF_PARTIAL
@@ -121,14 +126,16 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 sf_results with[SF_ITEMS];
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        if (i < there)
-                                with[i] = sf_load_results(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p));
+                        with[i] = next_with[i];
                 coming = sf_there(row + ON * ROWS, end);
                 if (!SF_SINGLE && done + 1 < tiles)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-                                if (i < coming)
-                                        next[i] = sf_load_vector(sf_moved(line, row + ON * ROWS + i, sf_along(p)), column, p.inner, sf_across(p));
+                                if (i < coming) {
+                                        sf_line at = sf_moved(line, row + ON * ROWS + i, sf_along(p));
+                                        next[i] = sf_load_vector(at, column, p.inner, sf_across(p));
+                                        next_with[i] = sf_load_results(at, column, p.inner, sf_across(p));
+                                }
 #endif
 
                 /* Rows of a thread. */

@@ -22,6 +22,7 @@ enum {
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
         sf_acc *turns = (sf_acc *)sf_shared() + own * SHARE; /* two, of a row for each warp */

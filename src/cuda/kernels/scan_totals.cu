@@ -10,6 +10,7 @@ enum { WARPS = SF_THREADS / 32 };
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
+        sf_take_turn();
         int lane = sf_thread() & 31, warp = sf_thread() / 32, first = warp * SF_ITEMS;
         sf_i64 strips = (p.inner + 31) / 32, batch = sf_divide(sf_block(), strips), column = (sf_block() - batch * strips) * 32 + lane;
         sf_acc *totals = (sf_acc *)p.scratch + batch * p.number[0] * p.inner + column, *shared = (sf_acc *)sf_shared() + lane;
