@@ -166,7 +166,7 @@ def odd_work():
     half = dict(bar=0.5, goal=0.8)
     rows = [Work("cumsum", (1 << 27, 2), 0, **half), Work("cumsum", (1 << 26, 4), 0, **half), Work("reverse cumsum", (1 << 20, 8), 0, **half),
             Work("masked cumsum", (1 << 20, 32), 0, **half)]
-    rows += [Work("cumsum", (1 << 22, n), 0, **half) for n in (3, 17, 33, 128)]
+    rows += [Work("cumsum", (1 << 22, n), 0, **half) for n in (3, 6, 7, 12, 17, 33, 128)]
     rows += [Work("cumsum", shape, dim, **half) for shape, dim in
              (((1 << 22,), 0), ((1 << 24,), 0), ((16384, 4096), 0), ((1 << 16, 300), 0), ((4096, 1000, 4), 1), ((1 << 22, 33), 1), ((300, 65537), 1))]
     rows += [Work("sum", shape, 0, **half) for shape in ((1 << 22, 2), (1 << 22, 8), (1 << 22, 3), (1 << 22, 33), (1 << 26,))]
