@@ -88,6 +88,21 @@ static void check_lines(void)
         }
 }
 
+/* Lines too short to be streamed by themselves, in results that are worth it: narrow matrices down, short rows along. */
+static void check_short_lines(void)
+{
+        static const int64_t lines[][2] = {{400001, 3}, {240007, 5}, {120001, 9}, {65537, 17}, {30011, 35}, {90001, 13}, {40001, 27}, {16001, 65}};
+        static const int dtypes[] = {DT_F32, DT_F64, DT_F16, DT_I32};
+        for (int i = 0; i < 8 * 4; i++) {
+                test_case c = case_plain(false, i / 4 < 5 ? 0 : 1, 2, lines[i / 4]);
+                set_options(&c, (unsigned)(i * 5 + i / 4) % 16);
+                c.in = c.out = dtypes[i % 4];
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                c.skew_out = 4 * (i % 7);
+                check(&c, 0);
+        }
+}
+
 /* Every layout of x with every layout of out, then of the mask. */
 static void check_layouts(void)
 {
@@ -173,6 +188,7 @@ int main(int argc, char **argv)
         check_rank_64();
         check_big();
         check_lines();
+        check_short_lines();
         engines_close();
         return finish("test_scan", cases_checked);
 }

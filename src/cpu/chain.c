@@ -42,6 +42,7 @@ typedef struct chain {
         _Atomic uint8_t *ready; /* lines x chunks */
         char *scratch;
         size_t scratch_each;
+        size_t detour_bytes;  /* of a piece's results in scratch, from where they are streamed; 0 where they are not */
         size_t raw_bytes;     /* of a chunk's lanes, kept between its two walks; 0 where they are not */
         _Atomic int64_t next;
 } chain;
@@ -55,6 +56,7 @@ typedef struct worker {
         char *entries;    /* room for the carries' */
         char *fills;      /* streams entries */
         char *initial;    /* one entry */
+        char *detour;     /* a piece's results */
         char *raw[2];     /* results of the two chunks at hand, without what stands to their left */
         sf_carry carry[SF_CPU_GROUP]; /* of each stream */
         sf_carry common;              /* local: what the streams of a chunk share, to the left of their own */
@@ -87,7 +89,8 @@ static worker worker_make(chain *c, int index)
         w.entries = entry(c, w.counters[1], c->streams * SF_ORDER_LEVELS);
         w.fills = entry(c, w.entries, carry_entries(c->streams));
         w.initial = entry(c, w.fills, c->streams);
-        w.raw[0] = entry(c, w.initial, 1);
+        w.detour = entry(c, w.initial, 1);
+        w.raw[0] = w.detour + c->detour_bytes;
         w.raw[1] = w.raw[0] + c->raw_bytes;
         c->plan->kernels->fill(w.initial, c->entry_lanes, c->plan->step->initial);
         return w;
@@ -107,7 +110,7 @@ typedef struct part {
         int64_t ahead; /* bytes */
 } part;
 
-static void run_columns(worker *w, const part *t, bool fold, const sf_carry *carry)
+static sf_columns columns_of(worker *w, const part *t, bool fold, const sf_carry *carry)
 {
         const chain *c = w->c;
         const sf_cpu_plan *p = c->plan;
@@ -115,12 +118,11 @@ static void run_columns(worker *w, const part *t, bool fold, const sf_carry *car
         sf_walk at;
         sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
         int64_t position = t->position + t->from;
-        sf_columns job = {.x = s->x + at.x + position * p->seq.x, .y = s->y + at.y + position * p->seq.y,
-                          .m = s->m ? s->m + at.m + position * p->seq.m : NULL, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m,
-                          .cols = p->inner, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold,
-                          .stream = p->stream, .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry,
-                          .counters = w->counters[!fold], .counter_stride = c->entry_bytes};
-        (fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+        return (sf_columns){.x = s->x + at.x + position * p->seq.x, .y = s->y + at.y + position * p->seq.y,
+                            .m = s->m ? s->m + at.m + position * p->seq.m : NULL, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m,
+                            .cols = p->inner, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold,
+                            .stream = p->stream, .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry,
+                            .counters = w->counters[!fold], .counter_stride = c->entry_bytes};
 }
 
 static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry)
@@ -156,13 +158,34 @@ static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry
 
 static void run_part(worker *w, const part *t, walk how, const sf_carry *carry)
 {
-        const sf_cpu_plan *p = w->c->plan;
-        if (w->c->columns) {
-                run_columns(w, t, how == FOLD, carry);
-                return;
+        const chain *c = w->c;
+        const sf_cpu_plan *p = c->plan;
+        const int64_t pitch = p->inner * p->size, run = t->count * pitch, down = p->seq.y < 0 ? run - pitch : 0;
+        /* Scratch is laid out as the tensor is: downwards in reverse. The ragged end may not fit, and is nothing beside the rest. */
+        const bool detour = how == SCAN && p->detour && t->resume;
+        const char *x;
+        char *y;
+        if (c->columns) {
+                sf_columns job = columns_of(w, t, how == FOLD, carry);
+                x = job.x;
+                y = job.y;
+                if (detour)
+                        job.y = w->detour + down;
+                (how == FOLD ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+        } else {
+                sf_rows job = rows_of(w, t, how, carry);
+                x = job.x;
+                y = job.y;
+                if (detour) {
+                        job.y = w->detour + down;
+                        job.y_row = run;
+                        job.ahead = 0;
+                }
+                (how == FOLD ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
         }
-        sf_rows job = rows_of(w, t, how, carry);
-        (how == FOLD ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
+        x += t->ahead + (p->seq.x < 0 ? (t->count - 1) * p->seq.x : 0);
+        for (int64_t r = 0; detour && r < t->streams; r++)
+                p->isa->map->stream(y + r * c->leaf * p->seq.y - down, w->detour + r * run, run, x + r * c->leaf * p->seq.x);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -430,7 +453,7 @@ static void work(void *arg, int index)
                 next.side = side;
                 has_now = has_next;
         }
-        if (c->plan->stream)
+        if (c->plan->stream || c->plan->detour)
                 c->plan->isa->fence();
 }
 
@@ -455,9 +478,10 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
                                  : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;
         c.level = sf_order_log2((uint64_t)(c.leaf / tile));
         c.raw_bytes = c.local ? (size_t)(c.chunk * p->inner * p->kernels->lane_bytes) : 0;
+        c.detour_bytes = p->detour ? (size_t)(c.chunk / PIECES * p->inner * p->size) : 0;
 
         size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;
-        c.scratch_each = ((size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + 2 * c.raw_bytes) / 64 * 64 + 4096;
+        c.scratch_each = ((size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + c.detour_bytes + 2 * c.raw_bytes) / 64 * 64 + 4096;
         sf_arena *arena = sf_arena_borrow(ctx, totals + ready + (size_t)workers * c.scratch_each);
         if (!arena)
                 return false;

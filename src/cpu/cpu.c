@@ -16,11 +16,17 @@
  * a copy, 48 KiB 0.7, 128 KiB 0.74, 512 KiB 0.83; aligned rows of f32 gain nothing beyond 128 KiB. */
 #define STRIP_BYTES (512 << 10)
 #define MOST_COLUMNS 16384
+/* Strips are made narrower so that there is one for everyone, but not than this. */
+#define LEAST_STRIP 128
+
+/* Vectors of scratch that a row kernel needs: a carry's entry and fill, and the counters. */
+#define ROWS_ENTRIES (2 + SF_CPU_FOLD_GROUP * SF_ORDER_LEVELS)
 
 typedef struct crew {
         const sf_cpu_plan *plan;
         int64_t tasks;
         int64_t lines;  /* rows: lines in a task */
+        int64_t detour; /* rows: lines whose results are streamed by way of scratch at a time; 0 where they are not */
         int64_t blocks; /* rows: tasks an outer position has */
         int64_t strip;  /* columns: columns in a task */
         int64_t levels; /* columns: entries of a counter */
@@ -62,10 +68,23 @@ static void run_rows(const crew *c, int64_t task, char *scratch)
                        .carry = sf_cpu_carry_make(p, &carry, scratch, p->kernels->width),
                        .counters = scratch + 2 * bytes,
                        .slots = SF_CPU_FOLD_GROUP};
-        if (p->shape == SF_CPU_PACKED)
-                (s->fold ? p->kernels->fold_packed : p->kernels->scan_packed)(&job);
-        else
-                (s->fold ? p->kernels->fold_rows : p->kernels->scan_rows)(&job);
+        void (*kernel)(const sf_rows *) = p->shape == SF_CPU_PACKED ? (s->fold ? p->kernels->fold_packed : p->kernels->scan_packed)
+                                                                    : (s->fold ? p->kernels->fold_rows : p->kernels->scan_rows);
+        if (!c->detour) {
+                kernel(&job);
+                return;
+        }
+        /* A line in reverse begins with the highest of its addresses. */
+        const int64_t all = job.rows, line = p->line.y, down = p->seq.y < 0 ? (s->n - 1) * -p->seq.y : 0;
+        char *y = job.y - down, *lines = scratch + ROWS_ENTRIES * bytes;
+        for (int64_t done = 0; done < all; done += c->detour) {
+                job.rows = smaller(c->detour, all - done);
+                job.y = lines + down;
+                kernel(&job);
+                p->isa->map->stream(y + done * line, lines, job.rows * line, lines); /* the kernel has fetched what comes next */
+                job.x += job.rows * job.x_row;
+                job.m = job.m ? job.m + job.rows * job.m_row : NULL;
+        }
 }
 
 static void run_strip(const crew *c, const sf_walk *at, int64_t first, int64_t cols, bool stream, char *scratch)
@@ -125,6 +144,8 @@ static void work(void *arg, int worker)
                 else
                         run_rows(c, task, scratch);
         }
+        if (c->detour)
+                c->plan->isa->fence();
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -144,7 +165,7 @@ static void cut(crew *c, int workers)
 {
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        int64_t vector = p->isa->vector_bytes, lane = p->kernels->lane_bytes;
+        int64_t vector = p->isa->vector_bytes, lane = p->kernels->lane_bytes, line = 64 / p->size;
         if (p->shape == SF_CPU_COLUMNS) {
                 /* The counter has an entry a level above the tile, of at least four positions, and one for the closing entry. */
                 c->levels = sf_order_log2((uint64_t)(s->n / 4 + 1)) + 2;
@@ -152,11 +173,13 @@ static void cut(crew *c, int workers)
                 widest = widest < 64 ? 64 : widest > MOST_COLUMNS ? MOST_COLUMNS : widest;
                 /* Enough strips for everyone, of whole cache lines and about the same width. */
                 int64_t strips = (p->inner + widest - 1) / widest;
-                while (p->outer * strips < workers && p->inner / (strips + 1) >= 128)
+                while (p->outer * strips < workers && p->inner / (strips + 1) >= LEAST_STRIP)
                         strips++;
-                if (workers > 1 && p->outer * strips % workers && p->outer * strips < 8 * workers)
-                        strips = (strips + workers - 1) / workers * workers;
-                c->strip = ((p->inner + strips - 1) / strips + 31) / 32 * 32;
+                /* Narrower than that, the one would be a few columns and the other the rest: threads share the columns (chain.c) instead. */
+                const int64_t even = (strips + workers - 1) / workers * workers;
+                if (p->outer * strips % workers && p->outer * strips < 8 * workers && p->inner / even >= LEAST_STRIP)
+                        strips = even;
+                c->strip = ((p->inner + strips - 1) / strips + line - 1) / line * line;
                 c->blocks = (p->inner + c->strip - 1) / c->strip;
                 c->tasks = p->outer * c->blocks;
                 c->scratch_each = (size_t)((c->levels + 2) * c->strip * lane);
@@ -165,7 +188,11 @@ static void cut(crew *c, int workers)
                                                      : things_per_task(p->line.len, s->n * p->inner * p->size, workers, SF_CPU_FOLD_GROUP);
                 c->blocks = (p->line.len + c->lines - 1) / c->lines;
                 c->tasks = p->outer * c->blocks;
-                c->scratch_each = (size_t)((2 + SF_CPU_FOLD_GROUP * SF_ORDER_LEVELS) * vector);
+                c->scratch_each = (size_t)(ROWS_ENTRIES * vector);
+                /* Only of whole sequences: a matrix's columns interleaved are one long line. */
+                if (p->detour && p->line.len > 1 && p->line.y == s->n * p->inner * p->size && p->line.y * SF_CPU_GROUP <= SF_CPU_DETOUR)
+                        c->detour = SF_CPU_DETOUR / p->line.y / SF_CPU_GROUP * SF_CPU_GROUP;
+                c->scratch_each += (size_t)(c->detour * p->line.y);
         }
         /* Workers write their scratch all the time: no two on one line, nor a power of two apart. */
         c->scratch_each = (c->scratch_each + 4095) / 4096 * 4096 + 4096 + 64;

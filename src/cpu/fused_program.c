@@ -441,7 +441,7 @@ static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused
         m->value[SF_FUSED_LAST] = own;
         const int64_t size = sf_class_size(c->last_class);
         if (streamed)
-                m->map->stream(y, own, rows * cols * c->out_size);
+                m->map->stream(y, own, rows * cols * c->out_size, own);
         else if (!direct)
                 sf_fused_move(c->out, m->value[c->last], cols * size, size, y, box->y_row, box->y_col, rows, cols);
 }

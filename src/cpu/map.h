@@ -40,8 +40,9 @@ typedef struct sf_cpu_map {
         sf_loop *limit[SF_DT_COUNT];           /* likewise, but the nearest value in range instead of wrapped */
         sf_loop *round[SF_DT_COUNT];           /* f64 to f16 or bf16, rounded once, held as f32; NULL for all others */
         void (*fill)(void *y, sf_class class, sf_value value, int64_t count);
-        /* A copy that goes around the cache where it can; the isa's fence waits for it. */
-        void (*stream)(void *to, const void *from, int64_t bytes);
+        /* A copy that goes around the cache where it can; the isa's fence waits for it. Meanwhile as many bytes from `next` on are
+         * fetched: a core keeps memory busy only if it reads and writes at once. */
+        void (*stream)(void *to, const void *from, int64_t bytes, const void *next);
         /* How elements of one type become another's; NULL for a pair that neither scanfold.h's table nor a class needs. */
         sf_move *(*mover)(sf_dt from, sf_dt to);
 } sf_cpu_map;

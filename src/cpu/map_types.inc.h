@@ -182,10 +182,11 @@ static void fill(void *y, sf_class class, sf_value v, int64_t count)
         }
 }
 
-static void stream(void *to, const void *from, int64_t bytes)
+static void stream(void *to, const void *from, int64_t bytes, const void *next)
 {
         char *y = to;
         const char *x = from;
+        const uintptr_t ahead = (uintptr_t)next;
         int64_t head = -(int64_t)((uintptr_t)y % 64) & 63;
         head = head < bytes ? head : bytes;
         memcpy(y, x, (size_t)head);
@@ -193,6 +194,7 @@ static void stream(void *to, const void *from, int64_t bytes)
         for (; i + 64 <= bytes; i += 64) {
                 char line[64] __attribute__((aligned(64)));
                 memcpy(line, x + i, 64);
+                __builtin_prefetch((const char *)(ahead + (uintptr_t)i));
                 for (int part = 0; part < 64; part += V_BYTES)
                         v_stream(y + i + part, line + part, V_BYTES);
         }

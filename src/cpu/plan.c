@@ -67,6 +67,13 @@ static bool stream_pays(const sf_cpu_plan *p, int64_t line_bytes, int64_t pitch)
         return p->stream && (line_bytes >= STREAM_LINE || (line_bytes == pitch && pitch % 64 == 0 && !((uintptr_t)p->step->y % 64)));
 }
 
+/* Results that are to be streamed: by the kernels, if they can, else by way of scratch where they lie on end. */
+static void choose_stream(sf_cpu_plan *p, bool by_kernels, bool on_end)
+{
+        p->detour = p->stream && !by_kernels && on_end;
+        p->stream = p->stream && by_kernels;
+}
+
 bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
 {
         p->step = s;
@@ -76,6 +83,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
         p->size = sf_dtypes[p->storage].size;
         p->seq = s->dims[s->nbatch];
         p->inner = 1;
+        p->detour = false;
         p->stream = !s->fold && !s->in_place && s->n * s->batch * (sf_dtypes[s->in].size + sf_dtypes[s->out].size) >= STREAM_BYTES;
         p->reverse = p->seq.x < 0;
         p->ahead = s->fold ? AHEAD_OF_FOLDS : AHEAD_OF_MANY;
@@ -86,11 +94,11 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
         int64_t sign = p->reverse ? -1 : 1;
         if (direct && (s->n == 1 || steps_by(p, &p->seq, sign, !s->fold))) {
                 split_batch(p, s->nbatch, true);
-                bool packs = 2 * s->n <= width && p->line.len > 1 && p->line.x == s->n * p->size && (!s->m || p->line.m == s->n) &&
+                bool packs = (s->fold ? 2 : 1) * s->n <= width && p->line.len > 1 && p->line.x == s->n * p->size && (!s->m || p->line.m == s->n) &&
                              p->line.y == (s->fold ? 1 : s->n) * p->size;
                 p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
                 lanes_make(p, packs ? width / s->n : 1, packs ? s->n : width);
-                p->stream = packs ? p->stream : stream_pays(p, s->n * p->size, p->line.y);
+                choose_stream(p, packs ? p->lanes->unit == width : stream_pays(p, s->n * p->size, p->line.y), p->line.y == s->n * p->size);
                 if (packs || s->n * p->size < AHEAD_OF_ONE)
                         p->ahead = AHEAD_OF_ONE; /* neighbouring lines are one stream */
                 else if (p->reverse)
@@ -104,16 +112,17 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                 bool block = 2 * p->inner <= width && steps_by(p, &p->seq, sign * p->inner, !s->fold);
                 if (!block) {
                         p->shape = SF_CPU_COLUMNS;
-                        p->stream = stream_pays(p, p->inner * p->size, p->seq.y);
+                        choose_stream(p, stream_pays(p, p->inner * p->size, p->seq.y), p->seq.y == sign * p->inner * p->size);
                         split_batch(p, s->nbatch - 1, false);
                         return true;
                 }
                 split_batch(p, s->nbatch - 1, true);
                 int64_t piece = s->n * p->inner;
-                bool packs = 2 * piece <= width && p->line.len > 1 && p->line.x == piece * p->size && (!s->m || p->line.m == piece) &&
+                bool packs = piece <= width && p->line.len > 1 && p->line.x == piece * p->size && (!s->m || p->line.m == piece) &&
                              p->line.y == (s->fold ? p->inner : piece) * p->size;
                 p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
                 lanes_make(p, packs ? width / piece : 1, packs ? s->n : (int64_t)1 << sf_order_log2((uint64_t)(width / p->inner)));
+                choose_stream(p, p->lanes->unit == width, true);
                 return true;
         }
         p->shape = SF_CPU_STAGED; /* fused.c plans that for itself */

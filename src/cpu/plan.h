@@ -23,6 +23,7 @@ typedef struct sf_cpu_plan {
         sf_dt storage;  /* the kernels' element type */
         int64_t size;   /* its bytes */
         bool stream;    /* the result is too large to be worth caching */
+        bool detour;    /* so it is, and kernels cannot stream lines this short: by way of scratch, in which many of them lie on end */
         bool reverse;   /* addresses go down along the sequence */
         int64_t ahead;  /* bytes that are worth prefetching ahead of a stream */
         sf_dim seq;     /* the sequence's one dimension */
@@ -37,6 +38,9 @@ typedef struct sf_cpu_plan {
 
 /* False if the isa has no kernel for it at all, which does not happen for a step that api.c let through. */
 bool sf_cpu_plan_make(sf_cpu_plan *plan, const sf_cpu_isa *isa, const sf_step *step);
+
+/* Bytes of results that take such a detour at a time: they and what they are computed from stay in a first-level cache. */
+#define SF_CPU_DETOUR (16 << 10)
 
 /* An entry for the initial value and a fill for exclusive scans, `lanes` lanes each, in 2 * `lanes` of scratch. Returns NULL where
  * there is nothing to carry. */
