@@ -46,6 +46,22 @@ static void set_axes(test_case *c, unsigned set, uint64_t mix)
         }
 }
 
+/* Rows of every length that many of which are folded at once. */
+static void check_short(void)
+{
+        static const int dtypes[] = {DT_F32, DT_F64, DT_BF16, DT_I32, DT_U64};
+        for (int64_t n = 1; n < 270; n++) {
+                int64_t shape[2] = {5 + n * 7 % 40, n};
+                test_case c = case_plain(true, 1, 2, shape);
+                c.in = c.out = dtypes[n % 5];
+                c.op = n % 7 ? SF_SUM : (sf_op)(n / 7 % 4);
+                c.initial = n % 3 == 0;
+                c.mask = n % 4 ? MASK_none : MASK_full;
+                c.guard = n % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                check(&c, 0);
+        }
+}
+
 static void check_axes(void)
 {
         for (size_t i = 0; i < sizeof fold_shapes / sizeof *fold_shapes; i++)
@@ -137,6 +153,7 @@ int main(int argc, char **argv)
         case_arguments(argc, argv);
         engines_open();
         check_axes();
+        check_short();
         check_lengths();
         case_each_dtype(true, check);
         check_layouts();

@@ -7,7 +7,7 @@
  *
  * Where a row is one contiguous run, a tile is K_WIDTH vectors: neighbours are added pair by pair, two vectors to one, until
  * one vector is left with a block's total in every lane. What is over, and narrow matrices, go a vector at a time: the total
- * of a vector is the last lane of its scan.
+ * of a vector is the last lanes of its scan, and so is that of a tile of narrow ones.
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* Sums of neighbouring elements of two vectors on end, `early` being first in the sequence. */
@@ -62,21 +62,40 @@ SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N
         return half[K_LOG_WIDTH];
 }
 
+/* `count` vectors of a narrow matrix from x on, `step` elements apart, to one with their total in the last position's lanes. */
+SF_INLINE N(vec) N(fold_narrow)(const sf_op op, const N(tables) *t, int levels, const char *x, const uint8_t *m, N(vec) identity, int unit, int64_t step,
+                                const int count)
+{
+        N(vec) half[SF_CPU_NARROW_TILE];
+        V_UNROLL
+        for (int i = 0; i < count; i++) {
+                half[i] = N(load_unit)(x + i * step * K_SIZE, m ? m + i * step : NULL, identity, unit);
+                half[i] = N(lane_scan)(op, half[i], t, levels);
+        }
+        V_UNROLL
+        for (int size = 1; size < count; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < count; i += 2 * size)
+                        half[i] = N(combine)(op, half[i], half[i + size]);
+        }
+        return half[0];
+}
+
 typedef struct N(fold_row) {
         const char *x;
         const uint8_t *m;
         char *counter;
 } N(fold_row);
 
-/* `contiguous`: one run, in tiles of K_WIDTH vectors; else a vector a tile. Returns with the counters filled; what does not fill
- * a tile is in *over, with *is_over set. */
+/* `contiguous`: one run, in tiles of K_WIDTH vectors; else sums have tiles of SF_CPU_NARROW_TILE, others of one. Returns with the counters filled;
+ * what does not fill a tile is in *over, with *is_over set. */
 SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const bool contiguous, const bool reverse, N(fold_row) *row,
                              N(vec) *over, bool *is_over)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const N(vec) identity = N(broadcast)(j->identity);
         const int unit = contiguous ? K_WIDTH : j->lanes->unit, level_count = contiguous ? K_LOG_WIDTH : j->lanes->levels;
-        const int tile_vectors = contiguous ? K_WIDTH : 1;
+        const int tile_vectors = op != SF_SUM ? 1 : contiguous ? K_WIDTH : SF_CPU_NARROW_TILE;
         const int64_t elements = j->n * j->lanes->inner, tiles = elements / (tile_vectors * unit);
         const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
         uint64_t tile = (uint64_t)(j->start * j->lanes->inner / (tile_vectors * unit));
@@ -92,7 +111,7 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
                 N(vec) v[SF_CPU_FOLD_GROUP];
                 for (int r = 0; r < many; r++) {
                         if (!contiguous)
-                                v[r] = N(load_unit)(row[r].x, row[r].m, identity, unit);
+                                v[r] = N(fold_narrow)(op, &t, level_count, row[r].x, row[r].m, identity, unit, step, tile_vectors);
                         else if (row[r].m)
                                 v[r] = N(fold_tile)(op, row[r].x, row[r].m, identity, reverse, true, 0, ahead);
                         else
@@ -103,14 +122,15 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
                 /* Row by row this would be one long wait after another. */
                 const int closed = sf_order_closed(tile);
                 for (int r = 0; r < many; r++) {
-                        N(vec) total = N(permute)(N(lane_scan)(op, v[r], &t, level_count), t.last);
+                        N(vec) total = N(permute)(contiguous ? N(lane_scan)(op, v[r], &t, level_count) : v[r], t.last);
                         for (int k = 0; k < closed; k++)
                                 total = N(combine)(op, N(get)(row[r].counter + k * V_BYTES), total);
                         N(put)(row[r].counter + closed * V_BYTES, total);
                 }
         }
         for (int r = 0; r < many; r++) {
-                N(vec) inside[K_LOG_WIDTH + 1], v = identity;
+                enum { LEVELS = 4 }; /* what is over is fewer vectors than a tile has, and of a contiguous run one */
+                N(vec) inside[LEVELS], v = identity;
                 int64_t left = elements - tiles * tile_vectors * unit;
                 is_over[r] = left > 0;
                 /* An element by itself is added to nothing at all: a vector of few takes the way of a vector at a time. */
@@ -139,7 +159,7 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
                         for (int k = 0; k < closed; k++)
                                 v = N(combine)(op, inside[k], v);
                         inside[closed] = v;
-                        for (int k = closed; k < K_LOG_WIDTH; k++)
+                        for (int k = closed; k < LEVELS; k++)
                                 if (i >> k & 1)
                                         v = N(combine)(op, inside[k], v);
                 }
@@ -149,7 +169,7 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
 
 SF_INLINE void N(fold_rows_as)(const sf_rows *j, const sf_op op, const bool contiguous, const bool reverse)
 {
-        const int unit = j->lanes->unit, tile_vectors = contiguous ? K_WIDTH : 1;
+        const int unit = j->lanes->unit, tile_vectors = op != SF_SUM ? 1 : contiguous ? K_WIDTH : SF_CPU_NARROW_TILE;
         const uint64_t tiles = (uint64_t)((j->start + j->n) * j->lanes->inner / (tile_vectors * unit));
         const int group = j->slots ? j->slots : SF_CPU_GROUP;
         for (int64_t done = 0; done < j->rows;) {

@@ -98,10 +98,12 @@ typedef struct sf_products {
 /* Positions in a column kernel's tile divide this. */
 #define SF_CPU_TILE_ROWS 8
 
-/* Vectors in a row fold's tile: the counter's entry k is the total of 2^k of them. */
+/* Vectors in a row fold's tile: the counter's entry k is the total of 2^k of them. Those of a narrow matrix have little to do each: so many
+ * that the counter is seldom asked. */
+#define SF_CPU_NARROW_TILE 8
 static inline int64_t sf_fold_tile_vectors(sf_op op, int32_t width, const sf_lanes *lanes)
 {
-        return op == SF_SUM && lanes->inner == 1 && lanes->unit == width ? width : 1;
+        return op != SF_SUM ? 1 : lanes->inner == 1 && lanes->unit == width ? width : SF_CPU_NARROW_TILE;
 }
 
 /* The kernels of one storage type and operation. */

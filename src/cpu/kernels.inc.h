@@ -46,6 +46,8 @@
 
 #include "cpu/fold.inc.h"
 
+#include "cpu/fold_short.inc.h"
+
 #ifdef K_PRODUCTS
 #include "cpu/product.inc.h"
 #endif
@@ -71,7 +73,13 @@ static void N(narrow)(void *elements, const void *lanes, int64_t count)
         static void N(carry_rows_##op)(const sf_rows *now, const sf_rows *next) { N(carry_rows)(now, next, OP); }        \
         static void N(scan_packed_##op)(const sf_rows *j) { N(scan_packed)(j, OP); }                                     \
         static void N(scan_columns_##op)(const sf_columns *j) { N(scan_columns)(j, OP); }                                \
-        static void N(fold_rows_##op)(const sf_rows *j) { N(fold_rows)(j, OP); }                                         \
+        static void N(fold_rows_##op)(const sf_rows *j)                                                                 \
+        {                                                                                                                \
+                if (N(is_short)(j))                                                                                      \
+                        N(fold_short)(j, OP);                                                                            \
+                else                                                                                                     \
+                        N(fold_rows)(j, OP);                                                                             \
+        }                                                                                                                \
         static void N(fold_packed_##op)(const sf_rows *j) { N(fold_packed)(j, OP); }                                     \
         static void N(fold_columns_##op)(const sf_columns *j) { N(fold_columns)(j, OP); }                                \
         static void N(combine_##op)(void *a, const void *b, int64_t count)                                               \
