@@ -62,6 +62,27 @@ static void check_short(void)
         }
 }
 
+/* Narrow integers, as they lie in memory: along rows, down columns, one long row that threads share, into every type there is. */
+static void check_narrow(void)
+{
+        static const int narrow[] = {DT_I8, DT_U8, DT_BOOL, DT_I16, DT_U16, DT_I32, DT_U32};
+        static const int64_t narrow_shapes[][2] = {{3, 9001}, {7, 4096}, {9001, 40}, {37, 2100}, {1, 1200007}};
+        for (int i = 0; i < 7 * DT_COUNT * 3; i++) {
+                const int in = narrow[i % 7], out = i / 7 % DT_COUNT, shape = i % 5;
+                const sf_op op = (sf_op[]){SF_SUM, SF_MAX, SF_MIN}[i / 7 / DT_COUNT];
+                test_case c = case_plain(true, shape == 2 || shape == 3 ? 0 : 1, 2, narrow_shapes[shape]);
+                if (!pair_allowed(op, in, out))
+                        continue;
+                c.op = op;
+                c.in = in;
+                c.out = out;
+                c.initial = i % 11 == 0;
+                c.x_layout = i % 3 ? LAYOUT_compact : LAYOUT_flipped;
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                check(&c, VARY_FILL);
+        }
+}
+
 static void check_axes(void)
 {
         for (size_t i = 0; i < sizeof fold_shapes / sizeof *fold_shapes; i++)
@@ -154,6 +175,7 @@ int main(int argc, char **argv)
         engines_open();
         check_axes();
         check_short();
+        check_narrow();
         check_lengths();
         case_each_dtype(true, check);
         check_layouts();

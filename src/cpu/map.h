@@ -32,6 +32,12 @@ typedef void sf_loop(void *y, const void *a, const void *b, const void *c, int64
 /* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */
 typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64_t count);
 
+/* A fold of elements where they lie, which integers' order allows: they join what the totals are already. */
+typedef struct sf_direct_fold {
+        void (*rows)(void *total, const char *x, int64_t count); /* one total, of a contiguous run */
+        void (*columns)(void *totals, const char *x, int64_t step, int64_t columns, int64_t count);
+} sf_direct_fold;
+
 typedef struct sf_cpu_map {
         sf_loop *const *loops[SF_CLASS_COUNT]; /* by class of the first argument (of `where`, of the second), then sf_code; NULL: none */
         sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals to integers the nearest value in range, NaN to 0 */
@@ -45,6 +51,8 @@ typedef struct sf_cpu_map {
         void (*stream)(void *to, const void *from, int64_t bytes, const void *next);
         /* How elements of one type become another's; NULL for a pair that neither scanfold.h's table nor a class needs. */
         sf_move *(*mover)(sf_dt from, sf_dt to);
+        /* Of a narrow integer into totals of a class; NULL where there is none, and elements are widened first. */
+        const sf_direct_fold *(*direct)(sf_dt from, sf_class held, sf_op op);
 } sf_cpu_map;
 
 extern const sf_cpu_map sf_map_portable;

@@ -204,6 +204,106 @@ static void stream(void *to, const void *from, int64_t bytes, const void *next)
 #include "cpu/convert.inc.h"
 
 /* ------------------------------------------------------------------------------------------------------------
+ * Folds of narrow integers. part_x holds the sum of PART elements, some_x that of SOME.
+ * ---------------------------------------------------------------------------------------------------------- */
+enum { PART = 8, SOME = 4096 };
+typedef at_bool at_truth; /* bool is a macro */
+#define NARROW(name, part, some, value)                                                                                  \
+        typedef part part_##name;                                                                                        \
+        typedef some some_##name;                                                                                        \
+        SF_INLINE part value_##name(at_##name v) { return (part)(value); }
+NARROW(i8, int16_t, int32_t, v)
+NARROW(u8, uint16_t, uint32_t, v)
+NARROW(truth, uint16_t, uint32_t, v != 0)
+NARROW(i16, int32_t, int32_t, v)
+NARROW(u16, uint32_t, uint32_t, v)
+NARROW(i32, int64_t, int64_t, v)
+NARROW(u32, uint64_t, uint64_t, v)
+#undef NARROW
+
+#define F_FROM i8
+#define F_TO i32
+#define F_BITS_C uint32_t
+#define F_EXTREMES
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM u8
+#define F_TO u32
+#define F_BITS_C uint32_t
+#define F_EXTREMES
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM truth
+#define F_TO u32
+#define F_BITS_C uint32_t
+#define F_EXTREMES
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM i16
+#define F_TO i32
+#define F_BITS_C uint32_t
+#define F_EXTREMES
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM u16
+#define F_TO u32
+#define F_BITS_C uint32_t
+#define F_EXTREMES
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM i8
+#define F_TO u64
+#define F_BITS_C uint64_t
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM u8
+#define F_TO u64
+#define F_BITS_C uint64_t
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM truth
+#define F_TO u64
+#define F_BITS_C uint64_t
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM i16
+#define F_TO u64
+#define F_BITS_C uint64_t
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM u16
+#define F_TO u64
+#define F_BITS_C uint64_t
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM i32
+#define F_TO u64
+#define F_BITS_C uint64_t
+#include "cpu/map_fold.inc.h"
+
+#define F_FROM u32
+#define F_TO u64
+#define F_BITS_C uint64_t
+#include "cpu/map_fold.inc.h"
+
+static const sf_direct_fold *direct(sf_dt from, sf_class held, sf_op op)
+{
+        static const sf_direct_fold *const wide[SF_DT_COUNT] = {
+                [SF_DT_I8] = folds_i8_u64,   [SF_DT_U8] = folds_u8_u64,   [SF_DT_BOOL] = folds_truth_u64, [SF_DT_I16] = folds_i16_u64,
+                [SF_DT_U16] = folds_u16_u64, [SF_DT_I32] = folds_i32_u64, [SF_DT_U32] = folds_u32_u64};
+        static const sf_direct_fold *const own[SF_DT_COUNT] = {
+                [SF_DT_I8] = folds_i8_i32, [SF_DT_U8] = folds_u8_u32, [SF_DT_BOOL] = folds_truth_u32, [SF_DT_I16] = folds_i16_i32, [SF_DT_U16] = folds_u16_u32};
+        const bool is_wide = held == SF_CLASS_I64 || held == SF_CLASS_U64;
+        /* A sum has the same bits signed or not. */
+        if (!is_wide && !(held == SF_CLASS_I32 || held == SF_CLASS_U32))
+                return NULL;
+        if (op != SF_SUM && held != sf_class_of(from))
+                return NULL;
+        const sf_direct_fold *folds = is_wide ? wide[from] : own[from];
+        return folds && op != SF_PROD && folds[op].rows ? &folds[op] : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
  * The table
  * ---------------------------------------------------------------------------------------------------------- */
 #define CASTS_FROM(from)                                                                                                 \
@@ -220,5 +320,6 @@ const sf_cpu_map MAP_TABLE = {
         .round = {[SF_DT_F16] = round_f16, [SF_DT_BF16] = round_bf16},
         .fill = fill,
         .stream = stream,
-        .mover = mover};
+        .mover = mover,
+        .direct = direct};
 #undef CASTS_FROM

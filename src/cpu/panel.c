@@ -375,6 +375,33 @@ static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *
         return count;
 }
 
+/* Where no panel is filled, blocks need not fit into one: so many at once. */
+#define DIRECT_BLOCKS 4
+
+/* A block of narrow integers joins the totals; meanwhile the next one is fetched. */
+static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
+{
+        const sf_operand *operand = &m->fuse->operand[0];
+        const int64_t step = operand->stride[p->seq], size = sf_dtypes[operand->dt].size;
+        const int64_t runs = in_columns(p) ? count : 1, run = (in_columns(p) ? piece->cols : count) * size;
+        for (int64_t line = 0; line < piece->lines; line++) {
+                place at = place_of(p, m, scratch, piece, line, first, count, true);
+                const char *x = piece->in[0].at + line * piece->in[0].line + (piece->from + first) * step;
+                if (!in_columns(p) && step < 0)
+                        x += (count - 1) * step;
+                const uintptr_t next = (uintptr_t)x + (uintptr_t)(count * step);
+                for (int64_t r = 0; r < runs; r++)
+                        for (int64_t i = 0; i < run; i += 64)
+                                __builtin_prefetch((const char *)(next + (uintptr_t)(r * step + i)));
+                if (!first)
+                        m->kernels->fill(at.y, piece->cols, m->step->identity);
+                if (in_columns(p))
+                        m->direct->columns(at.y, x, step, piece->cols, count);
+                else
+                        m->direct->rows(at.y, x, count);
+        }
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Pieces
  * ---------------------------------------------------------------------------------------------------------- */
@@ -385,6 +412,10 @@ static void run_block(const sf_panels *p, const sf_panel_member *m, sf_fused_mac
 {
         const bool scan = !m->step->fold && !piece->totals && !m->writes;
         const int64_t step = box_lines(p, piece);
+        if (m->direct && folds(m->step, piece)) {
+                run_direct(p, m, scratch, piece, first, count);
+                return;
+        }
         if (m->products) {
                 const int64_t whole = run_products(p, m, scratch, piece, first, count), end = first + count;
                 if (end < piece->n && whole == count)
@@ -444,10 +475,12 @@ void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch, 
         const bool scans_only = piece->chunk >= 0 && !piece->totals;
         for (int32_t i = 0; i < p->members && !piece->totals; i++)
                 carries_make(p, &p->member[i], scratch, piece);
-        for (int64_t first = 0; first < piece->n; first += p->block)
+        const bool alone = p->members == 1 && p->member[0].direct && folds(p->member[0].step, piece);
+        const int64_t block = p->block * (alone ? DIRECT_BLOCKS : 1);
+        for (int64_t first = 0; first < piece->n; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!scans_only || !p->member[i].step->fold)
-                                run_block(p, &p->member[i], machine, scratch, piece, first, smaller(p->block, piece->n - first));
+                                run_block(p, &p->member[i], machine, scratch, piece, first, smaller(block, piece->n - first));
         for (int32_t i = 0; i < p->members && piece->chunk < 0; i++)
                 if (p->member[i].step->fold)
                         sf_panel_store_totals(p, machine, i, piece, scratch + p->member[i].totals);

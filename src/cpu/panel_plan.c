@@ -290,6 +290,19 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 m->masks = (apart || s->dims[p->col].m == 1) && (columns || s->dims[p->seq].m == position);
 }
 
+/* May a fold take narrow integers as they lie? */
+static void choose_direct(const sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const sf_operand *x = &m->fuse->operand[0];
+        const bool rows = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
+        m->direct = NULL;
+        if (m->fuse->load.count || s->m || (s->fold && s->has_initial) || p->nseq > 1 || !(rows || columns))
+                return;
+        if (magnitude(x->stride[rows ? p->seq : p->col]) == sf_dtypes[x->dt].size && !(columns && x->stride[p->col] < 0))
+                m->direct = p->isa->map->direct(x->dt, sf_class_of(m->held), s->op);
+}
+
 /* Is the load a product of two operands, or the square of one? */
 static bool is_product(const sf_program *p, sf_dt dt, int32_t *factor)
 {
@@ -385,6 +398,7 @@ void sf_panels_settle(sf_panels *p)
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++) {
                 choose_directness(p, &p->member[i]);
                 choose_products(p, &p->member[i]);
+                choose_direct(p, &p->member[i]);
                 choose_lanes(p, &p->member[i]);
                 p->member[i].streams = streams(p, &p->member[i]);
         }

@@ -1,0 +1,116 @@
+/*
+ * map_fold.inc.h: folds of narrow integers where they lie, widened on the way. Template, included once a pair of types by
+ * map_types.inc.h.
+ *
+ * Parameters (undefined again at the foot):
+ *   F_FROM       the elements' type: i8, ... truth, which is bool
+ *   F_TO         the totals' class: i32, u32 or u64, and F_BITS_C the unsigned type of its size
+ *   F_EXTREMES   define it where there are max and min too
+ *
+ * Integers wrap: whatever the order, the bits are the same. So elements are added in as narrow a type as holds the sum of a few
+ * (part_i8, ...), and loops are plain C that the compiler vectorises. The largest of some truths is the truth of the largest: only what
+ * comes out of such a loop is asked what it stands for (value_i8, ...).
+ */
+#define F_CAT_(a, b, c) a##_##b##_##c
+#define F_CAT(a, b, c) F_CAT_(a, b, c)
+#define N(name) F_CAT(name, F_FROM, F_TO)
+#define F_PASTE_(a, b) a##_##b
+#define F_PASTE(a, b) F_PASTE_(a, b)
+#define F_C F_PASTE(at, F_TO)
+#define F_AT F_PASTE(at, F_FROM)
+#define F_PART F_PASTE(part, F_FROM)
+#define F_SOME F_PASTE(some, F_FROM)
+#define F_VALUE F_PASTE(value, F_FROM)
+
+SF_INLINE F_C N(join)(const sf_op op, F_C a, F_C b)
+{
+        if (op == SF_SUM)
+                return (F_C)((F_BITS_C)a + (F_BITS_C)b);
+        return (op == SF_MAX ? a > b : a < b) ? a : b;
+}
+
+/* `part` positions of column c, `step` bytes apart. */
+SF_INLINE F_PART N(stripe)(const sf_op op, const char *x, int64_t step, int64_t c, const int part)
+{
+        F_PART v = op == SF_SUM ? F_VALUE(((const F_AT *)x)[c]) : ((const F_AT *)x)[c];
+        V_UNROLL
+        for (int i = 1; i < part; i++) {
+                F_PART next = op == SF_SUM ? F_VALUE(((const F_AT *)(x + i * step))[c]) : ((const F_AT *)(x + i * step))[c];
+                v = op == SF_SUM ? (F_PART)(v + next) : (op == SF_MAX ? v > next : v < next) ? v : next;
+        }
+        return v;
+}
+
+/* A run is folded as `part` shorter ones of `columns` elements side by side. */
+SF_INLINE void N(run)(const sf_op op, F_C *y, const char *x, int64_t columns, const int part)
+{
+        F_SOME v = op == SF_SUM ? 0 : *(const F_AT *)x;
+        for (int64_t c = 0; c < columns; c++) {
+                F_SOME next = N(stripe)(op, x, columns * (int64_t)sizeof(F_AT), c, part);
+                v = op == SF_SUM ? v + next : (op == SF_MAX ? v > next : v < next) ? v : next;
+        }
+        *y = N(join)(op, *y, op == SF_SUM ? (F_C)v : (F_C)F_VALUE((F_AT)v));
+}
+static inline void N(rows)(const sf_op op, void *total, const char *x, int64_t count)
+{
+        for (; count >= SOME; count -= SOME, x += SOME * sizeof(F_AT))
+                N(run)(op, total, x, SOME / PART, PART);
+        if (count)
+                N(run)(op, total, x, count, 1);
+}
+
+/* `part` positions at a time: the totals come and go less often. */
+SF_INLINE void N(stripes)(const sf_op op, F_C *y, const char *x, int64_t step, int64_t columns, const int part)
+{
+        M_INDEPENDENT
+        for (int64_t c = 0; c < columns; c++) {
+                F_PART v = N(stripe)(op, x, step, c, part);
+                y[c] = N(join)(op, y[c], op == SF_SUM ? (F_C)v : (F_C)F_VALUE((F_AT)v));
+        }
+}
+static inline void N(columns)(const sf_op op, void *totals, const char *x, int64_t step, int64_t columns, int64_t count)
+{
+        for (; count >= PART; count -= PART, x += PART * step)
+                N(stripes)(op, totals, x, step, columns, PART);
+        for (; count > 0; count--, x += step)
+                N(stripes)(op, totals, x, step, columns, 1);
+}
+
+#define F_INSTANCE(op, OP)                                                                                               \
+        static void N(op##_rows)(void *y, const char *x, int64_t count) { N(rows)(OP, y, x, count); }                    \
+        static void N(op##_columns)(void *y, const char *x, int64_t step, int64_t columns, int64_t count)                \
+        {                                                                                                                \
+                N(columns)(OP, y, x, step, columns, count);                                                              \
+        }
+F_INSTANCE(sum, SF_SUM)
+#ifdef F_EXTREMES
+F_INSTANCE(max, SF_MAX)
+F_INSTANCE(min, SF_MIN)
+#endif
+
+/* By sf_op. */
+static const sf_direct_fold N(folds)[] = {
+        [SF_SUM] = {N(sum_rows), N(sum_columns)},
+#ifdef F_EXTREMES
+        [SF_MAX] = {N(max_rows), N(max_columns)},
+        [SF_MIN] = {N(min_rows), N(min_columns)},
+#else
+        [SF_MIN] = {0},
+#endif
+};
+
+#undef F_INSTANCE
+#undef F_VALUE
+#undef F_SOME
+#undef F_PART
+#undef F_AT
+#undef F_C
+#undef F_PASTE
+#undef F_PASTE_
+#undef N
+#undef F_CAT
+#undef F_CAT_
+#undef F_FROM
+#undef F_TO
+#undef F_BITS_C
+#undef F_EXTREMES
