@@ -98,7 +98,9 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                              p->line.y == (s->fold ? 1 : s->n) * p->size;
                 p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
                 lanes_make(p, packs ? width / s->n : 1, packs ? s->n : width);
-                choose_stream(p, packs ? p->lanes->unit == width : stream_pays(p, s->n * p->size, p->line.y), p->line.y == s->n * p->size);
+                /* What is over after a row's last tile is stored, not streamed. */
+                const bool tiles = s->n * p->size >= STREAM_LINE || s->n % (isa->scan_tile * width) == 0;
+                choose_stream(p, packs ? p->lanes->unit == width : tiles && stream_pays(p, s->n * p->size, p->line.y), p->line.y == s->n * p->size);
                 if (packs || s->n * p->size < AHEAD_OF_ONE)
                         p->ahead = AHEAD_OF_ONE; /* neighbouring lines are one stream */
                 else if (p->reverse)

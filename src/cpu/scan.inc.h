@@ -271,6 +271,58 @@ static V_APART void N(sum_plain_rows)(const sf_rows *j)
         }
 }
 
+/* Rows of `count` vectors, the last perhaps not full: no counter, and no tile that is mostly empty. */
+SF_INLINE void N(sum_short_as)(const sf_rows *job, const int count)
+{
+        const sf_rows j = *job;
+        const N(tables) t = N(tables_of)(j.lanes);
+        const N(vec) identity = N(broadcast)(j.identity);
+        const int part = (int)(j.n - (count - 1) * K_WIDTH), first = j.lanes->reverse ? K_WIDTH - part : 0;
+        const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH, last = (count - 1) * step + first;
+        for (int64_t r = 0; r < j.rows; r++) {
+                const N(place) p = N(place_of)(&j, K_WIDTH, r);
+                N(vec) v[V_SCAN_TILE];
+                __builtin_prefetch(p.x + j.ahead);
+                V_UNROLL
+                for (int i = 0; i < count - 1; i++)
+                        v[i] = N(load_masked)(p.x + i * step * K_SIZE, p.m ? p.m + i * step : NULL, identity);
+                if (part == K_WIDTH)
+                        v[count - 1] = N(load_masked)(p.x + last * K_SIZE, p.m ? p.m + last : NULL, identity);
+                else
+                        v[count - 1] = N(load_masked_part)(p.x + last * K_SIZE, p.m ? p.m + last : NULL, identity, first, part);
+                V_UNROLL
+                for (int i = 0; i < count; i++)
+                        v[i] = N(lane_scan)(SF_SUM, v[i], &t, K_LOG_WIDTH);
+                V_UNROLL
+                for (int size = 1; size < count; size *= 2) {
+                        V_UNROLL
+                        for (int i = 0; i < count; i++)
+                                if (i & size)
+                                        v[i] = N(combine)(SF_SUM, N(permute)(v[(i & -size) - 1], t.last), v[i]);
+                }
+                V_UNROLL
+                for (int i = 0; i < count - 1; i++)
+                        N(store)(p.y + i * step * K_SIZE, v[i]);
+                if (part == K_WIDTH)
+                        N(store)(p.y + last * K_SIZE, v[count - 1]);
+                else
+                        N(store_part)(p.y + last * K_SIZE, v[count - 1], first, part);
+        }
+}
+static V_APART void N(sum_short)(const sf_rows *j, int64_t vectors)
+{
+        if (vectors == 1)
+                N(sum_short_as)(j, 1);
+        else if (vectors == 2)
+                N(sum_short_as)(j, 2);
+#if V_SCAN_TILE > 2
+        else if (vectors == 3)
+                N(sum_short_as)(j, 3);
+        else
+                N(sum_short_as)(j, 4);
+#endif
+}
+
 /* levels 0: as many as the tables say, and vectors that may not be full. */
 SF_INLINE void N(scan_general)(const sf_rows *job, const sf_op op, const int many, const int levels, int64_t at, int64_t groups)
 {
@@ -349,10 +401,13 @@ SF_INLINE bool N(is_plain)(const sf_rows *j)
 SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
 {
         const int64_t groups = j->rows / SF_CPU_GROUP, single = j->rows % SF_CPU_GROUP, at = groups * SF_CPU_GROUP;
+        const int64_t vectors = (j->n + K_WIDTH - 1) / K_WIDTH;
         /* The others make do with the general instance, and the library stays small. Where there are fewer levels than a vector has
          * (narrow matrices), no lane is on in those above. */
         if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
                 N(scan_general)(j, op, 1, 0, 0, j->rows);
+        } else if (N(is_plain)(j) && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1 && !j->start && !j->resume && !j->stream) {
+                N(sum_short)(j, vectors);
         } else if (N(is_plain)(j)) {
                 N(sum_plain_rows)(j);
         } else {
