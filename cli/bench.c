@@ -25,6 +25,7 @@ struct row {
         int64_t shape[3], quick_shape[3];
         int axis;
         int fold, reverse, masked, exclusive, wide; /* wide: an f64 accumulator */
+        const char *out; /* the result's dtype; NULL: the same */
 };
 
 #define SQUARE 2, { 8192, 8192 }, { 2048, 2048 }
@@ -44,7 +45,10 @@ static const struct row rows[] = {
         { .name = "cumsum one long line", "f32", 1, { 1 << 28 }, { 1 << 24 }, 0 },
         { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 2 }, { 1 << 20, 2 }, 0 },
         { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 8 }, { 1 << 20, 8 }, 0 },
+        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 3 }, { 1 << 20, 3 }, 0 },
+        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 20, 17 }, { 1 << 18, 17 }, 0 },
         { .name = "cumsum axis 1 short", "f32", 2, { 1 << 22, 4 }, { 1 << 20, 4 }, 1 },
+        { .name = "cumsum axis 1 short", "f32", 2, { 1 << 20, 17 }, { 1 << 18, 17 }, 1 },
         { .name = "cumsum axis 1 small", "f32", 2, { 1024, 1024 }, { 1024, 1024 }, 1 },
         { .name = "cumsum axis 0 small", "f32", 2, { 1024, 1024 }, { 1024, 1024 }, 0 },
         { .name = "cumsum axis 1 tiny", "f32", 2, { 64, 64 }, { 64, 64 }, 1 },
@@ -54,11 +58,18 @@ static const struct row rows[] = {
         { .name = "sum axis 2", "f32", BLOCK, 2, .fold = 1 },
         { .name = "sum all", "f32", BLOCK, ALL_AXES, .fold = 1 },
         { .name = "sum axis 2 f64 acc", "f32", BLOCK, 2, .fold = 1, .wide = 1 },
+        { .name = "sum axis 0 narrow", "f32", 2, { 1 << 22, 3 }, { 1 << 20, 3 }, 0, .fold = 1 },
+        { .name = "sum axis 1 short", "f32", 2, { 1 << 20, 17 }, { 1 << 18, 17 }, 1, .fold = 1 },
         { .name = "cumsum axis 1", "f64", SQUARE, 1 },
         { .name = "cumsum axis 1", "i64", SQUARE, 1 },
         { .name = "cumsum axis 1", "i32", SQUARE, 1 },
         { .name = "cumsum axis 1", "f16", SQUARE, 1 },
         { .name = "cumsum axis 1", "bf16", SQUARE, 1 },
+        { .name = "cumsum axis 1", "i8", SQUARE, 1 },
+        { .name = "cumsum axis 1 to i64", "i8", SQUARE, 1, .out = "i64" },
+        { .name = "sum axis 1 to i64", "i8", BLOCK, 1, .fold = 1, .out = "i64" },
+        { .name = "sum axis 2 to i64", "i8", BLOCK, 2, .fold = 1, .out = "i64" },
+        { .name = "sum axis 2 to i64", "bool", BLOCK, 2, .fold = 1, .out = "i64" },
 };
 enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
 
@@ -108,10 +119,15 @@ static int64_t results_of(const struct row *row, const struct settings *s)
         return row->axis == ALL_AXES ? 1 : count_of(row, s) / shape_of(row, s)[row->axis];
 }
 
+static const struct dtype_info *out_of(const struct row *row)
+{
+        return dtype_by_name(row->out ? row->out : row->dtype);
+}
+
 static uint64_t bytes_of(const struct row *row, const struct settings *s)
 {
-        int64_t size = dtype_by_name(row->dtype)->size, count = count_of(row, s);
-        return (uint64_t)(count * size + results_of(row, s) * size + (row->masked ? count : 0));
+        int64_t count = count_of(row, s);
+        return (uint64_t)(count * dtype_by_name(row->dtype)->size + results_of(row, s) * out_of(row)->size + (row->masked ? count : 0));
 }
 
 /* A filter looks at the name, the shape and the dtype as the table prints them. */
@@ -136,6 +152,8 @@ static void fill_for(struct arena *arena, const char *dtype, int threads)
                 { "bf16", 0x007f007f007f007f, 0x3f003f003f003f00 },
                 { "i64", 0xffffffffffffffff, 0 },
                 { "i32", 0xffffffffffffffff, 0 },
+                { "i8", 0xffffffffffffffff, 0 },
+                { "bool", 0x0101010101010101, 0 },
         };
         if (arena->filled && !strcmp(arena->filled, dtype))
                 return;
@@ -153,6 +171,7 @@ static sf_status call(sf_context *ctx, const struct row *row, const struct setti
                         .dtype = dtype_by_name(row->dtype)->dtype, .shape = shape };
         sf_tensor y = x, mask = x;
         y.data = arena->y;
+        y.dtype = out_of(row)->dtype;
         mask.data = arena->mask;
         mask.dtype = SF_BOOL;
         if (!row->fold) {
@@ -241,7 +260,9 @@ static int make_arena(struct arena *arena, const struct settings *s, int threads
                 if (!wanted(&rows[i], s))
                         continue;
                 uint64_t bytes = bytes_of(&rows[i], s);
+                size_t results = (size_t)(results_of(&rows[i], s) * out_of(&rows[i])->size);
                 size_t most = (size_t)(rows[i].fold ? bytes : (bytes + 1) / 2) + 64;
+                most = results > most ? results : most;
                 arena->size = most > arena->size ? most : arena->size;
                 if (rows[i].masked)
                         arena->mask_size = (size_t)count_of(&rows[i], s);
