@@ -21,6 +21,9 @@
 
 /* Vectors of scratch that a row kernel needs: a carry's entry and fill, and the counters. */
 #define ROWS_ENTRIES (2 + SF_CPU_FOLD_GROUP * SF_ORDER_LEVELS)
+/* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart, they would share a few sets of the first cache, and a
+ * load from one may be held up by a store to another. 3 and 7 lines measured alike. */
+#define ENTRY_PADDING (7 * 64)
 
 typedef struct crew {
         const sf_cpu_plan *plan;
@@ -91,7 +94,7 @@ static void run_strip(const crew *c, const sf_walk *at, int64_t first, int64_t c
 {
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        int64_t row_bytes = c->strip * p->kernels->lane_bytes;
+        int64_t row_bytes = c->strip * p->kernels->lane_bytes + ENTRY_PADDING;
         sf_carry carry;
         sf_columns job = {.x = s->x + at->x + first * p->size,
                           .y = s->y + at->y + first * p->size,
@@ -182,7 +185,7 @@ static void cut(crew *c, int workers)
                 c->strip = ((p->inner + strips - 1) / strips + line - 1) / line * line;
                 c->blocks = (p->inner + c->strip - 1) / c->strip;
                 c->tasks = p->outer * c->blocks;
-                c->scratch_each = (size_t)((c->levels + 2) * c->strip * lane);
+                c->scratch_each = (size_t)((c->levels + 2) * (c->strip * lane + ENTRY_PADDING));
         } else {
                 c->lines = p->shape == SF_CPU_PACKED ? things_per_task(p->line.len, s->n * p->inner * p->size, workers, 64)
                                                      : things_per_task(p->line.len, s->n * p->inner * p->size, workers, SF_CPU_FOLD_GROUP);

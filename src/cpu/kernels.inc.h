@@ -38,6 +38,14 @@
 
 #include "cpu/scan.inc.h"
 
+static void N(narrow)(void *elements, const void *lanes, int64_t count)
+{
+        for (int64_t i = 0; i < count; i += K_WIDTH) {
+                int part = count - i < K_WIDTH ? (int)(count - i) : K_WIDTH;
+                N(store_part)((char *)elements + i * K_SIZE, N(get)((const char *)lanes + i * K_LANE_BYTES), 0, part);
+        }
+}
+
 #include "cpu/scan_columns.inc.h"
 
 #include "cpu/carry.inc.h"
@@ -57,14 +65,6 @@ static void N(fill)(void *lanes, int64_t count, sf_value value)
         K_LANE_C lane = (K_LANE_C)value.K_VALUE;
         for (int64_t i = 0; i < count; i++)
                 memcpy((char *)lanes + i * K_LANE_BYTES, &lane, sizeof lane);
-}
-
-static void N(narrow)(void *elements, const void *lanes, int64_t count)
-{
-        for (int64_t i = 0; i < count; i += K_WIDTH) {
-                int part = count - i < K_WIDTH ? (int)(count - i) : K_WIDTH;
-                N(store_part)((char *)elements + i * K_SIZE, N(get)((const char *)lanes + i * K_LANE_BYTES), 0, part);
-        }
 }
 
 /* An instance names an operation; everything else is in the functions above. */

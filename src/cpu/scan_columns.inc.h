@@ -8,21 +8,57 @@ typedef struct N(strip) {
         char *y;
         const uint8_t *m;
         int rows;         /* positions here; fewer than V_SCAN_ROWS only at the end */
+        int stored;       /* results that are: with `late`, the last one of all has no place */
         int closed;       /* entries before this one complete a block */
         int entries;
         const char *entry[2 * SF_ORDER_LEVELS]; /* what is added on the left, in turn: the counter's, then the carry's */
+        char *close;      /* the entry that the block becomes */
+        char *fill;       /* exclusive: the row before this one, unless results are stored a row late */
 } N(strip);
 
 /* How a strip's rows are written. */
 enum N(mode) { N(mode_store), N(mode_stream), N(mode_turn) };
 
-SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const bool whole, const int mode)
+/* The scan of one vector of columns, from elements to results. */
+SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, int64_t c, N(vec) *v)
 {
-        const int rows = whole ? V_SCAN_ROWS : s->rows;
-        const int64_t cols = j->cols, x_step = j->x_step, y_step = j->y_step, m_step = j->m_step;
-        char *fill = j->exclusive ? j->carry->fill : NULL;
-        char *close = j->counters + s->closed * j->counter_stride;
-        const int64_t wide = K_WIDTH * K_STORAGE_BYTES, whole_cols = cols / K_WIDTH * K_WIDTH;
+        V_UNROLL
+        for (int size = 1; size < V_SCAN_ROWS; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_ROWS; i++)
+                        if (i & size)
+                                v[i] = N(combine)(op, v[(i & -size) - 1], v[i]);
+        }
+        /* Scratch rows are padded to whole vectors. */
+        for (int e = 0; e < s->closed; e++) {
+                N(vec) entry = N(get)(s->entry[e] + c * K_LANE_BYTES);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_ROWS; i++)
+                        v[i] = N(combine)(op, entry, v[i]);
+        }
+        N(put)(s->close + c * K_LANE_BYTES, v[V_SCAN_ROWS - 1]);
+        for (int e = s->closed; e < s->entries; e++) {
+                N(vec) entry = N(get)(s->entry[e] + c * K_LANE_BYTES);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_ROWS; i++)
+                        v[i] = N(combine)(op, entry, v[i]);
+        }
+        if (s->fill) {
+                N(vec) before = N(get)(s->fill + c * K_LANE_BYTES);
+                N(put)(s->fill + c * K_LANE_BYTES, v[rows - 1]);
+                V_UNROLL
+                for (int i = V_SCAN_ROWS - 1; i > 0; i--)
+                        v[i] = v[i - 1];
+                v[0] = before;
+        }
+}
+
+/* A whole tile's whole vectors. What is not whole is somebody else's: it would take the registers of this loop. */
+SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip) *strip, N(vec) identity, const bool masked, const int mode)
+{
+        const N(strip) s = *strip; /* a copy that no store can change */
+        const int64_t x_step = j->x_step, y_step = j->y_step, m_step = j->m_step;
+        const int64_t wide = K_WIDTH * K_STORAGE_BYTES, cols = j->cols / K_WIDTH * K_WIDTH;
         N(writer) writer[V_SCAN_ROWS];
         N(vec) half[V_SCAN_ROWS];
         for (int i = 0; i < V_SCAN_ROWS; i++)
@@ -30,62 +66,23 @@ SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip)
         if (mode == N(mode_turn)) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++)
-                        writer[i] = N(writer_start)(s->y + i * y_step, true, false);
+                        writer[i] = N(writer_start)(s.y + i * y_step, true, false);
         }
-        int64_t c = 0;
-        for (; c < cols; c += K_WIDTH) {
-                int count = cols - c < K_WIDTH ? (int)(cols - c) : K_WIDTH;
+        for (int64_t c = 0; c < cols; c += K_WIDTH) {
+                const char *x = s.x + c * K_SIZE;
+                const uint8_t *m = masked ? s.m + c : NULL;
+                char *y = s.y + c * K_SIZE;
                 N(vec) v[V_SCAN_ROWS];
                 V_UNROLL
-                for (int i = 0; i < V_SCAN_ROWS; i++) {
-                        const char *x = s->x + i * x_step + c * K_SIZE;
-                        const uint8_t *m = s->m ? s->m + i * m_step + c : NULL;
-                        if (i >= rows)
-                                v[i] = identity; /* beyond the end: to the right of all that is stored */
-                        else if (count == K_WIDTH)
-                                v[i] = N(load_masked)(x, m, identity);
-                        else
-                                v[i] = N(load_masked_part)(x, m, identity, 0, count);
+                for (int i = 0; i < V_SCAN_ROWS; i++, x += x_step) {
+                        v[i] = N(load_masked)(x, masked ? m : NULL, identity);
+                        if (masked)
+                                m += m_step;
                 }
+                N(scan_cells)(op, &s, V_SCAN_ROWS, c, v);
                 V_UNROLL
-                for (int size = 1; size < V_SCAN_ROWS; size *= 2) {
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_ROWS; i++)
-                                if (i & size)
-                                        v[i] = N(combine)(op, v[(i & -size) - 1], v[i]);
-                }
-                /* Scratch rows are padded to whole vectors. */
-                for (int e = 0; e < s->closed; e++) {
-                        N(vec) entry = N(get)(s->entry[e] + c * K_LANE_BYTES);
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_ROWS; i++)
-                                v[i] = N(combine)(op, entry, v[i]);
-                }
-                N(put)(close + c * K_LANE_BYTES, v[V_SCAN_ROWS - 1]);
-                for (int e = s->closed; e < s->entries; e++) {
-                        N(vec) entry = N(get)(s->entry[e] + c * K_LANE_BYTES);
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_ROWS; i++)
-                                v[i] = N(combine)(op, entry, v[i]);
-                }
-                if (fill) {
-                        N(vec) before = N(get)(fill + c * K_LANE_BYTES);
-                        N(put)(fill + c * K_LANE_BYTES, v[rows - 1]);
-                        V_UNROLL
-                        for (int i = V_SCAN_ROWS - 1; i > 0; i--)
-                                v[i] = v[i - 1];
-                        v[0] = before;
-                }
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_ROWS; i++) {
-                        char *y = s->y + i * y_step + c * K_SIZE;
-                        if (i >= rows)
-                                continue;
-                        if (count < K_WIDTH) {
-                                if (mode == N(mode_turn))
-                                        N(write_end)(&writer[i], y);
-                                N(store_part)(y, v[i], 0, count);
-                        } else if (mode == N(mode_turn)) {
+                for (int i = 0; i < V_SCAN_ROWS; i++, y += y_step) {
+                        if (mode == N(mode_turn)) {
                                 N(write_one_turned)(&writer[i], y, v[i]);
                         } else if (mode == N(mode_stream) && wide == 64) {
                                 N(stream)(y, v[i]);
@@ -94,7 +91,7 @@ SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip)
                                 if (c % (2 * K_WIDTH)) {
                                         N(stream)(y - wide, half[i]);
                                         N(stream)(y, v[i]);
-                                } else if (c + K_WIDTH < whole_cols) {
+                                } else if (c + K_WIDTH < cols) {
                                         half[i] = v[i];
                                 } else {
                                         N(store)(y, v[i]);
@@ -104,38 +101,77 @@ SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip)
                         }
                 }
         }
-        if (mode == N(mode_turn) && cols % K_WIDTH == 0) {
+        if (mode == N(mode_turn)) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++)
-                        if (i < rows)
-                                N(write_end)(&writer[i], s->y + i * y_step + c * K_SIZE);
+                        N(write_end)(&writer[i], s.y + i * y_step + cols * K_SIZE);
         }
+}
+
+/* What that leaves: the columns from c on, and a last tile that is not full. */
+SF_INLINE void N(scan_rest)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const bool whole, int64_t c)
+{
+        const int rows = whole ? V_SCAN_ROWS : s->rows, stored = whole ? V_SCAN_ROWS : s->stored;
+        for (; c < j->cols; c += K_WIDTH) {
+                const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                N(vec) v[V_SCAN_ROWS];
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_ROWS; i++) {
+                        v[i] = identity; /* beyond the end: to the right of all that is stored */
+                        if (i < rows)
+                                v[i] = N(load_masked_part)(s->x + i * j->x_step + c * K_SIZE, s->m ? s->m + i * j->m_step + c : NULL, identity, 0, count);
+                }
+                N(scan_cells)(op, s, rows, c, v);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_ROWS; i++)
+                        if (i < stored)
+                                N(store_part)(s->y + i * j->y_step + c * K_SIZE, v[i], 0, count);
+        }
+}
+
+SF_INLINE void N(scan_tile_rows)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const int mode)
+{
+        if (s->m)
+                N(scan_strip)(j, op, s, identity, true, mode);
+        else
+                N(scan_strip)(j, op, s, identity, false, mode);
 }
 
 SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
 {
         const N(vec) identity = N(broadcast)(j->identity);
-        N(strip) s = {.x = j->x, .y = j->y, .m = j->m};
+        /* Results that are not written where elements are yet to be read may be stored a row late, and an exclusive scan needs no other shift. A last
+         * tile is not streamed then: there should be many. */
+        const bool late = j->exclusive && j->stream && !j->resume && j->n >= 8 * V_SCAN_ROWS;
+        N(strip) s = {.x = j->x, .y = late ? j->y + j->y_step : j->y, .m = j->m, .fill = j->exclusive && !late ? j->carry->fill : NULL};
         uint64_t tile = (uint64_t)(j->start / V_SCAN_ROWS);
         /* Streaming needs rows of whole cache lines, or, for sums, whole elements. */
         const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_STORAGE_BYTES == 64 || K_WIDTH * K_STORAGE_BYTES == 32);
         const bool turnable = K_CONVERT == K_SAME && !((uintptr_t)j->y % K_STORAGE_BYTES) && !(j->y_step % K_STORAGE_BYTES);
+        if (late)
+                N(narrow)(j->y, j->carry->fill, j->cols);
         for (int64_t done = 0; done < j->n; done += V_SCAN_ROWS, tile++) {
-                s.rows = j->n - done < V_SCAN_ROWS ? (int)(j->n - done) : V_SCAN_ROWS;
+                const int64_t left = j->n - done;
+                s.rows = left < V_SCAN_ROWS ? (int)left : V_SCAN_ROWS;
+                s.stored = late && left <= V_SCAN_ROWS ? s.rows - 1 : s.rows;
                 s.closed = sf_order_closed(tile);
+                s.close = j->counters + s.closed * j->counter_stride;
                 s.entries = 0;
                 for (uint64_t bits = tile; bits; bits &= bits - 1)
                         s.entry[s.entries++] = j->counters + __builtin_ctzll(bits) * j->counter_stride;
                 for (int e = 0; j->carry && e < j->carry->count; e++)
                         s.entry[s.entries++] = j->carry->entries + e * j->carry->entry_stride;
-                if (s.rows < V_SCAN_ROWS)
-                        N(scan_strip)(j, op, &s, identity, false, N(mode_store));
-                else if (j->stream && aligned)
-                        N(scan_strip)(j, op, &s, identity, true, N(mode_stream));
-                else if (j->stream && turnable && op == SF_SUM)
-                        N(scan_strip)(j, op, &s, identity, true, N(mode_turn));
-                else
-                        N(scan_strip)(j, op, &s, identity, true, N(mode_store));
+                if (s.stored < V_SCAN_ROWS) {
+                        N(scan_rest)(j, op, &s, identity, false, 0);
+                } else {
+                        if (j->stream && aligned)
+                                N(scan_tile_rows)(j, op, &s, identity, N(mode_stream));
+                        else if (j->stream && turnable && op == SF_SUM)
+                                N(scan_tile_rows)(j, op, &s, identity, N(mode_turn));
+                        else
+                                N(scan_tile_rows)(j, op, &s, identity, N(mode_store));
+                        N(scan_rest)(j, op, &s, identity, true, j->cols / K_WIDTH * K_WIDTH);
+                }
                 s.x += V_SCAN_ROWS * j->x_step;
                 s.y += V_SCAN_ROWS * j->y_step;
                 s.m = s.m ? s.m + V_SCAN_ROWS * j->m_step : NULL;
