@@ -23,6 +23,9 @@
 #define CHUNK_BYTES (256 << 10)
 #define FOLD_CHUNK_BYTES (4 << 20) /* a fold keeps nothing: the fewer beginnings the better */
 #define SPINS 2000
+/* A load may be held up by an earlier store to the same place in another page. A tile is read from one half of scratch while another is written
+ * to the other half, and tensors, which mostly begin with a page, are read and written meanwhile: each begins elsewhere in a page. */
+#define PAGE 4096
 #define PIECES 16 /* of a chunk: how finely folding and scanning are interleaved */
 
 typedef struct chain {
@@ -90,8 +93,8 @@ static worker worker_make(chain *c, int index)
         w.fills = entry(c, w.entries, carry_entries(c->streams));
         w.initial = entry(c, w.fills, c->streams);
         w.detour = entry(c, w.initial, 1);
-        w.raw[0] = w.detour + c->detour_bytes;
-        w.raw[1] = w.raw[0] + c->raw_bytes;
+        w.raw[0] = (char *)(((uintptr_t)(w.detour + c->detour_bytes) + PAGE - 1) / PAGE * PAGE + PAGE / 4);
+        w.raw[1] = w.raw[0] + c->raw_bytes + PAGE / 2;
         c->plan->kernels->fill(w.initial, c->entry_lanes, c->plan->step->initial);
         return w;
 }
@@ -481,7 +484,7 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.detour_bytes = p->detour ? (size_t)(c.chunk / PIECES * p->inner * p->size) : 0;
 
         size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;
-        c.scratch_each = ((size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + c.detour_bytes + 2 * c.raw_bytes) / 64 * 64 + 4096;
+        c.scratch_each = ((size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + c.detour_bytes + 2 * c.raw_bytes + 2 * PAGE) / 64 * 64 + PAGE;
         sf_arena *arena = sf_arena_borrow(ctx, totals + ready + (size_t)workers * c.scratch_each);
         if (!arena)
                 return false;
