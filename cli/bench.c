@@ -26,6 +26,7 @@ struct row {
         int axis;
         int fold, reverse, masked, exclusive, wide; /* wide: an f64 accumulator */
         const char *out; /* the result's dtype; NULL: the same */
+        const char *expression; /* of x and w, which have the first two and the last two lengths; a fold to its peers */
 };
 
 #define SQUARE 2, { 8192, 8192 }, { 2048, 2048 }
@@ -60,6 +61,8 @@ static const struct row rows[] = {
         { .name = "sum axis 2 f64 acc", "f32", BLOCK, 2, .fold = 1, .wide = 1 },
         { .name = "sum axis 0 narrow", "f32", 2, { 1 << 22, 3 }, { 1 << 20, 3 }, 0, .fold = 1 },
         { .name = "sum axis 1 short", "f32", 2, { 1 << 20, 17 }, { 1 << 18, 17 }, 1, .fold = 1 },
+        { .name = "sum(x @ w.T / 2, 1) * 1.5", "f32", 3, { 1024, 8192, 8192 }, { 256, 2048, 2048 }, 1, .fold = 1,
+          .expression = "sum(x @ w.T / 2, 1, keepdim=True) * 1.5" },
         { .name = "cumsum axis 1", "f64", SQUARE, 1 },
         { .name = "cumsum axis 1", "i64", SQUARE, 1 },
         { .name = "cumsum axis 1", "i32", SQUARE, 1 },
@@ -106,6 +109,9 @@ static const int64_t *shape_of(const struct row *row, const struct settings *s)
 
 static int64_t count_of(const struct row *row, const struct settings *s)
 {
+        const int64_t *shape = shape_of(row, s);
+        if (row->expression)
+                return shape[0] * shape[1] + shape[1] * shape[2];
         int64_t count = 1;
         for (int32_t i = 0; i < row->ndim; i++)
                 count *= shape_of(row, s)[i];
@@ -114,6 +120,8 @@ static int64_t count_of(const struct row *row, const struct settings *s)
 
 static int64_t results_of(const struct row *row, const struct settings *s)
 {
+        if (row->expression)
+                return shape_of(row, s)[0];
         if (!row->fold)
                 return count_of(row, s);
         return row->axis == ALL_AXES ? 1 : count_of(row, s) / shape_of(row, s)[row->axis];
@@ -163,8 +171,34 @@ static void fill_for(struct arena *arena, const char *dtype, int threads)
         arena->filled = dtype;
 }
 
-static sf_status call(sf_context *ctx, const struct row *row, const struct settings *s, const struct arena *arena)
+/* The row's expression as a plan, made once; `plan` is NULL before. */
+static sf_status call_expression(sf_context *ctx, const struct row *row, const struct settings *s, const struct arena *arena, sf_plan **plan)
 {
+        const int64_t *shape = shape_of(row, s);
+        int64_t x_shape[2] = { shape[0], shape[1] }, w_shape[2] = { shape[2], shape[1] }, out_shape[2] = { shape[0], 1 };
+        sf_tensor x = { .data = arena->x, .device = { SF_CPU, 0 }, .ndim = 2, .dtype = SF_F32, .shape = x_shape };
+        sf_tensor w = x, y = x;
+        w.data = arena->x + 4 * shape[0] * shape[1];
+        w.shape = w_shape;
+        y.data = arena->y;
+        y.shape = out_shape;
+        const sf_tensor inputs[2] = { x, w };
+        if (!*plan) {
+                sf_graph *graph = NULL;
+                sf_status status = sf_graph_parse(ctx, row->expression, &graph);
+                if (status == SF_OK)
+                        status = sf_plan_create(ctx, graph, 2, inputs, NULL, plan);
+                sf_graph_destroy(graph);
+                if (status != SF_OK)
+                        return status;
+        }
+        return sf_plan_run(*plan, inputs, &y, NULL);
+}
+
+static sf_status call(sf_context *ctx, const struct row *row, const struct settings *s, const struct arena *arena, sf_plan **plan)
+{
+        if (row->expression)
+                return call_expression(ctx, row, s, arena, plan);
         int64_t shape[3], out_shape[3];
         memcpy(shape, shape_of(row, s), sizeof(shape));
         sf_tensor x = { .data = arena->x, .device = { SF_CPU, 0 }, .ndim = row->ndim,
@@ -221,13 +255,16 @@ static int measure(sf_context *ctx, const struct row *row, const struct settings
         int threads = sf_context_threads(ctx), ways = row->fold ? READ_WAYS : 1;
         static double ours[MAX_ROUNDS], peers[READ_WAYS][MAX_ROUNDS];
 
+        sf_plan *plan = NULL;
         fill_for(arena, row->dtype, threads);
         result->bytes = bytes_of(row, s);
         double start = now_seconds();
         for (int i = 0; i < 2; i++) { /* the second, warm, says how many calls make a measurable time */
                 start = now_seconds();
-                if (call(ctx, row, s, arena) != SF_OK)
+                if (call(ctx, row, s, arena, &plan) != SF_OK) {
+                        sf_plan_destroy(plan);
                         return complain("%s", sf_last_error(ctx));
+                }
         }
         double once = now_seconds() - start;
         int calls = once > 2e-3 ? 1 : (int)(2e-3 / (once > 1e-8 ? once : 1e-8)) + 1;
@@ -240,9 +277,10 @@ static int measure(sf_context *ctx, const struct row *row, const struct settings
                 }
                 start = now_seconds();
                 for (int i = 0; i < calls; i++)
-                        call(ctx, row, s, arena);
+                        call(ctx, row, s, arena, &plan);
                 ours[round] = (now_seconds() - start) / calls;
         }
+        sf_plan_destroy(plan);
         result->seconds = median(ours, s->rounds);
         for (int way = 0; way < ways; way++) {
                 double peer = median(peers[way], s->rounds);
@@ -288,7 +326,7 @@ static void print_row(const struct row *row, const struct settings *s, const str
                 snprintf(time, sizeof(time), "%.2f us", 1e6 * r->seconds);
         else
                 snprintf(time, sizeof(time), "%.2f ms", 1e3 * r->seconds);
-        printf("%-24s %-13s %-5s %12s %9.2f %6s %9.2f %8.2f\n", row->name, shape, row->dtype, time,
+        printf("%-25s %-14s %-5s %12s %9.2f %6s %9.2f %8.2f\n", row->name, shape, row->dtype, time,
                1e-9 * (double)r->bytes / r->seconds, row->fold ? "read" : "copy",
                1e-9 * (double)r->bytes / r->peer_seconds, r->peer_seconds / r->seconds);
 }
@@ -376,7 +414,7 @@ static int run_rows(sf_context *ctx, const struct settings *s, struct arena *are
                 return status;
         printf("scanfold %s, %s, %d thread%s, medians of %d rounds; GB/s count each byte read or written once\n",
                sf_version_string(), sf_context_isa(ctx), threads, threads == 1 ? "" : "s", s->rounds);
-        printf("%-24s %-13s %-5s %12s %9s %6s %9s %8s\n", "work", "shape", "dtype", "time", "GB/s", "beside", "GB/s",
+        printf("%-25s %-14s %-5s %12s %9s %6s %9s %8s\n", "work", "shape", "dtype", "time", "GB/s", "beside", "GB/s",
                "fraction");
         for (int i = 0, done = 0; i < NROWS && !status; i++) {
                 if (!wanted(&rows[i], s))
