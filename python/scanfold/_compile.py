@@ -14,7 +14,7 @@ import torch
 
 from . import _scanfold
 from . import torch as ops  # registers the operators
-from ._regions import fuse, hoist
+from ._regions import EXACT, fuse, hoist
 from ._translate import aten, interpret
 
 
@@ -29,12 +29,12 @@ KEEP_PARAMETERS = -1
 
 @functools.lru_cache(maxsize=None)
 def _instructions(program):
-    return [tuple(i) for i in json.loads(program)]
+    return [tuple(i) for i in json.loads(program[len(EXACT):] if program.startswith(EXACT) else program)]
 
 
 @functools.lru_cache(maxsize=None)
 def _expression(program):
-    return _scanfold.expression_create(_instructions(program), 0)
+    return _scanfold.expression_create(_instructions(program), int(program.startswith(EXACT)))
 
 
 def run(inputs, program, keep=0):
@@ -73,13 +73,13 @@ def _is_expression(node):
     return node.op == "call_function" and node.target in (EXPRESSION, EXPRESSIONS)
 
 
-def _rewrite(gm, keep=0):
+def _rewrite(gm, keep=0, exact=False):
     with_shapes = all("val" in n.meta for n in gm.graph.nodes if n.op == "placeholder")
     if not with_shapes:
         return [], []
     with _fake_mode(gm):
-        hoisted = hoist(gm.graph)
-        fused = fuse(gm.graph, keep)
+        hoisted = [] if exact else hoist(gm.graph)
+        fused = fuse(gm.graph, keep, exact)
     gm.graph.lint()
     gm.recompile()
     return hoisted, fused
@@ -149,15 +149,15 @@ def _plain(value):
 class _Compiler:
     """Compiles one graph of Dynamo's: the graphs torch makes of it, forward and backward, come to `inner`."""
 
-    def __init__(self, gm, example_inputs, compile_rest, keep, report):
-        self.compile_rest, self.keep, self.report = compile_rest, keep, report
+    def __init__(self, gm, example_inputs, compile_rest, keep, exact, report):
+        self.compile_rest, self.keep, self.exact, self.report = compile_rest, keep, exact, report
         self.inputs = len(example_inputs)
         # Where each of Dynamo's inputs is one of the inner graph's, a graph that is one expression can be called with no wrapper between.
         self.same_inputs = all(map(_plain, example_inputs)) and not any(True for _ in gm.parameters()) and not any(True for _ in gm.buffers())
         self.direct = None
 
     def inner(self, gm, example_inputs, is_inference=False, **keywords):
-        hoisted, fused = _rewrite(gm, self.keep)
+        hoisted, fused = _rewrite(gm, self.keep, self.exact)
         if self.report is not None:
             self.report.graph(gm, hoisted, fused)
             return self.report.watched(gm)
@@ -186,24 +186,31 @@ def _option(options, name, values):
     return value
 
 
-def backend(gm, example_inputs, *, options=None, report=None, **_):
+def backend(gm, example_inputs, *, options=None, report=None, mode=None, **_):
     """What torch.compile(backend="scanfold") calls. Options:
 
     rest           "inductor", or "eager": who computes what is not ours
     keep_weights   True: what depends on parameters alone is kept from call to call until autograd's version counters say that one was
                    written. To ask for it is to promise that nobody writes to a parameter behind autograd's back (docs/torch.md)
+    exact          True: every operator keeps its own rounding; products stay products, and factors where they stand
     """
     options = options or {}
+    unknown = sorted(set(options) - {"rest", "keep_weights", "exact"})
+    if unknown:
+        raise ValueError(f"options has {', '.join(map(repr, unknown))}: the scanfold backend takes 'rest', 'keep_weights' and 'exact'")
+    if mode not in (None, "default"):
+        warnings.warn(f"mode={mode!r} is Inductor's own; the scanfold backend does not take it")
     rest = _option(options, "rest", ("inductor", "eager"))
     keep = KEEP_PARAMETERS if _option(options, "keep_weights", (False, True)) else 0
+    exact = _option(options, "exact", (False, True))
     if rest == "inductor" and report is None:
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-        compiler = _Compiler(gm, example_inputs, compile_fx_inner, keep, report)
+        compiler = _Compiler(gm, example_inputs, compile_fx_inner, keep, exact, report)
         with _no_shared_cache():
             compiled = compile_fx(gm, example_inputs, inner_compile=compiler.inner)
     else:
         from torch._dynamo.backends.common import aot_autograd
-        compiler = _Compiler(gm, example_inputs, None, keep, report)
+        compiler = _Compiler(gm, example_inputs, None, keep, exact, report)
         inference = functools.partial(compiler.inner, is_inference=True)
         compiled = aot_autograd(fw_compiler=compiler.inner, bw_compiler=compiler.inner, inference_compiler=inference)(gm, example_inputs)
     return compiler.direct or compiled
@@ -259,15 +266,16 @@ class Report:
 
 
 def explain(model, *inputs, **keywords):
-    """Compiles a model, runs it once on these inputs (and, where a result can be differentiated, its backward), and prints a Report."""
+    """Compiles a model, runs it once on these inputs (and, where a result can be differentiated, its backward), and prints a Report. What
+    torch.compile had compiled before in this process it compiles anew afterwards: Dynamo is reset."""
     report = Report()
     torch._dynamo.reset()
     try:
         compiled = torch.compile(model, backend=functools.partial(backend, report=report))
         result = compiled(*inputs, **keywords)
         results = [t for t in torch.utils._pytree.tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
-        if results:
-            leaves = [t for t in list(getattr(model, "parameters", list)()) + list(inputs) if isinstance(t, torch.Tensor) and t.requires_grad]
+        leaves = [t for t in list(getattr(model, "parameters", list)()) + list(inputs) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if results and leaves:
             torch.autograd.grad(results, leaves, [torch.ones_like(t) for t in results], allow_unused=True)
     finally:
         torch._dynamo.reset()

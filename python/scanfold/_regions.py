@@ -9,11 +9,12 @@ import operator
 import torch
 
 from . import _scanfold
-from ._translate import FLIPS, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, constant, dtype_code, shape_of, translate
+from ._translate import FLIPS, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, constant, dtype_code, reshaped_product, same_length, shape_of, translate
 
 log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # as _expressions.c has it
 MAX_RESULTS = 16  # of one region: more are more regions
+EXACT = "exact "  # before a program
 
 
 def _is_anchor(node):
@@ -28,6 +29,10 @@ def _translatable(node):
     return translate(Program(), node) is not None
 
 
+def _is_product(node):
+    return node.target in MATMULS or reshaped_product(node) is not None
+
+
 def _leads_to_a_sum(node, region):
     """A matrix product is only worth taking where a sum over rows or columns makes it vanish."""
     while True:
@@ -35,7 +40,7 @@ def _leads_to_a_sum(node, region):
         if len(users) != 1 or users[0] not in region:
             return False
         user = users[0]
-        if user.target in (aten.sum.dim_IntList, aten.sum.default):
+        if user.target in (aten.sum.dim_IntList, aten.sum.default, aten.mean.dim, aten.mean.default):
             return True
         if user.target not in (aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.neg.default):
             return False
@@ -61,20 +66,20 @@ def _results(region):
 def _joins_behind(node, user, region, taken):
     """Whether a result's only user may join: elementwise work, a flip, that makes it no larger and leaves the region one call. A fold's
     result stretched again, as in a softmax, is another matter: what was read for the fold is read once more then."""
-    if user in region or user in taken or user.target in MATMULS or (user.target in VIEWS and user.target not in FLIPS):
+    if user in region or user in taken or _is_product(user) or (user.target in VIEWS and user.target not in FLIPS):
         return False
     return _translatable(user) and _numel(user) <= _numel(node) and (len(region) == 1 or _convex(region | {user}))
 
 
-def _grow(anchors, taken):
-    """The nodes that join some anchors: what is used inside only, and what only a result is used by."""
+def _grow(anchors, taken, exact):
+    """The nodes that join some anchors: what is used inside only, and what only a result is used by. An exact product does not vanish."""
     region = set(anchors)
     while True:
         before = len(region)
         for node in [n for member in list(region) for n in _tensors(member)]:
             if node in region or node in taken or node.op != "call_function" or not all(u in region for u in node.users):
                 continue
-            if node.target in MATMULS and not _leads_to_a_sum(node, region):
+            if _is_product(node) and (exact or not _leads_to_a_sum(node, region)):
                 continue
             if _translatable(node):
                 region.add(node)
@@ -119,12 +124,12 @@ def _worth_it(region):
     return not any(_numel(n) > largest and any(_reads_it_too(u, region) for u in n.users) for n in _inputs(region))
 
 
-def _agreed(program, nodes, results):
+def _agreed(program, nodes, results, exact):
     """Whether the library plans it, with the results torch expects: tried on empty stand-ins of the shapes at hand."""
     def described(node):
         return [_hint(n) for n in shape_of(node)], dtype_code(node.meta["val"].dtype)
     try:
-        expression = _scanfold.expression_create([tuple(i) for i in program.instructions], 0)
+        expression = _scanfold.expression_create([tuple(i) for i in program.instructions], int(exact))
         shapes = _scanfold.expression_shapes(expression, [described(node) for node in nodes])
     except (ValueError, TypeError, RuntimeError) as refusal:
         log.info("left alone: %s", refusal)
@@ -140,23 +145,35 @@ def _memory_order(node):
     return [] if moved == sorted(moved) else [order]
 
 
-class Region:
-    """Nodes that become one expression: its members and results in the graph's order, its program, and the first node behind it."""
+def _writes(node):
+    """Whether a node may change what others read: the copies into its inputs that a graph ends with, a kernel of somebody's own."""
+    target = node.target
+    if node.op != "call_function" or isinstance(target, torch._ops.OpOverload):
+        return node.op == "call_function" and target._schema.is_mutable
+    return isinstance(target, torch._ops.HigherOrderOperator)
 
-    def __init__(self, graph, members):
+
+class Region:
+    """Nodes that become one expression: its members and results in the graph's order, its program, and the node it goes in front of: the
+    first that wants a result, or writes what may be an input."""
+
+    def __init__(self, graph, members, exact):
         order = {n: i for i, n in enumerate(graph.nodes)}
         self.members = sorted(members, key=order.get)
         self.results = sorted(_results(members), key=order.get)
-        self.before = min((u for n in self.results for u in n.users if u not in members), key=order.get)
+        first, last = order[self.members[0]], order[self.members[-1]]
+        writers = [n for n in graph.nodes if order[n] > first and _writes(n)]
+        users = [u for n in self.results for u in n.users if u not in members]
+        self.before = min(users + writers, key=order.get)
         self.program = Program()
-        self.possible = all(translate(self.program, node) is not None for node in self.members)
+        self.possible = order[self.before] > last and all(translate(self.program, node) is not None for node in self.members)
         if not self.possible:
             return
         for node in self.results:
             self.program.add("output", self.program.place[node], *_memory_order(node))
         inputs = self.program.inputs
         self.possible = (1 <= len(inputs) <= MAX_INPUTS and all(order[n] < order[self.before] for n in inputs)
-                         and _agreed(self.program, inputs, self.results))
+                         and _agreed(self.program, inputs, self.results, exact))
 
 
 def _spreads(region):
@@ -172,14 +189,14 @@ def _spreads(region):
     return False
 
 
-def _proposal(graph, anchors, taken):
+def _proposal(graph, anchors, taken, exact):
     """The region of these anchors, or None where there is none."""
     if not all(_translatable(anchor) and _on_known_device(anchor) for anchor in anchors):
         return None
-    members = _grow(anchors, taken)
+    members = _grow(anchors, taken, exact)
     if not _convex(members) or (len(anchors) > 1 and _spreads(members)):
         return None
-    region = Region(graph, members)
+    region = Region(graph, members, exact)
     return region if region.possible else None
 
 
@@ -192,16 +209,16 @@ def _share(one, other):
     return shared > 1 and 2 * shared >= max(_numel(n) for n in ours | theirs)
 
 
-def _together(graph, anchor, others, taken):
+def _together(graph, anchor, others, taken, exact):
     """The region of an anchor and of as many of the others as can be computed with it in one call; None where it is left alone."""
-    only = region = _proposal(graph, [anchor], taken)
+    only = region = _proposal(graph, [anchor], taken, exact)
     anchors = [anchor]
     for other in others:
         if region is None or other in region.members or len(region.results) >= MAX_RESULTS:
             continue
-        alone = _proposal(graph, [other], taken)
+        alone = _proposal(graph, [other], taken, exact)
         if alone is not None and _share(region, alone):
-            both = _proposal(graph, anchors + [other], taken)
+            both = _proposal(graph, anchors + [other], taken, exact)
             if both is not None:
                 region, anchors = both, anchors + [other]
     return next((r for r in (region, only) if r is not None and _worth_it(set(r.members))), None)
@@ -216,12 +233,12 @@ def _left_alone(function, *args):
         return None
 
 
-def _replace(graph, region, keep):
+def _replace(graph, region, program, keep):
     """The region's nodes by one call, and its results by what the call gives."""
     with graph.inserting_before(region.before):
         several = len(region.results) > 1
         target = torch.ops.scanfold.expressions.default if several else torch.ops.scanfold.expression.default
-        made = graph.call_function(target, (list(region.program.inputs), region.program.text(), keep))
+        made = graph.call_function(target, (list(region.program.inputs), program, keep))
         if several:
             made.meta["val"] = [n.meta["val"] for n in region.results]
         for i, node in enumerate(region.results):
@@ -232,19 +249,21 @@ def _replace(graph, region, keep):
         graph.erase_node(node)
 
 
-def fuse(graph, keep=0):
-    """Turns regions of an aten graph into expressions, in place. A list of (program, nodes of it as text)."""
+def fuse(graph, keep=0, exact=False):
+    """Turns regions of an aten graph into expressions, in place. A list of (program, nodes of it as text). exact: every operator keeps its
+    own rounding."""
     taken, fused = set(), []
     anchors = [n for n in graph.nodes if _is_anchor(n)]
     for i, anchor in enumerate(anchors):
         if anchor in taken:
             continue
-        region = _left_alone(_together, graph, anchor, [n for n in anchors[i + 1:] if n not in taken], taken)
+        region = _left_alone(_together, graph, anchor, [n for n in anchors[i + 1:] if n not in taken], taken, exact)
         if region is None:
             continue
         taken.update(region.members)
-        fused.append((region.program.text(), [n.format_node() or n.name for n in region.members]))
-        _replace(graph, region, keep)
+        program = (EXACT if exact else "") + region.program.text()
+        fused.append((program, [n.format_node() or n.name for n in region.members]))
+        _replace(graph, region, program, keep)
     graph.eliminate_dead_code()  # numbers that are part of programs now
     return fused
 
@@ -262,7 +281,8 @@ def _stretched(node):
     while node.op == "call_function":
         if node.target is aten.expand.default:
             x = node.args[0]
-            if len(shape_of(x)) == 2 and shape_of(x)[1] == 1 and shape_of(x)[0] == shape_of(node)[0]:
+            rows, columns = shape_of(x) if len(shape_of(x)) == 2 else (0, 0)
+            if type(columns) is int and columns == 1 and same_length(rows, shape_of(node)[0]):
                 return x, factors
             return None
         if node.target in (aten.mul.Tensor, aten.div.Tensor) and isinstance(node.args[1], (int, float)):
@@ -286,21 +306,27 @@ def hoist(graph):
     or one row stretched out. Nodes it touched, as text."""
     touched = []
     for node in [n for n in graph.nodes if n.op == "call_function" and n.target is aten.mm.default]:
-        a, b = node.args
-        transposed = a.op == "call_function" and (a.target is aten.t.default or (a.target is aten.permute.default and list(a.args[1]) == [1, 0]))
-        found = _stretched(a.args[0] if transposed else a)
-        if found is None:
-            continue
-        e, factors = found
-        with graph.inserting_before(node):
-            for target, number in reversed(factors):
-                e = _call(graph, target, e, number)
-            if transposed:
-                row = _call(graph, aten.mm.default, _call(graph, aten.permute.default, e, [1, 0]), b)
-                made = _call(graph, aten.expand.default, row, list(shape_of(node)))
-            else:
-                made = _call(graph, aten.mul.Tensor, e, _call(graph, aten.sum.dim_IntList, b, [0], True))
-        touched.append(node.format_node() or node.name)
-        node.replace_all_uses_with(made)
+        made = _left_alone(_outer, graph, node)
+        if made is not None:
+            touched.append(node.format_node() or node.name)
+            node.replace_all_uses_with(made)
     graph.eliminate_dead_code()
     return touched
+
+
+def _outer(graph, node):
+    """What a product with a stretched column is made of instead; None for others."""
+    a, b = node.args
+    transposed = a.op == "call_function" and (a.target is aten.t.default or (a.target is aten.permute.default and list(a.args[1]) == [1, 0]))
+    found = _stretched(a.args[0] if transposed else a)
+    if found is None:
+        return None
+    e, factors = found
+    with graph.inserting_before(node):
+        for target, number in reversed(factors):
+            e = _call(graph, target, e, number)
+        if not transposed:
+            return _call(graph, aten.mul.Tensor, e, _call(graph, aten.sum.dim_IntList, b, [0], True))
+        row = _call(graph, aten.mm.default, _call(graph, aten.permute.default, e, [1, 0]), b)
+        rows = shape_of(node)[0]
+        return _call(graph, aten.expand.default, row, [rows if type(rows) is int else _call(graph, aten.sym_size.int, a, 0), -1])

@@ -25,6 +25,7 @@ FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, ate
          aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
 MATMULS = {aten.mm.default, aten.addmm.default}
 FLIPS = {aten.flip.default, torch.ops.prims.rev.default}  # the second is what Inductor makes of the first
+RESHAPES = {aten.view.default, aten._unsafe_view.default}
 VIEWS = {aten.permute.default, aten.t.default, aten.transpose.int, aten.squeeze.dim, aten.unsqueeze.default, aten.expand.default,
          aten.slice.Tensor, aten.select.int}
 
@@ -182,6 +183,26 @@ def _reduction(program, node):
     return program.add("fold", program.take(x), FOLDS[target], axes, int(keepdim), code)
 
 
+def same_length(a, b):
+    return a is b or (type(a) is int and type(b) is int and a == b) or str(a) == str(b)  # symbols are what they are called
+
+
+def reshaped_product(node):
+    """(x, w, mm), where node is x @ w for an x of several leading dimensions: torch makes a matrix of x, and of the product what it was."""
+    if node.target not in RESHAPES or not isinstance(node.args[0], torch.fx.Node):
+        return None
+    mm = node.args[0]
+    if mm.target is not aten.mm.default or mm.kwargs or len(mm.users) != 1:
+        return None
+    matrix, w = mm.args
+    if matrix.target not in RESHAPES or not isinstance(matrix.args[0], torch.fx.Node):
+        return None
+    x = matrix.args[0]
+    before, after = shape_of(x), shape_of(node)
+    kept = len(before) == len(after) > 2 and all(map(same_length, before[:-1], after[:-1])) and same_length(before[-1], shape_of(matrix)[1])
+    return (x, w, mm) if kept and same_length(after[-1], shape_of(w)[1]) else None
+
+
 def _matmul(program, node):
     if node.kwargs:
         return None
@@ -206,6 +227,9 @@ def translate(program, node):
         place = _reduction(program, node)
     elif node.target in MATMULS:
         place = _matmul(program, node)
+    elif node.target in RESHAPES:
+        found = reshaped_product(node)
+        place = found and program.add("matmul", program.take(found[0]), program.take(found[1]))
     elif node.target in FLIPS or node.target in VIEWS:
         place = _view(program, node)
     elif node.target in (torch.ops.prims.convert_element_type.default, aten._to_copy.default):

@@ -1,4 +1,5 @@
 """torch.compile: our functions traced whole, and backend="scanfold"."""
+import functools
 import logging
 
 import pytest
@@ -34,8 +35,8 @@ def fused(monkeypatch):
     """The programs that were fused, gathered."""
     programs, original = [], _compile.fuse
 
-    def watch(graph, keep):
-        found = original(graph, keep)
+    def watch(graph, keep, exact):
+        found = original(graph, keep, exact)
         programs.extend(found)
         return found
     monkeypatch.setattr(_compile, "fuse", watch)
@@ -463,6 +464,87 @@ def test_dynamic_shapes_do_not_recompile():
     assert counter.frame_count <= 2  # once as it came, once for any length
 
 
+def test_dynamic_shapes_backward():
+    def model(x, w):
+        return (torch.matmul(x, w.T) / 2).sum(1, keepdim=True) * 1.5
+    compiled = torch.compile(model, backend=eager_rest, dynamic=True)
+    for rows, n, k in ((3, 5, 7), (4, 6, 9), (10, 3, 8)):
+        x, w = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((rows, k), (n, k)))
+        g = torch.randn(rows, 1, dtype=torch.float64)
+        for ours, expected in zip(torch.autograd.grad(compiled(x, w), (x, w), g), torch.autograd.grad(model(x, w), (x, w), g)):
+            torch.testing.assert_close(ours, expected)
+
+
+def test_lengths_that_depend_on_data():
+    def model(x):
+        n = x.nonzero().shape[0]
+        return torch.ones(n, 1).expand(n, 4) @ torch.ones(4, 1).expand(4, 3)
+    x = torch.tensor([1.0, 0.0, 2.0])
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        assert torch.equal(torch.compile(model, backend=eager_rest, fullgraph=True)(x), model(x))
+
+
+class History(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.arange(5.0))
+
+    def forward(self, x):
+        totals = self.seen.cumsum(0)
+        self.seen.add_(x)
+        return totals
+
+
+def _twice_around_a_write(x):
+    before = x.cumsum(1)
+    x.mul_(2)
+    return before, x.cumsum(1), x.sum(1)
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("model", [lambda x: (x.cumsum(1), x.add_(1))[0], lambda x: (x.sum(1), x.zero_())[0], _twice_around_a_write,
+                                   lambda x: (x.add_(1), x.cumsum(1) * 2)[1]], ids=["scan", "fold", "around", "behind"])
+def test_inputs_written_to(model, rest):
+    """What is read before a write has the value from before, wherever the call that replaces it stands."""
+    x = torch.randn(4, 8)
+    ours, theirs = x.clone(), x.clone()
+    compiled = torch.compile(model, backend="scanfold" if rest == "inductor" else eager_rest)
+    torch.testing.assert_close(compiled(ours), model(theirs), rtol=1e-5, atol=1e-5)
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+def test_buffers_written_to(rest):
+    ours, theirs, x = History(), History(), torch.ones(5)
+    compiled = torch.compile(ours, backend=functools.partial(_compile.backend, options={"rest": rest}))
+    for _ in range(3):
+        assert torch.equal(compiled(x), theirs(x))
+    assert torch.equal(ours.seen, theirs.seen)
+
+
+@pytest.mark.parametrize("reduce", [torch.sum, torch.mean])
+def test_linear_of_several_dimensions_vanishes(reduce, fused):
+    layer = torch.nn.Linear(64, 32, bias=False)
+    model = lambda x: reduce(layer(x), -1)  # noqa: E731
+    for shape in ((3, 5, 64), (2, 3, 4, 64)):
+        x = torch.randn(*shape)
+        torch.testing.assert_close(torch.compile(model, backend=eager_rest)(x), model(x), rtol=1e-4, atol=1e-4)
+    assert all('"matmul"' in program for program, _ in fused) and len(fused) == 2
+
+
+def test_exact_keeps_every_rounding(fused):
+    exact = functools.partial(_compile.backend, options={"rest": "eager", "exact": True})
+    scaled = lambda x: (x / 64).sum(1)  # noqa: E731
+    x = torch.full((4, 60), 3e37)
+    assert torch.compile(scaled, backend=eager_rest)(x).isinf().all()  # the sum first, then the division
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(scaled, backend=exact)(x), scanfold.sum(x / 64, 1))
+    product = lambda x, w: torch.matmul(x, w).sum(1)  # noqa: E731
+    x, w = torch.randn(5, 7), torch.randn(7, 3)
+    assert torch.equal(torch.compile(product, backend=exact)(x, w), scanfold.sum(x @ w, 1))
+    assert '"matmul"' not in fused[-1][0]
+
+
 def test_found_by_name_without_an_import():
     from importlib import metadata
     found = metadata.entry_points()
@@ -507,6 +589,9 @@ def test_explain(capsys):
     assert report.graphs[0]["plans"] and len(report.graphs) == 1
     scanfold.explain(lambda x: torch.erf(x), torch.randn(3))
     assert "0 fused" in capsys.readouterr().out
+    layer = torch.nn.Linear(4, 3)
+    scanfold.explain(lambda x: layer(x).sum(1), torch.randn(2, 4))  # nothing at hand that could be differentiated
+    assert "1 fused" in capsys.readouterr().out
 
 
 def test_wrong_options():
@@ -514,6 +599,10 @@ def test_wrong_options():
         torch.compile(lambda x: x + 1, backend=lambda g, i: _compile.backend(g, i, options={"rest": "gcc"}))(torch.ones(1))
     with pytest.raises(Exception, match="keep_weights"):
         torch.compile(lambda x: x + 1, backend=lambda g, i: _compile.backend(g, i, options={"keep_weights": "always"}))(torch.ones(1))
+    with pytest.raises(Exception, match="'keep_weight': the scanfold backend takes 'rest'"):
+        torch.compile(lambda x: x + 1, backend="scanfold", options={"keep_weight": True})(torch.ones(1))
+    with pytest.warns(UserWarning, match="max-autotune"):
+        torch.compile(lambda x: x + 1, backend="scanfold", mode="max-autotune")(torch.ones(1))
 
 
 # ---------------------------------------------------------------------------------------------------------------
