@@ -63,10 +63,18 @@ def _results(region):
     return [n for n in region if any(u not in region for u in n.users)]
 
 
+def _is_last(user, scan):
+    """Whether a user takes the last element of a scan, which is a fold."""
+    if user.target is not aten.select.int or scan.target not in SCANS:
+        return False
+    axis, index, shape = user.args[1], user.args[2], shape_of(scan)
+    return type(scan.args[1]) is int and axis % len(shape) == scan.args[1] % len(shape) and (index == -1 or same_length(index + 1, shape[axis]))
+
+
 def _joins_behind(node, user, region, taken):
     """Whether a result's only user may join: elementwise work, a flip, that makes it no larger and leaves the region one call. A fold's
     result stretched again, as in a softmax, is another matter: what was read for the fold is read once more then."""
-    if user in region or user in taken or _is_product(user) or (user.target in VIEWS and user.target not in FLIPS):
+    if user in region or user in taken or _is_product(user) or (user.target in VIEWS and user.target not in FLIPS and not _is_last(user, node)):
         return False
     return _translatable(user) and _numel(user) <= _numel(node) and (len(region) == 1 or _convex(region | {user}))
 

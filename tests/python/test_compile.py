@@ -532,6 +532,17 @@ def test_linear_of_several_dimensions_vanishes(reduce, fused):
     assert all('"matmul"' in program for program, _ in fused) and len(fused) == 2
 
 
+def test_the_last_of_a_scan_is_a_fold(fused, capsys):
+    model = lambda x: torch.cumsum(x, 1)[:, -1] * 2  # noqa: E731
+    x = torch.randn(5, 300)
+    assert torch.equal(torch.compile(model, backend=eager_rest)(x), scanfold.sum(x, 1) * 2)
+    scanfold.explain(model, x)
+    assert "sum(x0, 1" in capsys.readouterr().out
+    other = lambda x: torch.cumsum(x, 1)[:, 7]  # noqa: E731
+    torch.testing.assert_close(torch.compile(other, backend=eager_rest)(x), other(x), rtol=1e-4, atol=1e-4)
+    assert '"select"' not in fused[-1][0]
+
+
 def test_exact_keeps_every_rounding(fused):
     exact = functools.partial(_compile.backend, options={"rest": "eager", "exact": True})
     scaled = lambda x: (x / 64).sum(1)  # noqa: E731
