@@ -75,7 +75,7 @@ test-python: $(if $(BUILT),,build-gcc)
 
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
-	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch=torch==2.13.0 expecttest ml_dtypes array_api_strict=array-api-strict)} && \
+	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch=torch==2.13.0 expecttest ml_dtypes jax array_api_strict=array-api-strict)} && \
 	        PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -p no:cacheprovider tests/python
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core=scikit-build-core)} && ./tests/check_wheel.sh $$python build/wheel
 
@@ -137,6 +137,10 @@ test-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
 	+$(call BUILD,build/gpu) --target gpu-tests scanfold_shared
 	tests/cuda/run_gpu.sh build/gpu
+	+if python3 -c 'import pytest, torch; assert torch.cuda.is_available()' 2> /dev/null; then \
+	        $(CMAKE) -S . -B build/gpu -DSCANFOLD_PYTHON=ON && $(call BUILD,build/gpu) --target scanfold_python && \
+	        PYTHONPATH=python python3 -m pytest -q -p no:cacheprovider -k cuda tests/python; \
+	else echo "no torch with CUDA, or no pytest: the Python package was not tested"; fi
 
 bench-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
