@@ -184,6 +184,53 @@ static void test_passes(void)
                 char *json = tool_json(plan), *after = strstr(json, "\"after\": {\"passes\"");
                 tool_field(after, "passes", passes, sizeof passes);
                 CHECK(atoi(passes) == plans[i].passes, "%s takes %s passes, not %d", plans[i].expression, passes, plans[i].passes);
+                CHECK(plans[i].passes < 2 || !strstr(json, "\"not_fused\": []"), "%s takes %s passes, and nothing says why", plans[i].expression, passes);
+                free(json);
+                sf_plan_destroy(plan);
+        }
+}
+
+/* Why there is another pass: of which node, and in which words; NULL: nothing is said. */
+static const struct {
+        const char *expression, *node, *says;
+} reasons[] = {
+        {"x - max(x, 1, keepdim=True)", "max(x, 1, keepdim=True)", "needed for many elements"},
+        {"exp(x - max(x, 1, keepdim=True)) / sum(exp(x - max(x, 1, keepdim=True)), 1, keepdim=True)", "max(x, 1, keepdim=True)", "needed for many elements"},
+        {"exp(x - max(x, 1, keepdim=True)) / sum(exp(x - max(x, 1, keepdim=True)), 1, keepdim=True)", "sum(exp(x - t1), 1, keepdim=True)", "needed for many elements"},
+        {"cumsum(x, 1) / sum(y)", "sum(y, keepdim=True)", "needed for many elements"},
+        {"cumsum(cumsum(x, 1), 0)", "cumsum(x, 1)", "along other axes"},
+        {"cumsum(cumsum(x, 1), 1)", "cumsum(x, 1)", "scanned or folded again"},
+        {"sum(x, 1, mask=cummax(y, 1) > 2)", "cummax(y, 1)", "scanned or folded again"},
+        {"sum(x, 1) * sum(y, 1)", "sum(y, 1, keepdim=True)", "meets that of another scan or fold"},
+        {"sum(x * x, 1) / 9 - square(mean(x, 1))", "mean(x, 1, keepdim=True)", "meets that of another scan or fold"},
+        {"sum(x * x, 1) / 9 - square(mean(x, 1))", "sum(x * x, 1) / 9 - square(squeeze(t1, 1))", "one of the two reads others as well"},
+        {"sum(x * y), sum(x * x)", "sum(x * x)", "one of the two reads others as well"},
+        {"cumsum(x, 1), cumsum(x, 1) * 2", "cumsum(x, 1)", "needed more than once"},
+        {"cumsum(x, 1)[:, 3:]", "cumsum(x, 1)", "at other positions"},
+        {"sum(x, 1), sum(x[:3], 1)", "sum(x[:3], 1)", "at other positions"},
+        {"sum(x, 0), sum(x, 1)", "sum(x, 1)", "that one goes along other axes"},
+        {"sum(x, 1), x * 2", "x * 2", "one of the two is elementwise"},
+        {"sum(x, 1), max(x, 1), min(x, 1), prod(x, 1), sum(x * x, 1)", "sum(x * x, 1)", "four results share one at most"},
+        {"concat([x, y], 0)", "concat([x, y], 0)", "each part is a pass of its own"},
+        {"cumsum(x, 1), cumsum(x, 1)", "cumsum(x, 1)", "a pass copies it"},
+        {"x @ y.T", "sum(unsqueeze(x, 1) * unsqueeze(y, 0), 2)", "every product of a matmul"},
+        {"sum(x), sum(y)", NULL, NULL},
+        {"sum(x, 1), max(x, 1)", NULL, NULL},
+};
+
+static void test_reasons(void)
+{
+        for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++, checks++) {
+                char node[128];
+                sf_plan *plan = tool_plan(NULL, reasons[i].expression, strstr(reasons[i].expression, "y") ? "x=8,9 y=8,9" : "x=8,9", false);
+                CHECK(plan, "%s: %s", reasons[i].expression, sf_last_error(NULL));
+                if (!plan)
+                        continue;
+                char *json = tool_json(plan), *said = strstr(json, "\"not_fused\"");
+                snprintf(node, sizeof node, "{\"node\": \"%s\", \"why\"", reasons[i].node ? reasons[i].node : "");
+                const char *why = reasons[i].node ? strstr(said, node) : NULL, *end = why ? strchr(why, '}') : NULL, *words = why ? strstr(why, reasons[i].says) : NULL;
+                CHECK(reasons[i].node ? words && words < end : !strncmp(said, "\"not_fused\": []", 15), "%s: of %s is not said that \"%s\":\n%s",
+                      reasons[i].expression, reasons[i].node ? reasons[i].node : "nothing", reasons[i].says ? reasons[i].says : "", said);
                 free(json);
                 sf_plan_destroy(plan);
         }
@@ -500,6 +547,7 @@ int main(void)
         test_mistakes();
         test_refusals();
         test_passes();
+        test_reasons();
         test_long_chain();
         test_products();
         test_kept();

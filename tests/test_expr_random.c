@@ -3,6 +3,7 @@
  * the same; without it, reals must lie within the bound that follows from the roundings (naive.h). So must, on a device whose exp, log,
  * sigmoid and tanh are its own, what they are in; they are then kept out of graphs that compare and cast.
  */
+#include "expr_tools.h"
 #include "naive.h"
 
 #include <math.h>
@@ -302,6 +303,15 @@ static void copy(const array *a, const sf_tensor *t, bool out)
         }
 }
 
+/* More than one pass for one result has a reason, and the explanation gives it. */
+static void check_reasons(sf_plan *plan, uint64_t seed)
+{
+        char passes[32], *json = tool_json(plan);
+        tool_field(strstr(json, "\"after\": {\"passes\""), "passes", passes, sizeof passes);
+        CHECK(atoi(passes) < 2 || !strstr(json, "\"not_fused\": []"), "seed %llu: %s passes, and nothing says why\n%s", (unsigned long long)seed, passes, json);
+        free(json);
+}
+
 static void check_on(const engine *e, const graph *r, uint64_t seed, bool exact, int outputs, const int *output, bool odd)
 {
         sf_tensor in[4], out[3];
@@ -335,6 +345,8 @@ static void check_on(const engine *e, const graph *r, uint64_t seed, bool exact,
                 }
                 out[i] = lay_out(v, odd, &memory[4 + i], strides[4 + i]);
         }
+        if (e == &engines[0] && outputs == 1)
+                check_reasons(plan, seed);
         status = sf_plan_run(plan, in, out, NULL);
         CHECK(status == SF_OK, "seed %llu on %s: %s", (unsigned long long)seed, e->name, sf_last_error(e->ctx));
         for (int i = 0; i < outputs && status == SF_OK; i++) {

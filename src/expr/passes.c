@@ -29,20 +29,6 @@ int32_t sf_plan_buffer(sf_planner *p, int32_t node)
         return p->buffer_of[node] = plan->buffers++;
 }
 
-static void remark(sf_planner *p, int32_t node, const char *why)
-{
-        sf_plan *plan = p->plan;
-        if (plan->remarks == p->room_remarks) {
-                int32_t room = p->room_remarks ? p->room_remarks * 2 : 8;
-                sf_remark *grown = sf_ir_alloc(p->ir, (size_t)room * sizeof *grown);
-                if (plan->remarks)
-                        memcpy(grown, plan->remark, (size_t)plan->remarks * sizeof *grown);
-                plan->remark = grown;
-                p->room_remarks = room;
-        }
-        plan->remark[plan->remarks++] = (sf_remark){node, why};
-}
-
 /* ------------------------------------------------------------------------------------------------------------
  * Which scan or fold a node can ride along with
  * ---------------------------------------------------------------------------------------------------------- */
@@ -239,10 +225,10 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
                 cut = sf_compile_pass(p, root, core, track, pass);
                 if (cut > 0) {
                         p->cut[cut] = true;
-                        remark(p, cut, "a pass of its own, because the elementwise work around it is longer than one pass takes");
+                        sf_plan_remark(p->plan, cut, "a pass of its own, because the elementwise work around it is longer than one pass takes");
                 } else if (cut < 0) {
                         alone = true;
-                        remark(p, core, "what follows is a pass of its own, because one pass reads at most 8 tensors");
+                        sf_plan_remark(p->plan, core, "what follows is a pass of its own, because one pass reads at most 8 tensors");
                 }
         } while (cut);
         p->copying = false;
@@ -259,8 +245,6 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
         if (pass->masked)
                 need(p, p->plan->buffer[pass->mask.buffer].node);
         pass->products = is_products(p, pass);
-        if (pass->products)
-                remark(p, root, "every product of a matmul is computed: no rewrite could avoid it, and this library has no fast matmul");
         if (n->count)
                 push(p, pass);
 }
@@ -278,6 +262,8 @@ static void need(sf_planner *p, int32_t node)
                 return;
         }
         int64_t offset = 0;
+        if (n->nlist > 1)
+                sf_plan_remark(p->plan, node, "each part is a pass of its own, because a pass writes one result");
         for (int32_t i = 0; i < n->nlist; i++) {
                 int32_t part = sf_ir_arg(p->ir, n, i);
                 const sf_ir_node *np = sf_ir_at(p->ir, part);
@@ -346,6 +332,8 @@ sf_status sf_plan_passes(sf_plan *plan)
                 if (p.buffer_of[node] == plan->output_buffer[i])
                         continue;
                 p.cut[node] = true;
+                if (sf_ir_at(ir, node)->kind != SF_IR_INPUT)
+                        sf_plan_remark(plan, node, "more than one output is this result: it is computed once, and a pass copies it");
                 make_pass(&p, node, true, plan->output_buffer[i], -1, 0);
         }
         return SF_OK;

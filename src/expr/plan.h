@@ -78,7 +78,7 @@ typedef struct sf_kept {
         uint64_t *versions; /* of all inputs, when it was made */
 } sf_kept;
 
-/* Why something is a pass of its own that might not have been. */
+/* Why something is a pass of its own that might not have been: said of that, or of what it waits for. */
 typedef struct sf_remark {
         int32_t node;
         const char *why;
@@ -89,7 +89,7 @@ struct sf_plan {
         sf_device device;
         sf_ir ir;
         int32_t inputs, outputs;
-        int32_t buffers, passes, kepts, remarks;
+        int32_t buffers, passes, kepts, remarks, room_remarks;
         sf_buffer *buffer;
         sf_pass **pass;
         sf_kept *kept;
@@ -116,11 +116,14 @@ struct sf_planner {
         int32_t *buffer_of; /* -1: none yet */
         bool *done;         /* its buffer is written by a pass already made */
         bool copying;       /* the root is to be read, not computed */
-        int32_t room_passes, room_buffers, room_remarks;
+        int32_t room_passes, room_buffers;
 };
 
 /* How many positions of the pass an operand really has: along the others it repeats. */
 double sf_access_extent(const sf_plan *plan, const sf_pass *pass, const sf_access *access);
+
+/* plan.c: notes why; `why` must outlive the plan. */
+void sf_plan_remark(sf_plan *plan, int32_t node, const char *why);
 
 /* passes.c: all passes, in order. */
 sf_status sf_plan_passes(sf_plan *plan);
