@@ -72,6 +72,8 @@ static int take_shape(struct line *line, const char *text)
         struct said *said = find_said(line, "--shape", text, &rest);
         if (!said)
                 return CLI_USAGE;
+        if (said->has_shape)
+                return complain_usage(line->command, "--shape says twice what shape %s has", said->name);
         said->has_shape = 1;
         said->ndim = 0;
         while (*rest) { /* nothing after the sign is rank 0 */
@@ -94,6 +96,8 @@ static int take_dtype(struct line *line, const char *option, const char *text)
         struct said *said = find_said(line, option, text, &rest);
         if (!said)
                 return CLI_USAGE;
+        if (said->dtype)
+                return complain_usage(line->command, "%s says twice what dtype %s has", option, said->name);
         said->dtype = dtype_by_name(rest);
         return said->dtype ? CLI_DONE : complain_usage(line->command, "%s %s is not a dtype; it is %s", option, text, dtype_list);
 }
@@ -355,7 +359,8 @@ static int print_results(struct line *line, int count, struct result *results)
 {
         for (int i = 0; i < count; i++) {
                 if (results[i].bytes != (uint64_t)results[i].dtype->size)
-                        return complain_usage("run", "the result is more than one value; name a file for it with -o (or -o - for standard output)");
+                        return complain_usage("run", "the result is %s; name a file for it with -o (or -o - for standard output)",
+                                              results[i].bytes ? "more than one value" : "empty: there is no value to print");
                 results[i].tensor.data = &results[i].single;
         }
         int status = run_plan(line, count, results);
@@ -456,6 +461,8 @@ static int run(struct line *line, int argc, char **argv)
                 struct said *said = find_said(line, "", argv[optind], &path);
                 if (!said)
                         return CLI_USAGE;
+                if (said->path)
+                        return complain_usage("run", "two files are named for %s: %s and %s", said->name, said->path, path);
                 said->path = path;
                 streams += !strcmp(path, "-");
         }

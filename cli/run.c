@@ -198,10 +198,14 @@ void print_element(const unsigned char *data, const struct dtype_info *dtype)
 /* No -o: a fold to one value is printed, anything else needs a file. */
 static int print_value(struct work *work, int32_t ndim, const int64_t *shape)
 {
-        for (int32_t i = 0; i < ndim; i++)
-                if (shape[i] != 1)
-                        return complain_usage(work->job->command, "the result is more than one value; name a file for "
-                                                                  "it with -o (or -o - for standard output)");
+        int many = 0, empty = 0;
+        for (int32_t i = 0; i < ndim; i++) {
+                many |= shape[i] != 1;
+                empty |= shape[i] == 0;
+        }
+        if (many)
+                return complain_usage(work->job->command, "the result is %s; name a file for it with -o (or -o - for standard output)",
+                                      empty ? "empty: there is no value to print" : "more than one value");
         double room = 0; /* one element of any dtype, aligned */
         work->out = (unsigned char *)&room;
         int64_t strides[SF_MAX_NDIM] = { 0 };

@@ -60,6 +60,10 @@ def test_run_refuses(files):
     refused("run", "x + y", "x=x.npy", says="y=in.npy", status=2)
     refused("run", "x", "x=x.npy", "z=w.npy", "-o", "o.npy", says="the expression has no z", status=2)
     refused("run", "x", "x=x.npy", says="more than one value", status=2)
+    refused("run", "x[:0]", "x=x.npy", says="the result is empty", status=2)
+    refused("run", "sum(x)", "x=x.npy", "x=w.npy", says="two files are named for x: x.npy and w.npy", status=2)
+    refused("run", "sum(x)", "x=x.npy", "--view", "x=f32", "--view", "x=i32", says="twice what dtype x has", status=2)
+    refused("run", "sum(x, axis=5)", "x=x.npy", says="x has no axis 5: its rank is 2, so an axis is -2 to 1", status=1)
     refused("run", "x", "x=x.npy", "-o", "a.npy", "-o", "b.npy", says="has 1 result", status=2)
     refused("run", "x", "x.npy", "-o", "o.npy", says="x=...", status=2)
     refused("run", "x", "x=none.npy", "-o", "o.npy", says="cannot open", status=1)
@@ -89,6 +93,14 @@ def test_explain_formats():
     xml.dom.minidom.parseString(ok("explain", "where(m, x, 0) < 1", *shapes, "--format", "svg"))
 
 
+def test_explain_says_why_not_fused():
+    softmax = "exp(x - max(x, 1, keepdim=True)) / sum(exp(x - max(x, 1, keepdim=True)), 1, keepdim=True)"
+    story = json.loads(ok("explain", softmax, "--shape", "x=8,9", "--format", "json"))
+    assert story["after"]["passes"] == 3
+    assert [r["node"] for r in story["not_fused"]] == ["max(x, 1, keepdim=True)", "sum(exp(x - t1), 1, keepdim=True)"]
+    assert all("needed for many elements" in r["why"] for r in story["not_fused"])
+
+
 def test_explain_exact():
     story = json.loads(ok("explain", "sum(x * 3, 1)", "--shape", "x=4,5", "--exact", "--format", "json"))
     assert story["rewritten"] == ["sum(x * 3, 1)"] and story["exact"]
@@ -98,7 +110,9 @@ def test_explain_exact():
 
 def test_explain_refuses():
     refused("explain", "x + y", "--shape", "x=3", says="--shape y=", status=2)
-    refused("explain", "x", "--shape", "x=3,", "--shape", "x=a", says="is not a shape", status=2)
+    refused("explain", "x", "--shape", "x=a", says="is not a shape", status=2)
+    refused("explain", "x", "--shape", "x=3", "--shape", "x=4", says="twice what shape x has", status=2)
+    refused("explain", "x", "--shape", "x=3", "--dtype", "x=f32", "--dtype", "x=f64", says="twice what dtype x has", status=2)
     refused("explain", "x", "--shape", "x=3", "--dtype", "x=f99", says="is not a dtype", status=2)
     refused("explain", "x", "--shape", "x=3", "--format", "png", says="--format", status=2)
     refused("explain", "x", "--shape", "x=3", "--device", "tpu", says="--device", status=2)

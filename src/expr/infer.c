@@ -168,8 +168,8 @@ static sf_status read_axis(inference *in, int32_t node, int32_t rank, int64_t ax
 {
         int32_t lines = rank ? rank : 1; /* a rank-0 tensor has one line of one element */
         if (axis < -lines || axis >= lines)
-                return FAIL("axis %" PRId64 " of %s, which has shape of rank %d; it must be %d to %d", axis, show(in->ir, node).text, (int)rank,
-                            (int)-lines, (int)lines - 1);
+                return FAIL("%s has no axis %" PRId64 ": its rank is %d, so an axis is %d to %d", show(in->ir, node).text, axis, (int)rank, (int)-lines,
+                            (int)lines - 1);
         *found = (int32_t)(axis < 0 ? axis + lines : axis);
         return SF_OK;
 }
