@@ -428,7 +428,7 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  *     matmul linear; astype to, with f32 or float32 and so on; x.float() and x.double()
  *
  * Several expressions with commas between them are several outputs. A sentence about a bad expression ends with the line and a caret under
- * the column. docs/expressions.md has it all.
+ * the column; so does one of sf_plan_create's about shapes or dtypes that do not fit it. docs/expressions.md has it all.
  */
 SF_API sf_status sf_graph_parse(sf_context *ctx, const char *text, sf_graph **graph);
 

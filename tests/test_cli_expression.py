@@ -76,6 +76,9 @@ def test_carets():
     done = run("explain", "sum(x, depth=1)", "--shape", "x=4")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [b"scanfold: sum has no argument depth", b"  sum(x, depth=1)", b"         ^"]
+    done = run("explain", "x + sum(y, axis=5)", "--shape", "x=4", "--shape", "y=4,3")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [b"scanfold: y has no axis 5: its rank is 2, so an axis is -2 to 1", b"  x + sum(y, axis=5)", b"      ^"]
 
 
 def test_explain_text():

@@ -139,6 +139,36 @@ static void test_refusals(void)
         }
 }
 
+/* Where a parsed line is wrong about its shapes: the column of the operator, the function or the subscript. */
+static const struct {
+        const char *expression, *shapes;
+        int column;
+} places[] = {
+        {"1 + sum(x, axis=5)", "x=2,3", 4}, {"x + y", "x=2,3 y=4", 2}, {"exp(x) * (x - y)", "x=2,3 y=4", 12}, {"x @ y", "x=2,3 y=4,5", 2},
+        {"-where(x, x, 0)", "x=2", 1}, {"x[0, 99]", "x=2,3", 5}, {"x[..., 1:, 99]", "x=2,3", 11}, {"x.T.permute((0, 0))", "x=2,3", 4},
+        {"x - x", "x=2:bool", 2}, {"x, concat([x, y], 0)", "x=2,3 y=2,2", 3}, {"max(x)", "x=0", 0}, {"x * masked_fill(x, x, 1)", "x=2", 4},
+};
+
+static void test_places(void)
+{
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++, checks++) {
+                sf_plan *plan = tool_plan(NULL, places[i].expression, places[i].shapes, false);
+                const char *sentence = sf_last_error(NULL), *last = strrchr(sentence, '\n');
+                CHECK(!plan && last && last[strlen(last) - 1] == '^' && (int)strlen(last) - 4 == places[i].column, "%s: the caret is at %d, not %d: %s",
+                      places[i].expression, last ? (int)strlen(last) - 4 : -1, places[i].column, sentence);
+                sf_plan_destroy(plan);
+        }
+        /* A graph built node by node has no line to show. */
+        sf_graph *graph;
+        sf_plan *plan;
+        int64_t shape[1] = {2};
+        sf_tensor x = {.device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_F32, .shape = shape};
+        CHECK(sf_graph_create(NULL, &graph) == SF_OK, "%s", sf_last_error(NULL));
+        sf_expr_output(graph, sf_expr_select(graph, sf_expr_input(graph, "x"), 0, 5));
+        CHECK(sf_plan_create(NULL, graph, 1, &x, NULL, &plan) == SF_INVALID_ARGUMENT && !strchr(sf_last_error(NULL), '\n'), "%s", sf_last_error(NULL));
+        sf_graph_destroy(graph);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * The five operators, as passes
  * ---------------------------------------------------------------------------------------------------------- */
@@ -546,6 +576,7 @@ int main(void)
         test_readings();
         test_mistakes();
         test_refusals();
+        test_places();
         test_passes();
         test_reasons();
         test_long_chain();

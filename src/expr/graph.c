@@ -55,6 +55,7 @@ void sf_graph_destroy(sf_graph *graph)
         free(graph->output);
         free(graph->node);
         free(graph->number);
+        free(graph->line);
         free(graph);
 }
 

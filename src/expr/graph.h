@@ -36,6 +36,7 @@ typedef struct sf_node {
         int32_t count, list; /* the list's length, and where it starts in the graph's numbers */
         sf_scalar value; /* a constant's, or the initial one */
         sf_dtype dtype, accumulator;
+        size_t column; /* where it stands in the graph's line, if there is one */
 } sf_node;
 
 struct sf_graph {
@@ -48,6 +49,7 @@ struct sf_graph {
         char **name;         /* of the inputs */
         int32_t *input_node;
         int32_t *output;     /* nodes */
+        char *line;          /* what it was parsed from, or NULL */
 };
 
 /* The most nodes a graph may have. Walks of it are recursive, so that it also bounds the stack they take. */

@@ -2,6 +2,7 @@
 #include "core/choose.h"
 #include "core/value.h"
 #include "expr/ir.h"
+#include "expr/notation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -530,9 +531,11 @@ sf_status sf_infer(sf_ir *ir, const sf_graph *graph, const sf_tensor *inputs)
                 ir->name[i] = memcpy(sf_ir_alloc(ir, size), graph->name[i], size);
         }
         for (int32_t id = 1; id <= graph->nodes; id++) {
-                SF_TRY(infer_node(&in, id, inputs));
-                if (in.of[id].node)
-                        SF_TRY(check_size(&in, in.of[id].node));
+                sf_status status = infer_node(&in, id, inputs);
+                if (status == SF_OK && in.of[id].node)
+                        status = check_size(&in, in.of[id].node);
+                if (status != SF_OK)
+                        return sf_notation_point(ir->ctx, graph, id, status);
         }
         ir->outputs = graph->outputs;
         ir->output = sf_ir_alloc(ir, (size_t)graph->outputs * sizeof *ir->output);

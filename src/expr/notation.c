@@ -33,14 +33,14 @@ static bool compare(sf_parser *p, sf_term *result);
 /* What fits a terminal: the part of the line around the caret. */
 enum { BEFORE = 60, WIDE = 100 };
 
-static void add_caret(sf_parser *p, const char *at, char *text, size_t size)
+static void add_caret(const char *line, const char *at, char *text, size_t size)
 {
-        const char *from = at - p->text > WIDE - 20 ? at - BEFORE : p->text;
+        const char *from = at - line > WIDE - 20 ? at - BEFORE : line;
         while (((unsigned char)*from & 0xc0) == 0x80) /* not into the middle of a character */
                 from++;
         size_t length = strnlen(from, WIDE);
         size_t used = strlen(text);
-        int written = snprintf(text + used, size - used, "\n  %s%.*s\n  %s", from > p->text ? "..." : "", (int)length, from, from > p->text ? "   " : "");
+        int written = snprintf(text + used, size - used, "\n  %s%.*s\n  %s", from > line ? "..." : "", (int)length, from, from > line ? "   " : "");
         if (written < 0 || (size_t)written >= size - used)
                 return;
         for (char *c = text + used + 1; *c; c++)
@@ -61,13 +61,30 @@ bool sf_notation_fail(sf_parser *p, const char *at, const char *format, ...)
         va_start(args, format);
         vsnprintf(text, 512, format, args);
         va_end(args);
-        add_caret(p, at, text, sizeof text);
+        add_caret(p->text, at, text, sizeof text);
         sf_fail(p->ctx, SF_INVALID_ARGUMENT, "%s", text);
         return false;
 }
 
+sf_status sf_notation_point(const sf_context *ctx, const sf_graph *graph, int32_t node, sf_status status)
+{
+        char text[2048];
+        if (!graph->line)
+                return status;
+        snprintf(text, sizeof text / 2, "%s", sf_last_error(ctx));
+        add_caret(graph->line, graph->line + graph->node[node].column, text, sizeof text);
+        return sf_fail(ctx, status, "%s", text);
+}
+
+void sf_notation_place(sf_parser *p, const char *at)
+{
+        while (p->placed < p->graph->nodes)
+                p->graph->node[++p->placed].column = (size_t)(at - p->text);
+}
+
 bool sf_notation_node(sf_parser *p, const char *at, int32_t node, sf_term *result)
 {
+        sf_notation_place(p, at);
         *result = (sf_term){.kind = SF_TERM_NODE, .at = at, .node = node};
         if (node >= 0)
                 return true;
@@ -384,6 +401,7 @@ static bool subscripts(sf_parser *p, sf_term *x)
                         node = sf_expr_select(p->graph, node, from_end, sub[i].start);
                 else
                         node = sf_expr_slice(p->graph, node, from_end--, sub[i].start, sub[i].stop, sub[i].step);
+                sf_notation_place(p, sub[i].at);
         }
         for (int32_t i = 0; i < (rest < 0 ? count : rest); i++) {
                 if (sub[i].kind == NEW)
@@ -392,6 +410,7 @@ static bool subscripts(sf_parser *p, sf_term *x)
                         node = sf_expr_select(p->graph, node, axis, sub[i].start);
                 else
                         node = sf_expr_slice(p->graph, node, axis++, sub[i].start, sub[i].stop, sub[i].step);
+                sf_notation_place(p, sub[i].at);
         }
         return sf_notation_node(p, x->at, node, x);
 }
@@ -582,6 +601,10 @@ sf_status sf_graph_parse(sf_context *given, const char *text, sf_graph **graph)
         if (status == SF_OK && !line(p)) {
                 sf_graph_destroy(p->graph);
                 status = SF_INVALID_ARGUMENT;
+        }
+        if (status == SF_OK && !(p->graph->line = strdup(text))) {
+                sf_graph_destroy(p->graph);
+                status = sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory to keep an expression's line in");
         }
         if (status == SF_OK)
                 *graph = p->graph;

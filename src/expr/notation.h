@@ -25,6 +25,7 @@ typedef struct sf_parser {
         sf_graph *graph;
         const char *text, *at;
         int depth;
+        int32_t placed; /* nodes up to this one have their column */
         int32_t items;
         sf_term item[256]; /* of all tuples that are open */
 } sf_parser;
@@ -46,7 +47,10 @@ static inline bool sf_name_is(sf_name name, const char *word)
 /* A sentence, then the line with a caret under `at`. Returns false. */
 bool sf_notation_fail(sf_parser *p, const char *at, const char *format, ...) SF_PRINTF(3, 4);
 
-/* A library call's result: a failure gets the line and a caret too. */
+/* Nodes made since the last such call stand at `at`. */
+void sf_notation_place(sf_parser *p, const char *at);
+
+/* A library call's result, placed: a failure gets the line and a caret too. */
 bool sf_notation_node(sf_parser *p, const char *at, int32_t node, sf_term *result);
 
 /* The whole number that a term is, such as -1. */
@@ -54,6 +58,9 @@ bool sf_notation_whole(const sf_parser *p, const sf_term *term, int64_t *value);
 
 /* The dtype of this name ("f32", "float32"), if it is one. */
 bool sf_notation_dtype(sf_name name, sf_dtype *dtype);
+
+/* What was said last is about this node: if the graph has a line, the line and a caret follow the sentence. Returns `status`. */
+sf_status sf_notation_point(const sf_context *ctx, const sf_graph *graph, int32_t node, sf_status status);
 
 typedef struct sf_argument {
         sf_name name; /* length 0: by position */
