@@ -19,6 +19,9 @@ static const sf_cuda_chip small_chip = {.capability = 90, .multiprocessors = 3, 
 static const sf_cuda_chip real_chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
                                        .shared_per_multiprocessor = 233472, .l2 = 52428800};
 
+/* With this many drawn cases every kernel file must have run; fewer are for a quick look. */
+enum { ENOUGH = 300 };
+
 static long wanted = 400, first_seed = 1;
 static const char *only;
 
@@ -217,5 +220,10 @@ int main(int argc, char **argv)
 #include "cuda/kernels.def"
 #undef KERNEL
         fprintf(stderr, "; staged %ld, interleaved %ld, chunked %ld\n", host_staged, host_interleaved, host_chunked);
+        const bool all = !only && wanted >= ENOUGH && first_seed == 1;
+#define KERNEL(name, NAME) CHECK(!all || host_met[SF_CUDA_##NAME], "no case has run kernels/" #name ".cu: it is not tested, or not chosen any more");
+#include "cuda/kernels.def"
+#undef KERNEL
+        CHECK(!all || (host_staged && host_interleaved && host_chunked), "no case was staged, interleaved or chunked");
         return finish("test_cuda_host", cases_checked);
 }
