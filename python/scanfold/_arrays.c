@@ -243,6 +243,20 @@ static int other_open(PyObject *object, const char *name, array *a)
 /* ------------------------------------------------------------------------------------------------------------
  * Any of them
  * ---------------------------------------------------------------------------------------------------------- */
+static int refuse_dtype(PyObject *object, const char *name, sf_dtype dtype)
+{
+        PyObject *described = PyObject_GetAttrString(object, "dtype");
+        if (!described) {
+                PyErr_Clear();
+                described = PyUnicode_FromFormat("number %d of DLPack's, %d bits wide,", (int)dtype.code, (int)dtype.bits);
+        }
+        if (described)
+                PyErr_Format(PyExc_TypeError, "%s has dtype %S: float16, bfloat16, float32, float64, integers and bool are taken", name,
+                             described);
+        Py_XDECREF(described);
+        return -1;
+}
+
 int array_open(PyObject *object, const char *name, array_use use, array *a)
 {
         known_type type;
@@ -268,6 +282,8 @@ int array_open(PyObject *object, const char *name, array_use use, array *a)
                 rc = other_open(object, name, a);
                 break;
         }
+        if (!rc && dtype_index(a->view.dtype) < 0)
+                rc = refuse_dtype(object, name, a->view.dtype);
         if (rc)
                 array_close(a);
         return rc;
@@ -354,6 +370,18 @@ int array_make(const array *x, const array_form *form, array *out, PyObject **re
         }
         *result = made;
         return 0;
+}
+
+int array_can_be_written(const array *out)
+{
+        static PyObject *can_be_written;
+        if (out->read_only || out->kind == ARRAY_NUMPY || out->kind == ARRAY_TORCH)
+                return !out->read_only;
+        PyObject *function = other(&can_be_written, "can_be_written");
+        PyObject *answer = function ? PyObject_CallFunctionObjArgs(function, out->object, NULL) : NULL;
+        int yes = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        return yes;
 }
 
 int array_was_written(const array *out)

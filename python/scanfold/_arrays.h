@@ -63,6 +63,9 @@ typedef struct array_form {
  */
 int array_make(const array *x, const array_form *form, array *out, PyObject **result);
 
+/* Whether a caller's array may be written: 1, 0, or -1 with an exception. */
+int array_can_be_written(const array *out);
+
 /* Tells torch that a caller's tensor was written, so that autograd notices if it had saved it. */
 int array_was_written(const array *out);
 

@@ -45,10 +45,19 @@ def _dtype(space, name):
     return getattr(space, name + "_", name)  # NumPy before 2 and CuPy say bool_
 
 
+def _is_jax(x):
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(x, jax.Array)
+
+
 def has_64_bits(x):
     """JAX has no 64-bit types unless asked for them: its sums of integers are 32 bits wide then."""
-    jax = sys.modules.get("jax")
-    return jax is None or not isinstance(x, jax.Array) or bool(jax.config.jax_enable_x64)
+    return not _is_jax(x) or bool(sys.modules["jax"].config.jax_enable_x64)
+
+
+def can_be_written(x):
+    """JAX shares an array's memory on the promise that nobody writes it, but hands it out by DLPack as if one could."""
+    return not _is_jax(x)
 
 
 def make(x, shape, name, device_type):

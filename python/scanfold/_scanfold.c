@@ -93,13 +93,18 @@ static int read_dtype(PyObject *object, sf_dtype *dtype)
 static int read_axis(PyObject *object, int32_t *axis)
 {
         PyObject *index = PyNumber_Index(object);
-        long long number = index ? PyLong_AsLongLong(index) : -1;
-        Py_XDECREF(index);
-        if (number == -1 && PyErr_Occurred())
+        if (!index) {
+                if (PyErr_ExceptionMatches(PyExc_TypeError))
+                        PyErr_Format(PyExc_TypeError, "axis is %R: a whole number is expected", object);
                 return -1;
-        /* What no axis can be stays so when it is cut to 32 bits. */
-        *axis = number > INT32_MAX ? INT32_MAX : number < INT32_MIN ? INT32_MIN : (int32_t)number;
-        return 0;
+        }
+        int overflow;
+        long long number = PyLong_AsLongLongAndOverflow(index, &overflow);
+        if (overflow || number > INT32_MAX || number < INT32_MIN)
+                PyErr_Format(PyExc_ValueError, "axis is %R; x can have at most %d dimensions", index, SF_MAX_NDIM);
+        *axis = (int32_t)number;
+        Py_DECREF(index);
+        return PyErr_Occurred() ? -1 : 0;
 }
 
 /* The arrays of one call, in the order they are opened. */
@@ -141,6 +146,12 @@ static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *c
         give_up(c);
         if (rc < 0)
                 return NULL;
+        if (c->opened && c->x.kind != ARRAY_TORCH) {
+                PyErr_Format(PyExc_TypeError,
+                             "x is %R, but %s is a torch tensor that is more than its memory (its device, a gradient, a subclass): "
+                             "give x as a tensor too", (PyObject *)Py_TYPE(c->x.object), c->opened == 1 ? "mask" : "out");
+                return NULL;
+        }
         if (!to->function[rc]) {
                 PyObject *module = PyImport_ImportModule("scanfold.torch");
                 to->function[rc] = module ? PyObject_GetAttrString(module, to->name[rc]) : NULL;
@@ -187,8 +198,10 @@ static int open_out(call *c, PyObject *out, const array_form *form)
         if (rc)
                 return rc;
         c->opened = 3;
-        if (c->out.read_only) {
-                PyErr_SetString(PyExc_ValueError, "out is read-only: give an array that can be written");
+        int writable = array_can_be_written(&c->out);
+        if (writable <= 0) {
+                if (!writable)
+                        PyErr_Format(PyExc_ValueError, "out is %R, and read-only: give an array that can be written", (PyObject *)Py_TYPE(out));
                 return -1;
         }
         if (dtype.bits && (dtype.code != c->out.view.dtype.code || dtype.bits != c->out.view.dtype.bits)) {

@@ -181,6 +181,17 @@ static int torch_dtype_read(PyObject *object, const char *name, sf_dtype *dtype)
         return -1;
 }
 
+/* Sparse tensors and oneDNN's have elements, but not at strides. */
+static int torch_layout_check(PyObject *object, const char *name)
+{
+        PyObject *layout = PyObject_GetAttrString(object, "layout"), *text = layout ? PyObject_Str(layout) : NULL;
+        if (text && PyUnicode_CompareWithASCIIString(text, "torch.strided") != 0)
+                PyErr_Format(PyExc_TypeError, "%s has layout %U: strided tensors are taken, as %s.to_dense() makes one", name, text, name);
+        Py_XDECREF(text);
+        Py_XDECREF(layout);
+        return PyErr_Occurred() ? -1 : 0;
+}
+
 static int torch_stream(array *a)
 {
         if (a->view.device.device_type != SF_CUDA)
@@ -271,10 +282,10 @@ int torch_open(PyObject *object, const char *name, array_use use, const known_ty
                 PyErr_Clear();
                 return ARRAY_DISPATCH;
         }
-        /* Why it has no memory to look at: in our words where it is the dtype, else in torch's. */
+        /* Why it has no memory to look at: in our words where it is the dtype or the layout, else in torch's. */
         PyObject *kind, *value, *trace;
         PyErr_Fetch(&kind, &value, &trace);
-        if (torch_dtype_read(object, name, &a->view.dtype) == 0)
+        if (torch_dtype_read(object, name, &a->view.dtype) == 0 && torch_layout_check(object, name) == 0)
                 PyErr_SetObject(PyExc_TypeError, value ? value : Py_None);
         Py_XDECREF(kind);
         Py_XDECREF(value);

@@ -1,4 +1,6 @@
 """The functions on NumPy arrays: any shape, strides, dtype and option."""
+import itertools
+import re
 import threading
 
 import numpy as np
@@ -162,8 +164,11 @@ def test_empty():
 
 
 def test_huge_strides():
-    big = np.lib.stride_tricks.as_strided(np.zeros(1 << 22, np.uint8), (3, 5), (1 << 20, 7))
-    assert (scanfold.cumsum(big, 0) == 0).all()
+    memory = np.random.default_rng(3).integers(0, 256, 1 << 22, np.uint8)
+    big = np.lib.stride_tricks.as_strided(memory, (3, 5), (1 << 20, 7))
+    values = np.array([[memory[(i << 20) + 7 * j] for j in range(5)] for i in range(3)])
+    assert (scanfold.cumsum(big, 0) == np.cumsum(values, 0, np.uint64)).all()
+    assert (scanfold.cumsum(big[::-1, ::-1], 1) == np.cumsum(values[::-1, ::-1], 1, np.uint64)).all()
     still = np.lib.stride_tricks.as_strided(np.ones(1, np.int32), (1000, 1000), (0, 0))
     assert scanfold.sum(still) == 10**6
 
@@ -189,11 +194,14 @@ def test_errors_say_what_is_wrong():
             scanfold.cumsum(np.zeros(3, dtype))
     with pytest.raises(ValueError, match="axis is needed"):
         scanfold.cumsum(np.ones((2, 2)))
-    for axis in (2, -3, 2**40):
-        with pytest.raises(ValueError, match="axis"):
-            scanfold.cumsum(np.ones((2, 2)), axis)
-    with pytest.raises(TypeError):
-        scanfold.cumsum(np.ones(2), 0.5)
+    for call, axis in itertools.product((scanfold.cumsum, scanfold.sum), (2, -3, 2**40, 2**70, -2**70)):
+        with pytest.raises(ValueError, match=f"axis is {axis}; "):
+            call(np.ones((2, 2)), axis)
+    for call, axis in [(scanfold.cumsum, 0.5), (scanfold.sum, 0.5), (scanfold.cumsum, "0"), (scanfold.cumsum, (0, 1))]:
+        with pytest.raises(TypeError, match=re.escape(f"axis is {axis!r}: a whole number")):
+            call(np.ones((2, 2)), axis)
+    with pytest.raises(TypeError, match="axis is 'a': a whole number"):
+        scanfold.sum(np.ones((2, 2)), "a")
     with pytest.raises(ValueError, match="axes"):
         scanfold.sum(np.ones((2, 2)), (0, 0))
     with pytest.raises(ValueError, match="mask"):

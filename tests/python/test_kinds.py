@@ -1,4 +1,7 @@
 """Arrays of other libraries: DLPack in, the caller's kind out."""
+import sys
+import types
+
 import numpy as np
 import pytest
 
@@ -36,6 +39,28 @@ def test_any_exporter(versioned):
         scanfold.cumsum(Wrong())
 
 
+def test_unknown_dtypes_are_named():
+    class Named(Exporter):
+        dtype = "complex64, as it calls it"
+    for kind, words in ((Exporter, "x has dtype number 5 of DLPack's, 64 bits wide"), (Named, "x has dtype complex64, as it calls it: float16")):
+        for call in (scanfold.cumsum, scanfold.sum, scanfold.max):
+            with pytest.raises(TypeError, match=words):
+                call(kind(np.ones(3, np.complex64), True))
+
+
+def test_what_nobody_may_write_is_no_out(monkeypatch):
+    """JAX, and what stands in for it where it is not installed: its arrays look writable to DLPack."""
+    class Array(Exporter):
+        pass
+    x, stand_in = np.ones(3, np.float32), types.SimpleNamespace(Array=Array)
+    scanfold.cumsum(x, out=Array(x.copy(), False))
+    monkeypatch.setitem(sys.modules, "jax", stand_in)
+    zeros = np.zeros(3, np.float32)
+    with pytest.raises(ValueError, match="out is .*Array.*read-only"):
+        scanfold.cumsum(x, out=Array(zeros, False))
+    assert not zeros.any()
+
+
 def test_jax():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jnp = jax.numpy
@@ -47,6 +72,13 @@ def test_jax():
     assert total.dtype == jnp.sum(jnp.ones((3, 4), jnp.int8), axis=0).dtype and total.tolist() == [3] * 4
     half = scanfold.cumsum(jnp.ones(300, jnp.bfloat16))
     assert half.dtype == jnp.bfloat16 and float(half[-1]) == 300
+    zeros = jnp.zeros((3, 4))
+    for given in (x, np.asarray(x)):
+        with pytest.raises(ValueError, match="out is .*read-only"):
+            scanfold.cumsum(given, 1, out=zeros)
+    assert not np.asarray(zeros).any()
+    with pytest.raises(TypeError, match="x has dtype complex64: float16"):
+        scanfold.cumsum(jnp.ones(3, jnp.complex64))
 
 
 def test_array_api_strict():
@@ -100,10 +132,20 @@ def test_cuda(torch):
         assert (host == scanfold.cumsum(x.cpu(), 1).numpy()).all()
 
 
-def test_sparse_and_quantized_are_refused(torch):
-    for bad in (torch.eye(3).to_sparse(), torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), torch.ones(3, dtype=torch.complex64)):
-        with pytest.raises((TypeError, NotImplementedError)):
-            scanfold.cumsum(bad, 0)
+def test_layouts_and_dtypes_that_are_refused(torch):
+    x = torch.eye(3)
+    layouts = [x.to_sparse(), x.to_sparse_csr()] + ([x.to_mkldnn()] if torch.backends.mkldnn.is_available() else [])
+    others = [torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), x.to(torch.complex64), x.to(torch.complex64).conj()]
+    others += [x.to(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
+    for call in (scanfold.cumsum, scanfold.sum, scanfold.max):
+        for bad in layouts:
+            with pytest.raises(TypeError, match=rf"^x has layout {bad.layout}: strided tensors are taken, as x.to_dense\(\) makes one$"):
+                call(bad, 0)
+        for bad in others:
+            with pytest.raises(TypeError, match=f"^x has dtype {bad.dtype}: float16, bfloat16, float32, float64, integers and bool are taken$"):
+                call(bad, 0)
+    with pytest.raises(TypeError, match="^mask has layout torch.sparse_coo"):
+        scanfold.cumsum(x, 0, mask=x.to_sparse())
 
 
 def test_meta_tensors_have_shapes(torch):
