@@ -9,6 +9,7 @@
 enum {
         MAX_INPUTS = 32,
         MAX_OUTPUTS = 32,
+        NAME_LENGTH = 16, /* of an input, with its end */
         KEPT_PLANS = 32, /* shapes a program keeps plans for; the one that was made first goes */
         FEW = 4,         /* tensors that are described on the stack; more take memory from Python */
         SHORT_KEY = 64,  /* likewise the numbers of a key: 4 tensors of 13 dimensions */
@@ -32,6 +33,7 @@ typedef struct expression {
         sf_graph *graph;
         int exact;
         int32_t ninputs;
+        char name[MAX_INPUTS][NAME_LENGTH]; /* of the inputs */
         memory_order *order[MAX_OUTPUTS]; /* NULL: row-major */
         int kept, next;
         int latest; /* the plan used last, which is the one wanted next as a rule */
@@ -58,6 +60,7 @@ typedef struct builder {
         int32_t *node;         /* of the instructions so far */
         Py_ssize_t count;
         int32_t inputs, outputs;
+        char (*name)[NAME_LENGTH]; /* of the inputs */
         memory_order **order;  /* of the outputs */
         int failed;            /* an argument was not what it must be; an exception is set */
 } builder;
@@ -223,14 +226,30 @@ static int32_t build_output(builder *b)
         return b->failed ? -1 : sf_expr_output(b->graph, x) + 1;
 }
 
+/* An input has the name its instruction gives it, for errors to use, or x and its number. */
+static int32_t build_input(builder *b)
+{
+        if (b->inputs == MAX_INPUTS) {
+                PyErr_Format(PyExc_ValueError, "the program has more than %d inputs", (int)MAX_INPUTS);
+                return -1;
+        }
+        char *name = b->name[b->inputs];
+        snprintf(name, NAME_LENGTH, "x%d", (int)b->inputs++);
+        if (PyTuple_Size(b->instruction) > 1) {
+                PyObject *given = PyUnicode_AsASCIIString(PyTuple_GetItem(b->instruction, 1));
+                if (!given)
+                        return -1;
+                snprintf(name, NAME_LENGTH, "%s", PyBytes_AsString(given));
+                Py_DECREF(given);
+        }
+        return sf_expr_input(b->graph, name);
+}
+
 /* The instruction's node; 0 where its name is unknown. */
 static int32_t build_one(builder *b, const char *name)
 {
-        if (strcmp(name, "input") == 0) {
-                char text[16];
-                snprintf(text, sizeof text, "x%d", (int)b->inputs++);
-                return sf_expr_input(b->graph, text);
-        }
+        if (strcmp(name, "input") == 0)
+                return build_input(b);
         if (strcmp(name, "constant") == 0)
                 return sf_expr_constant(b->graph, scalar(b, 1));
         if (strcmp(name, "like") == 0)
@@ -308,15 +327,11 @@ PyObject *expression_create(PyObject *self, PyObject *args)
                 PyMem_Free(e);
                 return raise_status(status);
         }
-        builder b = {.graph = e->graph, .order = e->order};
+        builder b = {.graph = e->graph, .name = e->name, .order = e->order};
         int rc = build(&b, program);
         PyMem_Free(b.node);
         e->exact = exact;
         e->ninputs = b.inputs;
-        if (rc == 0 && b.inputs > MAX_INPUTS) {
-                PyErr_Format(PyExc_ValueError, "the program has %d inputs: at most %d are taken", (int)b.inputs, (int)MAX_INPUTS);
-                rc = -1;
-        }
         PyObject *capsule = rc < 0 ? NULL : PyCapsule_New(e, EXPRESSION_NAME, release_capsule);
         if (!capsule)
                 release(e);
@@ -368,11 +383,11 @@ static int open_inputs(const expression *e, PyObject *sequence, array_use first,
         int recorded = 0;
         for (Py_ssize_t i = 0; i < n; i++) {
                 PyObject *item = PySequence_GetItem(sequence, i);
-                int rc = item ? array_open(item, "an input", i ? more : first, &in->array[i]) : -1;
+                int rc = item ? array_open(item, e->name[i], i ? more : first, &in->array[i]) : -1;
                 Py_XDECREF(item); /* the sequence holds it */
                 if (rc == ARRAY_RECORD) { /* that is the answer unless a later one needs more */
                         recorded = 1;
-                        rc = array_open(item, "an input", OPEN_TRUSTED, &in->array[i]);
+                        rc = array_open(item, e->name[i], OPEN_TRUSTED, &in->array[i]);
                 }
                 if (rc) {
                         close_inputs(in);

@@ -138,13 +138,18 @@ def _scan_axis(x, axis):
 def _fold_axes(x, axis):
     if axis is None:
         return list(range(x.dim()))
-    axes = [_axis(x, axis)] if isinstance(axis, int) else [_axis(x, a) for a in axis]
+    several = isinstance(axis, (list, tuple)) or not isinstance(axis, int) and hasattr(axis, "__iter__")
+    axes = [_axis(x, a) for a in axis] if several else [_axis(x, axis)]
     if len(set(axes)) != len(axes):
         raise ValueError(f"axis is {tuple(axis)}: an axis is named twice")
     return axes
 
 
 def _axis(x, axis):
+    if not isinstance(axis, int):
+        if not hasattr(axis, "__index__"):
+            raise TypeError(f"axis is {axis!r}: a whole number is expected")
+        axis = axis.__index__()
     n = max(x.dim(), 1)
     if not -n <= axis < n:
         raise ValueError(f"axis is {axis}; for an x of {x.dim()} dimensions it must be {-n} to {n - 1}")
@@ -170,6 +175,7 @@ def _dtype(dtype, out=None):
 def _copied(out, y):
     if torch.is_grad_enabled() and (y.requires_grad or out.requires_grad):
         raise RuntimeError("out= cannot be recorded by autograd: leave it out, or call under torch.no_grad()")
+    _on_one_device(y, out=out)
     if out.shape != y.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the result has {tuple(y.shape)}")
     return out.copy_(y)
@@ -195,7 +201,7 @@ def _fold_kernel(x, op, axes, keepdim, reverse, mask, initial, dtype):
 
 @functools.lru_cache(maxsize=64)  # of them, by scale: each has its plans
 def _linear_sum_expression(with_bias, scale):
-    inputs = [("input",)] * (3 if with_bias else 2)
+    inputs = [("input", argument) for argument in ("x", "weight", "bias")[:3 if with_bias else 2]]
     n = len(inputs)
     return _scanfold.expression_create(inputs + [
         ("linear", 0, 1, 2 if with_bias else -1), ("fold", n, 0, [-1], 1, 0), ("constant", scale), ("apply", MUL, n + 1, n + 2, -1),
@@ -206,6 +212,13 @@ def _linear_sum_kernel(x, weight, bias, scale):
     return _c_run(_linear_sum_expression(bias is not None, scale), (x, weight) if bias is None else (x, weight, bias), 0)
 
 
+# The dispatcher calls a fake where any tensor is a meta one: the result would be memory that nobody has written.
+def _on_one_device(x, **others):
+    for argument, tensor in others.items():
+        if tensor is not None and tensor.device.type != x.device.type:
+            raise ValueError(f"{argument} is on device {tensor.device}, x on {x.device}: they must be on the same one")
+
+
 def _known(dtype):
     if str(dtype).rpartition(".")[2] not in CODES:
         raise TypeError(f"x has dtype {dtype}: float16, bfloat16, float32, float64, integers and bool are taken")
@@ -213,6 +226,7 @@ def _known(dtype):
 
 def _scan_fake(x, op, axis, reverse, exclusive, mask, initial, dtype):
     _known(x.dtype)
+    _on_one_device(x, mask=mask)
     return torch.empty_like(x, dtype=_result_dtype(x, op, dtype))
 
 
@@ -225,10 +239,13 @@ def _fold_shape(x, axes, keepdim):
 
 def _fold_fake(x, op, axes, keepdim, reverse, mask, initial, dtype):
     _known(x.dtype)
+    _on_one_device(x, mask=mask)
     return x.new_empty(_fold_shape(x, axes, keepdim), dtype=_result_dtype(x, op, dtype))
 
 
 def _linear_sum_fake(x, weight, bias, scale):
+    _known(x.dtype)
+    _on_one_device(x, weight=weight, bias=bias)
     return x.new_empty(x.shape[:-1] + (1,), dtype=torch.promote_types(x.dtype, weight.dtype))
 
 

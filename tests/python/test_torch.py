@@ -1,5 +1,7 @@
 """torch: tensors of every kind, autograd, torch.func, autocast, the dispatcher's own checks."""
+import io
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -101,6 +103,46 @@ def test_errors_are_the_same_through_the_dispatcher():
             scanfold.cumsum(x)
         with pytest.raises(ValueError):
             scanfold.sum(x, (0, 0))
+
+
+def test_axes_are_whole_numbers_through_the_dispatcher():
+    x = torch.empty(2, 3, device="meta")
+    for call, axis in [(scanfold.cumsum, 0.5), (scanfold.sum, 0.5), (scanfold.cumsum, "0"), (scanfold.cumsum, (0, 1))]:
+        with pytest.raises(TypeError, match=re.escape(f"axis is {axis!r}: a whole number")):
+            call(x, axis)
+    with pytest.raises(ValueError, match=f"axis is {2**70}; "):
+        scanfold.cumsum(x, 2**70)
+    assert scanfold.cumsum(x, np.int64(1)).shape == (2, 3) and scanfold.sum(x, np.int64(1)).shape == (2,)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_devices_that_differ_are_refused(recorded):
+    """A fake would answer for them, with memory nobody has written."""
+    x, m, w = torch.ones(4, 5, requires_grad=recorded), torch.ones(4, 5, dtype=torch.bool), torch.ones(3, 5)
+    for call in (scanfold.cumsum, scanfold.sum):
+        with pytest.raises(ValueError, match="mask is on device meta, x on cpu"):
+            call(x, 1, mask=m.to("meta"))
+        with pytest.raises(ValueError, match="mask is on device cpu, x on meta"):
+            call(x.to("meta"), 1, mask=m)
+        assert call(x.to("meta"), 1, mask=m.to("meta")).device.type == "meta"
+    with pytest.raises(ValueError, match="weight is on device meta, x on cpu"):
+        bridge.linear_sum(x, w.to("meta"))
+    with pytest.raises(ValueError, match="bias is on device meta, x on cpu"):
+        bridge.linear_sum(x, w, torch.ones(3, device="meta"))
+    with torch.no_grad(), pytest.raises(ValueError, match="out is on device meta, x on cpu"):
+        scanfold.cumsum(x, 1, out=torch.empty(4, 5, device="meta"))
+    with pytest.raises(TypeError, match="x is .*ndarray.*, but mask is a torch tensor"):
+        scanfold.cumsum(np.ones((4, 5)), 1, mask=m.to("meta"))
+
+
+def test_linear_sum_names_its_arguments():
+    x, w = torch.ones(4, 5), torch.ones(3, 5)
+    with pytest.raises(ValueError, match=r"^x @ weight.T: shapes \(4, 5\) and \(4, 3\)"):
+        bridge.linear_sum(x, torch.ones(3, 4))
+    with pytest.raises(ValueError, match=r"and bias, of shape \(4,\)"):
+        bridge.linear_sum(x, w, torch.ones(4))
+    with pytest.raises(TypeError, match="^weight has dtype torch.complex64"):
+        bridge.linear_sum(x, w.to(torch.complex64))
 
 
 # ---------------------------------------------------------------------------------------------------------------
