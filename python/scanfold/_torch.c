@@ -11,7 +11,7 @@
 static struct {
         int ready;
         PyObject *tensor, *parameter;
-        PyObject *grad_enabled, *is_neg, *modes, *autocast, *transforms, *forward_ad;
+        PyObject *grad_enabled, *is_neg, *modes, *tracing, *autocast, *transforms, *forward_ad;
         PyObject *empty, *empty_like, *empty_permuted, *new_empty, *stream, *capturing;
         PyObject *written;
         int written_many; /* it takes a sequence of tensors, not one */
@@ -29,6 +29,7 @@ static int torch_ready(void)
                 return -1;
         torch.empty_permuted = optional("torch", "empty_permuted"); /* 2.1; nothing asks for it before */
         torch.modes = optional("torch._C", "_len_torch_dispatch_stack");
+        torch.tracing = optional("torch._C", "_is_tracing");
         torch.autocast = optional("torch._C", "_is_any_autocast_enabled");
         if (!torch.autocast) /* before 2.3: CUDA's own */
                 torch.autocast = optional("torch", "is_autocast_enabled");
@@ -94,8 +95,8 @@ static int in_forward_ad(void)
 }
 
 /*
- * 0 where the tensor's memory is all there is to it: no gradient to record (else ARRAY_RECORD), no transform, no mode, no lazy sign (else
- * ARRAY_DISPATCH). What autocast would do to it is asked once its dtype is known.
+ * 0 where the tensor's memory is all there is to it: no gradient to record (else ARRAY_RECORD), no transform, no mode, no trace, no lazy sign
+ * (else ARRAY_DISPATCH). What autocast would do to it is asked once its dtype is known.
  */
 static int torch_state(PyObject *object, const known_type *type, array_use use)
 {
@@ -110,8 +111,9 @@ static int torch_state(PyObject *object, const known_type *type, array_use use)
          * minds a transform even where this tensor is none of its. */
         if (!special && (recorded || (use == OPEN_FIRST && !type->exchange)))
                 special = ask(torch.transforms, NULL);
-        if (!special && use == OPEN_FIRST && !(special = ask(torch.modes, NULL)))
-                special = in_forward_ad();
+        /* torch.jit.trace sees what goes through the dispatcher, and takes the rest for constants. */
+        if (!special && use == OPEN_FIRST && !(special = ask(torch.modes, NULL)) && !(special = in_forward_ad()))
+                special = ask(torch.tracing, NULL);
         return special < 0 ? -1 : special ? ARRAY_DISPATCH : recorded ? ARRAY_RECORD : 0;
 }
 

@@ -364,6 +364,24 @@ def test_modes_see_the_operators():
 # ---------------------------------------------------------------------------------------------------------------
 # torch's own checks of an operator
 # ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("recorded", [False, True])
+def test_jit_traces_hold_the_operators(recorded):
+    """Not the results they had while they were traced."""
+    x, w = torch.randn(4, 5, requires_grad=recorded), torch.randn(3, 5)
+    calls = {"scan": lambda x: scanfold.cumsum(x, 1, reverse=True) + x, "linear_sum": lambda x: bridge.linear_sum(x, w, scale=0.5),
+             "fold": lambda x: scanfold.sum(x, (0, 1), mask=x > 0, initial=2.5, dtype=torch.float64)}
+    for name, call in calls.items():
+        traced = torch.jit.trace(call, (x,))
+        assert f"scanfold::{name}" in str(traced.graph)
+        y = torch.randn(4, 5, requires_grad=recorded)
+        assert torch.equal(traced(y), call(y))
+        file = io.BytesIO()
+        torch.jit.save(traced, file)
+        file.seek(0)
+        assert torch.equal(torch.jit.load(file)(y), call(y))
+
+
 @needs_2_4
 @pytest.mark.parametrize("op", bridge.OPS)
 def test_opcheck(op):
