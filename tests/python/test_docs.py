@@ -2,6 +2,8 @@
 import doctest
 import importlib
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -23,6 +25,21 @@ def test_documents(name):
         pytest.skip("the page describes torch 2.3 and later")
     found = doctest.testfile(os.path.join(DOCS, name), module_relative=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert found.attempted > 0 and found.failed == 0
+
+
+def test_the_five_operators_run():
+    """examples/kernelbench/run.py, small: it checks each result, and stops with a sentence where one is wrong."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+        pytest.skip("the backend is for torch 2.3 and later")
+    script = os.path.join(DOCS, "..", "examples", "kernelbench", "run.py")
+    done = subprocess.run([sys.executable, script, "--scale", "0.02", "--seconds", "0.05", "--rest", "eager", "--device", "cpu"],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {row.split()[0]: row for row in done.stdout.splitlines()[2:]}
+    assert list(rows) == ["masked_cumsum", "reverse_cumsum", "flip_cumsum_flip", "sum_over_dimension", "gemm_divide_sum_scale"]
+    for name, row in rows.items():
+        assert row.count(" ms") == 3 and row.endswith("-" if name.startswith("gemm") else "same"), row
 
 
 def test_stubs_name_what_there_is():
