@@ -61,7 +61,7 @@ stage-test-package: stage-test-python
 stage-test-cuda: stage-test-package
 
 build-gcc: needs-test
-	$(CMAKE) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=31 -DSCANFOLD_PYTHON=ON
+	$(CMAKE) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=17 -DSCANFOLD_PYTHON=ON
 	+$(call BUILD,build/gcc)
 
 test-gcc: $(if $(BUILT),,build-gcc)
@@ -79,10 +79,10 @@ test-package: $(if $(BUILT),,build-gcc)
 	        PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -p no:cacheprovider tests/python
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core=scikit-build-core)} && ./tests/check_wheel.sh $$python build/wheel
 
-# The CUDA backend's host side, and its kernels through NVRTC: one in 31 of them, which walks through all shapes, and all that have
+# The CUDA backend's host side, and its kernels through NVRTC: one in 17 of them, which walks through all shapes, and all that have
 # a speed to keep. SCANFOLD_NVRTC_EVERY=1 in build/gcc's cache compiles every one, in some ten minutes.
 test-cuda: $(if $(BUILT),,build-gcc)
-	nvrtc=$$(./tests/nvrtc.sh build/gcc/tests/cuda/test_nvrtc) && cd build/gcc/tests/cuda && SCANFOLD_NVRTC=$$nvrtc $(CTEST)
+	nvrtc=$$(./tests/nvrtc.sh build/gcc/tests/cuda/test_nvrtc) && cd build/gcc/tests/cuda && SCANFOLD_NVRTC=$$nvrtc $(CTEST) -j $(JOBS)
 
 # The CUDA kernels on the host, under AddressSanitizer and UndefinedBehaviorSanitizer.
 test-cuda-host: $(if $(BUILT),,build-gcc)
