@@ -26,7 +26,7 @@ struct row {
         int axis;
         int fold, reverse, masked, exclusive, wide; /* wide: an f64 accumulator */
         const char *out; /* the result's dtype; NULL: the same */
-        const char *expression; /* of x and w, which have the first two and the last two lengths; a fold to its peers */
+        const char *expression; /* of x, (shape[0], shape[1]), and w, (shape[2], shape[1]); a fold to its peers */
 };
 
 #define SQUARE 2, { 8192, 8192 }, { 2048, 2048 }

@@ -155,10 +155,9 @@ def _memory_order(node):
 
 def _writes(node):
     """Whether a node may change what others read: the copies into its inputs that a graph ends with, a kernel of somebody's own."""
-    target = node.target
-    if node.op != "call_function" or isinstance(target, torch._ops.OpOverload):
-        return node.op == "call_function" and target._schema.is_mutable
-    return isinstance(target, torch._ops.HigherOrderOperator)
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.is_mutable
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 class Region:
