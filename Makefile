@@ -144,7 +144,7 @@ test-gpu: needs-build
 
 bench-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
-	+$(call BUILD,build/gpu) --target scanfold_shared
+	+$(call BUILD,build/gpu) --target scanfold_shared test_gpu
 	python3 bench/gpu.py --library build/gpu/libscanfold.so
 
 clean:

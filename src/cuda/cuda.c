@@ -90,10 +90,10 @@ static sf_status launch_failed(const sf_context *ctx, sf_cuda_device *d, cu_stre
 }
 
 static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, sf_cuda_plan *plan, const cu_function *functions,
-                        cu_address scratch)
+                        const sf_cuda_scratch *scratch)
 {
         static const cu_launch_attribute overlap = {.id = CU_LAUNCH_OVERLAP, .value = 1};
-        cu_result code = plan->scratch_clear ? d->driver->clear_async(scratch, 0, plan->scratch_clear, stream) : CU_OK;
+        cu_result code = plan->watched && scratch->fresh ? d->driver->clear_async(scratch->base, 0, scratch->fresh, stream) : CU_OK;
         if (code != CU_OK)
                 return launch_failed(ctx, d, stream, code);
         for (int32_t i = 0; i < plan->launches; i++) {
@@ -102,7 +102,7 @@ static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stre
                 for (int32_t k = 0; k < l->scratch_fields; k++) {
                         cu_address field;
                         memcpy(&field, l->params + 8 * k, 8);
-                        field += scratch;
+                        field += scratch->base;
                         memcpy(l->params + 8 * k, &field, 8);
                 }
                 cu_launch how = {.grid = {l->grid[0], l->grid[1], l->grid[2]}, .block = {(unsigned)l->spec.threads, 1, 1}, .shared = l->shared,
@@ -120,7 +120,7 @@ static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_
         sf_cuda_plan plan;
         cu_function functions[SF_CUDA_MAX_LAUNCHES];
         cu_stream stream = (*next)->stream;
-        sf_cuda_scratch scratch = {0, false, false};
+        sf_cuda_scratch scratch = {0};
 
         SF_TRY(sf_cuda_plan_step(ctx, *next, &d->chip, &plan));
         for (int32_t i = 0; i < plan.steps; i++, *next = (*next)->sibling)
@@ -134,11 +134,12 @@ static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_
                                        plan.scratch);
                 SF_TRY(check_pointer(ctx, d, "workspace", workspace));
                 scratch.base = (cu_address)(uintptr_t)workspace;
+                scratch.fresh = plan.scratch;
         } else if (plan.scratch) {
-                SF_TRY(sf_cuda_scratch_take(ctx, d, stream, plan.scratch, &scratch));
+                SF_TRY(sf_cuda_scratch_take(ctx, d, stream, plan.scratch, plan.watched, &scratch));
         }
-        sf_status status = launch(ctx, d, stream, &plan, functions, scratch.base);
-        sf_cuda_scratch_give(d, stream, &scratch);
+        sf_status status = launch(ctx, d, stream, &plan, functions, &scratch);
+        sf_cuda_scratch_give(d, stream, &scratch, status == SF_OK);
         return status;
 }
 

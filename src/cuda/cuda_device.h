@@ -23,11 +23,14 @@ typedef struct sf_cuda_kernel_table {
         _Atomic(sf_cuda_kernel_entry *) slots[];
 } sf_cuda_kernel_table;
 
-/* The scratch that calls on one stream share, one after another. */
+/* The scratch that calls on one stream share, one after another: one block for totals, one for words that blocks watch. */
 typedef struct sf_cuda_lane {
         uint64_t stream; /* the driver's number for it */
-        cu_address base;
-        size_t size;
+        struct {
+                cu_address base;
+                size_t size;
+        } block[2];
+        uint32_t marks; /* launches since the words that are watched were cleared; 0: they have not been */
 } sf_cuda_lane;
 
 /* The scratch of one captured call: the graph's own, until the graph is gone. */
@@ -92,12 +95,15 @@ sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *device, c
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct sf_cuda_scratch {
         cu_address base;
+        size_t fresh;      /* so many of its bytes, from the first, must be cleared if they are to be watched */
+        uint32_t *marks;   /* of the lane whose words are watched, or NULL */
         bool locked, once; /* what give has to undo */
 } sf_cuda_scratch;
 
-/* Memory for the launches that follow on `stream`, until give. Never waits for the device; when warm, allocates nothing. */
-sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *device, cu_stream stream, size_t size, sf_cuda_scratch *scratch);
-void sf_cuda_scratch_give(sf_cuda_device *device, cu_stream stream, sf_cuda_scratch *scratch);
+/* Memory for the launches that follow on `stream`, until give. Watched: as launches before left it, or fresh. When warm, allocates nothing and
+ * never waits for the device. */
+sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *device, cu_stream stream, size_t size, bool watched, sf_cuda_scratch *scratch);
+void sf_cuda_scratch_give(sf_cuda_device *device, cu_stream stream, sf_cuda_scratch *scratch, bool launched);
 
 /* Memory for the launches that follow on `stream`, until it is returned; between the two, others may take and give. *owner is what to
  * return, NULL where a graph being captured has the memory. When warm, allocates nothing. */

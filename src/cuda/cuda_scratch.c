@@ -5,6 +5,9 @@
  * call allocates nothing. The lock is held from take to give: two threads' launches on one stream must not interleave while they
  * use one block.
  *
+ * Words that blocks of a launch watch bear the launch's mark (tree.cuh), so what launches before have left there may stay: they have a block
+ * of their own, cleared when it is new, and again long before marks come round.
+ *
  * A stream is told from others by the driver's number for it, which is never used again: handles are. Where the driver has no such
  * numbers only the legacy default stream, which there is one of, keeps a block; others, and streams beyond SF_CUDA_LANES, allocate
  * and release in stream order with each call.
@@ -21,6 +24,9 @@
 
 /* The least a block has: growing step by step from a few bytes would allocate many times over. */
 #define LEAST ((size_t)1 << 20)
+
+/* A mark has 32 bits. */
+#define MOST_MARKS ((uint32_t)1 << 31)
 
 /* Two of the driver's names for streams, beside NULL for the legacy one. */
 #define LEGACY ((cu_stream)0x1)
@@ -70,7 +76,25 @@ static cu_result take_block(sf_cuda_device *d, size_t size, sf_cuda_graph_block 
         return CU_OK;
 }
 
-static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_graph graph, size_t size, sf_cuda_scratch *scratch)
+/* Now, not when the graph runs: every run goes on where the one before it ended. */
+static cu_result clear_block(const sf_cuda_device *d, const sf_cuda_graph_block *block)
+{
+        const sf_driver *driver = d->driver;
+        cu_stream own;
+        int mode;
+        sf_cuda_device_relax(d, &mode);
+        cu_result code = driver->stream_create(&own, CU_STREAM_NON_BLOCKING);
+        if (code == CU_OK) {
+                code = driver->clear_async(block->base, 0, block->size, own);
+                cu_result after = driver->stream_wait(own);
+                driver->stream_destroy(own);
+                code = code == CU_OK ? after : code;
+        }
+        sf_cuda_device_restore(d, mode);
+        return code;
+}
+
+static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_graph graph, size_t size, bool watched, sf_cuda_scratch *scratch)
 {
         sf_cuda_graph_block *block = NULL;
         cu_object object;
@@ -78,6 +102,10 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
         if (code != CU_OK)
                 return sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory for a captured "
                                                                         "call");
+        if (watched && (code = clear_block(d, block)) != CU_OK) {
+                give_back(block);
+                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "clearing scratch memory for a captured call");
+        }
         code = d->driver->user_object(&object, block, give_back, 1, CU_OBJECT_NO_SYNC);
         if (code == CU_OK) {
                 code = d->driver->graph_retain(graph, object, 1, CU_GRAPH_MOVE);
@@ -147,7 +175,7 @@ static sf_cuda_lane *find_lane(sf_cuda_device *d, cu_stream stream)
         return &d->lanes[d->nlanes++];
 }
 
-sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, size_t size, sf_cuda_scratch *scratch)
+sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, size_t size, bool watched, sf_cuda_scratch *scratch)
 {
         int capture = 0;
         cu_graph graph = NULL;
@@ -161,29 +189,37 @@ sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *d, cu_stre
         }
         pthread_mutex_lock(&d->scratch_lock);
         if (code == CU_OK && capture == CU_CAPTURE_ACTIVE) {
-                status = take_captured(ctx, d, graph, size, scratch);
+                status = take_captured(ctx, d, graph, size, watched, scratch);
                 goto done;
         }
         sf_cuda_lane *lane = find_lane(d, stream);
-        if (lane && lane->size >= size) {
-                scratch->base = lane->base;
+        size_t held = lane ? lane->block[watched].size : 0;
+        if (lane && watched) {
+                scratch->marks = &lane->marks;
+                if (held < size || lane->marks == MOST_MARKS)
+                        lane->marks = 0;
+        }
+        if (lane && held >= size) {
+                scratch->base = lane->block[watched].base;
+                scratch->fresh = lane->marks ? 0 : held;
                 return SF_OK;
         }
-        size_t wanted = lane ? size > 2 * lane->size ? size : 2 * lane->size : size;
+        size_t wanted = lane ? size > 2 * held ? size : 2 * held : size;
         if (lane && wanted < LEAST)
                 wanted = LEAST;
         code = allocate(d, wanted, stream, &scratch->base);
         if (code == CU_OUT_OF_MEMORY && wanted > size)
                 code = allocate(d, wanted = size, stream, &scratch->base);
+        scratch->fresh = wanted;
         if (code != CU_OK) {
                 status = sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory");
         } else if (!lane) {
                 scratch->once = true;
         } else {
-                if (lane->size)
-                        release(d, stream, lane->base);
-                lane->base = scratch->base;
-                lane->size = wanted;
+                if (held)
+                        release(d, stream, lane->block[watched].base);
+                lane->block[watched].base = scratch->base;
+                lane->block[watched].size = wanted;
         }
 done:
         if (status != SF_OK) {
@@ -193,8 +229,10 @@ done:
         return status;
 }
 
-void sf_cuda_scratch_give(sf_cuda_device *d, cu_stream stream, sf_cuda_scratch *scratch)
+void sf_cuda_scratch_give(sf_cuda_device *d, cu_stream stream, sf_cuda_scratch *scratch, bool launched)
 {
+        if (scratch->marks && launched)
+                ++*scratch->marks;
         if (scratch->once)
                 release(d, stream, scratch->base);
         if (scratch->locked)
@@ -234,9 +272,9 @@ sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *d, cu_st
         if (code != CU_OK && code != CU_CAPTURE_IMPLICIT)
                 return sf_driver_fail(ctx, d->driver, code, d->ordinal, "looking at the stream");
         if (code == CU_OK && capture == CU_CAPTURE_ACTIVE) {
-                sf_cuda_scratch scratch = {0, false, false};
+                sf_cuda_scratch scratch = {0};
                 pthread_mutex_lock(&d->scratch_lock);
-                sf_status status = take_captured(ctx, d, graph, size, &scratch);
+                sf_status status = take_captured(ctx, d, graph, size, false, &scratch);
                 pthread_mutex_unlock(&d->scratch_lock);
                 *base = scratch.base;
                 return status;

@@ -77,6 +77,7 @@ enum {
         CU_CAPTURE_RELAXED = 2,
         CU_LAUNCH_OVERLAP = 6, /* "programmatic stream serialization" */
         CU_OBJECT_NO_SYNC = 1,
+        CU_STREAM_NON_BLOCKING = 1,
         CU_GRAPH_MOVE = 1
 };
 

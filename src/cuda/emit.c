@@ -315,7 +315,8 @@ static bool same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, con
 static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         plan->launches = 0;
-        plan->scratch = plan->scratch_clear = 0;
+        plan->scratch = 0;
+        plan->watched = false;
         if (step->n == 1)
                 return sf_cuda_plan_map(ctx, step, chip, plan);
         bool down = goes_down(step);

@@ -52,6 +52,7 @@ typedef struct sf_cuda_tile {
         int32_t elements; /* a thread holds, of the accumulator */
         int32_t resident; /* blocks a multiprocessor should hold: bounds the registers */
         int32_t more;     /* columns: vectors of a row a warp or group covers at most; chained: stages */
+        int32_t beside;   /* folds of columns: neighbouring ones that a thread has at least, where there are so many; else 0 */
 } sf_cuda_tile;
 
 /* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator). */

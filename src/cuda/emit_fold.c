@@ -119,21 +119,26 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         int64_t outer = s->batch / l->line.len, width = l->width, vectors = l->line.len / width;
         /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
         strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
-        int64_t beside = cut.whole ? 1 : at_most(at_least(4 / width, 1), pow2_up(ceil_div(vectors, cut.slots)));
+        int64_t beside = cut.whole ? 1 : at_most(at_least(tile.beside / width, 1), pow2_up(ceil_div(vectors, cut.slots)));
         int64_t items = at_least(pow2_down(tile.elements / (width * beside) / (chip->small_tiles ? 2 : 1)), 1), most = chip->small_tiles ? 2 : 6;
         cut.strips = ceil_div(vectors, cut.slots * beside);
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
         int64_t part, chunks, shared, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
         for (;; cut.groups /= 2) {
-                /* Rows a group walks: its counter grows with them. Fewer where that would leave multiprocessors without work.
+                /* Rows a group walks: its counter grows with them. Fewer where that would leave multiprocessors without work,
+                 * and of long columns, whose totals are little beside them, where the last blocks would leave most of them idle for long.
                  * The totals of chunks are few: one block walks them all, however long its counter. */
                 part = resume ? pow2_up(ceil_div(s->n, cut.groups)) : items << most;
                 part = at_least(part, items);
                 while (part > items && part / 2 * cut.groups >= s->n)
                         part /= 2;
-                while (!resume && part > 4 * items && outer * cut.strips * ceil_div(s->n, part * cut.groups) < wanted)
+                while (!resume && part > 4 * items) {
+                        int64_t blocks = outer * cut.strips * ceil_div(s->n, part * cut.groups);
+                        if (blocks >= (part * cut.groups > 512 ? 16 : 1) * wanted)
+                                break;
                         part /= 2;
+                }
                 chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
                 spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
                 shared = (log2_up(part / items) + 2) * spec->threads * beside * width * held_size(s);

@@ -230,8 +230,10 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
                         break;
         }
         stages = at_least(stages, 4);
-        if (tiles > INT32_MAX)
-                return sf_fail(ctx, SF_UNSUPPORTED, "a sequence of %" PRId64 " elements is %" PRId64 " tiles; at most 2147483647 are supported", s->n, tiles);
+        int64_t lines = s->batch, blocks = at_most(lines * tiles, chip->multiprocessors * tile.resident);
+        if (lines * tiles > INT32_MAX)
+                return sf_fail(ctx, SF_UNSUPPORTED, "%" PRId64 " sequences of %" PRId64 " elements are %" PRId64 " tiles; at most 2147483647 are supported",
+                               lines, s->n, lines * tiles);
         /* A tile closes groups in a turn after the one that published its total: three turns at least. H200: of six stages four are 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
         shared = stages * stage + handed_over(columns, ahead + 1, workers, depth * parties, acc);
@@ -245,15 +247,17 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         spec->extra[LOOKERS] = (int32_t)lookers;
         spec->extra[PARTIES] = (int32_t)parties;
         spec->extra[DEPTH] = (int32_t)depth;
-        int64_t groups = groups_of(tiles, depth), lines = s->batch;
+        int64_t groups = groups_of(tiles, depth);
         d.p.units = lines;
         d.p.number[0] = tiles;
-        d.p.number[1] = lines * tiles;
-        d.p.number[2] = groups;
+        d.p.number[1] = groups;
+        d.p.number[2] = lines * tiles;
+        d.p.number[3] = lines * tiles + blocks * (stages + 2);
         plan->launches = 1;
         d.across = sf_cuda_total_across(s, columns);
-        plan->scratch = plan->scratch_clear = published(lines, groups, columns, acc);
-        SF_TRY(sf_cuda_finish(ctx, chip, &d, at_most(lines * tiles, chip->multiprocessors * tile.resident), shared));
+        plan->scratch = published(lines, groups, columns, acc);
+        plan->watched = true;
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, blocks, shared));
         d.launch->scratch_fields = 1;
         return SF_OK;
 }
@@ -277,9 +281,11 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         spec->extra[BURST_DEPTH] = (int32_t)depth;
         d.p.number[0] = tiles;
         d.p.number[1] = groups;
+        d.p.number[3] = s->batch * tiles;
         d.across = sf_cuda_total_across(s, columns);
         plan->launches = 1;
-        plan->scratch = plan->scratch_clear = published(s->batch, groups, columns, acc);
+        plan->scratch = published(s->batch, groups, columns, acc);
+        plan->watched = true;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * tiles, 32 + (threads / 32 + depth * (32 + 5)) * columns * acc));
         d.launch->scratch_fields = 1;
         return SF_OK;

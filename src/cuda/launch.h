@@ -112,7 +112,7 @@ typedef struct sf_cuda_plan {
         int32_t steps;        /* that it does: the first, and so many of its siblings */
         int32_t launches;
         size_t scratch;       /* bytes in all */
-        size_t scratch_clear; /* how many of them, from the start, must be zero before the first launch */
+        bool watched;         /* all of it is words that blocks publish to one another: zero at first, then as the launch before left them */
         sf_cuda_launch launch[SF_CUDA_MAX_LAUNCHES];
 } sf_cuda_plan;
 

@@ -20,45 +20,45 @@ static const row rows[] = {
          * 512 x 16, two: 0.973; 256 x 16, three: 0.965, four: 0.959; 512 x 8, three: 0.960; 512 x 32, one: 0.951; 1024 x 16, one: 0.946; 256
          * x 32, three, which spills: 0.745. Masked, 512 x 16 are 0.97. Halves are 16 to a thread only as two vectors: 32, in one block, ran
          * at 0.97 (0.79 so). */
-        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0}},
-        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 4, 70, {256, 32, 2, 0}},
-        {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {512, 16, 2, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {512, 16, 2, 0, 0}},
         /* 64-bit integers do not fit in the 64 registers that 1024 threads have each. */
-        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 8, 8, 70, {512, 16, 1, 0}},
-        {SF_CUDA_SCAN_ROWS, -1, 1, 16, 8, 8, 70, {512, 8, 2, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 8, 8, 70, {512, 16, 1, 0, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 1, 16, 8, 8, 70, {512, 8, 2, 0, 0}},
 
         /* H200: strips of 128 columns, 8 warps of 4 rows, three blocks a multiprocessor: 0.93. */
         /* Masked, one block of 512 threads: 0.845 where those are 0.835. */
-        {SF_CUDA_SCAN_COLUMNS, -1, 1, 16, 4, 4, 70, {512, 16, 1, 32}},
-        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 32}},
-        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 3, 32}},
+        {SF_CUDA_SCAN_COLUMNS, -1, 1, 16, 4, 4, 70, {512, 16, 1, 32, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 32, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 3, 32, 0}},
 
         /* H200, (2^20, 2), (2^20, 8), (2^20, 32), of a copy: 256 x 32, two blocks: 0.42, 0.63, 0.59; 256 x 16, four: 0.41, 0.56, 0.56;
          * 512 x 16, two: 0.38, 0.55, 0.57. */
-        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 4, 4, 70, {256, 32, 2, 0}},
-        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 8, 8, 70, {256, 16, 2, 0}},
+        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
+        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 8, 8, 70, {256, 16, 2, 0, 0}},
 
         /* A tile as large as half of a multiprocessor's registers can hold. */
-        {SF_CUDA_SCAN_BURST, -1, -1, 16, 4, 4, 70, {512, 32, 2, 0}},
-        {SF_CUDA_SCAN_BURST, -1, -1, 16, 8, 8, 70, {512, 8, 2, 0}},
+        {SF_CUDA_SCAN_BURST, -1, -1, 16, 4, 4, 70, {512, 32, 2, 0, 0}},
+        {SF_CUDA_SCAN_BURST, -1, -1, 16, 8, 8, 70, {512, 8, 2, 0, 0}},
 
         /* As many bytes under way as the rows of a fold have. */
-        {SF_CUDA_MAP, -1, -1, 16, 4, 4, 70, {256, 16, 4, 0}},
-        {SF_CUDA_MAP, -1, -1, 16, 8, 8, 70, {256, 8, 4, 0}},
+        {SF_CUDA_MAP, -1, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
+        {SF_CUDA_MAP, -1, -1, 16, 8, 8, 70, {256, 8, 4, 0, 0}},
 
         /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
          * 32 KiB in shared memory. */
-        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6}},
-        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {512, 8, 1, 6}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {512, 8, 1, 6, 0}},
 
-        /* H200, 128 x 4096 x 4095 f32, of a copy's rate. Down rows that allow no vectors (dim 1): 1024 threads with 16 loads in flight
-         * each, one block: 0.99; 512 x 32: 0.98; 256 x 32, three blocks: 0.93. With vectors (dim 0): 256 x 32, three blocks: 1.01;
-         * 1024 x 16: 0.72. */
-        {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {1024, 16, 1, 32}},
-        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 3, 32}},
-        {SF_CUDA_FOLD, 1, -1, 16, 8, 8, 70, {256, 16, 3, 32}},
-        {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0}},
-        {SF_CUDA_FOLD, 0, -1, 16, 8, 8, 70, {256, 8, 4, 0}},
+        /* H200, 128 x 4096 x 4095 f32, of a copy's rate. Down rows that allow no vectors (dim 1), all on one machine: two blocks of 512 threads
+         * with 4 rows of 5 columns each: 1.013; of 6 columns 1.012, of 4 0.998, of 7 1.0, 8 rows of 3 1.001; one block of 1024 with 4 rows of 5
+         * 1.01, of 4 0.992. With vectors (dim 0): 256 x 32, three blocks: 1.01; 1024 x 16: 0.72. */
+        {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 20, 2, 32, 5}},
+        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 3, 32, 4}},
+        {SF_CUDA_FOLD, 1, -1, 16, 8, 8, 70, {256, 16, 3, 32, 4}},
+        {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 8, 8, 70, {256, 8, 4, 0, 0}},
 };
 
 sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size)
@@ -71,7 +71,7 @@ sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec
         sf_cuda_tile tile = r->tile;
         if (chip->small_tiles) {
                 tile.threads = 64;
-                tile.elements = 4;
+                tile.elements = tile.beside ? 4 * tile.beside : 4;
                 tile.resident = 1;
                 tile.more = tile.more > 4 ? 4 : tile.more;
         }
@@ -86,11 +86,8 @@ sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, in
 {
         if (members == 1 || chip->small_tiles)
                 return tile;
-        if (tile.resident == 1) {
-                tile.threads /= 2;
-                tile.elements *= members == 2 ? 2 : 1;
-                return tile;
-        }
+        if (tile.beside > 4)
+                return (sf_cuda_tile){512, members == 2 ? 32 : 16, 1, tile.more, 4};
         tile.resident = members == 2 ? (tile.resident < 3 ? tile.resident : 3) : 2;
         if (members > 2 && tile.more) /* columns: a thread holds whole rows of them */
                 tile.elements /= 2;

@@ -260,6 +260,22 @@ cu_result cuStreamGetFlags(cu_stream stream, unsigned *flags)
         *flags = 0;
         return CU_OK;
 }
+cu_result cuStreamCreate(cu_stream *stream, unsigned flags)
+{
+        CALLED(stream_create);
+        *stream = (cu_stream)0x6660;
+        return flags == CU_STREAM_NON_BLOCKING ? CU_OK : 1;
+}
+cu_result cuStreamSynchronize(cu_stream stream)
+{
+        CALLED(stream_wait);
+        return stream == (cu_stream)0x6660 ? CU_OK : 1;
+}
+cu_result cuStreamDestroy_v2(cu_stream stream)
+{
+        CALLED(stream_destroy);
+        return stream == (cu_stream)0x6660 ? CU_OK : 1;
+}
 cu_result cuThreadExchangeStreamCaptureMode(int *mode)
 {
         static _Thread_local int mine;

@@ -1,6 +1,10 @@
 /*
  * What only a device can show: streams, host threads, captured graphs, tensors of more than 2^32 elements, the caller's context,
- * bad pointers, and the cost of a warm call. The bits over all of cases.def are gpu_test_scan's and gpu_test_fold's.
+ * bad pointers. The bits over all of cases.def are gpu_test_scan's and gpu_test_fold's. With --time it measures instead what a warm call costs
+ * the host.
+ *
+ *     test_gpu
+ *     test_gpu --time
  */
 #include "gpu.h"
 #include "harness.h"
@@ -351,11 +355,11 @@ static double bare_launch(void)
         return best;
 }
 
-static void test_cost(void)
+/* Before the launch returns: the best of many batches. bench/gpu.py reads these lines. */
+static void time_calls(void)
 {
         static work small[2];
-        double bare = bare_launch();
-        printf("host cost of a bare launch, all of it the driver's: %.2f us\n", bare * 1e6);
+        printf("an empty launch, all of it the driver's: %.2f us\n", bare_launch() * 1e6);
         work_make(&small[0], 32, 32, 1, 9);
         work_make(&small[1], 1, 3000001, 1, 9);
         for (int kind = 0; kind < 2; kind++) {
@@ -368,13 +372,11 @@ static void test_cost(void)
                         best = each < best ? each : best;
                         GPU(gpu.synchronize());
                 }
-                printf("host cost of a warm call, %s: %.2f us, of which ours %.2f\n", kind ? "with scratch" : "plain", best * 1e6,
-                       (best - bare) * 1e6);
-                CHECK(best < 3e-6, "%.2f us; it must be under 3", best * 1e6);
+                printf("a warm call, %s: %.2f us, bar 3: %s\n", kind ? "with scratch" : "without scratch", best * 1e6, best < 3e-6 ? "met" : "not met");
         }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
         sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
         if (!gpu_open())
@@ -382,6 +384,10 @@ int main(void)
         o.backend = SF_BACKEND_REF;
         if (sf_context_create(&ref, &o) != SF_OK)
                 return 2;
+        if (argc > 1 && !strcmp(argv[1], "--time")) {
+                time_calls();
+                return 0;
+        }
         make_works();
         test_streams();
         test_threads();
@@ -389,7 +395,6 @@ int main(void)
         test_context();
         test_bad_input();
         test_many();
-        test_cost();
         sf_context_destroy(ref);
         return finish("test_gpu", checks);
 }

@@ -11,6 +11,7 @@
 #include "backend.h"
 #include "context.h"
 #include "cuda/cuda.h"
+#include "cuda/cuda_device.h"
 #include "cuda/cuda_warm.h"
 #include "cuda/emit.h"
 #include "scanfold.h"
@@ -98,7 +99,7 @@ static void test_plans(void)
                 long first = cuda->launches, cleared = calls(FAKE_clear_async);
                 EXPECT(sf_cuda_run_in(NULL, &step, at(1, (uint64_t)1 << 42), size), SF_OK, "");
                 CHECK(cuda->launches - first == plan.launches, "%s: %ld launches", what, cuda->launches - first);
-                CHECK(calls(FAKE_clear_async) - cleared == (plan.scratch_clear > 0), "%s", what);
+                CHECK(calls(FAKE_clear_async) - cleared == plan.watched, "%s", what); /* nobody knows what is in a workspace */
                 for (int32_t k = 0; k < plan.launches; k++) {
                         const fake_launch *got = &cuda->last[(first + k) % FAKE_LAUNCHES];
                         sf_cuda_launch *l = &plan.launch[k];
@@ -154,7 +155,7 @@ static void test_pointers(void)
 /* A warm call calls these few functions and no other; it compiles nothing. */
 static void test_warm(void)
 {
-        static const int allowed[] = {FAKE_context_current, FAKE_launch, FAKE_clear_async, FAKE_capture_info, FAKE_stream_id};
+        static const int allowed[] = {FAKE_context_current, FAKE_launch, FAKE_capture_info, FAKE_stream_id};
         void *streams[] = {NULL, (void *)1, (void *)2, (void *)0x1000};
         long before[FAKE_COUNT];
         for (int turn = 0; turn < 2; turn++) {
@@ -191,7 +192,7 @@ static void place_named(fused_named *c)
 
 static void test_fused(void)
 {
-        static const int allowed[] = {FAKE_context_current, FAKE_launch, FAKE_clear_async, FAKE_capture_info, FAKE_stream_id, FAKE_pointer_attributes};
+        static const int allowed[] = {FAKE_context_current, FAKE_launch, FAKE_capture_info, FAKE_stream_id, FAKE_pointer_attributes};
         fused_named c;
         for (int i = 0; fused_name(&c, i); i++) {
                 place_named(&c);
@@ -413,10 +414,51 @@ static void test_scratch(void)
         EXPECT(lengthy(0, (void *)0x99990, 1 << 26), SF_OK, "");
 }
 
+/* Words that blocks watch: cleared when they are new, again while that has not been followed by a launch, and before marks come round. */
+static void test_watched(void)
+{
+        void *stream = (void *)0x2500;
+        sf_cuda_device *d;
+        CHECK(sf_cuda_device_get(NULL, 1, &d) == SF_OK, "%s", sf_last_error(NULL));
+#define CLEARED(call, status, times)                                                                        \
+        do {                                                                                                \
+                long before = calls(FAKE_clear_async);                                                      \
+                EXPECT(call, status, "");                                                                   \
+                CHECK(calls(FAKE_clear_async) - before == (times), "%ld", calls(FAKE_clear_async) - before); \
+        } while (0)
+        cuda->result[FAKE_launch] = 1;
+        CLEARED(lengthy(1, stream, 1 << 22), SF_DEVICE_ERROR, 1);
+        cuda->result[FAKE_launch] = 0;
+        cuda->result[FAKE_clear_async] = 1;
+        CLEARED(lengthy(1, stream, 1 << 22), SF_DEVICE_ERROR, 1);
+        cuda->result[FAKE_clear_async] = 0;
+        CLEARED(lengthy(1, stream, 1 << 22), SF_OK, 1);
+        CLEARED(lengthy(1, stream, 1 << 22), SF_OK, 0);
+        cuda->result[FAKE_launch] = 1;
+        CLEARED(lengthy(1, stream, 1 << 22), SF_DEVICE_ERROR, 0);
+        cuda->result[FAKE_launch] = 0;
+        CLEARED(lengthy(1, stream, (int64_t)1 << 32), SF_OK, 1); /* a larger block */
+        CLEARED(lengthy(1, stream, (int64_t)1 << 32), SF_OK, 0);
+        CLEARED(lengthy(1, stream, 1 << 22), SF_OK, 0);
+        sf_cuda_lane *lane = NULL;
+        for (int32_t i = 0; i < d->nlanes; i++)
+                if (d->lanes[i].marks == 3)
+                        lane = &d->lanes[i];
+        CHECK(lane, "%s", "no lane has made three launches");
+        lane->marks = ((uint32_t)1 << 31) - 1;
+        CLEARED(lengthy(1, stream, 1 << 22), SF_OK, 0);
+        CLEARED(lengthy(1, stream, 1 << 22), SF_OK, 1);
+        CHECK(lane->marks == 1, "%u", lane->marks);
+#undef CLEARED
+}
+
 static void test_capture(void)
 {
         cuda->capturing = (cu_stream)0x3000;
+        long cleared = calls(FAKE_clear_async), waited = calls(FAKE_stream_wait), gone = calls(FAKE_stream_destroy);
         EXPECT(lengthy(0, cuda->capturing, 1 << 26), SF_OK, "");
+        CHECK(calls(FAKE_clear_async) == cleared + 1 && calls(FAKE_stream_wait) == waited + 1 && calls(FAKE_stream_destroy) == gone + 1,
+              "%s", "a graph's words are not cleared once, when it is captured");
         long live = cuda->live, allocations = calls(FAKE_allocate), async = calls(FAKE_allocate_async);
         CHECK(cuda->objects == 1, "%ld blocks held by the graph", (long)cuda->objects);
         const fake_launch *a = &cuda->last[(cuda->launches - 1) % FAKE_LAUNCHES];
@@ -433,7 +475,14 @@ static void test_capture(void)
         cuda->result[FAKE_graph_retain] = 1;
         EXPECT(lengthy(0, cuda->capturing, 1 << 26), SF_DEVICE_ERROR, "graph");
         cuda->result[FAKE_graph_retain] = 0;
+        static const int fail[] = {FAKE_stream_create, FAKE_clear_async, FAKE_stream_wait};
+        for (size_t i = 0; i < sizeof fail / sizeof *fail; i++) {
+                cuda->result[fail[i]] = 1;
+                EXPECT(lengthy(0, cuda->capturing, 1 << 26), SF_DEVICE_ERROR, "clearing scratch memory");
+                cuda->result[fail[i]] = 0;
+        }
         cuda->destroy_graphs();
+        CHECK(cuda->live == live + 1, "%ld blocks, then %ld: one was lost", live + 1, (long)cuda->live);
         cuda->capturing = NULL;
         EXPECT(usual(0, NULL), SF_OK, ""); /* nobody left a lock behind */
         EXPECT(lengthy(0, NULL, 1 << 26), SF_OK, "");
@@ -603,6 +652,7 @@ static void run_all(void)
         test_workspace();
         test_cost();
         test_scratch();
+        test_watched();
         test_capture();
         test_memory();
         test_errors();

@@ -66,12 +66,17 @@ static sf_status run_shared(sf_context *ctx, const sf_step **next)
         if (host_learning)
                 return SF_OK;
 
-        /* Scratch is as large as asked and holds garbage but for what is to be cleared. */
+        /* Scratch is as large as asked and holds garbage or, where blocks watch, what all launches before have left there. */
+        static uint64_t left[1 << 19];
         unsigned char *scratch = NULL;
+        if (plan.watched && plan.scratch > sizeof left)
+                return sf_fail(ctx, SF_UNSUPPORTED, "%zu bytes to watch are too many here", plan.scratch);
         if (posix_memalign((void **)&scratch, 256, plan.scratch ? plan.scratch : 1))
                 abort();
-        memset(scratch, 0xcd, plan.scratch);
-        memset(scratch, 0, plan.scratch_clear);
+        if (plan.watched)
+                memcpy(scratch, left, plan.scratch);
+        else
+                memset(scratch, 0xcd, plan.scratch);
         sf_status status = SF_OK;
         for (int32_t i = 0; i < plan.launches && status == SF_OK; i++) {
                 sf_cuda_launch *l = &plan.launch[i];
@@ -95,6 +100,12 @@ static sf_status run_shared(sf_context *ctx, const sf_step **next)
                                       .shared = l->shared, .resident = 4, .seed = (uint64_t)host_seed++};
                 if (exec_run(&launch))
                         status = sf_fail(ctx, SF_DEVICE_ERROR, "the kernel did not run to its end");
+        }
+        if (plan.watched && status == SF_OK) {
+                uint64_t before = left[0];
+                memcpy(left, scratch, plan.scratch);
+                if (left[0] != before + ((uint64_t)1 << 32))
+                        status = sf_fail(ctx, SF_DEVICE_ERROR, "the tickets read %llx after the launch, %llx before", (unsigned long long)left[0], (unsigned long long)before);
         }
         free(scratch);
         return status;

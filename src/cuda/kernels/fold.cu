@@ -225,10 +225,8 @@ enum { HELD = SF_ROWS * SF_WIDTH };
 
 /* SF_ITEMS rows of a thread's columns; WHOLE: all of them exist. */
 template <bool WHOLE>
-SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row, sf_i64 stop, sf_i64 column, int pitch, sf_acc identity,
-                             sf_acc neutral, sf_acc (&a)[SF_ITEMS][SF_ROWS][SF_WIDTH])
+SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row, sf_i64 stop, sf_i64 column, int pitch, sf_vector (&v)[SF_ITEMS][SF_ROWS])
 {
-        sf_vector v[SF_ITEMS][SF_ROWS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_line at = line;
@@ -245,13 +243,6 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
                                                    : sf_no_vector();
                 }
         }
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                a[i][q][j] = WHOLE || row + i < stop ? sf_element(p, v[i][q], j, identity) : neutral;
 }
 
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
@@ -272,11 +263,19 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_acc *counter = totals + SF_THREADS * HELD + thread;
         sf_i64 turns = 0;
         for (; row < stop; row += SF_ITEMS, turns++) {
+                sf_vector v[SF_ITEMS][SF_ROWS];
                 sf_acc a[SF_ITEMS][SF_ROWS][SF_WIDTH];
                 if (row + SF_ITEMS <= stop && column + (SF_ROWS - 1) * pitch < p.inner)
-                        sf_fetch_rows<true>(p, line, row, stop, column, pitch, identity, neutral, a);
+                        sf_fetch_rows<true>(p, line, row, stop, column, pitch, v);
                 else
-                        sf_fetch_rows<false>(p, line, row, stop, column, pitch, identity, neutral, a);
+                        sf_fetch_rows<false>(p, line, row, stop, column, pitch, v);
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        a[i][q][j] = row + i < stop ? sf_element(p, v[i][q], j, identity) : neutral;
 #pragma unroll
                 for (int b = 1; b < SF_ITEMS; b *= 2)
 #pragma unroll

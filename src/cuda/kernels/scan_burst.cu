@@ -6,8 +6,8 @@
  * closes 32 of them theirs, and so on. All threads look, a word each, for what the tile needs of every level; the tree is then rebuilt
  * in shared memory.
  *
- * scratch: a ticket (256 bytes), then for every line, level and group of 32: 32 entries of SF_COLUMNS totals, each WORDS words, flag and payload.
- * number[0]: tiles a line; number[1]: groups a line. n: elements of a line.
+ * scratch: tickets (256 bytes), then for every line, level and group of 32: 32 entries of SF_COLUMNS totals, each WORDS words, mark and payload.
+ * number[0]: tiles a line; number[1]: groups a line; number[3]: tickets, one a block. n: elements of a line.
  */
 enum {
         SHARE = sf_columns<SF_COLUMNS>::SHARE,
@@ -23,7 +23,7 @@ enum {
 /* Entry `index` of a level, in one column of one line. */
 SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
-        sf_i64 group = sf_first_group<1>(p, unit, level);
+        sf_i64 group = sf_first_group(p, unit, level);
         return (sf_u64 *)p.scratch + 32 + ((group * 32 + index) * SF_COLUMNS + column) * WORDS;
 }
 
@@ -31,7 +31,7 @@ SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64
 SF_DEVICE int sf_mates(sf_i64 number, int level) { return (int)(number >> (5 * level) & 31); }
 
 /* Waits for all the tile needs of levels `from` up to `to`, and puts it into found[level][entry][column]. */
-SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from, int to, sf_acc *found)
+SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from, int to, sf_u32 mark, sf_acc *found)
 {
         sf_u64 word[SF_DEPTH][LOOKS][WORDS];
         bool all = false;
@@ -58,7 +58,7 @@ SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from,
                                         sf_u64 bits = 0;
 #pragma unroll
                                         for (int w = 0; w < WORDS; w++) {
-                                                all = all && word[l][k][w] >> 32;
+                                                all = all && (sf_u32)(word[l][k][w] >> 32) == mark;
                                                 bits |= (sf_u64)(sf_u32)word[l][k][w] << (32 * w);
                                         }
                                         found[l * GROUP + own] = sf_acc_of(bits);
@@ -93,11 +93,14 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_acc *found = turn + WARPS * SF_COLUMNS, *taken = found + SF_DEPTH * GROUP;
 
         /* Tiles in the order in which blocks begin: what a block waits for, another has begun. */
-        sf_i64 *ticket = (sf_i64 *)sf_shared();
-        if (thread == 0)
-                *ticket = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
+        sf_u64 *drawn = (sf_u64 *)sf_shared();
+        if (thread == 0) {
+                *drawn = sf_draw(p);
+                sf_hand_in(p, *drawn);
+        }
         sf_sync_block();
-        sf_i64 unit = *ticket < p.number[0] ? 0 : sf_divide(*ticket, p.number[0]), number = *ticket - unit * p.number[0];
+        sf_u32 mark = sf_mark(*drawn);
+        sf_i64 ticket = (sf_u32)*drawn, unit = ticket < p.number[0] ? 0 : sf_divide(ticket, p.number[0]), number = ticket - unit * p.number[0];
         sf_line line = sf_batch_line(p, unit);
         sf_i64 at = number * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
 
@@ -121,7 +124,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_acc sum[1] = {identity};
         if (thread < SF_COLUMNS) {
                 sf_groups<WARPS, 1>::fold(turn + thread, SF_COLUMNS, sum);
-                sf_publish<1>(sf_entry_of(p, unit, 0, number, thread), sum[0]);
+                sf_publish<1>(sf_entry_of(p, unit, 0, number, thread), sum[0], mark);
         }
         sf_before<SHARE> before;
         before.any = false;
@@ -131,15 +134,15 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
          * depend on it. */
         int level = 0;
         for (; level + 1 < SF_DEPTH && sf_mates(number, level) == 31; level++) {
-                sf_look(p, unit, number, level, level + 1, found);
+                sf_look(p, unit, number, level, level + 1, mark, found);
                 sf_sync_block();
                 if (thread < SF_COLUMNS) {
                         found[level * GROUP + 31 * SF_COLUMNS + thread] = sum[0];
                         sf_groups<32, 1>::fold(found + level * GROUP + thread, SF_COLUMNS, sum);
-                        sf_publish<1>(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), sum[0]);
+                        sf_publish<1>(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), sum[0], mark);
                 }
         }
-        sf_look(p, unit, number, level, SF_DEPTH, found);
+        sf_look(p, unit, number, level, SF_DEPTH, mark, found);
         sf_sync_block();
         for (int k = thread; k < SF_DEPTH * 5 * SF_COLUMNS; k += SF_THREADS) {
                 int bit = k / SF_COLUMNS, log = bit % 5, mates = sf_mates(number, bit / 5);

@@ -18,8 +18,9 @@
  * SF_COLUMNS > 1: that many sequences lie interleaved in a line, as the columns of a narrow matrix; every total is then that many. A
  * tile is still so many elements.
  *
- * scratch: a ticket (256 bytes), then for every line, level and group of 32: COLUMNS x WORDS x 32 words, flag and payload.
- * number[0]: tiles a line; number[1]: tiles in all; number[2]: groups a line. n: elements of a line.
+ * scratch: tickets (256 bytes), then for every line, level and group of 32: COLUMNS x WORDS x 32 words, mark and payload.
+ * number[0]: tiles a line; number[1]: groups a line; number[2]: tiles in all; number[3]: tickets: a block draws SF_STAGES + 2 more than it
+ * gets tiles. n: elements of a line.
  */
 
 /* The bytes of a vector that are staged: where each of its parts begins, were they of one thread. */
@@ -62,14 +63,17 @@ enum {
 struct sf_claim {
         sf_i64 number, unit; /* in its line; the line */
         int there;           /* 0: nothing, it is past the last; 1: some; 2: all of it, as of every tile but a line's last */
+        sf_u32 mark;
 };
 
-SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_i64 id)
+SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_u64 drawn)
 {
+        sf_i64 id = (sf_u32)drawn;
         sf_claim c;
+        c.mark = sf_mark(drawn);
         c.unit = id < p.number[0] ? 0 : sf_divide(id, p.number[0]);
         c.number = id - c.unit * p.number[0];
-        c.there = id >= p.number[1] ? 0 : (c.number + 1) * TILE <= p.n ? 2 : 1;
+        c.there = id >= p.number[2] ? 0 : (c.number + 1) * TILE <= p.n ? 2 : 1;
         return c;
 }
 
@@ -220,7 +224,7 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 /* The first word of the group that entry `index` of a level belongs to, in one column of one line. */
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
-        sf_i64 group = sf_first_group<2>(p, unit, level);
+        sf_i64 group = sf_first_group(p, unit, level);
         return (sf_u64 *)p.scratch + 32 + ((group + (index >> 5)) * SF_COLUMNS + column) * (WORDS * 32);
 }
 
@@ -261,7 +265,7 @@ SF_DEVICE void sf_search_begin(const sf_params &p, sf_i64 number, sf_search &s, 
         s.closed = -1;
 }
 
-/* One try for all the columns a warp has: everything that is missing is asked for before any answer is waited for. Flag and payload
+/* One try for all the columns a warp has: everything that is missing is asked for before any answer is waited for. Mark and payload
  * travel together, in every word. */
 SF_DEVICE void sf_search_try(const sf_params &p, const sf_claim &tile, int column, sf_search (&s)[SEARCHES], int lane)
 {
@@ -285,7 +289,7 @@ SF_DEVICE void sf_search_try(const sf_params &p, const sf_claim &tile, int colum
                                 bool there = true;
 #pragma unroll
                                 for (int w = 0; w < WORDS; w++) {
-                                        there = there && word[q][l][w] >> 32;
+                                        there = there && (sf_u32)(word[q][l][w] >> 32) == tile.mark;
                                         bits |= (word[q][l][w] & 0xffffffffull) << (32 * w);
                                 }
                                 s[q].there[l] = there;
@@ -315,7 +319,7 @@ SF_DEVICE void sf_search_close(const sf_params &p, const sf_claim &tile, int col
                                 v = sf_meet(v, lane, b);
                         sf_i64 index = tile.number >> (5 * l + 5);
                         if (lane == 0)
-                                sf_publish<32>(sf_group_of(p, tile.unit, l + 1, index, column) + (int)(index & 31), v);
+                                sf_publish<32>(sf_group_of(p, tile.unit, l + 1, index, column) + (int)(index & 31), v, tile.mark);
                         s.total = v;
                         s.closed = l + 1;
                 }
@@ -382,17 +386,19 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         int first = (lane & (SPAN - 1)) * SHARE;                               /* its first column */
 
         /* The first claims, a moment apart, so that the tiles of blocks that start together interleave. */
-        sf_i64 ticket = 0; /* the next claim's: on its way for a whole turn */
+        sf_u64 ticket = 0; /* the next claim's: on its way for a whole turn */
         if (thread == WORKERS) {
-                sf_i64 claimed[SF_STAGES + 1];
+                sf_u64 drawn[SF_STAGES + 1];
 #pragma unroll
                 for (int k = 0; k <= SF_STAGES; k++) {
-                        claimed[k] = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
+                        drawn[k] = sf_draw(p);
                         sf_pause();
                 }
 #pragma unroll
-                for (int k = 0; k <= SF_STAGES; k++)
-                        claims[k] = sf_claim_of(p, claimed[k]);
+                for (int k = 0; k <= SF_STAGES; k++) {
+                        claims[k] = sf_claim_of(p, drawn[k]);
+                        sf_hand_in(p, drawn[k]);
+                }
         }
         sf_sync_block();
         if (watcher < 0)
@@ -472,10 +478,12 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                         }
                 } else if (looker < 0) {
                         int done = i + SF_AHEAD - 1;
-                        if (thread == WORKERS && i >= 0)
+                        if (thread == WORKERS && i >= 0) {
                                 claims[(i + SF_STAGES + 1) & (RING - 1)] = sf_claim_of(p, ticket);
+                                sf_hand_in(p, ticket);
+                        }
                         if (thread == WORKERS && i >= -1)
-                                ticket = (sf_i64)sf_ticket((sf_u64 *)p.scratch);
+                                ticket = sf_draw(p);
                         if (done >= 0 && claims[done & (RING - 1)].there) {
                                 sf_claim claim = claims[done & (RING - 1)];
                                 const sf_acc *turn = totals + (unsigned)done % TURNS * WARPS * SF_COLUMNS;
@@ -490,7 +498,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #endif
                                         if (lane == 0) {
                                                 own[(unsigned)done % TURNS * SF_COLUMNS + c] = total;
-                                                sf_publish<32>(sf_group_of(p, claim.unit, 0, claim.number, c) + (int)(claim.number & 31), total);
+                                                sf_publish<32>(sf_group_of(p, claim.unit, 0, claim.number, c) + (int)(claim.number & 31), total, claim.mark);
                                         }
                                 }
                         }
@@ -514,4 +522,6 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 }
                 sf_sync_block();
         }
+        if (thread == WORKERS)
+                sf_hand_in(p, ticket);
 }

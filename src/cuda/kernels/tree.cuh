@@ -309,10 +309,10 @@ template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WID
  * Totals that blocks publish for each other: of tiles, of groups of 32 of them, and so on up, level by level
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The first group of a level of a line; number[0]: tiles a line has, number[GROUPS]: groups of all levels. */
-template <int GROUPS> SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
+/* The first group of a level of a line; number[0]: tiles a line has, number[1]: groups of all levels. */
+SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
 {
-        sf_i64 group = unit * p.number[GROUPS], count = p.number[0];
+        sf_i64 group = unit * p.number[1], count = p.number[0];
         for (int l = 0; l < level; l++) {
                 count = (count + 31) >> 5;
                 group += count;
@@ -320,14 +320,27 @@ template <int GROUPS> SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64
         return group;
 }
 
+/*
+ * The first word of scratch has tickets below, drawn one by one, and above how many launches there have been before, which makes this launch's
+ * mark. What is published bears the mark, so what earlier launches have published here is never taken for this one's, and nothing need be
+ * cleared between launches. Every ticket drawn is handed in: with the last of number[3] the word is made ready for the next launch.
+ */
+SF_DEVICE sf_u64 sf_draw(const sf_params &p) { return sf_ticket((sf_u64 *)p.scratch); }
+SF_DEVICE sf_u32 sf_mark(sf_u64 drawn) { return (sf_u32)(drawn >> 32) + 1; }
+SF_DEVICE void sf_hand_in(const sf_params &p, sf_u64 drawn)
+{
+        if ((sf_i64)(sf_u32)drawn + 1 == p.number[3])
+                sf_post((sf_u64 *)p.scratch, (sf_u64)sf_mark(drawn) << 32);
+}
+
 #if SF_MEMBERS == 1
-/* A total, its words of 32 bits APART from each other: flag and payload travel in one. */
-template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v)
+/* A total, its words of 32 bits APART from each other: mark and payload travel in one. */
+template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 mark)
 {
         sf_u64 bits = sf_bits_of_acc(v);
 #pragma unroll
         for (int w = 0; w < (int)(sizeof v / 4); w++)
-                sf_post(entry + w * APART, 1ull << 32 | (sf_u32)(bits >> (32 * w)));
+                sf_post(entry + w * APART, (sf_u64)mark << 32 | (sf_u32)(bits >> (32 * w)));
 }
 #endif
 
