@@ -191,9 +191,16 @@ dealing sf_cuda_chunks(sf_dt acc, int64_t tiles, int64_t lines, int64_t wanted);
 sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, dealing c, int64_t lines, int64_t columns, int64_t shared,
                             bool each_for_itself, sf_cuda_plan *plan);
 
-/* The columns and the sequence of a narrow matrix, a power of two of at most SF_CUDA_NARROW columns, as one line; false: they are not one. */
+/* The columns and the sequence of a narrow matrix, at most SF_CUDA_NARROW columns, as one line; false: they are not one. `any`: if need be
+ * such that it can only be moved in whole pieces, its columns no power of two. */
 #define SF_CUDA_NARROW 32
-bool sf_cuda_as_line(const sf_step *step, sf_step *line);
+bool sf_cuda_as_line(const sf_step *step, bool any, sf_step *line);
+static inline int64_t sf_cuda_odd_part(int64_t columns)
+{
+        while (columns % 2 == 0)
+                columns /= 2;
+        return columns;
+}
 
 /* From the total of one of the line's columns to the next's, where totals stand beside the scan. */
 int64_t sf_cuda_total_across(const sf_step *line, int64_t columns);

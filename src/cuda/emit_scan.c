@@ -266,10 +266,22 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
 static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, false, false);
+        bool staged = pow2_up(columns) != columns;
+        /* The least odd vectors of which a power of two are a row: the more lanes share one, the fewer levels there are between them. */
+        if (staged)
+                l.width = (int)sf_cuda_odd_part(columns);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_BURST, &l);
         sf_cuda_spec *spec = &d.launch->spec;
+        spec->flags &= staged ? ~SF_CUDA_RAGGED : ~0;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
-        int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads, acc = acc_size(s->acc);
+        int64_t acc = acc_size(s->acc), vector = l.width * acc / 4;
+        if (staged) {
+                /* A thread holds so many vectors, and once more as much of what it takes from others: as many threads as have the registers. */
+                int64_t held = pow2_down(at_least(44 / vector, 1));
+                tile = (sf_cuda_tile){.threads = chip->small_tiles ? 64 : 256, .elements = (int32_t)(held * l.width)};
+                tile.resident = (held + 1) * vector <= 30 ? 4 : (held + 1) * vector <= 40 ? 3 : (held + 1) * vector <= 80 ? 2 : 1;
+        }
+        int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads;
         /* A small tensor is spread over the whole chip. */
         while (threads > 128 && s->batch * ceil_div(s->n, threads * items * l.width) < chip->multiprocessors * tile.resident)
                 threads /= 2;
@@ -286,7 +298,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         plan->launches = 1;
         plan->scratch = published(s->batch, groups, columns, acc);
         plan->watched = true;
-        SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * tiles, 32 + (threads / 32 + depth * (32 + 5)) * columns * acc));
+        int64_t shared = 32 + (threads / 32 + depth * (32 + 5)) * columns * acc + (staged ? threads * items * l.width * size_of(s->in) : 0);
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * tiles, shared));
         d.launch->scratch_fields = 1;
         return SF_OK;
 }
@@ -312,7 +325,7 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         sf_step line;
         bool fits = false;
         /* Rows narrower than what memory moves at once, in many short matrices: H200, (4096, 1000, 4), of a copy: 0.65 as columns. */
-        if (down && !idle && l.line.len * size_of(s->in) <= 32 && sf_cuda_as_line(s, &line))
+        if (down && !idle && l.line.len * size_of(s->in) <= 32 && sf_cuda_as_line(s, false, &line))
                 SF_TRY(sf_cuda_plan_narrow(ctx, &line, l.line.len, chip, plan, &fits));
         if (fits || !idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
                 return SF_OK;
@@ -323,11 +336,17 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
          *      two passes     0.46     -       0.41       0.63        0.59       0.58       0.56
          *      a burst a tile 0.49  0.70       0.40       0.58        0.72       0.75       0.75
          * What stays in the cache may be read twice; else it is a chain, until the totals of its columns are too many to look for.
+         * Columns that are no power of two, of (2^22, ...):
+         *                        3     6     7    12    17    20    24    31
+         *      two passes     0.39  0.41  0.46  0.41  0.50  0.48  0.49  0.54
+         *      a burst a tile 0.57  0.61  0.59  0.60  0.50  0.57  0.59  0.44
          */
         int64_t columns = down ? l.line.len : 1;
         bool large = 3 * s->n * s->batch * size_of(s->in) > 2 * chip->l2;
-        if (down && !sf_cuda_as_line(s, &line))
+        if (down && !sf_cuda_as_line(s, true, &line))
                 return plan_columns(ctx, &l, chip, plan, true);
+        if (pow2_up(columns) != columns)
+                return plan_burst(ctx, &line, columns, chip, plan);
         const sf_step *along = down ? &line : s;
         if (!large && columns > 1)
                 SF_TRY(sf_cuda_plan_narrow(ctx, along, columns, chip, plan, &fits));

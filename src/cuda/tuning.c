@@ -39,8 +39,8 @@ static const row rows[] = {
         {SF_CUDA_SCAN_NARROW, -1, -1, 16, 8, 8, 70, {256, 16, 2, 0, 0}},
 
         /* A tile as large as half of a multiprocessor's registers can hold. */
-        {SF_CUDA_SCAN_BURST, -1, -1, 16, 4, 4, 70, {512, 32, 2, 0, 0}},
-        {SF_CUDA_SCAN_BURST, -1, -1, 16, 8, 8, 70, {512, 8, 2, 0, 0}},
+        {SF_CUDA_SCAN_BURST, -1, -1, 32, 4, 4, 70, {512, 32, 2, 0, 0}},
+        {SF_CUDA_SCAN_BURST, -1, -1, 32, 8, 8, 70, {512, 8, 2, 0, 0}},
 
         /* As many bytes under way as the rows of a fold have. */
         {SF_CUDA_MAP, -1, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},

@@ -19,7 +19,7 @@
 bool host_learning;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
-long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_interleaved, host_chunked, host_shared, host_totals;
+long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -93,6 +93,7 @@ static sf_status run_shared(sf_context *ctx, const sf_step **next)
                 }
                 host_met[l->spec.kernel]++;
                 host_staged += (l->spec.kernel == SF_CUDA_SCAN_ROWS || l->spec.kernel == SF_CUDA_SCAN_COLUMNS || l->spec.kernel == SF_CUDA_FOLD) && !(l->spec.flags & SF_CUDA_DOWN) && l->spec.extra[STAGED];
+                host_whole_rows += l->spec.kernel == SF_CUDA_SCAN_BURST && l->spec.extra[SF_CUDA_OWN] & (l->spec.extra[SF_CUDA_OWN] - 1);
                 host_interleaved += l->spec.kernel == SF_CUDA_SCAN_CHAINED && l->spec.extra[SF_CUDA_OWN] > 1;
                 host_chunked += i > 0;
                 host_launches++;

@@ -7,6 +7,6 @@ extern bool host_learning;        /* answer with the reference and only note the
 extern long host_launches, host_seed;
 extern sf_cuda_chip host_chip;    /* what steps are planned for */
 /* Launches of each kernel; through shared memory, of interleaved sequences, of totals of chunks. */
-extern long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_interleaved, host_chunked, host_shared, host_totals;
+extern long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals;
 
 #endif

@@ -20,7 +20,9 @@ template <int BYTES> struct sf_raw {
 /* The device traps on a misaligned access; here it is told. */
 static inline void sf_check_aligned(const void *p, int bytes)
 {
-        if ((uintptr_t)p % (unsigned)bytes)
+        /* A size that is no power of two goes in pieces of the largest that divides it. */
+        unsigned piece = (unsigned)bytes & -(unsigned)bytes;
+        if ((uintptr_t)p % (piece < 16 ? piece : 16))
                 exec_fail("a misaligned access");
 }
 template <int BYTES> static inline void sf_load(const char *p, sf_raw<BYTES> &r)

@@ -6,6 +6,9 @@
  * closes 32 of them theirs, and so on. All threads look, a word each, for what the tile needs of every level; the tree is then rebuilt
  * in shared memory.
  *
+ * Columns that are no power of two: a vector is a row of them, or a power of two of vectors are. The tile, one piece of memory, then goes
+ * through shared memory, for vectors of such lengths are nothing that a warp can load or store at once.
+ *
  * scratch: tickets (256 bytes), then for every line, level and group of 32: 32 entries of SF_COLUMNS totals, each WORDS words, mark and payload.
  * number[0]: tiles a line; number[1]: groups a line; number[3]: tickets, one a block. n: elements of a line.
  */
@@ -18,6 +21,11 @@ enum {
         WORDS = sizeof(sf_acc) / 4,
         GROUP = 32 * SF_COLUMNS,                            /* totals of a group */
         LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS,      /* of them, a thread's */
+#if SF_COLUMNS & (SF_COLUMNS - 1)
+        STAGED = TILE * SF_IN_SIZE,                         /* bytes */
+#else
+        STAGED = 0,
+#endif
 };
 
 /* Entry `index` of a level, in one column of one line. */
@@ -84,12 +92,23 @@ SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
         return sum[0];
 }
 
+#if SF_COLUMNS & (SF_COLUMNS - 1)
+/* Where a vector of the tile lies, `length` elements of which are there: the whole of it may run backwards. Past its end there is none. */
+SF_DEVICE bool sf_is_there(int vector, int length) { return vector * SF_WIDTH < length; }
+SF_DEVICE unsigned char *sf_place_of(unsigned char *buffer, int vector, int length)
+{
+        int at = sf_is_there(vector, length) ? vector * SF_WIDTH : 0;
+        return buffer + (SF_X_UNIT < 0 ? length - SF_WIDTH - at : at) * SF_IN_SIZE;
+}
+#endif
+
 SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
-        sf_acc *turn = (sf_acc *)sf_shared() + 8 / WORDS; /* behind the ticket: a row for each warp */
+        unsigned char *buffer = sf_shared() + 32; /* behind the ticket */
+        sf_acc *turn = (sf_acc *)(buffer + STAGED); /* a row for each warp */
         sf_acc *found = turn + WARPS * SF_COLUMNS, *taken = found + SF_DEPTH * GROUP;
 
         /* Tiles in the order in which blocks begin: what a block waits for, another has begun. */
@@ -103,13 +122,27 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_i64 ticket = (sf_u32)*drawn, unit = ticket < p.number[0] ? 0 : sf_divide(ticket, p.number[0]), number = ticket - unit * p.number[0];
         sf_line line = sf_batch_line(p, unit);
         sf_i64 at = number * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
+#if SF_COLUMNS & (SF_COLUMNS - 1)
+        int vector = warp * (32 * SF_ITEMS) + lane, length = p.n - number * TILE < TILE ? (int)(p.n - number * TILE) : TILE;
+        sf_i64 offset = (SF_X_UNIT < 0 ? -(number * TILE + length - 1) : number * TILE) * SF_IN_SIZE;
+#endif
 
         sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
         {
                 sf_vector raw[SF_ITEMS];
+#if SF_COLUMNS & (SF_COLUMNS - 1)
+                sf_fetch_piece<SF_IN_SIZE>(line.x + offset, length, buffer);
+                sf_copy_commit();
+                sf_copy_wait<0>();
+                sf_sync_block();
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_shared_load(sf_place_of(buffer, vector + i * 32, length), raw[i].x);
+#else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         raw[i] = sf_load_vector(line, at + i * SPREAD, p.n, sf_along(p));
+#endif
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
@@ -168,6 +201,19 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_begin(p, v[i][j]);
+#if SF_COLUMNS & (SF_COLUMNS - 1)
+                sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_narrow(v[i][j]));
+                if (sf_is_there(vector + i * 32, length))
+                        sf_shared_store(sf_place_of(buffer, vector + i * 32, length), r);
+#else
                 sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), v[i], sf_load_results(line, at + i * SPREAD, p.n, sf_along(p)));
+#endif
         }
+#if SF_COLUMNS & (SF_COLUMNS - 1)
+        sf_sync_block();
+        sf_store_piece<SF_OUT_SIZE>(line.y + offset, length, buffer);
+#endif
 }
