@@ -122,8 +122,16 @@ struct sf_planner {
 /* How many positions of the pass an operand really has: along the others it repeats. */
 double sf_access_extent(const sf_plan *plan, const sf_pass *pass, const sf_access *access);
 
-/* plan.c: notes why; `why` must outlive the plan. */
+/* plan.c: do both read the same positions of the same tensors? Then neither reads what the other writes. */
+bool sf_plan_same_tensors(const sf_plan *plan, const sf_pass *a, const sf_pass *b);
+bool sf_plan_same_access(const sf_plan *plan, const sf_access *a, const sf_access *b);
+/* Can the backend not do `pass` in the read of these `count` passes? NULL, or why. */
+const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *group, const sf_pass *pass);
+
+/* remarks.c: notes why; `why` must outlive the plan. */
 void sf_plan_remark(sf_plan *plan, int32_t node, const char *why);
+/* Why there is more than one pass, of passes that are all there and in order. */
+void sf_plan_remarks(sf_plan *plan);
 
 /* passes.c: all passes, in order. */
 sf_status sf_plan_passes(sf_plan *plan);

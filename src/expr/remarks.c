@@ -1,0 +1,163 @@
+/* Why there is more than one pass: what `explain` says was not fused. */
+#include "expr/plan.h"
+
+#include <string.h>
+
+void sf_plan_remark(sf_plan *plan, int32_t node, const char *why)
+{
+        if (plan->remarks == plan->room_remarks) {
+                int32_t room = plan->room_remarks ? plan->room_remarks * 2 : 8;
+                sf_remark *grown = sf_ir_alloc(&plan->ir, (size_t)room * sizeof *grown);
+                if (plan->remarks)
+                        memcpy(grown, plan->remark, (size_t)plan->remarks * sizeof *grown);
+                plan->remark = grown;
+                plan->room_remarks = room;
+        }
+        plan->remark[plan->remarks++] = (sf_remark){node, why};
+}
+
+/* Operand k of a pass; after the last, its mask. */
+static const sf_access *operand(const sf_pass *pass, int32_t k)
+{
+        return k < pass->operands ? &pass->operand[k] : &pass->mask;
+}
+
+/* Is it part of what the pass scans or folds, or a mask of that? */
+static bool on_the_way_in(const sf_pass *pass, int32_t k)
+{
+        return pass->core && (k == pass->operands || (pass->load_reads >> k & 1));
+}
+
+/* Does one element of operand k go to many positions: of those the pass reads, or, on the way out, of its results? */
+static bool repeats(const sf_plan *plan, const sf_pass *pass, int32_t k)
+{
+        const uint64_t folded = pass->step.fold && !on_the_way_in(pass, k) ? pass->axes : 0;
+        double positions = 1;
+        for (int32_t d = 0; d < pass->ndim; d++)
+                positions *= folded >> d & 1 ? 1 : (double)pass->shape[d];
+        return sf_access_extent(plan, pass, operand(pass, k)) < positions;
+}
+
+/* Operand k is the result of another pass. Why is it not made in this one? */
+static const char *why_made_before(const sf_plan *plan, const sf_pass *maker, const sf_pass *pass, int32_t k)
+{
+        if (repeats(plan, pass, k))
+                return "each of its values is needed for many elements, so it is complete before the pass over them begins";
+        if (on_the_way_in(pass, k) && maker->axes != pass->axes)
+                return "its result is scanned or folded along other axes, and one pass goes along one set of axes";
+        if (on_the_way_in(pass, k))
+                return "its result is scanned or folded again, and one pass has one scan or fold";
+        if (pass->core)
+                return "its result meets that of another scan or fold, and one pass has one scan or fold";
+        if (sf_ir_at(&plan->ir, maker->root)->uses > 1)
+                return "it is needed more than once, so it is computed once and read";
+        return "what follows takes its elements at other positions, so it is written first";
+}
+
+/* What passes read that is neither an input nor explained already: `told` marks the nodes that are. */
+static void remark_made_before(sf_plan *plan)
+{
+        size_t nodes = (size_t)plan->ir.nodes + 1, room = (size_t)plan->buffers * sizeof(sf_pass *);
+        bool *told = memset(sf_ir_alloc(&plan->ir, nodes), 0, nodes);
+        const sf_pass **maker = memset(sf_ir_alloc(&plan->ir, room), 0, room);
+        for (int32_t i = 0; i < plan->remarks; i++)
+                told[plan->remark[i].node] = true;
+        for (int32_t i = 0; i < plan->passes; i++) {
+                const sf_pass *pass = plan->pass[i];
+                for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
+                        int32_t from = operand(pass, k)->buffer, node = plan->buffer[from].node;
+                        if (!maker[from] || told[node])
+                                continue;
+                        told[node] = true;
+                        sf_plan_remark(plan, node, why_made_before(plan, maker[from], pass, k));
+                }
+                maker[pass->out.buffer] = pass;
+        }
+}
+
+/* How many passes, from number `at` on, share one read. */
+static int32_t group_of(const sf_plan *plan, int32_t at)
+{
+        int32_t count = 1;
+        while (at + count < plan->passes && plan->pass[at + count]->sibling)
+                count++;
+        return count;
+}
+
+#define AGAIN "reads again what another pass reads: "
+
+/* Of passes that do not read the same tensors alone: a tensor that both go through, at the same positions or at others? */
+static const char *why_not_shared(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
+{
+        const char *why = NULL;
+        bool alike = a->ndim == b->ndim;
+        for (int32_t d = 0; d < a->ndim && alike; d++)
+                alike = a->shape[d] == b->shape[d];
+        for (int32_t i = 0; i < a->operands; i++)
+                for (int32_t j = 0; j < b->operands; j++) {
+                        if (a->operand[i].buffer != b->operand[j].buffer || repeats(plan, a, i) || repeats(plan, b, j))
+                                continue;
+                        if (alike && sf_plan_same_access(plan, &a->operand[i], &b->operand[j]))
+                                return AGAIN "a read is shared where all tensors are the same, and one of the two reads others as well";
+                        why = "reads again, at other positions, what another pass reads";
+                }
+        return why;
+}
+
+static const char *why_read_again(const sf_plan *plan, int32_t at, const sf_pass *pass)
+{
+        const sf_pass *first = plan->pass[at];
+        const int32_t count = group_of(plan, at);
+        if (first->out.buffer == pass->out.buffer)
+                return NULL; /* parts of one concatenation, of which that is said */
+        if (!sf_plan_same_tensors(plan, first, pass))
+                return why_not_shared(plan, first, pass);
+        if (!first->core != !pass->core)
+                return AGAIN "one of the two is elementwise, the other a scan or fold";
+        if (first->axes != pass->axes)
+                return AGAIN "that one goes along other axes";
+        if (first->reverse != pass->reverse)
+                return AGAIN "that one goes in another direction";
+        if (count == SF_SIBLINGS_MAX)
+                return AGAIN "four results share one at most";
+        return sf_plan_apart(plan, count, plan->pass + at, pass);
+}
+
+/* Must the pass wait for another to end before it can read its first element? Then nobody expects the two to share a read. */
+static bool waits(const sf_plan *plan, const sf_pass *pass)
+{
+        bool must = false;
+        for (int32_t k = 0; k < pass->operands + pass->masked; k++)
+                must |= plan->buffer[operand(pass, k)->buffer].place != SF_PLACE_INPUT && (on_the_way_in(pass, k) || repeats(plan, pass, k));
+        return must;
+}
+
+/* A read that might have been shared, and was not. */
+static void remark_apart(sf_plan *plan)
+{
+        for (int32_t j = 1; j < plan->passes; j++) {
+                const sf_pass *pass = plan->pass[j];
+                const char *why = NULL;
+                const bool late = waits(plan, pass);
+                for (int32_t i = 0; i < j && !why && !pass->sibling; i += group_of(plan, i))
+                        if (!late || sf_plan_same_tensors(plan, plan->pass[i], pass))
+                                why = why_read_again(plan, i, pass);
+                if (why)
+                        sf_plan_remark(plan, pass->root, why);
+        }
+}
+
+static void remark_products(sf_plan *plan)
+{
+        for (int32_t i = 0; i < plan->passes; i++)
+                if (plan->pass[i]->products)
+                        sf_plan_remark(plan, plan->pass[i]->root,
+                                       "every product of a matmul is computed: no rewrite could avoid it, and this library has no fast matmul");
+}
+
+void sf_plan_remarks(sf_plan *plan)
+{
+        remark_made_before(plan);
+        remark_apart(plan);
+        remark_products(plan);
+}
