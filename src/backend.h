@@ -11,8 +11,8 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size);
 
 /*
- * May a plan count on `other` being done in the read of the `count` steps before it, which share one? NULL, or why not, in a
- * sentence. Asked before there are tensors: of the steps' geometry n is set, of their programs all but the operands.
+ * May a plan count on `other` being done in the read of the `count` steps before it, which share one? NULL, or why not, as
+ * what follows a colon. Asked before there are tensors: of the steps' geometry n is set, of their programs all but the operands.
  */
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other);
 

@@ -18,7 +18,7 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
 
 /*
  * May `other` be done in the read of the `count` steps at `steps`, siblings that share one already? Asks what is done, not where: of their
- * geometry n is looked at, and of their programs not the operands. Folds share a read with folds; a scan with its total. NULL, or a sentence.
+ * geometry n is looked at, and of their programs not the operands. Folds share a read with folds; a scan with its total. NULL, or why not.
  */
 const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other);
 

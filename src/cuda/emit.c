@@ -284,8 +284,6 @@ static bool same_loads(const sf_step *a, const sf_step *b)
         return same && (plain || same_program(&a->fuse->load, &b->fuse->load));
 }
 
-#define AGAIN "reads again what another pass reads: "
-
 const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other)
 {
         const sf_step *first = steps[0];
@@ -293,14 +291,14 @@ const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_s
         for (int32_t i = 0; i < count; i++)
                 codes += codes_of(steps[i]);
         if (first->n == 1)
-                return AGAIN "on CUDA an elementwise pass has one result";
+                return "on CUDA an elementwise pass has one result";
         if (!other->fold || (!first->fold && (count > 1 || !same_loads(first, other))))
-                return AGAIN "on CUDA a scan shares its read with its own total alone";
+                return "on CUDA a scan shares its read with its own total alone";
         if (!first->fold && other->fuse && other->fuse->store_reads)
-                return AGAIN "on CUDA a total beside its scan is stored without further operands";
+                return "on CUDA a total beside its scan is stored without further operands";
         if (count == SF_CUDA_MEMBERS_MAX)
-                return AGAIN "on CUDA four results share one at most";
-        return codes > 2 * SF_PROGRAM_MAX ? AGAIN "together they are more elementwise work than one CUDA kernel takes" : NULL;
+                return "on CUDA four results share one at most";
+        return codes > 2 * SF_PROGRAM_MAX ? "together they are more elementwise work than one CUDA kernel takes" : NULL;
 }
 
 /* Do the two really meet the same elements in the same order? What they write to may have decided otherwise. */

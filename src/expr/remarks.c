@@ -84,8 +84,6 @@ static int32_t group_of(const sf_plan *plan, int32_t at)
         return count;
 }
 
-#define AGAIN "reads again what another pass reads: "
-
 /* Of passes that do not read the same tensors alone: a tensor that both go through, at the same positions or at others? */
 static const char *why_not_shared(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
 {
@@ -98,12 +96,13 @@ static const char *why_not_shared(const sf_plan *plan, const sf_pass *a, const s
                         if (a->operand[i].buffer != b->operand[j].buffer || repeats(plan, a, i) || repeats(plan, b, j))
                                 continue;
                         if (alike && sf_plan_same_access(plan, &a->operand[i], &b->operand[j]))
-                                return AGAIN "a read is shared where all tensors are the same, and one of the two reads others as well";
-                        why = "reads again, at other positions, what another pass reads";
+                                return "a read is shared where all tensors are the same, and one of the two reads others as well";
+                        why = "that one takes its elements at other positions";
                 }
         return why;
 }
 
+/* Why does `pass` not share the read of group `at`, which has what it reads? NULL: it has not, or nobody would ask. */
 static const char *why_read_again(const sf_plan *plan, int32_t at, const sf_pass *pass)
 {
         const sf_pass *first = plan->pass[at];
@@ -113,13 +112,13 @@ static const char *why_read_again(const sf_plan *plan, int32_t at, const sf_pass
         if (!sf_plan_same_tensors(plan, first, pass))
                 return why_not_shared(plan, first, pass);
         if (!first->core != !pass->core)
-                return AGAIN "one of the two is elementwise, the other a scan or fold";
+                return "one of the two is elementwise, the other a scan or fold";
         if (first->axes != pass->axes)
-                return AGAIN "that one goes along other axes";
+                return "that one goes along other axes";
         if (first->reverse != pass->reverse)
-                return AGAIN "that one goes in another direction";
+                return "that one goes in another direction";
         if (count == SF_SIBLINGS_MAX)
-                return AGAIN "four results share one at most";
+                return "four results share one at most";
         return sf_plan_apart(plan, count, plan->pass + at, pass);
 }
 
@@ -130,6 +129,16 @@ static bool waits(const sf_plan *plan, const sf_pass *pass)
         for (int32_t k = 0; k < pass->operands + pass->masked; k++)
                 must |= plan->buffer[operand(pass, k)->buffer].place != SF_PLACE_INPUT && (on_the_way_in(pass, k) || repeats(plan, pass, k));
         return must;
+}
+
+static const char *reads_again(sf_plan *plan, const char *why)
+{
+        static const char what[] = "reads again what another pass reads: ";
+        const size_t length = sizeof what - 1, room = strlen(why) + 1;
+        char *sentence = sf_ir_alloc(&plan->ir, length + room);
+        memcpy(sentence, what, length);
+        memcpy(sentence + length, why, room);
+        return sentence;
 }
 
 /* A read that might have been shared, and was not. */
@@ -143,7 +152,7 @@ static void remark_apart(sf_plan *plan)
                         if (!late || sf_plan_same_tensors(plan, plan->pass[i], pass))
                                 why = why_read_again(plan, i, pass);
                 if (why)
-                        sf_plan_remark(plan, pass->root, why);
+                        sf_plan_remark(plan, pass->root, reads_again(plan, why));
         }
 }
 
