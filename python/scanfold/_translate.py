@@ -9,6 +9,7 @@ import torch
 import torch._prims  # noqa: F401  registers torch.ops.prims
 
 from ._dtypes import CODES
+from .torch import DTYPES
 
 aten = torch.ops.aten
 
@@ -251,7 +252,6 @@ _TORCH = {ADD: torch.add, SUB: torch.sub, MUL: torch.mul, DIV: torch.div, MAXIMU
           ABS: torch.abs, EXP: torch.exp, LOG: torch.log, SQRT: torch.sqrt, SQUARE: torch.square, RELU: torch.relu,
           SIGMOID: torch.sigmoid, TANH: torch.tanh, EQ: operator.eq, NE: operator.ne, LT: operator.lt, LE: operator.le, GT: operator.gt,
           GE: operator.ge, WHERE: torch.where}
-_DTYPES = {code: getattr(torch, name) for name, code in CODES.items() if hasattr(torch, name)}
 
 
 def _apply(function, *operands):
@@ -269,7 +269,7 @@ def _apply(function, *operands):
 def _scan_by_torch(x, op, axis, reverse, exclusive, mask, code):
     x = x if mask is None else torch.where(mask.bool(), x, torch.full((), 0 if op == 0 else 1, dtype=x.dtype, device=x.device))
     x = x.flip(axis) if reverse else x
-    y = (torch.cumsum if op == 0 else torch.cumprod)(x, axis, dtype=_DTYPES.get(code))
+    y = (torch.cumsum if op == 0 else torch.cumprod)(x, axis, dtype=DTYPES.get(code))
     y = torch.cat((torch.full_like(y.narrow(axis, 0, 1), 0 if op == 0 else 1), y.narrow(axis, 0, y.shape[axis] - 1)), axis) if exclusive else y
     return y.flip(axis) if reverse else y
 
@@ -277,11 +277,11 @@ def _scan_by_torch(x, op, axis, reverse, exclusive, mask, code):
 def _fold_by_torch(x, op, axes, keepdim, code):
     keepdim = bool(keepdim)
     if op == 0:
-        return torch.sum(x, axes, keepdim, dtype=_DTYPES.get(code))
+        return torch.sum(x, axes, keepdim, dtype=DTYPES.get(code))
     if op > 1:
         return (torch.amax if op == 2 else torch.amin)(x, axes, keepdim)
     for axis in sorted((a % x.dim() for a in axes), reverse=True):
-        x = torch.prod(x, axis, keepdim, dtype=_DTYPES.get(code))
+        x = torch.prod(x, axis, keepdim, dtype=DTYPES.get(code))
     return x
 
 
@@ -297,7 +297,7 @@ def interpret(instructions, inputs):
         elif name == "apply":
             y = _apply(a[0], *v[1:])
         elif name == "cast":
-            y = v[0].to(_DTYPES[a[1]])
+            y = v[0].to(DTYPES[a[1]])
         elif name == "flip":
             y = v[0].flip(a[1])
         elif name == "permute":
@@ -318,7 +318,7 @@ def interpret(instructions, inputs):
         elif name == "fold":
             y = _fold_by_torch(v[0], *a[1:])
         elif name == "mean":
-            y = torch.mean(v[0], a[1], bool(a[2]), dtype=_DTYPES.get(a[3]))
+            y = torch.mean(v[0], a[1], bool(a[2]), dtype=DTYPES.get(a[3]))
         elif name == "matmul":
             y = torch.matmul(v[0], v[1])
         elif name == "output":

@@ -25,7 +25,7 @@ from ._dtypes import CODES, code, name
 __all__ = ["scan", "fold", "linear_sum"]
 
 OPS = ("sum", "prod", "max", "min")
-MUL, WHERE = 2, 21  # of sf_function
+ADD, MUL, WHERE = 0, 2, 21  # of sf_function
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 _OFFICIAL = VERSION >= (2, 4)  # torch.library.register_autograd and register_fake
 
@@ -34,6 +34,8 @@ _c_run, _c_try = _scanfold.expression_run, _scanfold.expression_try
 RECORD = 2  # what _c_try answers where a gradient is wanted; where the dispatcher is, 1
 _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)  # 2.0 cannot say: never
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
+
+DTYPES = {number: getattr(torch, name) for name, number in CODES.items() if hasattr(torch, name)}
 
 _lib = torch.library.Library("scanfold", "DEF")
 _tags = (torch.Tag.pt2_compliant_tag,) if hasattr(torch.Tag, "pt2_compliant_tag") else ()
@@ -105,7 +107,11 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
     scale = float(scale)
     if _is_compiling():
         return torch.ops.scanfold.linear_sum(x, weight, bias, scale)
-    y = _c_try(_linear_sum_expression(bias is not None, scale), (x, weight) if bias is None else (x, weight, bias), 6 if keep_weight else 0)
+    try:
+        y = _c_try(_linear_sum_expression(bias is not None, scale), (x, weight) if bias is None else (x, weight, bias), 6 if keep_weight else 0)
+    except ValueError:
+        _check_linear(x, weight, bias)
+        raise
     if type(y) is not int:
         return y
     if y == RECORD:
@@ -201,14 +207,34 @@ def _fold_kernel(x, op, axes, keepdim, reverse, mask, initial, dtype):
 
 @functools.lru_cache(maxsize=64)  # of them, by scale: each has its plans
 def _linear_sum_expression(with_bias, scale):
-    inputs = [("input", argument) for argument in ("x", "weight", "bias")[:3 if with_bias else 2]]
-    n = len(inputs)
-    return _scanfold.expression_create(inputs + [
-        ("linear", 0, 1, 2 if with_bias else -1), ("fold", n, 0, [-1], 1, 0), ("constant", scale), ("apply", MUL, n + 1, n + 2, -1),
-        ("output", n + 3)], 0)
+    program = [("input", "x"), ("input", "weight"), ("permute", 1, [1, 0]), ("matmul", 0, 2)]  # the permutation refuses what is no matrix
+    if with_bias:
+        # Nobody asks for bias @ weight, so it is not computed; but a bias that is not (N,) is refused for it, at no cost to a call that has its plan.
+        program += [("input", "bias"), ("apply", ADD, 3, 4, -1), ("permute", 4, [0]), ("cast", 1, CODES["float32"]), ("matmul", 6, 7)]
+    last = len(program)
+    return _scanfold.expression_create(program + [
+        ("fold", 5 if with_bias else 3, 0, [-1], 1, 0), ("constant", scale), ("apply", MUL, last, last + 1, -1), ("output", last + 2)], 0)
+
+
+def _differ(a, b):
+    """Whether two lengths are known to: a symbol's are not before the kernel meets it."""
+    return type(a) is int and type(b) is int and a != b
+
+
+def _is_empty(shape):
+    return any(type(n) is int and n == 0 for n in shape)
+
+
+def _check_linear(x, weight, bias):
+    """A bias that is broadcast would have another gradient."""
+    fits = x.ndim > 0 and weight.ndim == 2 and not _differ(x.shape[-1], weight.shape[1])
+    if not fits or bias is not None and (bias.ndim != 1 or _differ(bias.shape[0], weight.shape[0])):
+        given = f"x has shape {tuple(x.shape)}, weight {tuple(weight.shape)}" + ("" if bias is None else f", bias {tuple(bias.shape)}")
+        raise ValueError(f"{given}; (..., K), (N, K) and (N,) are expected")
 
 
 def _linear_sum_kernel(x, weight, bias, scale):
+    _check_linear(x, weight, bias)
     return _c_run(_linear_sum_expression(bias is not None, scale), (x, weight) if bias is None else (x, weight, bias), 0)
 
 
@@ -219,15 +245,41 @@ def _on_one_device(x, **others):
             raise ValueError(f"{argument} is on device {tensor.device}, x on {x.device}: they must be on the same one")
 
 
-def _known(dtype):
+def _known(dtype, argument="x"):
     if str(dtype).rpartition(".")[2] not in CODES:
-        raise TypeError(f"x has dtype {dtype}: float16, bfloat16, float32, float64, integers and bool are taken")
+        raise TypeError(f"{argument} has dtype {dtype}: float16, bfloat16, float32, float64, integers and bool are taken")
+
+
+@functools.lru_cache(maxsize=None)
+def _check_pair(op, given, made):
+    """Asks the library whether there is such a fold, and so such a scan."""
+    program = [("input", "x"), ("fold", 0, OPS.index(op), [0], 0, code(made)), ("output", 1)]
+    _scanfold.expression_shapes(_scanfold.expression_create(program, 1), [([1], code(given))])
+
+
+def _check_mask(x, mask):
+    if mask.dtype not in (torch.bool, torch.uint8):
+        raise TypeError(f"mask has dtype {mask.dtype}; it must be bool or uint8")
+    lengths = zip(reversed(mask.shape), reversed(x.shape))
+    if mask.dim() > x.dim() or any(_differ(m, 1) and _differ(m, n) for m, n in lengths):
+        raise ValueError(f"mask has shape {tuple(mask.shape)}; it must be broadcastable to x's shape {tuple(x.shape)}")
+
+
+def _fake_dtype(x, op, mask, initial, dtype):
+    """The result's dtype, where the library would take the arguments."""
+    _known(x.dtype)
+    _on_one_device(x, mask=mask)
+    made = _result_dtype(x, op, dtype)
+    _check_pair(op, x.dtype, made)
+    if mask is not None:
+        _check_mask(x, mask)
+    if type(initial) is float and not made.is_floating_point and not initial.is_integer():
+        raise ValueError(f"initial is {initial}; for an output of {made} it must be an integer in that type's range")
+    return made
 
 
 def _scan_fake(x, op, axis, reverse, exclusive, mask, initial, dtype):
-    _known(x.dtype)
-    _on_one_device(x, mask=mask)
-    return torch.empty_like(x, dtype=_result_dtype(x, op, dtype))
+    return torch.empty_like(x, dtype=_fake_dtype(x, op, mask, initial, dtype))
 
 
 def _fold_shape(x, axes, keepdim):
@@ -238,15 +290,22 @@ def _fold_shape(x, axes, keepdim):
 
 
 def _fold_fake(x, op, axes, keepdim, reverse, mask, initial, dtype):
-    _known(x.dtype)
-    _on_one_device(x, mask=mask)
-    return x.new_empty(_fold_shape(x, axes, keepdim), dtype=_result_dtype(x, op, dtype))
+    made, shape = _fake_dtype(x, op, mask, initial, dtype), _fold_shape(x, axes, keepdim)
+    if op in ("max", "min") and initial is None and _is_empty(x.shape) and not _is_empty(shape):
+        raise ValueError(f"{op} of no elements has no value; give an initial one, or fold axes that are not empty")
+    return x.new_empty(shape, dtype=made)
 
 
 def _linear_sum_fake(x, weight, bias, scale):
-    _known(x.dtype)
-    _on_one_device(x, weight=weight, bias=bias)
-    return x.new_empty(x.shape[:-1] + (1,), dtype=torch.promote_types(x.dtype, weight.dtype))
+    given = {"x": x, "weight": weight} if bias is None else {"x": x, "weight": weight, "bias": bias}
+    for argument, tensor in given.items():
+        _known(tensor.dtype, argument)
+    _on_one_device(**given)
+    _check_linear(x, weight, bias)
+    # The library cannot be asked about lengths that are symbols: about the dtype alone, then, with ones for all of them.
+    ones = [([1] * tensor.dim(), code(tensor.dtype)) for tensor in given.values()]
+    (_, made), = _scanfold.expression_shapes(_linear_sum_expression(bias is not None, scale), ones)
+    return x.new_empty(x.shape[:-1] + (1,), dtype=DTYPES[made])
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -135,14 +135,63 @@ def test_devices_that_differ_are_refused(recorded):
         scanfold.cumsum(np.ones((4, 5)), 1, mask=m.to("meta"))
 
 
-def test_linear_sum_names_its_arguments():
-    x, w = torch.ones(4, 5), torch.ones(3, 5)
-    with pytest.raises(ValueError, match=r"^x @ weight.T: shapes \(4, 5\) and \(4, 3\)"):
-        bridge.linear_sum(x, torch.ones(3, 4))
-    with pytest.raises(ValueError, match=r"and bias, of shape \(4,\)"):
-        bridge.linear_sum(x, w, torch.ones(4))
+def _outcome(call, *tensors, **keywords):
+    """The result's form, or what kind of refusal it was."""
+    try:
+        y = call(*tensors, **keywords)
+        return tuple(y.shape), y.dtype
+    except (TypeError, ValueError) as refusal:
+        return type(refusal)
+
+
+@pytest.mark.parametrize("call", SCANS + FOLDS, ids=lambda f: f.__name__)
+def test_fakes_take_what_kernels_take(call):
+    """Traced, an argument is refused when it would be at run time: never is there a result of some form that the kernel then does not make."""
+    dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int64, torch.uint8, torch.bool]
+    x = torch.ones(2, 3)
+    for given, made in itertools.product(dtypes, [None, torch.complex64] + dtypes):
+        t = x.to(given)
+        assert _outcome(call, t, 1, dtype=made) == _outcome(call, t.to("meta"), 1, dtype=made)
+    for shape, dtype in itertools.product([(2, 3), (3,), (2, 1), (), (4,), (2, 2), (1, 2, 3), (2, 3, 1)], [torch.bool, torch.uint8, torch.float32]):
+        mask = torch.ones(shape, dtype=dtype)
+        assert _outcome(call, x, 1, mask=mask) == _outcome(call, x.to("meta"), 1, mask=mask.to("meta"))
+    for initial, dtype in itertools.product([2, 1.5, 2.0, float("nan"), float("inf"), 2**70, True], [torch.int8, torch.float32]):
+        t = x.to(dtype)
+        assert _outcome(call, t, 1, initial=initial) == _outcome(call, t.to("meta"), 1, initial=initial)
+    for shape, initial in itertools.product([(2, 0), (0, 3), (0,), (), (1,)], [None, 2]):
+        t = torch.ones(shape)
+        assert _outcome(call, t, -1, initial=initial) == _outcome(call, t.to("meta"), -1, initial=initial)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_linear_sum_names_its_arguments(device, recorded):
+    def ones(*shape):
+        return torch.ones(shape, device=device, requires_grad=recorded)
+
+    def refused(x, w, b=None):
+        words = f"x has shape {tuple(x.shape)}, weight {tuple(w.shape)}" + ("" if b is None else f", bias {tuple(b.shape)}")
+        with pytest.raises(ValueError, match="^" + re.escape(words + "; (..., K), (N, K) and (N,) are expected") + "$"):
+            bridge.linear_sum(x, w, b)
+
+    for x, w in (((4, 5), (3, 4)), ((4, 5), (3, 1)), ((4, 1), (3, 5)), ((), (3, 5)), ((4, 5), (5,)), ((4, 5), ()), ((4, 5), (2, 3, 5))):
+        refused(ones(*x), ones(*w))
+        refused(ones(*x), ones(*w), ones(3))
+    for x, n, b in (((4, 5), 3, (4,)), ((4, 5), 3, (1,)), ((4, 5), 3, ()), ((4, 5), 3, (1, 3)), ((4, 5), 3, (4, 3)), ((4, 5), 1, (3,)), ((5,), 3, (1, 3))):
+        refused(ones(*x), ones(n, 5), ones(*b))
     with pytest.raises(TypeError, match="^weight has dtype torch.complex64"):
-        bridge.linear_sum(x, w.to(torch.complex64))
+        bridge.linear_sum(ones(4, 5), ones(3, 5).to(torch.complex64))
+    with pytest.raises(TypeError, match="^bias has dtype torch.complex64"):
+        bridge.linear_sum(ones(4, 5), ones(3, 5), ones(3).to(torch.complex64))
+
+
+def test_fake_linear_sum_is_as_the_real_one():
+    dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int64, torch.uint8, torch.bool]
+    for types in itertools.product(dtypes, dtypes, [None] + dtypes):
+        for shape in ((4, 5), (5,), (0, 5), (2, 4, 5))[:4 if len(set(types)) == 1 else 1]:
+            given = [None if dtype is None else torch.ones(*s, dtype=dtype) for dtype, s in zip(types, (shape, (3, 5), (3,)))]
+            fakes = [t if t is None else t.to("meta") for t in given]
+            assert _outcome(bridge.linear_sum, *given) == _outcome(bridge.linear_sum, *fakes)
 
 
 # ---------------------------------------------------------------------------------------------------------------
