@@ -194,15 +194,33 @@ def min():
     return _fold_by(_MIN)
 
 
+def _axis(dims, axis):
+    """An axis as the C extension reads it, counted from the front. An array of no dimensions has one line."""
+    if not isinstance(axis, int):
+        try:
+            axis = axis.__index__()
+        except (AttributeError, TypeError):
+            raise TypeError(f"axis is {axis!r}: a whole number is expected") from None
+    n = dims or 1
+    if not -n <= axis < n:
+        raise ValueError(f"axis is {axis}; for an x of {dims} dimensions it must be {-n} to {n - 1}")
+    return axis % n
+
+
+def _dims(x):
+    if not hasattr(x, "ndim"):
+        raise TypeError(f"x is {type(x)}: give a NumPy array, a torch tensor, or another array with __dlpack__")
+    return x.ndim
+
+
 def _cumulative(scan, x, axis, dtype, include_initial, identity):
-    if axis is None and x.ndim != 1:
+    if axis is None and _dims(x) != 1:
         raise ValueError(f"axis is needed: x has {x.ndim} dimensions")
     if not include_initial:
         return scan(x, axis, dtype=dtype)
-    axis = 0 if axis is None else axis
-    if not -x.ndim <= axis < x.ndim:
-        raise ValueError(f"axis is {axis}; for an x of {x.ndim} dimensions it must be {-x.ndim} to {x.ndim - 1}")
-    axis %= x.ndim
+    axis = _axis(_dims(x), 0 if axis is None else axis)
+    if x.ndim == 0:
+        raise ValueError("x has no dimensions: with include_initial there must be one to be longer along")
     module = type(x).__module__.partition(".")[0]
     if module == "numpy":
         # One longer, and the scan written behind its first element: nothing is moved twice.

@@ -19,7 +19,7 @@ import math
 import torch
 from torch import Tensor
 
-from . import _scanfold
+from . import _axis, _scanfold
 from ._dtypes import CODES, code, name
 
 __all__ = ["scan", "fold", "linear_sum"]
@@ -138,28 +138,17 @@ def _scan_axis(x, axis):
         if x.dim() > 1:
             raise ValueError(f"axis is needed: x has {x.dim()} dimensions")
         return 0
-    return _axis(x, axis)
+    return _axis(x.dim(), axis)
 
 
 def _fold_axes(x, axis):
     if axis is None:
         return list(range(x.dim()))
     several = isinstance(axis, (list, tuple)) or not isinstance(axis, int) and hasattr(axis, "__iter__")
-    axes = [_axis(x, a) for a in axis] if several else [_axis(x, axis)]
+    axes = [_axis(x.dim(), a) for a in axis] if several else [_axis(x.dim(), axis)]
     if len(set(axes)) != len(axes):
         raise ValueError(f"axis is {tuple(axis)}: an axis is named twice")
     return axes
-
-
-def _axis(x, axis):
-    if not isinstance(axis, int):
-        if not hasattr(axis, "__index__"):
-            raise TypeError(f"axis is {axis!r}: a whole number is expected")
-        axis = axis.__index__()
-    n = max(x.dim(), 1)
-    if not -n <= axis < n:
-        raise ValueError(f"axis is {axis}; for an x of {x.dim()} dimensions it must be {-n} to {n - 1}")
-    return axis % n
 
 
 def _mask(x, mask):

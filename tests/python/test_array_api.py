@@ -7,6 +7,7 @@ shape, special cases, and values against exact arithmetic, over the standard's d
 import inspect
 import math
 import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -133,6 +134,30 @@ def test_special_cases():
     for axis in (2, -3):
         with pytest.raises(ValueError):
             namespace.cumulative_sum(np.ones((2, 2)), axis=axis, include_initial=True)
+
+
+@pytest.mark.parametrize("include_initial", [False, True])
+def test_what_cumulative_sum_refuses(include_initial):
+    def refused(kind, words, x, axis=None):
+        with pytest.raises(kind, match="^" + re.escape(words)):
+            scanfold.cumulative_sum(x, axis=axis, include_initial=include_initial)
+    x = np.ones((2, 3))
+    for axis in ("0", 0.5, 1.0, (0,), [0], np.array([0, 1])):
+        refused(TypeError, f"axis is {axis!r}: a whole number is expected", x, axis)
+    for axis in (2, -3):
+        refused(ValueError, f"axis is {axis}; for an x of 2 dimensions it must be -2 to 1", x, axis)
+    refused(ValueError, f"axis is {2**70}; ", x, 2**70)
+    refused(ValueError, "axis is needed: x has 2 dimensions", x)
+    refused(ValueError, "axis is 1; for an x of 0 dimensions it must be -1 to 0", np.array(1.0), 1)
+    refused(TypeError, "x is <class 'list'>: give", [1, 2])
+    refused(TypeError, "x is <class 'list'>: give", [1, 2], 0)
+    assert scanfold.cumulative_sum(x, axis=np.int64(1), include_initial=include_initial).shape == (2, 3 + include_initial)
+
+
+def test_cumulative_sum_of_one_number():
+    assert scanfold.cumulative_sum(np.array(2.0), axis=0) == 2
+    with pytest.raises(ValueError, match="^x has no dimensions: with include_initial there must be one"):
+        scanfold.cumulative_sum(np.array(2.0), axis=0, include_initial=True)
 
 
 def test_signatures():
