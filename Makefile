@@ -127,11 +127,14 @@ else
 	@echo "test-neon: cross-compiling is set up for x86_64 hosts; this one is $(shell uname -m)"
 endif
 
-# A wrong association, put into a copy of the sources, must make the order tests fail. Here the totals to the left of a
-# tile are added from the highest level down instead of from the lowest up: the same sum, another tree.
+# A wrong line, put into a copy of the sources, must make a test fail. First the order tests: the totals to the left of a tile
+# are added from the highest level down instead of from the lowest up, the same sum, another tree. Then exclusive columns that
+# are stored a row late: where the last tile is full, its last result is stored as well, and is a row too many.
 test-mutation: needs-test
 	FILE=src/cpu/scan.inc.h PATTERN='N(add_entry)(op, \(.*\), k);' \
 	        REPLACEMENT='N(add_entry)(op, \1, closed - 1 - k);' ./tests/mutation.sh
+	FILE=src/cpu/scan_columns.inc.h PATTERN='late && left <= V_SCAN_ROWS' REPLACEMENT='late \&\& left < V_SCAN_ROWS' \
+	        TEST='test_scan --only late' ./tests/mutation.sh
 
 test-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF

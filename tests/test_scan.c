@@ -1,6 +1,8 @@
 /* Scans: every engine against the reference, over shapes, dtypes, layouts and options. */
 #include "case.h"
 
+#include <string.h>
+
 typedef struct sweep {
         int32_t vary;
         int64_t first, last, step;
@@ -190,19 +192,26 @@ static void check_rank_64(void)
         }
 }
 
+static void check_dtypes(void)
+{
+        case_each_dtype(false, check);
+}
+
+static const struct {
+        const char *name;
+        void (*check)(void);
+} lists[] = {{"shapes", check_shapes}, {"dtypes", check_dtypes}, {"layouts", check_layouts}, {"in place", check_in_place}, {"rank 64", check_rank_64},
+             {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}};
+
+/* --only NAME: one of the lists. */
 int main(int argc, char **argv)
 {
+        const char *only = argc == 3 && !strcmp(argv[1], "--only") ? argv[2] : NULL;
         case_arguments(argc, argv);
         engines_open();
-        check_shapes();
-        case_each_dtype(false, check);
-        check_layouts();
-        check_in_place();
-        check_rank_64();
-        check_big();
-        check_lines();
-        check_short_lines();
-        check_late();
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+                if (!only || !strcmp(only, lists[i].name))
+                        lists[i].check();
         engines_close();
         return finish("test_scan", cases_checked);
 }
