@@ -132,17 +132,28 @@ def _worth_it(region):
     return not any(_numel(n) > largest and any(_reads_it_too(u, region) for u in n.users) for n in _inputs(region))
 
 
-def _agreed(program, nodes, results, exact):
-    """Whether the library plans it, with the results torch expects: tried on empty stand-ins of the shapes at hand."""
-    def described(node):
-        return [_hint(n) for n in shape_of(node)], dtype_code(node.meta["val"].dtype)
+def _described(node):
+    return [_hint(n) for n in shape_of(node)], dtype_code(node.meta["val"].dtype)
+
+
+def _agreed(program, members, exact):
+    """Whether the library plans it, and every member is what torch says it is, not the results alone: what is unsigned on the way is
+    wrong behind a minus. Tried on empty stand-ins of the shapes at hand."""
+    inputs = [_described(node) for node in program.inputs]
+    computed = [i for i in program.instructions if i[0] != "output"]
     try:
-        expression = _scanfold.expression_create([tuple(i) for i in program.instructions], int(exact))
-        shapes = _scanfold.expression_shapes(expression, [described(node) for node in nodes])
+        _scanfold.expression_shapes(_scanfold.expression_create(program.instructions, int(exact)), inputs)
+        for first in range(0, len(members), MAX_RESULTS):
+            some = members[first:first + MAX_RESULTS]
+            outputs = [("output", program.place[node]) for node in some]
+            made = _scanfold.expression_shapes(_scanfold.expression_create(computed + outputs, int(exact)), inputs)
+            if made != [_described(node) for node in some]:
+                log.info("left alone: %s would be %s", some, made)
+                return False
     except (ValueError, TypeError, RuntimeError) as refusal:
         log.info("left alone: %s", refusal)
         return False
-    return shapes == [described(node) for node in results]
+    return True
 
 
 def _memory_order(node):
@@ -180,7 +191,7 @@ class Region:
             self.program.add("output", self.program.place[node], *_memory_order(node))
         inputs = self.program.inputs
         self.possible = (1 <= len(inputs) <= MAX_INPUTS and all(order[n] < order[self.before] for n in inputs)
-                         and _agreed(self.program, inputs, self.results, exact))
+                         and _agreed(self.program, self.members, exact))
 
 
 def _spreads(region):

@@ -164,11 +164,8 @@ def _reduction(program, node):
     target, args = node.target, list(node.args)
     if not set(node.kwargs) <= {"dtype"}:
         return None
-    asked = node.kwargs.get("dtype")
-    code = 0 if asked is None else dtype_code(asked)
-    x = args[0]
-    if code is None:
-        return None
+    # The result's dtype is always said: the library's own choice for unsigned integers is unsigned, as NumPy's is.
+    code, x = dtype_code(node.meta["val"].dtype), args[0]
     if target in SCANS:
         if type(args[1]) is not int:
             return None

@@ -176,6 +176,26 @@ def test_bits_are_those_of_the_direct_call():
         assert torch.equal(reverse, scanfold.cumsum(x, 0, reverse=True))
 
 
+REDUCED = {"cumsum": lambda x: torch.cumsum(x, 1), "sum": lambda x: x.sum(1), "prod": lambda x: x.prod(1), "amax": lambda x: x.amax(1),
+           "mean": lambda x: x.mean(1, dtype=torch.float32), "narrow sum": lambda x: x.sum(1, dtype=torch.int8)}
+FOLLOWED = {"as it is": lambda y: y, "negative": lambda y: (y * -1).float(), "compared": lambda y: y > -1, "divided": lambda y: y / 3,
+            "narrowed": lambda y: y.to(torch.int8)}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.bool], ids=["uint8", "int16", "bool"])
+def test_integers_are_torchs(name, dtype, fused):
+    """Every dtype on the way is torch's: a sum of unsigned integers is signed, so there is something below its zero."""
+    x = torch.randint(0, 5, (3, 7)).to(dtype)
+    for behind in FOLLOWED.values():
+        def model(x):
+            return behind(REDUCED[name](x))
+        torch._dynamo.reset()
+        ours, expected = torch.compile(model, backend=eager_rest, fullgraph=True)(x), model(x)
+        assert ours.dtype == expected.dtype and torch.equal(ours, expected)
+    assert fused
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Several results of one region
 # ---------------------------------------------------------------------------------------------------------------
