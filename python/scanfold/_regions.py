@@ -9,7 +9,8 @@ import operator
 import torch
 
 from . import _scanfold
-from ._translate import FLIPS, FOLDS, MATMULS, SCANS, VIEWS, Program, aten, constant, dtype_code, reshaped_product, same_length, shape_of, translate
+from ._translate import (FLIPS, FOLDS, MATMULS, OURS, SCANS, VIEWS, Program, aten, constant, dtype_code, filled, lengthened, reshaped_product,
+                         same_length, shape_of, translate)
 
 log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # as _expressions.c has it
@@ -22,6 +23,9 @@ def _is_anchor(node):
 
 
 def _tensors(node):
+    longer = lengthened(node)
+    if longer is not None:
+        return [longer[0]]
     return [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor) and constant(n) is None]
 
 
@@ -71,12 +75,26 @@ def _is_last(user, scan):
     return type(scan.args[1]) is int and axis % len(shape) == scan.args[1] % len(shape) and (index == -1 or same_length(index + 1, shape[axis]))
 
 
+def _is_lengthened(node, user):
+    """Whether a user puts a number before or behind what a scan is, or is the slice of it that such a user takes: the scan is written in place."""
+    if user.target is aten.slice.Tensor:
+        users = list(user.users)
+        return len(users) == 1 and users[0].target is not aten.slice.Tensor and _is_lengthened(user, users[0]) and \
+            lengthened(users[0])[1] == (user.args[1] if len(user.args) > 1 else 0) % len(shape_of(user))
+    longer = lengthened(user)
+    return longer is not None and longer[0] is node
+
+
 def _joins_behind(node, user, region, taken):
     """Whether a result's only user may join: elementwise work, a flip, that makes it no larger and leaves the region one call. A fold's
-    result stretched again, as in a softmax, is another matter: what was read for the fold is read once more then."""
-    if user in region or user in taken or _is_product(user) or (user.target in VIEWS and user.target not in FLIPS and not _is_last(user, node)):
+    result stretched again, as in a softmax, is another matter: what was read for the fold is read once more then. What makes a scan one
+    longer is written as such, and is the end of it."""
+    if user in region or user in taken or _is_product(user) or lengthened(node) is not None:
         return False
-    return _translatable(user) and _numel(user) <= _numel(node) and (len(region) == 1 or _convex(region | {user}))
+    longer = any(n.target in SCANS for n in region) and _is_lengthened(node, user)
+    if user.target in VIEWS and user.target not in FLIPS and not longer and not _is_last(user, node):
+        return False
+    return _translatable(user) and (longer or _numel(user) <= _numel(node)) and (len(region) == 1 or _convex(region | {user}))
 
 
 def _grow(anchors, taken, exact):
@@ -267,10 +285,72 @@ def _replace(graph, region, program, keep):
         graph.erase_node(node)
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Operators of two results, values and where they were found, of which only the values are wanted
+# ---------------------------------------------------------------------------------------------------------------
+_PAIRS = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default, aten.cummax.default: "max", aten.cummin.default: "min"}
+
+
+def _value_of(pair):
+    """(operator, arguments) that give the values of a pair alone; None where they would not be the same. torch's cummax takes the latest among
+    equals, so its zeros have the sign of the latest, ours that of the larger; integers have one zero."""
+    x, axis, *keepdim = pair.args
+    if pair.kwargs or type(axis) is not int:
+        return None
+    if _PAIRS[pair.target] in FOLDS:
+        return _PAIRS[pair.target], (x, [axis], *keepdim)
+    if x.meta["val"].dtype.is_floating_point:
+        return None
+    return OURS, (x, _PAIRS[pair.target], axis, False, False, None, None, None)
+
+
+def _take_values(graph):
+    """Puts operators of one result in the place of such pairs. [(its node, the pair's operator and arguments behind the first, both metas)]"""
+    made = []
+    for pair in [n for n in graph.nodes if n.op == "call_function" and n.target in _PAIRS]:
+        users = list(pair.users)
+        value = _left_alone(_value_of, pair)
+        if value is None or len(users) != 1 or users[0].target is not operator.getitem or users[0].args[1] != 0:
+            continue
+        with graph.inserting_before(pair):
+            alone = graph.call_function(*value)
+        alone.meta = dict(users[0].meta)
+        users[0].replace_all_uses_with(alone)
+        made.append((alone, pair.target, pair.args[1:], dict(pair.meta)))
+        graph.erase_node(users[0])
+        graph.erase_node(pair)
+    return made
+
+
+def _give_back(graph, made):
+    """The pairs again, where no region took their values."""
+    for alone, target, args, meta in made:
+        with graph.inserting_before(alone):
+            pair = graph.call_function(target, (alone.args[0], *args))
+            pair.meta = meta
+            value = graph.call_function(operator.getitem, (pair, 0))
+        value.meta = dict(alone.meta)
+        alone.replace_all_uses_with(value)
+        graph.erase_node(alone)
+
+
+def _free_filled(graph):
+    """What is filled with a number asks a tensor for its form at most, which is known: a scan is not kept for that."""
+    for node in [n for n in graph.nodes if filled(n) is not None and n.all_input_nodes]:
+        form = node.meta.get("val")
+        if isinstance(form, torch.Tensor) and all(type(n) is int for n in form.shape) and form.is_contiguous():
+            with graph.inserting_before(node):
+                made = graph.call_function(aten.full.default, (list(form.shape), filled(node)), {"dtype": form.dtype, "device": form.device})
+            made.meta = dict(node.meta)
+            node.replace_all_uses_with(made)
+    graph.eliminate_dead_code()
+
+
 def fuse(graph, keep=0, exact=False):
     """Turns regions of an aten graph into expressions, in place. A list of (program, nodes of it as text). exact: every operator keeps its
     own rounding."""
-    taken, fused = set(), []
+    _free_filled(graph)
+    taken, fused, values = set(), [], _take_values(graph)
     anchors = [n for n in graph.nodes if _is_anchor(n)]
     for i, anchor in enumerate(anchors):
         if anchor in taken:
@@ -282,6 +362,7 @@ def fuse(graph, keep=0, exact=False):
         program = (EXACT if exact else "") + region.program.text()
         fused.append((program, [n.format_node() or n.name for n in region.members]))
         _replace(graph, region, program, keep)
+    _give_back(graph, [v for v in values if v[0] not in taken])
     graph.eliminate_dead_code()  # numbers that are part of programs now
     return fused
 

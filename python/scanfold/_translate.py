@@ -21,7 +21,8 @@ _BINARY = {"add": ADD, "sub": SUB, "mul": MUL, "div": DIV, "maximum": MAXIMUM, "
            "le": LE, "gt": GT, "ge": GE}
 _UNARY = {"neg": NEG, "abs": ABS, "exp": EXP, "log": LOG, "sqrt": SQRT, "relu": RELU, "sigmoid": SIGMOID, "tanh": TANH, "square": SQUARE}
 
-SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1}
+OURS = torch.ops.scanfold.scan.default  # of max and min; a sum that somebody asked of us has bits that no rewrite may change
+SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1, OURS: None}
 FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
          aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
 MATMULS = {aten.mm.default, aten.addmm.default}
@@ -49,6 +50,40 @@ def constant(node):
     if not is_number(value) or dtype is torch.bool or any(u.op == "output" or u.meta["val"].dtype != dtype for u in node.users):
         return None
     return float(value) if dtype.is_floating_point else value if isinstance(value, int) else None
+
+
+_FILLED = {aten.full.default: 1, aten.zeros.default: 0.0, aten.ones.default: 1.0, aten.zeros_like.default: 0.0, aten.ones_like.default: 1.0,
+           aten.full_like.default: 1, aten.new_zeros.default: 0.0, aten.new_ones.default: 1.0, aten.new_full.default: 2}
+
+
+def filled(node):
+    """The number that a tensor of any shape is filled with, or None."""
+    found = _FILLED.get(node.target) if node.op == "call_function" else None
+    value = node.args[found] if type(found) is int else found  # an argument's place, or the number
+    return value if is_number(value) and not isinstance(value, bool) else None
+
+
+def lengthened(node):
+    """(x, axis, number, first) where node is x with one more position along an axis, filled with a number, the first or the last; else None."""
+    if node.target not in (aten.cat.default, aten.constant_pad_nd.default) or node.kwargs or dtype_code(node.meta["val"].dtype) in (None, CODES["bool"]):
+        return None
+    if node.target is aten.constant_pad_nd.default:
+        x, pad = node.args[:2]
+        number = node.args[2] if len(node.args) > 2 else 0
+        if not _ints(pad) or sorted(pad) != [0] * (len(pad) - 1) + [1] or not is_number(number):
+            return None
+        at = list(pad).index(1)  # pairs, from the last axis on
+        return x, len(shape_of(x)) - 1 - at // 2, number, at % 2 == 0
+    if len(node.args[0]) != 2:
+        return None
+    parts, form = node.args[0], node.meta["val"]
+    axis = (node.args[1] if len(node.args) > 1 else 0) % len(form.shape)
+    for first, (fill, x) in ((True, parts), (False, reversed(parts))):
+        short = fill.meta["val"].shape
+        if filled(fill) is not None and filled(x) is None and len(short) == len(form.shape) and type(short[axis]) is int and short[axis] == 1 \
+                and len(shape_of(x)) == len(form.shape) and fill.meta["val"].dtype == x.meta["val"].dtype == form.dtype:
+            return x, axis, filled(fill), first
+    return None
 
 
 class Program:
@@ -160,8 +195,25 @@ def _view(program, node):
     return None
 
 
+def _ours(program, node):
+    x, op, axis, reverse, exclusive, mask, initial, _ = node.args
+    if op not in ("max", "min") or initial is not None or node.kwargs:
+        return None
+    x, mask = program.take(x), -1 if mask is None else program.take(mask)
+    return program.add("scan", x, OPS.index(op), axis, int(reverse), int(exclusive), mask, dtype_code(node.meta["val"].dtype))
+
+
+def _lengthened(program, node):
+    x, axis, number, first = lengthened(node)
+    x = program.take(x)
+    more = program.add("slice", program.add("like", x, number), axis, 0, 1, 1)
+    return program.add("concat", axis, [more, x] if first else [x, more])
+
+
 def _reduction(program, node):
     target, args = node.target, list(node.args)
+    if target is OURS:
+        return _ours(program, node)
     if not set(node.kwargs) <= {"dtype"}:
         return None
     # The result's dtype is always said: the library's own choice for unsigned integers is unsigned, as NumPy's is.
@@ -232,6 +284,8 @@ def translate(program, node):
         place = _view(program, node)
     elif node.target in (torch.ops.prims.convert_element_type.default, aten._to_copy.default):
         place = _cast(program, node)
+    elif lengthened(node) is not None:
+        place = _lengthened(program, node)
     elif node.target.namespace == "aten":
         name, _, overload = node.target._schema.name.partition("::")[2], None, node.target._overloadname
         place = _elementwise(program, node, name, overload)
@@ -263,11 +317,23 @@ def _apply(function, *operands):
     return _TORCH[function](*operands)
 
 
+def _identity(op, dtype):
+    if op < 2:
+        return op
+    if dtype.is_floating_point:
+        return float("-inf") if op == 2 else float("inf")
+    return op == 3 if dtype is torch.bool else torch.iinfo(dtype).min if op == 2 else torch.iinfo(dtype).max
+
+
 def _scan_by_torch(x, op, axis, reverse, exclusive, mask, code):
-    x = x if mask is None else torch.where(mask.bool(), x, torch.full((), 0 if op == 0 else 1, dtype=x.dtype, device=x.device))
+    identity = _identity(op, x.dtype)
+    x = x if mask is None else torch.where(mask.bool(), x, torch.full((), identity, dtype=x.dtype, device=x.device))
     x = x.flip(axis) if reverse else x
-    y = (torch.cumsum if op == 0 else torch.cumprod)(x, axis, dtype=DTYPES.get(code))
-    y = torch.cat((torch.full_like(y.narrow(axis, 0, 1), 0 if op == 0 else 1), y.narrow(axis, 0, y.shape[axis] - 1)), axis) if exclusive else y
+    if op < 2:
+        y = (torch.cumsum if op == 0 else torch.cumprod)(x, axis, dtype=DTYPES.get(code))
+    else:
+        y = (torch.cummax if op == 2 else torch.cummin)(x, axis).values
+    y = torch.cat((torch.full_like(y.narrow(axis, 0, 1), identity), y.narrow(axis, 0, y.shape[axis] - 1)), axis) if exclusive else y
     return y.flip(axis) if reverse else y
 
 
@@ -291,6 +357,10 @@ def interpret(instructions, inputs):
             y = next(inputs)
         elif name == "constant":
             y = a[0]
+        elif name == "like":
+            y = torch.full_like(v[0], a[1])
+        elif name == "concat":
+            y = torch.cat([values[i] for i in a[1]], a[0])
         elif name == "apply":
             y = _apply(a[0], *v[1:])
         elif name == "cast":

@@ -197,6 +197,76 @@ def test_integers_are_torchs(name, dtype, fused):
 
 
 # ---------------------------------------------------------------------------------------------------------------
+# Values without indices; scans that are one longer, or exclusive
+# ---------------------------------------------------------------------------------------------------------------
+def _put_before(number, y, axis=1):
+    form = list(y.shape)
+    form[axis] = 1
+    return torch.cat([y.new_full(form, number), y], axis)
+
+
+def _initial(x, axis=1):
+    return scanfold.cumulative_sum(x, axis=axis, include_initial=True)
+
+
+pad = torch.nn.functional.pad
+LONGER = {  # the model, what it is in our own words, bit for bit, and how many nodes are one expression
+    "zeros before": (lambda x: _put_before(0, torch.cumsum(x, 1)), _initial, 2),
+    "zeros_like before": (lambda x: torch.cat([torch.zeros_like(x[:, :1]), torch.cumsum(x, 1)], -1), _initial, 2),
+    "zeros above": (lambda x: torch.cat([torch.zeros(1, x.shape[1]), torch.cumsum(x, 0)]), lambda x: _initial(x, 0), 2),
+    "of something": (lambda x: _put_before(0, torch.cumsum(x.abs(), 1)), lambda x: _initial(x.abs()), 3),
+    "padded": (lambda x: pad(torch.cumsum(x, 1), (1, 0)), _initial, 2),
+    "padded above": (lambda x: pad(torch.cumsum(x, 0), (0, 0, 1, 0)), lambda x: _initial(x, 0), 2),
+    "ones before": (lambda x: pad(torch.cumprod(x, 1), (1, 0), value=1.0), lambda x: scanfold.cumulative_prod(x, axis=1, include_initial=True), 2),
+    "behind": (lambda x: pad(torch.cumsum(x.flip(1), 1).flip(1), (0, 1)), lambda x: pad(scanfold.cumsum(x, 1, reverse=True), (0, 1)), 4),
+    "lengths": (lambda x: pad(torch.cumsum(x.to(torch.int32)[0], 0, dtype=torch.int32), (1, 0)),
+                lambda x: scanfold.cumulative_sum(x.to(torch.int32)[0], dtype=torch.int32, include_initial=True), 4),
+    "exclusive": (lambda x: _put_before(0, torch.cumsum(x, 1)[:, :-1]), lambda x: scanfold.cumsum(x, 1, exclusive=True), 3),
+    "exclusive, padded": (lambda x: pad(torch.cumsum(x, 1)[:, :-1], (1, 0)), lambda x: scanfold.cumsum(x, 1, exclusive=True), 3),
+    "exclusive product": (lambda x: _put_before(1, torch.cumprod(x, 1)[:, :-1]), lambda x: scanfold.cumprod(x, 1, exclusive=True), 3),
+    "exclusive from behind": (lambda x: pad(torch.cumsum(x.flip(1), 1).flip(1)[:, 1:], (0, 1)), lambda x: scanfold.cumsum(x, 1, reverse=True, exclusive=True), 5),
+    "other number": (lambda x: _put_before(7, torch.cumsum(x, 1)), lambda x: _put_before(7, scanfold.cumsum(x, 1)), 2),
+    "two before": (lambda x: pad(torch.cumsum(x, 1), (2, 0)), lambda x: pad(scanfold.cumsum(x, 1), (2, 0)), 1),
+    "wider": (lambda x: torch.cat([torch.zeros(x.shape[0], 1, dtype=torch.float64), torch.cumsum(x, 1)], 1), lambda x: _initial(x).double(), 1),
+    "a fold": (lambda x: _put_before(0, x.sum(1, keepdim=True)), lambda x: _put_before(0, scanfold.sum(x, 1, keepdim=True)), 1),
+    "max": (lambda x: x.max(1).values, lambda x: scanfold.max(x, 1), 1),
+    "min": (lambda x: x.abs().min(0, keepdim=True).values, lambda x: scanfold.min(x.abs(), 0, keepdims=True), 2),
+    "max and where": (lambda x: x.max(1), lambda x: torch.max(x, 1), 0),
+    "whole cummax": (lambda x: torch.cummax(x.to(torch.int64), 1).values, lambda x: scanfold.cummax(x.to(torch.int64), 1), 2),
+    "whole cummin": (lambda x: torch.cummin(x.to(torch.int8), 0).values * 2, lambda x: scanfold.cummin(x.to(torch.int8), 0) * 2, 3),
+    "real cummax": (lambda x: torch.cummax(x, 1).values, lambda x: torch.cummax(x, 1).values, 0),
+    "our cummax": (lambda x: scanfold.cummax(x * 2, 1, mask=x > 0, exclusive=True), lambda x: scanfold.cummax(x * 2, 1, mask=x > 0, exclusive=True), 3),
+    "our cumsum": (lambda x: scanfold.cumsum(x * 3, 1), lambda x: scanfold.cumsum(x * 3, 1), 0),  # its bits are promised
+}
+
+
+def _bits(y):
+    return [t.contiguous().view(torch.uint8) for t in (y if isinstance(y, tuple) else (y,))]
+
+
+@pytest.mark.parametrize("name", LONGER)
+def test_lengthened_scans_and_values_alone(name, fused):
+    model, ours, count = LONGER[name]
+    x = torch.randn(6, 50) * 4
+    x[:, ::7] = -0.0
+    y = torch.compile(model, backend=eager_rest, fullgraph=True)(x)
+    assert sum(len(nodes) for _, nodes in fused) == count
+    assert all(torch.equal(a, b) for a, b in zip(_bits(y), _bits(ours(x))))
+    programs = [([tuple(i) for i in _compile._instructions(program)]) for program, _ in fused]
+    if count > 1:  # what the fakes are computed by says the same
+        torch.testing.assert_close(interpret(programs[0], [x])[0], y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["zeros before", "padded", "exclusive", "max"])
+def test_gradients_of_lengthened_scans(name):
+    x = torch.randn(6, 50, requires_grad=True)
+    model = LONGER[name][0]
+    y = torch.compile(model, backend=eager_rest, fullgraph=True, dynamic=True)(x)
+    g = torch.randn_like(y)
+    torch.testing.assert_close(torch.autograd.grad(y, x, g)[0], torch.autograd.grad(model(x), x, g)[0], rtol=1e-4, atol=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------------------------
 # Several results of one region
 # ---------------------------------------------------------------------------------------------------------------
 def _cumsum_and_its_maximum(x, m):
