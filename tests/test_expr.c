@@ -51,6 +51,12 @@ static const struct {
         {"torch.nn.functional.linear(x, w, b)", "x @ w.T + b", "x=2,3 w=4,3 b=4"},
         {"mean(x, 1, dtype=float64)", "mean(x, 1, dtype=f64)", "x=2,3"},
         {"x.narrow(1, 1, 2)", "x[:, 1:]", "x=2,3"},
+        {"x.narrow(1, -3, 2)", "x[:, :2]", "x=2,3"},
+        {"x.narrow(0, 2, 0)", "x[0:0]", "x=2,3"},
+        {"expand_dims(x, (-1, -2))", "unsqueeze(x, (2, 3))", "x=2,3"}, /* numbered as in the result */
+        {"x.unsqueeze((2, -4))", "unsqueeze(x, (1, 2))", "x=2,3,4"},
+        {"x.squeeze((-1, -3))", "squeeze(x, (0, 2))", "x=1,3,1"},
+        {"sum(x, ())", "sum(x, ())", "x=2,3"},
         {"cat([x, y], dim=1)", "concat([x, y], 1)", "x=2,3 y=2,1"},
         {"sum(x, 1, mask=m, initial=-2)", "sum(x, 1, mask=m, initial=-2)", "x=2,3 m=3:u8"},
         {"x, sum(x),", "x; sum(x)", "x=2,3"},
@@ -95,6 +101,9 @@ static const struct {
         {"x // 2", 2, "/ is division"}, {"x % 2", 2, "there is no %"}, {"x ** 3", 2, "only ** 2"}, {"x[y]", 2, "whole number"}, {"x[..., ...]", 7, "second ..."},
         {"x[]", 2, "subscript"}, {"x[1", 3, "close the subscript"}, {"x[0:4:0]", 0, "step is 0"}, {"1.2.3 * x", 0, "not a number"}, {"y = x", 2, "= is no operator"},
         {"x < y < z", 6, "chained"}, {"concat(x, 1)", 7, "in brackets"}, {"x.astype(3)", 9, "a dtype"}, {"f32 + x", 0, "no value"}, {"sum(None)", 0, "node 0"},
+        {"x.narrow(None, 1, 2)", 9, "one axis"}, {"x.narrow((0, 1), 1, 2)", 9, "one axis"}, {"x.narrow(0, None, 2)", 12, "whole number"},
+        {"x.narrow(0, 1, (1, 2))", 15, "whole number"}, {"x.select(0, (1, 2))", 12, "whole number"}, {"x.select((0, 1), 0)", 9, "one axis"},
+        {"concat([x, x], (0, 1))", 15, "one axis"}, {"concat([x, x], None)", 15, "one axis"}, {"x.unsqueeze(None)", 12, "an axis"},
         {"exp(x, y)", 7, "at most 1"}, {"sum(x, 99)", 7, "axis 99"}, {"x $ y", 2, "an operator"}, {"\"x\"", 0, "was expected"},
         {"((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((x))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))", 64, "within each other"},
 };
@@ -144,7 +153,8 @@ static const struct {
         const char *expression, *shapes;
         int column;
 } places[] = {
-        {"1 + sum(x, axis=5)", "x=2,3", 4}, {"x + y", "x=2,3 y=4", 2}, {"exp(x) * (x - y)", "x=2,3 y=4", 12}, {"x @ y", "x=2,3 y=4,5", 2},
+        {"1 + x.narrow(1, 2, 2)", "x=2,3", 6}, {"1 + x.narrow(1, 2, -1)", "x=2,3", 6}, {"x.narrow(1, -4, 1)", "x=2,3", 2}, {"x.narrow(0, 3, 0)", "x=2,3", 2},
+        {"x.unsqueeze((0, 0))", "x=2,3", 2}, {"x.squeeze((0, -2))", "x=1,3", 2}, {"1 + sum(x, axis=5)", "x=2,3", 4}, {"x + y", "x=2,3 y=4", 2}, {"exp(x) * (x - y)", "x=2,3 y=4", 12}, {"x @ y", "x=2,3 y=4,5", 2},
         {"-where(x, x, 0)", "x=2", 1}, {"x[0, 99]", "x=2,3", 5}, {"x[..., 1:, 99]", "x=2,3", 11}, {"x.T.permute((0, 0))", "x=2,3", 4},
         {"x - x", "x=2:bool", 2}, {"x, concat([x, y], 0)", "x=2,3 y=2,2", 3}, {"max(x)", "x=0", 0}, {"x * masked_fill(x, x, 1)", "x=2", 4},
 };

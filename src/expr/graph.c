@@ -258,16 +258,24 @@ int32_t sf_expr_transpose(sf_graph *graph, int32_t x, int32_t axis_a, int32_t ax
         return is_node(graph, "x", x) ? add_list(graph, (sf_node){.kind = SF_NODE_TRANSPOSE, .arg = {x}}, 2, axes) : -1;
 }
 
+int32_t sf_graph_squeeze(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes)
+{
+        return is_node(graph, "x", x) ? add_axes(graph, (sf_node){.kind = SF_NODE_SQUEEZE, .arg = {x}}, naxes, axes) : -1;
+}
+
+int32_t sf_graph_unsqueeze(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes)
+{
+        return is_node(graph, "x", x) ? add_axes(graph, (sf_node){.kind = SF_NODE_UNSQUEEZE, .arg = {x}}, naxes, axes) : -1;
+}
+
 int32_t sf_expr_squeeze(sf_graph *graph, int32_t x, int32_t axis)
 {
-        const int64_t list = axis;
-        return is_node(graph, "x", x) ? add_list(graph, (sf_node){.kind = SF_NODE_SQUEEZE, .arg = {x}}, 1, &list) : -1;
+        return sf_graph_squeeze(graph, x, 1, &axis);
 }
 
 int32_t sf_expr_unsqueeze(sf_graph *graph, int32_t x, int32_t axis)
 {
-        const int64_t list = axis;
-        return is_node(graph, "x", x) ? add_list(graph, (sf_node){.kind = SF_NODE_UNSQUEEZE, .arg = {x}}, 1, &list) : -1;
+        return sf_graph_unsqueeze(graph, x, 1, &axis);
 }
 
 int32_t sf_expr_broadcast(sf_graph *graph, int32_t x, int32_t ndim, const int64_t *shape)
@@ -290,6 +298,12 @@ int32_t sf_expr_slice(sf_graph *graph, int32_t x, int32_t axis, int64_t start, i
         if (!step)
                 return refuse(graph, "step is 0; it must be 1 or more, or negative to go backwards");
         return add_list(graph, (sf_node){.kind = SF_NODE_SLICE, .arg = {x}}, 4, list);
+}
+
+int32_t sf_graph_narrow(sf_graph *graph, int32_t x, int32_t axis, int64_t start, int64_t length)
+{
+        const int64_t list[3] = {axis, start, length};
+        return is_node(graph, "x", x) ? add_list(graph, (sf_node){.kind = SF_NODE_NARROW, .arg = {x}}, 3, list) : -1;
 }
 
 int32_t sf_expr_select(sf_graph *graph, int32_t x, int32_t axis, int64_t index)

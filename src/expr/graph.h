@@ -13,10 +13,11 @@ typedef enum sf_node_kind {
         SF_NODE_FLIP,      /* list: axes */
         SF_NODE_PERMUTE,   /* list: axes */
         SF_NODE_TRANSPOSE, /* list: two axes */
-        SF_NODE_SQUEEZE,   /* list: an axis */
-        SF_NODE_UNSQUEEZE, /* list: an axis */
+        SF_NODE_SQUEEZE,   /* list: axes */
+        SF_NODE_UNSQUEEZE, /* list: axes of the result */
         SF_NODE_BROADCAST, /* list: a shape */
         SF_NODE_SLICE,     /* list: axis, start, stop, step */
+        SF_NODE_NARROW,    /* list: axis, start, length, all of which is there */
         SF_NODE_SELECT,    /* list: axis, index */
         SF_NODE_CONCAT,    /* list: axis, then the parts */
         SF_NODE_SCAN,      /* of arg[0], mask arg[1]; list: the axis */
@@ -54,6 +55,11 @@ struct sf_graph {
 
 /* The most nodes a graph may have. Walks of it are recursive, so that it also bounds the stack they take. */
 #define SF_GRAPH_MAX 4096
+
+/* For the notation: axes that go, or come to stand at these of the result; as many elements as `length` says, or none. */
+int32_t sf_graph_squeeze(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
+int32_t sf_graph_unsqueeze(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
+int32_t sf_graph_narrow(sf_graph *graph, int32_t x, int32_t axis, int64_t start, int64_t length);
 
 /* How many arguments a function takes, and its name in the notation; 0 and NULL for a number that is none. */
 int32_t sf_function_arguments(sf_function function);

@@ -175,9 +175,9 @@ static sf_status read_axis(inference *in, int32_t node, int32_t rank, int64_t ax
         return SF_OK;
 }
 
-static sf_status read_axes(inference *in, const sf_node *n, int32_t node, uint64_t *axes)
+/* The axes of the list, of a tensor of this rank. */
+static sf_status named_axes(inference *in, const sf_node *n, int32_t node, int32_t rank, uint64_t *axes)
 {
-        int32_t rank = sf_ir_at(in->ir, node)->ndim;
         *axes = 0;
         for (int32_t i = 0; i < n->count; i++) {
                 int32_t axis = 0;
@@ -186,6 +186,13 @@ static sf_status read_axes(inference *in, const sf_node *n, int32_t node, uint64
                         return FAIL("axis %" PRId64 " of %s is named twice", in->graph->number[n->list + i], show(in->ir, node).text);
                 *axes |= (uint64_t)1 << axis;
         }
+        return SF_OK;
+}
+
+static sf_status read_axes(inference *in, const sf_node *n, int32_t node, uint64_t *axes)
+{
+        int32_t rank = sf_ir_at(in->ir, node)->ndim;
+        SF_TRY(named_axes(in, n, node, rank, axes));
         if (n->all)
                 *axes = n->kind == SF_NODE_SCAN ? (uint64_t)1 << (rank ? rank - 1 : 0) : rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
         /* A scalar's one line is no axis. */
@@ -274,19 +281,17 @@ static sf_status infer_permute(inference *in, const sf_node *n, int32_t x, meani
 static sf_status infer_squeeze(inference *in, const sf_node *n, int32_t x, meaning *result)
 {
         const sf_ir_node *node = sf_ir_at(in->ir, x);
-        int32_t axis = 0;
-        bool adds = n->kind == SF_NODE_UNSQUEEZE;
-        if (adds && node->ndim == SF_MAX_NDIM)
-                return FAIL("%s has %d axes, which is as many as there may be", show(in->ir, x).text, SF_MAX_NDIM);
-        SF_TRY(read_axis(in, x, node->ndim + adds, in->graph->number[n->list], &axis));
-        if (adds) {
-                result->node = sf_ir_unsqueeze(in->ir, x, (uint64_t)1 << axis);
-                return SF_OK;
-        }
-        if (node->ndim && node->shape[axis] != 1)
-                return FAIL("axis %d of %s has length %" PRId64 "; only an axis of length 1 can be squeezed away", (int)axis, show(in->ir, x).text,
-                            node->shape[axis]);
-        result->node = node->ndim ? sf_ir_squeeze(in->ir, x, (uint64_t)1 << axis) : x;
+        const bool adds = n->kind == SF_NODE_UNSQUEEZE;
+        const int32_t rank = node->ndim + (adds ? n->count : 0);
+        uint64_t axes = 0;
+        if (rank > SF_MAX_NDIM)
+                return FAIL("%s has %d axes; with %d more it would have more than %d", show(in->ir, x).text, (int)node->ndim, (int)n->count, SF_MAX_NDIM);
+        SF_TRY(named_axes(in, n, x, rank, &axes));
+        for (int32_t d = 0; d < node->ndim && !adds; d++)
+                if (axes >> d & 1 && node->shape[d] != 1)
+                        return FAIL("axis %d of %s has length %" PRId64 "; only an axis of length 1 can be squeezed away", (int)d, show(in->ir, x).text,
+                                    node->shape[d]);
+        result->node = adds ? sf_ir_unsqueeze(in->ir, x, axes) : node->ndim ? sf_ir_squeeze(in->ir, x, axes) : x;
         return SF_OK;
 }
 
@@ -340,6 +345,14 @@ static sf_status infer_slice(inference *in, const sf_node *n, int32_t x, meaning
                 if (at < 0 || at >= length)
                         return FAIL("index %" PRId64 " along axis %d of %s, which has length %" PRId64, list[1], (int)axis, show(in->ir, x).text, length);
                 result->node = sf_ir_squeeze(in->ir, sf_ir_slice(in->ir, x, axis, at, 1, 1), (uint64_t)1 << axis);
+                return SF_OK;
+        }
+        if (n->kind == SF_NODE_NARROW) {
+                int64_t length = node->shape[axis], at = list[1] < 0 ? list[1] + length : list[1];
+                if (at < 0 || at > length || list[2] < 0 || list[2] > length - at)
+                        return FAIL("narrow takes %" PRId64 " from %" PRId64 " on along axis %d of %s, which has length %" PRId64, list[2], list[1], (int)axis,
+                                    show(in->ir, x).text, length);
+                result->node = sf_ir_slice(in->ir, x, axis, list[2] ? at : 0, 1, list[2]);
                 return SF_OK;
         }
         int64_t start = list[1], length = slice_bounds(node->shape[axis], list[3], &start, list[2]);
@@ -499,6 +512,7 @@ static sf_status infer_node(inference *in, int32_t id, const sf_tensor *inputs)
         case SF_NODE_UNSQUEEZE: return infer_squeeze(in, n, x, result);
         case SF_NODE_BROADCAST: return infer_broadcast(in, n, x, result);
         case SF_NODE_SLICE:
+        case SF_NODE_NARROW:
         case SF_NODE_SELECT: return infer_slice(in, n, x, result);
         case SF_NODE_CONCAT: return infer_concat(in, n, result);
         case SF_NODE_MATMUL: return infer_matmul(in, n, result);

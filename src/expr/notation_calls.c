@@ -186,6 +186,12 @@ static bool read_list(given *g, role r, int32_t *count, int64_t *list)
         return true;
 }
 
+static bool read_whole(given *g, role r, int64_t *number)
+{
+        const sf_term *t = g->of[r];
+        return !t || sf_notation_whole(g->p, t, number) || sf_notation_fail(g->p, t->at, "a whole number was expected here");
+}
+
 static bool read_axes(given *g, int32_t *count, int32_t *axes)
 {
         int64_t list[SF_TUPLE_MAX];
@@ -247,10 +253,12 @@ static int32_t reduce(given *g, int32_t x, bool *good)
 static int32_t view(given *g, int32_t x, bool *good)
 {
         sf_graph *graph = g->p->graph;
-        int64_t shape[SF_TUPLE_MAX], start[SF_TUPLE_MAX] = {0}, length[SF_TUPLE_MAX] = {0};
-        int32_t axes[SF_TUPLE_MAX] = {0}, count, lengths, ignored;
-        int64_t stop;
-        *good = read_axes(g, &count, axes) && read_list(g, SHAPE, &lengths, shape) && read_list(g, START, &ignored, start) && read_list(g, LENGTH, &ignored, length);
+        int64_t shape[SF_TUPLE_MAX], start = 0, length = 0;
+        int32_t axes[SF_TUPLE_MAX] = {0}, count, lengths;
+        const bool one = g->row->shape == NARROW || g->row->shape == SELECT, some = one || g->row->shape == SQUEEZE || g->row->shape == UNSQUEEZE;
+        *good = read_axes(g, &count, axes) && read_list(g, SHAPE, &lengths, shape) && read_whole(g, START, &start) && read_whole(g, LENGTH, &length);
+        if (*good && ((one && count != 1) || (some && count < 0)))
+                *good = sf_notation_fail(g->p, g->of[AXIS]->at, "%s needs %s here", g->row->name, one ? "one axis" : "an axis, or a tuple of them,");
         if (!*good)
                 return -1;
         switch (g->row->shape) {
@@ -261,23 +269,11 @@ static int32_t view(given *g, int32_t x, bool *good)
                         return sf_expr_transpose(graph, x, axes[0], axes[1]);
                 return sf_expr_permute(graph, x, count, count < 0 ? NULL : axes);
         case BROADCAST: return sf_expr_broadcast(graph, x, lengths < 0 ? 0 : lengths, shape);
-        case NARROW:
-                if (__builtin_add_overflow(start[0], length[0], &stop) || (start[0] < 0 && stop >= 0))
-                        stop = SF_SLICE_END;
-                return sf_expr_slice(graph, x, axes[0], start[0], stop, 1);
-        case SELECT: return sf_expr_select(graph, x, axes[0], start[0]);
-        default: break;
+        case NARROW: return sf_graph_narrow(graph, x, axes[0], start, length);
+        case SELECT: return sf_expr_select(graph, x, axes[0], start);
+        case SQUEEZE: return sf_graph_squeeze(graph, x, count, axes);
+        default: return sf_graph_unsqueeze(graph, x, count, axes);
         }
-        /* Several axes: those that come, lowest first; those that go, highest first, so that the others keep their numbers. */
-        for (int32_t done = 0; done < count; done++) {
-                int32_t next = 0;
-                for (int32_t i = 1; i < count; i++)
-                        if (g->row->shape == UNSQUEEZE ? axes[i] < axes[next] : axes[i] > axes[next])
-                                next = i;
-                x = g->row->shape == UNSQUEEZE ? sf_expr_unsqueeze(graph, x, axes[next]) : sf_expr_squeeze(graph, x, axes[next]);
-                axes[next] = g->row->shape == UNSQUEEZE ? SF_MAX_NDIM : -2 * SF_MAX_NDIM;
-        }
-        return x;
 }
 
 static int32_t concat(given *g, bool *good)
@@ -291,6 +287,8 @@ static int32_t concat(given *g, bool *good)
                 parts[i] = part->node;
         }
         *good = *good && read_axes(g, &count, axes);
+        if (*good && g->of[AXIS] && count != 1)
+                *good = sf_notation_fail(g->p, g->of[AXIS]->at, "%s needs one axis here", g->row->name);
         return *good ? sf_expr_concat(g->p->graph, axes[0], t->count, parts) : -1;
 }
 

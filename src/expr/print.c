@@ -53,10 +53,10 @@ static void print_value(sf_text *t, sf_dt dt, sf_value v)
                 sf_text_add(t, "%" PRIu64, v.u64);
 }
 
-/* "1" or "(0, 1)". */
+/* "1", "(0, 1)" or "()". */
 static void print_axes(sf_text *t, uint64_t axes)
 {
-        bool several = (axes & (axes - 1)) != 0, first = true;
+        bool several = !axes || (axes & (axes - 1)) != 0, first = true;
         sf_text_add(t, several ? "(" : "");
         for (int d = 0; d < 64; d++)
                 if (axes >> d & 1) {
@@ -122,7 +122,7 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
         uint64_t every = x->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << x->ndim) - 1;
         sf_text_add(p->text, "%s%s(", fold ? "" : "cum", n->mean ? "mean" : sf_op_name(n->op));
         print(p, n->arg[0], 0);
-        if (n->axes && !(fold && n->axes == every)) {
+        if (n->axes ? !fold || n->axes != every : fold && x->ndim) {
                 sf_text_add(p->text, ", ");
                 print_axes(p->text, n->axes);
         }
