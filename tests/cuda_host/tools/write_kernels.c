@@ -55,6 +55,8 @@ static const listed steps[] = {
         {"narrow_3_reverse_exclusive", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 3}, 1, 1, 0, 1, 0, 0},
         {"narrow_7_f64", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 2, {4 * P20, 7}, 1, 0, 0, 0, 0, 0},
         {"narrow_11_i64", 0, SF_SUM, SF_DT_I64, SF_DT_I64, 2, {4 * P20, 11}, 1, 0, 0, 1, 0, 0},
+        {"columns_300", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 300}, 1, 0, 0, 0, 1, 0},
+        {"columns_300_exclusive", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 300}, 1, 0, 0, 1, 0, 0},
         {"short_4", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {16 * P20, 4}, 2, 0, 0, 0, 1, 0},
         {"short_64", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 64}, 2, 0, 0, 0, 1, 0},
         {"middle_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {4096, 1000, 33}, 2, 0, 0, 0, 1, 0},
