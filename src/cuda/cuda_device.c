@@ -99,8 +99,8 @@ sf_status sf_cuda_device_get(const sf_context *ctx, int32_t ordinal, sf_cuda_dev
                                driver->devices);
         pthread_mutex_lock(&devices_lock);
         sf_status status = devices[ordinal] ? SF_OK : bring_up(ctx, driver, ordinal);
+        *device = devices[ordinal]; /* another thread may forget it again at once */
         pthread_mutex_unlock(&devices_lock);
-        *device = devices[ordinal];
         return status;
 }
 
