@@ -1,4 +1,7 @@
-/* Where a library may be: driver.h has the order. Cold code, run once a process and library. */
+/*
+ * Where a library may be: driver.h has the order. Cold code, run once a process and library. A program that runs with rights its caller has not
+ * (AT_SECURE) does not take the caller's word, by the environment or by the name it was called with, for what code it loads.
+ */
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
@@ -7,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define PATH_SIZE 1024
@@ -134,7 +138,7 @@ static void called_as(char path[PATH_SIZE])
         char name[PATH_SIZE];
         FILE *file = fopen("/proc/self/cmdline", "re");
         size_t length = file ? fread(name, 1, sizeof name - 1, file) : 0;
-        const char *folder = getenv("PATH");
+        const char *folder = secure_getenv("PATH");
         if (file)
                 fclose(file);
         name[length] = '\0';
@@ -150,8 +154,9 @@ static void called_as(char path[PATH_SIZE])
 /* The interpreter as it was called (a virtual environment's is a link, and only its own name leads there), then as it is. */
 static bool try_interpreter(search *s)
 {
-        char path[PATH_SIZE], real[PATH_SIZE] = "";
-        called_as(path);
+        char path[PATH_SIZE] = "", real[PATH_SIZE] = "";
+        if (!getauxval(AT_SECURE))
+                called_as(path);
         ssize_t linked = readlink("/proc/self/exe", real, sizeof real - 1);
         real[linked > 0 ? linked : 0] = '\0';
         for (int i = 0; i < 2; i++) {
@@ -168,7 +173,7 @@ static bool try_interpreter(search *s)
 void *sf_library_find(const sf_library *library, char *tried, size_t size)
 {
         search s = {library, NULL, ""};
-        const char *named = getenv(library->variable);
+        const char *named = secure_getenv(library->variable);
         char name[64];
 
         if (named && *named) {
@@ -197,8 +202,8 @@ void *sf_library_find(const sf_library *library, char *tried, size_t size)
                 snprintf(tried, size, "looked for %s%s, loaded already or where the loader looks", library->stem, library->sonames[0]);
                 return NULL;
         }
-        if (try_toolkit(&s, getenv("CUDA_HOME")) || try_toolkit(&s, getenv("CUDA_PATH")) || try_toolkit(&s, "/usr/local/cuda") ||
-            try_mapped(&s) || try_interpreter(&s) || try_prefix(&s, getenv("VIRTUAL_ENV")) || try_prefix(&s, getenv("CONDA_PREFIX")))
+        if (try_toolkit(&s, secure_getenv("CUDA_HOME")) || try_toolkit(&s, secure_getenv("CUDA_PATH")) || try_toolkit(&s, "/usr/local/cuda") ||
+            try_mapped(&s) || try_interpreter(&s) || try_prefix(&s, secure_getenv("VIRTUAL_ENV")) || try_prefix(&s, secure_getenv("CONDA_PREFIX")))
                 return s.handle;
         snprintf(tried, size, "looked for %s%s and older ones: loaded already, where the loader looks, under "
                               "CUDA_HOME, CUDA_PATH and "
