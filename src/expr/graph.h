@@ -35,6 +35,7 @@ typedef struct sf_node {
         bool keepdim, reverse, exclusive;
         bool all; /* no list was given: all axes, the last one, reversed: as the operator says */
         int32_t count, list; /* the list's length, and where it starts in the graph's numbers */
+        int32_t needs; /* axes that arg[0] must have: as many as its subscripts name */
         sf_scalar value; /* a constant's, or the initial one */
         sf_dtype dtype, accumulator;
         size_t column; /* where it stands in the graph's line, if there is one */

@@ -490,6 +490,8 @@ static sf_status infer_node(inference *in, int32_t id, const sf_tensor *inputs)
         sf_ir *ir = in->ir;
         int32_t x = n->kind != SF_NODE_APPLY && n->kind != SF_NODE_MATMUL && n->arg[0] ? as_node(in, n->arg[0]) : 0;
         uint64_t axes = 0;
+        if (n->needs && sf_ir_at(ir, x)->ndim && n->needs > sf_ir_at(ir, x)->ndim)
+                return FAIL("%s has rank %d, which is less than %d subscripts name", show(ir, x).text, (int)sf_ir_at(ir, x)->ndim, (int)n->needs);
         switch (n->kind) {
         case SF_NODE_INPUT: {
                 const sf_tensor *t = &inputs[n->index];

@@ -393,7 +393,8 @@ static bool subscripts(sf_parser *p, sf_term *x)
         if (!expect(p, "]", "to close the subscript"))
                 return false;
         /* After an ellipsis axes are counted from the end, last subscript first; before it from the front. */
-        int32_t from_end = -1, axis = 0, node = x->node;
+        int32_t from_end = -1, axis = 0, node = x->node, named = 0;
+        const int32_t first = p->graph->nodes + 1;
         for (int32_t i = count - 1; rest >= 0 && i > rest; i--) {
                 if (sub[i].kind == NEW)
                         node = sf_expr_unsqueeze(p->graph, node, from_end--);
@@ -412,6 +413,11 @@ static bool subscripts(sf_parser *p, sf_term *x)
                         node = sf_expr_slice(p->graph, node, axis++, sub[i].start, sub[i].stop, sub[i].step);
                 sf_notation_place(p, sub[i].at);
         }
+        /* What stands before the ellipsis and what stands behind must not meet on one axis. */
+        for (int32_t i = 0; i < count; i++)
+                named += sub[i].kind == SLICE || sub[i].kind == INDEX;
+        if (first <= p->graph->nodes)
+                p->graph->node[first].needs = named;
         return sf_notation_node(p, x->at, node, x);
 }
 
