@@ -119,6 +119,8 @@ static const rule rules[] = {
         {"cumsum(x, 1)[1:3]", "x=4,5", "cumsum(x[1:3], 1)", EXACTLY},
         {"cumsum(x, 1)[:, 1:]", "x=4,5", "cumsum(x, 1)[:, 1:]", EXACTLY},
         {"concat([zeros_like(x[:, :1]), cumsum(x, 1)[:, :-1]], 1)", "x=4,5", "cumsum(x, 1, exclusive=True)", EXACTLY},
+        {"concat([zeros_like(x)[:, :1], cumsum(x, 1)[:, :-1]], 1)", "x=4,5", "cumsum(x, 1, exclusive=True)", EXACTLY},
+        {"x + full_like(x, 3)[:, 1:2]", "x=4,5", "x + 3", EXACTLY},
         {"concat([zeros_like(x[:, :1]), cumsum(x[:, :-1], 1)], 1)", "x=4,5", "cumsum(x, 1, exclusive=True)", EXACTLY},
         {"concat([cumsum(x, 1, reverse=True)[:, 1:], zeros_like(x[:, :1])], 1)", "x=4,5", "cumsum(x, 1, reverse=True, exclusive=True)", EXACTLY},
         {"concat([ones_like(x[:, :1]), cumprod(x, 1)[:, :-1]], 1)", "x=4,5", "cumprod(x, 1, exclusive=True)", EXACTLY},

@@ -238,6 +238,9 @@ int32_t sf_ir_slice(sf_ir *ir, int32_t x, int32_t axis, int64_t start, int64_t s
                 return x;
         memcpy(shape, n->shape, (size_t)n->ndim * sizeof *shape);
         shape[axis] = length;
+        /* Of a number stretched out, as zeros_like is, a part is that number stretched less far. */
+        if (n->kind == SF_IR_BROADCAST && sf_ir_at(ir, sf_ir_arg(ir, n, 0))->kind == SF_IR_CONSTANT)
+                return sf_ir_broadcast(ir, sf_ir_arg(ir, n, 0), n->ndim, shape);
         return make(ir, (sf_ir_node){.kind = SF_IR_SLICE, .arg = {x}, .dt = n->dt, .index = axis, .start = start, .step = length > 1 ? step : 1,
                                      .ndim = n->ndim, .shape = shape});
 }
