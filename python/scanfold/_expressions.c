@@ -715,6 +715,8 @@ PyObject *expression_explain(PyObject *self, PyObject *args)
         size_t needed = 0;
         sf_status status = kept ? sf_plan_explain(kept->plan, (sf_explain_format)format, NULL, 0, &needed) : SF_OK;
         char *buffer = kept && status == SF_OK ? PyMem_Malloc(needed + 1) : NULL;
+        if (kept && status == SF_OK && !buffer)
+                PyErr_NoMemory();
         if (buffer && (status = sf_plan_explain(kept->plan, (sf_explain_format)format, buffer, needed + 1, NULL)) == SF_OK)
                 text = PyUnicode_FromString(buffer);
         PyMem_Free(buffer);
