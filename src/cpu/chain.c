@@ -61,7 +61,7 @@ typedef struct worker {
         char *initial;    /* one entry */
         char *detour;     /* a piece's results */
         char *raw[2];     /* results of the two chunks at hand, without what stands to their left */
-        sf_carry carry[SF_CPU_GROUP]; /* of each stream */
+        sf_carry carry[SF_CPU_FOLD_GROUP]; /* of each stream */
         sf_carry common;              /* local: what the streams of a chunk share, to the left of their own */
 } worker;
 
@@ -141,7 +141,8 @@ static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry
                        .y_row = c->leaf * p->seq.y, .m_row = c->leaf * p->seq.m, .rows = t->streams, .n = t->count, .start = t->from,
                        .resume = t->resume, .exclusive = s->exclusive && (how == SCAN || how == CARRY), .stream = p->stream, .op = s->op,
                        .identity = s->identity, .ahead = t->ahead, .lanes = p->lanes, .carry = carry, .carry_row = 1, .common = &w->common,
-                       .counters = entry(c, w->counters[how == SCAN], t->first * SF_ORDER_LEVELS)};
+                       .counters = entry(c, w->counters[how == SCAN], t->first * SF_ORDER_LEVELS),
+                       .slots = (int32_t)c->streams};
         if (how == LOCAL || how == CARRY) {
                 /* Scratch is laid out as the tensor is: downwards in reverse. */
                 int64_t pitch = p->inner * p->kernels->lane_bytes, step = p->reverse ? -pitch : pitch;
@@ -465,7 +466,7 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         const sf_step *s = p->step;
         chain c = {.plan = p, .columns = p->shape == SF_CPU_COLUMNS, .lines = p->outer * p->line.len};
         int64_t vector = p->isa->vector_bytes;
-        c.streams = c.columns ? 1 : SF_CPU_GROUP;
+        c.streams = c.columns ? 1 : s->fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes->rows);
         int64_t share = s->n * p->inner * p->size / (16 * workers), bytes = s->fold && share > CHUNK_BYTES ? share : CHUNK_BYTES;
         int64_t most = (bytes < FOLD_CHUNK_BYTES ? bytes : FOLD_CHUNK_BYTES) / (p->inner * p->size);

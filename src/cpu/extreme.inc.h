@@ -44,10 +44,6 @@ SF_INLINE void N(fold_rows_extreme)(const sf_rows *j, const sf_op op, const bool
                                 N(put)(counter + __builtin_ctzll(bits) * V_BYTES, total);
                         if (j->resume)
                                 continue;
-                        if (j->totals) {
-                                N(put)(j->totals + at * V_BYTES, total);
-                                continue;
-                        }
                         if (j->carry)
                                 N(add_carry)(op, j->carry + at * j->carry_row, &total, 1);
                         N(store_part)(j->y + at * j->y_row, total, 0, 1);

@@ -5,62 +5,9 @@
 /* ------------------------------------------------------------------------------------------------------------
  * Rows
  *
- * Where a row is one contiguous run, a tile is K_WIDTH vectors: neighbours are added pair by pair, two vectors to one, until
- * one vector is left with a block's total in every lane. What is over, and narrow matrices, go a vector at a time: the total
- * of a vector is the last lanes of its scan, and so is that of a tile of narrow ones.
+ * Of narrow matrices, and of operations other than sum: the total of a vector is the last lanes of its scan, and so is that of a tile of
+ * several. What is over goes a vector at a time. fold_long.inc.h has sums of contiguous runs.
  * ---------------------------------------------------------------------------------------------------------- */
-
-/* Sums of neighbouring elements of two vectors on end, `early` being first in the sequence. */
-SF_INLINE N(vec) N(halve)(const sf_op op, N(vec) early, N(vec) late, const bool reverse)
-{
-        if (reverse) {
-                N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(late, early), odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(late, early);
-                return N(combine)(op, odd, even);
-        }
-        N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early, late), odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early, late);
-        return N(combine)(op, even, odd);
-}
-
-/* What changes no sum: adding +0.0 would make +0.0 of -0.0. */
-SF_INLINE N(vec) N(nothing)(void)
-{
-        sf_value zero = {.u64 = 0};
-        return -N(broadcast)(zero);
-}
-
-/* A vector of which `left` elements are there, if not all; beyond them, nothing. */
-SF_INLINE N(vec) N(load_ragged)(const char *x, const uint8_t *m, N(vec) identity, const bool reverse, int64_t left)
-{
-        if (left >= K_WIDTH)
-                return N(load_masked)(x, m, identity);
-        if (left <= 0)
-                return N(nothing)();
-        int count = (int)left, first = reverse ? K_WIDTH - count : 0;
-        N(vec) v = N(load_masked_part)(x + first * K_SIZE, m ? m + first : NULL, identity, first, count);
-        v_mask low = v_mask_below(reverse ? first : count, K_LANE_BYTES);
-        return reverse ? N(blend)(low, N(nothing)(), v) : N(blend)(low, v, N(nothing)());
-}
-
-/* K_WIDTH vectors from x on, or as many as `left` elements fill, to one vector of the totals of K_WIDTH consecutive elements each. */
-SF_INLINE N(vec) N(fold_tile)(const sf_op op, const char *x, const uint8_t *m, N(vec) identity, const bool reverse, const bool whole, int64_t left,
-                              int64_t ahead)
-{
-        const int64_t step = reverse ? -K_WIDTH : K_WIDTH;
-        N(vec) half[K_LOG_WIDTH + 1];
-        V_UNROLL
-        for (int i = 0; i < K_WIDTH; i++) {
-                const char *at = x + i * step * K_SIZE;
-                const uint8_t *mask = m ? m + i * step : NULL;
-                __builtin_prefetch(at + ahead);
-                N(vec) v = whole ? N(load_masked)(at, mask, identity) : N(load_ragged)(at, mask, identity, reverse, left - i * K_WIDTH);
-                V_UNROLL
-                for (int k = 0; k < K_LOG_WIDTH; k++)
-                        if ((i >> k & 1) && (i & ((1 << k) - 1)) == (1 << k) - 1)
-                                v = N(halve)(op, half[k], v, reverse);
-                half[sf_order_closed((uint64_t)i)] = v;
-        }
-        return half[K_LOG_WIDTH];
-}
 
 /* `count` vectors of a narrow matrix from x on, `step` elements apart, to one with their total in the last position's lanes. */
 SF_INLINE N(vec) N(fold_narrow)(const sf_op op, const N(tables) *t, int levels, const char *x, const uint8_t *m, N(vec) identity, int unit, int64_t step,
@@ -87,15 +34,13 @@ typedef struct N(fold_row) {
         char *counter;
 } N(fold_row);
 
-/* `contiguous`: one run, in tiles of K_WIDTH vectors; else sums have tiles of SF_CPU_NARROW_TILE, others of one. Returns with the counters filled;
- * what does not fill a tile is in *over, with *is_over set. */
-SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const bool contiguous, const bool reverse, N(fold_row) *row,
-                             N(vec) *over, bool *is_over)
+/* Sums have tiles of SF_CPU_NARROW_TILE vectors, others of one. Returns with the counters filled; what does not fill a tile is in *over, with
+ * *is_over set. */
+SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const bool reverse, N(fold_row) *row, N(vec) *over, bool *is_over)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const N(vec) identity = N(broadcast)(j->identity);
-        const int unit = contiguous ? K_WIDTH : j->lanes->unit, level_count = contiguous ? K_LOG_WIDTH : j->lanes->levels;
-        const int tile_vectors = op != SF_SUM ? 1 : contiguous ? K_WIDTH : SF_CPU_NARROW_TILE;
+        const int unit = j->lanes->unit, level_count = j->lanes->levels, tile_vectors = op == SF_SUM ? SF_CPU_NARROW_TILE : 1;
         const int64_t elements = j->n * j->lanes->inner, tiles = elements / (tile_vectors * unit);
         const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
         uint64_t tile = (uint64_t)(j->start * j->lanes->inner / (tile_vectors * unit));
@@ -103,42 +48,27 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
                 row[r].x += offset * K_SIZE;
                 row[r].m = row[r].m ? row[r].m + offset : NULL;
         }
-        /* With its last tile a group fetches the beginning of the next one, or of what it will be resumed with. */
-        const int64_t all = (elements + tile_vectors * unit - 1) / (tile_vectors * unit);
-        const int64_t on = j->resume ? j->ahead : many * j->x_row - (all - 1) * tile_vectors * step * K_SIZE;
         for (int64_t done = 0; done < tiles; done++, tile++) {
-                const int64_t ahead = done + 1 < all ? j->ahead : on;
                 N(vec) v[SF_CPU_FOLD_GROUP];
                 for (int r = 0; r < many; r++) {
-                        if (!contiguous)
-                                v[r] = N(fold_narrow)(op, &t, level_count, row[r].x, row[r].m, identity, unit, step, tile_vectors);
-                        else if (row[r].m)
-                                v[r] = N(fold_tile)(op, row[r].x, row[r].m, identity, reverse, true, 0, ahead);
-                        else
-                                v[r] = N(fold_tile)(op, row[r].x, NULL, identity, reverse, true, 0, ahead);
+                        v[r] = N(fold_narrow)(op, &t, level_count, row[r].x, row[r].m, identity, unit, step, tile_vectors);
                         row[r].x += tile_vectors * step * K_SIZE;
                         row[r].m = row[r].m ? row[r].m + tile_vectors * step : NULL;
                 }
                 /* Row by row this would be one long wait after another. */
                 const int closed = sf_order_closed(tile);
                 for (int r = 0; r < many; r++) {
-                        N(vec) total = N(permute)(contiguous ? N(lane_scan)(op, v[r], &t, level_count) : v[r], t.last);
+                        N(vec) total = N(permute)(v[r], t.last);
                         for (int k = 0; k < closed; k++)
                                 total = N(combine)(op, N(get)(row[r].counter + k * V_BYTES), total);
                         N(put)(row[r].counter + closed * V_BYTES, total);
                 }
         }
         for (int r = 0; r < many; r++) {
-                enum { LEVELS = 4 }; /* what is over is fewer vectors than a tile has, and of a contiguous run one */
+                enum { LEVELS = 4 }; /* what is over is fewer vectors than a tile has */
                 N(vec) inside[LEVELS], v = identity;
                 int64_t left = elements - tiles * tile_vectors * unit;
                 is_over[r] = left > 0;
-                /* An element by itself is added to nothing at all: a vector of few takes the way of a vector at a time. */
-                if (contiguous && left > K_WIDTH) {
-                        v = N(fold_tile)(op, row[r].x, row[r].m, identity, reverse, false, left, on);
-                        over[r] = N(permute)(N(lane_scan)(op, v, &t, level_count), t.last);
-                        continue;
-                }
                 for (int i = 0; left > 0; i++, left -= unit) {
                         int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
                         const char *x = row[r].x + (i * step + first) * K_SIZE;
@@ -167,9 +97,9 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
         }
 }
 
-SF_INLINE void N(fold_rows_as)(const sf_rows *j, const sf_op op, const bool contiguous, const bool reverse)
+SF_INLINE void N(fold_rows_narrow)(const sf_rows *j, const sf_op op, const bool reverse)
 {
-        const int unit = j->lanes->unit, tile_vectors = op != SF_SUM ? 1 : contiguous ? K_WIDTH : SF_CPU_NARROW_TILE;
+        const int unit = j->lanes->unit, tile_vectors = op == SF_SUM ? SF_CPU_NARROW_TILE : 1;
         const uint64_t tiles = (uint64_t)((j->start + j->n) * j->lanes->inner / (tile_vectors * unit));
         const int group = j->slots ? j->slots : SF_CPU_GROUP;
         for (int64_t done = 0; done < j->rows;) {
@@ -183,17 +113,13 @@ SF_INLINE void N(fold_rows_as)(const sf_rows *j, const sf_op op, const bool cont
                         row[r] = (N(fold_row)){j->x + at * j->x_row, j->m ? j->m + at * j->m_row : NULL,
                                                j->counters + slot * SF_ORDER_LEVELS * V_BYTES};
                 }
-                N(fold_group)(j, op, many, contiguous, reverse, row, total, any);
+                N(fold_group)(j, op, many, reverse, row, total, any);
                 for (int r = 0; r < many && !j->resume; r++) {
                         int64_t at = done + r;
                         for (uint64_t bits = tiles; bits; bits &= bits - 1) {
                                 N(vec) entry = N(get)(row[r].counter + __builtin_ctzll(bits) * V_BYTES);
                                 total[r] = any[r] ? N(combine)(op, entry, total[r]) : entry;
                                 any[r] = true;
-                        }
-                        if (j->totals) {
-                                N(put)(j->totals + at * V_BYTES, total[r]);
-                                continue;
                         }
                         if (j->carry)
                                 N(add_carry)(op, j->carry + at * j->carry_row, &total[r], 1);
@@ -208,11 +134,11 @@ SF_INLINE void N(fold_rows)(const sf_rows *j, const sf_op op)
         if ((op == SF_MAX || op == SF_MIN) && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH)
                 N(fold_rows_extreme)(j, op, j->lanes->reverse);
         else if (op != SF_SUM || j->lanes->inner > 1 || j->lanes->unit != K_WIDTH)
-                N(fold_rows_as)(j, op, false, j->lanes->reverse);
+                N(fold_rows_narrow)(j, op, j->lanes->reverse);
         else if (j->lanes->reverse)
-                N(fold_rows_as)(j, op, true, true);
+                N(fold_rows_long)(j, true);
         else
-                N(fold_rows_as)(j, op, true, false);
+                N(fold_rows_long)(j, false);
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -27,12 +27,7 @@ SF_INLINE N(vec) N(fold_across)(const sf_rows *j, const sf_op op, const char *x,
                 else
                         v[r] = N(blend)(on, N(load_masked_part)(x, m, identity, 0, (int)left), beyond);
         }
-        V_UNROLL
-        for (int size = K_WIDTH / 2; size > 0; size /= 2) {
-                V_UNROLL
-                for (int i = 0; i < size; i++)
-                        v[i] = N(halve)(op, v[2 * i], v[2 * i + 1], false);
-        }
+        N(halve_all)(op, v, K_WIDTH, false);
         return v[0];
 }
 
@@ -62,5 +57,5 @@ SF_INLINE void N(fold_short)(const sf_rows *j, const sf_op op)
 SF_INLINE bool N(is_short)(const sf_rows *j)
 {
         return j->n < K_WIDTH * K_WIDTH && 2 * j->rows >= K_WIDTH && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->lanes->reverse && !j->start &&
-               !j->resume && !j->totals && !(j->carry && j->carry_row) && j->y_row == K_SIZE;
+               !j->resume && !(j->carry && j->carry_row) && j->y_row == K_SIZE;
 }

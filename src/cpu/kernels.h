@@ -47,7 +47,7 @@ typedef struct sf_rows {
         int64_t rows;
         int64_t n;     /* positions of the sequence in this call; each has lanes->inner elements */
         int64_t start; /* which position is the first: 0, or a multiple of SF_CPU_TILE_VECTORS vectors */
-        bool resume;   /* counters and fills live on in the caller's memory; rows <= SF_CPU_GROUP */
+        bool resume;   /* counters and fills live on in the caller's memory; rows <= SF_CPU_GROUP, of folds SF_CPU_FOLD_GROUP */
         bool exclusive;
         bool stream; /* write around the cache */
         bool raw;    /* scan_rows: y is scratch, and gets lanes, not rounded to storage. Sums of full vectors only */
@@ -58,9 +58,8 @@ typedef struct sf_rows {
         const sf_carry *carry; /* of the first row; NULL: nothing to the left */
         int64_t carry_row;     /* 0: the same for all rows, 1: one each */
         const sf_carry *common; /* carry_rows: entries that all rows add after their own */
-        char *counters;        /* SF_CPU_GROUP x SF_ORDER_LEVELS vectors */
+        char *counters;        /* SF_CPU_GROUP x SF_ORDER_LEVELS vectors, or as many rows' as there are with resume */
         int32_t slots;         /* folds: there are counters for so many rows instead, at most SF_CPU_FOLD_GROUP; 0: for SF_CPU_GROUP */
-        char *totals;          /* folds: a vector a row, every lane set; NULL: to y. Not with resume: read the counters */
 } sf_rows;
 
 typedef struct sf_columns {

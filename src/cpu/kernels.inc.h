@@ -52,6 +52,8 @@ static void N(narrow)(void *elements, const void *lanes, int64_t count)
 
 #include "cpu/extreme.inc.h"
 
+#include "cpu/fold_long.inc.h"
+
 #include "cpu/fold.inc.h"
 
 #include "cpu/fold_short.inc.h"
