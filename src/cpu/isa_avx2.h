@@ -12,6 +12,21 @@ SF_INLINE v_raw v_permute8(v_raw a, v_raw index) /* the index names halves: V_PE
         return v_permute4(a, index);
 }
 
+#define V_SHUFFLE
+SF_INLINE v_raw v_shuffle16(v_raw v, const uint8_t *index)
+{
+        return (v_raw)_mm256_shuffle_epi8((__m256i)v, _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)index)));
+}
+#define V_MAX_NARROW
+SF_INLINE v_raw v_max_u8(v_raw a, v_raw b)
+{
+        return (v_raw)_mm256_max_epu8((__m256i)a, (__m256i)b);
+}
+SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
+{
+        return (v_raw)_mm256_max_epu16((__m256i)a, (__m256i)b);
+}
+
 SF_INLINE void v_stream(void *to, const void *from, int bytes)
 {
         if (bytes == 32)

@@ -48,6 +48,21 @@ SF_INLINE v_i64 v_blend_i64(v_mask m, v_i64 yes, v_i64 no)
         return (v_i64)v_blend_u64(m, (v_u64)yes, (v_u64)no);
 }
 
+#define V_SHUFFLE
+SF_INLINE v_raw v_shuffle16(v_raw v, const uint8_t *index)
+{
+        return (v_raw)_mm512_shuffle_epi8((__m512i)v, _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)index)));
+}
+#define V_MAX_NARROW
+SF_INLINE v_raw v_max_u8(v_raw a, v_raw b)
+{
+        return (v_raw)_mm512_max_epu8((__m512i)a, (__m512i)b);
+}
+SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
+{
+        return (v_raw)_mm512_max_epu16((__m512i)a, (__m512i)b);
+}
+
 /* A lane is on where its byte is not zero. */
 SF_INLINE v_mask v_mask_bytes(const uint8_t *p, int lanes)
 {
@@ -160,4 +175,18 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
                 _mm256_mask_storeu_epi16(at, (__mmask16)on, _mm256_load_si256(from));
         else
                 _mm_mask_storeu_epi8(at, (__mmask16)on, _mm_load_si128(from));
+}
+
+/* Bytes first .. first + count - 1, fewer than all, of the vector that begins at p. */
+SF_INLINE v_raw v_bytes_load(const char *p, int first, int count)
+{
+        return (v_raw)_mm512_maskz_loadu_epi8(((1ull << count) - 1) << first, p);
+}
+SF_INLINE v_raw v_bytes_keep(v_raw v, int first, int count)
+{
+        return (v_raw)_mm512_maskz_mov_epi8(((1ull << count) - 1) << first, (__m512i)v);
+}
+SF_INLINE void v_bytes_store(char *p, v_raw v, int first, int count)
+{
+        _mm512_mask_storeu_epi8(p, ((1ull << count) - 1) << first, (__m512i)v);
 }

@@ -9,6 +9,7 @@
 #define SF_CPU_MAP_H
 
 #include "core/program.h"
+#include "cpu/lanes.h"
 
 typedef enum sf_class {
         SF_CLASS_F32,
@@ -38,6 +39,22 @@ typedef struct sf_direct_fold {
         void (*columns)(void *totals, const char *x, int64_t step, int64_t columns, int64_t count);
 } sf_direct_fold;
 
+/* A scan of bool or of integers of up to 16 bits into their own type, in lanes of their own size: sum, max or min. */
+typedef struct sf_own_scan {
+        sf_dt dt;
+        sf_op op;
+        bool exclusive;
+        bool stream;           /* rows: write around the cache */
+        const sf_lanes *lanes; /* rows: the isa's for 8 bytes, as memory is walked. NULL: columns */
+        const char *x;         /* the first element; rows are contiguous, up or down in memory, and so are columns, up */
+        char *y;               /* NULL: only the carries are wanted */
+        const uint8_t *m;               /* NULL, or a byte an element */
+        int64_t x_step, y_step, m_step; /* bytes from one row to the next, or of columns from one position to the next */
+        int64_t many;                   /* rows or columns */
+        int64_t n;                      /* positions */
+        void *carries; /* what stands to the left, an element a row or column; afterwards with these */
+} sf_own_scan;
+
 typedef struct sf_cpu_map {
         sf_loop *const *loops[SF_CLASS_COUNT]; /* by class of the first argument (of `where`, of the second), then sf_code; NULL: none */
         sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals to integers the nearest value in range, NaN to 0 */
@@ -53,6 +70,7 @@ typedef struct sf_cpu_map {
         sf_move *(*mover)(sf_dt from, sf_dt to);
         /* Of a narrow integer into totals of a class; NULL where there is none, and elements are widened first. */
         const sf_direct_fold *(*direct)(sf_dt from, sf_class held, sf_op op);
+        void (*own_scan)(const sf_own_scan *);
 } sf_cpu_map;
 
 extern const sf_cpu_map sf_map_portable;

@@ -304,6 +304,42 @@ static const sf_direct_fold *direct(sf_dt from, sf_class held, sf_op op)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
+ * Scans of narrow integers. Max and min compute with unsigned numbers of which the largest is wanted: an element ^ turn, no less than least,
+ * ^ again; ^ out is the element again. Bools other than 0 are 1: 255 ^ the smaller of 255 ^ v and 254.
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct own_way {
+        uint32_t turn, least, again, out;
+} own_way;
+
+static own_way own_way_of(sf_dt dt, sf_op op)
+{
+        const uint32_t high = sf_dtypes[dt].kind == SF_KIND_SIGNED ? 1u << (sf_dtypes[dt].bits - 1) : 0, down = op == SF_MIN ? 0xffff : 0;
+        if (dt == SF_DT_BOOL)
+                return (own_way){0xff, 0xfe, 0xff ^ down, down};
+        return (own_way){high ^ down, 0, 0, high ^ down};
+}
+
+/* Bytes that a row is fetched ahead of its results. */
+#define OWN_AHEAD 2048
+enum { OWN_LEVELS = V_BYTES == 64 ? 3 : V_BYTES == 32 ? 2 : 1 }; /* log2 of a vector's 8-byte parts */
+
+#define S_NAME u8
+#define S_C uint8_t
+#define S_SIZE 1
+#include "cpu/map_scan.inc.h"
+
+#define S_NAME u16
+#define S_C uint16_t
+#define S_SIZE 2
+#include "cpu/map_scan.inc.h"
+
+static void own_scan(const sf_own_scan *j)
+{
+        const own_way way = own_way_of(j->dt, j->op);
+        (sf_dtypes[j->dt].size == 1 ? own_scan_u8 : own_scan_u16)(j, &way);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
  * The table
  * ---------------------------------------------------------------------------------------------------------- */
 #define CASTS_FROM(from)                                                                                                 \
@@ -321,5 +357,6 @@ const sf_cpu_map MAP_TABLE = {
         .fill = fill,
         .stream = stream,
         .mover = mover,
-        .direct = direct};
+        .direct = direct,
+        .own_scan = own_scan};
 #undef CASTS_FROM

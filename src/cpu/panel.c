@@ -196,7 +196,7 @@ static void carry_make(const sf_panels *p, const sf_panel_member *m, const sf_pi
         }
         if (s->has_initial)
                 m->kernels->fill(room + carry->count++ * bytes, p->entry_lanes, s->initial);
-        if (!s->exclusive)
+        if (!s->exclusive && !m->own_scan)
                 return;
         if (chunk <= 0) {
                 /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0 is 0.0) */
@@ -402,6 +402,62 @@ static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scrat
         }
 }
 
+/* Rows shorter than this leave too many cache lines half written to go around the cache by themselves (plan.c); runs of columns may be so
+ * short, since neighbours follow soon. */
+#define STREAM_LINE 1024
+#define STREAM_RUN 256
+/* Between such runs in the panel, which has 4 bytes an element: stores a page's multiple away from a load hold it up. */
+#define OWN_PADDING (3 * 64)
+
+/* A block of narrow integers, scanned as they lie. What cannot be streamed as it is computed is put together in the panel. */
+static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
+{
+        const sf_step *s = m->step;
+        const int32_t member = (int32_t)(m - p->member);
+        const bool columns = in_columns(p);
+        const int64_t x_seq = m->fuse->operand[0].stride[p->seq], y_seq = s->dims[p->seq].y, size = sf_dtypes[s->out].size, at = piece->from + first;
+        const int64_t x_line = piece->in[0].line, y_line = piece->of[member].y_line, m_line = piece->of[member].m_line;
+        const int64_t run = (columns ? piece->cols : count) * size, lowest = !columns && p->reverse ? size - run : 0;
+        const bool totals = piece->totals, streams = p->stream && !columns && run >= STREAM_LINE && !((uintptr_t)piece->of[member].y % (uintptr_t)size);
+        const bool on_end = (columns ? y_seq : y_line) == run;
+        const bool gathers = p->stream && !streams && !totals && (columns || p->whole) && (on_end || run >= STREAM_RUN);
+        const int64_t pitch = on_end ? run : run + OWN_PADDING;
+        char *panel = scratch + m->panel, *left = scratch + m->totals;
+        sf_own_scan job = {.dt = s->out,
+                           .op = s->op,
+                           .exclusive = s->exclusive,
+                           .stream = streams,
+                           .lanes = columns ? NULL : &p->isa->whole[2 + p->reverse],
+                           .x_step = columns ? x_seq : x_line,
+                           .y_step = gathers ? pitch : columns ? y_seq : y_line,
+                           .m_step = columns ? s->dims[p->seq].m : m_line,
+                           .many = columns ? piece->cols : piece->lines,
+                           .n = count};
+        sf_move *in = p->isa->map->mover(m->held, s->out), *out = p->isa->map->mover(s->out, m->held);
+        if (totals && !first) {
+                m->kernels->fill(panel, 1, s->identity);
+                in(panel, 0, left, size, piece->lines * piece->cols);
+        }
+        for (int64_t line = 0; line < smaller(piece->lines, p->carries) && !first && !totals; line++) {
+                const sf_carry *carry = (const sf_carry *)(const void *)(scratch + m->carries) + line;
+                in(carry->fill, columns ? m->size : 0, left + line * piece->cols * size, size, p->carries > 1 || columns ? piece->cols : piece->lines);
+        }
+        for (int64_t line = 0; line < (columns ? piece->lines : 1); line++) {
+                char *y = piece->of[member].y + line * y_line + at * y_seq;
+                job.x = piece->in[0].at + line * x_line + at * x_seq;
+                job.y = totals ? NULL : gathers ? panel - lowest : y;
+                job.m = s->m ? piece->of[member].m + line * m_line + at * s->dims[p->seq].m : NULL;
+                job.carries = left + line * piece->cols * size;
+                p->isa->map->own_scan(&job);
+                const int64_t runs = columns ? count : piece->lines, together = on_end ? runs : 1;
+                for (int64_t r = 0; r < runs && gathers; r += together)
+                        p->isa->map->stream(y + lowest + r * (columns ? y_seq : y_line), panel + r * pitch, together * run,
+                                            job.x + lowest + (runs + r) * job.x_step);
+        }
+        for (int64_t line = 0; line < piece->lines && totals; line++)
+                out(left + line * piece->cols * size, size, sf_panel_node(p, m, piece->of[member].sums, 0, piece->chunk + line), m->size, piece->cols);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Pieces
  * ---------------------------------------------------------------------------------------------------------- */
@@ -412,6 +468,10 @@ static void run_block(const sf_panels *p, const sf_panel_member *m, sf_fused_mac
 {
         const bool scan = !m->step->fold && !piece->totals && !m->writes;
         const int64_t step = box_lines(p, piece);
+        if (m->own_scan) {
+                run_own(p, m, scratch, piece, first, count);
+                return;
+        }
         if (m->direct && folds(m->step, piece)) {
                 run_direct(p, m, scratch, piece, first, count);
                 return;
@@ -475,7 +535,7 @@ void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch, 
         const bool scans_only = piece->chunk >= 0 && !piece->totals;
         for (int32_t i = 0; i < p->members && !piece->totals; i++)
                 carries_make(p, &p->member[i], scratch, piece);
-        const bool alone = p->members == 1 && p->member[0].direct && folds(p->member[0].step, piece);
+        const bool alone = p->members == 1 && ((p->member[0].direct && folds(p->member[0].step, piece)) || (p->member[0].own_scan && !in_columns(p)));
         const int64_t block = p->block * (alone ? DIRECT_BLOCKS : 1);
         for (int64_t first = 0; first < piece->n; first += block)
                 for (int32_t i = 0; i < p->members; i++)

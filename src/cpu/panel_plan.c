@@ -303,6 +303,24 @@ static void choose_direct(const sf_panels *p, sf_panel_member *m)
                 m->direct = p->isa->map->direct(x->dt, sf_class_of(m->held), s->op);
 }
 
+/* Shorter rows are quicker widened, many at a time. */
+#define LEAST_OWN_ROW 48
+
+/* May a scan take narrow integers as they lie, and leave them so? */
+static void choose_own(const sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const sf_operand *x = &m->fuse->operand[0];
+        const bool rows = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
+        const int64_t size = sf_dtypes[s->out].size;
+        m->own_scan = !s->fold && !m->fuse->load.count && !m->fuse->store.count && p->nseq == 1 && (rows || columns) && s->op != SF_PROD && size <= 2 &&
+                 sf_dtypes[s->out].kind != SF_KIND_REAL && (x->dt == s->out || (s->op == SF_SUM && x->dt != SF_DT_BOOL && sf_dtypes[x->dt].size == size)) &&
+                 (!s->m || m->masks);
+        const int32_t along = rows ? p->seq : p->col;
+        const int64_t stride = p->reverse ? -size : size;
+        m->own_scan = m->own_scan && x->stride[along] == stride && s->dims[along].y == stride && (columns || p->n * size >= LEAST_OWN_ROW);
+}
+
 /* Is the load a product of two operands, or the square of one? */
 static bool is_product(const sf_program *p, sf_dt dt, int32_t *factor)
 {
@@ -399,6 +417,7 @@ void sf_panels_settle(sf_panels *p)
                 choose_directness(p, &p->member[i]);
                 choose_products(p, &p->member[i]);
                 choose_direct(p, &p->member[i]);
+                choose_own(p, &p->member[i]);
                 choose_lanes(p, &p->member[i]);
                 p->member[i].streams = streams(p, &p->member[i]);
         }

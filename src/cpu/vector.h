@@ -12,7 +12,9 @@
  *   v_stream_halves              (void *, const void *, const void *): the same of 64 bytes in two halves, if V_STREAM_HALVES is defined
  *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory; likewise bf16 if V_BRAIN is defined
  *   v_f64_from_f32, v_f32_from_f64   between a v_f64 and as many float in memory, if V_WIDEN is defined
- * and, with V_MASK_BITS, v_blend_f32 ... v_blend_i64 and v_mask_bytes. The rest is GNU C vector arithmetic, which gcc and clang turn
+ *   v_shuffle16                  (v_raw, const uint8_t index[16]) -> v_raw: the bytes of every 16, if V_SHUFFLE is defined
+ *   v_max_u8, v_max_u16          (v_raw, v_raw) -> v_raw: of unsigned elements, if V_MAX_NARROW is defined
+ * and, with V_MASK_BITS, v_blend_f32 ... v_blend_i64, v_mask_bytes, v_bytes_load, v_bytes_keep and v_bytes_store. The rest is GNU C vector arithmetic, which gcc and clang turn
  * into the instructions of the flags the file is compiled with.
  */
 #ifndef SF_CPU_VECTOR_H
@@ -114,6 +116,11 @@ SF_INLINE v_mask v_mask_below(int count, int lane_bytes)
 {
         return v_raw_load(v_ones_then_zeros + V_BYTES - count * lane_bytes);
 }
+/* Bytes first .. first + count - 1, the others zero: one end or the other is the vector's. */
+SF_INLINE v_raw v_bytes_keep(v_raw v, int first, int count)
+{
+        return first ? v & ~v_mask_below(first, 1) : v & v_mask_below(count, 1);
+}
 #define V_BLEND(name)                                                                                                    \
         SF_INLINE v_##name v_blend_##name(v_mask mask, v_##name yes, v_##name no)                                        \
         {                                                                                                                \
@@ -203,6 +210,20 @@ V_COMBINE_INTEGER(i32, u32)
 V_COMBINE_INTEGER(u64, u64)
 V_COMBINE_INTEGER(i64, u64)
 #undef V_COMBINE_INTEGER
+
+/* The larger of unsigned bytes or pairs of them. */
+#ifndef V_MAX_NARROW
+#define V_MAX(name, ctype)                                                                                               \
+        SF_INLINE v_raw v_max_##name(v_raw a, v_raw b)                                                                   \
+        {                                                                                                                \
+                typedef ctype own __attribute__((vector_size(V_BYTES)));                                                 \
+                const v_raw wins = (v_raw)((own)a > (own)b);                                                             \
+                return (wins & a) | (~wins & b);                                                                         \
+        }
+V_MAX(u8, uint8_t)
+V_MAX(u16, uint16_t)
+#undef V_MAX
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------
  * Every other element of two vectors on end. The index lists are constants, so the compiler finds the instructions.
