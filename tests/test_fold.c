@@ -152,6 +152,24 @@ static void check_big(void)
         }
 }
 
+/* Results that are streamed, wherever in a cache line they begin. */
+static void check_streamed(void)
+{
+        static const struct {
+                int64_t shape[2];
+                int dtype;
+        } wide[] = {{{3, (1 << 21) + 13}, DT_F32}, {{9, (1 << 20) + 5}, DT_F64}, {{2, (1 << 22) + 35}, DT_BF16}};
+        static const int skews[] = {0, 8, 56};
+        for (int i = 0; i < 3 * 3; i++) {
+                test_case c = case_plain(true, 0, 2, wide[i / 3].shape);
+                c.in = c.out = wide[i / 3].dtype;
+                c.guard = GUARD_BEFORE;
+                c.skew_x = 8;
+                c.skew_out = skews[i % 3];
+                check(&c, 0);
+        }
+}
+
 static void check_rank_64(void)
 {
         test_case c = case_plain(true, 0, 0, NULL);
@@ -181,6 +199,7 @@ int main(int argc, char **argv)
         check_layouts();
         check_rank_64();
         check_big();
+        check_streamed();
         engines_close();
         return finish("test_fold", cases_checked);
 }

@@ -207,7 +207,9 @@ SF_INLINE void N(fold_columns)(const sf_columns *j, const sf_op op)
         }
         if (j->resume)
                 return;
-        for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
+        N(writer) writer = N(writer_start)(j->y, j->stream, false);
+        int64_t c = 0;
+        for (; c < j->cols; c += K_WIDTH) {
                 int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
                 N(vec) inside[V_FOLD_ROWS_LOG + 1], total = identity;
                 bool any = over > 0;
@@ -228,6 +230,15 @@ SF_INLINE void N(fold_columns)(const sf_columns *j, const sf_op op)
                 }
                 for (int e = 0; j->carry && e < j->carry->count; e++)
                         total = N(combine)(op, N(get)(j->carry->entries + e * j->carry->entry_stride + c * K_LANE_BYTES), total);
-                N(store_part)(j->y + c * K_SIZE, total, 0, count);
+                if (count == K_WIDTH) {
+                        N(write)(&writer, j->y + c * K_SIZE, &total, 1);
+                } else {
+                        N(write_end)(&writer, j->y + c * K_SIZE);
+                        writer.first = true;
+                        N(store_part)(j->y + c * K_SIZE, total, 0, count);
+                }
         }
+        N(write_end)(&writer, j->y + c * K_SIZE);
+        if (j->stream)
+                v_fence();
 }

@@ -115,6 +115,9 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                 if (!block) {
                         p->shape = SF_CPU_COLUMNS;
                         choose_stream(p, stream_pays(p, p->inner * p->size, p->seq.y), p->seq.y == sign * p->inner * p->size);
+                        /* So many results would each first be read. */
+                        if (s->fold && s->batch * p->size >= STREAM_BYTES && p->inner * p->size >= STREAM_LINE)
+                                p->stream = true;
                         split_batch(p, s->nbatch - 1, false);
                         return true;
                 }
