@@ -51,7 +51,10 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
         for (int64_t done = 0; done < tiles; done++, tile++) {
                 N(vec) v[SF_CPU_FOLD_GROUP];
                 for (int r = 0; r < many; r++) {
-                        v[r] = N(fold_narrow)(op, &t, level_count, row[r].x, row[r].m, identity, unit, step, tile_vectors);
+                        if (op == SF_SUM && level_count <= 2) /* a constant: the tables stay in registers */
+                                v[r] = N(fold_narrow)(op, &t, 2, row[r].x, row[r].m, identity, unit, step, tile_vectors);
+                        else
+                                v[r] = N(fold_narrow)(op, &t, level_count, row[r].x, row[r].m, identity, unit, step, tile_vectors);
                         row[r].x += tile_vectors * step * K_SIZE;
                         row[r].m = row[r].m ? row[r].m + tile_vectors * step : NULL;
                 }

@@ -389,6 +389,85 @@ static V_APART void N(sum_general_one)(const sf_rows *j, int64_t at, int64_t gro
         N(scan_general)(j, SF_SUM, 1, K_LOG_WIDTH, at, groups);
 }
 
+/*
+ * Narrow matrices whose vectors are not full, four tiles at a time: there is little to do in each, and what the counter wants is asked once. `levels`
+ * is the tables'. Returns how many positions of each row that were; the rest is the general instance's.
+ */
+SF_INLINE int64_t N(sum_narrow_as)(const sf_rows *job, const int levels)
+{
+        enum { BLOCK = 4 * V_SCAN_TILE };
+        const sf_rows j = *job;
+        const N(tables) t = N(tables_of)(j.lanes);
+        const N(vec) identity = N(broadcast)(j.identity);
+        const int unit = j.lanes->unit;
+        const int64_t blocks = j.n / (BLOCK * j.lanes->rows);
+        for (int64_t at = 0; at < j.rows; at++) {
+                N(place) p = N(place_of)(&j, unit, at);
+                const sf_carry *carry = j.carry ? j.carry + at * j.carry_row : NULL;
+                uint64_t block = p.tile / 4;
+                for (int64_t left = blocks; left > 0; left--, block++) {
+                        N(vec) v[BLOCK];
+                        V_UNROLL
+                        for (int i = 0; i < BLOCK; i++) {
+                                __builtin_prefetch(p.x + j.ahead);
+                                v[i] = N(lane_scan)(SF_SUM, N(load_unit)(p.x, p.m, identity, unit), &t, levels);
+                                p.x += p.step * K_SIZE;
+                                p.m = p.m ? p.m + p.step : NULL;
+                        }
+                        V_UNROLL
+                        for (int size = 1; size < BLOCK; size *= 2) {
+                                V_UNROLL
+                                for (int i = 0; i < BLOCK; i++)
+                                        if (i & size)
+                                                v[i] = N(combine)(SF_SUM, N(permute)(v[(i & -size) - 1], t.last), v[i]);
+                        }
+                        const int closed = sf_order_closed(block);
+                        for (uint64_t bits = block, k = 0; bits || k == (uint64_t)closed; k++) {
+                                if (k == (uint64_t)closed)
+                                        N(put)(p.counters + (closed + 2) * V_BYTES, N(permute)(v[BLOCK - 1], t.last));
+                                if (!bits)
+                                        break;
+                                N(vec) entry = N(get)(p.counters + (__builtin_ctzll(bits) + 2) * V_BYTES);
+                                V_UNROLL
+                                for (int i = 0; i < BLOCK; i++)
+                                        v[i] = N(combine)(SF_SUM, entry, v[i]);
+                                bits &= bits - 1;
+                        }
+                        if (carry)
+                                N(add_carry)(SF_SUM, carry, v, BLOCK);
+                        V_UNROLL
+                        for (int i = 0; i < BLOCK; i++, p.y += p.step * K_SIZE)
+                                N(store_unit)(p.y, v[i], unit);
+                }
+        }
+        return blocks * BLOCK * j.lanes->rows;
+}
+static V_APART int64_t N(sum_narrow_one)(const sf_rows *j)
+{
+        return N(sum_narrow_as)(j, 1);
+}
+static V_APART int64_t N(sum_narrow_two)(const sf_rows *j)
+{
+        return N(sum_narrow_as)(j, 2);
+}
+static V_APART bool N(sum_narrow)(const sf_rows *j)
+{
+        const int64_t unit = j->lanes->unit, tile = V_SCAN_TILE * unit;
+        if (j->exclusive || j->lanes->levels > 2 || j->start * j->lanes->inner / tile % 4 || (j->rows > 1 && !j->resume))
+                return false;
+        const int64_t done = (j->lanes->levels == 1 ? N(sum_narrow_one) : N(sum_narrow_two))(j);
+        const int64_t on = (j->lanes->reverse ? -done : done) * j->lanes->inner;
+        sf_rows rest = *j;
+        rest.x += on * K_SIZE;
+        rest.y += on * K_SIZE;
+        rest.m = j->m ? j->m + on : NULL;
+        rest.n -= done;
+        rest.start += done;
+        if (rest.n)
+                N(scan_general)(&rest, SF_SUM, 1, 0, 0, rest.rows);
+        return true;
+}
+
 /* Nothing to the left, and results that need no turning into place. */
 SF_INLINE bool N(is_plain)(const sf_rows *j)
 {
@@ -405,7 +484,8 @@ SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
         /* The others make do with the general instance, and the library stays small. Where there are fewer levels than a vector has
          * (narrow matrices), no lane is on in those above. */
         if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
-                N(scan_general)(j, op, 1, 0, 0, j->rows);
+                if (op != SF_SUM || !N(sum_narrow)(j))
+                        N(scan_general)(j, op, 1, 0, 0, j->rows);
         } else if (N(is_plain)(j) && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1 && !j->start && !j->resume && !j->stream) {
                 N(sum_short)(j, vectors);
         } else if (N(is_plain)(j)) {

@@ -19,6 +19,17 @@ typedef struct N(strip) {
 /* How a strip's rows are written. */
 enum N(mode) { N(mode_store), N(mode_stream), N(mode_turn) };
 
+/* Inclusive results become exclusive ones. */
+SF_INLINE void N(shift_cells)(const N(strip) *s, const int rows, int64_t c, N(vec) *v)
+{
+        N(vec) before = N(get)(s->fill + c * K_LANE_BYTES);
+        N(put)(s->fill + c * K_LANE_BYTES, v[rows - 1]);
+        V_UNROLL
+        for (int i = V_SCAN_ROWS - 1; i > 0; i--)
+                v[i] = v[i - 1];
+        v[0] = before;
+}
+
 /* The scan of one vector of columns, from elements to results. */
 SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, int64_t c, N(vec) *v)
 {
@@ -43,14 +54,8 @@ SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, 
                 for (int i = 0; i < V_SCAN_ROWS; i++)
                         v[i] = N(combine)(op, entry, v[i]);
         }
-        if (s->fill) {
-                N(vec) before = N(get)(s->fill + c * K_LANE_BYTES);
-                N(put)(s->fill + c * K_LANE_BYTES, v[rows - 1]);
-                V_UNROLL
-                for (int i = V_SCAN_ROWS - 1; i > 0; i--)
-                        v[i] = v[i - 1];
-                v[0] = before;
-        }
+        if (s->fill)
+                N(shift_cells)(s, rows, c, v);
 }
 
 /* A whole tile's whole vectors. What is not whole is somebody else's: it would take the registers of this loop. */
@@ -129,6 +134,75 @@ SF_INLINE void N(scan_rest)(const sf_columns *j, const sf_op op, const N(strip) 
         }
 }
 
+/*
+ * Four whole tiles of columns so few that what has to be found out for a tile takes longer than the tile: the counter is asked once, above the
+ * two levels between them. s->closed and s->entries are the block's. No mask.
+ */
+SF_INLINE void N(sum_four)(const sf_columns *j, const N(strip) *s, const bool stream)
+{
+        for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
+                const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                const char *x = s->x + c * K_SIZE;
+                char *y = s->y + c * K_SIZE;
+                N(vec) one = {0}, two = {0}; /* the last tile's total where it is a left one, and that of the first two */
+                for (int k = 0; k < 4; k++) {
+                        N(vec) v[V_SCAN_ROWS];
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_ROWS; i++, x += j->x_step)
+                                v[i] = count == K_WIDTH ? N(load)(x) : N(load_part)(x, 0, count);
+                        V_UNROLL
+                        for (int size = 1; size < V_SCAN_ROWS; size *= 2) {
+                                V_UNROLL
+                                for (int i = 0; i < V_SCAN_ROWS; i++)
+                                        if (i & size)
+                                                v[i] = N(combine)(SF_SUM, v[(i & -size) - 1], v[i]);
+                        }
+                        if (k & 1) {
+                                V_UNROLL
+                                for (int i = 0; i < V_SCAN_ROWS; i++)
+                                        v[i] = N(combine)(SF_SUM, one, v[i]);
+                        }
+                        one = v[V_SCAN_ROWS - 1];
+                        if (k & 2) {
+                                V_UNROLL
+                                for (int i = 0; i < V_SCAN_ROWS; i++)
+                                        v[i] = N(combine)(SF_SUM, two, v[i]);
+                        }
+                        if (k == 1)
+                                two = one;
+                        for (int e = 0; e < s->entries; e++) {
+                                if (k == 3 && e == s->closed)
+                                        N(put)(s->close + c * K_LANE_BYTES, v[V_SCAN_ROWS - 1]);
+                                N(vec) entry = N(get)(s->entry[e] + c * K_LANE_BYTES);
+                                V_UNROLL
+                                for (int i = 0; i < V_SCAN_ROWS; i++)
+                                        v[i] = N(combine)(SF_SUM, entry, v[i]);
+                        }
+                        if (k == 3 && s->closed == s->entries)
+                                N(put)(s->close + c * K_LANE_BYTES, v[V_SCAN_ROWS - 1]);
+                        if (s->fill)
+                                N(shift_cells)(s, V_SCAN_ROWS, c, v);
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_ROWS; i++, y += j->y_step) {
+                                if (stream)
+                                        N(stream)(y, v[i]);
+                                else if (count == K_WIDTH)
+                                        N(store)(y, v[i]);
+                                else
+                                        N(store_part)(y, v[i], 0, count);
+                        }
+                }
+        }
+}
+static V_APART void N(sum_four_stored)(const sf_columns *j, const N(strip) *s)
+{
+        N(sum_four)(j, s, false);
+}
+static V_APART void N(sum_four_streamed)(const sf_columns *j, const N(strip) *s)
+{
+        N(sum_four)(j, s, true);
+}
+
 SF_INLINE void N(scan_tile_rows)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const int mode)
 {
         if (s->m)
@@ -148,20 +222,29 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
         /* Streaming needs rows of whole cache lines, or, for sums, whole elements. */
         const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_STORAGE_BYTES == 64 || K_WIDTH * K_STORAGE_BYTES == 32);
         const bool turnable = K_CONVERT == K_SAME && !((uintptr_t)j->y % K_STORAGE_BYTES) && !(j->y_step % K_STORAGE_BYTES);
+        const bool few = op == SF_SUM && j->cols <= 4 * K_WIDTH && !j->m &&
+                         (!j->stream || (!late && aligned && j->cols % K_WIDTH == 0 && K_WIDTH * K_STORAGE_BYTES == 64));
         if (late)
                 N(narrow)(j->y, j->carry->fill, j->cols);
         for (int64_t done = 0; done < j->n; done += V_SCAN_ROWS, tile++) {
                 const int64_t left = j->n - done;
+                const bool four = few && left >= 4 * V_SCAN_ROWS && tile % 4 == 0;
                 s.rows = left < V_SCAN_ROWS ? (int)left : V_SCAN_ROWS;
                 s.stored = late && left <= V_SCAN_ROWS ? s.rows - 1 : s.rows;
-                s.closed = sf_order_closed(tile);
-                s.close = j->counters + s.closed * j->counter_stride;
+                s.closed = sf_order_closed(four ? tile / 4 : tile);
+                s.close = j->counters + (s.closed + (four ? 2 : 0)) * j->counter_stride;
                 s.entries = 0;
                 for (uint64_t bits = tile; bits; bits &= bits - 1)
                         s.entry[s.entries++] = j->counters + __builtin_ctzll(bits) * j->counter_stride;
                 for (int e = 0; j->carry && e < j->carry->count; e++)
                         s.entry[s.entries++] = j->carry->entries + e * j->carry->entry_stride;
-                if (s.stored < V_SCAN_ROWS) {
+                if (four) {
+                        (j->stream ? N(sum_four_streamed) : N(sum_four_stored))(j, &s);
+                        s.x += 3 * V_SCAN_ROWS * j->x_step; /* the fourth below */
+                        s.y += 3 * V_SCAN_ROWS * j->y_step;
+                        done += 3 * V_SCAN_ROWS;
+                        tile += 3;
+                } else if (s.stored < V_SCAN_ROWS) {
                         N(scan_rest)(j, op, &s, identity, false, 0);
                 } else {
                         if (j->stream && aligned)
