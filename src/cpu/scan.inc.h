@@ -442,30 +442,25 @@ SF_INLINE int64_t N(sum_narrow_as)(const sf_rows *job, const int levels)
         }
         return blocks * BLOCK * j.lanes->rows;
 }
-static V_APART int64_t N(sum_narrow_one)(const sf_rows *j)
+static V_APART int64_t N(sum_narrow)(const sf_rows *j)
 {
-        return N(sum_narrow_as)(j, 1);
+        return N(sum_narrow_as)(j, 2); /* where there are fewer, no lane is on in those above */
 }
-static V_APART int64_t N(sum_narrow_two)(const sf_rows *j)
+
+/* What is left of j after that; all of it where it is not for it. */
+SF_INLINE sf_rows N(after_narrow)(const sf_rows *j)
 {
-        return N(sum_narrow_as)(j, 2);
-}
-static V_APART bool N(sum_narrow)(const sf_rows *j)
-{
-        const int64_t unit = j->lanes->unit, tile = V_SCAN_TILE * unit;
-        if (j->exclusive || j->lanes->levels > 2 || j->start * j->lanes->inner / tile % 4 || (j->rows > 1 && !j->resume))
-                return false;
-        const int64_t done = (j->lanes->levels == 1 ? N(sum_narrow_one) : N(sum_narrow_two))(j);
-        const int64_t on = (j->lanes->reverse ? -done : done) * j->lanes->inner;
+        const int64_t tile = V_SCAN_TILE * j->lanes->unit;
         sf_rows rest = *j;
+        if (j->exclusive || j->lanes->levels > 2 || j->start * j->lanes->inner / tile % 4 || (j->rows > 1 && !j->resume))
+                return rest;
+        const int64_t done = N(sum_narrow)(j), on = (j->lanes->reverse ? -done : done) * j->lanes->inner;
         rest.x += on * K_SIZE;
         rest.y += on * K_SIZE;
         rest.m = j->m ? j->m + on : NULL;
         rest.n -= done;
         rest.start += done;
-        if (rest.n)
-                N(scan_general)(&rest, SF_SUM, 1, 0, 0, rest.rows);
-        return true;
+        return rest;
 }
 
 /* Nothing to the left, and results that need no turning into place. */
@@ -484,8 +479,9 @@ SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
         /* The others make do with the general instance, and the library stays small. Where there are fewer levels than a vector has
          * (narrow matrices), no lane is on in those above. */
         if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
-                if (op != SF_SUM || !N(sum_narrow)(j))
-                        N(scan_general)(j, op, 1, 0, 0, j->rows);
+                const sf_rows rest = op == SF_SUM ? N(after_narrow)(j) : *j;
+                if (rest.n)
+                        N(scan_general)(&rest, op, 1, 0, 0, rest.rows);
         } else if (N(is_plain)(j) && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1 && !j->start && !j->resume && !j->stream) {
                 N(sum_short)(j, vectors);
         } else if (N(is_plain)(j)) {
