@@ -89,19 +89,17 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
 static bool in_pieces(const sf_step *s, int64_t columns)
 {
         int64_t size = size_of(s->in), bytes = s->n * size, words = acc_size(s->acc) / 4;
-        bool fits = size >= 4 && size_of(s->out) == size && !s->m && !s->fuse && !s->sibling && sf_cuda_odd_part(columns) * words <= 22 && columns * words <= 28;
-        for (int32_t d = 0; d < s->nbatch; d++)
-                fits = fits && aligned_to(s->dims[d].x, 16) && aligned_to(s->dims[d].y, 16);
         /* What runs backwards begins at its last element. */
         int64_t back = s->dims[s->nbatch].x < 0 ? bytes - size : 0;
-        return fits && (!back || aligned_to(bytes, 16)) && aligned_to((int64_t)(uintptr_t)s->x - back, 16) && aligned_to((int64_t)(uintptr_t)s->y - back, 16);
+        return size >= 4 && size_of(s->out) == size && !s->m && !s->fuse && !s->sibling && odd_part(columns) * words <= 22 && columns * words <= 28 &&
+               (!back || aligned_to(bytes, 16)) && in_sixteens(s, s->nbatch, back);
 }
 
 bool sf_cuda_as_line(const sf_step *s, bool any, sf_step *line)
 {
         const sf_dim *seq = s->dims + s->nbatch, *inner = seq - 1;
         int64_t in = size_of(s->in), out = size_of(s->out), len = inner->len, sign = seq->x < 0 ? -1 : 1;
-        if ((pow2_up(len) != len && !any) || len > SF_CUDA_NARROW || inner->x != in || inner->y != out || seq->x != sign * len * in || seq->y != sign * len * out ||
+        if ((odd_part(len) > 1 && !any) || len > SF_CUDA_NARROW || inner->x != in || inner->y != out || seq->x != sign * len * in || seq->y != sign * len * out ||
             (s->m && (inner->m != 1 || seq->m != sign * len)) || !sf_cuda_operands_flat(s) || (sign < 0 && (s->fuse || s->sibling)))
                 return false;
         *line = *s;
@@ -114,7 +112,7 @@ bool sf_cuda_as_line(const sf_step *s, bool any, sf_step *line)
                 line->y = (char *)s->y + (len - 1) * out;
                 line->m = s->m ? s->m + (len - 1) : NULL;
         }
-        return pow2_up(len) == len || in_pieces(line, len);
+        return odd_part(len) == 1 || in_pieces(line, len);
 }
 
 sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)

@@ -64,6 +64,15 @@ static inline bool aligned_to(int64_t v, int64_t power)
         return !(v & (power - 1));
 }
 
+/* Do x and y, from `back` bytes before their first elements on, lie at multiples of 16 bytes at all positions of dims[0 .. nbatch)? */
+static inline bool in_sixteens(const sf_step *s, int32_t nbatch, int64_t back)
+{
+        bool fits = aligned_to((int64_t)(uintptr_t)s->x - back, 16) && aligned_to((int64_t)(uintptr_t)s->y - back, 16);
+        for (int32_t d = 0; d < nbatch; d++)
+                fits = fits && aligned_to(s->dims[d].x, 16) && aligned_to(s->dims[d].y, 16);
+        return fits;
+}
+
 /* The bytes of an element of the accumulator as a kernel holds it: narrow integers are carried in 32 bits. */
 static inline int acc_size(sf_dt acc)
 {
@@ -195,9 +204,11 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
  * such that it can only be moved in whole pieces, its columns no power of two. */
 #define SF_CUDA_NARROW 32
 bool sf_cuda_as_line(const sf_step *step, bool any, sf_step *line);
-static inline int64_t sf_cuda_odd_part(int64_t columns)
+
+/* 1 of a power of two. */
+static inline int64_t odd_part(int64_t columns)
 {
-        while (columns % 2 == 0)
+        while (columns > 1 && columns % 2 == 0)
                 columns /= 2;
         return columns;
 }

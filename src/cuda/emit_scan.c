@@ -114,11 +114,8 @@ static bool in_one_piece(const layout *l)
         const sf_step *s = l->step;
         const sf_dim *seq = s->dims + s->nbatch;
         int64_t in = size_of(s->in), out = size_of(s->out), len = l->line.len;
-        bool fits = in == out && !s->m && !s->fuse && l->width * in < 16 && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
-                    aligned_to((int64_t)(uintptr_t)s->x, 16) && aligned_to((int64_t)(uintptr_t)s->y, 16);
-        for (int32_t d = 0; d < l->nbatch; d++)
-                fits = fits && aligned_to(s->dims[d].x, 16) && aligned_to(s->dims[d].y, 16);
-        return fits;
+        return in == out && !s->m && !s->fuse && l->width * in < 16 && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
+               in_sixteens(s, l->nbatch, 0);
 }
 
 /* In chunks: three launches, of strips as wide as is best; else one, of strips narrow enough to go round. */
@@ -274,13 +271,14 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
 static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, false, false);
-        bool staged = pow2_up(columns) != columns;
+        const bool staged = odd_part(columns) > 1;
         /* The least odd vectors of which a power of two are a row: the more lanes share one, the fewer levels there are between them. */
         if (staged)
-                l.width = (int)sf_cuda_odd_part(columns);
+                l.width = (int)odd_part(columns);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_BURST, &l);
         sf_cuda_spec *spec = &d.launch->spec;
-        spec->flags &= staged ? ~SF_CUDA_RAGGED : ~0;
+        if (staged)
+                spec->flags &= ~SF_CUDA_RAGGED;
         sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
         int64_t acc = acc_size(s->acc), vector = l.width * acc / 4;
         if (staged) {
@@ -353,7 +351,7 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         bool large = 3 * s->n * s->batch * size_of(s->in) > 2 * chip->l2;
         if (down && !sf_cuda_as_line(s, true, &line))
                 return plan_columns(ctx, &l, chip, plan, true);
-        if (pow2_up(columns) != columns)
+        if (odd_part(columns) > 1)
                 return plan_burst(ctx, &line, columns, chip, plan);
         const sf_step *along = down ? &line : s;
         if (!large && columns > 1)

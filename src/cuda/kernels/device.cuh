@@ -161,40 +161,13 @@ SF_DEVICE void sf_store(char *p, const sf_raw<1> &r)
         asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(r.w[0]));
 }
 
-/* A row of a narrow matrix may be of a size that no vector has: it is moved in pieces as large as divide it. Words come in fours and eights. */
-template <int BYTES> struct sf_piece {
-        enum { SIZE = BYTES % 16 == 0 ? 16 : BYTES % 8 == 0 ? 8 : 4, COUNT = BYTES / SIZE, WORDS = SIZE / 4 };
-};
-template <int BYTES> SF_DEVICE void sf_load(const char *p, sf_raw<BYTES> &r)
-{
-#pragma unroll
-        for (int k = 0; k < sf_piece<BYTES>::COUNT; k++) {
-                sf_raw<sf_piece<BYTES>::SIZE> piece;
-                sf_load(p + k * sf_piece<BYTES>::SIZE, piece);
-#pragma unroll
-                for (int w = 0; w < sf_piece<BYTES>::WORDS; w++)
-                        r.w[k * sf_piece<BYTES>::WORDS + w] = piece.w[w];
-        }
-}
-template <int BYTES> SF_DEVICE void sf_store(char *p, const sf_raw<BYTES> &r)
-{
-#pragma unroll
-        for (int k = 0; k < sf_piece<BYTES>::COUNT; k++) {
-                sf_raw<sf_piece<BYTES>::SIZE> piece;
-#pragma unroll
-                for (int w = 0; w < sf_piece<BYTES>::WORDS; w++)
-                        piece.w[w] = r.w[k * sf_piece<BYTES>::WORDS + w];
-                sf_store(p + k * sf_piece<BYTES>::SIZE, piece);
-        }
-}
-
 /* What no launch of ours writes meanwhile: two loads of one address may become one. */
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<8> &r) { asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<4> &r) { asm("ld.global.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<2> &r) { asm("ld.global.u16 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<1> &r) { asm("ld.global.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 
-/* A word another block may write meanwhile. Flag and value travel in one word, so no fence is needed. */
+/* A word another block may write meanwhile. Mark and value travel in one word, so no fence is needed. */
 SF_DEVICE sf_u64 sf_watch(const sf_u64 *p)
 {
         sf_u64 v;
@@ -227,6 +200,10 @@ SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<8> &r) { *(uint2 *
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<4> &r) { *(sf_u32 *)p = r.w[0]; }
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<2> &r) { *(unsigned short *)p = (unsigned short)r.w[0]; }
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<1> &r) { *p = (unsigned char)r.w[0]; }
+/* Of a size that no vector has, in pieces as large as divide it: a multiple of 4 bytes. */
+template <int BYTES> struct sf_piece {
+        enum { SIZE = BYTES % 16 == 0 ? 16 : BYTES % 8 == 0 ? 8 : 4, COUNT = BYTES / SIZE, WORDS = SIZE / 4 };
+};
 template <int BYTES> SF_DEVICE void sf_shared_load(const unsigned char *p, sf_raw<BYTES> &r)
 {
 #pragma unroll

@@ -149,6 +149,7 @@ SF_DEVICE sf_vector sf_no_vector()
         return v;
 }
 
+#if !(SF_WIDTH & (SF_WIDTH - 1)) /* else it is no vector of the machine's, and comes by way of shared memory */
 /* The vector at `index` of a line along which x, the mask and the operands step by these strides. What lies at or past `end` is not
  * touched, and reads as zero. */
 SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by)
@@ -198,6 +199,8 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
         return v;
 #endif
 }
+
+#endif
 
 /* Element j as the accumulator holds it, masked-out ones as the identity. */
 SF_DEVICE sf_acc sf_element(const sf_params &p, const sf_vector &v, int j, sf_acc identity)
@@ -259,7 +262,7 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_acc v, const sf_results &with
 #endif
 }
 
-#if SF_WIDTH * SF_OUT_SIZE <= 16 /* a fold stores element by element */
+#if SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores element by element */
 SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_acc (&v)[SF_WIDTH],
                                const sf_results &with)
 {

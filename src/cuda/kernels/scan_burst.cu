@@ -12,6 +12,8 @@
  * scratch: tickets (256 bytes), then for every line, level and group of 32: 32 entries of SF_COLUMNS totals, each WORDS words, mark and payload.
  * number[0]: tiles a line; number[1]: groups a line; number[3]: tickets, one a block. n: elements of a line.
  */
+#define ODD ((SF_COLUMNS & (SF_COLUMNS - 1)) != 0) /* no power of two */
+
 enum {
         SHARE = sf_columns<SF_COLUMNS>::SHARE,
         SPAN = sf_columns<SF_COLUMNS>::SPAN,
@@ -21,11 +23,7 @@ enum {
         WORDS = sizeof(sf_acc) / 4,
         GROUP = 32 * SF_COLUMNS,                            /* totals of a group */
         LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS,      /* of them, a thread's */
-#if SF_COLUMNS & (SF_COLUMNS - 1)
-        STAGED = TILE * SF_IN_SIZE,                         /* bytes */
-#else
-        STAGED = 0,
-#endif
+        STAGED = ODD ? TILE * SF_IN_SIZE : 0,               /* bytes */
 };
 
 /* Entry `index` of a level, in one column of one line. */
@@ -92,7 +90,7 @@ SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
         return sum[0];
 }
 
-#if SF_COLUMNS & (SF_COLUMNS - 1)
+#if ODD
 /* Where a vector of the tile lies, `length` elements of which are there: the whole of it may run backwards. Past its end there is none. */
 SF_DEVICE bool sf_is_there(int vector, int length) { return vector * SF_WIDTH < length; }
 SF_DEVICE unsigned char *sf_place_of(unsigned char *buffer, int vector, int length)
@@ -122,7 +120,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_i64 ticket = (sf_u32)*drawn, unit = ticket < p.number[0] ? 0 : sf_divide(ticket, p.number[0]), number = ticket - unit * p.number[0];
         sf_line line = sf_batch_line(p, unit);
         sf_i64 at = number * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
-#if SF_COLUMNS & (SF_COLUMNS - 1)
+#if ODD
         int vector = warp * (32 * SF_ITEMS) + lane, length = p.n - number * TILE < TILE ? (int)(p.n - number * TILE) : TILE;
         sf_i64 offset = (SF_X_UNIT < 0 ? -(number * TILE + length - 1) : number * TILE) * SF_IN_SIZE;
 #endif
@@ -130,7 +128,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
         {
                 sf_vector raw[SF_ITEMS];
-#if SF_COLUMNS & (SF_COLUMNS - 1)
+#if ODD
                 sf_fetch_piece<SF_IN_SIZE>(line.x + offset, length, buffer);
                 sf_copy_commit();
                 sf_copy_wait<0>();
@@ -201,7 +199,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_begin(p, v[i][j]);
-#if SF_COLUMNS & (SF_COLUMNS - 1)
+#if ODD
                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
@@ -212,7 +210,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), v[i], sf_load_results(line, at + i * SPREAD, p.n, sf_along(p)));
 #endif
         }
-#if SF_COLUMNS & (SF_COLUMNS - 1)
+#if ODD
         sf_sync_block();
         sf_store_piece<SF_OUT_SIZE>(line.y + offset, length, buffer);
 #endif
