@@ -21,6 +21,11 @@
 #include "cpu/lanes.h"
 #include "cpu/map.h"
 
+/* Past this much memory moved, results are written around the cache: they would evict each other before anyone reads them. Lines shorter than
+ * SF_CPU_STREAM_LINE, unless they are whole cache lines, leave too many of those half written. */
+#define SF_CPU_STREAM_BYTES (8 << 20)
+#define SF_CPU_STREAM_LINE 1024
+
 /* Rows that a row kernel walks side by side: memory answers several streams faster than one. */
 #define SF_CPU_GROUP 4
 /* And a fold, which writes nothing, where there are counters for as many. */

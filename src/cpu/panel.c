@@ -402,9 +402,7 @@ static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scrat
         }
 }
 
-/* Rows shorter than this leave too many cache lines half written to go around the cache by themselves (plan.c); runs of columns may be so
- * short, since neighbours follow soon. */
-#define STREAM_LINE 1024
+/* Runs of columns go around the cache though they are shorter than SF_CPU_STREAM_LINE, since neighbours follow soon. */
 #define STREAM_RUN 256
 /* Between such runs in the panel, which has 4 bytes an element: stores a page's multiple away from a load hold it up. */
 #define OWN_PADDING (3 * 64)
@@ -418,7 +416,7 @@ static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch,
         const int64_t x_seq = m->fuse->operand[0].stride[p->seq], y_seq = s->dims[p->seq].y, size = sf_dtypes[s->out].size, at = piece->from + first;
         const int64_t x_line = piece->in[0].line, y_line = piece->of[member].y_line, m_line = piece->of[member].m_line;
         const int64_t run = (columns ? piece->cols : count) * size, lowest = !columns && p->reverse ? size - run : 0;
-        const bool totals = piece->totals, streams = p->stream && !columns && run >= STREAM_LINE && !((uintptr_t)piece->of[member].y % (uintptr_t)size);
+        const bool totals = piece->totals, streams = p->stream && !columns && run >= SF_CPU_STREAM_LINE && !((uintptr_t)piece->of[member].y % (uintptr_t)size);
         const bool on_end = (columns ? y_seq : y_line) == run;
         const bool gathers = p->stream && !streams && !totals && (columns || p->whole) && (on_end || run >= STREAM_RUN);
         const int64_t pitch = on_end ? run : run + OWN_PADDING;

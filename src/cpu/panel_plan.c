@@ -12,8 +12,6 @@
 #define TOGETHER 8
 /* Fewer columns than this are gathered into rows, or walked interleaved. */
 #define FEW_COLUMNS 16
-/* Past this much memory moved, results are written around the cache (plan.c). */
-#define STREAM_BYTES (8 << 20)
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -412,7 +410,7 @@ void sf_panels_plan(sf_panels *p, int workers, int64_t chunk)
 void sf_panels_settle(sf_panels *p)
 {
         const sf_step *s = p->member[0].step;
-        p->stream = !s->in_place && s->n * s->batch * sf_panels_bytes(p) >= STREAM_BYTES;
+        p->stream = !s->in_place && s->n * s->batch * sf_panels_bytes(p) >= SF_CPU_STREAM_BYTES;
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++) {
                 choose_directness(p, &p->member[i]);
                 choose_products(p, &p->member[i]);

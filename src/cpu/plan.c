@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-/* Past this much memory moved, results are written around the cache: they would evict each other before anyone reads them. */
-#define STREAM_BYTES (8 << 20)
-
 /* The type the kernels read and write: the tensors' own if there is a kernel for it, else the accumulator, widened to 32 bits
  * where it is a narrower integer (which wraps the same on the way out). */
 static bool choose_kernels(sf_cpu_plan *p)
@@ -59,12 +56,9 @@ static void split_batch(sf_cpu_plan *p, int32_t count, bool with_line)
 #define AHEAD_OF_FOLDS 1024
 #define AHEAD_OF_ONE 4096
 
-/* Lines shorter than this, unless they are whole cache lines, leave too many of those half written. */
-#define STREAM_LINE 1024
-
 static bool stream_pays(const sf_cpu_plan *p, int64_t line_bytes, int64_t pitch)
 {
-        return p->stream && (line_bytes >= STREAM_LINE || (line_bytes == pitch && pitch % 64 == 0 && !((uintptr_t)p->step->y % 64)));
+        return p->stream && (line_bytes >= SF_CPU_STREAM_LINE || (line_bytes == pitch && pitch % 64 == 0 && !((uintptr_t)p->step->y % 64)));
 }
 
 /* Results that are to be streamed: by the kernels, if they can, else by way of scratch where they lie on end. */
@@ -84,7 +78,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
         p->seq = s->dims[s->nbatch];
         p->inner = 1;
         p->detour = false;
-        p->stream = !s->fold && !s->in_place && s->n * s->batch * (sf_dtypes[s->in].size + sf_dtypes[s->out].size) >= STREAM_BYTES;
+        p->stream = !s->fold && !s->in_place && s->n * s->batch * (sf_dtypes[s->in].size + sf_dtypes[s->out].size) >= SF_CPU_STREAM_BYTES;
         p->reverse = p->seq.x < 0;
         p->ahead = s->fold ? AHEAD_OF_FOLDS : AHEAD_OF_MANY;
         const int32_t width = p->kernels->width;
@@ -99,7 +93,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                 p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
                 lanes_make(p, packs ? width / s->n : 1, packs ? s->n : width);
                 /* What is over after a row's last tile is stored, not streamed. */
-                const bool tiles = s->n * p->size >= STREAM_LINE || s->n % (isa->scan_tile * width) == 0;
+                const bool tiles = s->n * p->size >= SF_CPU_STREAM_LINE || s->n % (isa->scan_tile * width) == 0;
                 choose_stream(p, packs ? p->lanes->unit == width : tiles && stream_pays(p, s->n * p->size, p->line.y), p->line.y == s->n * p->size);
                 if (packs || s->n * p->size < AHEAD_OF_ONE)
                         p->ahead = AHEAD_OF_ONE; /* neighbouring lines are one stream */
@@ -116,7 +110,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                         p->shape = SF_CPU_COLUMNS;
                         choose_stream(p, stream_pays(p, p->inner * p->size, p->seq.y), p->seq.y == sign * p->inner * p->size);
                         /* So many results would each first be read. */
-                        if (s->fold && s->batch * p->size >= STREAM_BYTES && p->inner * p->size >= STREAM_LINE)
+                        if (s->fold && s->batch * p->size >= SF_CPU_STREAM_BYTES && p->inner * p->size >= SF_CPU_STREAM_LINE)
                                 p->stream = true;
                         split_batch(p, s->nbatch - 1, false);
                         return true;

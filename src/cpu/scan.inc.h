@@ -61,19 +61,25 @@ typedef struct N(place) {
         int64_t step; /* elements from one vector to the next: down in reverse */
 } N(place);
 
+/* The scan of vectors on end, lanes of each done: what is last in one is to the left of those behind. */
+SF_INLINE void N(scan_vectors)(const sf_op op, const N(tables) *t, const int count, N(vec) *v)
+{
+        V_UNROLL
+        for (int size = 1; size < count; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < count; i++)
+                        if (i & size)
+                                v[i] = N(combine)(op, N(permute)(v[(i & -size) - 1], t->last), v[i]);
+        }
+}
+
 /* The scan of a tile of one row: lanes, then vectors. */
 SF_INLINE void N(scan_tile)(const sf_op op, const N(tables) *t, int levels, N(vec) *v)
 {
         V_UNROLL
         for (int i = 0; i < V_SCAN_TILE; i++)
                 v[i] = N(lane_scan)(op, v[i], t, levels);
-        V_UNROLL
-        for (int size = 1; size < V_SCAN_TILE; size *= 2) {
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_TILE; i++)
-                        if (i & size)
-                                v[i] = N(combine)(op, N(permute)(v[(i & -size) - 1], t->last), v[i]);
-        }
+        N(scan_vectors)(op, t, V_SCAN_TILE, v);
 }
 
 /* Everything to the left of tile number `tile` is added, lowest level first, and the block that it closes is counted. */
@@ -293,13 +299,7 @@ SF_INLINE void N(sum_short_as)(const sf_rows *job, const int count)
                 V_UNROLL
                 for (int i = 0; i < count; i++)
                         v[i] = N(lane_scan)(SF_SUM, v[i], &t, K_LOG_WIDTH);
-                V_UNROLL
-                for (int size = 1; size < count; size *= 2) {
-                        V_UNROLL
-                        for (int i = 0; i < count; i++)
-                                if (i & size)
-                                        v[i] = N(combine)(SF_SUM, N(permute)(v[(i & -size) - 1], t.last), v[i]);
-                }
+                N(scan_vectors)(SF_SUM, &t, count, v);
                 V_UNROLL
                 for (int i = 0; i < count - 1; i++)
                         N(store)(p.y + i * step * K_SIZE, v[i]);
@@ -390,12 +390,13 @@ static V_APART void N(sum_general_one)(const sf_rows *j, int64_t at, int64_t gro
 }
 
 /*
- * Narrow matrices whose vectors are not full, four tiles at a time: there is little to do in each, and what the counter wants is asked once. `levels`
- * is the tables'. Returns how many positions of each row that were; the rest is the general instance's.
+ * Narrow matrices whose vectors are not full, four tiles at a time: there is little to do in each, and what the counter wants is asked once. Two levels
+ * at most: where there are fewer, no lane is on in those above. Returns how many positions of each row that were; the rest is the general
+ * instance's.
  */
-SF_INLINE int64_t N(sum_narrow_as)(const sf_rows *job, const int levels)
+static V_APART int64_t N(sum_narrow)(const sf_rows *job)
 {
-        enum { BLOCK = 4 * V_SCAN_TILE };
+        enum { BLOCK = 4 * V_SCAN_TILE, LEVELS = 2 };
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
         const N(vec) identity = N(broadcast)(j.identity);
@@ -410,17 +411,11 @@ SF_INLINE int64_t N(sum_narrow_as)(const sf_rows *job, const int levels)
                         V_UNROLL
                         for (int i = 0; i < BLOCK; i++) {
                                 __builtin_prefetch(p.x + j.ahead);
-                                v[i] = N(lane_scan)(SF_SUM, N(load_unit)(p.x, p.m, identity, unit), &t, levels);
+                                v[i] = N(lane_scan)(SF_SUM, N(load_unit)(p.x, p.m, identity, unit), &t, LEVELS);
                                 p.x += p.step * K_SIZE;
                                 p.m = p.m ? p.m + p.step : NULL;
                         }
-                        V_UNROLL
-                        for (int size = 1; size < BLOCK; size *= 2) {
-                                V_UNROLL
-                                for (int i = 0; i < BLOCK; i++)
-                                        if (i & size)
-                                                v[i] = N(combine)(SF_SUM, N(permute)(v[(i & -size) - 1], t.last), v[i]);
-                        }
+                        N(scan_vectors)(SF_SUM, &t, BLOCK, v);
                         const int closed = sf_order_closed(block);
                         for (uint64_t bits = block, k = 0; bits || k == (uint64_t)closed; k++) {
                                 if (k == (uint64_t)closed)
@@ -441,10 +436,6 @@ SF_INLINE int64_t N(sum_narrow_as)(const sf_rows *job, const int levels)
                 }
         }
         return blocks * BLOCK * j.lanes->rows;
-}
-static V_APART int64_t N(sum_narrow)(const sf_rows *j)
-{
-        return N(sum_narrow_as)(j, 2); /* where there are fewer, no lane is on in those above */
 }
 
 /* What is left of j after that; all of it where it is not for it. */

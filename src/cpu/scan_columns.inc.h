@@ -30,8 +30,8 @@ SF_INLINE void N(shift_cells)(const N(strip) *s, const int rows, int64_t c, N(ve
         v[0] = before;
 }
 
-/* The scan of one vector of columns, from elements to results. */
-SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, int64_t c, N(vec) *v)
+/* The scan of a tile's positions. */
+SF_INLINE void N(scan_positions)(const sf_op op, N(vec) *v)
 {
         V_UNROLL
         for (int size = 1; size < V_SCAN_ROWS; size *= 2) {
@@ -40,6 +40,12 @@ SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, 
                         if (i & size)
                                 v[i] = N(combine)(op, v[(i & -size) - 1], v[i]);
         }
+}
+
+/* The scan of one vector of columns, from elements to results. */
+SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, int64_t c, N(vec) *v)
+{
+        N(scan_positions)(op, v);
         /* Scratch rows are padded to whole vectors. */
         for (int e = 0; e < s->closed; e++) {
                 N(vec) entry = N(get)(s->entry[e] + c * K_LANE_BYTES);
@@ -150,13 +156,7 @@ SF_INLINE void N(sum_four)(const sf_columns *j, const N(strip) *s, const bool st
                         V_UNROLL
                         for (int i = 0; i < V_SCAN_ROWS; i++, x += j->x_step)
                                 v[i] = count == K_WIDTH ? N(load)(x) : N(load_part)(x, 0, count);
-                        V_UNROLL
-                        for (int size = 1; size < V_SCAN_ROWS; size *= 2) {
-                                V_UNROLL
-                                for (int i = 0; i < V_SCAN_ROWS; i++)
-                                        if (i & size)
-                                                v[i] = N(combine)(SF_SUM, v[(i & -size) - 1], v[i]);
-                        }
+                        N(scan_positions)(SF_SUM, v);
                         if (k & 1) {
                                 V_UNROLL
                                 for (int i = 0; i < V_SCAN_ROWS; i++)
