@@ -105,6 +105,25 @@ static void check_short_lines(void)
         }
 }
 
+/* Integers that are scanned in lanes of their own size, in results that are streamed: rows, whole or put together, columns, one axis for all. */
+static void check_narrow_integers(void)
+{
+        static const struct {
+                int32_t axis;
+                int64_t shape[2];
+        } work[] = {{1, {700, 6203}}, {1, {40001, 109}}, {0, {600, 7303}}, {0, {20011, 211}}, {1, {1, 4300013}}, {0, {500, 8448}}};
+        static const int dtypes[] = {DT_I8, DT_U16, DT_BOOL, DT_I16, DT_U8};
+        for (int i = 0; i < 6 * 5; i++) {
+                test_case c = case_plain(false, work[i / 5].axis, 2, work[i / 5].shape);
+                set_options(&c, (unsigned)(i * 5 + i / 5) % 16);
+                c.in = c.out = dtypes[i % 5];
+                c.op = i % 3 ? SF_SUM : i % 2 ? SF_MAX : SF_MIN;
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                c.skew_out = 2 * (i % 7);
+                check(&c, 0);
+        }
+}
+
 /* Exclusive results that are streamed a row late: with last tiles of every size there is no row after the last one. */
 static void check_late(void)
 {
@@ -201,7 +220,7 @@ static const struct {
         const char *name;
         void (*check)(void);
 } lists[] = {{"shapes", check_shapes}, {"dtypes", check_dtypes}, {"layouts", check_layouts}, {"in place", check_in_place}, {"rank 64", check_rank_64},
-             {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}};
+             {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}, {"narrow integers", check_narrow_integers}};
 
 /* --only NAME: one of the lists. */
 int main(int argc, char **argv)
