@@ -105,6 +105,28 @@ static void check_short_lines(void)
         }
 }
 
+/* Operations other than sum, in results that are streamed: rows, columns, narrow matrices of every kind, one axis for all. */
+static void check_operations(void)
+{
+        static const struct {
+                int32_t axis;
+                int64_t shape[2];
+        } work[] = {{1, {310, 4099}}, {1, {1024, 1024}}, {0, {1025, 1024}}, {0, {311, 4001}}, {1, {1, 1100003}}, {0, {530001, 2}},
+                    {0, {400001, 3}}, {0, {270001, 4}}, {0, {120001, 9}},    {0, {70001, 16}},  {0, {65537, 17}},    {0, {40001, 27}}, {1, {30011, 37}}};
+        static const int dtypes[] = {DT_F32, DT_I32, DT_F64, DT_F32, DT_BF16, DT_U32, DT_F32, DT_I64};
+        static const int fills[] = {FILL_mixed, FILL_finite, FILL_special};
+        for (int i = 0; i < 13 * 5; i++) {
+                test_case c = case_plain(false, work[i / 5].axis, 2, work[i / 5].shape);
+                set_options(&c, (unsigned)(i * 7 + i / 5) % 16);
+                c.in = c.out = dtypes[(i + i / 5) % 8];
+                c.op = (i + i / 5) % 3 == 0 ? SF_MAX : (i + i / 5) % 3 == 1 ? SF_PROD : SF_MIN;
+                c.fill = fills[(i / 2 + i / 5) % 3];
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                c.skew_out = 4 * (i % 5);
+                check(&c, 0);
+        }
+}
+
 /* Integers that are scanned in lanes of their own size, in results that are streamed: rows, whole or put together, columns, one axis for all. */
 static void check_narrow_integers(void)
 {
@@ -220,7 +242,8 @@ static const struct {
         const char *name;
         void (*check)(void);
 } lists[] = {{"shapes", check_shapes}, {"dtypes", check_dtypes}, {"layouts", check_layouts}, {"in place", check_in_place}, {"rank 64", check_rank_64},
-             {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}, {"narrow integers", check_narrow_integers}};
+             {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}, {"operations", check_operations},
+             {"narrow integers", check_narrow_integers}};
 
 /* --only NAME: one of the lists. */
 int main(int argc, char **argv)

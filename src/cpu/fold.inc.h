@@ -134,8 +134,10 @@ SF_INLINE void N(fold_rows_narrow)(const sf_rows *j, const sf_op op, const bool 
 
 SF_INLINE void N(fold_rows)(const sf_rows *j, const sf_op op)
 {
-        if ((op == SF_MAX || op == SF_MIN) && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH)
-                N(fold_rows_extreme)(j, op, j->lanes->reverse);
+        if ((op == SF_MAX || op == SF_MIN) && j->lanes->unit == K_WIDTH)
+                N(fold_rows_extreme)(j, op, j->lanes->reverse, K_WIDTH);
+        else if (op == SF_MAX || op == SF_MIN)
+                N(fold_rows_extreme)(j, op, j->lanes->reverse, j->lanes->unit);
         else if (op != SF_SUM || j->lanes->inner > 1 || j->lanes->unit != K_WIDTH)
                 N(fold_rows_narrow)(j, op, j->lanes->reverse);
         else if (j->lanes->reverse)

@@ -37,10 +37,8 @@ static void fill(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t 
                 l->levels++;
         for (int32_t k = 0; k < l->levels; k++)
                 l->level_on[k].bits = 0;
-        for (int32_t k = l->levels; k < SF_LANES_LEVELS; k++) { /* levels that a kernel may walk through but that do nothing */
+        for (int32_t k = l->levels; k < SF_LANES_LEVELS; k++) /* levels that a kernel may walk through but that do nothing */
                 memset(&l->level_on[k], 0, sizeof l->level_on[k]);
-                memset(&l->level[k], 0, sizeof l->level[k]);
-        }
         l->before_on.bits = 0;
         for (int32_t lane = 0; lane < s.width; lane++) {
                 bool idle = lane >= l->unit;
@@ -50,6 +48,8 @@ static void fill(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t 
                         choice_set(&l->level_on[k], &s, lane, on);
                         permute_set(&l->level[k], &s, lane, on ? lane + ((i & ((1 << k) - 1)) + 1) * toward : lane);
                 }
+                for (int32_t k = l->levels; k < SF_LANES_LEVELS; k++)
+                        permute_set(&l->level[k], &s, lane, lane);
                 choice_set(&l->before_on, &s, lane, !idle && i > 0);
                 permute_set(&l->before, &s, lane, !idle && i > 0 ? lane + toward : lane);
                 permute_set(&l->last, &s, lane, idle ? lane : lane + (rows - 1 - i) * -toward);

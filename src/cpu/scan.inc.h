@@ -454,6 +454,146 @@ SF_INLINE sf_rows N(after_narrow)(const sf_rows *j)
         return rest;
 }
 
+/* ------------------------------------------------------------------------------------------------------------
+ * Max and min
+ *
+ * Whatever the tree, the bits are the same, and combining with the same value again changes nothing. So what stands to the left is one
+ * vector in a register, carries and all, where sums need a counter; and a lane with nothing to its left is combined with itself. Where a walk
+ * stops, every entry that is in use by then is all there was: extreme.inc.h.
+ * ---------------------------------------------------------------------------------------------------------- */
+SF_INLINE N(vec) N(extreme_left)(const sf_rows *j, const sf_op op, const char *counter, uint64_t tile, int64_t at, N(vec) identity)
+{
+        N(vec) left = identity;
+        for (uint64_t bits = tile; bits; bits &= bits - 1)
+                left = N(combine)(op, N(get)(counter + __builtin_ctzll(bits) * V_BYTES), left);
+        if (j->carry)
+                N(add_carry)(op, j->carry + at * j->carry_row, &left, 1);
+        return left;
+}
+
+/* The whole tiles of rows [at, at + groups * many). */
+SF_INLINE void N(extreme_tiles)(const sf_rows *job, const sf_op op, const int many, const int levels, const int unit, int64_t at, int64_t groups)
+{
+        const sf_rows j = *job;
+        const N(tables) t = N(tables_of)(j.lanes);
+        const N(vec) identity = N(broadcast)(j.identity);
+        const int64_t tiles = j.n * j.lanes->inner / (V_SCAN_TILE * unit);
+        for (; groups > 0; groups--, at += many) {
+                N(row) row[SF_CPU_GROUP]; /* `before` has all that is to the left, in every position */
+                N(place) p = N(place_of)(&j, unit, at);
+                V_UNROLL
+                for (int r = 0; r < many; r++) {
+                        row[r].before = N(extreme_left)(&j, op, p.counters + r * SF_ORDER_LEVELS * V_BYTES, p.tile, at + r, identity);
+                        row[r].writer = N(writer_start)(p.y + r * j.y_row, j.stream && unit == K_WIDTH, p.step < 0);
+                }
+                for (int64_t left = tiles; left > 0; left--) {
+                        V_UNROLL
+                        for (int r = 0; r < many; r++) {
+                                N(vec) v[V_SCAN_TILE];
+                                char *y = p.y + r * j.y_row;
+                                N(load_tile)(p.x + r * j.x_row, p.m ? p.m + r * j.m_row : NULL, p.step, j.ahead, unit, identity, v);
+                                V_UNROLL
+                                for (int k = 0; k < levels; k++) {
+                                        V_UNROLL
+                                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                                v[i] = N(combine)(op, N(permute)(v[i], t.level[k]), v[i]);
+                                }
+                                N(scan_vectors)(op, &t, V_SCAN_TILE, v);
+                                V_UNROLL
+                                for (int i = 0; i < V_SCAN_TILE; i++)
+                                        v[i] = N(combine)(op, row[r].before, v[i]);
+                                const N(vec) last = N(permute)(v[V_SCAN_TILE - 1], t.last);
+                                if (j.exclusive) {
+                                        V_UNROLL
+                                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                                v[i] = N(shift)(&t, &row[r], v[i]);
+                                }
+                                row[r].before = last;
+                                if (unit == K_WIDTH)
+                                        N(write)(&row[r].writer, y, v, V_SCAN_TILE);
+                                else
+                                        N(store_tile)(y, p.step, unit, v);
+                        }
+                        p.x += V_SCAN_TILE * p.step * K_SIZE;
+                        p.y += V_SCAN_TILE * p.step * K_SIZE;
+                        p.m = p.m ? p.m + V_SCAN_TILE * p.step : NULL;
+                }
+                for (int r = 0; r < many; r++) {
+                        N(write_end)(&row[r].writer, p.y + r * j.y_row);
+                        for (uint64_t bits = p.tile + (uint64_t)tiles; bits; bits &= bits - 1)
+                                N(put)(p.counters + (r * SF_ORDER_LEVELS + __builtin_ctzll(bits)) * V_BYTES, row[r].before);
+                        if (j.resume && j.exclusive)
+                                N(put)(j.carry[(at + r) * j.carry_row].fill, row[r].before);
+                }
+        }
+}
+
+/* What is over. */
+SF_INLINE void N(extreme_ends)(const sf_rows *j, const sf_op op, const int many, int64_t at)
+{
+        const N(tables) t = N(tables_of)(j->lanes);
+        const N(vec) identity = N(broadcast)(j->identity);
+        const int unit = j->lanes->unit;
+        const int64_t elements = j->n * j->lanes->inner, tiles = elements / (V_SCAN_TILE * unit), over = elements % (V_SCAN_TILE * unit);
+        N(place) p = N(place_of)(j, unit, at);
+        const int64_t on = tiles * V_SCAN_TILE * p.step;
+        p.tile += (uint64_t)tiles;
+        p.x += on * K_SIZE;
+        p.y += on * K_SIZE;
+        p.m = p.m ? p.m + on : NULL;
+        for (int r = 0; r < many; r++) {
+                N(row) row = {.carry = j->carry ? j->carry + (at + r) * j->carry_row : NULL};
+                row.before = N(extreme_left)(j, op, p.counters, p.tile, at + r, identity);
+                N(scan_over)(j, op, &t, 0, &row, &p, over, identity);
+                if (j->resume && j->exclusive)
+                        N(put)(row.carry->fill, N(permute)(row.before, t.last));
+                p.x += j->x_row;
+                p.y += j->y_row;
+                p.m = p.m ? p.m + j->m_row : NULL;
+                p.counters += SF_ORDER_LEVELS * V_BYTES;
+        }
+}
+
+/* Each a function with all registers to itself. Narrow matrices have two levels at most, where vectors of theirs are not full. */
+#define K_EXTREME(op, OP)                                                                                                \
+        static V_APART void N(op##_tiles)(const sf_rows *j, int64_t at, int64_t groups)                                  \
+        {                                                                                                                \
+                N(extreme_tiles)(j, OP, SF_CPU_GROUP, K_LOG_WIDTH, K_WIDTH, at, groups);                                 \
+        }                                                                                                                \
+        static V_APART void N(op##_tiles_one)(const sf_rows *j, int64_t at, int64_t groups)                              \
+        {                                                                                                                \
+                N(extreme_tiles)(j, OP, 1, K_LOG_WIDTH, K_WIDTH, at, groups);                                            \
+        }                                                                                                                \
+        static V_APART void N(op##_tiles_narrow)(const sf_rows *j, int64_t at, int64_t groups)                           \
+        {                                                                                                                \
+                N(extreme_tiles)(j, OP, 1, 2, j->lanes->unit, at, groups);                                               \
+        }                                                                                                                \
+        static V_APART void N(op##_ends)(const sf_rows *j, int many, int64_t at) { N(extreme_ends)(j, OP, many, at); }
+K_EXTREME(max, SF_MAX)
+K_EXTREME(min, SF_MIN)
+#undef K_EXTREME
+
+SF_INLINE void N(extreme_rows)(const sf_rows *j, const sf_op op)
+{
+        const bool narrow = j->lanes->inner > 1 && j->lanes->levels <= 2;
+        const bool over = j->n * j->lanes->inner % (V_SCAN_TILE * j->lanes->unit);
+        for (int64_t at = 0; at < j->rows;) {
+                const int many = narrow || j->rows - at < SF_CPU_GROUP ? 1 : SF_CPU_GROUP;
+                const int64_t groups = over ? 1 : (j->rows - at) / many; /* ends use the counters, which the next group uses too */
+                if (op == SF_MAX)
+                        (narrow ? N(max_tiles_narrow) : many == 1 ? N(max_tiles_one) : N(max_tiles))(j, at, groups);
+                else
+                        (narrow ? N(min_tiles_narrow) : many == 1 ? N(min_tiles_one) : N(min_tiles))(j, at, groups);
+                if (over)
+                        (op == SF_MAX ? N(max_ends) : N(min_ends))(j, many, at);
+                at += groups * many;
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Which of them
+ * ---------------------------------------------------------------------------------------------------------- */
+
 /* Nothing to the left, and results that need no turning into place. */
 SF_INLINE bool N(is_plain)(const sf_rows *j)
 {
@@ -469,7 +609,9 @@ SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
         const int64_t vectors = (j->n + K_WIDTH - 1) / K_WIDTH;
         /* The others make do with the general instance, and the library stays small. Where there are fewer levels than a vector has
          * (narrow matrices), no lane is on in those above. */
-        if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
+        if (op == SF_MAX || op == SF_MIN) {
+                N(extreme_rows)(j, op);
+        } else if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
                 const sf_rows rest = op == SF_SUM ? N(after_narrow)(j) : *j;
                 if (rest.n)
                         N(scan_general)(&rest, op, 1, 0, 0, rest.rows);

@@ -42,9 +42,26 @@ SF_INLINE void N(scan_positions)(const sf_op op, N(vec) *v)
         }
 }
 
+/* Max and min need no tree (scan.inc.h): all that is to the left, then one position after the other. */
+SF_INLINE void N(extreme_cells)(const sf_op op, const N(strip) *s, int64_t c, N(vec) *v)
+{
+        for (int e = 0; e < s->entries; e++)
+                v[0] = N(combine)(op, N(get)(s->entry[e] + c * K_LANE_BYTES), v[0]);
+        V_UNROLL
+        for (int i = 1; i < V_SCAN_ROWS; i++)
+                v[i] = N(combine)(op, v[i - 1], v[i]);
+        N(put)(s->close + c * K_LANE_BYTES, v[V_SCAN_ROWS - 1]);
+}
+
 /* The scan of one vector of columns, from elements to results. */
 SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, int64_t c, N(vec) *v)
 {
+        if (op == SF_MAX || op == SF_MIN) {
+                N(extreme_cells)(op, s, c, v);
+                if (s->fill)
+                        N(shift_cells)(s, rows, c, v);
+                return;
+        }
         N(scan_positions)(op, v);
         /* Scratch rows are padded to whole vectors. */
         for (int e = 0; e < s->closed; e++) {
@@ -222,6 +239,7 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
         /* Streaming needs rows of whole cache lines, or, for sums, whole elements. */
         const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_STORAGE_BYTES == 64 || K_WIDTH * K_STORAGE_BYTES == 32);
         const bool turnable = K_CONVERT == K_SAME && !((uintptr_t)j->y % K_STORAGE_BYTES) && !(j->y_step % K_STORAGE_BYTES);
+        const bool extreme = op == SF_MAX || op == SF_MIN;
         const bool few = op == SF_SUM && j->cols <= 4 * K_WIDTH && !j->m &&
                          (!j->stream || (!late && aligned && j->cols % K_WIDTH == 0 && K_WIDTH * K_STORAGE_BYTES == 64));
         if (late)
@@ -234,9 +252,10 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
                 s.closed = sf_order_closed(four ? tile / 4 : tile);
                 s.close = j->counters + (s.closed + (four ? 2 : 0)) * j->counter_stride;
                 s.entries = 0;
-                for (uint64_t bits = tile; bits; bits &= bits - 1)
+                /* Of max and min, what the last tile closed is all there was before this one, with the carry. */
+                for (uint64_t bits = extreme ? tile & -tile : tile; bits; bits &= bits - 1)
                         s.entry[s.entries++] = j->counters + __builtin_ctzll(bits) * j->counter_stride;
-                for (int e = 0; j->carry && e < j->carry->count; e++)
+                for (int e = 0; j->carry && e < j->carry->count && !(extreme && done); e++)
                         s.entry[s.entries++] = j->carry->entries + e * j->carry->entry_stride;
                 if (four) {
                         (j->stream ? N(sum_four_streamed) : N(sum_four_stored))(j, &s);

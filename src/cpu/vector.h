@@ -173,26 +173,49 @@ SF_INLINE v_raw v_rotate_index(int by, int lane_bytes)
  * Combining lanes. The vector spelling of value.h's sf_combine.
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Of two equal reals the sign bit decides: clear if either is clear (max), set if either is set (min). */
-#define V_COMBINE_REAL(name, bits)                                                                                       \
+/* Max and min. Of two equal reals the sign bit decides: clear if either is clear (max), set if either is set (min). */
+#ifndef V_EXTREME_REAL
+#define V_EXTREME(name, bits)                                                                                            \
         SF_INLINE v_##name v_choose_##name(v_##bits mask, v_##name yes, v_##name no)                                     \
         {                                                                                                                \
                 return (v_##name)((mask & (v_##bits)yes) | (~mask & (v_##bits)no));                                      \
         }                                                                                                                \
-        SF_INLINE v_##name v_combine_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        SF_INLINE v_##name v_extreme_##name(const sf_op op, v_##name a, v_##name b)                                      \
         {                                                                                                                \
-                if (op == SF_SUM)                                                                                        \
-                        return a + b;                                                                                    \
-                if (op == SF_PROD)                                                                                       \
-                        return a * b;                                                                                    \
                 v_##bits wins = op == SF_MAX ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
                 v_##bits tie = op == SF_MAX ? (v_##bits)a & (v_##bits)b : (v_##bits)a | (v_##bits)b;                     \
                 v_##name r = v_choose_##name(wins, a, b);                                                                \
                 r = v_choose_##name((v_##bits)(a == b), (v_##name)tie, r);                                               \
                 return v_choose_##name((v_##bits)(a != a), a, r); /* a NaN in b is already in r */                       \
         }
-V_COMBINE_REAL(f32, u32)
-V_COMBINE_REAL(f64, u64)
+V_EXTREME(f32, u32)
+V_EXTREME(f64, u64)
+#undef V_EXTREME
+#endif
+
+#define V_EXTREME(name, bits)                                                                                            \
+        SF_INLINE v_##name v_extreme_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        {                                                                                                                \
+                v_##bits wins = op == SF_MAX ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
+                return (v_##name)((wins & (v_##bits)a) | (~wins & (v_##bits)b));                                         \
+        }
+#ifndef V_EXTREME_32
+V_EXTREME(u32, u32)
+V_EXTREME(i32, u32)
+#endif
+#ifndef V_EXTREME_64
+V_EXTREME(u64, u64)
+V_EXTREME(i64, u64)
+#endif
+#undef V_EXTREME
+
+#define V_COMBINE_REAL(name)                                                                                             \
+        SF_INLINE v_##name v_combine_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        {                                                                                                                \
+                return op == SF_SUM ? a + b : op == SF_PROD ? a * b : v_extreme_##name(op, a, b);                        \
+        }
+V_COMBINE_REAL(f32)
+V_COMBINE_REAL(f64)
 #undef V_COMBINE_REAL
 
 #define V_COMBINE_INTEGER(name, bits)                                                                                    \
@@ -202,8 +225,7 @@ V_COMBINE_REAL(f64, u64)
                         return (v_##name)((v_##bits)a + (v_##bits)b);                                                    \
                 if (op == SF_PROD)                                                                                       \
                         return (v_##name)((v_##bits)a * (v_##bits)b);                                                    \
-                v_##bits wins = op == SF_MAX ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
-                return (v_##name)((wins & (v_##bits)a) | (~wins & (v_##bits)b));                                         \
+                return v_extreme_##name(op, a, b);                                                                       \
         }
 V_COMBINE_INTEGER(u32, u32)
 V_COMBINE_INTEGER(i32, u32)
