@@ -125,9 +125,12 @@ SF_INLINE v_mask N(mask)(const uint8_t *p)
 }
 SF_INLINE v_mask N(mask_part)(const uint8_t *p, int first, int count)
 {
-        uint8_t whole[K_WIDTH] = {0};
-        memcpy(whole + first, p, (size_t)count);
-        return N(mask)(whole);
+#ifdef V_MASK_BITS
+        return v_mask_bytes_part(p, first, count);
+#else
+        const uint64_t whole = v_bytes_part(p, count) << 8 * first;
+        return N(mask)((const uint8_t *)&whole);
+#endif
 }
 
 SF_INLINE N(vec) N(blend)(v_mask m, N(vec) yes, N(vec) no)

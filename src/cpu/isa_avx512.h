@@ -100,6 +100,12 @@ SF_INLINE v_mask v_mask_bytes(const uint8_t *p, int lanes)
         return _mm_test_epi8_mask(bytes, bytes);
 }
 
+SF_INLINE v_mask v_mask_bytes_part(const uint8_t *p, int first, int count)
+{
+        __m128i bytes = _mm_maskz_loadu_epi8((__mmask16)(((1u << count) - 1) << first), p - first);
+        return _mm_test_epi8_mask(bytes, bytes);
+}
+
 SF_INLINE void v_stream(void *to, const void *from, int bytes)
 {
         if (bytes == 64)

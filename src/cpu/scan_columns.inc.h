@@ -11,7 +11,7 @@ typedef struct N(strip) {
         int stored;       /* results that are: with `late`, the last one of all has no place */
         int closed;       /* entries before this one complete a block */
         int entries;
-        const char *entry[2 * SF_ORDER_LEVELS]; /* what is added on the left, in turn: the counter's, then the carry's */
+        const char *const *entry; /* what is added on the left, in turn: the counter's, then the carry's */
         char *close;      /* the entry that the block becomes */
         char *fill;       /* exclusive: the row before this one, unless results are stored a row late */
 } N(strip);
@@ -234,7 +234,9 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
         /* Results that are not written where elements are yet to be read may be stored a row late, and an exclusive scan needs no other shift. A last
          * tile is not streamed then: there should be many. */
         const bool late = j->exclusive && j->stream && !j->resume && j->n >= 8 * V_SCAN_ROWS;
-        N(strip) s = {.x = j->x, .y = late ? j->y + j->y_step : j->y, .m = j->m, .fill = j->exclusive && !late ? j->carry->fill : NULL};
+        const char *entry[2 * SF_ORDER_LEVELS];
+        N(strip) s = {.x = j->x, .y = late ? j->y + j->y_step : j->y, .m = j->m, .entry = entry,
+                      .fill = j->exclusive && !late ? j->carry->fill : NULL};
         uint64_t tile = (uint64_t)(j->start / V_SCAN_ROWS);
         /* Streaming needs rows of whole cache lines, or, for sums, whole elements. */
         const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_STORAGE_BYTES == 64 || K_WIDTH * K_STORAGE_BYTES == 32);
@@ -254,9 +256,9 @@ SF_INLINE void N(scan_columns)(const sf_columns *j, const sf_op op)
                 s.entries = 0;
                 /* Of max and min, what the last tile closed is all there was before this one, with the carry. */
                 for (uint64_t bits = extreme ? tile & -tile : tile; bits; bits &= bits - 1)
-                        s.entry[s.entries++] = j->counters + __builtin_ctzll(bits) * j->counter_stride;
+                        entry[s.entries++] = j->counters + __builtin_ctzll(bits) * j->counter_stride;
                 for (int e = 0; j->carry && e < j->carry->count && !(extreme && done); e++)
-                        s.entry[s.entries++] = j->carry->entries + e * j->carry->entry_stride;
+                        entry[s.entries++] = j->carry->entries + e * j->carry->entry_stride;
                 if (four) {
                         (j->stream ? N(sum_four_streamed) : N(sum_four_stored))(j, &s);
                         s.x += 3 * V_SCAN_ROWS * j->x_step; /* the fourth below */
