@@ -103,15 +103,19 @@ static V_APART void N(carry_and_sum)(const sf_rows *now, const sf_rows *next)
 {
         N(carry_and_scan)(now, next, SF_SUM);
 }
+static V_APART void N(carry_and_prod)(const sf_rows *now, const sf_rows *next)
+{
+        N(carry_and_scan)(now, next, SF_PROD);
+}
 
 SF_INLINE void N(carry_rows)(const sf_rows *now, const sf_rows *next, const sf_op op)
 {
-        if (next && now->rows == SF_CPU_GROUP && next->rows == SF_CPU_GROUP && now->n == next->n && op == SF_SUM) {
-                N(carry_and_sum)(now, next);
+        if (next && now->rows == SF_CPU_GROUP && next->rows == SF_CPU_GROUP && now->n == next->n) {
+                (op == SF_SUM ? N(carry_and_sum) : N(carry_and_prod))(now, next);
         } else {
                 for (int64_t at = 0; at < now->rows; at++)
                         N(carry_group)(now, op, 1, at);
-                if (next)
-                        N(scan_rows)(next, op);
+                if (next) /* into scratch */
+                        N(plain_rows)(next, op);
         }
 }

@@ -6,7 +6,7 @@
  * next chunk and finishing its current one are interleaved piece by piece, so that memory is read and written all the time. A chunk
  * is walked as several substreams at once; each of them is a leaf of the order's tree above the chunks.
  *
- * Where there is no kernel for that (columns, vectors that are not full, operations other than sum) a chunk is folded first, which
+ * Where there is no kernel for that (columns, vectors that are not full, max and min) a chunk is folded first, which
  * brings it into the cache, and scanned from there in one go. A fold stops after the first half.
  *
  * Chunks are claimed in order and a worker waits only for lower ones, so whoever holds the lowest is never waiting: no matter how
@@ -476,7 +476,7 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.leaves = (s->n + c.leaf - 1) / c.leaf;
         c.entry_lanes = c.columns ? (p->inner + p->kernels->width - 1) / p->kernels->width * p->kernels->width : p->kernels->width;
         c.entry_bytes = c.entry_lanes * p->kernels->lane_bytes;
-        c.local = !s->fold && !c.columns && s->op == SF_SUM && p->lanes->unit == p->kernels->width;
+        c.local = !s->fold && !c.columns && p->kernels->carry_rows && p->lanes->unit == p->kernels->width;
         int64_t tile = c.columns ? p->isa->fold_rows
                        : c.local ? p->isa->scan_tile * p->lanes->rows
                                  : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;

@@ -5,8 +5,8 @@
 /* ------------------------------------------------------------------------------------------------------------
  * Rows
  *
- * Of narrow matrices, and of operations other than sum: the total of a vector is the last lanes of its scan, and so is that of a tile of
- * several. What is over goes a vector at a time. fold_long.inc.h has sums of contiguous runs.
+ * Of narrow matrices, and of products: the total of a vector is the last lanes of its scan, and so is that of a tile of
+ * several. What is over goes a vector at a time. fold_long.inc.h has sums of contiguous runs, extreme.inc.h max and min.
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* `count` vectors of a narrow matrix from x on, `step` elements apart, to one with their total in the last position's lanes. */
@@ -34,13 +34,12 @@ typedef struct N(fold_row) {
         char *counter;
 } N(fold_row);
 
-/* Sums have tiles of SF_CPU_NARROW_TILE vectors, others of one. Returns with the counters filled; what does not fill a tile is in *over, with
- * *is_over set. */
+/* Returns with the counters filled; what does not fill a tile is in *over, with *is_over set. */
 SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const bool reverse, N(fold_row) *row, N(vec) *over, bool *is_over)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const N(vec) identity = N(broadcast)(j->identity);
-        const int unit = j->lanes->unit, level_count = j->lanes->levels, tile_vectors = op == SF_SUM ? SF_CPU_NARROW_TILE : 1;
+        const int unit = j->lanes->unit, level_count = j->lanes->levels, tile_vectors = SF_CPU_NARROW_TILE;
         const int64_t elements = j->n * j->lanes->inner, tiles = elements / (tile_vectors * unit);
         const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
         uint64_t tile = (uint64_t)(j->start * j->lanes->inner / (tile_vectors * unit));
@@ -51,7 +50,7 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
         for (int64_t done = 0; done < tiles; done++, tile++) {
                 N(vec) v[SF_CPU_FOLD_GROUP];
                 for (int r = 0; r < many; r++) {
-                        if (op == SF_SUM && level_count <= 2) /* a constant: the tables stay in registers */
+                        if (level_count <= 2) /* a constant: the tables stay in registers */
                                 v[r] = N(fold_narrow)(op, &t, 2, row[r].x, row[r].m, identity, unit, step, tile_vectors);
                         else
                                 v[r] = N(fold_narrow)(op, &t, level_count, row[r].x, row[r].m, identity, unit, step, tile_vectors);
@@ -102,7 +101,7 @@ SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const b
 
 SF_INLINE void N(fold_rows_narrow)(const sf_rows *j, const sf_op op, const bool reverse)
 {
-        const int unit = j->lanes->unit, tile_vectors = op == SF_SUM ? SF_CPU_NARROW_TILE : 1;
+        const int unit = j->lanes->unit, tile_vectors = SF_CPU_NARROW_TILE;
         const uint64_t tiles = (uint64_t)((j->start + j->n) * j->lanes->inner / (tile_vectors * unit));
         const int group = j->slots ? j->slots : SF_CPU_GROUP;
         for (int64_t done = 0; done < j->rows;) {

@@ -41,7 +41,7 @@ typedef struct sf_carry {
         int32_t count;
         const char *entries;
         int64_t entry_stride; /* bytes from one entry to the next */
-        char *fill;           /* exclusive scans: the value before the first element */
+        char *fill;           /* exclusive scans: the value before the first element. After a call, with resume that before the next one; else anything */
 } sf_carry;
 
 typedef struct sf_rows {
@@ -55,7 +55,7 @@ typedef struct sf_rows {
         bool resume;   /* counters and fills live on in the caller's memory; rows <= SF_CPU_GROUP, of folds SF_CPU_FOLD_GROUP */
         bool exclusive;
         bool stream; /* write around the cache */
-        bool raw;    /* scan_rows: y is scratch, and gets lanes, not rounded to storage. Sums of full vectors only */
+        bool raw;    /* scan_rows: y is scratch, and gets lanes, not rounded to storage. Full vectors of sums and products only */
         sf_op op;
         sf_value identity;
         int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
@@ -103,11 +103,13 @@ typedef struct sf_products {
 #define SF_CPU_TILE_ROWS 8
 
 /* Vectors in a row fold's tile: the counter's entry k is the total of 2^k of them. Those of a narrow matrix have little to do each: so many
- * that the counter is seldom asked. */
+ * that the counter is seldom asked. Max and min have no tiles. */
 #define SF_CPU_NARROW_TILE 8
 static inline int64_t sf_fold_tile_vectors(sf_op op, int32_t width, const sf_lanes *lanes)
 {
-        return op != SF_SUM ? 1 : lanes->inner == 1 && lanes->unit == width ? width : SF_CPU_NARROW_TILE;
+        if (op == SF_MAX || op == SF_MIN)
+                return 1;
+        return op == SF_SUM && lanes->inner == 1 && lanes->unit == width ? width : SF_CPU_NARROW_TILE;
 }
 
 /* The kernels of one storage type and operation. */
@@ -115,7 +117,8 @@ typedef struct sf_cpu_kernels {
         int32_t lane_bytes;
         int32_t width; /* lanes in a vector */
         void (*scan_rows)(const sf_rows *);
-        /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL. */
+        /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL. Max and min have none: folding
+         * first is cheap. */
         void (*carry_rows)(const sf_rows *now, const sf_rows *next);
         void (*scan_packed)(const sf_rows *);
         void (*scan_columns)(const sf_columns *);

@@ -72,7 +72,6 @@ static void N(fill)(void *lanes, int64_t count, sf_value value)
 /* An instance names an operation; everything else is in the functions above. */
 #define K_INSTANCE(op, OP)                                                                                               \
         static void N(scan_rows_##op)(const sf_rows *j) { N(scan_rows)(j, OP); }                                         \
-        static void N(carry_rows_##op)(const sf_rows *now, const sf_rows *next) { N(carry_rows)(now, next, OP); }        \
         static void N(scan_packed_##op)(const sf_rows *j) { N(scan_packed)(j, OP); }                                     \
         static void N(scan_columns_##op)(const sf_columns *j) { N(scan_columns)(j, OP); }                                \
         static void N(fold_rows_##op)(const sf_rows *j)                                                                 \
@@ -90,13 +89,15 @@ static void N(fill)(void *lanes, int64_t count, sf_value value)
                         N(put)((char *)a + i * K_LANE_BYTES, N(combine)(OP, N(get)((char *)a + i * K_LANE_BYTES),        \
                                                                         N(get)((const char *)b + i * K_LANE_BYTES)));    \
         }
-#define K_ROW(op)                                                                                                        \
-        {K_LANE_BYTES,       K_WIDTH,           N(scan_rows_##op), N(carry_rows_##op), N(scan_packed_##op), N(scan_columns_##op), N(fold_rows_##op),  \
+#define K_ROW(op, carry)                                                                                                 \
+        {K_LANE_BYTES,       K_WIDTH,           N(scan_rows_##op), carry, N(scan_packed_##op), N(scan_columns_##op), N(fold_rows_##op),  \
          N(fold_packed_##op), N(fold_columns_##op), N(fill), N(combine_##op), N(narrow)},
 
 #ifndef K_EXTREMES_ONLY
 K_INSTANCE(sum, SF_SUM)
 K_INSTANCE(prod, SF_PROD)
+static void N(carry_rows_sum)(const sf_rows *now, const sf_rows *next) { N(carry_rows)(now, next, SF_SUM); }
+static void N(carry_rows_prod)(const sf_rows *now, const sf_rows *next) { N(carry_rows)(now, next, SF_PROD); }
 #endif
 #ifndef K_NO_EXTREMES
 K_INSTANCE(max, SF_MAX)
@@ -106,12 +107,12 @@ K_INSTANCE(min, SF_MIN)
 /* By sf_op. */
 static const sf_cpu_kernels N(kernels)[] = {
 #ifndef K_EXTREMES_ONLY
-        K_ROW(sum) K_ROW(prod)
+        K_ROW(sum, N(carry_rows_sum)) K_ROW(prod, N(carry_rows_prod))
 #else
         {0}, {0},
 #endif
 #ifndef K_NO_EXTREMES
-        K_ROW(max) K_ROW(min)
+        K_ROW(max, NULL) K_ROW(min, NULL)
 #else
         {0}, {0},
 #endif

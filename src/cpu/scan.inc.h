@@ -227,10 +227,14 @@ static V_APART void N(sum_ends)(const sf_rows *j, int many, N(row) *row, const N
 {
         N(scan_ends)(j, SF_SUM, K_LOG_WIDTH, many, row, *p, left);
 }
+static V_APART void N(prod_ends)(const sf_rows *j, int many, N(row) *row, const N(place) *p, int64_t left)
+{
+        N(scan_ends)(j, SF_PROD, K_LOG_WIDTH, many, row, *p, left);
+}
 
 /* The whole tiles of rows [at, at + groups * many). What is over is somebody else's: a call in here, and the tables would not stay in
  * registers. */
-SF_INLINE void N(sum_plain_as)(const sf_rows *job, const int many, int64_t at, int64_t groups)
+SF_INLINE void N(plain_as)(const sf_rows *job, const sf_op op, const int many, int64_t at, int64_t groups)
 {
         const sf_rows j = *job; /* a copy that no store can change */
         const N(tables) t = N(tables_of)(j.lanes);
@@ -243,27 +247,38 @@ SF_INLINE void N(sum_plain_as)(const sf_rows *job, const int many, int64_t at, i
         for (; groups > 0; groups--, at += many) {
                 N(place) p = N(place_of)(&j, K_WIDTH, at);
                 for (int64_t left = tiles; left > 0; left--)
-                        N(plain_tile)(&j, SF_SUM, &t, many, &p, identity, left > turn ? j.ahead : beyond);
+                        N(plain_tile)(&j, op, &t, many, &p, identity, left > turn ? j.ahead : beyond);
         }
 }
 
-/* Sums are what nearly everyone asks for; only they have these instances, each a function with all registers to itself. */
+/* Each a function with all registers to itself. */
 static V_APART void N(sum_plain)(const sf_rows *j, int64_t at, int64_t groups)
 {
-        N(sum_plain_as)(j, SF_CPU_GROUP, at, groups);
+        N(plain_as)(j, SF_SUM, SF_CPU_GROUP, at, groups);
 }
 static V_APART void N(sum_plain_one)(const sf_rows *j, int64_t at, int64_t groups)
 {
-        N(sum_plain_as)(j, 1, at, groups);
+        N(plain_as)(j, SF_SUM, 1, at, groups);
+}
+static V_APART void N(prod_plain)(const sf_rows *j, int64_t at, int64_t groups)
+{
+        N(plain_as)(j, SF_PROD, SF_CPU_GROUP, at, groups);
+}
+static V_APART void N(prod_plain_one)(const sf_rows *j, int64_t at, int64_t groups)
+{
+        N(plain_as)(j, SF_PROD, 1, at, groups);
 }
 
-static V_APART void N(sum_plain_rows)(const sf_rows *j)
+SF_INLINE void N(plain_rows)(const sf_rows *j, const sf_op op)
 {
         const int64_t elements = j->n * j->lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH), over = elements % (V_SCAN_TILE * K_WIDTH);
         for (int64_t at = 0; at < j->rows;) {
                 const int many = j->rows - at < SF_CPU_GROUP ? 1 : SF_CPU_GROUP;
                 const int64_t groups = over ? 1 : (j->rows - at) / many; /* ends use the counters, which the next group uses too */
-                (many == 1 ? N(sum_plain_one) : N(sum_plain))(j, at, groups);
+                if (op == SF_SUM)
+                        (many == 1 ? N(sum_plain_one) : N(sum_plain))(j, at, groups);
+                else
+                        (many == 1 ? N(prod_plain_one) : N(prod_plain))(j, at, groups);
                 if (over) {
                         N(place) p = N(place_of)(j, K_WIDTH, at);
                         const int64_t on = tiles * V_SCAN_TILE * p.step;
@@ -271,7 +286,7 @@ static V_APART void N(sum_plain_rows)(const sf_rows *j)
                         p.x += on * K_SIZE;
                         p.y += on * (j->raw ? K_LANE_BYTES : K_SIZE);
                         p.m = p.m ? p.m + on : NULL;
-                        N(sum_ends)(j, many, NULL, &p, over);
+                        (op == SF_SUM ? N(sum_ends) : N(prod_ends))(j, many, NULL, &p, over);
                 }
                 at += groups * many;
         }
@@ -394,7 +409,7 @@ static V_APART void N(sum_general_one)(const sf_rows *j, int64_t at, int64_t gro
  * at most: where there are fewer, no lane is on in those above. Returns how many positions of each row that were; the rest is the general
  * instance's.
  */
-static V_APART int64_t N(sum_narrow)(const sf_rows *job)
+SF_INLINE int64_t N(narrow_blocks)(const sf_rows *job, const sf_op op)
 {
         enum { BLOCK = 4 * V_SCAN_TILE, LEVELS = 2 };
         const sf_rows j = *job;
@@ -404,18 +419,19 @@ static V_APART int64_t N(sum_narrow)(const sf_rows *job)
         const int64_t blocks = j.n / (BLOCK * j.lanes->rows);
         for (int64_t at = 0; at < j.rows; at++) {
                 N(place) p = N(place_of)(&j, unit, at);
-                const sf_carry *carry = j.carry ? j.carry + at * j.carry_row : NULL;
+                N(row) row = {.carry = j.carry ? j.carry + at * j.carry_row : NULL};
+                row.before = j.exclusive ? N(get)(row.carry->fill) : identity;
                 uint64_t block = p.tile / 4;
                 for (int64_t left = blocks; left > 0; left--, block++) {
                         N(vec) v[BLOCK];
                         V_UNROLL
                         for (int i = 0; i < BLOCK; i++) {
                                 __builtin_prefetch(p.x + j.ahead);
-                                v[i] = N(lane_scan)(SF_SUM, N(load_unit)(p.x, p.m, identity, unit), &t, LEVELS);
+                                v[i] = N(lane_scan)(op, N(load_unit)(p.x, p.m, identity, unit), &t, LEVELS);
                                 p.x += p.step * K_SIZE;
                                 p.m = p.m ? p.m + p.step : NULL;
                         }
-                        N(scan_vectors)(SF_SUM, &t, BLOCK, v);
+                        N(scan_vectors)(op, &t, BLOCK, v);
                         const int closed = sf_order_closed(block);
                         for (uint64_t bits = block, k = 0; bits || k == (uint64_t)closed; k++) {
                                 if (k == (uint64_t)closed)
@@ -425,27 +441,43 @@ static V_APART int64_t N(sum_narrow)(const sf_rows *job)
                                 N(vec) entry = N(get)(p.counters + (__builtin_ctzll(bits) + 2) * V_BYTES);
                                 V_UNROLL
                                 for (int i = 0; i < BLOCK; i++)
-                                        v[i] = N(combine)(SF_SUM, entry, v[i]);
+                                        v[i] = N(combine)(op, entry, v[i]);
                                 bits &= bits - 1;
                         }
-                        if (carry)
-                                N(add_carry)(SF_SUM, carry, v, BLOCK);
+                        if (row.carry)
+                                N(add_carry)(op, row.carry, v, BLOCK);
+                        if (j.exclusive) {
+                                V_UNROLL
+                                for (int i = 0; i < BLOCK; i++)
+                                        v[i] = N(shift)(&t, &row, v[i]);
+                        }
                         V_UNROLL
                         for (int i = 0; i < BLOCK; i++, p.y += p.step * K_SIZE)
                                 N(store_unit)(p.y, v[i], unit);
                 }
+                if (j.exclusive) /* what is left is shifted on from there */
+                        N(put)(row.carry->fill, N(permute)(row.before, t.last));
         }
         return blocks * BLOCK * j.lanes->rows;
 }
 
+static V_APART int64_t N(sum_narrow)(const sf_rows *j)
+{
+        return N(narrow_blocks)(j, SF_SUM);
+}
+static V_APART int64_t N(prod_narrow)(const sf_rows *j)
+{
+        return N(narrow_blocks)(j, SF_PROD);
+}
+
 /* What is left of j after that; all of it where it is not for it. */
-SF_INLINE sf_rows N(after_narrow)(const sf_rows *j)
+SF_INLINE sf_rows N(after_narrow)(const sf_rows *j, const sf_op op)
 {
         const int64_t tile = V_SCAN_TILE * j->lanes->unit;
         sf_rows rest = *j;
-        if (j->exclusive || j->lanes->levels > 2 || j->start * j->lanes->inner / tile % 4 || (j->rows > 1 && !j->resume))
+        if (j->lanes->levels > 2 || j->start * j->lanes->inner / tile % 4 || (j->rows > 1 && !j->resume))
                 return rest;
-        const int64_t done = N(sum_narrow)(j), on = (j->lanes->reverse ? -done : done) * j->lanes->inner;
+        const int64_t done = (op == SF_SUM ? N(sum_narrow) : N(prod_narrow))(j), on = (j->lanes->reverse ? -done : done) * j->lanes->inner;
         rest.x += on * K_SIZE;
         rest.y += on * K_SIZE;
         rest.m = j->m ? j->m + on : NULL;
@@ -607,22 +639,23 @@ SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
 {
         const int64_t groups = j->rows / SF_CPU_GROUP, single = j->rows % SF_CPU_GROUP, at = groups * SF_CPU_GROUP;
         const int64_t vectors = (j->n + K_WIDTH - 1) / K_WIDTH;
-        /* The others make do with the general instance, and the library stays small. Where there are fewer levels than a vector has
-         * (narrow matrices), no lane is on in those above. */
         if (op == SF_MAX || op == SF_MIN) {
                 N(extreme_rows)(j, op);
-        } else if (op != SF_SUM || j->lanes->unit != K_WIDTH) {
-                const sf_rows rest = op == SF_SUM ? N(after_narrow)(j) : *j;
+        } else if (j->lanes->unit != K_WIDTH) {
+                const sf_rows rest = N(after_narrow)(j, op);
                 if (rest.n)
                         N(scan_general)(&rest, op, 1, 0, 0, rest.rows);
-        } else if (N(is_plain)(j) && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1 && !j->start && !j->resume && !j->stream) {
+        } else if (op == SF_SUM && N(is_plain)(j) && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1 && !j->start && !j->resume && !j->stream) {
                 N(sum_short)(j, vectors);
         } else if (N(is_plain)(j)) {
-                N(sum_plain_rows)(j);
-        } else {
+                N(plain_rows)(j, op);
+        } else if (op == SF_SUM) {
+                /* Where there are fewer levels than a vector has (narrow matrices), no lane is on in those above. */
                 N(sum_general)(j, 0, groups);
                 if (single)
                         N(sum_general_one)(j, at, single);
+        } else {
+                N(scan_general)(j, op, 1, 0, 0, j->rows); /* and the library stays small */
         }
         if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
                 v_fence();
