@@ -119,3 +119,60 @@ SF_INLINE void N(carry_rows)(const sf_rows *now, const sf_rows *next, const sf_o
                         N(plain_rows)(next, op);
         }
 }
+
+/* Narrow matrices: vectors hold whatever rows and columns they come to. */
+SF_INLINE void N(carry_vectors)(const sf_run *j, const sf_op op, int64_t at, const int many, N(vec) *v)
+{
+        const char *entry = j->table + at * K_LANE_BYTES;
+        for (int e = 0; e < j->entries; e++, entry += (j->period + 4) * V_BYTES) {
+                V_UNROLL
+                for (int i = 0; i < many; i++)
+                        v[i] = N(combine)(op, N(get)(entry + i * V_BYTES), v[i]);
+        }
+}
+
+SF_INLINE void N(carry_run)(const sf_run *job, const sf_op op)
+{
+        const sf_run j = *job;
+        const int64_t off = j.y - j.base, before = -off & (V_BYTES - 1);
+        int64_t left = j.count, head = before / K_SIZE < left ? before / K_SIZE : left, place = (off + before) / V_BYTES % j.period;
+        const char *x = j.x, *next = j.next;
+        char *y = j.y;
+        place = place < 0 ? place + j.period : place;
+        if (head) {
+                N(vec) v = N(load_part)(x, 0, (int)head);
+                N(carry_vectors)(&j, op, (place ? place : j.period) * K_WIDTH - before / K_SIZE, 1, &v);
+                N(store_part)(y, v, 0, (int)head);
+                x += head * K_SIZE;
+                y += head * K_SIZE;
+                left -= head;
+        }
+        for (; left >= 4 * K_WIDTH; left -= 4 * K_WIDTH) {
+                N(vec) v[4];
+                V_UNROLL
+                for (int i = 0; i < 4; i++, x += V_BYTES) {
+                        v[i] = N(get)(x);
+                        __builtin_prefetch(next + i * V_BYTES);
+                }
+                N(carry_vectors)(&j, op, place * K_WIDTH, 4, v);
+                V_UNROLL
+                for (int i = 0; i < 4; i++, y += V_BYTES) {
+                        if (j.stream)
+                                v_stream(y, &v[i], V_BYTES);
+                        else
+                                N(put)(y, v[i]);
+                }
+                next += 4 * V_BYTES;
+                place += 4;
+                place -= place >= j.period ? j.period : 0;
+        }
+        for (; left > 0; left -= K_WIDTH) {
+                const int count = left < K_WIDTH ? (int)left : K_WIDTH;
+                N(vec) v = N(load_part)(x, 0, count);
+                N(carry_vectors)(&j, op, place * K_WIDTH, 1, &v);
+                N(store_part)(y, v, 0, count);
+                x += V_BYTES;
+                y += V_BYTES;
+                place = place + 1 == j.period ? 0 : place + 1;
+        }
+}

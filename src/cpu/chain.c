@@ -6,7 +6,10 @@
  * next chunk and finishing its current one are interleaved piece by piece, so that memory is read and written all the time. A chunk
  * is walked as several substreams at once; each of them is a leaf of the order's tree above the chunks.
  *
- * Where there is no kernel for that (columns, vectors that are not full, max and min) a chunk is folded first, which
+ * Narrow matrices, whose vectors are not full, are scanned into scratch too, a piece at a time. There their rows lie on end, and what
+ * is to their left is added to full vectors of whatever columns come next, from a table of the carries repeated.
+ *
+ * Where there is no kernel for that (wider columns, elements that are no lanes, max and min of full vectors) a chunk is folded first, which
  * brings it into the cache, and scanned from there in one go. A fold stops after the first half.
  *
  * Chunks are claimed in order and a worker waits only for lower ones, so whoever holds the lowest is never waiting: no matter how
@@ -26,12 +29,15 @@
 /* A load may be held up by an earlier store to the same place in another page. A tile is read from one half of scratch while another is written
  * to the other half, and tensors, which mostly begin with a page, are read and written meanwhile: each begins elsewhere in a page. */
 #define PAGE 4096
+#define MOST_RUN 4 /* vectors that rows of runs may be wide: the carries of a period should stay in a first-level cache */
 #define PIECES 16 /* of a chunk: how finely folding and scanning are interleaved */
 
 typedef struct chain {
         const sf_cpu_plan *plan;
         bool columns;
         bool local;           /* scanned into scratch, then finished; else folded, then scanned */
+        bool runs;            /* the same of rows on end: a narrow matrix */
+        int64_t period;       /* runs: vectors after which a vector's columns are the same again, at least 4 */
         int64_t lines;        /* how many sequences (or blocks of columns), one after another */
         int64_t chunk;        /* positions in a chunk */
         int64_t chunks;       /* in a sequence */
@@ -46,6 +52,7 @@ typedef struct chain {
         char *scratch;
         size_t scratch_each;
         size_t detour_bytes;  /* of a piece's results in scratch, from where they are streamed; 0 where they are not */
+        size_t table_bytes;   /* of a chunk's carries, repeated; 0 where they are not */
         size_t raw_bytes;     /* of a chunk's lanes, kept between its two walks; 0 where they are not */
         _Atomic int64_t next;
 } chain;
@@ -60,6 +67,8 @@ typedef struct worker {
         char *fills;      /* streams entries */
         char *initial;    /* one entry */
         char *detour;     /* a piece's results */
+        char *table;      /* runs: the carries, repeated */
+        sf_run run;       /* of the chunk that is carried */
         char *raw[2];     /* results of the two chunks at hand, without what stands to their left */
         sf_carry carry[SF_CPU_FOLD_GROUP]; /* of each stream */
         sf_carry common;              /* local: what the streams of a chunk share, to the left of their own */
@@ -93,7 +102,8 @@ static worker worker_make(chain *c, int index)
         w.fills = entry(c, w.entries, carry_entries(c->streams));
         w.initial = entry(c, w.fills, c->streams);
         w.detour = entry(c, w.initial, 1);
-        w.raw[0] = (char *)(((uintptr_t)(w.detour + c->detour_bytes) + PAGE - 1) / PAGE * PAGE + PAGE / 4);
+        w.table = w.detour + c->detour_bytes;
+        w.raw[0] = (char *)(((uintptr_t)(w.table + c->table_bytes) + PAGE - 1) / PAGE * PAGE + PAGE / 4);
         w.raw[1] = w.raw[0] + c->raw_bytes + PAGE / 2;
         c->plan->kernels->fill(w.initial, c->entry_lanes, c->plan->step->initial);
         return w;
@@ -113,7 +123,16 @@ typedef struct part {
         int64_t ahead; /* bytes */
 } part;
 
-static sf_columns columns_of(worker *w, const part *t, bool fold, const sf_carry *carry)
+/* Where a part's lanes lie in scratch, which is laid out as the tensor is: downwards in reverse. */
+static char *raw_of(const worker *w, const part *t)
+{
+        const chain *c = w->c;
+        const sf_cpu_plan *p = c->plan;
+        int64_t pitch = p->inner * p->kernels->lane_bytes, step = p->reverse ? -pitch : pitch;
+        return w->raw[t->side] + (p->reverse ? (c->chunk - 1) * pitch : 0) + t->first * c->leaf * step + t->from * step;
+}
+
+static sf_columns columns_of(worker *w, const part *t, walk how, const sf_carry *carry)
 {
         const chain *c = w->c;
         const sf_cpu_plan *p = c->plan;
@@ -121,11 +140,16 @@ static sf_columns columns_of(worker *w, const part *t, bool fold, const sf_carry
         sf_walk at;
         sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
         int64_t position = t->position + t->from;
-        return (sf_columns){.x = s->x + at.x + position * p->seq.x, .y = s->y + at.y + position * p->seq.y,
+        sf_columns job = {.x = s->x + at.x + position * p->seq.x, .y = s->y + at.y + position * p->seq.y,
                             .m = s->m ? s->m + at.m + position * p->seq.m : NULL, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m,
-                            .cols = p->inner, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && !fold,
+                            .cols = p->inner, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && how == SCAN,
                             .stream = p->stream, .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry,
-                            .counters = w->counters[!fold], .counter_stride = c->entry_bytes};
+                            .counters = w->counters[how == SCAN], .counter_stride = c->entry_bytes};
+        if (how == LOCAL) {
+                job.stream = false;
+                job.y = raw_of(w, t);
+        }
+        return job;
 }
 
 static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry)
@@ -144,9 +168,8 @@ static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry
                        .counters = entry(c, w->counters[how == SCAN], t->first * SF_ORDER_LEVELS),
                        .slots = (int32_t)c->streams};
         if (how == LOCAL || how == CARRY) {
-                /* Scratch is laid out as the tensor is: downwards in reverse. */
                 int64_t pitch = p->inner * p->kernels->lane_bytes, step = p->reverse ? -pitch : pitch;
-                char *raw = w->raw[t->side] + (p->reverse ? (c->chunk - 1) * pitch : 0) + t->first * c->leaf * step + t->from * step;
+                char *raw = raw_of(w, t);
                 if (how == LOCAL) {
                         job.raw = true;
                         job.stream = false;
@@ -170,7 +193,7 @@ static void run_part(worker *w, const part *t, walk how, const sf_carry *carry)
         const char *x;
         char *y;
         if (c->columns) {
-                sf_columns job = columns_of(w, t, how == FOLD, carry);
+                sf_columns job = columns_of(w, t, how, carry);
                 x = job.x;
                 y = job.y;
                 if (detour)
@@ -242,6 +265,62 @@ static void scan_piece(worker *w, const chunk *k, int64_t piece, const chunk *ne
                 run_part(w, &t, SCAN, w->carry);
 }
 
+/* The same in runs: into scratch, */
+static void local_piece(worker *w, const chunk *k, int64_t piece)
+{
+        const chain *c = w->c;
+        part t = part_of(c, k, 0, k->whole, piece * (c->leaf / PIECES), c->leaf / PIECES, true);
+        if (k->whole)
+                run_part(w, &t, LOCAL, NULL);
+}
+
+/* The first element of a position in the tensors. */
+static const char *x_of(const chain *c, const part *t)
+{
+        const sf_cpu_plan *p = c->plan;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
+        return p->step->x + at.x + t->line % p->line.len * p->line.x + (t->position + t->from) * p->seq.x;
+}
+static char *y_of(const chain *c, int64_t line, int64_t position)
+{
+        const sf_cpu_plan *p = c->plan;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, line / p->line.len);
+        return p->step->y + at.y + line % p->line.len * p->line.y + position * p->seq.y;
+}
+
+/* and from there. An exclusive result is the inclusive one before it, the first of a chunk what is to the left of that. */
+static void carry_piece(worker *w, const chunk *k, int64_t piece, const chunk *next)
+{
+        const chain *c = w->c;
+        const sf_cpu_plan *p = c->plan;
+        const int64_t count = c->leaf / PIECES, pitch = p->inner * p->size, down = p->reverse ? (count - 1) * pitch : 0;
+        part t = part_of(c, k, 0, k->whole, piece * count, count, true);
+        if (!k->whole)
+                return;
+        sf_run run = w->run;
+        char *first = y_of(c, k->line, t.position + t.from);
+        run.x = raw_of(w, &t) - down;
+        run.y = first - down;
+        run.count = count * p->inner;
+        run.next = run.x;
+        if (next && next->whole && piece + 1 < PIECES) {
+                part ahead = part_of(c, next, 0, 1, t.from + count, count, true);
+                run.next = x_of(c, &ahead) - (p->seq.x < 0 ? down : 0);
+        }
+        if (p->step->exclusive) {
+                run.x += p->reverse ? pitch : -pitch;
+                if (!piece) {
+                        p->kernels->narrow(first, w->carry[0].fill, p->inner);
+                        run.x += p->reverse ? 0 : pitch;
+                        run.y += p->reverse ? 0 : pitch;
+                        run.count -= p->inner;
+                }
+        }
+        p->kernels->carry_run(&run);
+}
+
 /* The first walk over `next` and the second one over `now`; either may be NULL. */
 static void walk_pieces(worker *w, const chunk *now, const chunk *next)
 {
@@ -251,9 +330,13 @@ static void walk_pieces(worker *w, const chunk *now, const chunk *next)
                 return;
         }
         for (int64_t piece = 0; piece < PIECES; piece++) {
-                if (next)
+                if (next && w->c->runs)
+                        local_piece(w, next, piece);
+                else if (next)
                         fold_piece(w, next, piece, PIECES);
-                if (now)
+                if (now && w->c->runs)
+                        carry_piece(w, now, piece, next);
+                else if (now)
                         scan_piece(w, now, piece, next);
         }
 }
@@ -380,6 +463,31 @@ static void set_carry(worker *w, int64_t stream, bool ragged)
                                        s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
 }
 
+/* Repeats a chunk's carries as far as a period goes. Of max and min all together are one. */
+static void set_run(worker *w, const chunk *k)
+{
+        chain *c = w->c;
+        const sf_cpu_plan *p = c->plan;
+        const bool extreme = p->step->op == SF_MAX || p->step->op == SF_MIN, stream = p->stream || p->detour;
+        const int64_t vector = p->isa->vector_bytes, each = (c->period + 4) * vector, columns = p->inner * p->size;
+        const sf_carry *carry = &w->carry[0];
+        char *lowest = y_of(c, k->line, k->number * c->chunk + (p->reverse ? c->chunk - 1 : 0));
+        const bool aligned = stream && (uintptr_t)lowest % (uintptr_t)p->size == 0;
+        const int64_t before = aligned ? (int64_t)(-(uintptr_t)lowest % (uintptr_t)vector) : 0, phase = before % columns;
+        if (extreme && carry->count > 1)
+                sum_carry(w, 0, false);
+        w->run = (sf_run){.entries = extreme && carry->count > 1 ? 1 : carry->count, .period = c->period, .table = w->table, .base = lowest + before,
+                          .stream = aligned};
+        for (int32_t e = 0; e < w->run.entries; e++) {
+                const char *from = extreme && carry->count > 1 ? carry->fill : carry->entries + e * carry->entry_stride;
+                char *to = w->table + e * each;
+                memcpy(to, from + phase, (size_t)(columns - phase));
+                memcpy(to + columns - phase, from, (size_t)phase);
+                for (int64_t done = columns; done < each; done *= 2)
+                        memcpy(to + done, to, (size_t)(2 * done < each ? done : each - done));
+        }
+}
+
 /* Waits for all that is to the left of chunk k, and prepares its carries. */
 static void look_left(worker *w, const chunk *k)
 {
@@ -400,6 +508,8 @@ static void look_left(worker *w, const chunk *k)
                 if (r < k->whole && k->number * c->streams + r + 1 < c->leaves)
                         count_leaf(w);
         }
+        if (c->runs && k->whole)
+                set_run(w, k);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -466,7 +576,12 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         const sf_step *s = p->step;
         chain c = {.plan = p, .columns = p->shape == SF_CPU_COLUMNS, .lines = p->outer * p->line.len};
         int64_t vector = p->isa->vector_bytes;
-        c.streams = c.columns ? 1 : s->fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
+        const bool full = !c.columns && p->lanes->unit == p->kernels->width, on_end = (p->reverse ? -p->seq.y : p->seq.y) == p->inner * p->size;
+        c.local = !s->fold && full && p->kernels->carry_rows;
+        c.runs = !s->fold && !full && on_end && p->kernels->carry_run && p->inner <= MOST_RUN * p->kernels->width;
+        const int64_t even = p->inner & -p->inner, odd = p->inner / (even < p->kernels->width ? even : p->kernels->width);
+        c.period = odd < 4 ? 4 * odd : odd;
+        c.streams = c.columns || c.runs ? 1 : s->fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes->rows);
         int64_t share = s->n * p->inner * p->size / (16 * workers), bytes = s->fold && share > CHUNK_BYTES ? share : CHUNK_BYTES;
         int64_t most = (bytes < FOLD_CHUNK_BYTES ? bytes : FOLD_CHUNK_BYTES) / (p->inner * p->size);
@@ -476,16 +591,18 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.leaves = (s->n + c.leaf - 1) / c.leaf;
         c.entry_lanes = c.columns ? (p->inner + p->kernels->width - 1) / p->kernels->width * p->kernels->width : p->kernels->width;
         c.entry_bytes = c.entry_lanes * p->kernels->lane_bytes;
-        c.local = !s->fold && !c.columns && p->kernels->carry_rows && p->lanes->unit == p->kernels->width;
-        int64_t tile = c.columns ? p->isa->fold_rows
-                       : c.local ? p->isa->scan_tile * p->lanes->rows
+        int64_t tile = c.columns ? (c.runs ? p->isa->scan_rows : p->isa->fold_rows)
+                       : c.local || c.runs ? p->isa->scan_tile * p->lanes->rows
                                  : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;
         c.level = sf_order_log2((uint64_t)(c.leaf / tile));
-        c.raw_bytes = c.local ? (size_t)(c.chunk * p->inner * p->kernels->lane_bytes) : 0;
-        c.detour_bytes = p->detour ? (size_t)(c.chunk / PIECES * p->inner * p->size) : 0;
+        c.raw_bytes = c.local || c.runs ? (size_t)(c.chunk * p->inner * p->kernels->lane_bytes) : 0;
+        c.detour_bytes = p->detour && !c.runs ? (size_t)(c.chunk / PIECES * p->inner * p->size) : 0;
+
+        c.table_bytes = c.runs ? (size_t)(CARRY_ENTRIES * (c.period + 4) * vector) : 0;
 
         size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;
-        c.scratch_each = ((size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + c.detour_bytes + 2 * c.raw_bytes + 2 * PAGE) / 64 * 64 + PAGE;
+        c.scratch_each = (size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + c.detour_bytes + c.table_bytes + 2 * c.raw_bytes;
+        c.scratch_each = (c.scratch_each + 2 * PAGE) / 64 * 64 + PAGE;
         sf_arena *arena = sf_arena_borrow(ctx, totals + ready + (size_t)workers * c.scratch_each);
         if (!arena)
                 return false;

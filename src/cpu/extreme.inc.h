@@ -26,7 +26,8 @@ SF_INLINE void N(fold_rows_extreme)(const sf_rows *j, const sf_op op, const bool
                         for (int r = 0; r < SF_CPU_GROUP; r++)
                                 if (r < many) {
                                         __builtin_prefetch(x + r * j->x_row + j->ahead);
-                                        most[r] = N(combine)(op, most[r], N(load_unit)(x + r * j->x_row, m ? m + r * j->m_row : NULL, identity, unit));
+                                        const uint8_t *mask = m ? m + r * j->m_row : NULL;
+                                        most[r] = N(combine)(op, most[r], N(load_unit)(x + r * j->x_row, mask, identity, unit));
                                 }
                 }
                 for (int r = 0; r < many; r++) {

@@ -27,8 +27,8 @@ SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
         return (v_raw)_mm256_max_epu16((__m256i)a, (__m256i)b);
 }
 
-/* Max and min. The CPU's take b where either is NaN and where both are zeros. Of equal reals the sign bits are combined; a NaN in a takes the result's
- * place. */
+/* Max and min. The CPU's take b where either is NaN and where both are zeros. Of equal reals the sign bits are combined; a NaN in a takes
+ * the result's place. */
 #define V_EXTREME_REAL
 #define V_EXTREME_32
 #define V_EXTREME(name, real, suffix)                                                                                    \

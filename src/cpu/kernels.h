@@ -41,7 +41,7 @@ typedef struct sf_carry {
         int32_t count;
         const char *entries;
         int64_t entry_stride; /* bytes from one entry to the next */
-        char *fill;           /* exclusive scans: the value before the first element. After a call, with resume that before the next one; else anything */
+        char *fill;           /* exclusive scans: the value before the first element; after a call with resume, before the next, else anything */
 } sf_carry;
 
 typedef struct sf_rows {
@@ -99,6 +99,19 @@ typedef struct sf_products {
         int64_t counter_stride;
 } sf_products;
 
+/* Rows of a narrow matrix on end, as one run of memory: what stands to their left is repeated until it has the run's vectors' width. */
+typedef struct sf_run {
+        const char *x; /* lanes that a scan without carries wrote */
+        char *y;
+        int64_t count;    /* elements */
+        int32_t entries;  /* added on the left in turn */
+        int64_t period;   /* vectors after which entries repeat; a multiple of that, at least 4. There are 4 more behind each */
+        const char *table; /* of `entries` times period + 4 vectors */
+        const char *base; /* an address at which a period would begin; y's whole vectors lie as it does */
+        bool stream;
+        const char *next; /* what is read soon: prefetched */
+} sf_run;
+
 /* Positions in a column kernel's tile divide this. */
 #define SF_CPU_TILE_ROWS 8
 
@@ -117,9 +130,10 @@ typedef struct sf_cpu_kernels {
         int32_t lane_bytes;
         int32_t width; /* lanes in a vector */
         void (*scan_rows)(const sf_rows *);
-        /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL. Max and min have none: folding
-         * first is cheap. */
+        /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL. Max and min have none:
+         * folding first is cheap. */
         void (*carry_rows)(const sf_rows *now, const sf_rows *next);
+        void (*carry_run)(const sf_run *); /* NULL where elements are no lanes */
         void (*scan_packed)(const sf_rows *);
         void (*scan_columns)(const sf_columns *);
         void (*fold_rows)(const sf_rows *);
@@ -147,6 +161,7 @@ struct sf_cpu_isa {
         int32_t permute_bytes; /* granularity of a permute index: lanes.h */
         int32_t scan_tile;     /* vectors in a row scan's tile */
         int32_t fold_rows;     /* positions in a column fold's tile */
+        int32_t scan_rows;     /* and in a column scan's */
         /* Storage and accumulator to kernels; NULL where there is none and the driver must convert. */
         const sf_cpu_kernels *(*find)(sf_dt storage, sf_dt acc, sf_op op);
         /* Waits for streamed stores, after calls with `resume`. */

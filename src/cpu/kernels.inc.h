@@ -69,9 +69,18 @@ static void N(fill)(void *lanes, int64_t count, sf_value value)
                 memcpy((char *)lanes + i * K_LANE_BYTES, &lane, sizeof lane);
 }
 
+#if K_CONVERT == K_SAME
+#define K_RUN(op, OP) static void N(carry_run_##op)(const sf_run *j) { N(carry_run)(j, OP); }
+#define K_RUN_OF(op) N(carry_run_##op)
+#else
+#define K_RUN(op, OP)
+#define K_RUN_OF(op) NULL
+#endif
+
 /* An instance names an operation; everything else is in the functions above. */
 #define K_INSTANCE(op, OP)                                                                                               \
         static void N(scan_rows_##op)(const sf_rows *j) { N(scan_rows)(j, OP); }                                         \
+        K_RUN(op, OP)                                                                                                    \
         static void N(scan_packed_##op)(const sf_rows *j) { N(scan_packed)(j, OP); }                                     \
         static void N(scan_columns_##op)(const sf_columns *j) { N(scan_columns)(j, OP); }                                \
         static void N(fold_rows_##op)(const sf_rows *j)                                                                 \
@@ -90,8 +99,8 @@ static void N(fill)(void *lanes, int64_t count, sf_value value)
                                                                         N(get)((const char *)b + i * K_LANE_BYTES)));    \
         }
 #define K_ROW(op, carry)                                                                                                 \
-        {K_LANE_BYTES,       K_WIDTH,           N(scan_rows_##op), carry, N(scan_packed_##op), N(scan_columns_##op), N(fold_rows_##op),  \
-         N(fold_packed_##op), N(fold_columns_##op), N(fill), N(combine_##op), N(narrow)},
+        {K_LANE_BYTES,       K_WIDTH,           N(scan_rows_##op), carry, K_RUN_OF(op), N(scan_packed_##op), N(scan_columns_##op),  \
+         N(fold_rows_##op), N(fold_packed_##op), N(fold_columns_##op), N(fill), N(combine_##op), N(narrow)},
 
 #ifndef K_EXTREMES_ONLY
 K_INSTANCE(sum, SF_SUM)
@@ -120,6 +129,8 @@ static const sf_cpu_kernels N(kernels)[] = {
 
 #undef K_INSTANCE
 #undef K_ROW
+#undef K_RUN
+#undef K_RUN_OF
 #undef K_SIZE
 #undef K_CAT_
 #undef K_CAT
