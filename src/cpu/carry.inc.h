@@ -4,119 +4,138 @@
  * Lanes that a scan has left in scratch (`raw`), whole vectors of them, get what stands to their left, and are written.
  *
  * A core has the same few buffers for lines it waits for and lines it streams out, and keeps all of them busy only if both kinds are
- * asked for at once: so the carries of one part of a sequence and the scan of another go together, tile by tile.
+ * asked for all the time: so the carries of one part of a sequence and the scan of another go together, a row of a tile in turn. What the
+ * scan leaves in scratch takes the place of what the carries have just been added to, a line that is still in the first cache.
  */
+#undef CARRY_AHEAD
+#define CARRY_AHEAD 2 /* tiles: what is in scratch has to come from the second cache */
 typedef struct N(carrier) {
         const char *x;
         char *y;
-        bool aligned; /* whole vectors are streamed */
         N(row) row[SF_CPU_GROUP];
 } N(carrier);
 
 SF_INLINE N(carrier) N(carrier_of)(const sf_rows *j, const int many, int64_t at)
 {
         const int64_t offset = j->lanes->reverse ? -(int64_t)(K_WIDTH - j->lanes->inner) : 0;
-        N(carrier) c = {.x = j->x + at * j->x_row + offset * K_LANE_BYTES, .y = j->y + at * j->y_row + offset * K_SIZE, .aligned = true};
+        N(carrier) c = {.x = j->x + at * j->x_row + offset * K_LANE_BYTES, .y = j->y + at * j->y_row + offset * K_SIZE};
         for (int r = 0; r < many; r++) {
                 c.row[r].carry = j->carry + (at + r) * j->carry_row;
                 c.row[r].before = N(get)(c.row[r].carry->fill);
                 c.row[r].writer = N(writer_start)(c.y + r * j->y_row, j->stream, j->lanes->reverse);
-                c.aligned = c.aligned && c.row[r].writer.stream && !c.row[r].writer.phase;
         }
         return c;
 }
 
-SF_INLINE void N(carry_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, N(carrier) *c)
+/* A tile of a row, `own` and `common` to its left. plain: inclusive, and streamed to aligned addresses; row is not looked at. */
+SF_INLINE void N(carry_row)(const sf_rows *j, const sf_op op, const N(tables) *t, const char *x, char *y, const sf_carry *own, const sf_carry *common,
+                            N(row) *row, const bool plain, const int64_t step)
 {
-        const int64_t step = j->lanes->reverse ? -K_WIDTH : K_WIDTH;
-        N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
+        N(vec) v[V_SCAN_TILE];
         V_UNROLL
-        for (int r = 0; r < many; r++) {
+        for (int i = 0; i < V_SCAN_TILE; i++) {
+                __builtin_prefetch(x + (CARRY_AHEAD * V_SCAN_TILE + i) * step * K_LANE_BYTES);
+                v[i] = N(get)(x + i * step * K_LANE_BYTES);
+        }
+        N(add_carry)(op, own, v, V_SCAN_TILE);
+        N(add_carry)(op, common, v, V_SCAN_TILE);
+        if (!plain && j->exclusive) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
-                        v[r][i] = N(get)(c->x + r * j->x_row + i * step * K_LANE_BYTES);
-                N(add_carry)(op, c->row[r].carry, v[r], V_SCAN_TILE);
+                        v[i] = N(shift)(t, row, v[i]);
         }
-        for (int e = 0; e < j->common->count; e++) {
-                N(vec) entry = N(get)(j->common->entries + e * V_BYTES);
-                V_UNROLL
-                for (int r = 0; r < many; r++) {
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++)
-                                v[r][i] = N(combine)(op, entry, v[r][i]);
-                }
-        }
-        V_UNROLL
-        for (int r = 0; r < many; r++) {
-                if (j->exclusive) {
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++)
-                                v[r][i] = N(shift)(t, &c->row[r], v[r][i]);
-                }
-                if (c->aligned) {
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++)
-                                N(stream)(c->y + r * j->y_row + i * step * K_SIZE, v[r][i]);
-                } else {
-                        N(write)(&c->row[r].writer, c->y + r * j->y_row, v[r], V_SCAN_TILE);
-                }
-        }
-        c->x += V_SCAN_TILE * step * K_LANE_BYTES;
-        c->y += V_SCAN_TILE * step * K_SIZE;
+        if (plain)
+                N(stream_run)(y, v, V_SCAN_TILE, step < 0);
+        else
+                N(write)(&row->writer, y, v, V_SCAN_TILE);
 }
 
 SF_INLINE void N(carrier_end)(const sf_rows *j, const N(tables) *t, const int many, N(carrier) *c)
 {
         for (int r = 0; r < many; r++) {
-                if (!c->aligned)
-                        N(write_end)(&c->row[r].writer, c->y + r * j->y_row);
+                N(write_end)(&c->row[r].writer, c->y + r * j->y_row);
                 if (j->exclusive)
                         N(put)(c->row[r].carry->fill, N(permute)(c->row[r].before, t->last));
         }
 }
 
-SF_INLINE void N(carry_group)(const sf_rows *job, const sf_op op, const int many, int64_t at)
+SF_INLINE void N(carry_one)(const sf_rows *job, const sf_op op, int64_t at)
 {
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
-        N(carrier) c = N(carrier_of)(&j, many, at);
-        for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--)
-                N(carry_tile)(&j, op, &t, many, &c);
-        N(carrier_end)(&j, &t, many, &c);
+        const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH;
+        N(carrier) c = N(carrier_of)(&j, 1, at);
+        for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
+                N(carry_row)(&j, op, &t, c.x, c.y, c.row[0].carry, j.common, &c.row[0], false, step);
+                c.x += V_SCAN_TILE * step * K_LANE_BYTES;
+                c.y += V_SCAN_TILE * step * K_SIZE;
+        }
+        N(carrier_end)(&j, &t, 1, &c);
 }
 
-SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op)
+/* Plain calls know their step, so that all addresses of a row are constants away from one, and no row needs more than its carries. */
+SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op, const bool plain, const int64_t step)
 {
-        const sf_rows c = *now, j = *next;
+        const sf_rows j = *next, n = *now;
         const N(tables) t = N(tables_of)(j.lanes);
         const N(vec) identity = N(broadcast)(j.identity);
-        N(carrier) carrier = N(carrier_of)(&c, SF_CPU_GROUP, 0);
+        const sf_carry *own = n.carry, common = *n.common;
+        N(carrier) c = N(carrier_of)(&n, plain ? 0 : SF_CPU_GROUP, 0);
         N(place) p = N(place_of)(&j, K_WIDTH, 0);
-        for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
-                N(plain_tile)(&j, op, &t, SF_CPU_GROUP, &p, identity, j.ahead);
-                N(carry_tile)(&c, op, &t, SF_CPU_GROUP, &carrier);
+        const uint64_t end = p.tile + (uint64_t)(j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH));
+        for (; p.tile < end; p.tile++) {
+                N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
+                V_UNROLL
+                for (int r = 0; r < SF_CPU_GROUP; r++) {
+                        N(load_tile)(p.x + r * j.x_row, !plain && p.m ? p.m + r * j.m_row : NULL, step, j.ahead, K_WIDTH, identity, v[r]);
+                        N(scan_tile)(op, &t, K_LOG_WIDTH, v[r]);
+                        N(carry_row)(&n, op, &t, c.x + r * n.x_row, c.y + r * n.y_row, own + r, &common, &c.row[r], plain, step);
+                }
+                N(count_tile)(op, &t, p.counters, p.tile, SF_CPU_GROUP, v);
+                V_UNROLL
+                for (int r = 0; r < SF_CPU_GROUP; r++) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                N(put)(p.y + r * j.y_row + i * step * K_LANE_BYTES, v[r][i]);
+                }
+                c.x += V_SCAN_TILE * step * K_LANE_BYTES;
+                c.y += V_SCAN_TILE * step * K_SIZE;
+                p.x += V_SCAN_TILE * step * K_SIZE;
+                p.y += V_SCAN_TILE * step * K_LANE_BYTES;
+                p.m = p.m ? p.m + V_SCAN_TILE * step : NULL;
         }
-        N(carrier_end)(&c, &t, SF_CPU_GROUP, &carrier);
+        if (!plain)
+                N(carrier_end)(&n, &t, SF_CPU_GROUP, &c);
 }
-
+static V_APART void N(carry_and_sum_up)(const sf_rows *now, const sf_rows *next)
+{
+        N(carry_and_scan)(now, next, SF_SUM, true, K_WIDTH);
+}
+static V_APART void N(carry_and_sum_down)(const sf_rows *now, const sf_rows *next)
+{
+        N(carry_and_scan)(now, next, SF_SUM, true, -K_WIDTH);
+}
 static V_APART void N(carry_and_sum)(const sf_rows *now, const sf_rows *next)
 {
-        N(carry_and_scan)(now, next, SF_SUM);
+        N(carry_and_scan)(now, next, SF_SUM, false, now->lanes->reverse ? -K_WIDTH : K_WIDTH);
 }
 static V_APART void N(carry_and_prod)(const sf_rows *now, const sf_rows *next)
 {
-        N(carry_and_scan)(now, next, SF_PROD);
+        N(carry_and_scan)(now, next, SF_PROD, false, now->lanes->reverse ? -K_WIDTH : K_WIDTH);
 }
 
 SF_INLINE void N(carry_rows)(const sf_rows *now, const sf_rows *next, const sf_op op)
 {
-        if (next && now->rows == SF_CPU_GROUP && next->rows == SF_CPU_GROUP && now->n == next->n) {
-                (op == SF_SUM ? N(carry_and_sum) : N(carry_and_prod))(now, next);
-        } else {
+        const bool plain = now->stream && N(aligned)(now) && !now->exclusive && !now->m;
+        if (!next || now->rows < SF_CPU_GROUP || next->rows < SF_CPU_GROUP || now->n != next->n) {
                 for (int64_t at = 0; at < now->rows; at++)
-                        N(carry_group)(now, op, 1, at);
+                        N(carry_one)(now, op, at);
                 if (next) /* into scratch */
                         N(plain_rows)(next, op);
+        } else if (op == SF_SUM && plain) {
+                (now->lanes->reverse ? N(carry_and_sum_down) : N(carry_and_sum_up))(now, next);
+        } else {
+                (op == SF_SUM ? N(carry_and_sum) : N(carry_and_prod))(now, next);
         }
 }
 

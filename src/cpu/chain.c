@@ -26,8 +26,8 @@
 #define CHUNK_BYTES (256 << 10)
 #define FOLD_CHUNK_BYTES (4 << 20) /* a fold keeps nothing: the fewer beginnings the better */
 #define SPINS 2000
-/* A load may be held up by an earlier store to the same place in another page. A tile is read from one half of scratch while another is written
- * to the other half, and tensors, which mostly begin with a page, are read and written meanwhile: each begins elsewhere in a page. */
+/* A load may be held up by an earlier store to the same place in another page. Scratch is read and written while tensors are, which mostly begin
+ * with a page: it begins elsewhere in one, and so does its second half. */
 #define PAGE 4096
 #define MOST_RUN 4 /* vectors that rows of runs may be wide: the carries of a period should stay in a first-level cache */
 #define PIECES 16 /* of a chunk: how finely folding and scanning are interleaved */
@@ -53,6 +53,7 @@ typedef struct chain {
         size_t scratch_each;
         size_t detour_bytes;  /* of a piece's results in scratch, from where they are streamed; 0 where they are not */
         size_t table_bytes;   /* of a chunk's carries, repeated; 0 where they are not */
+        int sides;            /* of scratch: 2, or 1 where the next chunk's lanes take the place of those just carried away */
         size_t raw_bytes;     /* of a chunk's lanes, kept between its two walks; 0 where they are not */
         _Atomic int64_t next;
 } chain;
@@ -69,7 +70,7 @@ typedef struct worker {
         char *detour;     /* a piece's results */
         char *table;      /* runs: the carries, repeated */
         sf_run run;       /* of the chunk that is carried */
-        char *raw[2];     /* results of the two chunks at hand, without what stands to their left */
+        char *raw[2];     /* of each side: a chunk's results, without what stands to its left */
         sf_carry carry[SF_CPU_FOLD_GROUP]; /* of each stream */
         sf_carry common;              /* local: what the streams of a chunk share, to the left of their own */
 } worker;
@@ -119,7 +120,7 @@ typedef struct part {
         int64_t first, streams;
         int64_t from, count;
         bool resume;
-        int side;      /* which of the worker's two chunks it belongs to */
+        int side;      /* of scratch */
         int64_t ahead; /* bytes */
 } part;
 
@@ -547,7 +548,7 @@ static void work(void *arg, int index)
         worker w = worker_make(c, index);
         bool fold = c->plan->step->fold;
         void (*both)(worker *, const chunk *, const chunk *) = c->local ? walk_together : walk_pieces;
-        chunk now = {.side = 0}, next = {.side = 1};
+        chunk now = {.side = 0}, next;
         bool has_now = claim(c, &now);
         if (has_now) {
                 both(&w, NULL, &now);
@@ -555,6 +556,7 @@ static void work(void *arg, int index)
         }
         while (has_now) {
                 bool has_next = claim(c, &next);
+                next.side = (now.side + 1) % c->sides;
                 if (!fold)
                         look_left(&w, &now);
                 both(&w, &now, has_next ? &next : NULL);
@@ -562,9 +564,7 @@ static void work(void *arg, int index)
                         publish(&w, &next);
                 if (!fold)
                         scan_ragged(&w, &now);
-                int side = now.side;
                 now = next;
-                next.side = side;
                 has_now = has_next;
         }
         if (c->plan->stream || c->plan->detour)
@@ -595,13 +595,14 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
                        : c.local || c.runs ? p->isa->scan_tile * p->lanes->rows
                                  : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;
         c.level = sf_order_log2((uint64_t)(c.leaf / tile));
+        c.sides = c.local ? 1 : 2;
         c.raw_bytes = c.local || c.runs ? (size_t)(c.chunk * p->inner * p->kernels->lane_bytes) : 0;
         c.detour_bytes = p->detour && !c.runs ? (size_t)(c.chunk / PIECES * p->inner * p->size) : 0;
 
         c.table_bytes = c.runs ? (size_t)(CARRY_ENTRIES * (c.period + 4) * vector) : 0;
 
         size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;
-        c.scratch_each = (size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + c.detour_bytes + c.table_bytes + 2 * c.raw_bytes;
+        c.scratch_each = (size_t)(worker_entries(c.streams) * c.entry_bytes + vector) + c.detour_bytes + c.table_bytes + (size_t)c.sides * c.raw_bytes;
         c.scratch_each = (c.scratch_each + 2 * PAGE) / 64 * 64 + PAGE;
         sf_arena *arena = sf_arena_borrow(ctx, totals + ready + (size_t)workers * c.scratch_each);
         if (!arena)

@@ -135,19 +135,33 @@ SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
 }
 
 /*
+ * Results that are streamed wait for the next tile, and go out between its rows. A tile takes longer to compute than a core looks ahead:
+ * written at its end, all lines would be sent at once, and then none while the next ones are computed. Where a vector of results is less than a
+ * line, putting them by costs more than it gains.
+ */
+enum { N(holds) = K_CONVERT == K_SAME && V_BYTES == 64 };
+typedef struct N(held) {
+        char *y; /* where they go; NULL: there are none */
+        N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
+} N(held);
+
+/*
  * What nearly every call is: whole vectors, inclusive, nothing to the left but the counter, results that are stored as they are or
  * streamed to aligned addresses. Apart from the general group below because what that has to keep in registers costs this one a
  * third of its speed.
  */
-SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, N(place) *p, N(vec) identity, int64_t ahead)
+SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *t, const int many, N(place) *p, N(held) *held, N(vec) identity,
+                             int64_t ahead)
 {
-        const bool raw = K_CONVERT != K_SAME && j->raw;
+        const bool raw = K_CONVERT != K_SAME && j->raw, hold = N(holds) && j->stream;
         const int64_t y_step = p->step * (raw ? K_LANE_BYTES : K_SIZE);
         N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
         V_UNROLL
         for (int r = 0; r < many; r++) {
                 N(load_tile)(p->x + r * j->x_row, p->m ? p->m + r * j->m_row : NULL, p->step, ahead, K_WIDTH, identity, v[r]);
                 N(scan_tile)(op, t, K_LOG_WIDTH, v[r]);
+                if (N(holds) && held->y)
+                        N(stream_run)(held->y + r * j->y_row, held->v[r], V_SCAN_TILE, p->step < 0);
         }
         N(count_tile)(op, t, p->counters, p->tile, many, v);
         V_UNROLL
@@ -157,12 +171,17 @@ SF_INLINE void N(plain_tile)(const sf_rows *j, const sf_op op, const N(tables) *
                         V_UNROLL
                         for (int i = 0; i < V_SCAN_TILE; i++)
                                 N(put)(y + i * y_step, v[r][i]);
+                } else if (hold) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                held->v[r][i] = v[r][i];
                 } else if (j->stream) {
                         N(stream_run)(y, v[r], V_SCAN_TILE, p->step < 0);
                 } else {
                         N(store_tile)(y, p->step, K_WIDTH, v[r]);
                 }
         }
+        held->y = hold ? p->y : NULL;
         p->tile++;
         p->x += V_SCAN_TILE * p->step * K_SIZE;
         p->y += V_SCAN_TILE * y_step;
@@ -244,11 +263,14 @@ SF_INLINE void N(plain_as)(const sf_rows *job, const sf_op op, const int many, i
         const int64_t turn = (j.ahead < 0 ? -j.ahead : j.ahead) / (V_SCAN_TILE * K_WIDTH * K_SIZE);
         const bool turns = turn < tiles && !j.resume;
         const int64_t beyond = j.ahead + (turns ? many * j.x_row - (j.lanes->reverse ? -elements : elements) * K_SIZE : 0);
+        N(held) held = {.y = NULL};
         for (; groups > 0; groups--, at += many) {
                 N(place) p = N(place_of)(&j, K_WIDTH, at);
                 for (int64_t left = tiles; left > 0; left--)
-                        N(plain_tile)(&j, op, &t, many, &p, identity, left > turn ? j.ahead : beyond);
+                        N(plain_tile)(&j, op, &t, many, &p, &held, identity, left > turn ? j.ahead : beyond);
         }
+        for (int r = 0; held.y && r < many; r++)
+                N(stream_run)(held.y + r * j.y_row, held.v[r], V_SCAN_TILE, j.lanes->reverse);
 }
 
 /* Each a function with all registers to itself. */
@@ -346,7 +368,7 @@ SF_INLINE void N(scan_general)(const sf_rows *job, const sf_op op, const int man
         const N(vec) identity = N(broadcast)(j.identity);
         const int unit = levels ? K_WIDTH : j.lanes->unit;
         const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * unit), over = elements % (V_SCAN_TILE * unit);
-        const bool stream = j.stream && unit == K_WIDTH;
+        const bool stream = j.stream && unit == K_WIDTH, hold = N(holds) && stream;
         for (; groups > 0; groups--, at += many) {
                 N(row) row[SF_CPU_GROUP];
                 N(place) p = N(place_of)(&j, unit, at);
@@ -355,12 +377,15 @@ SF_INLINE void N(scan_general)(const sf_rows *job, const sf_op op, const int man
                         row[r].before = j.exclusive ? N(get)(row[r].carry->fill) : identity;
                         row[r].writer = N(writer_start)(p.y + r * j.y_row, stream, p.step < 0);
                 }
+                N(held) held = {.y = NULL};
                 for (int64_t left = tiles; left > 0; left--, p.tile++) {
                         N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
                         V_UNROLL
                         for (int r = 0; r < many; r++) {
                                 N(load_tile)(p.x + r * j.x_row, p.m ? p.m + r * j.m_row : NULL, p.step, j.ahead, unit, identity, v[r]);
                                 N(scan_tile)(op, &t, levels ? levels : t.levels, v[r]);
+                                if (N(holds) && held.y)
+                                        N(write)(&row[r].writer, held.y + r * j.y_row, held.v[r], V_SCAN_TILE);
                         }
                         N(count_tile)(op, &t, p.counters, p.tile, many, v);
                         V_UNROLL
@@ -373,17 +398,26 @@ SF_INLINE void N(scan_general)(const sf_rows *job, const sf_op op, const int man
                                         for (int i = 0; i < V_SCAN_TILE; i++)
                                                 v[r][i] = N(shift)(&t, &row[r], v[r][i]);
                                 }
-                                if (stream)
+                                if (hold) {
+                                        V_UNROLL
+                                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                                held.v[r][i] = v[r][i];
+                                } else if (stream) {
                                         N(write)(&row[r].writer, y, v[r], V_SCAN_TILE);
-                                else
+                                } else {
                                         N(store_tile)(y, p.step, unit, v[r]);
+                                }
                         }
+                        held.y = hold ? p.y : NULL;
                         p.x += V_SCAN_TILE * p.step * K_SIZE;
                         p.y += V_SCAN_TILE * p.step * K_SIZE;
                         p.m = p.m ? p.m + V_SCAN_TILE * p.step : NULL;
                 }
-                for (int r = 0; stream && r < many; r++)
+                for (int r = 0; stream && r < many; r++) {
+                        if (held.y)
+                                N(write)(&row[r].writer, held.y + r * j.y_row, held.v[r], V_SCAN_TILE);
                         N(write_end)(&row[r].writer, p.y + r * j.y_row);
+                }
                 if (over && levels) {
                         const N(place) end = p;
                         N(sum_ends)(job, many, row, &end, over);
@@ -626,13 +660,18 @@ SF_INLINE void N(extreme_rows)(const sf_rows *j, const sf_op op)
  * Which of them
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Nothing to the left, and results that need no turning into place. */
-SF_INLINE bool N(is_plain)(const sf_rows *j)
+/* Streamed results need no turning into place. */
+SF_INLINE bool N(aligned)(const sf_rows *j)
 {
         /* In reverse, results go down in memory from the end of the first one. */
         const uintptr_t from = (uintptr_t)j->y + (uintptr_t)(j->lanes->reverse ? j->lanes->inner * K_SIZE : 0);
-        const uintptr_t places = from | (j->rows > 1 ? (uintptr_t)j->y_row : 0);
-        return !j->carry && !j->exclusive && (!j->stream || places % N(stream_align) == 0);
+        return (from | (j->rows > 1 ? (uintptr_t)j->y_row : 0)) % N(stream_align) == 0;
+}
+
+/* Nothing to the left, and results that are written as they are. */
+SF_INLINE bool N(is_plain)(const sf_rows *j)
+{
+        return !j->carry && !j->exclusive && (!j->stream || N(aligned)(j));
 }
 
 SF_INLINE void N(scan_rows)(const sf_rows *j, const sf_op op)
