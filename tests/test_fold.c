@@ -83,6 +83,24 @@ static void check_narrow(void)
         }
 }
 
+/* Rows of narrow integers of every length that has a way of its own, more of them than are taken at once, on end, apart and backwards. */
+static void check_narrow_rows(void)
+{
+        static const int dtypes[] = {DT_I8, DT_BOOL, DT_U16, DT_U8, DT_I32, DT_I16, DT_U32}, wide[] = {DT_I64, DT_I64, DT_U64, DT_U64, DT_I64, DT_I64, DT_U64};
+        static const int layouts[] = {LAYOUT_compact, LAYOUT_padded, LAYOUT_flipped, LAYOUT_compact};
+        for (int i = 0; i < 7 * 150; i++) {
+                const int64_t n = i / 7 + 1, shape[2] = {n % 9 ? 3 + n * 5 % 32 : 2100, n};
+                const int type = i % 7;
+                test_case c = case_plain(true, 1, 2, shape);
+                c.in = dtypes[type];
+                c.op = n % 3 ? SF_SUM : n % 2 ? SF_MAX : SF_MIN;
+                c.out = c.op == SF_SUM && n % 4 ? wide[type] : dtypes[type];
+                c.x_layout = layouts[(i + n) % 4];
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                check(&c, VARY_FILL);
+        }
+}
+
 static void check_axes(void)
 {
         for (size_t i = 0; i < sizeof fold_shapes / sizeof *fold_shapes; i++)
@@ -168,6 +186,13 @@ static void check_streamed(void)
                 c.skew_out = skews[i % 3];
                 check(&c, 0);
         }
+        /* And of rows so short that there are as many of them. */
+        static const int64_t short_rows[2] = {2800007, 3};
+        test_case c = case_plain(true, 1, 2, short_rows);
+        c.in = DT_BOOL;
+        c.out = DT_I64;
+        c.skew_out = 24;
+        check(&c, 0);
 }
 
 static void check_rank_64(void)
@@ -194,6 +219,7 @@ int main(int argc, char **argv)
         check_axes();
         check_short();
         check_narrow();
+        check_narrow_rows();
         check_lengths();
         case_each_dtype(true, check);
         check_layouts();

@@ -55,6 +55,12 @@ V_EXTREME(u32, epu32)
 V_EXTREME(i32, epi32)
 #undef V_EXTREME
 
+#define V_SUM_BYTES
+SF_INLINE v_u64 v_sum_bytes(v_raw v)
+{
+        return (v_u64)_mm256_sad_epu8((__m256i)v, _mm256_setzero_si256());
+}
+
 SF_INLINE void v_stream(void *to, const void *from, int bytes)
 {
         if (bytes == 32)

@@ -93,6 +93,12 @@ V_EXTREME(u64, epu64)
 V_EXTREME(i64, epi64)
 #undef V_EXTREME
 
+#define V_SUM_BYTES
+SF_INLINE v_u64 v_sum_bytes(v_raw v)
+{
+        return (v_u64)_mm512_sad_epu8((__m512i)v, _mm512_setzero_si512());
+}
+
 /* A lane is on where its byte is not zero. */
 SF_INLINE v_mask v_mask_bytes(const uint8_t *p, int lanes)
 {

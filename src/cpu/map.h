@@ -35,7 +35,7 @@ typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64
 
 /* A fold of elements where they lie, which integers' order allows: they join what the totals are already. */
 typedef struct sf_direct_fold {
-        void (*rows)(void *total, const char *x, int64_t count); /* one total, of a contiguous run */
+        void (*rows)(void *totals, const char *x, int64_t row, int64_t rows, int64_t count); /* contiguous runs, `row` bytes apart */
         void (*columns)(void *totals, const char *x, int64_t step, int64_t columns, int64_t count);
 } sf_direct_fold;
 

@@ -7,8 +7,8 @@
  *   F_TO         the totals' class: i32, u32 or u64, and F_BITS_C the unsigned type of its size
  *   F_EXTREMES   define it where there are max and min too
  *
- * Integers wrap: whatever the order, the bits are the same. So elements are added in as narrow a type as holds the sum of a few
- * (part_i8, ...), and loops are plain C that the compiler vectorises. The largest of some truths is the truth of the largest: only what
+ * Integers wrap: whatever the order, the bits are the same. So down columns elements are added in as narrow a type as holds the sum of a
+ * few (part_i8, ...), in plain C that the compiler vectorises; map_fold_rows.inc.h has rows. The largest of some truths is the truth of the largest: only what
  * comes out of such a loop is asked what it stands for (value_i8, ...).
  */
 #define F_CAT_(a, b, c) a##_##b##_##c
@@ -19,7 +19,7 @@
 #define F_C F_PASTE(at, F_TO)
 #define F_AT F_PASTE(at, F_FROM)
 #define F_PART F_PASTE(part, F_FROM)
-#define F_SOME F_PASTE(some, F_FROM)
+#define F_DT ((sf_dt)F_PASTE(dt, F_FROM))
 #define F_VALUE F_PASTE(value, F_FROM)
 
 SF_INLINE F_C N(join)(const sf_op op, F_C a, F_C b)
@@ -41,22 +41,23 @@ SF_INLINE F_PART N(stripe)(const sf_op op, const char *x, int64_t step, int64_t 
         return v;
 }
 
-/* A run is folded as `part` shorter ones of `columns` elements side by side. */
-SF_INLINE void N(run)(const sf_op op, F_C *y, const char *x, int64_t columns, const int part)
+static inline void N(rows)(const sf_op op, F_C *totals, const char *x, int64_t row, int64_t rows, int64_t count)
 {
-        F_SOME v = op == SF_SUM ? 0 : *(const F_AT *)x;
-        for (int64_t c = 0; c < columns; c++) {
-                F_SOME next = N(stripe)(op, x, columns * (int64_t)sizeof(F_AT), c, part);
-                v = op == SF_SUM ? v + next : (op == SF_MAX ? v > next : v < next) ? v : next;
+        /* What is added is elements turned as for max, and `out` more than they are. */
+        const own_way way = own_way_of(F_DT, op == SF_SUM ? SF_MAX : op);
+        const uint64_t added = (uint64_t)count * way.out;
+        for (int64_t r = 0; r < rows; r += FOLD_MANY, totals += FOLD_MANY) {
+                uint64_t results[FOLD_MANY];
+                const int many = rows - r < FOLD_MANY ? (int)(rows - r) : FOLD_MANY;
+                (op == SF_SUM ? F_PASTE(sum_rows, F_FROM) : F_PASTE(most_rows, F_FROM))(&way, results, x + r * row, row, many, count);
+                M_INDEPENDENT
+                for (int i = 0; i < many; i++) {
+                        if (op == SF_SUM)
+                                totals[i] = N(join)(op, totals[i], (F_C)(results[i] - added));
+                        else
+                                totals[i] = N(join)(op, totals[i], (F_C)(F_AT)(results[i] ^ way.out));
+                }
         }
-        *y = N(join)(op, *y, op == SF_SUM ? (F_C)v : (F_C)F_VALUE((F_AT)v));
-}
-static inline void N(rows)(const sf_op op, void *total, const char *x, int64_t count)
-{
-        for (; count >= SOME; count -= SOME, x += SOME * sizeof(F_AT))
-                N(run)(op, total, x, SOME / PART, PART);
-        if (count)
-                N(run)(op, total, x, count, 1);
 }
 
 /* `part` positions at a time: the totals come and go less often. */
@@ -77,7 +78,10 @@ static inline void N(columns)(const sf_op op, void *totals, const char *x, int64
 }
 
 #define F_INSTANCE(op, OP)                                                                                               \
-        static void N(op##_rows)(void *y, const char *x, int64_t count) { N(rows)(OP, y, x, count); }                    \
+        static void N(op##_rows)(void *y, const char *x, int64_t row, int64_t rows, int64_t count)                       \
+        {                                                                                                                \
+                N(rows)(OP, y, x, row, rows, count);                                                                     \
+        }                                                                                                                \
         static void N(op##_columns)(void *y, const char *x, int64_t step, int64_t columns, int64_t count)                \
         {                                                                                                                \
                 N(columns)(OP, y, x, step, columns, count);                                                              \
@@ -101,7 +105,7 @@ static const sf_direct_fold N(folds)[] = {
 
 #undef F_INSTANCE
 #undef F_VALUE
-#undef F_SOME
+#undef F_DT
 #undef F_PART
 #undef F_AT
 #undef F_C

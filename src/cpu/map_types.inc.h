@@ -204,21 +204,38 @@ static void stream(void *to, const void *from, int64_t bytes, const void *next)
 #include "cpu/convert.inc.h"
 
 /* ------------------------------------------------------------------------------------------------------------
- * Folds of narrow integers. part_x holds the sum of PART elements, some_x that of SOME.
+ * Narrow integers in lanes of their own size. Max and min compute with unsigned numbers of which the largest is wanted: an element ^ turn, no less
+ * than least, ^ again; ^ out is the element again. Bools other than 0 are 1: 255 ^ the smaller of 255 ^ v and 254.
  * ---------------------------------------------------------------------------------------------------------- */
-enum { PART = 8, SOME = 4096 };
+typedef struct own_way {
+        uint32_t turn, least, again, out;
+} own_way;
+
+static own_way own_way_of(sf_dt dt, sf_op op)
+{
+        const uint32_t high = sf_dtypes[dt].kind == SF_KIND_SIGNED ? 1u << (sf_dtypes[dt].bits - 1) : 0, down = op == SF_MIN ? 0xffff : 0;
+        if (dt == SF_DT_BOOL)
+                return (own_way){0xff, 0xfe, 0xff ^ down, down};
+        return (own_way){high ^ down, 0, 0, high ^ down};
+}
+
+#include "cpu/map_fold_rows.inc.h"
+
+/* Folds into wider totals. part_x holds the sum of PART elements. */
+enum { PART = 8 };
 typedef at_bool at_truth; /* bool is a macro */
-#define NARROW(name, part, some, value)                                                                                  \
+#define NARROW(name, NAME, part, value, sum, most)                                                                       \
         typedef part part_##name;                                                                                        \
-        typedef some some_##name;                                                                                        \
+        enum { dt_##name = SF_DT_##NAME };                                                                               \
+        static fold_rows_of *const sum_rows_##name = sum, *const most_rows_##name = most;                                \
         SF_INLINE part value_##name(at_##name v) { return (part)(value); }
-NARROW(i8, int16_t, int32_t, v)
-NARROW(u8, uint16_t, uint32_t, v)
-NARROW(truth, uint16_t, uint32_t, v != 0)
-NARROW(i16, int32_t, int32_t, v)
-NARROW(u16, uint32_t, uint32_t, v)
-NARROW(i32, int64_t, int64_t, v)
-NARROW(u32, uint64_t, uint64_t, v)
+NARROW(i8, I8, int16_t, v, rows_sum_1, rows_most_1)
+NARROW(u8, U8, uint16_t, v, rows_sum_1, rows_most_1)
+NARROW(truth, BOOL, uint16_t, v != 0, rows_sum_truth, rows_most_1)
+NARROW(i16, I16, int32_t, v, rows_sum_2, rows_most_2)
+NARROW(u16, U16, uint32_t, v, rows_sum_2, rows_most_2)
+NARROW(i32, I32, int64_t, v, rows_sum_4, NULL)
+NARROW(u32, U32, uint64_t, v, rows_sum_4, NULL)
 #undef NARROW
 
 #define F_FROM i8
@@ -304,20 +321,8 @@ static const sf_direct_fold *direct(sf_dt from, sf_class held, sf_op op)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Scans of narrow integers. Max and min compute with unsigned numbers of which the largest is wanted: an element ^ turn, no less than least,
- * ^ again; ^ out is the element again. Bools other than 0 are 1: 255 ^ the smaller of 255 ^ v and 254.
+ * Scans of narrow integers
  * ---------------------------------------------------------------------------------------------------------- */
-typedef struct own_way {
-        uint32_t turn, least, again, out;
-} own_way;
-
-static own_way own_way_of(sf_dt dt, sf_op op)
-{
-        const uint32_t high = sf_dtypes[dt].kind == SF_KIND_SIGNED ? 1u << (sf_dtypes[dt].bits - 1) : 0, down = op == SF_MIN ? 0xffff : 0;
-        if (dt == SF_DT_BOOL)
-                return (own_way){0xff, 0xfe, 0xff ^ down, down};
-        return (own_way){high ^ down, 0, 0, high ^ down};
-}
 
 /* Bytes that a row is fetched ahead of its results. */
 #define OWN_AHEAD 2048

@@ -39,13 +39,15 @@ size_t sf_panel_scratch(sf_panels *p)
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
                 int64_t vector = p->isa->vector_bytes, elements = (in_columns(p) ? 1 : p->lines) * p->block * p->cols;
-                m->panel = grow(&total, p->shape == SF_PANEL_MAP && m->through ? 0 : elements * m->size);
+                const bool direct = p->shape != SF_PANEL_MAP && m->direct && m->step->fold;
+                m->panel = grow(&total, direct || (p->shape == SF_PANEL_MAP && m->through) ? 0 : elements * m->size);
                 if (p->shape == SF_PANEL_MAP)
                         continue;
                 m->mask = grow(&total, m->step->m ? elements : 0);
                 m->totals = grow(&total, p->lines * p->cols * m->size);
-                m->counters = grow(&total, in_columns(p) ? p->lines * p->levels * p->entry_lanes * m->size
-                                                         : (p->whole ? SF_CPU_GROUP : p->lines) * SF_ORDER_LEVELS * vector);
+                m->counters = grow(&total, direct        ? 0
+                                           : in_columns(p) ? p->lines * p->levels * p->entry_lanes * m->size
+                                                           : (p->whole ? SF_CPU_GROUP : p->lines) * SF_ORDER_LEVELS * vector);
                 m->carries = grow(&total, p->carries * ((int64_t)sizeof(sf_carry) + p->entries * p->entry_lanes * m->size));
         }
         return total;
@@ -158,7 +160,11 @@ void sf_panel_store_totals(const sf_panels *p, sf_fused_machine *machine, int32_
                         box.in[k].col = box.in[k].row;
                 box.y_col = box.y_row;
         }
-        sf_fused_eval(machine, &m->store, m->store_constants, &box);
+        /* So many results would each first be read. */
+        if (m->streams && box.y_col == m->size && (box.rows == 1 || box.y_row == box.cols * m->size))
+                p->isa->map->stream(box.y, totals, box.rows * box.cols * m->size, totals);
+        else
+                sf_fused_eval(machine, &m->store, m->store_constants, &box);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -378,27 +384,28 @@ static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *
 /* Where no panel is filled, blocks need not fit into one: so many at once. */
 #define DIRECT_BLOCKS 4
 
-/* A block of narrow integers joins the totals; meanwhile the next one is fetched. */
+/* A block of narrow integers joins the totals; of columns, the next one is fetched meanwhile. */
 static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
 {
         const sf_operand *operand = &m->fuse->operand[0];
-        const int64_t step = operand->stride[p->seq], size = sf_dtypes[operand->dt].size;
-        const int64_t runs = in_columns(p) ? count : 1, run = (in_columns(p) ? piece->cols : count) * size;
-        for (int64_t line = 0; line < piece->lines; line++) {
+        const int64_t step = operand->stride[p->seq], run = piece->cols * sf_dtypes[operand->dt].size;
+        const char *x = piece->in[0].at + (piece->from + first) * step;
+        if (!in_columns(p)) {
+                place at = place_of(p, m, scratch, piece, 0, first, count, true);
+                if (!first)
+                        m->kernels->fill(at.y, piece->lines, m->step->identity);
+                m->direct->rows(at.y, step < 0 ? x + (count - 1) * step : x, piece->in[0].line, piece->lines, count);
+                return;
+        }
+        for (int64_t line = 0; line < piece->lines; line++, x += piece->in[0].line) {
                 place at = place_of(p, m, scratch, piece, line, first, count, true);
-                const char *x = piece->in[0].at + line * piece->in[0].line + (piece->from + first) * step;
-                if (!in_columns(p) && step < 0)
-                        x += (count - 1) * step;
                 const uintptr_t next = (uintptr_t)x + (uintptr_t)(count * step);
-                for (int64_t r = 0; r < runs; r++)
+                for (int64_t r = 0; r < count; r++)
                         for (int64_t i = 0; i < run; i += 64)
                                 __builtin_prefetch((const char *)(next + (uintptr_t)(r * step + i)));
                 if (!first)
                         m->kernels->fill(at.y, piece->cols, m->step->identity);
-                if (in_columns(p))
-                        m->direct->columns(at.y, x, step, piece->cols, count);
-                else
-                        m->direct->rows(at.y, x, count);
+                m->direct->columns(at.y, x, step, piece->cols, count);
         }
 }
 
@@ -533,8 +540,9 @@ void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch, 
         const bool scans_only = piece->chunk >= 0 && !piece->totals;
         for (int32_t i = 0; i < p->members && !piece->totals; i++)
                 carries_make(p, &p->member[i], scratch, piece);
-        const bool alone = p->members == 1 && ((p->member[0].direct && folds(p->member[0].step, piece)) || (p->member[0].own_scan && !in_columns(p)));
-        const int64_t block = p->block * (alone ? DIRECT_BLOCKS : 1);
+        const bool alone = p->members == 1, direct = alone && p->member[0].direct && folds(p->member[0].step, piece);
+        const bool own_rows = alone && p->member[0].own_scan && !in_columns(p);
+        const int64_t block = direct && !in_columns(p) ? piece->n : p->block * (direct || own_rows ? DIRECT_BLOCKS : 1);
         for (int64_t first = 0; first < piece->n; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!scans_only || !p->member[i].step->fold)

@@ -10,6 +10,9 @@
 #define LEAST_COLUMNS 512
 /* Lines of columns that walk together where they share an operand. */
 #define TOGETHER 8
+/* Rows that are folded as they lie fill no panel: a piece has about so many elements, and no more lines than their totals fit into a cache. */
+#define DIRECT_ELEMENTS (64 << 10)
+#define DIRECT_LINES 2048
 /* Fewer columns than this are gathered into rows, or walked interleaved. */
 #define FEW_COLUMNS 16
 
@@ -221,6 +224,28 @@ static bool crossed(const sf_panels *p)
         return found;
 }
 
+/* May a fold take narrow integers as they lie? */
+static void choose_direct(const sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const sf_operand *x = &m->fuse->operand[0];
+        const bool rows = p->shape == SF_PANEL_ROWS || p->shape == SF_PANEL_PACKED, columns = p->shape == SF_PANEL_COLUMNS;
+        m->direct = NULL;
+        if (m->fuse->load.count || s->m || (s->fold && s->has_initial) || p->nseq > 1 || !(rows || columns))
+                return;
+        if (magnitude(x->stride[rows ? p->seq : p->col]) == sf_dtypes[x->dt].size && !(columns && x->stride[p->col] < 0))
+                m->direct = p->isa->map->direct(x->dt, sf_class_of(m->held), s->op);
+}
+
+/* Do all steps fold so, and fill no panel? */
+static bool all_direct(const sf_panels *p)
+{
+        bool all = p->shape != SF_PANEL_MAP;
+        for (int32_t i = 0; i < p->members; i++)
+                all = all && p->member[i].step->fold && p->member[i].direct;
+        return all;
+}
+
 static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
 {
         const int32_t width = p->isa->vector_bytes / 4;
@@ -251,14 +276,16 @@ static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
                 p->block = power_below(SF_FUSED_BLOCK / cols);
                 break;
         default:
-                if (p->n <= p->block)
+                if (all_direct(p))
+                        p->lines = smaller(larger(SF_CPU_FOLD_GROUP, DIRECT_ELEMENTS / p->n), DIRECT_LINES);
+                else if (p->n <= p->block)
                         p->lines = larger(SF_CPU_GROUP, PANEL / p->n / SF_CPU_GROUP * SF_CPU_GROUP);
                 else if (crossed(p))
                         p->lines = 4 * SF_CPU_GROUP;
         }
         /* A chunk is a line of its own where a stride leads from one to the next. */
         if (p->chunk)
-                p->lines = p->shape == SF_PANEL_COLUMNS || p->nseq > 1 ? 1 : SF_CPU_GROUP;
+                p->lines = p->shape == SF_PANEL_COLUMNS || p->nseq > 1 ? 1 : all_direct(p) ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         else
                 p->lines = smaller(p->lines, lines);
         p->whole = p->n <= p->block;
@@ -286,19 +313,6 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 m->writes = (apart || s->dims[p->col].y == m->size) && (columns || s->dims[p->seq].y == position * m->size);
         if (s->m)
                 m->masks = (apart || s->dims[p->col].m == 1) && (columns || s->dims[p->seq].m == position);
-}
-
-/* May a fold take narrow integers as they lie? */
-static void choose_direct(const sf_panels *p, sf_panel_member *m)
-{
-        const sf_step *s = m->step;
-        const sf_operand *x = &m->fuse->operand[0];
-        const bool rows = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
-        m->direct = NULL;
-        if (m->fuse->load.count || s->m || (s->fold && s->has_initial) || p->nseq > 1 || !(rows || columns))
-                return;
-        if (magnitude(x->stride[rows ? p->seq : p->col]) == sf_dtypes[x->dt].size && !(columns && x->stride[p->col] < 0))
-                m->direct = p->isa->map->direct(x->dt, sf_class_of(m->held), s->op);
 }
 
 /* Shorter rows are quicker widened, many at a time. */
@@ -387,12 +401,16 @@ int64_t sf_panels_bytes(const sf_panels *p)
         return bytes;
 }
 
-/* A kernel writes around the cache only where no line is left half written. */
+/* A kernel writes around the cache only where no line is left half written. A fold's totals go so from where they were put together. */
 static bool streams(const sf_panels *p, const sf_panel_member *m)
 {
-        bool aligned = m->writes && p->stream && !((uintptr_t)m->step->y % 64);
+        const sf_step *s = m->step;
+        if (s->fold)
+                return p->stream && !p->chunk && m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held &&
+                       s->batch * m->size >= SF_CPU_STREAM_BYTES;
+        bool aligned = m->writes && p->stream && !((uintptr_t)s->y % 64);
         for (int32_t d = 0; d < p->nbatch + p->nseq; d++)
-                aligned = aligned && (m->step->dims[d].y == m->size || m->step->dims[d].y % 64 == 0);
+                aligned = aligned && (s->dims[d].y == m->size || s->dims[d].y % 64 == 0);
         return aligned && (p->shape == SF_PANEL_ROWS || (p->shape == SF_PANEL_COLUMNS && p->cols % 16 == 0));
 }
 
@@ -403,6 +421,8 @@ void sf_panels_plan(sf_panels *p, int workers, int64_t chunk)
         p->nodes = 2 * p->chunks;
         if (!chunk)
                 choose_shape(p, p->member[0].step);
+        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
+                choose_direct(p, &p->member[i]);
         choose_outer(p);
         choose_sizes(p, p->member[0].step, workers);
 }
@@ -414,7 +434,6 @@ void sf_panels_settle(sf_panels *p)
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++) {
                 choose_directness(p, &p->member[i]);
                 choose_products(p, &p->member[i]);
-                choose_direct(p, &p->member[i]);
                 choose_own(p, &p->member[i]);
                 choose_lanes(p, &p->member[i]);
                 p->member[i].streams = streams(p, &p->member[i]);
