@@ -101,6 +101,24 @@ static void check_narrow_rows(void)
         }
 }
 
+/* And down so few columns that several positions are taken for one, with some over; and down more than are taken at once. */
+static void check_narrow_columns(void)
+{
+        static const int dtypes[] = {DT_BOOL, DT_I8, DT_I16, DT_U8, DT_U32, DT_U16, DT_I32}, wide[] = {DT_I64, DT_I64, DT_I64, DT_U64, DT_U64, DT_U64, DT_I64};
+        for (int i = 0; i < 7 * 24; i++) {
+                const int64_t few = i / 7 + 1, shape[2] = {few % 8 ? 40000 / few + i : 260 + i, few % 8 ? few : 509 * few + i};
+                const int type = i % 7;
+                test_case c = case_plain(true, 0, 2, shape);
+                c.in = dtypes[type];
+                c.op = few % 3 ? SF_SUM : few % 2 ? SF_MAX : SF_MIN;
+                c.out = c.op == SF_SUM && i % 4 ? wide[type] : dtypes[type];
+                c.reverse = i % 5 == 0;
+                c.x_layout = i % 9 ? LAYOUT_compact : LAYOUT_padded;
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                check(&c, VARY_FILL);
+        }
+}
+
 static void check_axes(void)
 {
         for (size_t i = 0; i < sizeof fold_shapes / sizeof *fold_shapes; i++)
@@ -220,6 +238,7 @@ int main(int argc, char **argv)
         check_short();
         check_narrow();
         check_narrow_rows();
+        check_narrow_columns();
         check_lengths();
         case_each_dtype(true, check);
         check_layouts();

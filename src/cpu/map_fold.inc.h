@@ -60,7 +60,7 @@ static inline void N(rows)(const sf_op op, F_C *totals, const char *x, int64_t r
         }
 }
 
-/* `part` positions at a time: the totals come and go less often. */
+/* `part` positions at a time: what they join comes and goes less often. */
 SF_INLINE void N(stripes)(const sf_op op, F_C *y, const char *x, int64_t step, int64_t columns, const int part)
 {
         M_INDEPENDENT
@@ -69,12 +69,53 @@ SF_INLINE void N(stripes)(const sf_op op, F_C *y, const char *x, int64_t step, i
                 y[c] = N(join)(op, y[c], op == SF_SUM ? (F_C)v : (F_C)F_VALUE((F_AT)v));
         }
 }
-static inline void N(columns)(const sf_op op, void *totals, const char *x, int64_t step, int64_t columns, int64_t count)
+SF_INLINE void N(part_stripes)(F_PART *y, const char *x, int64_t step, int64_t columns, const int part)
 {
+        M_INDEPENDENT
+        for (int64_t c = 0; c < columns; c++)
+                y[c] = (F_PART)(y[c] + N(stripe)(SF_SUM, x, step, c, part));
+}
+
+/* DEEP positions join the totals by way of their sums in a narrower type. */
+SF_INLINE void N(deep)(F_C *y, const char *x, int64_t step, int64_t columns)
+{
+        F_PART parts[DEEP_COLUMNS];
+        for (int64_t at = 0; at < columns; at += DEEP_COLUMNS) {
+                const int64_t some = columns - at < DEEP_COLUMNS ? columns - at : DEEP_COLUMNS;
+                memset(parts, 0, (size_t)some * sizeof *parts);
+                for (int i = 0; i < DEEP; i += PART)
+                        N(part_stripes)(parts, x + i * step + at * (int64_t)sizeof(F_AT), step, some, PART);
+                M_INDEPENDENT
+                for (int64_t c = 0; c < some; c++)
+                        y[at + c] = N(join)(SF_SUM, y[at + c], (F_C)parts[c]);
+        }
+}
+
+SF_INLINE void N(down)(const sf_op op, F_C *y, const char *x, int64_t step, int64_t columns, int64_t count)
+{
+        for (; count >= DEEP && op == SF_SUM && sizeof(F_PART) < sizeof(F_C); count -= DEEP, x += DEEP * step)
+                N(deep)(y, x, step, columns);
         for (; count >= PART; count -= PART, x += PART * step)
-                N(stripes)(op, totals, x, step, columns, PART);
+                N(stripes)(op, y, x, step, columns, PART);
         for (; count > 0; count--, x += step)
-                N(stripes)(op, totals, x, step, columns, 1);
+                N(stripes)(op, y, x, step, columns, 1);
+}
+typedef void N(down_of)(F_C *y, const char *x, int64_t step, int64_t columns, int64_t count);
+SF_INLINE void N(columns)(const sf_op op, N(down_of) *down, F_C *totals, const char *x, int64_t step, int64_t columns, int64_t count)
+{
+        int64_t many = WIDE / columns < count / PART ? WIDE / columns : count / PART;
+        if (step == columns * (int64_t)sizeof(F_AT) && many > 1) {
+                /* Few columns that lie on end: several positions are taken for one of as many columns more. */
+                F_C wide[WIDE];
+                for (int64_t c = 0; c < many * columns; c++)
+                        wide[c] = op == SF_SUM ? 0 : totals[c % columns];
+                down(wide, x, many * step, many * columns, count / many);
+                for (int64_t c = 0; c < many * columns; c++)
+                        totals[c % columns] = N(join)(op, totals[c % columns], wide[c]);
+                x += count / many * many * step;
+                count %= many;
+        }
+        down(totals, x, step, columns, count);
 }
 
 #define F_INSTANCE(op, OP)                                                                                               \
@@ -82,9 +123,13 @@ static inline void N(columns)(const sf_op op, void *totals, const char *x, int64
         {                                                                                                                \
                 N(rows)(OP, y, x, row, rows, count);                                                                     \
         }                                                                                                                \
+        static V_APART void N(op##_down)(F_C *y, const char *x, int64_t step, int64_t columns, int64_t count)            \
+        {                                                                                                                \
+                N(down)(OP, y, x, step, columns, count);                                                                 \
+        }                                                                                                                \
         static void N(op##_columns)(void *y, const char *x, int64_t step, int64_t columns, int64_t count)                \
         {                                                                                                                \
-                N(columns)(OP, y, x, step, columns, count);                                                              \
+                N(columns)(OP, N(op##_down), y, x, step, columns, count);                                                \
         }
 F_INSTANCE(sum, SF_SUM)
 #ifdef F_EXTREMES

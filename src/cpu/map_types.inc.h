@@ -221,8 +221,8 @@ static own_way own_way_of(sf_dt dt, sf_op op)
 
 #include "cpu/map_fold_rows.inc.h"
 
-/* Folds into wider totals. part_x holds the sum of PART elements. */
-enum { PART = 8 };
+/* Folds into wider totals. part_x holds the sum of DEEP elements; PART of them are added at a time. */
+enum { PART = 8, DEEP = 128, DEEP_COLUMNS = 4096, WIDE = 4096 };
 typedef at_bool at_truth; /* bool is a macro */
 #define NARROW(name, NAME, part, value, sum, most)                                                                       \
         typedef part part_##name;                                                                                        \

@@ -39,13 +39,12 @@ size_t sf_panel_scratch(sf_panels *p)
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
                 int64_t vector = p->isa->vector_bytes, elements = (in_columns(p) ? 1 : p->lines) * p->block * p->cols;
-                const bool direct = p->shape != SF_PANEL_MAP && m->direct && m->step->fold;
-                m->panel = grow(&total, direct || (p->shape == SF_PANEL_MAP && m->through) ? 0 : elements * m->size);
+                m->panel = grow(&total, p->direct || (p->shape == SF_PANEL_MAP && m->through) ? 0 : elements * m->size);
                 if (p->shape == SF_PANEL_MAP)
                         continue;
                 m->mask = grow(&total, m->step->m ? elements : 0);
                 m->totals = grow(&total, p->lines * p->cols * m->size);
-                m->counters = grow(&total, direct        ? 0
+                m->counters = grow(&total, p->direct       ? 0
                                            : in_columns(p) ? p->lines * p->levels * p->entry_lanes * m->size
                                                            : (p->whole ? SF_CPU_GROUP : p->lines) * SF_ORDER_LEVELS * vector);
                 m->carries = grow(&total, p->carries * ((int64_t)sizeof(sf_carry) + p->entries * p->entry_lanes * m->size));
@@ -381,34 +380,29 @@ static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *
         return count;
 }
 
-/* Where no panel is filled, blocks need not fit into one: so many at once. */
-#define DIRECT_BLOCKS 4
-
-/* A block of narrow integers joins the totals; of columns, the next one is fetched meanwhile. */
+/* A block of narrow integers joins the totals. */
 static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
 {
         const sf_operand *operand = &m->fuse->operand[0];
-        const int64_t step = operand->stride[p->seq], run = piece->cols * sf_dtypes[operand->dt].size;
-        const char *x = piece->in[0].at + (piece->from + first) * step;
+        const int64_t step = operand->stride[p->seq];
+        const char *x = piece->in[0].at + (piece->from + first + (step < 0 ? count - 1 : 0)) * step; /* the lowest address: any order will do */
         if (!in_columns(p)) {
                 place at = place_of(p, m, scratch, piece, 0, first, count, true);
                 if (!first)
                         m->kernels->fill(at.y, piece->lines, m->step->identity);
-                m->direct->rows(at.y, step < 0 ? x + (count - 1) * step : x, piece->in[0].line, piece->lines, count);
+                m->direct->rows(at.y, x, piece->in[0].line, piece->lines, count);
                 return;
         }
         for (int64_t line = 0; line < piece->lines; line++, x += piece->in[0].line) {
                 place at = place_of(p, m, scratch, piece, line, first, count, true);
-                const uintptr_t next = (uintptr_t)x + (uintptr_t)(count * step);
-                for (int64_t r = 0; r < count; r++)
-                        for (int64_t i = 0; i < run; i += 64)
-                                __builtin_prefetch((const char *)(next + (uintptr_t)(r * step + i)));
                 if (!first)
                         m->kernels->fill(at.y, piece->cols, m->step->identity);
-                m->direct->columns(at.y, x, step, piece->cols, count);
+                m->direct->columns(at.y, x, step < 0 ? -step : step, piece->cols, count);
         }
 }
 
+/* Where no panel is filled, blocks need not fit into one: so many at once. */
+#define OWN_BLOCKS 4
 /* Runs of columns go around the cache though they are shorter than SF_CPU_STREAM_LINE, since neighbours follow soon. */
 #define STREAM_RUN 256
 /* Between such runs in the panel, which has 4 bytes an element: stores a page's multiple away from a load hold it up. */
@@ -540,9 +534,8 @@ void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch, 
         const bool scans_only = piece->chunk >= 0 && !piece->totals;
         for (int32_t i = 0; i < p->members && !piece->totals; i++)
                 carries_make(p, &p->member[i], scratch, piece);
-        const bool alone = p->members == 1, direct = alone && p->member[0].direct && folds(p->member[0].step, piece);
-        const bool own_rows = alone && p->member[0].own_scan && !in_columns(p);
-        const int64_t block = direct && !in_columns(p) ? piece->n : p->block * (direct || own_rows ? DIRECT_BLOCKS : 1);
+        const bool own_rows = p->members == 1 && p->member[0].own_scan && !in_columns(p);
+        const int64_t block = p->direct && p->members == 1 ? piece->n : p->block * (own_rows ? OWN_BLOCKS : 1);
         for (int64_t first = 0; first < piece->n; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!scans_only || !p->member[i].step->fold)

@@ -62,6 +62,7 @@ typedef struct sf_panels {
         int32_t nouter, outer[SF_MAX_NDIM]; /* the remaining dimensions */
         int64_t chunk;     /* a shared axis: positions in a chunk, else 0 */
         int64_t chunks, nodes;
+        bool direct;       /* all members fold straight from operand 0, without a panel */
         bool stream;       /* results are too large to be worth caching */
         sf_panel_member member[SF_PANEL_MEMBERS];
         sf_fuse plain[SF_PANEL_MEMBERS]; /* what a member that is not fused has instead */

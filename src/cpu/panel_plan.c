@@ -160,6 +160,26 @@ static bool on_end(const sf_panels *p, int32_t d, int32_t col)
         return same;
 }
 
+/* May a fold take narrow integers as they lie, side by side along a dimension? */
+static const sf_direct_fold *direct_along(const sf_panels *p, const sf_panel_member *m, int32_t d)
+{
+        const sf_step *s = m->step;
+        const sf_operand *x = &m->fuse->operand[0];
+        const int64_t stride = d == p->seq ? magnitude(x->stride[d]) : x->stride[d];
+        if (m->fuse->load.count || s->m || (s->fold && s->has_initial) || p->nseq > 1 || stride != sf_dtypes[x->dt].size)
+                return NULL;
+        return p->isa->map->direct(x->dt, sf_class_of(m->held), s->op);
+}
+
+/* Do all steps fold so, and fill no panel? */
+static bool all_direct_along(const sf_panels *p, int32_t d)
+{
+        bool all = p->shape != SF_PANEL_MAP;
+        for (int32_t i = 0; all && i < p->members; i++)
+                all = p->member[i].step->fold && direct_along(p, &p->member[i], d);
+        return all;
+}
+
 static void choose_shape(sf_panels *p, const sf_step *s)
 {
         const int32_t last = s->nbatch - 1;
@@ -175,7 +195,9 @@ static void choose_shape(sf_panels *p, const sf_step *s)
         p->shape = SF_PANEL_ROWS;
         if (last >= 0 && cost_along(p, last) < cost_along(p, p->seq)) {
                 int64_t cols = dims[last].len;
-                if (2 * cols <= width && p->nseq == 1 && p->n * cols >= PANEL / 16 && on_end(p, p->seq, last))
+                if (p->n * cols >= PANEL / 8 && all_direct_along(p, last) && on_end(p, p->seq, last))
+                        p->shape = SF_PANEL_COLUMNS; /* however few there are */
+                else if (2 * cols <= width && p->nseq == 1 && p->n * cols >= PANEL / 16 && on_end(p, p->seq, last))
                         p->shape = SF_PANEL_NARROW;
                 else if (cols >= FEW_COLUMNS && (cols >= 8 * FEW_COLUMNS || p->n * cols >= PANEL / 8))
                         p->shape = SF_PANEL_COLUMNS;
@@ -224,28 +246,6 @@ static bool crossed(const sf_panels *p)
         return found;
 }
 
-/* May a fold take narrow integers as they lie? */
-static void choose_direct(const sf_panels *p, sf_panel_member *m)
-{
-        const sf_step *s = m->step;
-        const sf_operand *x = &m->fuse->operand[0];
-        const bool rows = p->shape == SF_PANEL_ROWS || p->shape == SF_PANEL_PACKED, columns = p->shape == SF_PANEL_COLUMNS;
-        m->direct = NULL;
-        if (m->fuse->load.count || s->m || (s->fold && s->has_initial) || p->nseq > 1 || !(rows || columns))
-                return;
-        if (magnitude(x->stride[rows ? p->seq : p->col]) == sf_dtypes[x->dt].size && !(columns && x->stride[p->col] < 0))
-                m->direct = p->isa->map->direct(x->dt, sf_class_of(m->held), s->op);
-}
-
-/* Do all steps fold so, and fill no panel? */
-static bool all_direct(const sf_panels *p)
-{
-        bool all = p->shape != SF_PANEL_MAP;
-        for (int32_t i = 0; i < p->members; i++)
-                all = all && p->member[i].step->fold && p->member[i].direct;
-        return all;
-}
-
 static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
 {
         const int32_t width = p->isa->vector_bytes / 4;
@@ -265,8 +265,8 @@ static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
                 p->levels = sf_order_log2((uint64_t)(p->n / 4 + 1)) + 2;
                 p->lines = sf_panels_shares(p, p->line, p->seq) ? smaller(lines, TOGETHER) : 1;
                 p->cols = COUNTER_BYTES / (p->levels * p->widest * p->lines) / 64 * 64;
-                p->cols = smaller(larger(p->cols, 64), MOST_COLUMNS);
-                p->cols = smaller(p->cols, larger(LEAST_COLUMNS, cols / parts(2 * workers, s->batch / cols)));
+                p->cols = p->direct ? MOST_COLUMNS : smaller(larger(p->cols, 64), MOST_COLUMNS);
+                p->cols = smaller(p->cols, larger(p->direct ? 4 * LEAST_COLUMNS : LEAST_COLUMNS, cols / parts(2 * workers, s->batch / cols)));
                 p->cols = smaller(p->cols, parts(parts(cols, parts(cols, p->cols)), 16) * 16); /* of about the same width */
                 p->block = larger(SF_CPU_TILE_ROWS, power_below(2 * PANEL / p->cols));
                 p->entry_lanes = parts(p->cols, width) * width;
@@ -276,7 +276,7 @@ static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
                 p->block = power_below(SF_FUSED_BLOCK / cols);
                 break;
         default:
-                if (all_direct(p))
+                if (p->direct)
                         p->lines = smaller(larger(SF_CPU_FOLD_GROUP, DIRECT_ELEMENTS / p->n), DIRECT_LINES);
                 else if (p->n <= p->block)
                         p->lines = larger(SF_CPU_GROUP, PANEL / p->n / SF_CPU_GROUP * SF_CPU_GROUP);
@@ -285,7 +285,7 @@ static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
         }
         /* A chunk is a line of its own where a stride leads from one to the next. */
         if (p->chunk)
-                p->lines = p->shape == SF_PANEL_COLUMNS || p->nseq > 1 ? 1 : all_direct(p) ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
+                p->lines = p->shape == SF_PANEL_COLUMNS || p->nseq > 1 ? 1 : p->direct ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         else
                 p->lines = smaller(p->lines, lines);
         p->whole = p->n <= p->block;
@@ -421,8 +421,7 @@ void sf_panels_plan(sf_panels *p, int workers, int64_t chunk)
         p->nodes = 2 * p->chunks;
         if (!chunk)
                 choose_shape(p, p->member[0].step);
-        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
-                choose_direct(p, &p->member[i]);
+        p->direct = p->shape != SF_PANEL_NARROW && all_direct_along(p, p->shape == SF_PANEL_COLUMNS ? p->col : p->seq);
         choose_outer(p);
         choose_sizes(p, p->member[0].step, workers);
 }
@@ -434,6 +433,7 @@ void sf_panels_settle(sf_panels *p)
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++) {
                 choose_directness(p, &p->member[i]);
                 choose_products(p, &p->member[i]);
+                p->member[i].direct = p->shape == SF_PANEL_NARROW ? NULL : direct_along(p, &p->member[i], p->shape == SF_PANEL_COLUMNS ? p->col : p->seq);
                 choose_own(p, &p->member[i]);
                 choose_lanes(p, &p->member[i]);
                 p->member[i].streams = streams(p, &p->member[i]);
