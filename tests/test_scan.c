@@ -147,6 +147,25 @@ static void check_narrow_integers(void)
         }
 }
 
+/* Integers scanned into wider ones, in results that are streamed: rows on end, put together first, long ones and columns that begin anywhere. */
+static void check_widened(void)
+{
+        static const struct {
+                int32_t axis;
+                int64_t shape[2];
+        } work[] = {{1, {11003, 100}}, {1, {70001, 16}}, {1, {340001, 3}}, {1, {230, 4501}}, {0, {801, 1331}}, {1, {9001, 128}}};
+        static const int dtypes[] = {DT_BOOL, DT_I32, DT_I8, DT_U16}, skews[] = {0, 8, 40, 4};
+        for (int i = 0; i < 6 * 4; i++) {
+                test_case c = case_plain(false, work[i / 4].axis, 2, work[i / 4].shape);
+                set_options(&c, (unsigned)(i * 5 + i / 4) % 16);
+                c.in = dtypes[i % 4];
+                c.out = DT_I64;
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                c.skew_out = skews[(i + i / 4) % 4];
+                check(&c, 0);
+        }
+}
+
 /* Exclusive results that are streamed a row late: with last tiles of every size there is no row after the last one. */
 static void check_late(void)
 {
@@ -244,7 +263,7 @@ static const struct {
         void (*check)(void);
 } lists[] = {{"shapes", check_shapes}, {"dtypes", check_dtypes}, {"layouts", check_layouts}, {"in place", check_in_place}, {"rank 64", check_rank_64},
              {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}, {"operations", check_operations},
-             {"narrow integers", check_narrow_integers}};
+             {"narrow integers", check_narrow_integers}, {"widened", check_widened}};
 
 /* --only NAME: one of the lists. */
 int main(int argc, char **argv)

@@ -42,6 +42,7 @@ size_t sf_panel_scratch(sf_panels *p)
                 m->panel = grow(&total, p->direct || (p->shape == SF_PANEL_MAP && m->through) ? 0 : elements * m->size);
                 if (p->shape == SF_PANEL_MAP)
                         continue;
+                m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m ? elements : 0);
                 m->totals = grow(&total, p->lines * p->cols * m->size);
                 m->counters = grow(&total, p->direct       ? 0
@@ -128,13 +129,18 @@ static void store(const sf_panels *p, const sf_panel_member *m, sf_fused_machine
         const bool with_columns = p->col >= 0;
         sf_fused_box box = {.rows = with_columns ? count : piece->lines, .cols = with_columns ? piece->cols : count, .stream = p->stream};
         set_sources(p, m, piece, &position, line, &box);
-        box.in[SF_FUSED_RESULT].at = scratch + m->panel + (in_columns(p) ? 0 : line * pitch) * m->size;
+        box.in[SF_FUSED_RESULT].at = scratch + (m->gathers ? m->gathered : m->panel) + (in_columns(p) ? 0 : line * pitch) * m->size;
         box.in[SF_FUSED_RESULT].row = (with_columns ? piece->cols : pitch) * m->size;
         box.in[SF_FUSED_RESULT].col = m->size;
         box.y = piece->of[m - p->member].y + line * piece->of[m - p->member].y_line + position * s->dims[p->seq].y;
         box.y_row = with_columns ? sign * s->dims[p->seq].y : piece->of[m - p->member].y_line;
         box.y_col = with_columns ? s->dims[p->col].y : sign * s->dims[p->seq].y;
-        sf_fused_eval(machine, &m->store, m->store_constants, &box);
+        if (!m->gathers) {
+                sf_fused_eval(machine, &m->store, m->store_constants, &box);
+                return;
+        }
+        /* Rows on end, in the panel as in memory. */
+        p->isa->map->stream(box.y, box.in[SF_FUSED_RESULT].at, box.rows * box.cols * m->size, box.in[SF_FUSED_RESULT].at);
 }
 
 void sf_panel_store_totals(const sf_panels *p, sf_fused_machine *machine, int32_t member, const sf_piece *piece, const char *totals)
@@ -262,6 +268,8 @@ static place place_of(const sf_panels *p, const sf_panel_member *m, char *scratc
         } else if (fold) {
                 at.y = scratch + m->totals + line * piece->cols * m->size;
                 at.y_step = piece->cols * m->size;
+        } else if (m->gathers) {
+                at.y = scratch + m->gathered + in_panel * m->size;
         } else if (m->writes) {
                 at.y = piece->of[member].y + line * piece->of[member].y_line + position * s->dims[p->seq].y;
                 at.y_step = in_columns(p) ? s->dims[p->seq].y : piece->of[member].y_line;
@@ -465,7 +473,7 @@ static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch,
 static void run_block(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine, char *scratch, const sf_piece *piece, int64_t first,
                       int64_t count)
 {
-        const bool scan = !m->step->fold && !piece->totals && !m->writes;
+        const bool scan = !m->step->fold && !piece->totals && (!m->writes || m->gathers);
         const int64_t step = box_lines(p, piece);
         if (m->own_scan) {
                 run_own(p, m, scratch, piece, first, count);
@@ -535,7 +543,8 @@ void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch, 
         for (int32_t i = 0; i < p->members && !piece->totals; i++)
                 carries_make(p, &p->member[i], scratch, piece);
         const bool own_rows = p->members == 1 && p->member[0].own_scan && !in_columns(p);
-        const int64_t block = p->direct && p->members == 1 ? piece->n : p->block * (own_rows ? OWN_BLOCKS : 1);
+        const bool direct = p->members == 1 && p->member[0].direct && folds(p->member[0].step, piece);
+        const int64_t block = direct ? piece->n : p->block * (own_rows ? OWN_BLOCKS : 1);
         for (int64_t first = 0; first < piece->n; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!scans_only || !p->member[i].step->fold)

@@ -32,6 +32,7 @@ typedef struct sf_panel_member {
         char *load_constants, *store_constants;
         bool reads, writes, masks; /* straight from and to memory, without a panel */
         bool streams;              /* writes around the cache: no line would be left half written */
+        bool gathers;              /* a scan whose results go there from another panel, in which they lie as in memory */
         const sf_direct_fold *direct; /* a fold, if only of a chunk, straight from operand 0, of another type; NULL: by way of a panel */
         bool own_scan;             /* a scan of narrow integers as they lie, in lanes of their own size */
         bool through;              /* map: the load goes straight to the output */
@@ -39,7 +40,7 @@ typedef struct sf_panel_member {
         int32_t factor[2];
         const sf_lanes *lanes;     /* the isa's, or own */
         sf_lanes own;
-        size_t panel, mask, counters, carries, totals; /* offsets into a worker's scratch */
+        size_t panel, gathered, mask, counters, carries, totals; /* offsets into a worker's scratch */
         char *sums; /* a shared axis: the chunks' totals and theirs (fused.c) */
 } sf_panel_member;
 

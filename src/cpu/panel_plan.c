@@ -401,17 +401,29 @@ int64_t sf_panels_bytes(const sf_panels *p)
         return bytes;
 }
 
-/* A kernel writes around the cache only where no line is left half written. A fold's totals go so from where they were put together. */
-static bool streams(const sf_panels *p, const sf_panel_member *m)
+/* Are results written around the cache? By a kernel where no line is left half written; else from where they are put together, as a fold's are. */
+static void choose_stream(const sf_panels *p, sf_panel_member *m)
 {
         const sf_step *s = m->step;
-        if (s->fold)
-                return p->stream && !p->chunk && m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held &&
-                       s->batch * m->size >= SF_CPU_STREAM_BYTES;
-        bool aligned = m->writes && p->stream && !((uintptr_t)s->y % 64);
+        const bool rows = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS, packed = p->shape == SF_PANEL_PACKED;
+        m->streams = m->gathers = false;
+        if (!p->stream || m->own_scan || !m->store.copy || m->store.copied != SF_FUSED_RESULT || s->out != m->held)
+                return;
+        if (s->fold) {
+                m->streams = !p->chunk && s->batch * m->size >= SF_CPU_STREAM_BYTES;
+                return;
+        }
+        const int64_t run = (columns ? p->cols : p->n) * m->size;
+        bool aligned = !((uintptr_t)s->y % 64) && (!columns || p->cols % 16 == 0);
         for (int32_t d = 0; d < p->nbatch + p->nseq; d++)
                 aligned = aligned && (s->dims[d].y == m->size || s->dims[d].y % 64 == 0);
-        return aligned && (p->shape == SF_PANEL_ROWS || (p->shape == SF_PANEL_COLUMNS && p->cols % 16 == 0));
+        /* What is over after a row's last tile is stored. Results that are turned are streamed in whole vectors: of half a line each, they cost more. */
+        const bool tiles = columns || run >= SF_CPU_STREAM_LINE || p->n % (p->isa->scan_tile * m->kernels->width) == 0;
+        const bool turns = p->isa->vector_bytes == 64 && (uintptr_t)s->y % (uintptr_t)m->size == 0 && run >= SF_CPU_STREAM_LINE;
+        m->streams = m->writes && (rows || columns) && ((aligned && tiles) || turns);
+        /* Short rows that lie on end; of the shortest, which cost more to compute than to store, only where they are packed. */
+        m->gathers = !m->streams && (packed || (rows && run >= 128)) && p->whole && p->line >= 0 && s->dims[p->line].y == p->n * m->size &&
+                     s->dims[p->seq].y == (p->reverse ? -m->size : m->size);
 }
 
 void sf_panels_plan(sf_panels *p, int workers, int64_t chunk)
@@ -436,6 +448,6 @@ void sf_panels_settle(sf_panels *p)
                 p->member[i].direct = p->shape == SF_PANEL_NARROW ? NULL : direct_along(p, &p->member[i], p->shape == SF_PANEL_COLUMNS ? p->col : p->seq);
                 choose_own(p, &p->member[i]);
                 choose_lanes(p, &p->member[i]);
-                p->member[i].streams = streams(p, &p->member[i]);
+                choose_stream(p, &p->member[i]);
         }
 }
