@@ -12,7 +12,7 @@ SF_INLINE N(vec) N(beyond)(const sf_op op, N(vec) identity)
 }
 
 /* The totals of `left` elements, but no more than a vector, of each of `many` rows. */
-SF_INLINE N(vec) N(fold_across)(const sf_rows *j, const sf_op op, const char *x, const uint8_t *m, int many, int64_t left, N(vec) identity)
+SF_INLINE N(vec) N(fold_across)(const sf_rows *j, const sf_op op, const char *x, const uint8_t *m, int many, int64_t left, N(vec) identity, int64_t ahead)
 {
         const N(vec) beyond = N(beyond)(op, identity);
         const v_mask on = v_mask_below(left < K_WIDTH ? (int)left : K_WIDTH, K_LANE_BYTES);
@@ -21,7 +21,7 @@ SF_INLINE N(vec) N(fold_across)(const sf_rows *j, const sf_op op, const char *x,
                 v[r] = beyond;
                 if (r >= many)
                         continue;
-                __builtin_prefetch(x + j->ahead);
+                __builtin_prefetch(x + ahead);
                 if (left >= K_WIDTH)
                         v[r] = N(load_masked)(x, m, identity);
                 else
@@ -34,13 +34,14 @@ SF_INLINE N(vec) N(fold_across)(const sf_rows *j, const sf_op op, const char *x,
 SF_INLINE void N(fold_short)(const sf_rows *j, const sf_op op)
 {
         const N(vec) identity = N(broadcast)(j->identity);
+        const int64_t ahead = K_WIDTH * j->x_row > j->ahead ? K_WIDTH * j->x_row : j->ahead; /* within these rows everything is on its way */
         for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
                 const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
                 N(vec) inside[K_LOG_WIDTH + 1], total = identity;
                 uint64_t vectors = 0;
                 for (int64_t i = 0; i < j->n; i += K_WIDTH, vectors++) {
                         const int closed = sf_order_closed(vectors);
-                        total = N(fold_across)(j, op, j->x + at * j->x_row + i * K_SIZE, j->m ? j->m + at * j->m_row + i : NULL, many, j->n - i, identity);
+                        total = N(fold_across)(j, op, j->x + at * j->x_row + i * K_SIZE, j->m ? j->m + at * j->m_row + i : NULL, many, j->n - i, identity, ahead);
                         for (int k = 0; k < closed; k++)
                                 total = N(combine)(op, inside[k], total);
                         inside[closed] = total;
