@@ -8,8 +8,8 @@
  *   F_EXTREMES   define it where there are max and min too
  *
  * Integers wrap: whatever the order, the bits are the same. So down columns elements are added in as narrow a type as holds the sum of a
- * few (part_i8, ...), in plain C that the compiler vectorises; map_fold_rows.inc.h has rows. The largest of some truths is the truth of the largest: only what
- * comes out of such a loop is asked what it stands for (value_i8, ...).
+ * few (part_i8, ...), in plain C that the compiler vectorises; map_fold_rows.inc.h has rows. The largest of some truths is the truth of the
+ * largest: only what comes out of such a loop is asked what it stands for (value_i8, ...).
  */
 #define F_CAT_(a, b, c) a##_##b##_##c
 #define F_CAT(a, b, c) F_CAT_(a, b, c)
