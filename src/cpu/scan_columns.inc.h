@@ -81,12 +81,59 @@ SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, 
                 N(shift_cells)(s, rows, c, v);
 }
 
-/* A whole tile's whole vectors. What is not whole is somebody else's: it would take the registers of this loop. */
-SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip) *strip, N(vec) identity, const bool masked, const int mode)
+/* `many` vectors side by side, from column c on. */
+SF_INLINE void N(scan_beside)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const bool masked, const int mode, const int many,
+                              int64_t c, bool end, N(writer) *writer, N(vec) *half)
 {
-        const N(strip) s = *strip; /* a copy that no store can change */
-        const int64_t x_step = j->x_step, y_step = j->y_step, m_step = j->m_step;
-        const int64_t wide = K_WIDTH * K_STORAGE_BYTES, cols = j->cols / K_WIDTH * K_WIDTH;
+        const int64_t x_step = j->x_step, y_step = j->y_step, m_step = j->m_step, wide = K_WIDTH * K_STORAGE_BYTES;
+        const char *x = s->x + c * K_SIZE;
+        const uint8_t *m = masked ? s->m + c : NULL;
+        char *y = s->y + c * K_SIZE;
+        N(vec) v[2][V_SCAN_ROWS];
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_ROWS; i++, x += x_step) {
+                V_UNROLL
+                for (int k = 0; k < many; k++)
+                        v[k][i] = N(load_masked)(x + k * wide, masked ? m + k * K_WIDTH : NULL, identity);
+                if (masked)
+                        m += m_step;
+        }
+        V_UNROLL
+        for (int k = 0; k < many; k++)
+                N(scan_cells)(op, s, V_SCAN_ROWS, c + k * K_WIDTH, v[k]);
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_ROWS; i++, y += y_step) {
+                V_UNROLL
+                for (int k = 0; k < many; k++) {
+                        if (mode == N(mode_turn)) {
+                                N(write_one_turned)(&writer[i], y + k * wide, v[k][i]);
+                        } else if (mode == N(mode_stream) && wide == 64) {
+                                N(stream)(y + k * wide, v[k][i]);
+                        } else if (mode == N(mode_stream)) {
+                                /* A cache line is written whole or not at all: two results at a time. */
+                                if (c % (2 * K_WIDTH)) {
+                                        N(stream)(y - wide, half[i]);
+                                        N(stream)(y, v[k][i]);
+                                } else if (!end) {
+                                        half[i] = v[k][i];
+                                } else {
+                                        N(store)(y, v[k][i]);
+                                }
+                        } else {
+                                N(store)(y + k * wide, v[k][i]);
+                        }
+                }
+        }
+}
+
+/* A whole tile's whole vectors. What is not whole is somebody else's: it would take the registers of this loop. */
+SF_INLINE void N(scan_strip)(const sf_columns *job, const sf_op op, const N(strip) *strip, N(vec) identity, const bool masked, const int mode)
+{
+        const sf_columns j = *job; /* copies that no store can change */
+        const N(strip) s = *strip;
+        const int64_t cols = j.cols / K_WIDTH * K_WIDTH;
+        /* Memory likes two lines of a row better than one each of two rows. */
+        const int many = op == SF_SUM && V_BYTES == 64 && K_CONVERT == K_SAME && mode == N(mode_stream) ? 2 : 1;
         N(writer) writer[V_SCAN_ROWS];
         N(vec) half[V_SCAN_ROWS];
         for (int i = 0; i < V_SCAN_ROWS; i++)
@@ -94,45 +141,17 @@ SF_INLINE void N(scan_strip)(const sf_columns *j, const sf_op op, const N(strip)
         if (mode == N(mode_turn)) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++)
-                        writer[i] = N(writer_start)(s.y + i * y_step, true, false);
+                        writer[i] = N(writer_start)(s.y + i * j.y_step, true, false);
         }
-        for (int64_t c = 0; c < cols; c += K_WIDTH) {
-                const char *x = s.x + c * K_SIZE;
-                const uint8_t *m = masked ? s.m + c : NULL;
-                char *y = s.y + c * K_SIZE;
-                N(vec) v[V_SCAN_ROWS];
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_ROWS; i++, x += x_step) {
-                        v[i] = N(load_masked)(x, masked ? m : NULL, identity);
-                        if (masked)
-                                m += m_step;
-                }
-                N(scan_cells)(op, &s, V_SCAN_ROWS, c, v);
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_ROWS; i++, y += y_step) {
-                        if (mode == N(mode_turn)) {
-                                N(write_one_turned)(&writer[i], y, v[i]);
-                        } else if (mode == N(mode_stream) && wide == 64) {
-                                N(stream)(y, v[i]);
-                        } else if (mode == N(mode_stream)) {
-                                /* A cache line is written whole or not at all: two results at a time. */
-                                if (c % (2 * K_WIDTH)) {
-                                        N(stream)(y - wide, half[i]);
-                                        N(stream)(y, v[i]);
-                                } else if (c + K_WIDTH < cols) {
-                                        half[i] = v[i];
-                                } else {
-                                        N(store)(y, v[i]);
-                                }
-                        } else {
-                                N(store)(y, v[i]);
-                        }
-                }
-        }
+        int64_t c = 0;
+        for (; c <= cols - many * K_WIDTH; c += many * K_WIDTH)
+                N(scan_beside)(&j, op, &s, identity, masked, mode, many, c, c + K_WIDTH == cols, writer, half);
+        if (c < cols)
+                N(scan_beside)(&j, op, &s, identity, masked, mode, 1, c, true, writer, half);
         if (mode == N(mode_turn)) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++)
-                        N(write_end)(&writer[i], s.y + i * y_step + cols * K_SIZE);
+                        N(write_end)(&writer[i], s.y + i * j.y_step + cols * K_SIZE);
         }
 }
 
