@@ -3,7 +3,7 @@
  *
  * The sequence is cut into chunks of a power of two that fit in a core's own cache. A worker scans a chunk by itself into scratch,
  * publishes its total, and later, once the totals of everything before it are known, adds those and writes the results. Scanning its
- * next chunk and finishing its current one are interleaved piece by piece, so that memory is read and written all the time. A chunk
+ * next chunk and finishing its current one are interleaved, so that memory is read and written all the time. A chunk
  * is walked as several substreams at once; each of them is a leaf of the order's tree above the chunks.
  *
  * Narrow matrices, whose vectors are not full, are scanned into scratch too, a piece at a time. There their rows lie on end, and what
