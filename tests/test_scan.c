@@ -205,6 +205,21 @@ static void check_layouts(void)
                 }
 }
 
+/* Sums of an axis that all threads share, streamed to wherever the results begin: carries are added by the vectors that go to aligned places. */
+static void check_shifted(void)
+{
+        static const int dtypes[] = {DT_F32, DT_F64, DT_U32, DT_F32, DT_I64, DT_BF16};
+        for (int i = 0; i < 12; i++) {
+                const int64_t shape[] = {1, i % 3 ? 1200007 + i : 5 << 18};
+                test_case c = case_plain(false, 1, 2, shape);
+                c.in = c.out = dtypes[i % 6];
+                c.reverse = i / 6;
+                c.guard = c.reverse ? GUARD_BEFORE : GUARD_AFTER;
+                c.skew_out = 8 * (i + 1) % 64 + (i % 6 == 3 ? 4 : 0);
+                check(&c, 0);
+        }
+}
+
 static void check_in_place(void)
 {
         for (size_t i = 0; i < CASE_SAMPLES; i++)
@@ -263,7 +278,8 @@ static const struct {
         void (*check)(void);
 } lists[] = {{"shapes", check_shapes}, {"dtypes", check_dtypes}, {"layouts", check_layouts}, {"in place", check_in_place}, {"rank 64", check_rank_64},
              {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}, {"operations", check_operations},
-             {"narrow integers", check_narrow_integers}, {"widened", check_widened}};
+             {"narrow integers", check_narrow_integers}, {"widened", check_widened},
+             {"shifted", check_shifted}};
 
 /* --only NAME: one of the lists. */
 int main(int argc, char **argv)

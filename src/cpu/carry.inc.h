@@ -27,7 +27,7 @@ SF_INLINE N(carrier) N(carrier_of)(const sf_rows *j, const int many, int64_t at)
         return c;
 }
 
-/* A tile of a row, `own` and `common` to its left. plain: inclusive, and streamed to aligned addresses; row is not looked at. */
+/* A tile of a row, `own` and `common` to its left. plain: inclusive, and streamed to an aligned address; row is not looked at. */
 SF_INLINE void N(carry_row)(const sf_rows *j, const sf_op op, const N(tables) *t, const char *x, char *y, const sf_carry *own, const sf_carry *common,
                             N(row) *row, const bool plain, const int64_t step)
 {
@@ -73,23 +73,64 @@ SF_INLINE void N(carry_one)(const sf_rows *job, const sf_op op, int64_t at)
         N(carrier_end)(&j, &t, 1, &c);
 }
 
+/*
+ * Carries are the same for all of a row, so they need not be added by the vectors that were scanned: where results do not begin at an aligned
+ * address, those that go to one are, up to a vector further on. How many elements: 0 to K_WIDTH - 1, down in reverse.
+ */
+SF_INLINE int64_t N(carry_shift)(const char *y, const bool down)
+{
+        const int64_t phase = (int64_t)((uintptr_t)y % (K_WIDTH * K_STORAGE_BYTES) / K_STORAGE_BYTES);
+        return down ? -phase : phase ? K_WIDTH - phase : 0;
+}
+
+/* What that leaves of a row: its first elements, and the last tile, which is as much shorter. */
+static V_APART void N(carry_edges)(const sf_rows *j, const N(carrier) *c, const int64_t shift, const int64_t step)
+{
+        const int count = (int)(shift < 0 ? -shift : shift), rest = K_WIDTH - count;
+        const int64_t last = (j->n * j->lanes->inner / (V_SCAN_TILE * K_WIDTH) - 1) * V_SCAN_TILE * step + shift;
+        for (int r = 0; r < SF_CPU_GROUP; r++) {
+                const char *x = c->x + r * j->x_row;
+                char *y = c->y + r * j->y_row;
+                N(vec) v[V_SCAN_TILE + 1];
+                v[V_SCAN_TILE] = N(get)(x);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[i] = N(get)(x + (last + i * step) * K_LANE_BYTES);
+                N(add_carry)(SF_SUM, j->carry + r, v, V_SCAN_TILE + 1);
+                N(add_carry)(SF_SUM, j->common, v, V_SCAN_TILE + 1);
+                N(store_part)(y + (step < 0 ? rest : 0) * K_SIZE, v[V_SCAN_TILE], step < 0 ? rest : 0, count);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE - 1; i++)
+                        N(stream)(y + (last + i * step) * K_SIZE, v[i]);
+                N(store_part)(y + (last + (V_SCAN_TILE - 1) * step + (step < 0 ? count : 0)) * K_SIZE, v[V_SCAN_TILE - 1], step < 0 ? count : 0, rest);
+        }
+}
+
 /* Plain calls know their step, so that all addresses of a row are constants away from one, and no row needs more than its carries. */
 SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op, const bool plain, const int64_t step)
 {
         const sf_rows j = *next, n = *now;
-        const N(tables) t = N(tables_of)(j.lanes);
         const N(vec) identity = N(broadcast)(j.identity);
         const sf_carry *own = n.carry, common = *n.common;
         N(carrier) c = N(carrier_of)(&n, plain ? 0 : SF_CPU_GROUP, 0);
         N(place) p = N(place_of)(&j, K_WIDTH, 0);
         const uint64_t end = p.tile + (uint64_t)(j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH));
+        const int64_t shift = plain ? N(carry_shift)(c.y, step < 0) : 0;
+        const uint64_t carried = shift ? end - 1 : end;
+        if (shift) {
+                N(carry_edges)(now, &c, shift, step);
+                c.x += shift * K_LANE_BYTES;
+                c.y += shift * K_SIZE;
+        }
+        const N(tables) t = N(tables_of)(j.lanes);
         for (; p.tile < end; p.tile++) {
                 N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
                 V_UNROLL
                 for (int r = 0; r < SF_CPU_GROUP; r++) {
                         N(load_tile)(p.x + r * j.x_row, !plain && p.m ? p.m + r * j.m_row : NULL, step, j.ahead, K_WIDTH, identity, v[r]);
                         N(scan_tile)(op, &t, K_LOG_WIDTH, v[r]);
-                        N(carry_row)(&n, op, &t, c.x + r * n.x_row, c.y + r * n.y_row, own + r, &common, &c.row[r], plain, step);
+                        if (p.tile < carried)
+                                N(carry_row)(&n, op, &t, c.x + r * n.x_row, c.y + r * n.y_row, own + r, &common, &c.row[r], plain, step);
                 }
                 N(count_tile)(op, &t, p.counters, p.tile, SF_CPU_GROUP, v);
                 V_UNROLL
@@ -126,7 +167,10 @@ static V_APART void N(carry_and_prod)(const sf_rows *now, const sf_rows *next)
 
 SF_INLINE void N(carry_rows)(const sf_rows *now, const sf_rows *next, const sf_op op)
 {
-        const bool plain = now->stream && N(aligned)(now) && !now->exclusive && !now->m;
+        const uintptr_t whole = K_WIDTH * K_STORAGE_BYTES;
+        /* Half a line that is not followed by the other half at once gains nothing. */
+        const bool shifts = K_CONVERT == K_SAME && V_BYTES == 64 && (uintptr_t)now->y % K_STORAGE_BYTES == 0 && (uintptr_t)now->y_row % whole == 0;
+        const bool plain = now->stream && (shifts || N(aligned)(now)) && !now->exclusive && !now->m;
         if (!next || now->rows < SF_CPU_GROUP || next->rows < SF_CPU_GROUP || now->n != next->n) {
                 for (int64_t at = 0; at < now->rows; at++)
                         N(carry_one)(now, op, at);
