@@ -209,13 +209,13 @@ static void check_layouts(void)
 static void check_shifted(void)
 {
         static const int dtypes[] = {DT_F32, DT_F64, DT_U32, DT_F32, DT_I64, DT_BF16};
-        for (int i = 0; i < 12; i++) {
-                const int64_t shape[] = {1, i % 3 ? 1200007 + i : 5 << 18};
-                test_case c = case_plain(false, 1, 2, shape);
+        for (int i = 0; i < 48; i++) {
+                const int64_t columns = (int64_t)1 << i / 12, shape[] = {(i % 3 ? 1200007 + i : 5 << 18) / columns, columns};
+                test_case c = case_plain(false, 0, 2, shape);
                 c.in = c.out = dtypes[i % 6];
-                c.reverse = i / 6;
+                c.reverse = i / 6 % 2;
                 c.guard = c.reverse ? GUARD_BEFORE : GUARD_AFTER;
-                c.skew_out = 8 * (i + 1) % 64 + (i % 6 == 3 ? 4 : 0);
+                c.skew_out = 8 * (i + i / 12 + 1) % 64 + (i % 6 == 3 ? 4 : 0);
                 check(&c, 0);
         }
 }

@@ -74,8 +74,8 @@ SF_INLINE void N(carry_one)(const sf_rows *job, const sf_op op, int64_t at)
 }
 
 /*
- * Carries are the same for all of a row, so they need not be added by the vectors that were scanned: where results do not begin at an aligned
- * address, those that go to one are, up to a vector further on. How many elements: 0 to K_WIDTH - 1, down in reverse.
+ * Carries are the same for all of a row, or every `inner` elements, so they need not be added by the vectors that were scanned: where results
+ * do not begin at an aligned address, those that go to one are, up to a vector further on. How many elements: 0 to K_WIDTH - 1, down in reverse.
  */
 SF_INLINE int64_t N(carry_shift)(const char *y, const bool down)
 {
@@ -167,9 +167,9 @@ static V_APART void N(carry_and_prod)(const sf_rows *now, const sf_rows *next)
 
 SF_INLINE void N(carry_rows)(const sf_rows *now, const sf_rows *next, const sf_op op)
 {
-        const uintptr_t whole = K_WIDTH * K_STORAGE_BYTES;
         /* Half a line that is not followed by the other half at once gains nothing. */
-        const bool shifts = K_CONVERT == K_SAME && V_BYTES == 64 && (uintptr_t)now->y % K_STORAGE_BYTES == 0 && (uintptr_t)now->y_row % whole == 0;
+        const bool shifts = K_CONVERT == K_SAME && V_BYTES == 64 && (uintptr_t)now->y % K_STORAGE_BYTES == 0 && now->y_row % V_BYTES == 0 &&
+                            N(carry_shift)(now->y, now->lanes->reverse) % now->lanes->inner == 0;
         const bool plain = now->stream && (shifts || N(aligned)(now)) && !now->exclusive && !now->m;
         if (!next || now->rows < SF_CPU_GROUP || next->rows < SF_CPU_GROUP || now->n != next->n) {
                 for (int64_t at = 0; at < now->rows; at++)
