@@ -124,6 +124,24 @@ typedef struct part {
         int64_t ahead; /* bytes */
 } part;
 
+/* Where a position of a line lies in the tensors. */
+typedef struct spot {
+        const char *x;
+        char *y;
+        const uint8_t *m;
+} spot;
+
+static spot spot_of(const chain *c, int64_t line, int64_t position)
+{
+        const sf_cpu_plan *p = c->plan;
+        const sf_step *s = p->step;
+        const int64_t lane = line % p->line.len;
+        sf_walk at;
+        sf_walk_start(&at, p->outer_dims, p->nouter, line / p->line.len);
+        return (spot){.x = s->x + at.x + lane * p->line.x + position * p->seq.x, .y = s->y + at.y + lane * p->line.y + position * p->seq.y,
+                      .m = s->m ? s->m + at.m + lane * p->line.m + position * p->seq.m : NULL};
+}
+
 /* Where a part's lanes lie in scratch, which is laid out as the tensor is: downwards in reverse. */
 static char *raw_of(const worker *w, const part *t)
 {
@@ -138,14 +156,11 @@ static sf_columns columns_of(worker *w, const part *t, walk how, const sf_carry 
         const chain *c = w->c;
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
-        int64_t position = t->position + t->from;
-        sf_columns job = {.x = s->x + at.x + position * p->seq.x, .y = s->y + at.y + position * p->seq.y,
-                            .m = s->m ? s->m + at.m + position * p->seq.m : NULL, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m,
-                            .cols = p->inner, .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && how == SCAN,
-                            .stream = p->stream, .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry,
-                            .counters = w->counters[how == SCAN], .counter_stride = c->entry_bytes};
+        const spot at = spot_of(c, t->line, t->position + t->from);
+        sf_columns job = {.x = at.x, .y = at.y, .m = at.m, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m, .cols = p->inner,
+                          .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && how == SCAN, .stream = p->stream,
+                          .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry, .counters = w->counters[how == SCAN],
+                          .counter_stride = c->entry_bytes};
         if (how == LOCAL) {
                 job.stream = false;
                 job.y = raw_of(w, t);
@@ -158,12 +173,9 @@ static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry
         const chain *c = w->c;
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
-        int64_t lane = t->line % p->line.len, position = t->position + t->from;
-        sf_rows job = {.x = s->x + at.x + lane * p->line.x + position * p->seq.x, .y = s->y + at.y + lane * p->line.y + position * p->seq.y,
-                       .m = s->m ? s->m + at.m + lane * p->line.m + position * p->seq.m : NULL, .x_row = c->leaf * p->seq.x,
-                       .y_row = c->leaf * p->seq.y, .m_row = c->leaf * p->seq.m, .rows = t->streams, .n = t->count, .start = t->from,
+        const spot at = spot_of(c, t->line, t->position + t->from);
+        sf_rows job = {.x = at.x, .y = at.y, .m = at.m, .x_row = c->leaf * p->seq.x, .y_row = c->leaf * p->seq.y,
+                       .m_row = c->leaf * p->seq.m, .rows = t->streams, .n = t->count, .start = t->from,
                        .resume = t->resume, .exclusive = s->exclusive && (how == SCAN || how == CARRY), .stream = p->stream, .op = s->op,
                        .identity = s->identity, .ahead = t->ahead, .lanes = p->lanes, .carry = carry, .carry_row = 1, .common = &w->common,
                        .counters = entry(c, w->counters[how == SCAN], t->first * SF_ORDER_LEVELS),
@@ -275,22 +287,6 @@ static void local_piece(worker *w, const chunk *k, int64_t piece)
                 run_part(w, &t, LOCAL, NULL);
 }
 
-/* The first element of a position in the tensors. */
-static const char *x_of(const chain *c, const part *t)
-{
-        const sf_cpu_plan *p = c->plan;
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, t->line / p->line.len);
-        return p->step->x + at.x + t->line % p->line.len * p->line.x + (t->position + t->from) * p->seq.x;
-}
-static char *y_of(const chain *c, int64_t line, int64_t position)
-{
-        const sf_cpu_plan *p = c->plan;
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, line / p->line.len);
-        return p->step->y + at.y + line % p->line.len * p->line.y + position * p->seq.y;
-}
-
 /* and from there. An exclusive result is the inclusive one before it, the first of a chunk what is to the left of that. */
 static void carry_piece(worker *w, const chunk *k, int64_t piece, const chunk *next)
 {
@@ -301,14 +297,14 @@ static void carry_piece(worker *w, const chunk *k, int64_t piece, const chunk *n
         if (!k->whole)
                 return;
         sf_run run = w->run;
-        char *first = y_of(c, k->line, t.position + t.from);
+        char *first = spot_of(c, k->line, t.position + t.from).y;
         run.x = raw_of(w, &t) - down;
         run.y = first - down;
         run.count = count * p->inner;
         run.next = run.x;
         if (next && next->whole && piece + 1 < PIECES) {
-                part ahead = part_of(c, next, 0, 1, t.from + count, count, true);
-                run.next = x_of(c, &ahead) - (p->seq.x < 0 ? down : 0);
+                const char *ahead = spot_of(c, next->line, next->number * c->chunk + t.from + count).x;
+                run.next = ahead - (p->seq.x < 0 ? down : 0);
         }
         if (p->step->exclusive) {
                 run.x += p->reverse ? pitch : -pitch;
@@ -472,7 +468,7 @@ static void set_run(worker *w, const chunk *k)
         const bool extreme = p->step->op == SF_MAX || p->step->op == SF_MIN, stream = p->stream || p->detour;
         const int64_t vector = p->isa->vector_bytes, each = (c->period + 4) * vector, columns = p->inner * p->size;
         const sf_carry *carry = &w->carry[0];
-        char *lowest = y_of(c, k->line, k->number * c->chunk + (p->reverse ? c->chunk - 1 : 0));
+        char *lowest = spot_of(c, k->line, k->number * c->chunk + (p->reverse ? c->chunk - 1 : 0)).y;
         const bool aligned = stream && (uintptr_t)lowest % (uintptr_t)p->size == 0;
         const int64_t before = aligned ? (int64_t)(-(uintptr_t)lowest % (uintptr_t)vector) : 0, phase = before % columns;
         if (extreme && carry->count > 1)
@@ -534,9 +530,7 @@ static void finish_fold(worker *w, int64_t line)
                 return;
         }
         sum_carry(w, 0, false);
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, line / p->line.len);
-        p->kernels->narrow(s->y + at.y + line % p->line.len * p->line.y, w->carry[0].fill, p->inner);
+        p->kernels->narrow(spot_of(c, line, 0).y, w->carry[0].fill, p->inner);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -598,7 +592,6 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.sides = c.local ? 1 : 2;
         c.raw_bytes = c.local || c.runs ? (size_t)(c.chunk * p->inner * p->kernels->lane_bytes) : 0;
         c.detour_bytes = p->detour && !c.runs ? (size_t)(c.chunk / PIECES * p->inner * p->size) : 0;
-
         c.table_bytes = c.runs ? (size_t)(CARRY_ENTRIES * (c.period + 4) * vector) : 0;
 
         size_t totals = (size_t)(c.lines * c.leaves * c.entry_bytes), ready = ((size_t)(c.lines * c.chunks) + 63) / 64 * 64;

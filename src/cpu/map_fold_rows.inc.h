@@ -147,21 +147,6 @@ SF_INLINE void fold_group(const bool sum, const int size, const bool plain, cons
                 *(v_raw_unaligned *)(results + r * V_LANES8) = fold_inside(sum, size, all[r]);
 }
 
-/* Fewer than 8 bytes. */
-SF_INLINE uint64_t fold_bytes_of(const char *x, int bytes)
-{
-        if (bytes >= 4) {
-                uint32_t low, high;
-                memcpy(&low, x, 4);
-                memcpy(&high, x + bytes - 4, 4);
-                return low | (uint64_t)high << (8 * (bytes - 4)); /* bytes that are in both are the same */
-        }
-        uint64_t w = 0;
-        for (int i = 0; i < bytes; i++)
-                w |= (uint64_t)(uint8_t)x[i] << (8 * i);
-        return w;
-}
-
 /* Rows too short for vectors: the same word of many, side by side. */
 SF_INLINE void fold_short(const bool sum, const int size, const bool plain, const own_way *way, uint64_t *results, const char *x, int64_t row, int rows,
                           int bytes)
@@ -185,7 +170,7 @@ SF_INLINE void fold_short(const bool sum, const int size, const bool plain, cons
                         for (; r * row + 8 <= (rows - 1) * row + bytes; r++, from += row)
                                 word[r] = *(const at_u64 *)from;
                 for (; r < rows; r++, from += row)
-                        word[r] = fold_bytes_of(from + at, here);
+                        word[r] = v_bytes_part((const uint8_t *)from + at, here);
                 for (int i = 0; i < vectors; i++) {
                         const v_u64 v = fold_whole(sum, size, fold_half(sum, size, fold_turn(size, plain, way, words[i]) & on));
                         all[i] = at ? fold_join(sum, size, all[i], v) : v;

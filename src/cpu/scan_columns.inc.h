@@ -83,7 +83,7 @@ SF_INLINE void N(scan_cells)(const sf_op op, const N(strip) *s, const int rows, 
 
 /* `many` vectors side by side, from column c on. */
 SF_INLINE void N(scan_beside)(const sf_columns *j, const sf_op op, const N(strip) *s, N(vec) identity, const bool masked, const int mode, const int many,
-                              int64_t c, bool end, N(writer) *writer, N(vec) *half)
+                              int64_t c, N(writer) *writer, N(vec) *half)
 {
         const int64_t x_step = j->x_step, y_step = j->y_step, m_step = j->m_step, wide = K_WIDTH * K_STORAGE_BYTES;
         const char *x = s->x + c * K_SIZE;
@@ -114,7 +114,7 @@ SF_INLINE void N(scan_beside)(const sf_columns *j, const sf_op op, const N(strip
                                 if (c % (2 * K_WIDTH)) {
                                         N(stream)(y - wide, half[i]);
                                         N(stream)(y, v[k][i]);
-                                } else if (!end) {
+                                } else if (c + 2 * K_WIDTH <= j->cols) { /* there is another */
                                         half[i] = v[k][i];
                                 } else {
                                         N(store)(y, v[k][i]);
@@ -145,9 +145,9 @@ SF_INLINE void N(scan_strip)(const sf_columns *job, const sf_op op, const N(stri
         }
         int64_t c = 0;
         for (; c <= cols - many * K_WIDTH; c += many * K_WIDTH)
-                N(scan_beside)(&j, op, &s, identity, masked, mode, many, c, c + K_WIDTH == cols, writer, half);
+                N(scan_beside)(&j, op, &s, identity, masked, mode, many, c, writer, half);
         if (c < cols)
-                N(scan_beside)(&j, op, &s, identity, masked, mode, 1, c, true, writer, half);
+                N(scan_beside)(&j, op, &s, identity, masked, mode, 1, c, writer, half);
         if (mode == N(mode_turn)) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++)

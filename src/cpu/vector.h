@@ -85,6 +85,23 @@ SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
 }
 #endif
 
+/* 1 to 8 bytes from p on; a copy of so many would be a call. */
+SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
+{
+        uint32_t low4, high4;
+        uint16_t low2, high2;
+        if (count >= 4) {
+                memcpy(&low4, p, 4);
+                memcpy(&high4, p + count - 4, 4);
+                return low4 | (uint64_t)high4 << 8 * (count - 4);
+        }
+        if (count == 1)
+                return *p;
+        memcpy(&low2, p, 2);
+        memcpy(&high2, p + count - 2, 2);
+        return low2 | (uint64_t)high2 << 8 * (count - 2);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Choices of lanes
  * ---------------------------------------------------------------------------------------------------------- */
@@ -112,22 +129,6 @@ static const uint8_t v_ones_then_zeros[2 * V_BYTES] = {
 #endif
 #undef ONES8
 };
-/* 1 to 8 bytes from p on; a copy of so many would be a call. */
-SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
-{
-        uint32_t low4, high4;
-        uint16_t low2, high2;
-        if (count >= 4) {
-                memcpy(&low4, p, 4);
-                memcpy(&high4, p + count - 4, 4);
-                return low4 | (uint64_t)high4 << 8 * (count - 4);
-        }
-        if (count == 1)
-                return *p;
-        memcpy(&low2, p, 2);
-        memcpy(&high2, p + count - 2, 2);
-        return low2 | (uint64_t)high2 << 8 * (count - 2);
-}
 SF_INLINE v_mask v_mask_below(int count, int lane_bytes)
 {
         return v_raw_load(v_ones_then_zeros + V_BYTES - count * lane_bytes);
