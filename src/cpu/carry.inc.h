@@ -8,7 +8,9 @@
  * scan leaves in scratch takes the place of what the carries have just been added to, a line that is still in the first cache.
  */
 #undef CARRY_AHEAD
+#undef CARRY_ROWS
 #define CARRY_AHEAD 2 /* tiles: what is in scratch has to come from the second cache */
+#define CARRY_ROWS 2  /* at a time: what they share is loaded once. More would not fit the registers beside a tile that is scanned */
 typedef struct N(carrier) {
         const char *x;
         char *y;
@@ -27,27 +29,44 @@ SF_INLINE N(carrier) N(carrier_of)(const sf_rows *j, const int many, int64_t at)
         return c;
 }
 
-/* A tile of a row, `own` and `common` to its left. plain: inclusive, and streamed to an aligned address; row is not looked at. */
-SF_INLINE void N(carry_row)(const sf_rows *j, const sf_op op, const N(tables) *t, const char *x, char *y, const sf_carry *own, const sf_carry *common,
-                            N(row) *row, const bool plain, const int64_t step)
+SF_INLINE void N(write_carried)(const sf_rows *j, const N(tables) *t, char *y, N(vec) *v, N(row) *row)
 {
-        N(vec) v[V_SCAN_TILE];
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++) {
-                __builtin_prefetch(x + (CARRY_AHEAD * V_SCAN_TILE + i) * step * K_LANE_BYTES);
-                v[i] = N(get)(x + i * step * K_LANE_BYTES);
-        }
-        N(add_carry)(op, own, v, V_SCAN_TILE);
-        N(add_carry)(op, common, v, V_SCAN_TILE);
-        if (!plain && j->exclusive) {
+        if (j->exclusive) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[i] = N(shift)(t, row, v[i]);
         }
-        if (plain)
-                N(stream_run)(y, v, V_SCAN_TILE, step < 0);
-        else
-                N(write)(&row->writer, y, v, V_SCAN_TILE);
+        N(write)(&row->writer, y, v, V_SCAN_TILE);
+}
+
+/* A tile of CARRY_ROWS rows from `first` on. Rows are leaves of an aligned block: each has an entry of its own for every bit of its number. */
+SF_INLINE void N(carry_few)(const sf_op op, const int first, const char *x, int64_t x_row, const sf_carry *own, const sf_carry *common, const int64_t step,
+                            N(vec) (*w)[V_SCAN_TILE])
+{
+        V_UNROLL
+        for (int r = 0; r < CARRY_ROWS; r++, x += x_row) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++) {
+                        __builtin_prefetch(x + (CARRY_AHEAD * V_SCAN_TILE + i) * step * K_LANE_BYTES);
+                        w[r][i] = N(get)(x + i * step * K_LANE_BYTES);
+                }
+                V_UNROLL
+                for (int e = 0; e < __builtin_popcount((unsigned)(first + r)); e++) {
+                        N(vec) entry = N(get)(own[first + r].entries + e * V_BYTES);
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                w[r][i] = N(combine)(op, entry, w[r][i]);
+                }
+        }
+        for (int e = 0; e < common->count; e++) {
+                N(vec) entry = N(get)(common->entries + e * V_BYTES);
+                V_UNROLL
+                for (int r = 0; r < CARRY_ROWS; r++) {
+                        V_UNROLL
+                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                w[r][i] = N(combine)(op, entry, w[r][i]);
+                }
+        }
 }
 
 SF_INLINE void N(carrier_end)(const sf_rows *j, const N(tables) *t, const int many, N(carrier) *c)
@@ -66,7 +85,13 @@ SF_INLINE void N(carry_one)(const sf_rows *job, const sf_op op, int64_t at)
         const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH;
         N(carrier) c = N(carrier_of)(&j, 1, at);
         for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
-                N(carry_row)(&j, op, &t, c.x, c.y, c.row[0].carry, j.common, &c.row[0], false, step);
+                N(vec) v[V_SCAN_TILE];
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[i] = N(get)(c.x + i * step * K_LANE_BYTES);
+                N(add_carry)(op, c.row[0].carry, v, V_SCAN_TILE);
+                N(add_carry)(op, j.common, v, V_SCAN_TILE);
+                N(write_carried)(&j, &t, c.y, v, &c.row[0]);
                 c.x += V_SCAN_TILE * step * K_LANE_BYTES;
                 c.y += V_SCAN_TILE * step * K_SIZE;
         }
@@ -106,6 +131,18 @@ static V_APART void N(carry_edges)(const sf_rows *j, const N(carrier) *c, const 
         }
 }
 
+/* The last tile of every row, whose place in scratch was carried away with the edges. */
+static V_APART void N(scan_last)(const sf_rows *j, const int64_t step)
+{
+        const int64_t tiles = j->n * j->lanes->inner / (V_SCAN_TILE * K_WIDTH) - 1, on = tiles * V_SCAN_TILE * step;
+        sf_rows last = *j;
+        last.start += tiles * V_SCAN_TILE * K_WIDTH / j->lanes->inner;
+        last.n -= last.start - j->start;
+        last.x += on * K_SIZE;
+        last.y += on * K_LANE_BYTES;
+        N(sum_plain)(&last, 0, 1);
+}
+
 /* Plain calls know their step, so that all addresses of a row are constants away from one, and no row needs more than its carries. */
 SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const sf_op op, const bool plain, const int64_t step)
 {
@@ -114,9 +151,8 @@ SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
         const sf_carry *own = n.carry, common = *n.common;
         N(carrier) c = N(carrier_of)(&n, plain ? 0 : SF_CPU_GROUP, 0);
         N(place) p = N(place_of)(&j, K_WIDTH, 0);
-        const uint64_t end = p.tile + (uint64_t)(j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH));
         const int64_t shift = plain ? N(carry_shift)(c.y, step < 0) : 0;
-        const uint64_t carried = shift ? end - 1 : end;
+        const uint64_t end = p.tile + (uint64_t)(j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH)) - (shift != 0);
         if (shift) {
                 N(carry_edges)(now, &c, shift, step);
                 c.x += shift * K_LANE_BYTES;
@@ -124,13 +160,17 @@ SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
         }
         const N(tables) t = N(tables_of)(j.lanes);
         for (; p.tile < end; p.tile++) {
-                N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
+                N(vec) v[SF_CPU_GROUP][V_SCAN_TILE], w[CARRY_ROWS][V_SCAN_TILE];
                 V_UNROLL
                 for (int r = 0; r < SF_CPU_GROUP; r++) {
                         N(load_tile)(p.x + r * j.x_row, !plain && p.m ? p.m + r * j.m_row : NULL, step, j.ahead, K_WIDTH, identity, v[r]);
                         N(scan_tile)(op, &t, K_LOG_WIDTH, v[r]);
-                        if (p.tile < carried)
-                                N(carry_row)(&n, op, &t, c.x + r * n.x_row, c.y + r * n.y_row, own + r, &common, &c.row[r], plain, step);
+                        if (r % CARRY_ROWS == 0)
+                                N(carry_few)(op, r, c.x + r * n.x_row, n.x_row, own, &common, step, w);
+                        if (plain)
+                                N(stream_run)(c.y + r * n.y_row, w[r % CARRY_ROWS], V_SCAN_TILE, step < 0);
+                        else
+                                N(write_carried)(&n, &t, c.y + r * n.y_row, w[r % CARRY_ROWS], &c.row[r]);
                 }
                 N(count_tile)(op, &t, p.counters, p.tile, SF_CPU_GROUP, v);
                 V_UNROLL
@@ -147,6 +187,8 @@ SF_INLINE void N(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
         }
         if (!plain)
                 N(carrier_end)(&n, &t, SF_CPU_GROUP, &c);
+        if (shift)
+                N(scan_last)(next, step);
 }
 static V_APART void N(carry_and_sum_up)(const sf_rows *now, const sf_rows *next)
 {

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #define CHUNK_BYTES (256 << 10)
+#define LOCAL_CHUNK_BYTES (512 << 10) /* one side of scratch instead of two, and nothing of x has to stay */
 #define FOLD_CHUNK_BYTES (4 << 20) /* a fold keeps nothing: the fewer beginnings the better */
 #define SPINS 2000
 /* A load may be held up by an earlier store to the same place in another page. Scratch is read and written while tensors are, which mostly begin
@@ -577,8 +578,8 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.period = odd < 4 ? 4 * odd : odd;
         c.streams = c.columns || c.runs ? 1 : s->fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes->rows);
-        int64_t share = s->n * p->inner * p->size / (16 * workers), bytes = s->fold && share > CHUNK_BYTES ? share : CHUNK_BYTES;
-        int64_t most = (bytes < FOLD_CHUNK_BYTES ? bytes : FOLD_CHUNK_BYTES) / (p->inner * p->size);
+        int64_t share = s->n * p->inner * p->size / (16 * workers), room = s->fold ? FOLD_CHUNK_BYTES : c.local ? LOCAL_CHUNK_BYTES : CHUNK_BYTES;
+        int64_t most = (share < CHUNK_BYTES ? CHUNK_BYTES : share < room ? share : room) / (p->inner * (c.local ? p->kernels->lane_bytes : p->size));
         c.chunk = (int64_t)1 << sf_order_log2((uint64_t)(most > least ? most : least));
         c.leaf = c.chunk / c.streams;
         c.chunks = (s->n + c.chunk - 1) / c.chunk;

@@ -16,11 +16,12 @@ typedef struct N(row) {
 } N(row);
 
 /* Adds an entry of every row's counter to the left of all its vectors. */
-SF_INLINE void N(add_entry)(const sf_op op, const char *counters, const int many, N(vec) (*v)[V_SCAN_TILE], int level)
+SF_INLINE void N(add_entry)(const sf_op op, const char *counters, const int many, N(vec) (*v)[V_SCAN_TILE], int64_t level)
 {
+        const char *first = counters + level * V_BYTES; /* the others' are constants away */
         V_UNROLL
         for (int r = 0; r < many; r++) {
-                N(vec) entry = N(get)(counters + (r * SF_ORDER_LEVELS + level) * V_BYTES);
+                N(vec) entry = N(get)(first + r * SF_ORDER_LEVELS * V_BYTES);
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[r][i] = N(combine)(op, entry, v[r][i]);
@@ -85,12 +86,13 @@ SF_INLINE void N(scan_tile)(const sf_op op, const N(tables) *t, int levels, N(ve
 /* Everything to the left of tile number `tile` is added, lowest level first, and the block that it closes is counted. */
 SF_INLINE void N(count_tile)(const sf_op op, const N(tables) *t, char *counters, uint64_t tile, const int many, N(vec) (*v)[V_SCAN_TILE])
 {
-        int closed = sf_order_closed(tile);
-        for (int k = 0; k < closed; k++)
+        const int64_t closed = sf_order_closed(tile);
+        char *close = counters + closed * V_BYTES;
+        for (int64_t k = 0; k < closed; k++)
                 N(add_entry)(op, counters, many, v, k);
         V_UNROLL
         for (int r = 0; r < many; r++)
-                N(put)(counters + (r * SF_ORDER_LEVELS + closed) * V_BYTES, N(permute)(v[r][V_SCAN_TILE - 1], t->last));
+                N(put)(close + r * SF_ORDER_LEVELS * V_BYTES, N(permute)(v[r][V_SCAN_TILE - 1], t->last));
         for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
                 N(add_entry)(op, counters, many, v, __builtin_ctzll(bits));
 }
