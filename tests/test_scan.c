@@ -153,12 +153,14 @@ static void check_widened(void)
         static const struct {
                 int32_t axis;
                 int64_t shape[2];
-        } work[] = {{1, {11003, 100}}, {1, {70001, 16}}, {1, {340001, 3}}, {1, {230, 4501}}, {0, {801, 1331}}, {1, {9001, 128}}};
-        static const int dtypes[] = {DT_BOOL, DT_I32, DT_I8, DT_U16}, skews[] = {0, 8, 40, 4};
-        for (int i = 0; i < 6 * 4; i++) {
-                test_case c = case_plain(false, work[i / 4].axis, 2, work[i / 4].shape);
+        } work[] = {{1, {11003, 100}}, {1, {70001, 16}}, {1, {340001, 3}}, {1, {230, 4501}}, {0, {801, 1331}}, {1, {9001, 128}},
+                    {0, {801, 1344}}, {0, {33003, 33}}, {1, {1, 1100009}}};
+        static const int dtypes[] = {DT_BOOL, DT_I32, DT_I8, DT_U16, DT_U8, DT_I16, DT_U32}, skews[] = {0, 8, 40, 4};
+        for (int i = 0; i < 9 * 5; i++) {
+                test_case c = case_plain(false, work[i / 5].axis, 2, work[i / 5].shape);
                 set_options(&c, (unsigned)(i * 5 + i / 4) % 16);
-                c.in = dtypes[i % 4];
+                c.mask = i % 5 == 4 ? c.mask : MASK_none;
+                c.in = dtypes[i % 7];
                 c.out = DT_I64;
                 c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
                 c.skew_out = skews[(i + i / 4) % 4];

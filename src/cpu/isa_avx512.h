@@ -219,6 +219,18 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
                 _mm_mask_storeu_epi8(at, (__mmask16)on, _mm_load_si128(from));
 }
 
+#define V_WIDEN_INTEGERS
+SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, const bool truth)
+{
+        if (truth)
+                return (v_u64)_mm512_cvtepu8_epi64(_mm_min_epu8(_mm_loadl_epi64(p), _mm_set1_epi8(1)));
+        if (size == 1)
+                return (v_u64)(is_signed ? _mm512_cvtepi8_epi64(_mm_loadl_epi64(p)) : _mm512_cvtepu8_epi64(_mm_loadl_epi64(p)));
+        if (size == 2)
+                return (v_u64)(is_signed ? _mm512_cvtepi16_epi64(_mm_loadu_si128(p)) : _mm512_cvtepu16_epi64(_mm_loadu_si128(p)));
+        return (v_u64)(is_signed ? _mm512_cvtepi32_epi64(_mm256_loadu_si256(p)) : _mm512_cvtepu32_epi64(_mm256_loadu_si256(p)));
+}
+
 /* Bytes first .. first + count - 1, fewer than all, of the vector that begins at p. */
 SF_INLINE v_raw v_bytes_load(const char *p, int first, int count)
 {

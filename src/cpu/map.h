@@ -39,12 +39,13 @@ typedef struct sf_direct_fold {
         void (*columns)(void *totals, const char *x, int64_t step, int64_t columns, int64_t count);
 } sf_direct_fold;
 
-/* A scan of bool or of integers of up to 16 bits into their own type, in lanes of their own size: sum, max or min. */
+/* A scan of bool or of integers of up to 16 bits into their own type, in lanes of their own size: sum, max or min. Or the sum of such, or of 32
+ * bits, into integers of 64; then there is a y and no mask. */
 typedef struct sf_own_scan {
-        sf_dt dt;
+        sf_dt from, dt; /* the elements' type and the results' */
         sf_op op;
         bool exclusive;
-        bool stream;           /* rows: write around the cache */
+        bool stream;           /* write around the cache: rows, and columns of 64 bits whose rows begin with a line */
         const sf_lanes *lanes; /* rows: the isa's for 8 bytes, as memory is walked. NULL: columns */
         const char *x;         /* the first element; rows are contiguous, up or down in memory, and so are columns, up */
         char *y;               /* NULL: only the carries are wanted */
@@ -71,6 +72,7 @@ typedef struct sf_cpu_map {
         /* Of a narrow integer into totals of a class; NULL where there is none, and elements are widened first. */
         const sf_direct_fold *(*direct)(sf_dt from, sf_class held, sf_op op);
         void (*own_scan)(const sf_own_scan *);
+        void (*wide_scan)(const sf_own_scan *);
 } sf_cpu_map;
 
 extern const sf_cpu_map sf_map_portable;

@@ -344,6 +344,8 @@ static void own_scan(const sf_own_scan *j)
         (sf_dtypes[j->dt].size == 1 ? own_scan_u8 : own_scan_u16)(j, &way);
 }
 
+#include "cpu/map_scan_wide.inc.h"
+
 /* ------------------------------------------------------------------------------------------------------------
  * The table
  * ---------------------------------------------------------------------------------------------------------- */
@@ -363,5 +365,6 @@ const sf_cpu_map MAP_TABLE = {
         .stream = stream,
         .mover = mover,
         .direct = direct,
-        .own_scan = own_scan};
+        .own_scan = own_scan,
+        .wide_scan = wide_scan};
 #undef CASTS_FROM

@@ -416,6 +416,28 @@ static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scrat
 /* Between such runs in the panel, which has 4 bytes an element: stores a page's multiple away from a load hold it up. */
 #define OWN_PADDING (3 * 64)
 
+/* What stands to the left of a piece, an element of the results' type a line or column. */
+static void own_left(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece)
+{
+        const bool columns = in_columns(p);
+        const int64_t size = sf_dtypes[m->step->out].size;
+        char *left = scratch + m->totals;
+        for (int64_t line = 0; line < smaller(piece->lines, p->carries); line++) {
+                const sf_carry *carry = (const sf_carry *)(const void *)(scratch + m->carries) + line;
+                p->isa->map->mover(m->held, m->step->out)(carry->fill, columns ? m->size : 0, left + line * piece->cols * size, size,
+                                                          p->carries > 1 || columns ? piece->cols : piece->lines);
+        }
+}
+
+/* The lines that runs share with their neighbours are stored, not streamed, and a store that has to wait for its line holds up all behind it. */
+static void fetch_ends(char *y, int64_t step, int64_t runs, int64_t bytes)
+{
+        for (int64_t r = 0; r < runs; r++, y += step) {
+                __builtin_prefetch(y, 1);
+                __builtin_prefetch(y + bytes - 1, 1);
+        }
+}
+
 /* A block of narrow integers, scanned as they lie. What cannot be streamed as it is computed is put together in the panel. */
 static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
 {
@@ -445,16 +467,16 @@ static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch,
                 m->kernels->fill(panel, 1, s->identity);
                 in(panel, 0, left, size, piece->lines * piece->cols);
         }
-        for (int64_t line = 0; line < smaller(piece->lines, p->carries) && !first && !totals; line++) {
-                const sf_carry *carry = (const sf_carry *)(const void *)(scratch + m->carries) + line;
-                in(carry->fill, columns ? m->size : 0, left + line * piece->cols * size, size, p->carries > 1 || columns ? piece->cols : piece->lines);
-        }
+        if (!first && !totals)
+                own_left(p, m, scratch, piece);
         for (int64_t line = 0; line < (columns ? piece->lines : 1); line++) {
                 char *y = piece->of[member].y + line * y_line + at * y_seq;
                 job.x = piece->in[0].at + line * x_line + at * x_seq;
                 job.y = totals ? NULL : gathers ? panel - lowest : y;
                 job.m = s->m ? piece->of[member].m + line * m_line + at * s->dims[p->seq].m : NULL;
                 job.carries = left + line * piece->cols * size;
+                if (gathers && !on_end)
+                        fetch_ends(y + lowest, columns ? y_seq : y_line, columns ? count : piece->lines, run);
                 p->isa->map->own_scan(&job);
                 const int64_t runs = columns ? count : piece->lines, together = on_end ? runs : 1;
                 for (int64_t r = 0; r < runs && gathers; r += together)
@@ -463,6 +485,52 @@ static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch,
         }
         for (int64_t line = 0; line < piece->lines && totals; line++)
                 out(left + line * piece->cols * size, size, sf_panel_node(p, m, piece->of[member].sums, 0, piece->chunk + line), m->size, piece->cols);
+}
+
+/* Columns whose results are put together in the panel: so many at a time, and it stays in the first-level cache. */
+#define WIDE_COLUMNS 256
+
+/* The same into sums of 64 bits. */
+static void run_wide(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
+{
+        const sf_step *s = m->step;
+        const sf_operand *operand = &m->fuse->operand[0];
+        const int32_t member = (int32_t)(m - p->member);
+        const bool columns = in_columns(p);
+        const int64_t at = piece->from + first, x_line = piece->in[0].line, x_seq = operand->stride[p->seq], y_line = piece->of[member].y_line,
+                      y_seq = s->dims[p->seq].y, size = m->size, run = (columns ? piece->cols : count) * size, y_step = columns ? y_seq : y_line;
+        const uintptr_t begin = (uintptr_t)piece->of[member].y;
+        const bool lines = !((begin | (uintptr_t)y_line | (uintptr_t)(columns ? y_seq : run)) % 64), on_end = y_step == run;
+        const bool streams = p->stream && (lines || (!columns && run >= SF_CPU_STREAM_LINE && begin % 8 == 0));
+        const bool gathers = p->stream && !streams && (columns ? on_end || run >= STREAM_RUN : p->whole && on_end);
+        const int64_t cols = columns && gathers && !on_end ? WIDE_COLUMNS : piece->cols, lowest = !columns && p->reverse ? size - run : 0;
+        char *panel = scratch + m->panel;
+        if (!first)
+                own_left(p, m, scratch, piece);
+        for (int64_t line = 0; line < (columns ? piece->lines : 1); line++) {
+                for (int64_t c = 0; c < piece->cols; c += cols) {
+                        const int64_t here = smaller(cols, piece->cols - c), runs = columns ? count : piece->lines, each = columns ? here * size : run;
+                        char *y = piece->of[member].y + line * y_line + at * y_seq + c * size;
+                        sf_own_scan job = {.from = operand->dt,
+                                           .dt = s->out,
+                                           .op = s->op,
+                                           .exclusive = s->exclusive,
+                                           .stream = streams,
+                                           .lanes = columns ? NULL : &p->isa->whole[2 + p->reverse],
+                                           .x = piece->in[0].at + line * x_line + at * x_seq + c * sf_dtypes[operand->dt].size,
+                                           .y = gathers ? panel - lowest : y,
+                                           .x_step = columns ? x_seq : x_line,
+                                           .y_step = gathers ? each : y_step,
+                                           .many = columns ? here : piece->lines,
+                                           .n = count,
+                                           .carries = scratch + m->totals + (line * piece->cols + c) * size};
+                        if (gathers && !on_end)
+                                fetch_ends(y, y_step, runs, each);
+                        p->isa->map->wide_scan(&job);
+                        for (int64_t r = 0; r < runs && gathers; r += on_end ? runs : 1)
+                                p->isa->map->stream(y + lowest + r * y_step, panel + r * each, (on_end ? runs : 1) * each, panel + r * each);
+                }
+        }
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -475,8 +543,8 @@ static void run_block(const sf_panels *p, const sf_panel_member *m, sf_fused_mac
 {
         const bool scan = !m->step->fold && !piece->totals && (!m->writes || m->gathers);
         const int64_t step = box_lines(p, piece);
-        if (m->own_scan) {
-                run_own(p, m, scratch, piece, first, count);
+        if (m->own_scan && !(m->wide && piece->totals)) {
+                (m->wide ? run_wide : run_own)(p, m, scratch, piece, first, count);
                 return;
         }
         if (m->direct && folds(m->step, piece)) {

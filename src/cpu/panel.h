@@ -34,7 +34,8 @@ typedef struct sf_panel_member {
         bool streams;              /* writes around the cache: no line would be left half written */
         bool gathers;              /* a scan whose results go there from another panel, in which they lie as in memory */
         const sf_direct_fold *direct; /* a fold, if only of a chunk, straight from operand 0, of another type; NULL: by way of a panel */
-        bool own_scan;             /* a scan of narrow integers as they lie, in lanes of their own size */
+        bool own_scan;             /* a scan of narrow integers as they lie, in lanes of their own size, or if `wide` into sums of 64 bits */
+        bool wide;
         bool through;              /* map: the load goes straight to the output */
         bool products;             /* a sum of products of operands factor[0] and [1], whole tiles of it straight from memory */
         int32_t factor[2];

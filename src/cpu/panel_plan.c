@@ -315,8 +315,9 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 m->masks = (apart || s->dims[p->col].m == 1) && (columns || s->dims[p->seq].m == position);
 }
 
-/* Shorter rows are quicker widened, many at a time. */
+/* Shorter rows, in bytes of results, are quicker widened, many at a time. */
 #define LEAST_OWN_ROW 48
+#define LEAST_WIDE_ROW 256
 
 /* May a scan take narrow integers as they lie, and leave them so? */
 static void choose_own(const sf_panels *p, sf_panel_member *m)
@@ -324,13 +325,13 @@ static void choose_own(const sf_panels *p, sf_panel_member *m)
         const sf_step *s = m->step;
         const sf_operand *x = &m->fuse->operand[0];
         const bool rows = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
-        const int64_t size = sf_dtypes[s->out].size;
-        m->own_scan = !s->fold && !m->fuse->load.count && !m->fuse->store.count && p->nseq == 1 && (rows || columns) && s->op != SF_PROD && size <= 2 &&
-                 sf_dtypes[s->out].kind != SF_KIND_REAL && (x->dt == s->out || (s->op == SF_SUM && x->dt != SF_DT_BOOL && sf_dtypes[x->dt].size == size)) &&
-                 (!s->m || m->masks);
+        const int64_t size = sf_dtypes[s->out].size, from = sf_dtypes[x->dt].size, sign = p->reverse ? -1 : 1;
         const int32_t along = rows ? p->seq : p->col;
-        const int64_t stride = p->reverse ? -size : size;
-        m->own_scan = m->own_scan && x->stride[along] == stride && s->dims[along].y == stride && (columns || p->n * size >= LEAST_OWN_ROW);
+        const bool scans = !s->fold && !m->fuse->load.count && !m->fuse->store.count && p->nseq == 1 && (rows || columns) &&
+                           sf_dtypes[s->out].kind != SF_KIND_REAL && x->stride[along] == sign * from && s->dims[along].y == sign * size;
+        const bool own = s->op != SF_PROD && size <= 2 && (x->dt == s->out || (s->op == SF_SUM && x->dt != SF_DT_BOOL && from == size)) && (!s->m || m->masks);
+        m->wide = scans && s->op == SF_SUM && size == 8 && m->direct && !s->m && (columns || p->n * size >= LEAST_WIDE_ROW);
+        m->own_scan = m->wide || (scans && own && (columns || p->n * size >= LEAST_OWN_ROW));
 }
 
 /* Is the load a product of two operands, or the square of one? */

@@ -12,6 +12,7 @@
  *   v_stream_halves              (void *, const void *, const void *): the same of 64 bytes in two halves, if V_STREAM_HALVES is defined
  *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory; likewise bf16 if V_BRAIN is defined
  *   v_f64_from_f32, v_f32_from_f64   between a v_f64 and as many float in memory, if V_WIDEN is defined
+ *   v_u64_from                   (const void *, size, is_signed, truth) -> v_u64: as many integers of 1, 2 or 4 bytes, or truths of 1, if V_WIDEN_INTEGERS is defined
  *   v_shuffle16                  (v_raw, const uint8_t index[16]) -> v_raw: the bytes of every 16, if V_SHUFFLE is defined
  *   v_max_u8, v_max_u16          (v_raw, v_raw) -> v_raw: of unsigned elements, if V_MAX_NARROW is defined
  * and, with V_MASK_BITS, v_blend_f32 ... v_blend_i64, v_mask_bytes, v_bytes_load, v_bytes_keep and v_bytes_store. The rest is GNU C vector arithmetic, which gcc and clang turn
