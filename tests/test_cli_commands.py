@@ -39,6 +39,9 @@ def test_info():
     text = ok("info").decode()
     assert text.startswith("scanfold ") and "(chosen)" in text and "threads" in text and "cpu" in text
     assert "ref (chosen)" in ok("info", env=dict(os.environ, SCANFOLD_BACKEND="ref")).decode()
+    unset = {name: value for name, value in os.environ.items() if name not in ("SCANFOLD_NUM_THREADS", "OMP_NUM_THREADS")}
+    threads = [re.search(r"threads +(\d+)", ok("info", env=dict(unset, OMP_PROC_BIND=bind)).decode())[1] for bind in ("false", "true")]
+    assert threads[0] == threads[1] == str(len(os.sched_getaffinity(0))), "a bound thread is not all there are"
     refused("info", env=dict(os.environ, SCANFOLD_ISA="abacus"), says="abacus")
 
 

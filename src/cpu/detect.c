@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 #include <string.h>
-#ifdef __linux__
+#ifdef SF_OPENMP
+#include <omp.h>
+#elif defined __linux__
 #include <sched.h>
 #endif
 #include <unistd.h>
@@ -71,6 +73,10 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
 
 int32_t sf_cpu_count(void)
 {
+#ifdef SF_OPENMP
+        /* Under OMP_PROC_BIND the calling thread has one CPU to itself, and the others have the rest. */
+        return omp_get_num_procs();
+#else
 #ifdef __linux__
         cpu_set_t set;
         if (!sched_getaffinity(0, sizeof set, &set))
@@ -78,4 +84,5 @@ int32_t sf_cpu_count(void)
 #endif
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         return online > 0 ? (int32_t)online : 1;
+#endif
 }
