@@ -88,14 +88,8 @@ SF_INLINE N(own) N(own_shift)(const bool down, N(own) v, int bits)
         return (N(own))(down ? (v_u64)v >> bits : (v_u64)v << bits);
 }
 
-/* The tables for the exchange between parts. */
-typedef struct N(own_tables) {
-        v_raw level[OWN_LEVELS], before, last;
-        v_mask level_on[OWN_LEVELS], before_on;
-} N(own_tables);
-
 /* Elements first .. first + count - 1 of one vector. */
-SF_INLINE N(own) N(own_step)(const sf_own_scan *j, const own_way *way, const bool sum, const bool down, const N(own_tables) *t, const char *x,
+SF_INLINE N(own) N(own_step)(const sf_own_scan *j, const own_way *way, const bool sum, const bool down, const own_tables *t, const char *x,
                              const uint8_t *m, int first, int count, N(own) *carry)
 {
         N(own) v = N(own_in)(sum, way, x, m, first, count);
@@ -119,11 +113,7 @@ SF_INLINE void N(own_rows)(const sf_own_scan *job, const own_way *way, const boo
 {
         const sf_own_scan j = *job;
         const int64_t step = down ? -S_WIDTH : S_WIDTH;
-        N(own_tables) t = {.before = v_raw_load(j.lanes->before.bytes), .last = v_raw_load(j.lanes->last.bytes), .before_on = v_mask_of(&j.lanes->before_on)};
-        for (int k = 0; k < OWN_LEVELS; k++) {
-                t.level[k] = v_raw_load(j.lanes->level[k].bytes);
-                t.level_on[k] = v_mask_of(&j.lanes->level_on[k]);
-        }
+        const own_tables t = own_tables_of(j.lanes);
         for (int64_t r = 0; r < j.many; r++) {
                 S_C *left = (S_C *)j.carries + r;
                 N(own) carry = N(own_turn)(sum, way, (N(own)){0} + *left);

@@ -5,36 +5,44 @@
  * Integers wrap: whatever the order, the bits are the same. So what stands to the left is one number, and needs no counter and no panel.
  */
 
+/* Bytes of an element: a constant in every instance, which sf_dtypes is not. */
+SF_INLINE int wide_size(const sf_dt dt)
+{
+        return dt == SF_DT_I32 || dt == SF_DT_U32 ? 4 : dt == SF_DT_I16 || dt == SF_DT_U16 ? 2 : 1;
+}
+
+#ifndef V_WIDEN_INTEGERS
 /* The element at p. */
 SF_INLINE uint64_t wide_value(const sf_dt dt, const char *p)
 {
         switch (dt) {
         case SF_DT_I8:
-                return (uint64_t) * (const at_i8 *)p;
+                return (uint64_t)(int64_t)*(const at_i8 *)p;
         case SF_DT_U8:
                 return *(const at_u8 *)p;
         case SF_DT_I16:
-                return (uint64_t) * (const at_i16 *)p;
+                return (uint64_t)(int64_t)*(const at_i16 *)p;
         case SF_DT_U16:
                 return *(const at_u16 *)p;
         case SF_DT_I32:
-                return (uint64_t) * (const at_i32 *)p;
+                return (uint64_t)(int64_t)*(const at_i32 *)p;
         case SF_DT_U32:
                 return *(const at_u32 *)p;
         default:
                 return *(const at_u8 *)p != 0;
         }
 }
+#endif
 
 /* Elements first .. first + count - 1 of the vector that begins at p; the others come out as zero, and their memory is not touched. */
 SF_INLINE v_u64 wide_load(const sf_dt dt, const char *p, int first, int count)
 {
-        const int size = sf_dtypes[dt].size;
+        const int size = wide_size(dt);
 #ifdef V_WIDEN_INTEGERS
         char part[V_BYTES] __attribute__((aligned(V_BYTES)));
         if (count < V_LANES8)
                 v_part_load(part, p + first * size, size, first, count);
-        return v_u64_from(count < V_LANES8 ? part : p, size, sf_dtypes[dt].kind == SF_KIND_SIGNED, dt == SF_DT_BOOL);
+        return v_u64_from(count < V_LANES8 ? part : p, size, dt == SF_DT_I8 || dt == SF_DT_I16 || dt == SF_DT_I32, dt == SF_DT_BOOL);
 #else
         uint64_t v[V_LANES8] = {0};
         for (int i = first; i < first + count; i++)
@@ -55,13 +63,8 @@ SF_INLINE void wide_store(char *p, v_u64 v, int first, int count)
 #endif
 }
 
-typedef struct wide_tables {
-        v_raw level[OWN_LEVELS], before, last;
-        v_mask level_on[OWN_LEVELS], before_on;
-} wide_tables;
-
 /* One vector; `carry`, in all lanes, is what stands to its left. */
-SF_INLINE v_u64 wide_step(const wide_tables *t, const bool exclusive, v_u64 v, v_u64 *carry)
+SF_INLINE v_u64 wide_step(const own_tables *t, const bool exclusive, v_u64 v, v_u64 *carry)
 {
         V_UNROLL
         for (int k = 0; k < OWN_LEVELS; k++)
@@ -74,13 +77,9 @@ SF_INLINE v_u64 wide_step(const wide_tables *t, const bool exclusive, v_u64 v, v
 SF_INLINE void wide_rows(const sf_own_scan *job, const sf_dt dt, const bool down)
 {
         const sf_own_scan j = *job;
-        const int size = sf_dtypes[dt].size;
+        const int size = wide_size(dt);
         const int64_t step = down ? -V_LANES8 : V_LANES8, low = down ? 1 - V_LANES8 : 0;
-        wide_tables t = {.before = v_raw_load(j.lanes->before.bytes), .last = v_raw_load(j.lanes->last.bytes), .before_on = v_mask_of(&j.lanes->before_on)};
-        for (int k = 0; k < OWN_LEVELS; k++) {
-                t.level[k] = v_raw_load(j.lanes->level[k].bytes);
-                t.level_on[k] = v_mask_of(&j.lanes->level_on[k]);
-        }
+        const own_tables t = own_tables_of(j.lanes);
         for (int64_t r = 0; r < j.many; r++) {
                 uint64_t *left = (uint64_t *)j.carries + r;
                 v_u64 carry = (v_u64){0} + *left;
@@ -113,18 +112,18 @@ SF_INLINE void wide_rows(const sf_own_scan *job, const sf_dt dt, const bool down
 }
 
 /* A cache line of columns, of several positions: lines are streamed whole. */
-enum { WIDE_LINE = 64 / V_BYTES, WIDE_COLUMNS = 8, WIDE_DOWN = 8 };
+enum { WIDE_VECTORS = 64 / V_BYTES, WIDE_LINE = 8, WIDE_DOWN = 8 };
 SF_INLINE void wide_lines(const sf_own_scan *j, const sf_dt dt, const bool stream, const char *x, char *y, char *left)
 {
-        v_u64 carry[WIDE_LINE];
+        v_u64 carry[WIDE_VECTORS];
         V_UNROLL
-        for (int k = 0; k < WIDE_LINE; k++)
+        for (int k = 0; k < WIDE_VECTORS; k++)
                 carry[k] = (v_u64)v_raw_load(left + k * V_BYTES);
         V_UNROLL
         for (int i = 0; i < WIDE_DOWN; i++, x += j->x_step, y += j->y_step) {
                 V_UNROLL
-                for (int k = 0; k < WIDE_LINE; k++) {
-                        const v_u64 v = carry[k] + wide_load(dt, x + k * V_LANES8 * sf_dtypes[dt].size, 0, V_LANES8), to = j->exclusive ? carry[k] : v;
+                for (int k = 0; k < WIDE_VECTORS; k++) {
+                        const v_u64 v = carry[k] + wide_load(dt, x + k * V_LANES8 * wide_size(dt), 0, V_LANES8), to = j->exclusive ? carry[k] : v;
                         carry[k] = v;
                         if (stream)
                                 v_stream(y + k * V_BYTES, &to, V_BYTES);
@@ -133,7 +132,7 @@ SF_INLINE void wide_lines(const sf_own_scan *j, const sf_dt dt, const bool strea
                 }
         }
         V_UNROLL
-        for (int k = 0; k < WIDE_LINE; k++)
+        for (int k = 0; k < WIDE_VECTORS; k++)
                 wide_store(left + k * V_BYTES, carry[k], 0, V_LANES8);
 }
 
@@ -154,16 +153,16 @@ SF_INLINE void wide_strip(const sf_own_scan *j, const sf_dt dt, const char *x, c
 SF_INLINE void wide_columns(const sf_own_scan *job, const sf_dt dt)
 {
         const sf_own_scan j = *job;
-        const int size = sf_dtypes[dt].size;
+        const int size = wide_size(dt);
         char *left = j.carries;
         for (int64_t at = 0; at < j.n; at += WIDE_DOWN) {
                 const int rows = j.n - at < WIDE_DOWN ? (int)(j.n - at) : WIDE_DOWN;
                 const char *x = j.x + at * j.x_step;
                 char *y = j.y + at * j.y_step;
                 int64_t done = 0;
-                for (; rows == WIDE_DOWN && j.stream && done + WIDE_COLUMNS <= j.many; done += WIDE_COLUMNS)
+                for (; rows == WIDE_DOWN && j.stream && done + WIDE_LINE <= j.many; done += WIDE_LINE)
                         wide_lines(&j, dt, true, x + done * size, y + done * 8, left + done * 8);
-                for (; rows == WIDE_DOWN && !j.stream && done + WIDE_COLUMNS <= j.many; done += WIDE_COLUMNS)
+                for (; rows == WIDE_DOWN && !j.stream && done + WIDE_LINE <= j.many; done += WIDE_LINE)
                         wide_lines(&j, dt, false, x + done * size, y + done * 8, left + done * 8);
                 for (; done + V_LANES8 <= j.many; done += V_LANES8)
                         wide_strip(&j, dt, x + done * size, y + done * 8, left + done * 8, rows, V_LANES8);

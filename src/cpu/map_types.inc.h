@@ -328,6 +328,22 @@ static const sf_direct_fold *direct(sf_dt from, sf_class held, sf_op op)
 #define OWN_AHEAD 2048
 enum { OWN_LEVELS = V_BYTES == 64 ? 3 : V_BYTES == 32 ? 2 : 1 }; /* log2 of a vector's 8-byte parts */
 
+/* The tables for the exchange between those. */
+typedef struct own_tables {
+        v_raw level[OWN_LEVELS], before, last;
+        v_mask level_on[OWN_LEVELS], before_on;
+} own_tables;
+
+SF_INLINE own_tables own_tables_of(const sf_lanes *lanes)
+{
+        own_tables t = {.before = v_raw_load(lanes->before.bytes), .last = v_raw_load(lanes->last.bytes), .before_on = v_mask_of(&lanes->before_on)};
+        for (int k = 0; k < OWN_LEVELS; k++) {
+                t.level[k] = v_raw_load(lanes->level[k].bytes);
+                t.level_on[k] = v_mask_of(&lanes->level_on[k]);
+        }
+        return t;
+}
+
 #define S_NAME u8
 #define S_C uint8_t
 #define S_SIZE 1
