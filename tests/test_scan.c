@@ -161,7 +161,7 @@ static void check_widened(void)
                 set_options(&c, (unsigned)(i * 5 + i / 4) % 16);
                 c.mask = i % 5 == 4 ? c.mask : MASK_none;
                 c.in = dtypes[i % 7];
-                c.out = DT_I64;
+                c.out = (c.in == DT_U8 || c.in == DT_U16 || c.in == DT_U32) && i % 2 ? DT_U64 : DT_I64;
                 c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
                 c.skew_out = skews[(i + i / 4) % 4];
                 check(&c, 0);

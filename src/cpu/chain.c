@@ -578,8 +578,10 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.period = odd < 4 ? 4 * odd : odd;
         c.streams = c.columns || c.runs ? 1 : s->fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         int64_t least = c.streams * PIECES * (c.columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * p->lanes->rows);
-        int64_t share = s->n * p->inner * p->size / (16 * workers), room = s->fold ? FOLD_CHUNK_BYTES : c.local ? LOCAL_CHUNK_BYTES : CHUNK_BYTES;
-        int64_t most = (share < CHUNK_BYTES ? CHUNK_BYTES : share < room ? share : room) / (p->inner * (c.local ? p->kernels->lane_bytes : p->size));
+        /* What a chunk takes in cache: of one that waits in scratch, its lanes. */
+        const int64_t each = p->inner * (c.local ? p->kernels->lane_bytes : p->size), share = s->n * each / (16 * workers);
+        const int64_t room = s->fold ? FOLD_CHUNK_BYTES : c.local ? LOCAL_CHUNK_BYTES : CHUNK_BYTES;
+        const int64_t most = (share < CHUNK_BYTES ? CHUNK_BYTES : share < room ? share : room) / each;
         c.chunk = (int64_t)1 << sf_order_log2((uint64_t)(most > least ? most : least));
         c.leaf = c.chunk / c.streams;
         c.chunks = (s->n + c.chunk - 1) / c.chunk;

@@ -131,7 +131,8 @@ typedef struct sf_cpu_kernels {
         int32_t width; /* lanes in a vector */
         void (*scan_rows)(const sf_rows *);
         /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL, into
-         * scratch that may be the same: a tile is written there after it has been read. Max and min have none: folding first is cheap. */
+         * scratch that may be the same: a tile is written there after it has been read. Rows are leaves of an aligned block of SF_CPU_GROUP: row r
+         * has as many entries of its own as r has bits set, on end. Max and min have none: folding first is cheap. */
         void (*carry_rows)(const sf_rows *now, const sf_rows *next);
         void (*carry_run)(const sf_run *); /* NULL where elements are no lanes */
         void (*scan_packed)(const sf_rows *);

@@ -42,8 +42,9 @@ typedef struct sf_direct_fold {
 /* A scan of bool or of integers of up to 16 bits into their own type, in lanes of their own size: sum, max or min. Or the sum of such, or of 32
  * bits, into integers of 64; then there is a y and no mask. */
 typedef struct sf_own_scan {
-        sf_dt from, dt; /* the elements' type and the results' */
-        sf_op op;
+        sf_dt dt;   /* own_scan: the results' type, and the elements' but for their sign */
+        sf_op op;   /* own_scan; wide_scan: sums */
+        sf_dt from; /* wide_scan: the elements' type */
         bool exclusive;
         bool stream;           /* write around the cache: rows, and columns of 64 bits whose rows begin with a line */
         const sf_lanes *lanes; /* rows: the isa's for 8 bytes, as memory is walked. NULL: columns */

@@ -500,6 +500,7 @@ static void run_wide(const sf_panels *p, const sf_panel_member *m, char *scratch
         const int64_t at = piece->from + first, x_line = piece->in[0].line, x_seq = operand->stride[p->seq], y_line = piece->of[member].y_line,
                       y_seq = s->dims[p->seq].y, size = m->size, run = (columns ? piece->cols : count) * size, y_step = columns ? y_seq : y_line;
         const uintptr_t begin = (uintptr_t)piece->of[member].y;
+        /* Whole cache lines and long rows are streamed as they are computed. Others that lie on end, and columns a few at a time, are put together first. */
         const bool lines = !((begin | (uintptr_t)y_line | (uintptr_t)(columns ? y_seq : run)) % 64), on_end = y_step == run;
         const bool streams = p->stream && (lines || (!columns && run >= SF_CPU_STREAM_LINE && begin % 8 == 0));
         const bool gathers = p->stream && !streams && (columns ? on_end || run >= STREAM_RUN : p->whole && on_end);
@@ -512,8 +513,6 @@ static void run_wide(const sf_panels *p, const sf_panel_member *m, char *scratch
                         const int64_t here = smaller(cols, piece->cols - c), runs = columns ? count : piece->lines, each = columns ? here * size : run;
                         char *y = piece->of[member].y + line * y_line + at * y_seq + c * size;
                         sf_own_scan job = {.from = operand->dt,
-                                           .dt = s->out,
-                                           .op = s->op,
                                            .exclusive = s->exclusive,
                                            .stream = streams,
                                            .lanes = columns ? NULL : &p->isa->whole[2 + p->reverse],
@@ -525,7 +524,7 @@ static void run_wide(const sf_panels *p, const sf_panel_member *m, char *scratch
                                            .n = count,
                                            .carries = scratch + m->totals + (line * piece->cols + c) * size};
                         if (gathers && !on_end)
-                                fetch_ends(y, y_step, runs, each);
+                                fetch_ends(y + lowest, y_step, runs, each);
                         p->isa->map->wide_scan(&job);
                         for (int64_t r = 0; r < runs && gathers; r += on_end ? runs : 1)
                                 p->isa->map->stream(y + lowest + r * y_step, panel + r * each, (on_end ? runs : 1) * each, panel + r * each);
