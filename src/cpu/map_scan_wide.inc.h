@@ -44,22 +44,26 @@ SF_INLINE v_u64 wide_load(const sf_dt dt, const char *p, int first, int count)
                 v_part_load(part, p + first * size, size, first, count);
         return v_u64_from(count < V_LANES8 ? part : p, size, dt == SF_DT_I8 || dt == SF_DT_I16 || dt == SF_DT_I32, dt == SF_DT_BOOL);
 #else
-        uint64_t v[V_LANES8] = {0};
-        for (int i = first; i < first + count; i++)
-                v[i] = wide_value(dt, p + i * size);
-        return (v_u64)v_raw_load(v);
+        v_u64 v = {0};
+        for (int i = 0; i < V_LANES8; i++)
+                if (i >= first && i < first + count)
+                        v[i] = wide_value(dt, p + i * size);
+        return v;
 #endif
 }
 
 SF_INLINE void wide_store(char *p, v_u64 v, int first, int count)
 {
-        if (count == V_LANES8)
+        if (count == V_LANES8) {
                 *(v_raw_unaligned *)p = (v_raw)v;
-        else
+                return;
+        }
 #ifdef V_WIDEN_INTEGERS
-                v_part_store(p + first * 8, &v, 8, first, count);
+        v_part_store(p + first * 8, &v, 8, first, count);
 #else
-                memcpy(p + first * 8, (const char *)&v + first * 8, (size_t)count * 8);
+        for (int i = 0; i < V_LANES8; i++)
+                if (i >= first && i < first + count)
+                        ((at_u64 *)p)[i] = v[i];
 #endif
 }
 
@@ -140,7 +144,9 @@ SF_INLINE void wide_lines(const sf_own_scan *j, const sf_dt dt, const bool strea
 SF_INLINE void wide_strip(const sf_own_scan *j, const sf_dt dt, const char *x, char *y, char *left, const int rows, const int count)
 {
         v_u64 carry = {0};
-        memcpy(&carry, left, (size_t)count * 8);
+        for (int i = 0; i < V_LANES8; i++)
+                if (i < count)
+                        carry[i] = ((const at_u64 *)left)[i];
         for (int i = 0; i < rows; i++, x += j->x_step, y += j->y_step) {
                 const v_u64 v = carry + wide_load(dt, x, 0, count);
                 wide_store(y, j->exclusive ? carry : v, 0, count);
