@@ -156,10 +156,10 @@ static void check_widened(void)
         } work[] = {{1, {11003, 100}}, {1, {70001, 16}}, {1, {340001, 3}}, {1, {230, 4501}}, {0, {801, 1331}}, {1, {9001, 128}},
                     {0, {801, 1344}}, {0, {33003, 33}}, {1, {1, 1100009}}};
         static const int dtypes[] = {DT_BOOL, DT_I32, DT_I8, DT_U16, DT_U8, DT_I16, DT_U32}, skews[] = {0, 8, 40, 4};
-        for (int i = 0; i < 9 * 5; i++) {
-                test_case c = case_plain(false, work[i / 5].axis, 2, work[i / 5].shape);
+        for (int i = 0; i < 9 * 7; i++) {
+                test_case c = case_plain(false, work[i / 7].axis, 2, work[i / 7].shape);
                 set_options(&c, (unsigned)(i * 5 + i / 4) % 16);
-                c.mask = i % 5 == 4 ? c.mask : MASK_none;
+                c.mask = i % 7 > 3 ? c.mask : MASK_none; /* those with masks go another way */
                 c.in = dtypes[i % 7];
                 c.out = (c.in == DT_U8 || c.in == DT_U16 || c.in == DT_U32) && i % 2 ? DT_U64 : DT_I64;
                 c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
@@ -211,8 +211,9 @@ static void check_layouts(void)
 static void check_shifted(void)
 {
         static const int dtypes[] = {DT_F32, DT_F64, DT_U32, DT_F32, DT_I64, DT_BF16};
-        for (int i = 0; i < 48; i++) {
-                const int64_t columns = (int64_t)1 << i / 12, shape[] = {(i % 3 ? 1200007 + i : 5 << 18) / columns, columns};
+        for (int i = 0; i < 50; i++) {
+                /* The last two are long enough for two threads to take the largest chunks. */
+                const int64_t columns = (int64_t)1 << i / 12 % 4, n = i < 48 ? i % 3 ? 1200007 + i : 5 << 18 : 4400007, shape[] = {n / columns, columns};
                 test_case c = case_plain(false, 0, 2, shape);
                 c.in = c.out = dtypes[i % 6];
                 c.reverse = i / 6 % 2;

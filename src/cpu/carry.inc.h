@@ -5,7 +5,8 @@
  *
  * A core has the same few buffers for lines it waits for and lines it streams out, and keeps all of them busy only if both kinds are
  * asked for all the time: so the carries of one part of a sequence and the scan of another go together, and between the rows of a tile that is
- * scanned a row of another is streamed. What the scan leaves in scratch takes the place of what the carries have just been added to, a line that is still in the first cache.
+ * scanned a row of another is streamed. What the scan leaves in scratch takes the place of what the carries have just been added to, a line
+ * that is still in the first cache.
  */
 #undef CARRY_AHEAD
 #undef CARRY_ROWS
