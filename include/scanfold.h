@@ -225,6 +225,10 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  *   SF_SUM   a + b. On bool to bool: or.        SF_MAX   the larger; NaN wins; -0.0 is below +0.0.
  *   SF_PROD  a * b. On bool to bool: and.       SF_MIN   the smaller; NaN wins; -0.0 is below +0.0.
  *
+ * A product of reals keeps its exponent apart until it is stored, so no partial product overflows or underflows: a zero
+ * makes every product that it is part of zero, unless a factor is infinite or NaN. A partial sum may overflow, as
+ * (-3e38 + 0) + (3e38 + 3e38) does in f32; an f64 accumulator has the room.
+ *
  * The output's dtype decides the accumulator, the type in which every combination is rounded:
  *
  *   x                   out                          accumulator     each element of x is

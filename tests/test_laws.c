@@ -245,6 +245,86 @@ static void initial_and_mask(void)
         }
 }
 
+/* ------------------------------------------------------------------------------------------------------------
+ * Products: whatever leaves the range on the way, a result is the tree's with no bound on exponents, brought into the range at the end
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct scaled {
+        float part; /* in [0.5, 1), or 0 */
+        long exponent;
+} scaled;
+
+static scaled scaled_of(float v)
+{
+        int e;
+        scaled s = {.part = frexpf(v, &e)};
+        s.exponent = e;
+        return s;
+}
+
+static scaled times(scaled a, scaled b)
+{
+        scaled r = scaled_of(a.part * b.part);
+        r.exponent += a.exponent + b.exponent;
+        return r;
+}
+
+static float value_of(scaled s)
+{
+        return ldexpf(s.part, s.exponent > 1000 ? 1000 : s.exponent < -1000 ? -1000 : (int)s.exponent);
+}
+
+static void scan_scaled(scaled *v, int64_t n)
+{
+        int64_t left = 1;
+        if (n == 1)
+                return;
+        while (2 * left < n)
+                left *= 2;
+        scan_scaled(v, left);
+        scan_scaled(v + left, n - left);
+        for (int64_t i = left; i < n; i++)
+                v[i] = times(v[left - 1], v[i]);
+}
+
+static void products_keep_their_exponents(void)
+{
+        scaled *v = malloc(LONGEST * sizeof *v);
+        sf_scan_options scan = SF_SCAN_OPTIONS_INIT;
+        sf_fold_options fold = SF_FOLD_OPTIONS_INIT;
+        scan.op = fold.op = SF_PROD;
+        if (!v)
+                abort();
+        EACH_LENGTH(n) {
+                for (int zero = 0; zero < 2; zero++) {
+                        for (int64_t i = 0; i < n; i++) {
+                                /* Exponents wander far out of the range and come back, down to subnormal elements. */
+                                int e = (int)(hash((uint64_t)(i / 5)) % 274) - 147;
+                                t[i] = ldexpf(1 + (float)(hash((uint64_t)i + 99) % 8388608) * 0x1p-23f, e) * (hash((uint64_t)i) % 2 ? 1 : -1);
+                        }
+                        if (zero)
+                                t[0] = 0;
+                        for (int64_t i = 0; i < n; i++)
+                                v[i] = scaled_of(t[i]);
+                        scan_scaled(v, n);
+                        for (int64_t i = 0; i < n; i++)
+                                z[i] = value_of(v[i]);
+                        float total;
+                        sf_tensor in = tensor(t, SF_F32, 1, &n), out = tensor(y, SF_F32, 1, &n), one = tensor(&total, SF_F32, 0, NULL);
+                        need(sf_scan(now->ctx, &in, &out, &scan));
+                        equal("scan of products", n, y, z, n);
+                        need(sf_fold(now->ctx, &in, &one, &fold));
+                        equal("fold of products", n, &total, &z[n - 1], 1);
+                }
+        }
+        free(v);
+        double far[] = {1e-200, 1e-200, 1e200, 1e200}, back;
+        int64_t four = 4;
+        sf_tensor in = tensor(far, SF_F64, 1, &four), one = tensor(&back, SF_F64, 0, NULL);
+        need(sf_fold(now->ctx, &in, &one, &fold));
+        checks++;
+        CHECK(fabs(back - 1) < 1e-15, "%s: 1e-200 twice and 1e200 twice make %g", now->name, back);
+}
+
 int main(void)
 {
         engines_open();
@@ -263,6 +343,7 @@ int main(void)
                 several_axes();
                 batch_does_not_matter();
                 initial_and_mask();
+                products_keep_their_exponents();
         }
         for (int i = 0; i < 4; i++)
                 free(*buffers[i]);

@@ -111,6 +111,9 @@ def cumsum():
 def cumprod():
     """The cumulative product along an axis; arguments as for cumsum, with 1 for 0.
 
+    A product keeps its exponent apart, so no partial product overflows or underflows: after a zero
+    every result is 0, however large the numbers that follow.
+
     >>> import numpy as np, scanfold
     >>> scanfold.cumprod(np.array([2, 3, 4], dtype=np.int8))
     array([ 2,  6, 24])

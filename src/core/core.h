@@ -41,11 +41,15 @@ typedef struct sf_dtype_row {
 extern const sf_dtype_row sf_dtypes[SF_DT_COUNT];
 
 /* One accumulator's worth of value. Which member is live follows from the accumulator's sf_dt: integers and bool of
- * every width live in u64, wrapped to their width and then sign- or zero-extended. */
-typedef union sf_value {
-        float f32;
-        double f64;
-        uint64_t u64;
+ * every width live in u64, wrapped to their width and then sign- or zero-extended. A product of reals that has left their
+ * range is f32 or f64 times 2^exponent (value.h); of everything else the exponent is 0. */
+typedef struct sf_value {
+        union {
+                float f32;
+                double f64;
+                uint64_t u64;
+        };
+        int64_t exponent;
 } sf_value;
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #define SF_VALUE_H
 
 #include "core/core.h"
+#include "core/elementary.h"
 
 #include <math.h>
 #include <string.h>
@@ -82,6 +83,69 @@ static inline uint64_t sf_wrap(sf_dt dt, uint64_t v)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
+ * Products of reals
+ * ---------------------------------------------------------------------------------------------------------- */
+static inline uint32_t sf_f32_bits(float v)
+{
+        uint32_t bits;
+        memcpy(&bits, &v, 4);
+        return bits;
+}
+#define P(name) sf_##name##_f32
+#define P_REAL float
+#define P_INT int32_t
+#define P_UINT uint32_t
+#define P_BITS(v) sf_f32_bits(v)
+#define P_OF(i) sf_f32_from_bits(i)
+#define P_CHOOSE(c, y, n) ((c) ? (y) : (n))
+#define P_MANTISSA 23
+#define P_BIAS 127
+#include "core/product.inc.h"
+
+#define P(name) sf_##name##_f64
+#define P_REAL double
+#define P_INT int64_t
+#define P_UINT uint64_t
+#define P_BITS(v) sf_f64_bits(v)
+#define P_OF(i) sf_f64_from_bits(i)
+#define P_CHOOSE(c, y, n) ((c) ? (y) : (n))
+#define P_MANTISSA 52
+#define P_BIAS 1023
+#include "core/product.inc.h"
+
+/* What the value is as a number of the accumulator's type. */
+static inline sf_value sf_lower(sf_dt acc, sf_value v)
+{
+        if (!v.exponent)
+                return v;
+        if (acc == SF_DT_F32)
+                return (sf_value){.f32 = sf_product_lower_f32((sf_product_f32){v.f32, (int32_t)v.exponent})};
+        return (sf_value){.f64 = sf_product_lower_f64((sf_product_f64){v.f64, v.exponent})};
+}
+
+/* a times b. The exponent is 0 unless the product is out of the range of normal numbers. */
+static inline sf_value sf_multiply(sf_dt acc, sf_value a, sf_value b)
+{
+        sf_value r;
+        int64_t exponent, lowest;
+        if (acc == SF_DT_F32) {
+                sf_product_f32 p = sf_product_settle_f32(
+                        sf_product_combine_f32(sf_product_of_f32(a.f32, (int32_t)a.exponent), sf_product_of_f32(b.f32, (int32_t)b.exponent)));
+                r = (sf_value){.f32 = p.mantissa, .exponent = exponent = p.exponent};
+                lowest = -126;
+        } else {
+                sf_product_f64 p =
+                        sf_product_settle_f64(sf_product_combine_f64(sf_product_of_f64(a.f64, a.exponent), sf_product_of_f64(b.f64, b.exponent)));
+                r = (sf_value){.f64 = p.mantissa, .exponent = exponent = p.exponent};
+                lowest = -1022;
+        }
+        const bool special = acc == SF_DT_F32 ? r.f32 == 0 || !isfinite(r.f32) : r.f64 == 0 || !isfinite(r.f64);
+        if (special)
+                r.exponent = 0;
+        return special || exponent < lowest || exponent > 1 - lowest ? r : sf_lower(acc, r);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
  * Load, combine, store
  * ---------------------------------------------------------------------------------------------------------- */
 
@@ -131,6 +195,7 @@ static inline sf_value sf_value_load(sf_dt in, sf_dt acc, const void *p)
 static inline void sf_value_store(sf_dt acc, sf_dt out, sf_value v, void *p)
 {
         if (sf_dtypes[acc].kind == SF_KIND_REAL) {
+                v = sf_lower(acc, v);
                 double wide = acc == SF_DT_F32 ? (double)v.f32 : v.f64;
                 uint16_t half = out == SF_DT_F16 ? sf_f16_from(wide) : sf_bf16_from(wide);
                 float single = (float)wide;
@@ -155,13 +220,13 @@ static inline void sf_value_store(sf_dt acc, sf_dt out, sf_value v, void *p)
 #define SF_EXTREME(a, b, wins, prefer_negative)                                                                          \
         ((a) != (a) ? (a) : (b) != (b) ? (b) : (a)wins(b) ? (a) : (b)wins(a) ? (b) : !signbit(a) == !(prefer_negative) ? (a) : (b))
 
-/* a combined with b, a to the left: one rounded operation of the accumulator's type. */
+/* a combined with b, a to the left: one rounded operation of the accumulator's type; of a product, whatever its exponent. */
 static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
 {
         if (acc == SF_DT_F32) {
                 switch (op) {
                 case SF_SUM: return (sf_value){.f32 = a.f32 + b.f32};
-                case SF_PROD: return (sf_value){.f32 = a.f32 * b.f32};
+                case SF_PROD: return sf_multiply(acc, a, b);
                 case SF_MAX: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, >, false)};
                 default: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, <, true)};
                 }
@@ -169,7 +234,7 @@ static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
         if (acc == SF_DT_F64) {
                 switch (op) {
                 case SF_SUM: return (sf_value){.f64 = a.f64 + b.f64};
-                case SF_PROD: return (sf_value){.f64 = a.f64 * b.f64};
+                case SF_PROD: return sf_multiply(acc, a, b);
                 case SF_MAX: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, >, false)};
                 default: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, <, true)};
                 }

@@ -9,7 +9,7 @@
  * Narrow matrices, whose vectors are not full, are scanned into scratch too, a piece at a time. There their rows lie on end, and what
  * is to their left is added to full vectors of whatever columns come next, from a table of the carries repeated.
  *
- * Where there is no kernel for that (wider columns, elements that are no lanes, max and min of full vectors) a chunk is folded first, which
+ * Where there is no kernel for that (wider columns, elements that are no lanes, operations that are not worth it) a chunk is folded first, which
  * brings it into the cache, and scanned from there in one go. A fold stops after the first half.
  *
  * Chunks are claimed in order and a worker waits only for lower ones, so whoever holds the lowest is never waiting: no matter how
@@ -160,7 +160,7 @@ static sf_columns columns_of(worker *w, const part *t, walk how, const sf_carry 
         const spot at = spot_of(c, t->line, t->position + t->from);
         sf_columns job = {.x = at.x, .y = at.y, .m = at.m, .x_step = p->seq.x, .y_step = p->seq.y, .m_step = p->seq.m, .cols = p->inner,
                           .n = t->count, .start = t->from, .resume = t->resume, .exclusive = s->exclusive && how == SCAN, .stream = p->stream,
-                          .op = s->op, .identity = s->identity, .ahead = t->ahead, .carry = carry, .counters = w->counters[how == SCAN],
+                          .identity = s->identity, .ahead = t->ahead, .carry = carry, .counters = w->counters[how == SCAN],
                           .counter_stride = c->entry_bytes};
         if (how == LOCAL) {
                 job.stream = false;
@@ -177,7 +177,7 @@ static sf_rows rows_of(worker *w, const part *t, walk how, const sf_carry *carry
         const spot at = spot_of(c, t->line, t->position + t->from);
         sf_rows job = {.x = at.x, .y = at.y, .m = at.m, .x_row = c->leaf * p->seq.x, .y_row = c->leaf * p->seq.y,
                        .m_row = c->leaf * p->seq.m, .rows = t->streams, .n = t->count, .start = t->from,
-                       .resume = t->resume, .exclusive = s->exclusive && (how == SCAN || how == CARRY), .stream = p->stream, .op = s->op,
+                       .resume = t->resume, .exclusive = s->exclusive && (how == SCAN || how == CARRY), .stream = p->stream,
                        .identity = s->identity, .ahead = t->ahead, .lanes = p->lanes, .carry = carry, .carry_row = 1, .common = &w->common,
                        .counters = entry(c, w->counters[how == SCAN], t->first * SF_ORDER_LEVELS),
                        .slots = (int32_t)c->streams};
@@ -461,23 +461,23 @@ static void set_carry(worker *w, int64_t stream, bool ragged)
                                        s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
 }
 
-/* Repeats a chunk's carries as far as a period goes. Of max and min all together are one. */
+/* Repeats a chunk's carries as far as a period goes. Of a free operation all together are one. */
 static void set_run(worker *w, const chunk *k)
 {
         chain *c = w->c;
         const sf_cpu_plan *p = c->plan;
-        const bool extreme = p->step->op == SF_MAX || p->step->op == SF_MIN, stream = p->stream || p->detour;
+        const bool free = p->kernels->free, stream = p->stream || p->detour;
         const int64_t vector = p->isa->vector_bytes, each = (c->period + 4) * vector, columns = p->inner * p->size;
         const sf_carry *carry = &w->carry[0];
         char *lowest = spot_of(c, k->line, k->number * c->chunk + (p->reverse ? c->chunk - 1 : 0)).y;
         const bool aligned = stream && (uintptr_t)lowest % (uintptr_t)p->size == 0;
         const int64_t before = aligned ? (int64_t)(-(uintptr_t)lowest % (uintptr_t)vector) : 0, phase = before % columns;
-        if (extreme && carry->count > 1)
+        if (free && carry->count > 1)
                 sum_carry(w, 0, false);
-        w->run = (sf_run){.entries = extreme && carry->count > 1 ? 1 : carry->count, .period = c->period, .table = w->table, .base = lowest + before,
+        w->run = (sf_run){.entries = free && carry->count > 1 ? 1 : carry->count, .period = c->period, .table = w->table, .base = lowest + before,
                           .stream = aligned};
         for (int32_t e = 0; e < w->run.entries; e++) {
-                const char *from = extreme && carry->count > 1 ? carry->fill : carry->entries + e * carry->entry_stride;
+                const char *from = free && carry->count > 1 ? carry->fill : carry->entries + e * carry->entry_stride;
                 char *to = w->table + e * each;
                 memcpy(to, from + phase, (size_t)(columns - phase));
                 memcpy(to + columns - phase, from, (size_t)phase);
@@ -587,10 +587,10 @@ bool sf_cpu_chain_run(sf_context *ctx, const sf_cpu_plan *p, int workers)
         c.chunks = (s->n + c.chunk - 1) / c.chunk;
         c.leaves = (s->n + c.leaf - 1) / c.leaf;
         c.entry_lanes = c.columns ? (p->inner + p->kernels->width - 1) / p->kernels->width * p->kernels->width : p->kernels->width;
-        c.entry_bytes = c.entry_lanes * p->kernels->lane_bytes;
+        c.entry_bytes = c.entry_lanes * sf_value_bytes(p->kernels);
         int64_t tile = c.columns ? (c.runs ? p->isa->scan_rows : p->isa->fold_rows)
                        : c.local || c.runs ? p->isa->scan_tile * p->lanes->rows
-                                 : sf_fold_tile_vectors(s->op, p->kernels->width, p->lanes) * p->lanes->rows;
+                                 : p->kernels->fold_tile(p->lanes) * p->lanes->rows;
         c.level = sf_order_log2((uint64_t)(c.leaf / tile));
         c.sides = c.local ? 1 : 2;
         c.raw_bytes = c.local || c.runs ? (size_t)(c.chunk * p->inner * p->kernels->lane_bytes) : 0;

@@ -50,7 +50,7 @@ static void run_rows(const crew *c, int64_t task, char *scratch)
 {
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        int64_t first = task % c->blocks * c->lines, bytes = p->isa->vector_bytes;
+        int64_t first = task % c->blocks * c->lines, bytes = p->isa->vector_bytes * p->kernels->parts;
         sf_carry carry;
         sf_walk at;
         sf_walk_start(&at, p->outer_dims, p->nouter, task / c->blocks);
@@ -64,7 +64,6 @@ static void run_rows(const crew *c, int64_t task, char *scratch)
                        .n = s->n,
                        .exclusive = s->exclusive,
                        .stream = p->stream,
-                       .op = s->op,
                        .identity = s->identity,
                        .ahead = p->ahead,
                        .lanes = p->lanes,
@@ -94,7 +93,7 @@ static void run_strip(const crew *c, const sf_walk *at, int64_t first, int64_t c
 {
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        int64_t row_bytes = c->strip * p->kernels->lane_bytes + ENTRY_PADDING;
+        int64_t row_bytes = c->strip * sf_value_bytes(p->kernels) + ENTRY_PADDING;
         sf_carry carry;
         sf_columns job = {.x = s->x + at->x + first * p->size,
                           .y = s->y + at->y + first * p->size,
@@ -106,8 +105,7 @@ static void run_strip(const crew *c, const sf_walk *at, int64_t first, int64_t c
                           .n = s->n,
                           .exclusive = s->exclusive,
                           .stream = stream,
-                          .op = s->op,
-                          .identity = s->identity,
+                             .identity = s->identity,
                           .ahead = p->ahead,
                           .carry = sf_cpu_carry_make(p, &carry, scratch, c->strip),
                           .counters = scratch + 2 * row_bytes,
@@ -168,7 +166,7 @@ static void cut(crew *c, int workers)
 {
         const sf_cpu_plan *p = c->plan;
         const sf_step *s = p->step;
-        int64_t vector = p->isa->vector_bytes, lane = p->kernels->lane_bytes, line = 64 / p->size;
+        int64_t vector = p->isa->vector_bytes * p->kernels->parts, lane = sf_value_bytes(p->kernels), line = 64 / p->size;
         if (p->shape == SF_CPU_COLUMNS) {
                 /* The counter has an entry a level above the tile, of at least four positions, and one for the closing entry. */
                 c->levels = sf_order_log2((uint64_t)(s->n / 4 + 1)) + 2;

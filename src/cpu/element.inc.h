@@ -137,10 +137,6 @@ SF_INLINE N(vec) N(blend)(v_mask m, N(vec) yes, N(vec) no)
 {
         return K_CAT(v_blend_, K_LANE)(m, yes, no);
 }
-SF_INLINE N(vec) N(combine)(const sf_op op, N(vec) a, N(vec) b)
-{
-        return K_CAT(v_combine_, K_LANE)(op, a, b);
-}
 SF_INLINE N(vec) N(permute)(N(vec) v, v_raw index)
 {
         return (N(vec))K_CAT(v_permute, K_LANE_BYTES)((v_raw)v, index);
@@ -160,30 +156,50 @@ SF_INLINE N(vec) N(broadcast)(sf_value value)
         return v;
 }
 
-/* An element vector with the mask applied; mask may be NULL. */
-SF_INLINE N(vec) N(load_masked)(const char *x, const uint8_t *m, N(vec) identity)
-{
-        N(vec) v = N(load)(x);
-        return m ? N(blend)(N(mask)(m), v, identity) : v;
-}
-SF_INLINE N(vec) N(load_masked_part)(const char *x, const uint8_t *m, N(vec) identity, int first, int count)
-{
-        N(vec) v = N(load_part)(x, first, count);
-        return m ? N(blend)(N(mask_part)(m, first, count), v, identity) : v;
-}
-
-/* The lanes in use of a vector whose others may be outside the tensor. */
-SF_INLINE N(vec) N(load_unit)(const char *x, const uint8_t *m, N(vec) identity, int unit)
-{
-        return unit == K_WIDTH ? N(load_masked)(x, m, identity) : N(load_masked_part)(x, m, identity, 0, unit);
-}
-
 SF_INLINE void N(store_unit)(char *y, N(vec) v, int unit)
 {
         if (unit == K_WIDTH)
                 N(store)(y, v);
         else
                 N(store_part)(y, v, 0, unit);
+}
+
+/* Lane l becomes lane from + l % inner. */
+SF_INLINE N(vec) N(spread)(N(vec) v, int from, int inner)
+{
+        K_BITS bits = (K_BITS)v;
+        K_LANE_UNSIGNED lane[K_WIDTH];
+        memcpy(lane, &bits, sizeof lane);
+        for (int l = 0; l < K_WIDTH; l++)
+                bits[l] = lane[from + l % inner];
+        return (N(vec))bits;
+}
+
+/* V_SCAN_TILE vectors, `step` elements apart. */
+SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
+{
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++, y += step * K_SIZE)
+                N(store_unit)(y, v[i], unit);
+}
+
+/*
+ * Results that are streamed wait for the next tile, and go out between its rows. A tile takes longer to compute than a core looks ahead:
+ * written at its end, all cache lines would be sent at once, and then none while the next ones are computed. Where a vector of results is less than a
+ * cache line, keeping them costs more than it gains.
+ */
+enum { N(holds) = K_CONVERT == K_SAME && V_BYTES == 64 };
+typedef struct N(held) {
+        char *y; /* where they go; NULL: there are none */
+        N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
+} N(held);
+
+/* Do streamed results of these rows go to aligned addresses as they are? */
+SF_INLINE bool N(aligned)(const sf_rows *j)
+{
+        /* In reverse, results go down in memory from the end of the first one. */
+        const uintptr_t from = (uintptr_t)j->y + (uintptr_t)(j->lanes->reverse ? j->lanes->inner * K_SIZE : 0);
+        return (from | (j->rows > 1 ? (uintptr_t)j->y_row : 0)) % N(stream_align) == 0;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -212,15 +228,6 @@ SF_INLINE N(tables) N(tables_of)(const sf_lanes *l)
         t.before = (v_raw)K_CAT(v_blend_u, K_LANE_BITS)(t.before_on, (K_BITS)t.before, (K_BITS)t.last + K_WIDTH);
 #endif
         return t;
-}
-
-/* The scan of a vector's lanes. `levels` is a constant where the whole vector is one run. */
-SF_INLINE N(vec) N(lane_scan)(const sf_op op, N(vec) v, const N(tables) *t, int levels)
-{
-        V_UNROLL
-        for (int k = 0; k < levels; k++)
-                v = N(blend)(t->level_on[k], N(combine)(op, N(permute)(v, t->level[k]), v), v);
-        return v;
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -1,158 +1,275 @@
 /*
  * fold.inc.h: the fold of rows, of packed short rows, and of columns. Template; kernels.inc.h has the parameters.
+ *
+ * Rows: an ordered operation that is worth it folds contiguous rows by halves (fold_halves.inc.h). A free one that commutes needs no tree: vectors
+ * are combined lane by lane, and lanes with each other at the end. All else, and narrow matrices, take the total of a vector from the last lanes
+ * of its scan, and that of a tile from those of its vectors.
  */
+#if defined(K_COMMUTES) && !defined(K_ORDERED)
+#define K_BY_LANES
+#endif
+#if defined(K_WHOLE) && defined(K_ORDERED)
+#define K_BY_HALVES
+#endif
+
+/* Row `at` has its total, in every position of a vector. */
+SF_INLINE void O(fold_end)(const sf_rows *j, int64_t at, O(val) total)
+{
+        char *y = j->y + at * j->y_row;
+        if (j->carry)
+                O(add_carry)(j->carry + at * j->carry_row, &total, 1);
+        if (j->raw)
+                O(put)(y, O(settle)(total));
+        else
+                N(store_part)(y, O(lower)(total), 0, j->lanes->inner);
+}
+
+#if K_PARTS == 1
+#include "cpu/fold_halves.inc.h"
+#endif
+
+/* Vectors in a tile of a row fold: the counter's entry k is the total of 2^k tiles, or of a free operation that commutes, the highest one in use that of all. */
+static int32_t O(fold_tile_vectors)(const sf_lanes *lanes)
+{
+#ifdef K_BY_LANES
+        (void)lanes;
+        return 1;
+#endif
+#ifdef K_BY_HALVES
+        if (lanes->inner == 1 && lanes->unit == K_WIDTH)
+                return SF_CPU_TILE_VECTORS;
+#endif
+        (void)lanes;
+        return SF_CPU_NARROW_TILE;
+}
 
 /* ------------------------------------------------------------------------------------------------------------
- * Rows
- *
- * Of narrow matrices, and of products: the total of a vector is the last lanes of its scan, and so is that of a tile of
- * several. What is over goes a vector at a time. fold_long.inc.h has sums of contiguous runs, extreme.inc.h max and min.
+ * Rows by vectors
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* `count` vectors of a narrow matrix from x on, `step` elements apart, to one with their total in the last position's lanes. */
-SF_INLINE N(vec) N(fold_narrow)(const sf_op op, const N(tables) *t, int levels, const char *x, const uint8_t *m, N(vec) identity, int unit, int64_t step,
-                                const int count)
+/* `count` vectors from x on, `step` elements apart, to one with their total in the last position's lanes. */
+SF_INLINE O(val) O(fold_vectors)(const N(tables) *t, int levels, const char *x, const uint8_t *m, O(val) identity, int unit, int64_t step, const int count)
 {
-        N(vec) half[SF_CPU_NARROW_TILE];
+        O(val) half[SF_CPU_NARROW_TILE];
         V_UNROLL
         for (int i = 0; i < count; i++) {
-                half[i] = N(load_unit)(x + i * step * K_SIZE, m ? m + i * step : NULL, identity, unit);
-                half[i] = N(lane_scan)(op, half[i], t, levels);
+                half[i] = O(load_some)(x + i * step * K_SIZE, m ? m + i * step : NULL, identity, 0, unit);
+                half[i] = O(settle)(O(lane_scan)(half[i], t, levels));
         }
         V_UNROLL
         for (int size = 1; size < count; size *= 2) {
                 V_UNROLL
                 for (int i = 0; i < count; i += 2 * size)
-                        half[i] = N(combine)(op, half[i], half[i + size]);
+                        half[i] = O(combine)(half[i], half[i + size]);
         }
-        return half[0];
+        return O(settle)(half[0]);
 }
 
-typedef struct N(fold_row) {
-        const char *x;
-        const uint8_t *m;
-        char *counter;
-} N(fold_row);
+/* What is fewer vectors than a tile has, `left` elements: their total in every position. */
+SF_INLINE O(val) O(fold_rest)(const sf_rows *j, const N(tables) *t, const char *x, const uint8_t *m, O(val) identity, const bool reverse, int64_t left)
+{
+        enum { LEVELS = 4 }; /* log2(SF_CPU_NARROW_TILE), and one */
+        const int unit = j->lanes->unit;
+        const int64_t step = reverse ? -unit : unit;
+        O(val) inside[LEVELS], v = identity;
+        for (int i = 0; left > 0; i++, left -= unit) {
+                const int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
+                const int64_t at = i * step + first;
+                v = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, identity, first, count);
+                v = O(settle)(O(lane_scan)(v, t, t->levels));
+                /* The last position there is: where the vector is not full, not the last lanes. */
+                if (count == unit)
+                        v = O(permute)(v, t->last);
+                else
+                        v = O(spread)(v, reverse ? first : count - j->lanes->inner, j->lanes->inner);
+                const int closed = sf_order_closed((uint64_t)i);
+                for (int k = 0; k < closed; k++)
+                        v = O(settle)(O(combine)(inside[k], v));
+                inside[closed] = v;
+                for (int k = closed; k < LEVELS; k++)
+                        if (i >> k & 1)
+                                v = O(settle)(O(combine)(inside[k], v));
+        }
+        return v;
+}
 
-/* Returns with the counters filled; what does not fill a tile is in *over, with *is_over set. */
-SF_INLINE void N(fold_group)(const sf_rows *j, const sf_op op, int many, const bool reverse, N(fold_row) *row, N(vec) *over, bool *is_over)
+SF_INLINE void O(fold_by_vectors)(const sf_rows *j, const bool reverse)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const N(vec) identity = N(broadcast)(j->identity);
-        const int unit = j->lanes->unit, level_count = j->lanes->levels, tile_vectors = SF_CPU_NARROW_TILE;
-        const int64_t elements = j->n * j->lanes->inner, tiles = elements / (tile_vectors * unit);
-        const int64_t step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
-        uint64_t tile = (uint64_t)(j->start * j->lanes->inner / (tile_vectors * unit));
-        for (int r = 0; r < many; r++) {
-                row[r].x += offset * K_SIZE;
-                row[r].m = row[r].m ? row[r].m + offset : NULL;
-        }
-        for (int64_t done = 0; done < tiles; done++, tile++) {
-                N(vec) v[SF_CPU_FOLD_GROUP];
-                for (int r = 0; r < many; r++) {
-                        if (level_count <= 2) /* a constant: the tables stay in registers */
-                                v[r] = N(fold_narrow)(op, &t, 2, row[r].x, row[r].m, identity, unit, step, tile_vectors);
-                        else
-                                v[r] = N(fold_narrow)(op, &t, level_count, row[r].x, row[r].m, identity, unit, step, tile_vectors);
-                        row[r].x += tile_vectors * step * K_SIZE;
-                        row[r].m = row[r].m ? row[r].m + tile_vectors * step : NULL;
-                }
-                /* Row by row this would be one long wait after another. */
-                const int closed = sf_order_closed(tile);
-                for (int r = 0; r < many; r++) {
-                        N(vec) total = N(permute)(v[r], t.last);
-                        for (int k = 0; k < closed; k++)
-                                total = N(combine)(op, N(get)(row[r].counter + k * V_BYTES), total);
-                        N(put)(row[r].counter + closed * V_BYTES, total);
-                }
-        }
-        for (int r = 0; r < many; r++) {
-                enum { LEVELS = 4 }; /* what is over is fewer vectors than a tile has */
-                N(vec) inside[LEVELS], v = identity;
-                int64_t left = elements - tiles * tile_vectors * unit;
-                is_over[r] = left > 0;
-                for (int i = 0; left > 0; i++, left -= unit) {
-                        int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
-                        const char *x = row[r].x + (i * step + first) * K_SIZE;
-                        const uint8_t *m = row[r].m ? row[r].m + i * step + first : NULL;
-                        v = count == K_WIDTH ? N(load_masked)(x, m, identity) : N(load_masked_part)(x, m, identity, first, count);
-                        v = N(lane_scan)(op, v, &t, level_count);
-                        /* The last position there is: where the vector is not full, not the last lanes. */
-                        if (count == unit) {
-                                v = N(permute)(v, t.last);
-                        } else {
-                                K_LANE_C lane[K_WIDTH];
-                                int inner = j->lanes->inner, from = reverse ? first : count - inner;
-                                memcpy(lane, &v, sizeof lane);
-                                for (int l = 0; l < K_WIDTH; l++)
-                                        v[l] = lane[from + l % inner];
-                        }
-                        int closed = sf_order_closed((uint64_t)i);
-                        for (int k = 0; k < closed; k++)
-                                v = N(combine)(op, inside[k], v);
-                        inside[closed] = v;
-                        for (int k = closed; k < LEVELS; k++)
-                                if (i >> k & 1)
-                                        v = N(combine)(op, inside[k], v);
-                }
-                over[r] = v;
-        }
-}
-
-SF_INLINE void N(fold_rows_narrow)(const sf_rows *j, const sf_op op, const bool reverse)
-{
-        const int unit = j->lanes->unit, tile_vectors = SF_CPU_NARROW_TILE;
-        const uint64_t tiles = (uint64_t)((j->start + j->n) * j->lanes->inner / (tile_vectors * unit));
-        const int group = j->slots ? j->slots : SF_CPU_GROUP;
+        const O(val) identity = O(broadcast)(j->identity);
+        const int unit = j->lanes->unit, group = j->slots ? j->slots : SF_CPU_GROUP;
+        const int64_t size = SF_CPU_NARROW_TILE * unit, step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
+        const int64_t elements = j->n * j->lanes->inner, over = elements % size;
+        const uint64_t first = (uint64_t)(j->start * j->lanes->inner / size), last = first + (uint64_t)(elements / size);
         for (int64_t done = 0; done < j->rows;) {
-                N(fold_row) row[SF_CPU_FOLD_GROUP];
-                N(vec) total[SF_CPU_FOLD_GROUP];
-                bool any[SF_CPU_FOLD_GROUP];
-                int many = j->rows - done < group ? (int)(j->rows - done) : group;
-                for (int r = 0; r < many; r++) {
-                        int64_t at = done + r;
-                        int slot = j->resume ? (int)at : r;
-                        row[r] = (N(fold_row)){j->x + at * j->x_row, j->m ? j->m + at * j->m_row : NULL,
-                                               j->counters + slot * SF_ORDER_LEVELS * V_BYTES};
-                }
-                N(fold_group)(j, op, many, reverse, row, total, any);
-                for (int r = 0; r < many && !j->resume; r++) {
-                        int64_t at = done + r;
-                        for (uint64_t bits = tiles; bits; bits &= bits - 1) {
-                                N(vec) entry = N(get)(row[r].counter + __builtin_ctzll(bits) * V_BYTES);
-                                total[r] = any[r] ? N(combine)(op, entry, total[r]) : entry;
-                                any[r] = true;
+                const int many = j->rows - done < group ? (int)(j->rows - done) : group;
+                const char *x = j->x + done * j->x_row + offset * K_SIZE;
+                const uint8_t *m = j->m ? j->m + done * j->m_row + offset : NULL;
+                char *counters = j->counters + (j->resume ? done * SF_ORDER_LEVELS * K_ENTRY : 0);
+                for (uint64_t tile = first; tile < last; tile++) {
+                        O(val) v[SF_CPU_FOLD_GROUP];
+                        for (int r = 0; r < many; r++) {
+                                const char *from = x + r * j->x_row;
+                                const uint8_t *mask = m ? m + r * j->m_row : NULL;
+                                if (t.levels <= 2) /* a constant: the tables stay in registers */
+                                        v[r] = O(fold_vectors)(&t, 2, from, mask, identity, unit, step, SF_CPU_NARROW_TILE);
+                                else
+                                        v[r] = O(fold_vectors)(&t, t.levels, from, mask, identity, unit, step, SF_CPU_NARROW_TILE);
                         }
-                        if (j->carry)
-                                N(add_carry)(op, j->carry + at * j->carry_row, &total[r], 1);
-                        N(store_part)(j->y + at * j->y_row, total[r], 0, j->lanes->inner);
+                        /* Row by row this would be one long wait after another. */
+                        const int closed = sf_order_closed(tile);
+                        for (int r = 0; r < many; r++) {
+                                char *counter = counters + r * SF_ORDER_LEVELS * K_ENTRY;
+                                O(val) total = O(permute)(v[r], t.last);
+                                for (int k = 0; k < closed; k++)
+                                        total = O(settle)(O(combine)(O(get)(counter + k * K_ENTRY), total));
+                                O(put)(counter + closed * K_ENTRY, total);
+                        }
+                        x += SF_CPU_NARROW_TILE * step * K_SIZE;
+                        m = m ? m + SF_CPU_NARROW_TILE * step : NULL;
+                }
+                for (int r = 0; r < many && !j->resume; r++) {
+                        const char *counter = counters + r * SF_ORDER_LEVELS * K_ENTRY;
+                        O(val) total = O(fold_rest)(j, &t, x + r * j->x_row, m ? m + r * j->m_row : NULL, identity, reverse, over);
+                        bool any = over > 0;
+                        for (uint64_t bits = last; bits; bits &= bits - 1, any = true) {
+                                const O(val) entry = O(get)(counter + __builtin_ctzll(bits) * K_ENTRY);
+                                total = any ? O(settle)(O(combine)(entry, total)) : entry;
+                        }
+                        O(fold_end)(j, done + r, total);
                 }
                 done += many;
         }
 }
 
-SF_INLINE void N(fold_rows)(const sf_rows *j, const sf_op op)
+/* ------------------------------------------------------------------------------------------------------------
+ * Rows by lanes
+ * ---------------------------------------------------------------------------------------------------------- */
+#ifdef K_BY_LANES
+/* Neighbouring vectors of one row are combined apart, so that none waits for the one before. */
+#define K_APART 4
+
+/* `vectors` of each row from x on, `step` elements apart. */
+SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                                O(val) identity, O(val) *total)
 {
-        if ((op == SF_MAX || op == SF_MIN) && j->lanes->unit == K_WIDTH)
-                N(fold_rows_extreme)(j, op, j->lanes->reverse, K_WIDTH);
-        else if (op == SF_MAX || op == SF_MIN)
-                N(fold_rows_extreme)(j, op, j->lanes->reverse, j->lanes->unit);
-        else if (op != SF_SUM || j->lanes->inner > 1 || j->lanes->unit != K_WIDTH)
-                N(fold_rows_narrow)(j, op, j->lanes->reverse);
-        else if (j->lanes->reverse)
-                N(fold_rows_long)(j, true);
-        else
-                N(fold_rows_long)(j, false);
+        O(val) v[SF_CPU_GROUP][K_APART];
+        V_UNROLL
+        for (int r = 0; r < rows; r++) {
+                V_UNROLL
+                for (int a = 0; a < apart; a++)
+                        v[r][a] = identity;
+        }
+        int64_t i = 0;
+        for (; i + apart <= vectors; i += apart) {
+                V_UNROLL
+                for (int a = 0; a < apart; a++, x += step * K_SIZE, m = m ? m + step : NULL) {
+                        V_UNROLL
+                        for (int r = 0; r < rows; r++) {
+                                __builtin_prefetch(x + r * j->x_row + j->ahead);
+                                v[r][a] = O(combine)(v[r][a], O(load_some)(x + r * j->x_row, m ? m + r * j->m_row : NULL, identity, 0, unit));
+                        }
+                }
+        }
+        for (; i < vectors; i++, x += step * K_SIZE, m = m ? m + step : NULL) {
+                V_UNROLL
+                for (int r = 0; r < rows; r++)
+                        v[r][0] = O(combine)(v[r][0], O(load_some)(x + r * j->x_row, m ? m + r * j->m_row : NULL, identity, 0, unit));
+        }
+        V_UNROLL
+        for (int r = 0; r < rows; r++) {
+                V_UNROLL
+                for (int a = 1; a < apart; a++)
+                        v[r][0] = O(combine)(v[r][0], v[r][a]);
+                total[r] = v[r][0];
+        }
+}
+
+static V_APART void O(lanes_of_four)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, O(val) *total)
+{
+        O(fold_lanes_of)(j, SF_CPU_GROUP, 1, K_WIDTH, x, m, step, vectors, O(broadcast)(j->identity), total);
+}
+static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, O(val) *total)
+{
+        O(fold_lanes_of)(j, 1, K_APART, K_WIDTH, x, m, step, vectors, O(broadcast)(j->identity), total);
+}
+static V_APART void O(lanes_of_part)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, O(val) *total)
+{
+        O(fold_lanes_of)(j, 1, K_APART, j->lanes->unit, x, m, step, vectors, O(broadcast)(j->identity), total);
+}
+
+SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
+{
+        const N(tables) t = N(tables_of)(j->lanes);
+        const O(val) identity = O(broadcast)(j->identity);
+        const bool reverse = j->lanes->reverse;
+        const int inner = j->lanes->inner, unit = j->lanes->unit;
+        const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
+        const int over = (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
+        const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;
+        for (int64_t done = 0; done < j->rows;) {
+                const int many = unit < K_WIDTH || j->rows - done < SF_CPU_GROUP ? 1 : SF_CPU_GROUP;
+                const char *x = j->x + done * j->x_row + begin * K_SIZE;
+                const uint8_t *m = j->m ? j->m + done * j->m_row + begin : NULL;
+                O(val) totals[SF_CPU_GROUP];
+                (unit < K_WIDTH ? O(lanes_of_part) : many == 1 ? O(lanes_of_one) : O(lanes_of_four))(j, x, m, step, vectors, totals);
+                x += vectors * step * K_SIZE;
+                m = m ? m + vectors * step : NULL;
+                for (int r = 0; r < many; r++) {
+                        const int64_t at = done + r;
+                        char *counter = j->counters + (j->resume || j->start ? at : r) * SF_ORDER_LEVELS * K_ENTRY;
+                        O(val) total = totals[r];
+                        if (over) {
+                                const v_mask low = v_mask_below(reverse ? first : over, K_LANE_BYTES);
+                                O(val) v = O(load_part)(x + r * j->x_row + first * K_SIZE, m ? m + r * j->m_row + first : NULL, identity, first, over);
+                                total = O(combine)(total, reverse ? O(blend)(low, identity, v) : O(blend)(low, v, identity));
+                        }
+                        total = O(permute)(O(lane_scan)(total, &t, t.levels), t.last);
+                        if (before)
+                                total = O(combine)(O(get)(counter + sf_order_log2(before) * K_ENTRY), total);
+                        if (!j->resume)
+                                O(fold_end)(j, at, total);
+                        else if (after)
+                                O(put)(counter + sf_order_log2(after) * K_ENTRY, total);
+                }
+                done += many;
+        }
+}
+#undef K_APART
+#endif
+
+static void O(fold_rows)(const sf_rows *j)
+{
+#if K_PARTS == 1
+        if (O(is_short)(j)) {
+                O(fold_short)(j);
+                return;
+        }
+#endif
+#ifdef K_BY_LANES
+        O(fold_by_lanes)(j);
+#else
+#ifdef K_BY_HALVES
+        if (j->lanes->inner == 1 && j->lanes->unit == K_WIDTH) {
+                if (j->lanes->reverse)
+                        O(fold_by_halves)(j, true);
+                else
+                        O(fold_by_halves)(j, false);
+                return;
+        }
+#endif
+        O(fold_by_vectors)(j, j->lanes->reverse);
+#endif
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * Packed short rows; y is a run too.
  * ---------------------------------------------------------------------------------------------------------- */
-SF_INLINE void N(fold_packed)(const sf_rows *j, const sf_op op)
+static void O(fold_packed)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const v_raw take = v_raw_load(j->lanes->take.bytes);
-        const N(vec) identity = N(broadcast)(j->identity);
+        const O(val) identity = O(broadcast)(j->identity);
         const int unit = j->lanes->unit, taken = j->lanes->groups * j->lanes->inner;
         const int64_t elements = j->rows * j->n * j->lanes->inner;
         const int64_t offset = j->lanes->reverse ? -(j->n - 1) * j->lanes->inner : 0;
@@ -160,89 +277,107 @@ SF_INLINE void N(fold_packed)(const sf_rows *j, const sf_op op)
         const uint8_t *m = j->m ? j->m + offset : NULL;
         char *y = j->y;
         for (int64_t at = 0; at < elements; at += unit, y += taken * K_SIZE) {
-                bool whole = elements - at >= K_WIDTH;
                 __builtin_prefetch(x + at * K_SIZE + j->ahead);
-                int count = elements - at < unit ? (int)(elements - at) : unit;
-                N(vec) v = whole ? N(load_masked)(x + at * K_SIZE, m ? m + at : NULL, identity)
-                                 : N(load_masked_part)(x + at * K_SIZE, m ? m + at : NULL, identity, 0, count);
-                v = N(permute)(N(lane_scan)(op, v, &t, t.levels), take);
+                const int count = elements - at < unit ? (int)(elements - at) : unit;
+                O(val) v = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, identity, 0, elements - at >= K_WIDTH ? K_WIDTH : count);
+                v = O(permute)(O(lane_scan)(v, &t, t.levels), take);
                 if (j->carry)
-                        N(add_carry)(op, j->carry, &v, 1);
-                N(store_part)(y, v, 0, count / (int)j->n);
+                        O(add_carry)(j->carry, &v, 1);
+                N(store_part)(y, O(lower)(v), 0, count / (int)j->n);
         }
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * Columns: tiles of V_FOLD_ROWS positions
  * ---------------------------------------------------------------------------------------------------------- */
-SF_INLINE void N(fold_columns)(const sf_columns *j, const sf_op op)
+
+/* The tiles, into the counters. */
+SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, O(val) identity, int64_t tiles)
 {
-        const N(vec) identity = N(broadcast)(j->identity);
-        const int64_t tiles = j->n / V_FOLD_ROWS, over = j->n % V_FOLD_ROWS;
-        const uint64_t first = (uint64_t)(j->start / V_FOLD_ROWS);
         const char *x = j->x;
         const uint8_t *m = j->m;
-        for (int64_t done = 0; done < tiles; done++) {
-                int closed = sf_order_closed(first + (uint64_t)done);
+        for (uint64_t tile = (uint64_t)(j->start / V_FOLD_ROWS); tiles > 0; tiles--, tile++) {
+                const int closed = sf_order_closed(tile);
                 for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
-                        N(vec) v[V_FOLD_ROWS];
+                        const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                        O(val) v[V_FOLD_ROWS];
                         V_UNROLL
                         for (int i = 0; i < V_FOLD_ROWS; i++) {
                                 const char *at = x + i * j->x_step + c * K_SIZE;
-                                const uint8_t *mask = m ? m + i * j->m_step + c : NULL;
                                 __builtin_prefetch(at + j->ahead);
-                                if (j->cols - c >= K_WIDTH)
-                                        v[i] = N(load_masked)(at, mask, identity);
-                                else
-                                        v[i] = N(load_masked_part)(at, mask, identity, 0, (int)(j->cols - c));
+                                v[i] = O(load_some)(at, m ? m + i * j->m_step + c : NULL, identity, 0, count);
                         }
                         V_UNROLL
                         for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
                                 V_UNROLL
                                 for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
-                                        v[i] = N(combine)(op, v[i], v[i + size]);
+                                        v[i] = O(combine)(v[i], v[i + size]);
                         }
                         for (int k = 0; k < closed; k++)
-                                v[0] = N(combine)(op, N(get)(j->counters + k * j->counter_stride + c * K_LANE_BYTES), v[0]);
-                        N(put)(j->counters + closed * j->counter_stride + c * K_LANE_BYTES, v[0]);
+                                v[0] = O(combine)(O(get)(j->counters + k * j->counter_stride + c * K_EACH), v[0]);
+                        O(put)(j->counters + closed * j->counter_stride + c * K_EACH, O(settle)(v[0]));
                 }
                 x += V_FOLD_ROWS * j->x_step;
                 m = m ? m + V_FOLD_ROWS * j->m_step : NULL;
         }
+}
+
+/* The total of one vector of columns: `over` positions from x on, with the counter of `tiles` tiles to their left. */
+SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const uint8_t *m, O(val) identity, int64_t over, uint64_t tiles, int64_t c, int count)
+{
+        O(val) inside[V_FOLD_ROWS_LOG + 1], total = identity;
+        bool any = over > 0;
+        for (int i = 0; i < over; i++) {
+                total = O(load_part)(x + i * j->x_step + c * K_SIZE, m ? m + i * j->m_step + c : NULL, identity, 0, count);
+                const int closed = sf_order_closed((uint64_t)i);
+                for (int k = 0; k < closed; k++)
+                        total = O(combine)(inside[k], total);
+                inside[closed] = total;
+                for (int k = closed; k < V_FOLD_ROWS_LOG; k++)
+                        if (i >> k & 1)
+                                total = O(combine)(inside[k], total);
+        }
+        for (uint64_t bits = tiles; bits; bits &= bits - 1, any = true) {
+                const O(val) entry = O(get)(j->counters + __builtin_ctzll(bits) * j->counter_stride + c * K_EACH);
+                total = any ? O(combine)(entry, total) : entry;
+        }
+        for (int e = 0; j->carry && e < j->carry->count; e++)
+                total = O(combine)(O(get)(j->carry->entries + e * j->carry->entry_stride + c * K_EACH), total);
+        return total;
+}
+
+static void O(fold_columns)(const sf_columns *j)
+{
+        const O(val) identity = O(broadcast)(j->identity);
+        const int64_t tiles = j->n / V_FOLD_ROWS, over = j->n % V_FOLD_ROWS;
+        O(fold_columns_tiles)(j, identity, tiles);
         if (j->resume)
                 return;
+        const char *x = j->x + tiles * V_FOLD_ROWS * j->x_step;
+        const uint8_t *m = j->m ? j->m + tiles * V_FOLD_ROWS * j->m_step : NULL;
+        const uint64_t before = (uint64_t)(j->start / V_FOLD_ROWS + tiles);
         N(writer) writer = N(writer_start)(j->y, j->stream, false);
         int64_t c = 0;
         for (; c < j->cols; c += K_WIDTH) {
-                int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
-                N(vec) inside[V_FOLD_ROWS_LOG + 1], total = identity;
-                bool any = over > 0;
-                for (int i = 0; i < over; i++) {
-                        total = N(load_masked_part)(x + i * j->x_step + c * K_SIZE, m ? m + i * j->m_step + c : NULL, identity, 0, count);
-                        int closed = sf_order_closed((uint64_t)i);
-                        for (int k = 0; k < closed; k++)
-                                total = N(combine)(op, inside[k], total);
-                        inside[closed] = total;
-                        for (int k = closed; k < V_FOLD_ROWS_LOG; k++)
-                                if (i >> k & 1)
-                                        total = N(combine)(op, inside[k], total);
-                }
-                for (uint64_t bits = first + (uint64_t)tiles; bits; bits &= bits - 1) {
-                        N(vec) entry = N(get)(j->counters + __builtin_ctzll(bits) * j->counter_stride + c * K_LANE_BYTES);
-                        total = any ? N(combine)(op, entry, total) : entry;
-                        any = true;
-                }
-                for (int e = 0; j->carry && e < j->carry->count; e++)
-                        total = N(combine)(op, N(get)(j->carry->entries + e * j->carry->entry_stride + c * K_LANE_BYTES), total);
-                if (count == K_WIDTH) {
-                        N(write)(&writer, j->y + c * K_SIZE, &total, 1);
+                const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                const O(val) total = O(fold_columns_end)(j, x, m, identity, over, before, c, count);
+                const N(vec) result = O(lower)(total);
+                if (j->raw) {
+                        O(put)(j->y + c * K_EACH, O(settle)(total));
+                } else if (count == K_WIDTH) {
+                        N(write)(&writer, j->y + c * K_SIZE, &result, 1);
                 } else {
                         N(write_end)(&writer, j->y + c * K_SIZE);
                         writer.first = true;
-                        N(store_part)(j->y + c * K_SIZE, total, 0, count);
+                        N(store_part)(j->y + c * K_SIZE, result, 0, count);
                 }
         }
+        if (j->raw)
+                return;
         N(write_end)(&writer, j->y + c * K_SIZE);
         if (j->stream)
                 v_fence();
 }
+
+#undef K_BY_LANES
+#undef K_BY_HALVES

@@ -99,7 +99,7 @@ static void piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t co
                 int64_t of_line = p->nodes * sf_panel_node_bytes(p, member);
                 piece->of[i].sums = NULL;
                 if (chunk >= 0)
-                        piece->of[i].sums = member->sums + (outer * sf_panels_length(first, p->line) + line) * of_line + col * member->size;
+                        piece->of[i].sums = member->sums + (outer * sf_panels_length(first, p->line) + line) * of_line + col * sf_value_bytes(member->kernels);
         }
 }
 
@@ -208,46 +208,38 @@ static int64_t chunk_for(const crew *c, int workers)
 /* ------------------------------------------------------------------------------------------------------------
  * A shared axis: the chunks' totals, then the tree over them, then what is left to do
  * ---------------------------------------------------------------------------------------------------------- */
-static sf_value sum_of(const sf_panel_member *m, const char *left, const char *right)
-{
-        return sf_combine(m->step->op, m->held, sf_value_load(m->held, m->held, left), sf_value_load(m->held, m->held, right));
-}
 
 /* Each level from the one below it. Only whole blocks are anyone's left side. */
 static void build_tree(const sf_panels *p, const sf_panel_member *m, char *sums)
 {
-        const int64_t cols = sf_panels_length(m->step, p->col);
         for (int level = 1; p->chunks >> level; level++)
                 for (int64_t i = 0; i < p->chunks >> level; i++) {
                         char *to = sf_panel_node(p, m, sums, level, i);
-                        const char *left = sf_panel_node(p, m, sums, level - 1, 2 * i), *right = sf_panel_node(p, m, sums, level - 1, 2 * i + 1);
-                        for (int64_t j = 0; j < cols; j++)
-                                sf_value_store(m->held, m->held, sum_of(m, left + j * m->size, right + j * m->size), to + j * m->size);
+                        memcpy(to, sf_panel_node(p, m, sums, level - 1, 2 * i), (size_t)sf_panel_node_bytes(p, m));
+                        m->kernels->combine(to, sf_panel_node(p, m, sums, level - 1, 2 * i + 1), sf_panel_node_values(p, m));
                 }
 }
 
-/* The fold of the whole line, in the place of its first node: the ragged chunk, or the lowest block, with all before it on its left. */
+/* The fold of the whole line, as elements in the place of its first node: the ragged chunk, or the lowest block, with all before it on its left. A
+ * fold has no further use for the nodes. */
 static char *finish_line(const sf_panels *p, const sf_panel_member *m, char *sums)
 {
-        const int64_t cols = sf_panels_length(m->step, p->col), whole = p->n / p->chunk;
-        for (int64_t j = 0; j < cols; j++) {
-                const char *at = NULL;
-                sf_value total = m->step->identity;
-                if (p->n % p->chunk)
-                        at = sf_panel_node(p, m, sums, 0, whole) + j * m->size;
-                if (at)
-                        total = sf_value_load(m->held, m->held, at);
-                for (uint64_t bits = (uint64_t)whole; bits; bits &= bits - 1) {
-                        int level = __builtin_ctzll(bits);
-                        const char *node = sf_panel_node(p, m, sums, level, (whole >> level) - 1) + j * m->size;
-                        sf_value left = sf_value_load(m->held, m->held, node);
-                        total = at ? sf_combine(m->step->op, m->held, left, total) : left;
-                        at = node;
-                }
-                if (m->step->has_initial)
-                        total = sf_combine(m->step->op, m->held, m->step->initial, total);
-                sf_value_store(m->held, m->held, total, sums + j * m->size);
+        const int64_t whole = p->n / p->chunk, values = sf_panel_node_values(p, m);
+        char *total = p->n % p->chunk ? sf_panel_node(p, m, sums, 0, whole) : NULL;
+        for (uint64_t bits = (uint64_t)whole; bits; bits &= bits - 1) {
+                const int level = __builtin_ctzll(bits);
+                char *left = sf_panel_node(p, m, sums, level, (whole >> level) - 1);
+                if (total)
+                        m->kernels->combine(left, total, values);
+                total = left;
         }
+        if (m->step->has_initial) {
+                char *initial = sums + (p->nodes - 1) * sf_panel_node_bytes(p, m); /* the tree has one node less */
+                m->kernels->fill(initial, values, m->step->initial);
+                m->kernels->combine(initial, total, values);
+                total = initial;
+        }
+        m->kernels->narrow(sums, total, sf_panels_length(m->step, p->col));
         return sums;
 }
 
@@ -278,7 +270,7 @@ static void finish_chunks(const crew *c)
 /* A fold of nothing: every result is the store's of the identity. */
 static void store_identity(const sf_step *s, const sf_fuse *f)
 {
-        sf_value v = s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity;
+        sf_value v = sf_lower(s->acc, s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
         sf_walk walk;
         sf_walk_start(&walk, s->dims, s->nbatch, 0);
         for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&walk)) {

@@ -32,11 +32,11 @@ SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
 #define V_EXTREME_REAL
 #define V_EXTREME_32
 #define V_EXTREME(name, real, suffix)                                                                                    \
-        SF_INLINE v_##name v_extreme_##name(const sf_op op, v_##name va, v_##name vb)                                    \
+        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name va, v_##name vb)                                    \
         {                                                                                                                \
                 const real a = (real)va, b = (real)vb, nan = _mm256_cmp_##suffix(a, a, _CMP_UNORD_Q);                    \
                 real r;                                                                                                  \
-                if (op == SF_MAX)                                                                                        \
+                if (larger)                                                                                        \
                         r = _mm256_and_##suffix(_mm256_max_##suffix(a, b), _mm256_or_##suffix(_mm256_cmp_##suffix(a, b, _CMP_NEQ_UQ), a)); \
                 else                                                                                                     \
                         r = _mm256_or_##suffix(_mm256_min_##suffix(a, b), _mm256_and_##suffix(_mm256_cmp_##suffix(a, b, _CMP_EQ_OQ), a)); \
@@ -46,9 +46,9 @@ V_EXTREME(f32, __m256, ps)
 V_EXTREME(f64, __m256d, pd)
 #undef V_EXTREME
 #define V_EXTREME(name, suffix)                                                                                          \
-        SF_INLINE v_##name v_extreme_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
         {                                                                                                                \
-                return (v_##name)(op == SF_MAX ? _mm256_max_##suffix((__m256i)a, (__m256i)b)                             \
+                return (v_##name)(larger ? _mm256_max_##suffix((__m256i)a, (__m256i)b)                             \
                                                : _mm256_min_##suffix((__m256i)a, (__m256i)b));                           \
         }
 V_EXTREME(u32, epu32)

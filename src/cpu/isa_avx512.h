@@ -67,24 +67,24 @@ SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
 #define V_EXTREME_REAL
 #define V_EXTREME_32
 #define V_EXTREME_64
-SF_INLINE v_f32 v_extreme_f32(const sf_op op, v_f32 a, v_f32 b)
+SF_INLINE v_f32 v_extreme_f32(const bool larger, v_f32 a, v_f32 b)
 {
         const __m512i nan = _mm512_set1_epi32(0x11); /* a quiet one or a signalling one: itself; anything else: what was there */
-        __m512 r = op == SF_MAX ? _mm512_range_ps((__m512)a, (__m512)b, 5) : _mm512_range_ps((__m512)a, (__m512)b, 4);
+        __m512 r = larger ? _mm512_range_ps((__m512)a, (__m512)b, 5) : _mm512_range_ps((__m512)a, (__m512)b, 4);
         r = _mm512_fixupimm_ps(r, (__m512)b, nan, 0);
         return (v_f32)_mm512_mask_mov_ps(r, _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q), (__m512)a);
 }
-SF_INLINE v_f64 v_extreme_f64(const sf_op op, v_f64 a, v_f64 b)
+SF_INLINE v_f64 v_extreme_f64(const bool larger, v_f64 a, v_f64 b)
 {
         const __m512i nan = _mm512_set1_epi64(0x11);
-        __m512d r = op == SF_MAX ? _mm512_range_pd((__m512d)a, (__m512d)b, 5) : _mm512_range_pd((__m512d)a, (__m512d)b, 4);
+        __m512d r = larger ? _mm512_range_pd((__m512d)a, (__m512d)b, 5) : _mm512_range_pd((__m512d)a, (__m512d)b, 4);
         r = _mm512_fixupimm_pd(r, (__m512d)b, nan, 0);
         return (v_f64)_mm512_mask_mov_pd(r, _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_UNORD_Q), (__m512d)a);
 }
 #define V_EXTREME(name, suffix)                                                                                          \
-        SF_INLINE v_##name v_extreme_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
         {                                                                                                                \
-                return (v_##name)(op == SF_MAX ? _mm512_max_##suffix((__m512i)a, (__m512i)b)                             \
+                return (v_##name)(larger ? _mm512_max_##suffix((__m512i)a, (__m512i)b)                             \
                                                : _mm512_min_##suffix((__m512i)a, (__m512i)b));                           \
         }
 V_EXTREME(u32, epu32)

@@ -10,6 +10,7 @@
 #define V_SCAN_ROWS 4
 #define V_FOLD_ROWS 4
 #define V_FOLD_ROWS_LOG 2
+#define V_LEAN /* a fallback, and lanes that are exchanged one by one make long code: no instances that are only quicker */
 #include "cpu/types.inc.h"
 
 static bool usable(void)
@@ -24,4 +25,4 @@ static void fence(void)
 
 static sf_lanes whole[4];
 const sf_cpu_isa sf_isa_portable = {"portable", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS, find, fence,
-                                    &sf_map_portable, products};
+                                    &sf_map_portable};

@@ -26,7 +26,8 @@ SF_INLINE void v_fence(void)
 {
 }
 
-SF_INLINE v_f32 v_f32_from_f16(const void *p)
+/* Long, and called from hundreds of places. */
+static V_APART v_f32 v_f32_from_f16(const void *p)
 {
         uint16_t h[4];
         v_f32 v;
@@ -35,7 +36,7 @@ SF_INLINE v_f32 v_f32_from_f16(const void *p)
                 v[i] = sf_f32_from_f16(h[i]);
         return v;
 }
-SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
+static V_APART void v_f16_from_f32(void *p, v_f32 v)
 {
         uint16_t h[4];
         for (int i = 0; i < 4; i++)

@@ -55,8 +55,8 @@ typedef struct sf_rows {
         bool resume;   /* counters and fills live on in the caller's memory; rows <= SF_CPU_GROUP, of folds SF_CPU_FOLD_GROUP */
         bool exclusive;
         bool stream; /* write around the cache */
-        bool raw;    /* scan_rows: y is scratch, and gets lanes, not rounded to storage. Full vectors of sums and products only */
-        sf_op op;
+        bool raw;    /* y is scratch. scan_rows: it gets lanes, not rounded to storage; full vectors of values of one component only. fold_rows: every
+                        row gets a vector of values, its total in every position */
         sf_value identity;
         int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
         const sf_lanes *lanes;
@@ -77,7 +77,7 @@ typedef struct sf_columns {
         int64_t start; /* which position is the first: 0, or a multiple of SF_CPU_TILE_ROWS */
         bool resume;
         bool exclusive, stream;
-        sf_op op;
+        bool raw; /* folds: y is scratch, and gets values, not rounded to storage: whole vectors of them */
         sf_value identity;
         int64_t ahead;
         const sf_carry *carry; /* NULL: nothing to the left */
@@ -115,24 +115,27 @@ typedef struct sf_run {
 /* Positions in a column kernel's tile divide this. */
 #define SF_CPU_TILE_ROWS 8
 
-/* Vectors in a row fold's tile: the counter's entry k is the total of 2^k of them. Those of a narrow matrix have little to do each: so many
- * that the counter is seldom asked. Max and min have no tiles. */
+/* Vectors in a tile of a row fold where rows are not contiguous or not worth more. Those of a narrow matrix have little to do each: so many
+ * that the counter is seldom asked. */
 #define SF_CPU_NARROW_TILE 8
-static inline int64_t sf_fold_tile_vectors(sf_op op, int32_t width, const sf_lanes *lanes)
-{
-        if (op == SF_MAX || op == SF_MIN)
-                return 1;
-        return op == SF_SUM && lanes->inner == 1 && lanes->unit == width ? width : SF_CPU_NARROW_TILE;
-}
+
+/* The totals stay in the counters: fold_rows or fold_columns ends what this begins. */
+typedef struct sf_cpu_products {
+        void (*rows)(const sf_products *);
+        void (*columns)(const sf_products *);
+} sf_cpu_products;
 
 /* The kernels of one storage type and operation. */
 typedef struct sf_cpu_kernels {
         int32_t lane_bytes;
-        int32_t width; /* lanes in a vector */
+        int32_t width; /* lanes in a vector; 0: there are no kernels */
+        int32_t parts; /* components of a value, each as wide as a lane */
+        bool free;     /* any grouping gives the same bits: a single carry stands for several */
+        int32_t (*fold_tile)(const sf_lanes *); /* vectors in fold_rows' tile */
         void (*scan_rows)(const sf_rows *);
         /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL, into
          * scratch that may be the same: a tile is written there after it has been read. Rows are leaves of an aligned block of SF_CPU_GROUP: row r
-         * has as many entries of its own as r has bits set, on end. Max and min have none: folding first is cheap. */
+         * has as many entries of its own as r has bits set, one after another. NULL where it is not worth it: a chunk is folded first. */
         void (*carry_rows)(const sf_rows *now, const sf_rows *next);
         void (*carry_run)(const sf_run *); /* NULL where elements are no lanes */
         void (*scan_packed)(const sf_rows *);
@@ -140,19 +143,20 @@ typedef struct sf_cpu_kernels {
         void (*fold_rows)(const sf_rows *);
         void (*fold_packed)(const sf_rows *);
         void (*fold_columns)(const sf_columns *);
-        /* lanes[0 .. count) = value */
-        void (*fill)(void *lanes, int64_t count, sf_value value);
-        /* lanes a = a combined with b on its right, elementwise */
+        const sf_cpu_products *products; /* folds of products; NULL: there are none */
+        /* values[0 .. count) = value. Values in scratch memory take `parts` lanes each, and a vector's components follow one another */
+        void (*fill)(void *values, int64_t count, sf_value value);
+        /* values a = a combined with b on its right, elementwise */
         void (*combine)(void *a, const void *b, int64_t count);
-        /* elements[0 .. count) = the lanes, rounded to storage */
-        void (*narrow)(void *elements, const void *lanes, int64_t count);
+        /* elements[0 .. count) = the values, rounded to storage */
+        void (*narrow)(void *elements, const void *values, int64_t count);
 } sf_cpu_kernels;
 
-/* The totals stay in the counters: fold_rows or fold_columns ends what this begins. */
-typedef struct sf_cpu_products {
-        void (*rows)(const sf_products *);
-        void (*columns)(const sf_products *);
-} sf_cpu_products;
+/* Bytes of a value in scratch memory. */
+static inline int64_t sf_value_bytes(const sf_cpu_kernels *k)
+{
+        return k->lane_bytes * k->parts;
+}
 
 struct sf_cpu_isa {
         const char *name;
@@ -168,7 +172,6 @@ struct sf_cpu_isa {
         /* Waits for streamed stores, after calls with `resume`. */
         void (*fence)(void);
         const sf_cpu_map *map; /* elementwise work */
-        const sf_cpu_products *products; /* [lane_bytes == 8]: of reals */
 };
 
 extern const sf_cpu_isa sf_isa_portable;

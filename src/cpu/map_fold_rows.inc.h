@@ -180,16 +180,37 @@ SF_INLINE void fold_short(const bool sum, const int size, const bool plain, cons
                 *(v_raw_unaligned *)(results + i * V_LANES8) = fold_inside(sum, size, all[i]);
 }
 
-/* What `rows` rows, at most FOLD_MANY, of `count` elements come to, turned as they are; there is room for whole vectors of results. */
+/* Any number of rows, at most FOLD_MANY. */
+SF_INLINE void fold_some(const bool sum, const int size, const bool plain, const own_way *way, uint64_t *results, const char *x, int64_t row, int rows,
+                         int64_t count)
+{
+        if (count * size < FOLD_WORDS)
+                fold_short(sum, size, plain, way, results, x, row, rows, (int)count * size);
+        else
+                for (int r = 0; r < rows; r += FOLD_ROWS)
+                        fold_group(sum, size, plain, way, results + r, x + r * row, row, rows - r < FOLD_ROWS ? rows - r : FOLD_ROWS, count * size);
+}
+
+/* What `rows` rows, at most FOLD_MANY, of `count` elements come to, turned as they are; there is room for whole vectors of results. A few long rows
+ * are each cut into FOLD_ROWS, since a group of fewer would take one of them several times. */
 SF_INLINE void fold_rows(const bool sum, const int size, const bool plain, const own_way *given, uint64_t *results, const char *x, int64_t row, int rows,
                          int64_t count)
 {
         const own_way way = *given;
-        if (count * size < FOLD_WORDS)
-                fold_short(sum, size, plain, &way, results, x, row, rows, (int)count * size);
-        else
-                for (int r = 0; r < rows; r += FOLD_ROWS)
-                        fold_group(sum, size, plain, &way, results + r, x + r * row, row, rows - r < FOLD_ROWS ? rows - r : FOLD_ROWS, count * size);
+        const int64_t vector = V_BYTES / size, part = count / FOLD_ROWS / vector * vector, rest = count - FOLD_ROWS * part;
+        if (rows >= FOLD_ROWS || part < FOLD_VECTORS * vector) {
+                fold_some(sum, size, plain, &way, results, x, row, rows, count);
+                return;
+        }
+        for (int r = 0; r < rows; r++, x += row) {
+                uint64_t of[2 * FOLD_ROWS] = {0};
+                fold_some(sum, size, plain, &way, of, x, part * size, FOLD_ROWS, part);
+                if (rest)
+                        fold_some(sum, size, plain, &way, of + FOLD_ROWS, x + FOLD_ROWS * part * size, 0, 1, rest);
+                results[r] = of[0];
+                for (int i = 1; i < FOLD_ROWS + (rest > 0); i++)
+                        results[r] = sum ? results[r] + of[i] : results[r] > of[i] ? results[r] : of[i];
+        }
 }
 typedef void fold_rows_of(const own_way *way, uint64_t *results, const char *x, int64_t row, int rows, int64_t count);
 #define FOLD_INSTANCE(name, sum, size, plain)                                                                            \

@@ -32,6 +32,12 @@ static size_t grow(size_t *total, int64_t bytes)
         return at;
 }
 
+/* Bytes of a carry's entry, and in columns of a counter's. */
+static int64_t entry_bytes(const sf_panels *p, const sf_panel_member *m)
+{
+        return p->entry_lanes * sf_value_bytes(m->kernels);
+}
+
 size_t sf_panel_scratch(sf_panels *p)
 {
         size_t total = 0;
@@ -46,9 +52,9 @@ size_t sf_panel_scratch(sf_panels *p)
                 m->mask = grow(&total, m->step->m ? elements : 0);
                 m->totals = grow(&total, p->lines * p->cols * m->size);
                 m->counters = grow(&total, p->direct       ? 0
-                                           : in_columns(p) ? p->lines * p->levels * p->entry_lanes * m->size
-                                                           : (p->whole ? SF_CPU_GROUP : p->lines) * SF_ORDER_LEVELS * vector);
-                m->carries = grow(&total, p->carries * ((int64_t)sizeof(sf_carry) + p->entries * p->entry_lanes * m->size));
+                                           : in_columns(p) ? p->lines * p->levels * entry_bytes(p, m)
+                                                           : (p->whole ? SF_CPU_GROUP : p->lines) * SF_ORDER_LEVELS * vector * m->kernels->parts);
+                m->carries = grow(&total, p->carries * ((int64_t)sizeof(sf_carry) + p->entries * entry_bytes(p, m)));
         }
         return total;
 }
@@ -175,9 +181,15 @@ void sf_panel_store_totals(const sf_panels *p, sf_fused_machine *machine, int32_
 /* ------------------------------------------------------------------------------------------------------------
  * What stands to the left of a piece
  * ---------------------------------------------------------------------------------------------------------- */
+int64_t sf_panel_node_values(const sf_panels *p, const sf_panel_member *m)
+{
+        const int64_t width = m->kernels->width;
+        return in_columns(p) ? (m->step->dims[p->col].len + width - 1) / width * width : width;
+}
+
 int64_t sf_panel_node_bytes(const sf_panels *p, const sf_panel_member *m)
 {
-        return (p->col < 0 ? 1 : m->step->dims[p->col].len) * m->size;
+        return sf_panel_node_values(p, m) * sf_value_bytes(m->kernels);
 }
 
 char *sf_panel_node(const sf_panels *p, const sf_panel_member *m, char *sums, int level, int64_t index)
@@ -187,38 +199,49 @@ char *sf_panel_node(const sf_panels *p, const sf_panel_member *m, char *sums, in
         return sums + index * sf_panel_node_bytes(p, m);
 }
 
-/* A node as a carry's entry: in rows the columns' values repeat through the vector. */
-static void entry_from_node(const sf_panels *p, const sf_panel_member *m, char *entry, const char *node, int64_t cols)
+/* Values of a carry's entry that a piece uses: whole vectors. */
+static int64_t entry_values(const sf_panels *p, const sf_panel_member *m, const sf_piece *piece)
 {
-        for (int64_t lane = 0; lane < p->entry_lanes; lane += cols)
-                memcpy(entry + lane * m->size, node, (size_t)(smaller(cols, p->entry_lanes - lane) * m->size));
+        const int64_t width = m->kernels->width;
+        return in_columns(p) ? (piece->cols + width - 1) / width * width : width;
+}
+
+/* Totals of a piece's lines, elements that are values, become nodes: in rows they repeat through the vector. */
+static void nodes_from_totals(const sf_panels *p, const sf_panel_member *m, const sf_piece *piece, const char *totals)
+{
+        const int64_t values = entry_values(p, m, piece);
+        for (int64_t line = 0; line < piece->lines; line++, totals += piece->cols * m->size) {
+                char *node = sf_panel_node(p, m, piece->of[m - p->member].sums, 0, piece->chunk + line);
+                for (int64_t v = 0; v < values; v += piece->cols)
+                        memcpy(node + v * m->size, totals, (size_t)(smaller(piece->cols, values - v) * m->size));
+        }
 }
 
 /* The carry of one line, its entries and its fill in `room`. */
 static void carry_make(const sf_panels *p, const sf_panel_member *m, const sf_piece *piece, int64_t chunk, sf_carry *carry, char *room)
 {
         const sf_step *s = m->step;
-        const int64_t bytes = p->entry_lanes * m->size;
+        const int64_t bytes = entry_bytes(p, m), values = entry_values(p, m, piece);
         *carry = (sf_carry){.entries = room, .entry_stride = bytes, .fill = room + (p->entries - 1) * bytes};
         for (uint64_t bits = chunk > 0 ? (uint64_t)chunk : 0; bits; bits &= bits - 1) {
                 int level = __builtin_ctzll(bits);
                 const char *node = sf_panel_node(p, m, piece->of[m - p->member].sums, level, (chunk >> level) - 1);
-                entry_from_node(p, m, room + carry->count++ * bytes, node, piece->cols);
+                memcpy(room + carry->count++ * bytes, node, (size_t)(values * sf_value_bytes(m->kernels)));
         }
         if (s->has_initial)
-                m->kernels->fill(room + carry->count++ * bytes, p->entry_lanes, s->initial);
+                m->kernels->fill(room + carry->count++ * bytes, values, s->initial);
         if (!s->exclusive && !m->own_scan)
                 return;
         if (chunk <= 0) {
                 /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0 is 0.0) */
-                m->kernels->fill(carry->fill, p->entry_lanes, s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
+                m->kernels->fill(carry->fill, values, s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity);
                 return;
         }
         char *sum = room + (p->entries - 2) * bytes;
         memcpy(carry->fill, room, (size_t)bytes);
         for (int32_t e = 1; e < carry->count; e++) {
                 memcpy(sum, room + e * bytes, (size_t)bytes);
-                m->kernels->combine(sum, carry->fill, p->entry_lanes);
+                m->kernels->combine(sum, carry->fill, values);
                 memcpy(carry->fill, sum, (size_t)bytes);
         }
 }
@@ -229,7 +252,7 @@ static void carries_make(const sf_panels *p, const sf_panel_member *m, char *scr
         char *room = scratch + m->carries + p->carries * (int64_t)sizeof *carry;
         for (int64_t r = 0; r < smaller(piece->lines, p->carries); r++)
                 carry_make(p, m, piece, piece->chunk < 0 ? piece->chunk : piece->chunk + r, &carry[r],
-                           room + r * p->entries * p->entry_lanes * m->size);
+                           room + r * p->entries * entry_bytes(p, m));
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -311,13 +334,13 @@ static void run_rows(const sf_panels *p, const sf_panel_member *m, char *scratch
                                .resume = first + count < piece->n,
                                .exclusive = s->exclusive && !fold,
                                .stream = m->streams && !fold,
-                               .op = s->op,
+                               .raw = piece->totals,
                                .identity = s->identity,
                                .ahead = !m->reads ? 0 : p->reverse ? -AHEAD : AHEAD,
                                .lanes = m->lanes,
                                .carry = carries(s, piece) ? carry + line : NULL,
                                .carry_row = p->carries > 1,
-                               .counters = scratch + m->counters + line * SF_ORDER_LEVELS * p->isa->vector_bytes};
+                               .counters = scratch + m->counters + line * SF_ORDER_LEVELS * p->isa->vector_bytes * m->kernels->parts};
                 if (p->shape == SF_PANEL_PACKED)
                         (fold ? m->kernels->fold_packed : m->kernels->scan_packed)(&job);
                 else
@@ -344,18 +367,18 @@ static void run_columns(const sf_panels *p, const sf_panel_member *m, char *scra
                           .resume = first + count < piece->n,
                           .exclusive = s->exclusive && !fold,
                           .stream = m->streams && !fold,
-                          .op = s->op,
+                          .raw = piece->totals,
                           .identity = s->identity,
                           .carry = carries(s, piece) ? (const sf_carry *)(const void *)(scratch + m->carries) + line : NULL,
-                          .counters = scratch + m->counters + line * p->levels * p->entry_lanes * m->size,
-                          .counter_stride = p->entry_lanes * m->size};
+                          .counters = scratch + m->counters + line * p->levels * entry_bytes(p, m),
+                          .counter_stride = entry_bytes(p, m)};
         (fold ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
 }
 
 /* The whole tiles of a block of a sum of products; returns how many positions that is. */
 static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
 {
-        const sf_cpu_products *kernels = &p->isa->products[m->size == 8];
+        const sf_cpu_products *kernels = m->kernels->products;
         const int64_t tile = in_columns(p) ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * m->kernels->width;
         const int64_t each = in_columns(p) ? 1 : SF_CPU_GROUP, position = piece->from + first;
         const struct sf_operand *x = &m->fuse->operand[m->factor[0]], *w = &m->fuse->operand[m->factor[1]];
@@ -373,8 +396,8 @@ static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *
                         job.w_step = w->stride[p->seq];
                         job.many = piece->cols;
                         job.spread = !w->stride[p->col];
-                        job.counters = scratch + m->counters + line * p->levels * p->entry_lanes * m->size;
-                        job.counter_stride = p->entry_lanes * m->size;
+                        job.counters = scratch + m->counters + line * p->levels * entry_bytes(p, m);
+                        job.counter_stride = entry_bytes(p, m);
                         kernels->columns(&job);
                 } else {
                         job.x_step = x_line;
@@ -394,19 +417,15 @@ static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scrat
         const sf_operand *operand = &m->fuse->operand[0];
         const int64_t step = operand->stride[p->seq];
         const char *x = piece->in[0].at + (piece->from + first + (step < 0 ? count - 1 : 0)) * step; /* the lowest address: any order will do */
-        if (!in_columns(p)) {
-                place at = place_of(p, m, scratch, piece, 0, first, count, true);
-                if (!first)
-                        m->kernels->fill(at.y, piece->lines, m->step->identity);
-                m->direct->rows(at.y, x, piece->in[0].line, piece->lines, count);
-                return;
-        }
-        for (int64_t line = 0; line < piece->lines; line++, x += piece->in[0].line) {
-                place at = place_of(p, m, scratch, piece, line, first, count, true);
-                if (!first)
-                        m->kernels->fill(at.y, piece->cols, m->step->identity);
-                m->direct->columns(at.y, x, step < 0 ? -step : step, piece->cols, count);
-        }
+        char *totals = scratch + m->totals;
+        if (!first)
+                m->kernels->fill(totals, piece->lines * piece->cols, m->step->identity);
+        if (!in_columns(p))
+                m->direct->rows(totals, x, piece->in[0].line, piece->lines, count);
+        for (int64_t line = 0; in_columns(p) && line < piece->lines; line++, x += piece->in[0].line)
+                m->direct->columns(totals + line * piece->cols * m->size, x, step < 0 ? -step : step, piece->cols, count);
+        if (piece->totals && first + count == piece->n)
+                nodes_from_totals(p, m, piece, totals);
 }
 
 /* Where no panel is filled, blocks need not fit into one: so many at once. */
@@ -483,8 +502,10 @@ static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch,
                         p->isa->map->stream(y + lowest + r * (columns ? y_seq : y_line), panel + r * pitch, together * run,
                                             job.x + lowest + (runs + r) * job.x_step);
         }
-        for (int64_t line = 0; line < piece->lines && totals; line++)
-                out(left + line * piece->cols * size, size, sf_panel_node(p, m, piece->of[member].sums, 0, piece->chunk + line), m->size, piece->cols);
+        if (totals) {
+                out(left, size, panel, m->size, piece->lines * piece->cols);
+                nodes_from_totals(p, m, piece, panel);
+        }
 }
 
 /* Columns whose results are put together in the panel: so many at a time, and it stays in the first-level cache. */

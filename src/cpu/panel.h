@@ -55,6 +55,7 @@ typedef struct sf_panels {
         int32_t line, col; /* the dimensions that lines and columns of a piece belong to; -1: none */
         int64_t lines, cols; /* at most, in a piece */
         int64_t widest;    /* bytes of the widest panel's elements */
+        int64_t parts;     /* most components of a value */
         int32_t slots;
         bool whole;        /* a panel has all positions: nothing is resumed, and all its lines go to the kernel at once */
         int64_t carries;   /* lines that have a carry of their own; 1: they share it */
@@ -124,7 +125,8 @@ void sf_panel_store_totals(const sf_panels *p, sf_fused_machine *machine, int32_
 
 /* Node `index` at `level` of the tree of sums over the chunks of one line, from a pointer to the line's. */
 char *sf_panel_node(const sf_panels *p, const sf_panel_member *m, char *sums, int level, int64_t index);
-/* Bytes from one node to the next: all columns there are. */
+/* Values of a node, whole vectors of them: all columns there are, or a carry's entry, with the total in every position. And their bytes. */
+int64_t sf_panel_node_values(const sf_panels *p, const sf_panel_member *m);
 int64_t sf_panel_node_bytes(const sf_panels *p, const sf_panel_member *m);
 
 #endif

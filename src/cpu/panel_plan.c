@@ -70,6 +70,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m, const sf_step *s, cons
         sf_fused_compile(map, f, true, s->acc, m->held, s->out, s->out, &m->store);
         p->slots = (int32_t)larger(p->slots, larger(m->load.slots, m->store.slots));
         p->widest = larger(p->widest, m->size);
+        p->parts = larger(p->parts, m->kernels->parts);
         return true;
 }
 
@@ -85,6 +86,7 @@ void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
         p->members = 0;
         p->slots = 0;
         p->widest = 0;
+        p->parts = 1;
         p->n = s->n;
         p->nbatch = s->nbatch;
         p->nseq = s->nseq;
@@ -264,7 +266,7 @@ static void choose_sizes(sf_panels *p, const sf_step *s, int workers)
                 /* The counter has an entry a level above the tile, of at least four positions, and one for the closing entry. */
                 p->levels = sf_order_log2((uint64_t)(p->n / 4 + 1)) + 2;
                 p->lines = sf_panels_shares(p, p->line, p->seq) ? smaller(lines, TOGETHER) : 1;
-                p->cols = COUNTER_BYTES / (p->levels * p->widest * p->lines) / 64 * 64;
+                p->cols = COUNTER_BYTES / (p->levels * p->widest * p->parts * p->lines) / 64 * 64;
                 p->cols = p->direct ? MOST_COLUMNS : smaller(larger(p->cols, 64), MOST_COLUMNS);
                 p->cols = smaller(p->cols, larger(p->direct ? 4 * LEAST_COLUMNS : LEAST_COLUMNS, cols / parts(2 * workers, s->batch / cols)));
                 p->cols = smaller(p->cols, parts(parts(cols, parts(cols, p->cols)), 16) * 16); /* of about the same width */
@@ -354,7 +356,7 @@ static void choose_products(sf_panels *p, sf_panel_member *m)
 {
         const sf_step *s = m->step;
         const bool columns = p->shape == SF_PANEL_COLUMNS;
-        m->products = s->fold && s->op == SF_SUM && !s->m && s->acc == m->held && (m->held == SF_DT_F32 || m->held == SF_DT_F64) && p->nseq == 1 &&
+        m->products = s->fold && m->kernels->products && !s->m && s->acc == m->held && p->nseq == 1 &&
                       !p->reverse && !(p->whole && !columns) && (columns || p->shape == SF_PANEL_ROWS) && is_product(&m->fuse->load, m->held, m->factor);
         if (!m->products)
                 return;

@@ -133,7 +133,7 @@ const sf_carry *sf_cpu_carry_make(const sf_cpu_plan *p, sf_carry *carry, char *s
         const sf_step *s = p->step;
         if (!s->has_initial && !s->exclusive)
                 return NULL;
-        *carry = (sf_carry){.count = s->has_initial, .entries = scratch, .entry_stride = 0, .fill = scratch + lanes * p->kernels->lane_bytes};
+        *carry = (sf_carry){.count = s->has_initial, .entries = scratch, .entry_stride = 0, .fill = scratch + lanes * sf_value_bytes(p->kernels)};
         p->kernels->fill(scratch, lanes, s->initial);
         /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0 is 0.0) */
         sf_value fill = s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity;

@@ -188,7 +188,7 @@ SF_INLINE v_raw v_rotate_index(int by, int lane_bytes)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Combining lanes. The vector spelling of value.h's sf_combine.
+ * The larger and the smaller of two. The vector spelling of value.h's SF_EXTREME.
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* Max and min. Of two equal reals the sign bit decides: clear if either is clear (max), set if either is set (min). */
@@ -198,10 +198,10 @@ SF_INLINE v_raw v_rotate_index(int by, int lane_bytes)
         {                                                                                                                \
                 return (v_##name)((mask & (v_##bits)yes) | (~mask & (v_##bits)no));                                      \
         }                                                                                                                \
-        SF_INLINE v_##name v_extreme_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
         {                                                                                                                \
-                v_##bits wins = op == SF_MAX ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
-                v_##bits tie = op == SF_MAX ? (v_##bits)a & (v_##bits)b : (v_##bits)a | (v_##bits)b;                     \
+                v_##bits wins = larger ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
+                v_##bits tie = larger ? (v_##bits)a & (v_##bits)b : (v_##bits)a | (v_##bits)b;                     \
                 v_##name r = v_choose_##name(wins, a, b);                                                                \
                 r = v_choose_##name((v_##bits)(a == b), (v_##name)tie, r);                                               \
                 return v_choose_##name((v_##bits)(a != a), a, r); /* a NaN in b is already in r */                       \
@@ -212,9 +212,9 @@ V_EXTREME(f64, u64)
 #endif
 
 #define V_EXTREME(name, bits)                                                                                            \
-        SF_INLINE v_##name v_extreme_##name(const sf_op op, v_##name a, v_##name b)                                      \
+        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
         {                                                                                                                \
-                v_##bits wins = op == SF_MAX ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
+                v_##bits wins = larger ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
                 return (v_##name)((wins & (v_##bits)a) | (~wins & (v_##bits)b));                                         \
         }
 #ifndef V_EXTREME_32
@@ -226,30 +226,6 @@ V_EXTREME(u64, u64)
 V_EXTREME(i64, u64)
 #endif
 #undef V_EXTREME
-
-#define V_COMBINE_REAL(name)                                                                                             \
-        SF_INLINE v_##name v_combine_##name(const sf_op op, v_##name a, v_##name b)                                      \
-        {                                                                                                                \
-                return op == SF_SUM ? a + b : op == SF_PROD ? a * b : v_extreme_##name(op, a, b);                        \
-        }
-V_COMBINE_REAL(f32)
-V_COMBINE_REAL(f64)
-#undef V_COMBINE_REAL
-
-#define V_COMBINE_INTEGER(name, bits)                                                                                    \
-        SF_INLINE v_##name v_combine_##name(const sf_op op, v_##name a, v_##name b)                                      \
-        {                                                                                                                \
-                if (op == SF_SUM)                                                                                        \
-                        return (v_##name)((v_##bits)a + (v_##bits)b);                                                    \
-                if (op == SF_PROD)                                                                                       \
-                        return (v_##name)((v_##bits)a * (v_##bits)b);                                                    \
-                return v_extreme_##name(op, a, b);                                                                       \
-        }
-V_COMBINE_INTEGER(u32, u32)
-V_COMBINE_INTEGER(i32, u32)
-V_COMBINE_INTEGER(u64, u64)
-V_COMBINE_INTEGER(i64, u64)
-#undef V_COMBINE_INTEGER
 
 /* The larger of unsigned bytes or pairs of them. */
 #ifndef V_MAX_NARROW

@@ -71,7 +71,7 @@ static void store(source *from, sf_value v, char *y)
                 return;
         }
         stand(from);
-        sf_element_store(s->out, sf_store_eval(s->fuse, from->at, v, s->acc, s->out), y);
+        sf_element_store(s->out, sf_store_eval(s->fuse, from->at, sf_lower(s->acc, v), s->acc, s->out), y);
 }
 
 static void run_sequence(source *from, sf_value *a)

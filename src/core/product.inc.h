@@ -1,0 +1,101 @@
+/*
+ * product.inc.h: a product of reals as a mantissa and an exponent, of numbers or of vectors of them. Template.
+ *
+ * A product's value is mantissa * 2^exponent. The exponent has a range of its own, so no partial product
+ * overflows or underflows: each combine rounds the mantissa once, as one multiplication does where nothing
+ * leaves the range, and only the result is brought back into the range. So the product of a zero and of
+ * numbers that would overflow is zero, and that of 1e-200 twice and 1e200 twice is 1.
+ *
+ *   lift     an element: its mantissa is in [1, 2), or the element is a zero, an infinity or a NaN
+ *   combine  one rounded multiplication; the exponents are added. The left operand is settled. The right
+ *            one need not be: its mantissa may have grown to 2^100 for f32, which is more than a tile and
+ *            the totals of all levels to its left can make of it
+ *   settle   brings a mantissa back to [1, 2): done to totals, which become left operands
+ *   lower    the result: mantissa * 2^exponent, rounded once more where it is subnormal
+ *
+ * Parameters (undefined again at the foot):
+ *   P(name)              the name of an instance
+ *   P_REAL               float or double, or a vector of them
+ *   P_INT, P_UINT        integers of the same size, signed and unsigned
+ *   P_BITS(v), P_OF(i)   a real's bits as P_UINT, and back
+ *   P_CHOOSE(c, y, n)    of P_INTs, y where the comparison c of P_INTs holds, else n
+ *   P_MANTISSA, P_BIAS   stored bits of a mantissa, and the bias of the exponent
+ */
+#define P_FIELD (2 * P_BIAS + 1) /* the exponent's field of an infinity or a NaN */
+
+typedef struct P(product) {
+        P_REAL mantissa;
+        P_INT exponent;
+} P(product);
+
+SF_INLINE P(product) P(product_settle)(P(product) v)
+{
+        const P_UINT bits = P_BITS(v.mantissa);
+        const P_INT field = (P_INT)(bits >> P_MANTISSA & P_FIELD);
+        const P_INT exponent = (P_INT)((P_UINT)v.exponent + (P_UINT)(field - P_BIAS));
+        const P_INT one = (P_INT)((bits & ~(((P_UINT){0} + P_FIELD) << P_MANTISSA)) | ((P_UINT){0} + P_BIAS) << P_MANTISSA);
+        /* Zeros, infinities and NaN stay as they are, and their exponent means nothing. */
+        const P_INT own = P_CHOOSE(field == P_FIELD, (P_INT)bits, one);
+        v.exponent = exponent;
+        v.mantissa = P_OF((P_UINT)P_CHOOSE(field == 0, (P_INT)bits, own));
+        return v;
+}
+
+/* A real times 2^exponent; it may be subnormal. */
+SF_INLINE P(product) P(product_of)(P_REAL v, P_INT exponent)
+{
+        /* 2^(mantissa bits + 1) makes the smallest subnormal normal, and is exact. */
+        const P_REAL scale = P_OF(((P_UINT){0} + (P_BIAS + P_MANTISSA + 1)) << P_MANTISSA);
+        const P_INT small = (P_INT)(P_BITS(v) >> P_MANTISSA & P_FIELD), less = (P_INT){0} + (P_MANTISSA + 1);
+        const P_INT none = {0};
+        P(product) p;
+        p.mantissa = P_OF((P_UINT)P_CHOOSE(small == 0, (P_INT)P_BITS(v * scale), (P_INT)P_BITS(v)));
+        p.exponent = (P_INT)((P_UINT)exponent - (P_UINT)P_CHOOSE(small == 0, less, none));
+        return P(product_settle)(p);
+}
+
+SF_INLINE P(product) P(product_lift)(P_REAL v)
+{
+        const P_INT none = {0};
+        return P(product_of)(v, none);
+}
+
+SF_INLINE P(product) P(product_combine)(P(product) left, P(product) right)
+{
+        left.mantissa = left.mantissa * right.mantissa;
+        left.exponent = (P_INT)((P_UINT)left.exponent + (P_UINT)right.exponent);
+        return left;
+}
+
+/* e, or the nearest exponent of a power of two that is a normal number. */
+SF_INLINE P_INT P(product_limit)(P_INT e)
+{
+        const P_INT lowest = (P_INT){0} - (P_BIAS - 1), highest = (P_INT){0} + P_BIAS;
+        const P_INT least = P_CHOOSE(e < lowest, lowest, e);
+        return P_CHOOSE(least > highest, highest, least);
+}
+
+SF_INLINE P_REAL P(product_power)(P_INT e)
+{
+        return P_OF((P_UINT)(e + P_BIAS) << P_MANTISSA);
+}
+
+SF_INLINE P_REAL P(product_lower)(P(product) v)
+{
+        v = P(product_settle)(v);
+        /* Two steps: the first is exact. The second overflows, rounds to a subnormal or zero, or is by one. */
+        const P_INT first = P(product_limit)(v.exponent);
+        const P_INT second = P(product_limit)((P_INT)((P_UINT)v.exponent - (P_UINT)first));
+        return v.mantissa * P(product_power)(first) * P(product_power)(second);
+}
+
+#undef P_FIELD
+#undef P
+#undef P_REAL
+#undef P_INT
+#undef P_UINT
+#undef P_BITS
+#undef P_OF
+#undef P_CHOOSE
+#undef P_MANTISSA
+#undef P_BIAS
