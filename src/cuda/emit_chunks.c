@@ -139,12 +139,12 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         spec->threads = tile.threads;
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
-        spec->extra[SF_CUDA_OWN] = (int32_t)columns;
-        spec->extra[SF_CUDA_OWN + 1] = (int32_t)(each ? run : 0);
+        spec->extra[SCAN_NARROW_COLUMNS] = (int32_t)columns;
+        spec->extra[SCAN_NARROW_RUN] = (int32_t)(each ? run : 0);
         d.p.number[0] = tiles;
         d.p.number[1] = c.log;
         d.p.number[2] = log2_up(tiles) + 1;
         d.across = sf_cuda_total_across(line, columns);
-        int64_t shared = ((2 * tile.threads / 32 + d.p.number[2]) * columns + (each ? tile.threads * share : 0)) * acc_size(line->acc);
-        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, shared, each, plan);
+        int64_t totals = sf_narrow_end(tile.threads, columns, d.p.number[2], each ? share : 0);
+        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, totals * acc_size(line->acc), each, plan);
 }

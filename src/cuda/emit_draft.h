@@ -119,7 +119,7 @@ layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
 typedef struct draft {
         sf_cuda_launch *launch;
         layout l;
-        sf_cuda_params p;
+        sf_params p;
         int64_t across; /* a scan's total: from column to column, where the layout does not say */
         int64_t parts;  /* a fold in chunks: how many totals each member leaves in scratch */
 } draft;
@@ -150,9 +150,6 @@ strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
 
 /* Do the rows follow each other without a gap, from an address that suits 16 bytes? (For a scan: x and y alike.) */
 bool sf_cuda_rows_in_one_piece(const sf_step *step);
-
-/* sf_cuda_spec.extra of the kernel files, as emit.c names them. */
-enum { TEAM = SF_CUDA_OWN, ROWS, STAGED, CHUNKED, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_fuse.c: the programs of a fused step

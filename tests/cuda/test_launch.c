@@ -109,7 +109,7 @@ static void test_plans(void)
                               "%s: grid %u %u %u, block %u", what, got->grid[0], got->grid[1], got->grid[2], got->block[0]);
                         CHECK(got->shared == l->shared && got->stream == (cu_stream)0x50 && got->context == 1 && got->overlaps == l->overlaps, "%s", what);
                         /* Dimensions beyond those the kernel reads hold anything. */
-                        CHECK(!memcmp(got->params, l->params, offsetof(sf_cuda_params, dims)), "%s: parameters differ", what);
+                        CHECK(!memcmp(got->params, l->params, offsetof(sf_params, dims)), "%s: parameters differ", what);
                         char prelude[65536];
                         size_t length = sf_cuda_prelude(&l->spec, prelude, sizeof prelude);
                         CHECK(length && !strncmp(got->image + strlen("fake cubin "), prelude, length), "%s: another kernel", what);

@@ -312,12 +312,7 @@ template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WID
 /* The first group of a level of a line; number[0]: tiles a line has, number[1]: groups of all levels. */
 SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
 {
-        sf_i64 group = unit * p.number[1], count = p.number[0];
-        for (int l = 0; l < level; l++) {
-                count = (count + 31) >> 5;
-                group += count;
-        }
-        return group;
+        return unit * p.number[1] + sf_groups_below(p.number[0], level);
 }
 
 /*
