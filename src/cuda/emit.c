@@ -193,20 +193,21 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
         return SF_OK;
 }
 
-sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const draft *d)
+sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d, sf_cuda_tile *tile)
 {
         const sf_cuda_spec *spec = &d->launch->spec;
         int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;
         int members = 0;
         for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL, members++)
                 largest = at_least(largest, at_least(acc_size(s->acc), size_of((int32_t)s->out)));
-        sf_cuda_tile tile = sf_cuda_tile_shared(chip, sf_cuda_tile_for(chip, spec, (int)in, (int)largest), members);
+        SF_TRY(sf_cuda_tile_for(ctx, chip, spec, (int)in, (int)largest, tile));
+        *tile = sf_cuda_tile_shared(chip, *tile, members);
         /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */
         if (d->l.step->fuse)
                 bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);
         if (4 * bytes > 5 * in)
-                tile.elements = (int32_t)pow2_down(at_least(tile.elements * in / bytes, 1));
-        return tile;
+                tile->elements = (int32_t)pow2_down(at_least(tile->elements * in / bytes, 1));
+        return SF_OK;
 }
 
 bool sf_cuda_rows_in_one_piece(const sf_step *s)

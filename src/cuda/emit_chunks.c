@@ -119,7 +119,8 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
 {
         layout l = sf_cuda_layout(line, false, false);
         draft d = sf_cuda_draft(&plan->launch[2], SF_CUDA_SCAN_NARROW, &l);
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l.width, share = at_most(columns, width);
         int64_t items = pow2_down(at_least(tile.elements / width, 1));
         while (items > 1 && tile.threads * items / 2 * width >= line->n)

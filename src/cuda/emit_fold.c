@@ -57,7 +57,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         const bool resume = from >= 0;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, n = at_least(s->n, 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
         if (s->nseq > 1) /* every vector's address takes registers of its own */
                 held = at_most(held, 4);
@@ -115,7 +116,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         const bool resume = from >= 0;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t outer = s->batch / l->line.len, width = l->width, vectors = l->line.len / width;
         /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
         strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);

@@ -27,7 +27,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         const sf_step *s = l->step;
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_ROWS, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, vectors = ceil_div(s->n, width), held = at_least(tile.elements / width, 1);
         int64_t team, items, rows = 1;
         /* Vectors a thread can hold without a tile under way as well: 128 bytes of accumulators at most, 64 of several rows. */
@@ -94,7 +95,8 @@ sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cud
         layout l = sf_cuda_layout(&lines, false, false);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_MAP, &l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t items = at_least(tile.elements / l.width, 1), vectors = ceil_div(lines.n, l.width), units = lines.batch * vectors;
         spec->threads = tile.threads;
         /* A small tensor is spread over the whole chip. */
@@ -124,7 +126,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         const sf_step *s = l->step;
         draft d = sf_cuda_draft(&plan->launch[in_chunks ? 2 : 0], SF_CUDA_SCAN_COLUMNS, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         /* What is staged leaves registers for more threads. H200, (4096, 1000, 33), of a copy: 0.92 without. */
         int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads * (in_one_piece(l) ? 2 : 1);
         int64_t places = tile.threads * tile.resident;
@@ -198,10 +201,10 @@ static int64_t handed_over(int64_t turns, int64_t workers, int64_t columns, int6
         return claims + sf_chained_end(turns, workers / 32, columns, parties, depth) * acc;
 }
 
+/* The bytes of scratch in which tiles publish totals for each other. */
 static size_t published(int64_t lines, int64_t groups, int64_t columns, int64_t acc)
 {
         return (size_t)(SF_TICKETS + lines * groups * sf_group_words(columns, acc / 4) * 8);
-/* The bytes of scratch in which tiles publish totals for each other. */
 }
 
 /* `columns` interleaved sequences, a power of two, in one line. */
@@ -210,7 +213,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         layout l = sf_cuda_layout(s, false, false);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = acc_size(s->acc);
         /* Warps that publish, and that look back. H200, 2^28 f32, of a copy: one party of lookers 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
@@ -269,7 +273,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         sf_cuda_spec *spec = &d.launch->spec;
         if (staged)
                 spec->flags &= ~SF_CUDA_RAGGED;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t acc = acc_size(s->acc), vector = l.width * acc / 4;
         if (staged) {
                 /* A thread holds so many vectors, and once more as much of what it takes from others: as many threads as have the registers. */
