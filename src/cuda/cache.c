@@ -49,7 +49,7 @@ void sf_cache_key_make(sf_cache_key *key, const sf_compiler *compiler, const sf_
         const char *op = sf_op_name((sf_op)spec->op);
         bool known = spec->in >= 0 && spec->in < SF_DT_COUNT && spec->out >= 0 && spec->out < SF_DT_COUNT;
         snprintf(key->about, sizeof key->about, "%s%s %s %s to %s, %s, NVRTC %d.%d",
-                 spec->fused.loads || spec->fused.stores ? "fused " : "", sf_jit_kernel_name(spec->kernel), op ? op : "?",
+                 spec->fused.loads || spec->fused.stores ? "fused " : "", sf_cuda_kernel_name(spec->kernel), op ? op : "?",
                  known ? sf_dtypes[spec->in].name : "?", known ? sf_dtypes[spec->out].name : "?", arch, (int)compiler->major,
                  (int)compiler->minor);
 }

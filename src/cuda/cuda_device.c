@@ -218,7 +218,7 @@ static bool image_refused(cu_result code)
 }
 
 /* The image as a module, and the kernel in it. */
-static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, cu_function *function, char *log, size_t size)
+static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, const char *entry, cu_function *function, char *log, size_t size)
 {
         int names[] = {CU_MODULE_ERROR_LOG, CU_MODULE_ERROR_LOG_SIZE};
         void *values[] = {log, (void *)(uintptr_t)size};
@@ -227,7 +227,7 @@ static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, cu
         cu_result code = d->driver->module_load(&module, binary->image, 2, names, values);
         if (code != CU_OK)
                 return code;
-        code = d->driver->module_function(function, module, SF_CUDA_ENTRY);
+        code = d->driver->module_function(function, module, entry);
         /* More than 48 KiB of shared memory has to be asked for. All that is left, since launches of one kernel may differ. */
         if (code == CU_OK)
                 code = d->driver->function_attribute(&used, CU_FUNCTION_STATIC_SHARED, *function);
@@ -241,8 +241,8 @@ static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, cu
 static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_cuda_spec *spec, cu_function *function)
 {
         const sf_compiler *compiler;
-        const char *name = sf_jit_kernel_name(spec->kernel);
-        char arch[16], file[80], log[512] = "", doing[700];
+        const char *name = sf_cuda_kernel_name(spec->kernel);
+        char arch[16], entry[SF_CUDA_ENTRY_SIZE], file[80], log[512] = "", doing[700];
         char *source = NULL;
         sf_cache_key key;
         sf_binary binary = {NULL, 0, false};
@@ -254,7 +254,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
         SF_TRY(sf_cuda_source(ctx, spec, &source));
         sf_cache_key_make(&key, compiler, spec, source, arch);
         if (sf_cache_read(&key, &binary)) {
-                code = load_image(d, &binary, function, log, sizeof log);
+                code = load_image(d, &binary, entry, function, log, sizeof log);
                 free(binary.image);
                 if (image_refused(code))
                         sf_cache_forget(&key);
@@ -264,7 +264,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
                 snprintf(file, sizeof file, "%s.cu", name);
                 status = sf_jit_compile(ctx, compiler, file, source, arch, &binary, NULL);
                 if (status == SF_OK) {
-                        code = load_image(d, &binary, function, log, sizeof log);
+                        code = load_image(d, &binary, entry, function, log, sizeof log);
                         if (code == CU_OK)
                                 sf_cache_write(&key, &binary);
                         free(binary.image);
@@ -278,6 +278,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
                 return sf_driver_fail(ctx, d->driver, code, d->ordinal, doing);
         }
         return status;
+        sf_cuda_entry(spec, entry);
 }
 
 sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_cuda_spec *spec, cu_function *function)

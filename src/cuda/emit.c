@@ -10,8 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-_Static_assert(offsetof(sf_cuda_params, dims) == 160 && sizeof(sf_dim) == 32, "element.cuh has the same struct");
-_Static_assert(sizeof(sf_cuda_params) <= SF_CUDA_MAX_PARAMS, "a launch holds every parameter a step can need");
+_Static_assert(sizeof(sf_params) <= SF_CUDA_MAX_PARAMS, "a launch holds every parameter of a plain step");
+_Static_assert(offsetof(sf_params, scratch) == 0, "a launch adds the base of scratch to its first fields");
 
 /* ------------------------------------------------------------------------------------------------------------
  * Where things are
@@ -79,13 +79,29 @@ int32_t sf_cuda_dims(const sf_cuda_spec *spec)
         return count ? count : 1;
 }
 
-size_t sf_cuda_params_size(const sf_cuda_spec *spec)
+sf_cuda_parts sf_cuda_params_parts(const sf_cuda_spec *spec)
 {
-        size_t dims = (size_t)sf_cuda_dims(spec), size = offsetof(sf_cuda_params, dims) + dims * sizeof(sf_dim);
+        const size_t dims = (size_t)sf_cuda_dims(spec);
         /* No array has no elements. */
-        size_t operands = (size_t)at_least(spec->fused.operands, 1), constants = (size_t)at_least(spec->fused.constants, 1);
-        size_t beside = spec->fused.beside;
-        return sf_cuda_codes(&spec->fused) ? size + 8 * (operands * (3 + dims) + constants + beside * (5 + dims)) : size;
+        const size_t operands = (size_t)at_least(spec->fused.operands, 1);
+        const size_t constants = (size_t)at_least(spec->fused.constants, 1);
+        sf_cuda_parts parts = {.end = offsetof(sf_params, dims) + dims * sizeof(sf_params_dim)};
+        if (!sf_cuda_codes(&spec->fused))
+                return parts;
+#define PART(type, name, shape, words)                                                              \
+        parts.name = parts.end;                                                                     \
+        parts.end += 8 * (words);
+        SF_FUSED_PARTS(PART, dims, operands, constants)
+#undef PART
+        parts.also = parts.end;
+        parts.also_size = offsetof(sf_also, step) + dims * sizeof(sf_i64);
+        parts.end += spec->fused.beside * parts.also_size;
+        return parts;
+}
+
+static sf_params_dim params_dim(const sf_dim *d)
+{
+        return (sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m};
 }
 
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial)
@@ -126,7 +142,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         spec->extra[SF_CUDA_NSEQ] = s->nseq;
 
         const sf_dim *seq = s->dims + s->nbatch;
-        memset(&d.p, 0, offsetof(sf_cuda_params, dims));
+        memset(&d.p, 0, offsetof(sf_params, dims));
         d.p.x = (uint64_t)(uintptr_t)s->x;
         d.p.y = (uint64_t)(uintptr_t)s->y;
         d.p.m = (uint64_t)(uintptr_t)s->m;
@@ -142,9 +158,9 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
                 d.p.im = l->line.m;
         }
         for (int32_t k = 0; k < l->nbatch; k++)
-                d.p.dims[k] = s->dims[k];
+                d.p.dims[k] = params_dim(&s->dims[k]);
         for (int32_t k = 0; s->nseq > 1 && k < s->nseq; k++)
-                d.p.dims[l->nbatch + k] = seq[k];
+                d.p.dims[l->nbatch + k] = params_dim(&seq[k]);
         return d;
 }
 
@@ -170,27 +186,28 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
          * fill the chip, and have much to do, they had better begin spread evenly: columns of 32768 rows ran at 0.80 of a copy, not 0.93. */
         l->overlaps = 8 * blocks >= 7 * (int64_t)chip->multiprocessors * *resident ||
                       d->l.step->batch * d->l.step->n <= OVERLAPS_ELEMENTS;
-        memcpy(l->params, &d->p, sf_cuda_params_size(&l->spec));
+        memcpy(l->params, &d->p, sf_cuda_params_parts(&l->spec).end); /* it is plain as yet */
         if (d->l.step->fuse || d->l.step->sibling)
                 SF_TRY(sf_cuda_fuse(ctx, d));
-        l->params_size = sf_cuda_params_size(&l->spec);
+        l->params_size = sf_cuda_params_parts(&l->spec).end;
         return SF_OK;
 }
 
-sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const draft *d)
+sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d, sf_cuda_tile *tile)
 {
         const sf_cuda_spec *spec = &d->launch->spec;
         int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;
         int members = 0;
         for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL, members++)
                 largest = at_least(largest, at_least(acc_size(s->acc), size_of((int32_t)s->out)));
-        sf_cuda_tile tile = sf_cuda_tile_shared(chip, sf_cuda_tile_for(chip, spec, (int)in, (int)largest), members);
+        SF_TRY(sf_cuda_tile_for(ctx, chip, spec, (int)in, (int)largest, tile));
+        *tile = sf_cuda_tile_shared(chip, *tile, members);
         /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */
         if (d->l.step->fuse)
                 bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);
         if (4 * bytes > 5 * in)
-                tile.elements = (int32_t)pow2_down(at_least(tile.elements * in / bytes, 1));
-        return tile;
+                tile->elements = (int32_t)pow2_down(at_least(tile->elements * in / bytes, 1));
+        return SF_OK;
 }
 
 bool sf_cuda_rows_in_one_piece(const sf_step *s)

@@ -1,10 +1,11 @@
 /*
- * emit.h: what emit.c and tuning.c share, and the tests look at: the flags of a specialisation, the parameters every
- * kernel takes, and the tiles.
+ * emit.h: what emit.c and tuning.c share, and the tests look at: the flags of a specialisation, its
+ * fields, and the tiles. The parameters every kernel takes are in kernels/shared.h.
  */
 #ifndef SF_CUDA_EMIT_H
 #define SF_CUDA_EMIT_H
 
+#include "cuda/kernels/shared.h"
 #include "cuda/launch.h"
 
 /* sf_cuda_spec.flags. A unit is two bits: 0 any stride, 1 forwards, 2 backwards. */
@@ -22,27 +23,29 @@ enum {
         SF_CUDA_M_UNIT = 1 << 13
 };
 
-/* sf_cuda_spec.extra, by name. Those from SF_CUDA_OWN on are macros of the kernel file, listed in emit.c. */
+/* sf_cuda_spec.extra, by name; from SF_CUDA_OWN on, the fields of each kernel file. */
 enum { SF_CUDA_NBATCH, SF_CUDA_NSEQ, SF_CUDA_RESIDENT, SF_CUDA_OWN, SF_CUDA_OWNS = 7 };
-
-/* The struct sf_params of kernels/element.cuh, field for field. */
-typedef struct sf_cuda_params {
-        uint64_t scratch;
-        uint64_t x, y, m;
-        int64_t n, units;
-        int64_t sx, sy, sm;
-        uint64_t identity, neutral, initial;
-        int64_t inner, ix, iy, im;
-        int64_t number[4];
-        sf_dim dims[SF_MAX_NDIM + 1]; /* as many as there are; right behind them, what a fused launch has as well */
-} sf_cuda_params;
+enum {
+#define FIELD(kernel, place, NAME) kernel##_##NAME = SF_CUDA_OWN + (place),
+#include "cuda/fields.def"
+#undef FIELD
+};
 
 /* Bit k: the step reads operand k; operand 0 is x, also of a plain step. */
 uint32_t sf_cuda_reads(const sf_step *step);
 
-/* How many dims a specialisation's parameters have, and their size in all. */
+/* How many dims a specialisation's parameters have. */
 int32_t sf_cuda_dims(const sf_cuda_spec *spec);
-size_t sf_cuda_params_size(const sf_cuda_spec *spec);
+
+/* Where the parts of a fused launch's parameters begin, in bytes; for any launch, where they end. */
+typedef struct sf_cuda_parts {
+#define PART(type, name, shape, words) size_t name;
+        SF_FUSED_PARTS(PART, , , )
+#undef PART
+        size_t also, also_size; /* the first of the results beside; the size of each */
+        size_t end;
+} sf_cuda_parts;
+sf_cuda_parts sf_cuda_params_parts(const sf_cuda_spec *spec);
 
 /* ------------------------------------------------------------------------------------------------------------
  * tuning.c
@@ -55,8 +58,9 @@ typedef struct sf_cuda_tile {
         int32_t beside;   /* folds of columns: neighbouring ones that a thread has at least, where there are so many; else 0 */
 } sf_cuda_tile;
 
-/* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator). */
-sf_cuda_tile sf_cuda_tile_for(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size);
+/* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator). A kernel that
+ * the table has no row for, as scan_totals.cu, which takes what it is given, is refused. */
+sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile);
 
 /* The same tile where `members` folds share the read. */
 sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int members);

@@ -119,7 +119,8 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
 {
         layout l = sf_cuda_layout(line, false, false);
         draft d = sf_cuda_draft(&plan->launch[2], SF_CUDA_SCAN_NARROW, &l);
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l.width, share = at_most(columns, width);
         int64_t items = pow2_down(at_least(tile.elements / width, 1));
         while (items > 1 && tile.threads * items / 2 * width >= line->n)
@@ -139,12 +140,12 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         spec->threads = tile.threads;
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
-        spec->extra[SF_CUDA_OWN] = (int32_t)columns;
-        spec->extra[SF_CUDA_OWN + 1] = (int32_t)(each ? run : 0);
+        spec->extra[SCAN_NARROW_COLUMNS] = (int32_t)columns;
+        spec->extra[SCAN_NARROW_RUN] = (int32_t)(each ? run : 0);
         d.p.number[0] = tiles;
         d.p.number[1] = c.log;
         d.p.number[2] = log2_up(tiles) + 1;
         d.across = sf_cuda_total_across(line, columns);
-        int64_t shared = ((2 * tile.threads / 32 + d.p.number[2]) * columns + (each ? tile.threads * share : 0)) * acc_size(line->acc);
-        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, shared, each, plan);
+        int64_t totals = sf_narrow_end(tile.threads, columns, d.p.number[2], each ? share : 0);
+        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, totals * acc_size(line->acc), each, plan);
 }

@@ -119,7 +119,7 @@ layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
 typedef struct draft {
         sf_cuda_launch *launch;
         layout l;
-        sf_cuda_params p;
+        sf_params p;
         int64_t across; /* a scan's total: from column to column, where the layout does not say */
         int64_t parts;  /* a fold in chunks: how many totals each member leaves in scratch */
 } draft;
@@ -132,7 +132,7 @@ static inline int64_t parts_size(const sf_step *step, int64_t parts)
 
 /* Everything that follows from the step and the layout alone. */
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l);
-sf_cuda_tile sf_cuda_draft_tile(const sf_cuda_chip *chip, const draft *d);
+sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d, sf_cuda_tile *tile);
 /* A step's values as a launch is given them: bits of the accumulator. */
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial);
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared);
@@ -150,9 +150,6 @@ strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
 
 /* Do the rows follow each other without a gap, from an address that suits 16 bytes? (For a scan: x and y alike.) */
 bool sf_cuda_rows_in_one_piece(const sf_step *step);
-
-/* sf_cuda_spec.extra of the kernel files, as emit.c names them. */
-enum { TEAM = SF_CUDA_OWN, ROWS, STAGED, CHUNKED, SLOTS = SF_CUDA_OWN, GROUPS, STRIP };
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_fuse.c: the programs of a fused step

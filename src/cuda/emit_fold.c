@@ -57,7 +57,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         const bool resume = from >= 0;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, n = at_least(s->n, 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
         if (s->nseq > 1) /* every vector's address takes registers of its own */
                 held = at_most(held, 4);
@@ -90,11 +91,11 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         }
         spec->items = (int32_t)items;
         spec->flags |= (single ? SF_CUDA_SINGLE : 0) | (resume ? SF_CUDA_RESUME : 0);
-        spec->extra[TEAM] = (int32_t)team;
-        spec->extra[ROWS] = (int32_t)rows;
+        spec->extra[FOLD_TEAM] = (int32_t)team;
+        spec->extra[FOLD_ROWS] = (int32_t)rows;
         int64_t shared = spec->threads / 32 * held_size(s), piece = rows * (spec->threads / team) * s->n * size_of(s->in);
         if (single && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
-                spec->extra[STAGED] = 1;
+                spec->extra[FOLD_STAGED] = 1;
                 shared = piece;
         }
         if (chunks > 1)
@@ -115,7 +116,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         const bool resume = from >= 0;
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t outer = s->batch / l->line.len, width = l->width, vectors = l->line.len / width;
         /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
         strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
@@ -147,16 +149,16 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 }
                 chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
                 spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
-                shared = (log2_up(part / items) + 2) * spec->threads * beside * width * held_size(s);
+                shared = sf_fold_end(spec->threads, beside * width, log2_up(part / items) + 1) * held_size(s);
                 if (shared <= chip->shared_per_block || cut.groups == 1)
                         break;
         }
         spec->items = (int32_t)items;
         spec->flags |= resume ? SF_CUDA_RESUME : 0;
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(tile.threads * tile.resident / spec->threads, 1), 8);
-        spec->extra[SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
-        spec->extra[GROUPS] = (int32_t)cut.groups;
-        spec->extra[STRIP] = (int32_t)beside;
+        spec->extra[FOLD_DOWN_SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
+        spec->extra[FOLD_DOWN_GROUPS] = (int32_t)cut.groups;
+        spec->extra[FOLD_DOWN_ROWS] = (int32_t)beside;
         if (chunks > 1)
                 to_scratch(&d, s, s->batch * chunks, plan);
         d.p.scratch = resume ? (uint64_t)from : 0;

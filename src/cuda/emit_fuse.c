@@ -274,44 +274,40 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
 
         /* Behind the parameters that every launch has. */
         int32_t dims = sf_cuda_dims(spec);
-        size_t size = sf_cuda_params_size(spec);
-        if (size > SF_CUDA_MAX_PARAMS)
+        const sf_cuda_parts parts = sf_cuda_params_parts(spec);
+        if (parts.end > SF_CUDA_MAX_PARAMS)
                 return sf_fail(ctx, SF_UNSUPPORTED, "a step of %d operands, %d constants and %d dimensions takes %zu bytes of parameters; a CUDA launch has %d",
-                               (int)f->operands, (int)f->constants, (int)dims, size, SF_CUDA_MAX_PARAMS);
-        unsigned char *at = d->launch->params + offsetof(sf_cuda_params, dims) + (size_t)dims * sizeof(sf_dim);
-        int32_t count = (int32_t)at_least(f->operands, 1); /* no array has no elements */
-        memset(at, 0, (size_t)(d->launch->params + size - at));
+                               (int)f->operands, (int)f->constants, (int)dims, parts.end, SF_CUDA_MAX_PARAMS);
+        unsigned char *params = d->launch->params, *at = params + parts.constant, *also = params + parts.also;
+        memset(params + parts.operand, 0, parts.end - parts.operand);
         for (int32_t k = 0; k < f->operands; k++) {
                 const sf_operand *o = &fuse->operand[used[k]];
-                put(at + 8 * k, (uint64_t)(uintptr_t)o->data);
-                put(at + 8 * (count + k), (uint64_t)o->stride[s->nbatch + s->nseq - 1]);
-                put(at + 8 * (2 * count + k), down ? (uint64_t)o->stride[s->nbatch - 1] : 0);
+                unsigned char *step = params + parts.step + 8 * k;
+                put(params + parts.operand + 8 * k, (uint64_t)(uintptr_t)o->data);
+                put(params + parts.along + 8 * k, (uint64_t)o->stride[s->nbatch + s->nseq - 1]);
+                put(params + parts.across + 8 * k, down ? (uint64_t)o->stride[s->nbatch - 1] : 0);
                 for (int32_t dim = 0; dim < l->nbatch; dim++)
-                        put(at + 8 * (3 * count + dim * count + k), (uint64_t)o->stride[dim]);
+                        put(step + 8 * dim * f->operands, (uint64_t)o->stride[dim]);
                 for (int32_t dim = 0; s->nseq > 1 && dim < s->nseq; dim++)
-                        put(at + 8 * (3 * count + (l->nbatch + dim) * count + k), (uint64_t)o->stride[s->nbatch + dim]);
+                        put(step + 8 * (l->nbatch + dim) * f->operands, (uint64_t)o->stride[s->nbatch + dim]);
         }
-        at += 8 * (3 * count + dims * count);
-        unsigned char *also = at + 8 * at_least(f->constants, 1);
         int64_t from = partial ? parts_size(s, d->parts) : 0;
         if (l->loads)
                 at = put_constants(at, &fuse->load);
         if (stores)
                 at = put_constants(at, &fuse->store);
         for (const sf_step *other = s->sibling; other; other = other->sibling) {
-                uint64_t identity, neutral, initial;
+                sf_also result = {.y = partial ? (uint64_t)from : (uint64_t)(uintptr_t)other->y,
+                                  .iy = down ? other->dims[s->nbatch - 1].y : d->across};
                 if (folds)
                         at = put_constants(at, &other->fuse->load);
                 if (!partial)
                         at = put_constants(at, &other->fuse->store);
-                sf_cuda_values(other, &identity, &neutral, &initial);
-                also = put(also, partial ? (uint64_t)from : (uint64_t)(uintptr_t)other->y);
-                also = put(also, identity);
-                also = put(also, neutral);
-                also = put(also, initial);
-                also = put(also, down ? (uint64_t)other->dims[s->nbatch - 1].y : (uint64_t)d->across);
-                for (int32_t dim = 0; dim < dims; dim++)
-                        also = put(also, dim < l->nbatch ? (uint64_t)other->dims[dim].y : 0);
+                sf_cuda_values(other, &result.identity, &result.neutral, &result.initial);
+                for (int32_t dim = 0; dim < l->nbatch; dim++)
+                        result.step[dim] = other->dims[dim].y;
+                memcpy(also, &result, parts.also_size);
+                also += parts.also_size;
                 from += parts_size(other, d->parts);
         }
         return SF_OK;

@@ -27,7 +27,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         const sf_step *s = l->step;
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_ROWS, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, vectors = ceil_div(s->n, width), held = at_least(tile.elements / width, 1);
         int64_t team, items, rows = 1;
         /* Vectors a thread can hold without a tile under way as well: 128 bytes of accumulators at most, 64 of several rows. */
@@ -63,16 +64,16 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 spec->threads = (int32_t)team;
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_most(1024 / team, 8);
         }
-        int64_t tiles = ceil_div(vectors, team * items), shared = 2 * (spec->threads / 32) * acc_size(s->acc);
+        int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * acc_size(s->acc);
         int64_t piece = rows * (spec->threads / team) * s->n * size_of(s->in);
         if (team <= 32 && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
-                spec->extra[STAGED] = 1;
+                spec->extra[SCAN_ROWS_STAGED] = 1;
                 shared = piece;
         }
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
-        spec->extra[TEAM] = (int32_t)team;
-        spec->extra[ROWS] = (int32_t)rows;
+        spec->extra[SCAN_ROWS_TEAM] = (int32_t)team;
+        spec->extra[SCAN_ROWS_ROWS] = (int32_t)rows;
         d.p.units = s->batch;
         d.p.number[0] = tiles;
         plan->launches = 1;
@@ -94,7 +95,8 @@ sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cud
         layout l = sf_cuda_layout(&lines, false, false);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_MAP, &l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t items = at_least(tile.elements / l.width, 1), vectors = ceil_div(lines.n, l.width), units = lines.batch * vectors;
         spec->threads = tile.threads;
         /* A small tensor is spread over the whole chip. */
@@ -124,7 +126,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         const sf_step *s = l->step;
         draft d = sf_cuda_draft(&plan->launch[in_chunks ? 2 : 0], SF_CUDA_SCAN_COLUMNS, l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         /* What is staged leaves registers for more threads. H200, (4096, 1000, 33), of a copy: 0.92 without. */
         int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads * (in_one_piece(l) ? 2 : 1);
         int64_t places = tile.threads * tile.resident;
@@ -159,19 +162,20 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 cut.groups /= 2;
         int64_t tiles = ceil_div(s->n, cut.groups * items);
         int64_t piece = cut.groups * items * l->line.len * size_of(s->in), staged = cut.whole && in_one_piece(l) && aligned_to(piece, 16) ? 3 : 0;
-        spec->extra[STAGED] = (int32_t)staged;
+        spec->extra[SCAN_COLUMNS_STAGED] = (int32_t)staged;
         spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least((staged ? 1024 : places) / spec->threads, 1), 8);
-        spec->extra[SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
-        spec->extra[GROUPS] = (int32_t)cut.groups;
+        spec->extra[SCAN_COLUMNS_SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
+        spec->extra[SCAN_COLUMNS_GROUPS] = (int32_t)cut.groups;
         d.p.units = outer * cut.strips;
         d.p.number[0] = tiles;
         d.p.number[1] = cut.strips;
         d.p.number[2] = cut.slots;
         plan->launches = 1;
-        int64_t shared = staged * piece + (2 * cut.groups + log2_up(tiles) + 1) * cut.slots * width * acc_size(s->acc);
+        int64_t totals = sf_columns_end(cut.groups, cut.slots * width, log2_up(tiles) + 1);
+        int64_t shared = staged * piece + totals * acc_size(s->acc);
         if (!in_chunks)
                 return sf_cuda_finish(ctx, chip, &d, d.p.units, shared);
         /* Several times as many blocks as run together, so that all end together, while their chunks are not too short. */
@@ -181,7 +185,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 c = sf_cuda_chunks(s->acc, tiles, d.p.units, together);
         if (!c.folded || cut.groups == 1)
                 return plan_columns(ctx, l, chip, plan, false);
-        spec->extra[CHUNKED] = 1;
+        spec->extra[SCAN_COLUMNS_CHUNKED] = 1;
         d.p.number[3] = c.log;
         return sf_cuda_in_chunks(ctx, chip, &d, c, d.p.units, l->line.len, shared, false, plan);
 }
@@ -189,29 +193,18 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
 /* ------------------------------------------------------------------------------------------------------------
  * One sequence shared by many blocks
  * ---------------------------------------------------------------------------------------------------------- */
-enum { COLUMNS = SF_CUDA_OWN, STAGES, AHEAD, ANNOUNCERS, LOOKERS, PARTIES, DEPTH, BURST_DEPTH = COLUMNS + 1 };
-enum { RING = 16, CLAIM = 24, LEVELS = 4, TICKET = 256 }; /* as scan_chained.cu has them */
 
-/* The shared memory of a block besides its stages: claims; for each turn the totals of the warps, what they take of each other and the tile's
- * total; two lists of what stands before a tile for each party, of a total a bit of its number. */
-static int64_t handed_over(int64_t columns, int64_t turns, int64_t workers, int64_t lists, int64_t acc)
+/* The shared memory of a block of scan_chained.cu besides its stages, in bytes. */
+static int64_t handed_over(int64_t turns, int64_t workers, int64_t columns, int64_t parties, int64_t depth, int64_t acc)
 {
-        int64_t turn = workers / 32 * (columns == 1 ? 1 + LEVELS : 1) + 1;
-        return RING * CLAIM + (turns * turn + 2 * 5 * lists) * columns * acc;
+        int64_t claims = SF_RING * (int64_t)sizeof(sf_claim);
+        return claims + sf_chained_end(turns, workers / 32, columns, parties, depth) * acc;
 }
 
-/* What tiles publish for each other: the groups of 32 of all levels of a line; and the bytes of it, a ticket before. */
-static int64_t groups_of(int64_t tiles, int64_t depth)
-{
-        int64_t groups = 0;
-        for (int64_t level = 0, count = tiles; level < depth; level++)
-                groups += count = ceil_div(count, 32);
-        return groups;
-}
-
+/* The bytes of scratch in which tiles publish totals for each other. */
 static size_t published(int64_t lines, int64_t groups, int64_t columns, int64_t acc)
 {
-        return (size_t)(TICKET + lines * groups * columns * (acc / 4) * 32 * 8);
+        return (size_t)(SF_TICKETS + lines * groups * sf_group_words(columns, acc / 4) * 8);
 }
 
 /* `columns` interleaved sequences, a power of two, in one line. */
@@ -220,7 +213,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         layout l = sf_cuda_layout(s, false, false);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &l);
         sf_cuda_spec *spec = &d.launch->spec;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = acc_size(s->acc);
         /* Warps that publish, and that look back. H200, 2^28 f32, of a copy: one party of lookers 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
@@ -229,8 +223,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         for (;; workers /= 2) {
                 stage = workers * items * slot;
                 tiles = ceil_div(s->n, workers * items * width);
-                depth = at_least(ceil_div(log2_up(tiles), 5), 1);
-                stages = at_most(tile.more, (chip->shared_per_block - handed_over(columns, tile.more, workers, depth * parties, acc)) / stage);
+                depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
+                stages = at_most(tile.more, (chip->shared_per_block - handed_over(tile.more, workers, columns, parties, depth, acc)) / stage);
                 if (stages >= 4 || workers <= 64)
                         break;
         }
@@ -241,18 +235,18 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
                                lines, s->n, lines * tiles);
         /* A tile closes groups in a turn after the one that published its total: three turns at least. H200: of six stages four are 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
-        shared = stages * stage + handed_over(columns, ahead + 1, workers, depth * parties, acc);
+        shared = stages * stage + handed_over(ahead + 1, workers, columns, parties, depth, acc);
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
-        spec->extra[COLUMNS] = (int32_t)columns;
-        spec->extra[STAGES] = (int32_t)stages;
-        spec->extra[AHEAD] = (int32_t)ahead;
-        spec->extra[ANNOUNCERS] = (int32_t)announcers;
-        spec->extra[LOOKERS] = (int32_t)lookers;
-        spec->extra[PARTIES] = (int32_t)parties;
-        spec->extra[DEPTH] = (int32_t)depth;
-        int64_t groups = groups_of(tiles, depth);
+        spec->extra[SCAN_CHAINED_COLUMNS] = (int32_t)columns;
+        spec->extra[SCAN_CHAINED_STAGES] = (int32_t)stages;
+        spec->extra[SCAN_CHAINED_AHEAD] = (int32_t)ahead;
+        spec->extra[SCAN_CHAINED_ANNOUNCERS] = (int32_t)announcers;
+        spec->extra[SCAN_CHAINED_LOOKERS] = (int32_t)lookers;
+        spec->extra[SCAN_CHAINED_PARTIES] = (int32_t)parties;
+        spec->extra[SCAN_CHAINED_DEPTH] = (int32_t)depth;
+        int64_t groups = sf_groups_below(tiles, depth);
         d.p.units = lines;
         d.p.number[0] = tiles;
         d.p.number[1] = groups;
@@ -279,7 +273,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         sf_cuda_spec *spec = &d.launch->spec;
         if (staged)
                 spec->flags &= ~SF_CUDA_RAGGED;
-        sf_cuda_tile tile = sf_cuda_draft_tile(chip, &d);
+        sf_cuda_tile tile;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t acc = acc_size(s->acc), vector = l.width * acc / 4;
         if (staged) {
                 /* A thread holds so many vectors, and once more as much of what it takes from others: as many threads as have the registers. */
@@ -291,12 +286,12 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         /* A small tensor is spread over the whole chip. */
         while (threads > 128 && s->batch * ceil_div(s->n, threads * items * l.width) < chip->multiprocessors * tile.resident)
                 threads /= 2;
-        int64_t tiles = ceil_div(s->n, threads * items * l.width), depth = at_least(ceil_div(log2_up(tiles), 5), 1), groups = groups_of(tiles, depth);
+        int64_t tiles = ceil_div(s->n, threads * items * l.width), depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1), groups = sf_groups_below(tiles, depth);
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(tile.resident * tile.threads / threads, 8);
-        spec->extra[COLUMNS] = (int32_t)columns;
-        spec->extra[BURST_DEPTH] = (int32_t)depth;
+        spec->extra[SCAN_BURST_COLUMNS] = (int32_t)columns;
+        spec->extra[SCAN_BURST_DEPTH] = (int32_t)depth;
         d.p.number[0] = tiles;
         d.p.number[1] = groups;
         d.p.number[3] = s->batch * tiles;
@@ -304,7 +299,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         plan->launches = 1;
         plan->scratch = published(s->batch, groups, columns, acc);
         plan->watched = true;
-        int64_t shared = 32 + (threads / 32 + depth * (32 + 5)) * columns * acc + (staged ? threads * items * l.width * size_of(s->in) : 0);
+        int64_t shared = SF_BURST_TICKET + sf_burst_end(threads / 32, columns, depth) * acc;
+        shared += staged ? threads * items * l.width * size_of(s->in) : 0;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * tiles, shared));
         d.launch->scratch_fields = 1;
         return SF_OK;
@@ -326,8 +322,8 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         int64_t many = chip->small_tiles ? 512 : 32768; /* elements before it pays to share a sequence */
         /* Strips narrower than a line of the cache are for small tensors, which stay in it. */
         if (down)
-                idle = 4 * blocks < 3 * together || (launch->spec.extra[SLOTS] * launch->spec.width * size_of(s->in) < at_most(128, l.line.len * size_of(s->in)) &&
-                                                     launch->spec.extra[SLOTS] && s->n * s->batch > 64 * many);
+                idle = 4 * blocks < 3 * together || (launch->spec.extra[SCAN_COLUMNS_SLOTS] * launch->spec.width * size_of(s->in) < at_most(128, l.line.len * size_of(s->in)) &&
+                                                     launch->spec.extra[SCAN_COLUMNS_SLOTS] && s->n * s->batch > 64 * many);
         sf_step line;
         bool fits = false;
         /* Rows narrower than what memory moves at once, in many short matrices: H200, (4096, 1000, 4), of a copy: 0.65 as columns. */

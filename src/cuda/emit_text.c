@@ -39,14 +39,12 @@ static void put_unit(writer *w, const sf_cuda_spec *spec, const char *name, int 
 }
 
 /* The macros of a kernel file's own, in the order of sf_cuda_spec.extra from SF_CUDA_OWN on. */
-static const char *const own_names[SF_CUDA_KERNEL_COUNT][SF_CUDA_OWNS] = {
-        [SF_CUDA_SCAN_ROWS] = {"SF_TEAM", "SF_ROWS", "SF_STAGED"},
-        [SF_CUDA_SCAN_COLUMNS] = {"SF_SLOTS", "SF_GROUPS", "SF_STAGED", "SF_CHUNKED"},
-        [SF_CUDA_SCAN_NARROW] = {"SF_COLUMNS", "SF_RUN"},
-        [SF_CUDA_SCAN_BURST] = {"SF_COLUMNS", "SF_DEPTH"},
-        [SF_CUDA_SCAN_CHAINED] = {"SF_COLUMNS", "SF_STAGES", "SF_AHEAD", "SF_ANNOUNCERS", "SF_LOOKERS", "SF_PARTIES", "SF_DEPTH"},
+enum { SF_CUDA_FOLD_DOWN = SF_CUDA_KERNEL_COUNT };
+static const char *const own_names[SF_CUDA_KERNEL_COUNT + 1][SF_CUDA_OWNS] = {
+#define FIELD(kernel, place, NAME) [SF_CUDA_##kernel][place] = "SF_" #NAME,
+#include "cuda/fields.def"
+#undef FIELD
 };
-static const char *const fold_names[2][SF_CUDA_OWNS] = {{"SF_TEAM", "SF_ROWS", "SF_STAGED"}, {"SF_SLOTS", "SF_GROUPS", "SF_ROWS"}};
 
 static const char *const dt_names[] = {
 #define DTYPE(name, NAME, ctype, code, bits, kind) "SF_DT_" #NAME,
@@ -89,11 +87,39 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         put_operands(w, spec, "SF_STORES", SF_CUDA_OPERAND_STORES);
 }
 
+static const char *const kernel_names[] = {
+#define KERNEL(name, NAME) #name,
+#include "cuda/kernels.def"
+#undef KERNEL
+};
+
+const char *sf_cuda_kernel_name(int32_t kernel)
+{
+        return kernel >= 0 && kernel < SF_CUDA_KERNEL_COUNT ? kernel_names[kernel] : "";
+}
+
+/* As scanfold_scan_rows_sum_f32, scanfold_fold_max_f16_fused, scanfold_map_i8_to_f32. */
+void sf_cuda_entry(const sf_cuda_spec *spec, char name[SF_CUDA_ENTRY_SIZE])
+{
+        writer w = {name, SF_CUDA_ENTRY_SIZE, 0};
+        put(&w, "scanfold_%s", kernel_names[spec->kernel]);
+        if (spec->kernel != SF_CUDA_MAP)
+                put(&w, "_%s", sf_op_name((sf_op)spec->op));
+        put(&w, "_%s", sf_dtypes[spec->in].name);
+        if (spec->out != spec->in)
+                put(&w, "_to_%s", sf_dtypes[spec->out].name);
+        if (sf_cuda_codes(&spec->fused))
+                put(&w, "_fused");
+}
+
 size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
 {
         writer w = {text, size, 0};
+        char entry[SF_CUDA_ENTRY_SIZE];
         if (size)
                 text[0] = 0;
+        sf_cuda_entry(spec, entry);
+        put(&w, "#define SF_ENTRY %s\n", entry);
         int32_t number = 0;
 #define DTYPE(name, NAME, ctype, code, bits, kind) put(&w, "#define SF_DT_" #NAME " %d\n", (int)number++);
 #include "core/dtypes.def"
@@ -117,8 +143,10 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         put(&w, "#define SF_THREADS %d\n#define SF_ITEMS %d\n#define SF_WIDTH %d\n", (int)spec->threads, (int)spec->items, (int)spec->width);
         put(&w, "#define SF_NBATCH %d\n#define SF_NSEQ %d\n#define SF_RESIDENT %d\n", (int)spec->extra[SF_CUDA_NBATCH],
             (int)spec->extra[SF_CUDA_NSEQ], (int)spec->extra[SF_CUDA_RESIDENT]);
-        put(&w, "#define SF_DIMS %d\n#define SF_PARAMS_SIZE %zu\n", (int)sf_cuda_dims(spec), sf_cuda_params_size(spec));
-        const char *const *names = spec->kernel == SF_CUDA_FOLD ? fold_names[(spec->flags & SF_CUDA_DOWN) != 0] : own_names[spec->kernel];
+        put(&w, "#define SF_DIMS %d\n#define SF_PARAMS_SIZE %zu\n", (int)sf_cuda_dims(spec),
+            sf_cuda_params_parts(spec).end);
+        const bool down = spec->kernel == SF_CUDA_FOLD && spec->flags & SF_CUDA_DOWN;
+        const char *const *names = own_names[down ? SF_CUDA_FOLD_DOWN : spec->kernel];
         for (int k = 0; k < SF_CUDA_OWNS; k++)
                 if (names[k])
                         put(&w, "#define %s %d\n", names[k], (int)spec->extra[SF_CUDA_OWN + k]);
@@ -253,13 +281,13 @@ static bool put_file(writer *w, const char *name)
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
         bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD;
-        const char *files[] = {"device.cuh", "element.cuh", fused ? "codes.cuh" : NULL, folds ? "members.cuh" : NULL, "memory.cuh", "tree.cuh",
+        const char *files[] = {"device.cuh", "shared.h", "element.cuh", fused ? "codes.cuh" : NULL, folds ? "members.cuh" : NULL, "memory.cuh", "tree.cuh",
                                kernel_files[spec->kernel]};
         w->length = sf_cuda_prelude(spec, w->text, w->size);
         for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
                 if (files[i] && !put_file(w, files[i]))
                         return files[i];
-                if (fused && i == 3)
+                if (fused && i == 4)
                         put_programs(w, spec); /* in the terms of what came before, for what comes after */
         }
         return NULL;

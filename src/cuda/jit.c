@@ -149,20 +149,6 @@ sf_status sf_jit_arch(const sf_context *ctx, const sf_compiler *compiler, int32_
         return SF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Names
- * ---------------------------------------------------------------------------------------------------------- */
-static const char *const kernel_names[] = {
-#define KERNEL(name, NAME) #name,
-#include "cuda/kernels.def"
-#undef KERNEL
-};
-
-const char *sf_jit_kernel_name(int32_t kernel)
-{
-        return kernel >= 0 && kernel < SF_CUDA_KERNEL_COUNT ? kernel_names[kernel] : "";
-}
-
 const char *sf_jit_option(int32_t index)
 {
         return index >= 0 && (size_t)index < OPTIONS ? options[index] : NULL;

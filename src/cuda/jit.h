@@ -44,6 +44,4 @@ const char *sf_jit_option(int32_t index);
 sf_status sf_jit_compile(const sf_context *ctx, const sf_compiler *compiler, const char *name, const char *source, const char *arch,
                          sf_binary *binary, char **log);
 
-const char *sf_jit_kernel_name(int32_t kernel); /* "scan_rows", or "" */
-
 #endif

@@ -126,7 +126,10 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size);
 /* The whole text that is compiled: the prelude, the kernel files, the programs. Allocated; the caller frees it. */
 sf_status sf_cuda_source(const sf_context *ctx, const sf_cuda_spec *spec, char **text);
 
-/* The name of the __global__ function every kernel file defines for its specialisation. */
-#define SF_CUDA_ENTRY "scanfold_kernel"
+const char *sf_cuda_kernel_name(int32_t kernel); /* "scan_rows", or "" */
+
+/* The name of a specialisation's __global__ function, which is what a profiler shows. */
+#define SF_CUDA_ENTRY_SIZE 96
+void sf_cuda_entry(const sf_cuda_spec *spec, char name[SF_CUDA_ENTRY_SIZE]);
 
 #endif

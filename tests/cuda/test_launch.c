@@ -109,7 +109,7 @@ static void test_plans(void)
                               "%s: grid %u %u %u, block %u", what, got->grid[0], got->grid[1], got->grid[2], got->block[0]);
                         CHECK(got->shared == l->shared && got->stream == (cu_stream)0x50 && got->context == 1 && got->overlaps == l->overlaps, "%s", what);
                         /* Dimensions beyond those the kernel reads hold anything. */
-                        CHECK(!memcmp(got->params, l->params, offsetof(sf_cuda_params, dims)), "%s: parameters differ", what);
+                        CHECK(!memcmp(got->params, l->params, offsetof(sf_params, dims)), "%s: parameters differ", what);
                         char prelude[65536];
                         size_t length = sf_cuda_prelude(&l->spec, prelude, sizeof prelude);
                         CHECK(length && !strncmp(got->image + strlen("fake cubin "), prelude, length), "%s: another kernel", what);
@@ -122,6 +122,25 @@ static void test_plans(void)
         CHECK(sf_cuda_workspace(NULL, &step, &size) == SF_OK && size, "%s needs no scratch", what);
         EXPECT(sf_cuda_run_in(NULL, &step, at(0, (uint64_t)1 << 42), size - 1), SF_INVALID_ARGUMENT, "workspace is");
         EXPECT(sf_cuda_run_in(NULL, &step, at(0, ((uint64_t)1 << 42) + 8), size), SF_INVALID_ARGUMENT, "aligned");
+}
+
+/* Every kernel file that asks for a tile gets one, whatever it is asked with; the one that never asks is refused. */
+static void test_tiles(void)
+{
+        static const int flags[] = {0, SF_CUDA_MASK, SF_CUDA_DOWN, SF_CUDA_DOWN | SF_CUDA_MASK};
+        for (int kernel = 0; kernel < SF_CUDA_KERNEL_COUNT; kernel++)
+                for (int k = 0; k < 4 * 5 * 4 * 4 * 3; k++) {
+                        static const int capabilities[] = {70, 90, 130};
+                        int in = 1 << k / 20 % 4, size = 4 << k / 80 % 4 / 2;
+                        sf_cuda_chip chip = {.capability = capabilities[k / 320], .multiprocessors = 100};
+                        sf_cuda_spec spec = {.kernel = kernel, .flags = flags[k % 4], .width = 1 << k / 4 % 5};
+                        sf_cuda_tile tile = {0};
+                        sf_status status = sf_cuda_tile_for(NULL, &chip, &spec, in, size > in ? size : in, &tile);
+                        if (kernel == SF_CUDA_SCAN_TOTALS)
+                                CHECK(status == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "kernel scan_totals has no tile"), "%s", sf_last_error(NULL));
+                        else
+                                CHECK(status == SF_OK && tile.threads >= 32 && tile.elements && tile.resident, "%s", sf_last_error(NULL));
+                }
 }
 
 static void test_contexts(void)
@@ -644,6 +663,7 @@ static void run_all(void)
         EXPECT(usual(0, NULL), SF_OK, "");
         EXPECT(usual(1, NULL), SF_OK, "");
         test_plans();
+        test_tiles();
         test_contexts();
         test_pointers();
         test_warm();

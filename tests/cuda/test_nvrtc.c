@@ -79,7 +79,7 @@ static void compile(const sf_cuda_spec *spec, const char *arch, const char *what
 {
         char *source = NULL, *log = NULL, name[64];
         sf_binary binary = {NULL, 0, false};
-        snprintf(name, sizeof name, "%s.cu", sf_jit_kernel_name(spec->kernel));
+        snprintf(name, sizeof name, "%s.cu", sf_cuda_kernel_name(spec->kernel));
         sf_status status = sf_cuda_source(NULL, spec, &source);
         if (status == SF_OK)
                 status = sf_jit_compile(NULL, compiler, name, source, arch, &binary, &log);

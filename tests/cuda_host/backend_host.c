@@ -92,9 +92,12 @@ static sf_status run_shared(sf_context *ctx, const sf_step **next)
                         entry = kernels_find(&l->spec);
                 }
                 host_met[l->spec.kernel]++;
-                host_staged += (l->spec.kernel == SF_CUDA_SCAN_ROWS || l->spec.kernel == SF_CUDA_SCAN_COLUMNS || l->spec.kernel == SF_CUDA_FOLD) && !(l->spec.flags & SF_CUDA_DOWN) && l->spec.extra[STAGED];
-                host_whole_rows += l->spec.kernel == SF_CUDA_SCAN_BURST && l->spec.extra[SF_CUDA_OWN] & (l->spec.extra[SF_CUDA_OWN] - 1);
-                host_interleaved += l->spec.kernel == SF_CUDA_SCAN_CHAINED && l->spec.extra[SF_CUDA_OWN] > 1;
+                const int32_t kernel = l->spec.kernel, *extra = l->spec.extra;
+                host_staged += (kernel == SF_CUDA_SCAN_ROWS && extra[SCAN_ROWS_STAGED]) ||
+                               (kernel == SF_CUDA_SCAN_COLUMNS && extra[SCAN_COLUMNS_STAGED]) ||
+                               (kernel == SF_CUDA_FOLD && !(l->spec.flags & SF_CUDA_DOWN) && extra[FOLD_STAGED]);
+                host_whole_rows += kernel == SF_CUDA_SCAN_BURST && extra[SCAN_BURST_COLUMNS] & (extra[SCAN_BURST_COLUMNS] - 1);
+                host_interleaved += kernel == SF_CUDA_SCAN_CHAINED && extra[SCAN_CHAINED_COLUMNS] > 1;
                 host_chunked += i > 0;
                 host_launches++;
                 exec_launch launch = {.entry = entry, .params = l->params, .blocks = l->grid[0], .threads = (uint32_t)l->spec.threads,

@@ -77,11 +77,13 @@ char *kernels_text(const sf_cuda_spec *spec)
 /* Several specialisations share a file, each in a namespace, each undefining what it defined. */
 static void write_text(FILE *to, const char *text, int number)
 {
-        fprintf(to, "namespace spec_%d {\n%s\nstatic void run(const void *p) { sf_params q; memcpy(&q, p, sizeof q); scanfold_kernel(q); }\n}\n",
+        fprintf(to, "namespace spec_%d {\n%s\nstatic void run(const void *p) { sf_params q; memcpy(&q, p, sizeof q); SF_ENTRY(q); }\n}\n",
                 number, text);
         for (const char *at = text; (at = strstr(at, "#define ")); at++) {
                 int length = (int)strcspn(at + 8, " (\n");
-                if (strncmp(at + 8, "SF_DEVICE", 9) && strncmp(at + 8, "SF_KERNEL", 9))
+                /* What a test may have put there stays. */
+                if (strncmp(at + 8, "SF_DEVICE", 9) && strncmp(at + 8, "SF_KERNEL", 9) && strncmp(at + 8, "SF_COMMUTES", 11) &&
+                    strncmp(at + 8, "SF_JOIN", 7))
                         fprintf(to, "#undef %.*s\n", length, at + 8);
         }
 }

@@ -1,8 +1,8 @@
 /*
- * element.cuh: what a launch is given, and one element at a time: the accumulator, storage to accumulator and back.
+ * element.cuh: one element at a time: the accumulator, storage to accumulator and back.
  *
- * A prelude written by emit_text.c comes before all text and decides, as macros: SF_OP, SF_IN, SF_ACC, SF_OUT (numbers of
- * the SF_DT_ list), SF_MASK, SF_EXCLUSIVE, SF_INITIAL, SF_X_UNIT, SF_Y_UNIT, SF_M_UNIT (1: neighbours stand next to
+ * A prelude written by emit_text.c comes before all text and decides, as macros: SF_ENTRY (the
+ * kernel's name), SF_OP, SF_IN, SF_ACC, SF_OUT (numbers of the SF_DT_ list), SF_MASK, SF_EXCLUSIVE, SF_INITIAL, SF_X_UNIT, SF_Y_UNIT, SF_M_UNIT (1: neighbours stand next to
  * each other; -1: the same, backwards; 0: any stride), SF_RAGGED (the length is no multiple of the width), SF_THREADS,
  * SF_ITEMS, SF_WIDTH, SF_NBATCH, SF_NSEQ, SF_DIMS, SF_PARAMS_SIZE, SF_FUSED and what the kernel file names at its head.
  *
@@ -14,46 +14,7 @@
  * SF_TOTAL: a scan stores its total as well, as another step's result; that step's program on the way out is among the programs.
  */
 
-/* ------------------------------------------------------------------------------------------------------------
- * What a launch is given. emit.h has the same struct; the size is checked here, the fields by the tests.
- * ---------------------------------------------------------------------------------------------------------- */
-struct sf_dim {
-        sf_i64 len, x, y, m;
-};
-
-/* A result besides the first: another member's, or a scan's total. */
-struct sf_also {
-        char *y; /* or, of a fold in chunks, where its totals begin in scratch memory */
-        sf_u64 identity, neutral, initial;
-        sf_i64 iy;           /* y's stride from column to column */
-        sf_i64 step[SF_DIMS]; /* and in dims */
-};
-
-struct sf_params {
-        sf_u64 scratch;
-        const char *x;
-        char *y;
-        const char *m;
-        sf_i64 n;          /* length of a sequence */
-        sf_i64 units;      /* rows, strips, chunks: what the kernel file deals out */
-        sf_i64 sx, sy, sm; /* strides along the sequence, bytes; of a sequence of several dimensions unused */
-        sf_u64 identity, neutral, initial; /* bits of the accumulator */
-        sf_i64 inner;      /* columns */
-        sf_i64 ix, iy, im; /* strides from column to column */
-        sf_i64 number[4];  /* meanings belong to the kernel file */
-        sf_dim dims[SF_DIMS]; /* batch dimensions, outermost first; then the sequence's, where it has several */
-#if SF_FUSED
-        const char *operand[SF_OPERANDS];
-        sf_i64 along[SF_OPERANDS], across[SF_OPERANDS]; /* their strides along the sequence, and from column to column */
-        sf_i64 step[SF_DIMS][SF_OPERANDS];              /* and in dims */
-        sf_u64 constant[SF_CONSTANTS];                  /* of the programs, as their types hold them */
-#endif
-#if SF_ALSO
-        sf_also also[SF_ALSO];
-#endif
-};
-
-static_assert(sizeof(sf_params) == SF_PARAMS_SIZE, "the host's idea of the parameters is another");
+static_assert(sizeof(sf_params) == SF_PARAMS_SIZE, "the host counts other parameters than shared.h has");
 
 /* ------------------------------------------------------------------------------------------------------------
  * The accumulator. Integers narrower than 32 bits are carried in 32: they wrap when they are stored.
@@ -87,6 +48,13 @@ template <int OP, class T> SF_DEVICE T sf_join_reals(T a, T b)
 }
 template <int OP> SF_DEVICE float sf_join(float a, float b) { return sf_join_reals<OP>(a, b); }
 template <int OP> SF_DEVICE double sf_join(double a, double b) { return sf_join_reals<OP>(a, b); }
+
+/* All operations there are commute, bit for bit (but for which of two NaNs it is), which saves lanes
+ * that exchange totals asking whose belongs on the left. Tests put an operation here that does not. */
+#ifndef SF_COMMUTES
+#define SF_COMMUTES 1
+#define SF_JOIN(op, a, b) sf_join<op>(a, b)
+#endif
 
 #if SF_MEMBERS == 1
 #if SF_ACC == SF_DT_F32
@@ -127,7 +95,7 @@ SF_DEVICE sf_u64 sf_bits_of_acc(sf_acc v)
 #endif
 }
 
-SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b) { return sf_join<SF_OP>(a, b); }
+SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b) { return SF_JOIN(SF_OP, a, b); }
 SF_DEVICE sf_acc sf_choose(bool first, sf_acc a, sf_acc b) { return first ? a : b; }
 SF_DEVICE sf_acc sf_identity(const sf_params &p) { return sf_acc_of(p.identity); }
 SF_DEVICE sf_acc sf_neutral(const sf_params &p) { return sf_acc_of(p.neutral); }

@@ -115,7 +115,7 @@ SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_
                 sf_put(p, line, unit, 0, total, sf_load_results(line, 0, SF_WIDTH, sf_along(p)), 0);
 }
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
@@ -245,7 +245,7 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
         }
 }
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
@@ -260,7 +260,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 stop = row;
 
         sf_acc *totals = (sf_acc *)sf_shared();
-        sf_acc *counter = totals + SF_THREADS * HELD + thread;
+        sf_acc *counter = totals + sf_fold_counter(SF_THREADS, HELD) + thread;
         sf_i64 turns = 0;
         for (; row < stop; row += SF_ITEMS, turns++) {
                 sf_vector v[SF_ITEMS][SF_ROWS];

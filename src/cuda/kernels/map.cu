@@ -6,7 +6,7 @@
  *
  * number[0]: vectors a line has. units: vectors in all.
  */
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         sf_acc identity = sf_acc_of(p.identity);

@@ -14,7 +14,7 @@ struct sf_acc {
 SF_DEVICE sf_acc sf_combine(const sf_acc &a, const sf_acc &b)
 {
         sf_acc c;
-#define MEMBER(k, op, acc, out, begins) c.v##k = sf_join<op>(a.v##k, b.v##k);
+#define MEMBER(k, op, acc, out, begins) c.v##k = SF_JOIN(op, a.v##k, b.v##k);
         SF_EACH(MEMBER)
 #undef MEMBER
         return c;
@@ -65,7 +65,7 @@ SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
 {
 #define MEMBER(k, op, acc, out, begins) \
         if (begins)                      \
-                v.v##k = sf_join<op>(sf_dtype<acc>::constant(FIELD(k, initial)), v.v##k);
+                v.v##k = SF_JOIN(op, sf_dtype<acc>::constant(FIELD(k, initial)), v.v##k);
         SF_EACH(MEMBER)
 #undef MEMBER
         (void)p;

@@ -21,7 +21,7 @@ enum {
         SPREAD = 32 * SF_WIDTH, /* elements from a thread's item to its next */
         TILE = SF_THREADS * SF_ITEMS * SF_WIDTH,
         WORDS = sizeof(sf_acc) / 4,
-        GROUP = 32 * SF_COLUMNS,                            /* totals of a group */
+        GROUP = SF_GROUP * SF_COLUMNS,                      /* totals of a group */
         LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS,      /* of them, a thread's */
         STAGED = ODD ? TILE * SF_IN_SIZE : 0,               /* bytes */
 };
@@ -30,7 +30,8 @@ enum {
 SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
         sf_i64 group = sf_first_group(p, unit, level);
-        return (sf_u64 *)p.scratch + 32 + ((group * 32 + index) * SF_COLUMNS + column) * WORDS;
+        sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8 + group * sf_group_words(SF_COLUMNS, WORDS);
+        return first + (index * SF_COLUMNS + column) * WORDS;
 }
 
 /* Tiles of a level before this one, in its group. */
@@ -100,14 +101,15 @@ SF_DEVICE unsigned char *sf_place_of(unsigned char *buffer, int vector, int leng
 }
 #endif
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
-        unsigned char *buffer = sf_shared() + 32; /* behind the ticket */
+        unsigned char *buffer = sf_shared() + SF_BURST_TICKET;
         sf_acc *turn = (sf_acc *)(buffer + STAGED); /* a row for each warp */
-        sf_acc *found = turn + WARPS * SF_COLUMNS, *taken = found + SF_DEPTH * GROUP;
+        sf_acc *found = turn + sf_burst_found(WARPS, SF_COLUMNS);
+        sf_acc *taken = turn + sf_burst_taken(WARPS, SF_COLUMNS, SF_DEPTH);
 
         /* Tiles in the order in which blocks begin: what a block waits for, another has begun. */
         sf_u64 *drawn = (sf_u64 *)sf_shared();

@@ -47,11 +47,9 @@ enum {
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
         STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH),
         WORDS = sizeof(sf_acc) / 4,
-        BITS = 5 * SF_DEPTH, /* of a tile's number */
+        BITS = SF_GROUP_LOG * SF_DEPTH, /* of a tile's number */
         SEARCHES = (SF_COLUMNS + SF_LOOKERS - 1) / SF_LOOKERS, /* columns a looking warp has */
-        RING = 16,           /* tiles remembered, a power of two above SF_STAGES + 2 */
         TURNS = SF_AHEAD + 1,
-        LEVELS = 4,          /* between at most 16 warps */
 #if SF_LOAD_FUSED
         ONCE = 0,
 #else
@@ -59,12 +57,8 @@ enum {
 #endif
 };
 
-/* A claimed tile, found out once for all threads of the block: where it is, and how much of it there is. */
-struct sf_claim {
-        sf_i64 number, unit; /* in its line; the line */
-        int there;           /* 0: nothing, it is past the last; 1: some; 2: all of it, as of every tile but a line's last */
-        sf_u32 mark;
-};
+static_assert(SF_RING > SF_STAGES + 2 && !(SF_RING & (SF_RING - 1)), "tiles that are remembered");
+static_assert(WARPS <= 1 << SF_WARP_LEVELS, "what warps take of each other");
 
 SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_u64 drawn)
 {
@@ -225,11 +219,12 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
         sf_i64 group = sf_first_group(p, unit, level);
-        return (sf_u64 *)p.scratch + 32 + ((group + (index >> 5)) * SF_COLUMNS + column) * (WORDS * 32);
+        sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8 + group * sf_group_words(SF_COLUMNS, WORDS);
+        return first + ((index >> SF_GROUP_LOG) * SF_COLUMNS + column) * (WORDS * SF_GROUP);
 }
 
 #if SF_COLUMNS == 1
-/* Lane w has warp w's total. taken[w * LEVELS + k] becomes what warp w takes from the warps before it, for the k-th bit set in w, the
+/* Lane w has warp w's total. taken[w * SF_WARP_LEVELS + k] becomes what warp w takes from the warps before it, for the k-th bit set in w, the
  * lowest first. Returns the total of all. */
 SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc neutral)
 {
@@ -238,7 +233,7 @@ SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc 
         for (int b = 1; b < WARPS; b *= 2) {
                 sf_acc left = sf_shuffle(total, ((lane & -b) - 1) & 31);
                 if (lane < WARPS && (lane & b))
-                        taken[lane * LEVELS + count++] = left;
+                        taken[lane * SF_WARP_LEVELS + count++] = left;
                 total = sf_combine(lane & b ? left : neutral, total);
         }
         return sf_shuffle(total, WARPS - 1);
@@ -370,18 +365,21 @@ SF_DEVICE bool sf_search_turn(const sf_params &p, const sf_claim &tile, int colu
         return all;
 }
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
         sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
         sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE);
-        sf_acc *totals = (sf_acc *)(claims + RING);                             /* SF_AHEAD + 1 turns of WARPS x SF_COLUMNS */
-        sf_acc *before = totals + (SF_AHEAD + 1) * WARPS * SF_COLUMNS;         /* 2 * SF_PARTIES turns of BITS x SF_COLUMNS */
+        sf_acc *totals = (sf_acc *)(claims + SF_RING); /* TURNS of WARPS x SF_COLUMNS */
+        /* 2 * SF_PARTIES turns of BITS x SF_COLUMNS */
+        sf_acc *before = totals + sf_chained_before(TURNS, WARPS, SF_COLUMNS);
+        /* TURNS of SF_COLUMNS: the tiles' totals */
+        sf_acc *own = totals + sf_chained_own(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH);
 #if SF_COLUMNS == 1
-        sf_acc *between = before + 2 * SF_PARTIES * BITS + TURNS;               /* TURNS of WARPS x LEVELS */
+        /* TURNS of WARPS x SF_WARP_LEVELS */
+        sf_acc *between = totals + sf_chained_between(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH);
 #endif
-        sf_acc *own = before + 2 * SF_PARTIES * BITS * SF_COLUMNS;              /* TURNS of SF_COLUMNS: the tiles' totals */
         sf_i64 mine = (sf_i64)(warp * SF_ITEMS * 32 + lane) * SF_WIDTH;        /* a worker's first element of a tile */
         int first = (lane & (SPAN - 1)) * SHARE;                               /* its first column */
 
@@ -408,10 +406,10 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         int stage = 0, ahead = 0; /* of tile i, and of tile i + SF_AHEAD */
         int looker = watcher - SF_ANNOUNCERS, party = looker / SF_LOOKERS, looking = -1;
         sf_search search[SEARCHES];
-        for (int i = -SF_AHEAD; i < 0 || claims[i & (RING - 1)].there; i++) {
+        for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
                 if (watcher < 0) {
                         sf_copy_wait<SF_STAGES - 1 - SF_AHEAD>();
-                        if (claims[(i + SF_AHEAD) & (RING - 1)].there) {
+                        if (claims[(i + SF_AHEAD) & (SF_RING - 1)].there) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
                                 sf_unstage(p, ahead, thread, identity, v);
@@ -434,18 +432,18 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                                 sf_acc v[SF_ITEMS][SF_WIDTH];
                                 sf_before<SHARE> past;
                                 past.any = false;
-                                sf_claim claim = claims[i & (RING - 1)];
+                                sf_claim claim = claims[i & (SF_RING - 1)];
                                 sf_tile tile = sf_tile_of(p, claim);
                                 if (ONCE)
                                         sf_unhold(stage, thread, v);
                                 else
                                         sf_unstage(p, stage, thread, identity, v);
-                                sf_stage_tile(p, claims[(i + SF_STAGES) & (RING - 1)], mine, stage, thread);
+                                sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 if (!ONCE)
                                         sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
 #if SF_COLUMNS == 1
-                                const sf_acc *taken = between + ((unsigned)i % TURNS * WARPS + warp) * LEVELS;
+                                const sf_acc *taken = between + ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;
                                 for (int bits = warp; bits; bits &= bits - 1) {
                                         sf_acc left[SHARE] = {*taken++};
                                         sf_take_all(left, v, past);
@@ -479,18 +477,18 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 } else if (looker < 0) {
                         int done = i + SF_AHEAD - 1;
                         if (thread == WORKERS && i >= 0) {
-                                claims[(i + SF_STAGES + 1) & (RING - 1)] = sf_claim_of(p, ticket);
+                                claims[(i + SF_STAGES + 1) & (SF_RING - 1)] = sf_claim_of(p, ticket);
                                 sf_hand_in(p, ticket);
                         }
                         if (thread == WORKERS && i >= -1)
                                 ticket = sf_draw(p);
-                        if (done >= 0 && claims[done & (RING - 1)].there) {
-                                sf_claim claim = claims[done & (RING - 1)];
+                        if (done >= 0 && claims[done & (SF_RING - 1)].there) {
+                                sf_claim claim = claims[done & (SF_RING - 1)];
                                 const sf_acc *turn = totals + (unsigned)done % TURNS * WARPS * SF_COLUMNS;
                                 for (int c = watcher; c < SF_COLUMNS; c += SF_ANNOUNCERS) {
                                         sf_acc total = turn[(lane & (WARPS - 1)) * SF_COLUMNS + c];
 #if SF_COLUMNS == 1
-                                        total = sf_between_warps(total, between + (unsigned)done % TURNS * WARPS * LEVELS, lane, neutral);
+                                        total = sf_between_warps(total, between + (unsigned)done % TURNS * WARPS * SF_WARP_LEVELS, lane, neutral);
 #else
 #pragma unroll
                                         for (int b = 1; b < WARPS; b *= 2)
@@ -505,8 +503,8 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
                 } else {
                         /* The party's first tile after this one. */
                         int soon = i + 1 + ((party - (i + 1)) & (SF_PARTIES - 1));
-                        if (soon >= 0 && claims[soon & (RING - 1)].there) {
-                                sf_claim tile = claims[soon & (RING - 1)];
+                        if (soon >= 0 && claims[soon & (SF_RING - 1)].there) {
+                                sf_claim tile = claims[soon & (SF_RING - 1)];
                                 int column = looker % SF_LOOKERS;
                                 if (looking != soon)
 #pragma unroll

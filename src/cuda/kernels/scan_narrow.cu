@@ -20,13 +20,13 @@ enum {
         ON = SF_PARTIAL ? -1 : 1, /* from tile to tile */
 };
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
         sf_acc *turns = (sf_acc *)sf_shared() + own * SHARE; /* two, of a row for each warp */
-        sf_acc *counter = turns + 2 * WARPS * SF_COLUMNS;   /* a row for each level */
+        sf_acc *counter = turns + sf_narrow_counter(SF_THREADS, SF_COLUMNS); /* a row for each level */
 
         sf_i64 folded = (p.number[0] - 1) >> p.number[1], chunks = folded + !SF_PARTIAL, batch = sf_divide(sf_block(), chunks);
         int chunk = (int)(sf_block() - batch * chunks);
@@ -42,7 +42,7 @@ SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
         for (int i = 0; i < SF_ITEMS; i++)
                 next[i] = sf_load_vector(line, at + i * SPREAD, p.n, sf_along(p));
 #if SF_RUN && !SF_PARTIAL
-        sf_acc *room = counter + p.number[2] * SF_COLUMNS;
+        sf_acc *room = turns + sf_narrow_room(SF_THREADS, SF_COLUMNS, (int)p.number[2]);
         sf_preload<SF_RUN, SF_THREADS / SPAN, SHARE>(totals, SF_COLUMNS, chunk, (int)p.number[1], thread / SPAN, room, counter, SF_COLUMNS);
 #elif !SF_PARTIAL
         sf_look_up<SF_THREADS / SPAN, SHARE>(totals, SF_COLUMNS, chunk, (int)p.number[1], thread / SPAN, counter, SF_COLUMNS);

@@ -43,7 +43,7 @@ SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, co
 #define STORE sf_store_vector
 #endif
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;

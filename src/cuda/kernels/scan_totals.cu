@@ -8,7 +8,7 @@
  */
 enum { WARPS = SF_THREADS / 32 };
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int lane = sf_thread() & 31, warp = sf_thread() / 32, first = warp * SF_ITEMS;

@@ -217,11 +217,19 @@ template <int SHARE> struct sf_levels<0, SHARE> {
  * Totals alone
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Two lanes that differ in `bit` combine what they have; both get the result. All operations there are commute, bit for
- * bit (but for which of two NaNs it is), so neither has to ask whether its own belongs on the left. */
+/* What a lane has with what the lane that differs from it in `bit` has: the one without the bit is
+ * to the left. */
+SF_DEVICE sf_acc sf_combine_met(sf_acc mine, sf_acc other, int lane, int bit)
+{
+        if (SF_COMMUTES)
+                return sf_combine(mine, other);
+        return sf_combine(sf_choose(lane & bit, other, mine), sf_choose(lane & bit, mine, other));
+}
+
+/* Two lanes that differ in `bit` combine what they have; both get the result. */
 SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
 {
-        return sf_combine(mine, sf_shuffle(mine, lane ^ bit));
+        return sf_combine_met(mine, sf_shuffle(mine, lane ^ bit), lane, bit);
 }
 
 /*
@@ -240,7 +248,7 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                                 if (i < SF_ITEMS / b / 2) {
                                         sf_acc even = a[2 * i % SF_ITEMS], odd = a[(2 * i + 1) % SF_ITEMS];
                                         sf_acc keep = sf_choose(lane & b, odd, even), other = sf_shuffle(sf_choose(lane & b, even, odd), lane ^ b);
-                                        a[i] = sf_combine(keep, other);
+                                        a[i] = sf_combine_met(keep, other, lane, b);
                                 }
                 } else {
                         a[0] = sf_meet(a[0], lane, b);
@@ -312,12 +320,7 @@ template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WID
 /* The first group of a level of a line; number[0]: tiles a line has, number[1]: groups of all levels. */
 SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
 {
-        sf_i64 group = unit * p.number[1], count = p.number[0];
-        for (int l = 0; l < level; l++) {
-                count = (count + 31) >> 5;
-                group += count;
-        }
-        return group;
+        return unit * p.number[1] + sf_groups_below(p.number[0], level);
 }
 
 /*
@@ -414,7 +417,7 @@ SF_DEVICE void sf_preload(const sf_acc *totals, sf_i64 stride, int chunk, int lo
         for (int i = 0; i < RUN; i++)
 #pragma unroll
                 for (int s = 0; s < SHARE; s++)
-                        u[i][s] = at + i < last ? totals[(at + i) * stride + s] : (sf_acc)0;
+                        u[i][s] = at + i < last ? totals[(at + i) * stride + s] : sf_acc();
         counter += low * pitch;
 #pragma unroll
         for (int b = 1; b < RUN; b *= 2, counter += pitch)
