@@ -233,6 +233,9 @@ static int fold_in_blocks(const struct work *work, const int64_t *at, const stru
 static int64_t block_length(const struct work *work, const struct merged *m)
 {
         int64_t item = work->x_dtype->size, line = item; /* line: one entry of the folded axis */
+        /* A product of reals keeps its exponent apart, which the fold of a block would lose. */
+        if (work->job->op == SF_PROD && dtype_is_float(work->out_dtype))
+                return 0;
         for (int32_t i = 1; i < m->ndim; i++)
                 line *= m->len[i];
         int64_t block = 1;

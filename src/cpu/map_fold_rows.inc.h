@@ -154,6 +154,8 @@ SF_INLINE void fold_short(const bool sum, const int size, const bool plain, cons
         v_u64 all[FOLD_MANY / V_LANES8], words[FOLD_MANY / V_LANES8];
         at_u64 *word = (at_u64 *)words;
         const int vectors = (rows + V_LANES8 - 1) / V_LANES8;
+        if (bytes < 1) /* never; gcc asks */
+                return;
         words[vectors - 1] = (v_u64){0};
         for (int at = 0; at < bytes; at += 8) {
                 const int here = bytes - at < 8 ? bytes - at : 8;

@@ -291,7 +291,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
 }
 
 /* The whole tiles of one group of rows, whatever there is to do. levels 0: as many as the tables say, and vectors that may not be full. */
-SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, int64_t at, O(row) *row)
+SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, int64_t at, O(row) *rows)
 {
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
@@ -302,10 +302,10 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
         O(place) p = O(place_of)(&j, unit, at);
         O(left) left = O(left_of)(&j, &p, many, at, identity);
         N(held) held = {.y = NULL};
+        O(row) row[SF_CPU_GROUP]; /* the caller's, where no store can change them */
         V_UNROLL
         for (int r = 0; r < many; r++) {
-                if (j.exclusive)
-                        row[r].before = O(get_fill)(j.carry[(at + r) * j.carry_row].fill);
+                row[r].before = j.exclusive ? O(get_fill)(j.carry[(at + r) * j.carry_row].fill) : O(lower)(identity);
                 row[r].writer = N(writer_start)(p.y + r * j.y_row, stream, p.step < 0);
         }
         for (int64_t todo = tiles; todo > 0; todo--, p.tile++) {
@@ -357,6 +357,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         N(write_end)(&row[r].writer, p.y + r * j.y_row);
                 if (j.exclusive && j.resume)
                         O(put_fill)(j.carry[(at + r) * j.carry_row].fill, N(permute)(row[r].before, t.last));
+                rows[r].before = row[r].before;
         }
 }
 
