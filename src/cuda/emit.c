@@ -10,8 +10,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-_Static_assert(sizeof(sf_params) <= SF_CUDA_MAX_PARAMS, "a launch holds every parameter of a plain step");
-_Static_assert(offsetof(sf_params, scratch) == 0, "a launch adds the base of scratch to its first fields");
+_Static_assert(sizeof(sf_params) <= SF_CUDA_MAX_PARAMS,
+               "a launch holds every parameter of a plain step");
+_Static_assert(offsetof(sf_params, scratch) == 0,
+               "a launch adds the base of scratch to its first fields");
 
 /* ------------------------------------------------------------------------------------------------------------
  * Where things are
@@ -88,8 +90,8 @@ sf_cuda_parts sf_cuda_params_parts(const sf_cuda_spec *spec)
         sf_cuda_parts parts = {.end = offsetof(sf_params, dims) + dims * sizeof(sf_params_dim)};
         if (!sf_cuda_codes(&spec->fused))
                 return parts;
-#define PART(type, name, shape, words)                                                              \
-        parts.name = parts.end;                                                                     \
+#define PART(type, name, shape, words)                                                             \
+        parts.name = parts.end;                                                                    \
         parts.end += 8 * (words);
         SF_FUSED_PARTS(PART, dims, operands, constants)
 #undef PART
@@ -193,7 +195,8 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
         return SF_OK;
 }
 
-sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d, sf_cuda_tile *tile)
+sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d,
+                             sf_cuda_tile *tile)
 {
         const sf_cuda_spec *spec = &d->launch->spec;
         int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;

@@ -37,7 +37,7 @@ uint32_t sf_cuda_reads(const sf_step *step);
 /* How many dims a specialisation's parameters have. */
 int32_t sf_cuda_dims(const sf_cuda_spec *spec);
 
-/* Where the parts of a fused launch's parameters begin, in bytes; for any launch, where they end. */
+/* Where parts of a fused launch's parameters begin, in bytes; for any launch, where they end. */
 typedef struct sf_cuda_parts {
 #define PART(type, name, shape, words) size_t name;
         SF_FUSED_PARTS(PART, , , )
@@ -58,9 +58,11 @@ typedef struct sf_cuda_tile {
         int32_t beside;   /* folds of columns: neighbouring ones that a thread has at least, where there are so many; else 0 */
 } sf_cuda_tile;
 
-/* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator). A kernel that
- * the table has no row for, as scan_totals.cu, which takes what it is given, is refused. */
-sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile);
+/* The tile for a kernel whose elements take `size` bytes (the largest of x, y and the accumulator).
+ * A kernel that the table has no row for, as scan_totals.cu, which takes what it is given, is
+ * refused. */
+sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
+                           const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile);
 
 /* The same tile where `members` folds share the read. */
 sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int members);

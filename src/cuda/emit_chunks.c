@@ -147,5 +147,6 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         d.p.number[2] = log2_up(tiles) + 1;
         d.across = sf_cuda_total_across(line, columns);
         int64_t totals = sf_narrow_end(tile.threads, columns, d.p.number[2], each ? share : 0);
-        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, totals * acc_size(line->acc), each, plan);
+        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns,
+                                 totals * acc_size(line->acc), each, plan);
 }

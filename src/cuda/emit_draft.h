@@ -132,7 +132,8 @@ static inline int64_t parts_size(const sf_step *step, int64_t parts)
 
 /* Everything that follows from the step and the layout alone. */
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l);
-sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d, sf_cuda_tile *tile);
+sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d,
+                             sf_cuda_tile *tile);
 /* A step's values as a launch is given them: bits of the accumulator. */
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial);
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared);

@@ -277,8 +277,10 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         const sf_cuda_parts parts = sf_cuda_params_parts(spec);
         if (parts.end > SF_CUDA_MAX_PARAMS)
                 return sf_fail(ctx, SF_UNSUPPORTED, "a step of %d operands, %d constants and %d dimensions takes %zu bytes of parameters; a CUDA launch has %d",
-                               (int)f->operands, (int)f->constants, (int)dims, parts.end, SF_CUDA_MAX_PARAMS);
-        unsigned char *params = d->launch->params, *at = params + parts.constant, *also = params + parts.also;
+                               (int)f->operands, (int)f->constants, (int)dims, parts.end,
+                               SF_CUDA_MAX_PARAMS);
+        unsigned char *params = d->launch->params;
+        unsigned char *at = params + parts.constant, *also = params + parts.also;
         memset(params + parts.operand, 0, parts.end - parts.operand);
         for (int32_t k = 0; k < f->operands; k++) {
                 const sf_operand *o = &fuse->operand[used[k]];
@@ -289,7 +291,8 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                 for (int32_t dim = 0; dim < l->nbatch; dim++)
                         put(step + 8 * dim * f->operands, (uint64_t)o->stride[dim]);
                 for (int32_t dim = 0; s->nseq > 1 && dim < s->nseq; dim++)
-                        put(step + 8 * (l->nbatch + dim) * f->operands, (uint64_t)o->stride[s->nbatch + dim]);
+                        put(step + 8 * (l->nbatch + dim) * f->operands,
+                            (uint64_t)o->stride[s->nbatch + dim]);
         }
         int64_t from = partial ? parts_size(s, d->parts) : 0;
         if (l->loads)

@@ -64,7 +64,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 spec->threads = (int32_t)team;
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_most(1024 / team, 8);
         }
-        int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * acc_size(s->acc);
+        int64_t tiles = ceil_div(vectors, team * items);
+        int64_t shared = sf_rows_end(spec->threads) * acc_size(s->acc);
         int64_t piece = rows * (spec->threads / team) * s->n * size_of(s->in);
         if (team <= 32 && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
                 spec->extra[SCAN_ROWS_STAGED] = 1;
@@ -195,7 +196,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* The shared memory of a block of scan_chained.cu besides its stages, in bytes. */
-static int64_t handed_over(int64_t turns, int64_t workers, int64_t columns, int64_t parties, int64_t depth, int64_t acc)
+static int64_t handed_over(int64_t turns, int64_t workers, int64_t columns, int64_t parties,
+                           int64_t depth, int64_t acc)
 {
         int64_t claims = SF_RING * (int64_t)sizeof(sf_claim);
         return claims + sf_chained_end(turns, workers / 32, columns, parties, depth) * acc;
@@ -224,7 +226,9 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
                 stage = workers * items * slot;
                 tiles = ceil_div(s->n, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
-                stages = at_most(tile.more, (chip->shared_per_block - handed_over(tile.more, workers, columns, parties, depth, acc)) / stage);
+                shared = chip->shared_per_block;
+                shared -= handed_over(tile.more, workers, columns, parties, depth, acc);
+                stages = at_most(tile.more, shared / stage);
                 if (stages >= 4 || workers <= 64)
                         break;
         }
@@ -286,7 +290,9 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         /* A small tensor is spread over the whole chip. */
         while (threads > 128 && s->batch * ceil_div(s->n, threads * items * l.width) < chip->multiprocessors * tile.resident)
                 threads /= 2;
-        int64_t tiles = ceil_div(s->n, threads * items * l.width), depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1), groups = sf_groups_below(tiles, depth);
+        int64_t tiles = ceil_div(s->n, threads * items * l.width);
+        int64_t depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
+        int64_t groups = sf_groups_below(tiles, depth);
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(tile.resident * tile.threads / threads, 8);

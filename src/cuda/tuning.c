@@ -61,18 +61,22 @@ static const row rows[] = {
         {SF_CUDA_FOLD, 0, -1, 16, 8, 8, 70, {256, 8, 4, 0, 0}},
 };
 
-sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip, const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile)
+sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
+                           const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile)
 {
         const row *r = rows, *end = rows + sizeof rows / sizeof *rows;
         int32_t down = (spec->flags & SF_CUDA_DOWN) != 0, masked = (spec->flags & SF_CUDA_MASK) != 0;
-        while (r < end && (r->kernel != spec->kernel || (r->down >= 0 && r->down != down) || (r->masked >= 0 && r->masked != masked) ||
-                           r->width < spec->width || r->in < in || r->size < size || r->capability > chip->capability))
+        while (r < end && (r->kernel != spec->kernel || (r->down >= 0 && r->down != down) ||
+                           (r->masked >= 0 && r->masked != masked) || r->width < spec->width ||
+                           r->in < in || r->size < size || r->capability > chip->capability))
                 r++;
         if (r == end)
                 return sf_fail(ctx, SF_UNSUPPORTED,
-                               "kernel %s has no tile for vectors of %d elements, x of %d bytes and results of up to %d, on a device of "
-                               "compute capability %d.%d; tuning.c must have a row for it",
-                               sf_cuda_kernel_name(spec->kernel), (int)spec->width, in, size, (int)chip->capability / 10, (int)chip->capability % 10);
+                               "kernel %s has no tile for vectors of %d elements, x of %d bytes and "
+                               "results of up to %d, on a device of compute capability %d.%d; "
+                               "tuning.c must have a row for it",
+                               sf_cuda_kernel_name(spec->kernel), (int)spec->width, in, size,
+                               (int)chip->capability / 10, (int)chip->capability % 10);
         *tile = r->tile;
         if (chip->small_tiles) {
                 tile->threads = 64;

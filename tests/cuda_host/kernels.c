@@ -82,7 +82,8 @@ static void write_text(FILE *to, const char *text, int number)
         for (const char *at = text; (at = strstr(at, "#define ")); at++) {
                 int length = (int)strcspn(at + 8, " (\n");
                 /* What a test may have put there stays. */
-                if (strncmp(at + 8, "SF_DEVICE", 9) && strncmp(at + 8, "SF_KERNEL", 9) && strncmp(at + 8, "SF_COMMUTES", 11) &&
+                if (strncmp(at + 8, "SF_DEVICE", 9) && strncmp(at + 8, "SF_KERNEL", 9) &&
+                    strncmp(at + 8, "SF_COMMUTES", 11) &&
                     strncmp(at + 8, "SF_JOIN", 7))
                         fprintf(to, "#undef %.*s\n", length, at + 8);
         }

@@ -1,7 +1,7 @@
 /*
  * Which operand is left and which is right, in every kernel: an operation that does not commute
- * (not_commuting.hpp) in the place of the product, against a plain loop. That it is associative makes
- * the loop right whatever the tree; the tree itself is test_cuda_host's.
+ * (not_commuting.hpp) in the place of the product, against a plain loop. That it is associative
+ * makes the loop right whatever the tree; the tree itself is test_cuda_host's.
  *
  *     test_sides_host folder compiler jobs
  */
@@ -11,9 +11,11 @@
 #include "scanfold.h"
 
 static const sf_cuda_chip chips[] = {
-        {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
+        {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048,
+         .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
          .l2 = 8192, .small_tiles = 1},
-        {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
+        {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
+         .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
          .l2 = 52428800}};
 
 #define MOST 54000
@@ -23,7 +25,8 @@ static sf_context *ctx;
 
 static uint64_t compose(uint64_t a, uint64_t b)
 {
-        uint32_t low = (uint32_t)a * (uint32_t)b, high = (uint32_t)(a >> 32) * (uint32_t)b + (uint32_t)(b >> 32);
+        uint32_t low = (uint32_t)a * (uint32_t)b;
+        uint32_t high = (uint32_t)(a >> 32) * (uint32_t)b + (uint32_t)(b >> 32);
         return (uint64_t)high << 32 | low;
 }
 
@@ -58,19 +61,22 @@ static void naive(const int64_t shape[3], const options *o, uint64_t *to)
         }
 }
 
-static void compare(const char *what, const int64_t shape[3], const uint64_t *got, const uint64_t *expected, int64_t count)
+static void compare(const char *what, const int64_t shape[3], const uint64_t *got,
+                    const uint64_t *expected, int64_t count)
 {
         int64_t at = 0;
         while (at < count && got[at] == expected[at])
                 at++;
-        CHECK(host_learning || at == count, "%s of (%d, %d, %d), element %d", what, (int)shape[0], (int)shape[1], (int)shape[2], (int)at);
+        CHECK(host_learning || at == count, "%s of (%d, %d, %d), element %d", what, (int)shape[0],
+              (int)shape[1], (int)shape[2], (int)at);
 }
 
 static void meet(const int64_t shape[3], options o)
 {
         int64_t folded[] = {shape[0], shape[2]};
         int32_t axis = 1;
-        sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 3, .dtype = SF_U64, .shape = (int64_t *)shape}, ty = tx, tm = tx;
+        sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 3, .dtype = SF_U64,
+                        .shape = (int64_t *)shape}, ty = tx, tm = tx;
         tm.data = mask;
         tm.dtype = SF_BOOL;
         ty.data = y[0];
@@ -98,14 +104,16 @@ static void meet(const int64_t shape[3], options o)
         }
         CHECK(status == SF_OK, "%s", sf_last_error(ctx));
         naive(shape, &o, right[0]);
-        compare(o.fold ? "a fold" : "a scan", shape, y[0], right[0], shape[0] * shape[2] * (o.fold ? 1 : shape[1]));
+        compare(o.fold ? "a fold" : "a scan", shape, y[0], right[0],
+                shape[0] * shape[2] * (o.fold ? 1 : shape[1]));
 }
 
 /* Two results of one read: two folds, or a scan and its total. */
 static void meet_shared(const int64_t shape[3], const char *text, bool folds)
 {
         int64_t folded[] = {shape[0], shape[2]};
-        sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 3, .dtype = SF_U64, .shape = (int64_t *)shape}, ty[2] = {tx, tx};
+        sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 3, .dtype = SF_U64,
+                        .shape = (int64_t *)shape}, ty[2] = {tx, tx};
         sf_graph *graph = NULL;
         sf_plan *plan = NULL;
         ty[0].data = y[0];
@@ -131,11 +139,14 @@ static void meet_shared(const int64_t shape[3], const char *text, bool folds)
         sf_graph_destroy(graph);
 }
 
-/* The first are for small tiles: rows in teams and tiles, columns, in chunks, bursts, chains of one sequence and of several side by
- * side, two passes. The last, for a real chip's: whole rows of many warps. */
-static const int64_t shapes[][3] = {{70, 5, 1},    {9, 63, 1},    {40, 300, 1}, {5, 1031, 1}, {1, 9000, 1}, {1, 700, 1},
-                                    {1, 4000, 2},  {1, 2000, 4},  {1, 150, 4},  {1, 900, 8},  {1, 700, 3},  {1, 600, 7},
-                                    {3, 130, 33},  {1, 900, 40},  {2, 50, 128}, {9, 20, 300}, {3, 8000, 1}};
+/* The first are for small tiles: rows in teams and tiles, columns, in chunks, bursts, chains of one
+ * sequence and of several side by side, two passes. The last, for a real chip's: whole rows of many
+ * warps. */
+static const int64_t shapes[][3] = {{70, 5, 1},   {9, 63, 1},   {40, 300, 1}, {5, 1031, 1},
+                                    {1, 9000, 1}, {1, 700, 1},  {1, 4000, 2}, {1, 2000, 4},
+                                    {1, 150, 4},  {1, 900, 8},  {1, 700, 3},  {1, 600, 7},
+                                    {3, 130, 33}, {1, 900, 40}, {2, 50, 128}, {9, 20, 300},
+                                    {3, 8000, 1}};
 
 static void meet_all(void)
 {
@@ -145,7 +156,9 @@ static void meet_all(void)
                 for (int fold = 0; fold < 2; fold++) {
                         host_seed = ++turn;
                         meet(shapes[i], (options){.fold = fold});
-                        meet(shapes[i], (options){.fold = fold, .reverse = turn % 2, .exclusive = !fold && turn % 3, .masked = turn % 4 == 1,
+                        meet(shapes[i], (options){.fold = fold, .reverse = turn % 2,
+                                                  .exclusive = !fold && turn % 3,
+                                                  .masked = turn % 4 == 1,
                                                   .initial = turn % 3 == 1 ? element(-7) : 0});
                 }
                 if (i % 3 == 2) {
@@ -175,10 +188,13 @@ int main(int argc, char **argv)
         kernels_compile();
         host_learning = false;
         meet_all();
-#define KERNEL(name, NAME) CHECK(host_met[SF_CUDA_##NAME] || SF_CUDA_##NAME == SF_CUDA_MAP, "no case has run kernels/" #name ".cu");
+#define KERNEL(name, NAME)                                                                         \
+        CHECK(host_met[SF_CUDA_##NAME] || SF_CUDA_##NAME == SF_CUDA_MAP,                           \
+              "no case has run kernels/" #name ".cu");
 #include "cuda/kernels.def"
 #undef KERNEL
-        CHECK(host_shared && host_totals && host_interleaved && host_chunked && host_whole_rows, "%ld shared, %ld totals, %ld interleaved", host_shared,
+        CHECK(host_shared && host_totals && host_interleaved && host_chunked && host_whole_rows,
+              "%ld shared, %ld totals, %ld interleaved", host_shared,
               host_totals, host_interleaved);
         sf_context_destroy(ctx);
         printf("%d specialisations, %ld launches\n", kernels_count(), host_launches);

@@ -14,7 +14,8 @@
  * SF_TOTAL: a scan stores its total as well, as another step's result; that step's program on the way out is among the programs.
  */
 
-static_assert(sizeof(sf_params) == SF_PARAMS_SIZE, "the host counts other parameters than shared.h has");
+static_assert(sizeof(sf_params) == SF_PARAMS_SIZE,
+              "the host counts other parameters than shared.h has");
 
 /* ------------------------------------------------------------------------------------------------------------
  * The accumulator. Integers narrower than 32 bits are carried in 32: they wrap when they are stored.
@@ -49,8 +50,9 @@ template <int OP, class T> SF_DEVICE T sf_join_reals(T a, T b)
 template <int OP> SF_DEVICE float sf_join(float a, float b) { return sf_join_reals<OP>(a, b); }
 template <int OP> SF_DEVICE double sf_join(double a, double b) { return sf_join_reals<OP>(a, b); }
 
-/* All operations there are commute, bit for bit (but for which of two NaNs it is), which saves lanes
- * that exchange totals asking whose belongs on the left. Tests put an operation here that does not. */
+/* All operations there are commute, bit for bit (but for which of two NaNs it is), which saves
+ * lanes that exchange totals asking whose belongs on the left. Tests put an operation here that
+ * does not. */
 #ifndef SF_COMMUTES
 #define SF_COMMUTES 1
 #define SF_JOIN(op, a, b) sf_join<op>(a, b)

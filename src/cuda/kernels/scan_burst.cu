@@ -30,7 +30,8 @@ enum {
 SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
         sf_i64 group = sf_first_group(p, unit, level);
-        sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8 + group * sf_group_words(SF_COLUMNS, WORDS);
+        sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8;
+        first += group * sf_group_words(SF_COLUMNS, WORDS);
         return first + (index * SF_COLUMNS + column) * WORDS;
 }
 

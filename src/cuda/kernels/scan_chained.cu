@@ -219,7 +219,8 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
         sf_i64 group = sf_first_group(p, unit, level);
-        sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8 + group * sf_group_words(SF_COLUMNS, WORDS);
+        sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8;
+        first += group * sf_group_words(SF_COLUMNS, WORDS);
         return first + ((index >> SF_GROUP_LOG) * SF_COLUMNS + column) * (WORDS * SF_GROUP);
 }
 
@@ -378,7 +379,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc *own = totals + sf_chained_own(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH);
 #if SF_COLUMNS == 1
         /* TURNS of WARPS x SF_WARP_LEVELS */
-        sf_acc *between = totals + sf_chained_between(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH);
+        sf_acc *between = totals + sf_chained_between(TURNS, WARPS, SF_COLUMNS, SF_PARTIES,
+                                                      SF_DEPTH);
 #endif
         sf_i64 mine = (sf_i64)(warp * SF_ITEMS * 32 + lane) * SF_WIDTH;        /* a worker's first element of a tile */
         int first = (lane & (SPAN - 1)) * SHARE;                               /* its first column */
@@ -443,7 +445,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 if (!ONCE)
                                         sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
 #if SF_COLUMNS == 1
-                                const sf_acc *taken = between + ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;
+                                const sf_acc *taken = between;
+                                taken += ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;
                                 for (int bits = warp; bits; bits &= bits - 1) {
                                         sf_acc left[SHARE] = {*taken++};
                                         sf_take_all(left, v, past);
@@ -477,7 +480,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 } else if (looker < 0) {
                         int done = i + SF_AHEAD - 1;
                         if (thread == WORKERS && i >= 0) {
-                                claims[(i + SF_STAGES + 1) & (SF_RING - 1)] = sf_claim_of(p, ticket);
+                                claims[(i + SF_STAGES + 1) & (SF_RING - 1)] = sf_claim_of(p,
+                                                                                          ticket);
                                 sf_hand_in(p, ticket);
                         }
                         if (thread == WORKERS && i >= -1)

@@ -53,7 +53,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc identity = sf_acc_of(p.identity);
         unsigned char *buffers = sf_shared(); /* SF_STAGED tiles */
         sf_acc *totals = (sf_acc *)(buffers + SF_STAGED * ROWS * pitch * SF_IN_SIZE) + slot * SF_WIDTH; /* two turns of SF_GROUPS rows */
-        sf_acc *counter = totals + sf_columns_counter(SF_GROUPS, pitch);          /* a row for each level */
+        sf_acc *counter = totals + sf_columns_counter(SF_GROUPS,
+                                                      pitch);          /* a row for each level */
 
         sf_i64 unit = sf_divide(sf_block(), p.number[1]), batch = unit, first = 0, tiles = SF_SINGLE ? 1 : p.number[0];
         sf_i64 column = (sf_block() - unit * p.number[1]) * pitch + slot * SF_WIDTH;

@@ -26,7 +26,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
         sf_acc *turns = (sf_acc *)sf_shared() + own * SHARE; /* two, of a row for each warp */
-        sf_acc *counter = turns + sf_narrow_counter(SF_THREADS, SF_COLUMNS); /* a row for each level */
+        sf_acc *counter = turns + sf_narrow_counter(SF_THREADS,
+                                                    SF_COLUMNS); /* a row for each level */
 
         sf_i64 folded = (p.number[0] - 1) >> p.number[1], chunks = folded + !SF_PARTIAL, batch = sf_divide(sf_block(), chunks);
         int chunk = (int)(sf_block() - batch * chunks);

@@ -46,12 +46,12 @@ typedef struct sf_also {
  * its shape as a declaration has it, words). A kernel declares members from this list, the host
  * counts through it, since it does not know the numbers when it is compiled.
  */
-#define SF_FUSED_PARTS(PART, DIMS, OPERANDS, CONSTANTS)                                             \
-        PART(const char *, operand, [OPERANDS], OPERANDS)                                           \
-        PART(sf_i64, along, [OPERANDS], OPERANDS)   /* strides along the sequence, */               \
-        PART(sf_i64, across, [OPERANDS], OPERANDS)  /* from column to column, */                    \
-        PART(sf_i64, step, [DIMS][OPERANDS], (DIMS) * (OPERANDS)) /* and in dims */                 \
-        PART(sf_u64, constant, [CONSTANTS], CONSTANTS) /* of the programs, as their types hold them */
+#define SF_FUSED_PARTS(PART, DIMS, OPERANDS, CONSTANTS)                                            \
+        PART(const char *, operand, [OPERANDS], OPERANDS)                                          \
+        PART(sf_i64, along, [OPERANDS], OPERANDS)   /* strides along the sequence, */              \
+        PART(sf_i64, across, [OPERANDS], OPERANDS)  /* from column to column, */                   \
+        PART(sf_i64, step, [DIMS][OPERANDS], (DIMS) * (OPERANDS)) /* and in dims */                \
+        PART(sf_u64, constant, [CONSTANTS], CONSTANTS) /* of programs, as their types hold them */
 
 typedef struct sf_params {
         sf_u64 scratch;
@@ -97,7 +97,7 @@ SF_BOTH sf_i64 sf_groups_below(sf_i64 tiles, sf_i64 levels)
         return groups;
 }
 
-/* The words of a group: mark and payload, 32 bits each, of accumulators of so many times 32 bits. */
+/* The words of a group: mark and payload, 32 bits each, of accumulators of so many of 32 bits. */
 SF_BOTH sf_i64 sf_group_words(sf_i64 columns, sf_i64 acc_words)
 {
         return SF_GROUP * columns * acc_words;
@@ -112,7 +112,10 @@ SF_BOTH sf_i64 sf_group_words(sf_i64 columns, sf_i64 acc_words)
 SF_BOTH sf_amount sf_rows_end(sf_amount threads) { return 2 * (threads / 32); }
 
 /* scan_columns.cu, behind what is staged: totals of groups, of two tiles in turn; the counter. */
-SF_BOTH sf_amount sf_columns_counter(sf_amount groups, sf_amount pitch) { return 2 * groups * pitch; }
+SF_BOTH sf_amount sf_columns_counter(sf_amount groups, sf_amount pitch)
+{
+        return 2 * groups * pitch;
+}
 SF_BOTH sf_amount sf_columns_end(sf_amount groups, sf_amount pitch, sf_amount levels)
 {
         return sf_columns_counter(groups, pitch) + levels * pitch;
@@ -127,7 +130,8 @@ SF_BOTH sf_amount sf_narrow_room(sf_amount threads, sf_amount columns, sf_amount
 {
         return sf_narrow_counter(threads, columns) + levels * columns;
 }
-SF_BOTH sf_amount sf_narrow_end(sf_amount threads, sf_amount columns, sf_amount levels, sf_amount share)
+SF_BOTH sf_amount sf_narrow_end(sf_amount threads, sf_amount columns, sf_amount levels,
+                                sf_amount share)
 {
         return sf_narrow_room(threads, columns, levels) + threads * share;
 }
@@ -162,18 +166,19 @@ SF_BOTH sf_amount sf_chained_before(sf_amount turns, sf_amount warps, sf_amount 
 {
         return turns * warps * columns;
 }
-SF_BOTH sf_amount sf_chained_own(sf_amount turns, sf_amount warps, sf_amount columns, sf_amount parties,
-                                sf_amount depth)
+SF_BOTH sf_amount sf_chained_own(sf_amount turns, sf_amount warps, sf_amount columns,
+                                 sf_amount parties, sf_amount depth)
 {
-        return sf_chained_before(turns, warps, columns) + 2 * parties * depth * SF_GROUP_LOG * columns;
+        return sf_chained_before(turns, warps, columns) +
+               2 * parties * depth * SF_GROUP_LOG * columns;
 }
 SF_BOTH sf_amount sf_chained_between(sf_amount turns, sf_amount warps, sf_amount columns,
                                     sf_amount parties, sf_amount depth)
 {
         return sf_chained_own(turns, warps, columns, parties, depth) + turns * columns;
 }
-SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount columns, sf_amount parties,
-                                sf_amount depth)
+SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount columns,
+                                 sf_amount parties, sf_amount depth)
 {
         return sf_chained_between(turns, warps, columns, parties, depth) +
                (columns == 1 ? turns * warps * SF_WARP_LEVELS : 0);
