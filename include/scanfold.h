@@ -549,8 +549,8 @@ typedef struct sf_run_options {
         size_t workspace_size;
         const uint64_t *versions; /* NULL, or a number an input: one that changes whenever the values of that input do, and stays while they
                                      stay; 0: unknown. What depends on unchanged inputs only (a weight's column sums) is kept from run to
-                                     run. On CUDA it is kept for the stream it was made on; give none
-                                     while that is being captured */
+                                     run, on CUDA for whatever streams they are on. A run that is
+                                     captured computes it anew each time the graph runs */
 } sf_run_options;
 
 #define SF_RUN_OPTIONS_INIT { sizeof(sf_run_options), NULL, NULL, 0, NULL }

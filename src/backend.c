@@ -69,7 +69,7 @@ sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_mem
 {
         *memory = (sf_memory){NULL, NULL};
         if (!on_host(device))
-                return sf_cuda_keep(ctx, device, size ? size : 1, &memory->data);
+                return sf_cuda_keep(ctx, device, size ? size : 1, &memory->data, &memory->owner);
         memory->data = size <= SIZE_MAX - 256 ? aligned_alloc(256, size / 256 * 256 + 256) : NULL;
         if (!memory->data)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the %zu bytes that are kept", size);
@@ -79,8 +79,24 @@ sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_mem
 void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory)
 {
         if (!on_host(device))
-                sf_cuda_free(ctx, device, memory->data);
+                sf_cuda_free(ctx, device, memory->owner);
         else
                 free(memory->data);
         *memory = (sf_memory){NULL, NULL};
+}
+
+int32_t sf_backend_begin(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
+                         bool writes)
+{
+        if (on_host(device))
+                return 0;
+        int32_t place = sf_cuda_begin(ctx, device, stream, memory->owner, writes);
+        return place == SF_CUDA_LOST ? SF_MEMORY_LOST : place;
+}
+
+void sf_backend_end(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
+                    int32_t place, bool wrote)
+{
+        if (!on_host(device))
+                sf_cuda_end(ctx, device, stream, memory->owner, place, wrote);
 }

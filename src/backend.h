@@ -38,4 +38,17 @@ void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memor
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory);
 void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory);
 
+/*
+ * A run works on such memory, by the steps it launches on its stream between these two: it reads
+ * what another run has written there, or writes it anew. Runs that write do so alone on the host;
+ * on the device, work on one stream is put behind work on another where it must be. Begin returns
+ * what end is to be told, or a negative number: this run has to do without the memory. Calls about
+ * one memory must not overlap.
+ */
+enum { SF_MEMORY_LOST = -2 }; /* the device was reset since: it can only be freed */
+int32_t sf_backend_begin(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
+                         bool writes);
+void sf_backend_end(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
+                    int32_t place, bool wrote);
+
 #endif

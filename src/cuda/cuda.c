@@ -32,7 +32,8 @@ static _Thread_local struct {
         const void *pointer;
 } seen[1 << SEEN_BITS];
 
-static sf_status check_pointer(const sf_context *ctx, const sf_cuda_device *d, const char *name, const void *pointer)
+static sf_status check_pointer(const sf_context *ctx, sf_cuda_device *d, const char *name,
+                               const void *pointer)
 {
         size_t slot = (uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u >> (64 - SEEN_BITS);
         int attributes[] = {CU_POINTER_MEMORY_TYPE, CU_POINTER_DEVICE};
@@ -43,7 +44,7 @@ static sf_status check_pointer(const sf_context *ctx, const sf_cuda_device *d, c
                 return SF_OK;
         cu_result code = d->driver->pointer_attributes(2, attributes, values, (cu_address)(uintptr_t)pointer);
         if (code != CU_OK)
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "looking at a pointer");
+                return sf_cuda_device_fail(ctx, d, code, "looking at a pointer");
         if (type == 0)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is said to be on CUDA device %d, but %p is host "
                                                          "memory; pass device memory, or device type %d",
@@ -57,7 +58,7 @@ static sf_status check_pointer(const sf_context *ctx, const sf_cuda_device *d, c
         return SF_OK;
 }
 
-static sf_status check_pointers(const sf_context *ctx, const sf_cuda_device *d, const sf_step *step)
+static sf_status check_pointers(const sf_context *ctx, sf_cuda_device *d, const sf_step *step)
 {
         uint32_t reads = step->fuse ? sf_cuda_reads(step) : 1;
         if (step->n) {
@@ -82,11 +83,9 @@ static sf_status launch_failed(const sf_context *ctx, sf_cuda_device *d, cu_stre
         unsigned flags;
         bool ours = code == CU_INVALID_CONTEXT || code == CU_CONTEXT_DESTROYED ||
                     (code == CU_INVALID_HANDLE && d->driver->stream_flags(stream, &flags) == CU_OK);
-        if (ours) {
-                sf_cuda_device_forget(d);
+        if (ours)
                 code = CU_CONTEXT_DESTROYED;
-        }
-        return sf_driver_fail(ctx, d->driver, code, d->ordinal, "launching a kernel");
+        return sf_cuda_device_fail(ctx, d, code, "launching a kernel");
 }
 
 static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, sf_cuda_plan *plan, const cu_function *functions,
@@ -147,8 +146,7 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
 {
         sf_cuda_device *d;
         bool entered;
-        SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
-        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        SF_TRY(sf_cuda_device_enter(ctx, step->device.device_id, &d, &entered));
         sf_status status = SF_OK;
         while (step && status == SF_OK)
                 status = run_entered(ctx, d, &step, workspace, size);
@@ -186,8 +184,7 @@ sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, 
         sf_cuda_block *block = NULL;
         cu_address base = 0;
         bool entered;
-        SF_TRY(sf_cuda_device_get(ctx, device.device_id, &d));
-        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        SF_TRY(sf_cuda_device_enter(ctx, device.device_id, &d, &entered));
         sf_status status = sf_cuda_scratch_borrow(ctx, d, stream, size, &base, &block);
         sf_cuda_device_leave(d, entered);
         *data = (void *)(uintptr_t)base;
@@ -199,37 +196,56 @@ void sf_cuda_return(const sf_context *ctx, sf_device device, void *stream, void 
 {
         sf_cuda_device *d;
         bool entered;
-        if (!owner || sf_cuda_device_get(ctx, device.device_id, &d) != SF_OK || sf_cuda_device_enter(ctx, d, &entered) != SF_OK)
+        if (!owner || sf_cuda_device_enter(ctx, device.device_id, &d, &entered) != SF_OK)
                 return;
         sf_cuda_scratch_return(d, stream, owner);
         sf_cuda_device_leave(d, entered);
 }
 
-sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data)
+sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data,
+                       void **owner)
 {
         sf_cuda_device *d;
+        sf_cuda_kept *kept = NULL;
         cu_address base = 0;
         bool entered;
-        int mode;
-        SF_TRY(sf_cuda_device_get(ctx, device.device_id, &d));
-        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
-        sf_cuda_device_relax(d, &mode);
-        cu_result code = d->driver->allocate(&base, size);
-        sf_cuda_device_restore(d, mode);
+        SF_TRY(sf_cuda_device_enter(ctx, device.device_id, &d, &entered));
+        sf_status status = sf_cuda_kept_create(ctx, d, size, &kept, &base);
         sf_cuda_device_leave(d, entered);
         *data = (void *)(uintptr_t)base;
-        return code == CU_OK ? SF_OK : sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating memory that is kept");
+        *owner = kept;
+        return status;
 }
 
-void sf_cuda_free(const sf_context *ctx, sf_device device, void *data)
+void sf_cuda_free(const sf_context *ctx, sf_device device, void *owner)
 {
         sf_cuda_device *d;
         bool entered;
-        int mode;
-        if (!data || sf_cuda_device_get(ctx, device.device_id, &d) != SF_OK || sf_cuda_device_enter(ctx, d, &entered) != SF_OK)
+        if (!owner || sf_cuda_device_enter(ctx, device.device_id, &d, &entered) != SF_OK)
                 return;
-        sf_cuda_device_relax(d, &mode);
-        d->driver->release((cu_address)(uintptr_t)data); /* waits until the device has done with it */
-        sf_cuda_device_restore(d, mode);
+        sf_cuda_kept_destroy(d, owner);
+        sf_cuda_device_leave(d, entered);
+}
+
+int32_t sf_cuda_begin(const sf_context *ctx, sf_device device, void *stream, void *owner,
+                      bool writes)
+{
+        sf_cuda_device *d;
+        bool entered;
+        if (sf_cuda_device_enter(ctx, device.device_id, &d, &entered) != SF_OK)
+                return -1;
+        int32_t place = sf_cuda_kept_begin(d, owner, stream, writes);
+        sf_cuda_device_leave(d, entered);
+        return place;
+}
+
+void sf_cuda_end(const sf_context *ctx, sf_device device, void *stream, void *owner, int32_t place,
+                 bool wrote)
+{
+        sf_cuda_device *d;
+        bool entered;
+        if (sf_cuda_device_enter(ctx, device.device_id, &d, &entered) != SF_OK)
+                return;
+        sf_cuda_kept_end(d, owner, stream, place, wrote);
         sf_cuda_device_leave(d, entered);
 }

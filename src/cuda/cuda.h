@@ -28,7 +28,13 @@ sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 /* Memory for a run of several steps on one stream, and memory that outlives a run; backend.h says what each is for. */
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner);
 void sf_cuda_return(const sf_context *ctx, sf_device device, void *stream, void *owner);
-sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data);
-void sf_cuda_free(const sf_context *ctx, sf_device device, void *data);
+sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data,
+                       void **owner);
+void sf_cuda_free(const sf_context *ctx, sf_device device, void *owner);
+enum { SF_CUDA_LOST = -2 };
+int32_t sf_cuda_begin(const sf_context *ctx, sf_device device, void *stream, void *owner,
+                      bool writes);
+void sf_cuda_end(const sf_context *ctx, sf_device device, void *stream, void *owner, int32_t place,
+                 bool wrote);
 
 #endif

@@ -101,10 +101,9 @@ sf_status sf_cache_warm(sf_context *given, sf_device device, int (*progress)(voi
         sf_status status = SF_OK;
         SF_TRY(sf_context_resolve(given, &ctx));
         SF_TRY(check_cuda(ctx, device));
-        SF_TRY(sf_cuda_device_get(ctx, device.device_id, &d));
         while (sf_cuda_usual_step(of, &step, what))
                 of++;
-        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        SF_TRY(sf_cuda_device_enter(ctx, device.device_id, &d, &entered));
         for (int32_t i = 0; i < of && status == SF_OK && sf_cuda_usual_step(i, &step, what); i++) {
                 sf_cuda_plan plan;
                 cu_function function;

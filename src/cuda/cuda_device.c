@@ -75,7 +75,9 @@ static sf_status bring_up(const sf_context *ctx, const sf_driver *driver, int32_
                 status = sf_fail(ctx, SF_UNSUPPORTED, "CUDA device %d has compute capability %d.%d; it must be 7.0 "
                                                       "or newer", (int)ordinal,
                                  (int)d->chip.capability / 10, (int)d->chip.capability % 10);
-        else if ((code = driver->primary_retain(&d->context, d->device)) != CU_OK)
+        else if ((code = driver->primary_retain(&d->context, d->device)) != CU_OK ||
+                 (driver->context_id &&
+                  (code = driver->context_id(d->context, &d->context_id)) != CU_OK))
                 status = sf_driver_fail(ctx, driver, code, ordinal, "opening the primary context");
         if (status != SF_OK)
                 goto failed;
@@ -117,18 +119,53 @@ void sf_cuda_device_forget(sf_cuda_device *d)
         pthread_mutex_unlock(&devices_lock);
 }
 
+sf_status sf_cuda_device_fail(const sf_context *ctx, sf_cuda_device *d, cu_result code,
+                              const char *doing)
+{
+        if (code == CU_INVALID_CONTEXT || code == CU_CONTEXT_DESTROYED)
+                sf_cuda_device_forget(d);
+        return sf_driver_fail(ctx, d->driver, code, d->ordinal, doing);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * The caller's context, and the caller's captures
  * ---------------------------------------------------------------------------------------------------------- */
-sf_status sf_cuda_device_enter(const sf_context *ctx, const sf_cuda_device *d, bool *entered)
+
+/* Is the device's context current? A context that was reset may have the handle of the one before,
+ * but not its number. */
+static bool is_current(const sf_cuda_device *d)
 {
         cu_context current = NULL;
-        cu_result code = d->driver->context_current(&current);
+        uint64_t id;
+        if (d->driver->context_id)
+                return d->driver->context_id(NULL, &id) == CU_OK && id == d->context_id;
+        return d->driver->context_current(&current) == CU_OK && current == d->context;
+}
+
+/* Drivers before CUDA 12.0 tell by the first call that fails. */
+static bool was_reset(const sf_cuda_device *d)
+{
+        uint64_t id;
+        return d->driver->context_id &&
+               (d->driver->context_id(d->context, &id) != CU_OK || id != d->context_id);
+}
+
+sf_status sf_cuda_device_enter(const sf_context *ctx, int32_t ordinal, sf_cuda_device **device,
+                               bool *entered)
+{
         *entered = false;
-        if (code == CU_OK && current == d->context)
+        SF_TRY(sf_cuda_device_get(ctx, ordinal, device));
+        if (is_current(*device))
                 return SF_OK;
-        if ((code = d->driver->context_push(d->context)) != CU_OK)
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "entering the primary context");
+        if (was_reset(*device)) {
+                sf_cuda_device_forget(*device);
+                SF_TRY(sf_cuda_device_get(ctx, ordinal, device));
+                if (is_current(*device))
+                        return SF_OK;
+        }
+        cu_result code = (*device)->driver->context_push((*device)->context);
+        if (code != CU_OK)
+                return sf_cuda_device_fail(ctx, *device, code, "entering the primary context");
         *entered = true;
         return SF_OK;
 }
@@ -218,7 +255,8 @@ static bool image_refused(cu_result code)
 }
 
 /* The image as a module, and the kernel in it. */
-static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, const char *entry, cu_function *function, char *log, size_t size)
+static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, const char *entry,
+                            cu_function *function, char *log, size_t size)
 {
         int names[] = {CU_MODULE_ERROR_LOG, CU_MODULE_ERROR_LOG_SIZE};
         void *values[] = {log, (void *)(uintptr_t)size};
@@ -252,6 +290,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
         SF_TRY(sf_jit_compiler(ctx, d->driver->version / 1000, &compiler));
         SF_TRY(sf_jit_arch(ctx, compiler, d->chip.capability, arch));
         SF_TRY(sf_cuda_source(ctx, spec, &source));
+        sf_cuda_entry(spec, entry);
         sf_cache_key_make(&key, compiler, spec, source, arch);
         if (sf_cache_read(&key, &binary)) {
                 code = load_image(d, &binary, entry, function, log, sizeof log);
@@ -275,10 +314,9 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
                 log[sizeof log - 1] = '\0';
                 snprintf(doing, sizeof doing, "loading kernel %s (%s, NVRTC %d.%d, driver for CUDA %d.%d)%s%s", name, arch, (int)compiler->major,
                          (int)compiler->minor, d->driver->version / 1000, d->driver->version % 1000 / 10, *log ? ": " : "", log);
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, doing);
+                return sf_cuda_device_fail(ctx, d, code, doing);
         }
         return status;
-        sf_cuda_entry(spec, entry);
 }
 
 sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_cuda_spec *spec, cu_function *function)

@@ -23,9 +23,17 @@ typedef struct sf_cuda_kernel_table {
         _Atomic(sf_cuda_kernel_entry *) slots[];
 } sf_cuda_kernel_table;
 
+/* Work of one stream on some memory, and whether it is over. */
+typedef struct sf_cuda_use {
+        uint64_t stream; /* its number */
+        bool told;       /* the event stands behind the latest of the work */
+        cu_event event;  /* made when it is first needed */
+} sf_cuda_use;
+
 /* The scratch that calls on one stream share, one after another: one block for totals, one for words that blocks watch. */
 typedef struct sf_cuda_lane {
-        uint64_t stream; /* the driver's number for it */
+        sf_cuda_use use;
+        uint64_t turn; /* of the latest call: the larger, the later */
         struct {
                 cu_address base;
                 size_t size;
@@ -44,8 +52,9 @@ typedef struct sf_cuda_graph_block {
 /* Scratch of a run of several steps. */
 typedef struct sf_cuda_block {
         struct sf_cuda_block *next;
-        bool named;      /* the driver has a number for the stream */
-        uint64_t stream; /* that number, as in lanes */
+        struct sf_cuda_device *device;
+        bool named; /* the stream has a number */
+        sf_cuda_use use;
         cu_address base;
         size_t size;
 } sf_cuda_block;
@@ -56,6 +65,7 @@ typedef struct sf_cuda_device {
         int ordinal;
         cu_device device;
         cu_context context; /* the primary one */
+        uint64_t context_id; /* where the driver has such numbers */
         sf_cuda_chip chip;
         bool pools;      /* has stream-ordered allocation */
         bool reads_host; /* has no use for telling host pointers from its own */
@@ -66,9 +76,10 @@ typedef struct sf_cuda_device {
 
         pthread_mutex_t scratch_lock; /* held while a call that uses scratch is being launched */
         int32_t nlanes;
+        uint64_t turns; /* calls that have used lanes */
         sf_cuda_lane lanes[SF_CUDA_LANES];
         int32_t nreturned;
-        sf_cuda_block *returned;                   /* at most SF_CUDA_LANES, under the lock */
+        sf_cuda_block *returned; /* at most SF_CUDA_LANES, the latest first, under the lock */
         sf_cuda_graph_block *blocks;               /* free, under the lock */
         _Atomic(sf_cuda_graph_block *) given_back; /* by graphs that are gone: a list to be moved to `blocks` */
 } sf_cuda_device;
@@ -79,8 +90,15 @@ sf_status sf_cuda_device_get(const sf_context *ctx, int32_t ordinal, sf_cuda_dev
 /* Makes the next sf_cuda_device_get bring it up anew: its context was reset, and with it all that was loaded and allocated. */
 void sf_cuda_device_forget(sf_cuda_device *device);
 
-/* Makes the device's context current; *entered tells leave whether the caller's is to be put back. */
-sf_status sf_cuda_device_enter(const sf_context *ctx, const sf_cuda_device *device, bool *entered);
+/* As sf_driver_fail; where the code says that the context is no more, the device is forgotten. */
+sf_status sf_cuda_device_fail(const sf_context *ctx, sf_cuda_device *device, cu_result code,
+                              const char *doing) SF_COLD;
+
+/* The device, its context made current; *entered tells leave whether the caller's is to be put
+ * back. A device that was reset since the last call is brought up anew: what hung on the old one is
+ * never used again. */
+sf_status sf_cuda_device_enter(const sf_context *ctx, int32_t ordinal, sf_cuda_device **device,
+                               bool *entered);
 void sf_cuda_device_leave(const sf_cuda_device *device, bool entered);
 
 /* Between these two the thread may call what a stream being captured elsewhere would forbid. */
@@ -96,8 +114,9 @@ sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *device, c
 typedef struct sf_cuda_scratch {
         cu_address base;
         size_t fresh;      /* so many of its bytes, from the first, must be cleared if they are to be watched */
-        uint32_t *marks;   /* of the lane whose words are watched, or NULL */
-        bool locked, once; /* what give has to undo */
+        sf_cuda_lane *lane; /* or NULL */
+        uint32_t *marks;    /* of the lane whose words are watched, or NULL */
+        bool locked, once;  /* what give has to undo */
 } sf_cuda_scratch;
 
 /* Memory for the launches that follow on `stream`, until give. Watched: as launches before left it, or fresh. When warm, allocates nothing and
@@ -109,5 +128,28 @@ void sf_cuda_scratch_give(sf_cuda_device *device, cu_stream stream, sf_cuda_scra
  * return, NULL where a graph being captured has the memory. When warm, allocates nothing. */
 sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *device, cu_stream stream, size_t size, cu_address *base, sf_cuda_block **owner);
 void sf_cuda_scratch_return(sf_cuda_device *device, cu_stream stream, sf_cuda_block *owner);
+
+/* ------------------------------------------------------------------------------------------------
+ * cuda_streams.c
+ * ---------------------------------------------------------------------------------------------- */
+
+/* A number that no other stream of the process has or will have; false where nobody tells one. */
+bool sf_cuda_stream_number(const sf_cuda_device *device, cu_stream stream, uint64_t *number);
+
+/* Everything launched on `stream` so far belongs to the use; and is all of it over? False also
+ * where it cannot be told. Neither waits. */
+void sf_cuda_use_end(const sf_cuda_device *device, sf_cuda_use *use, cu_stream stream);
+bool sf_cuda_use_over(const sf_cuda_device *device, const sf_cuda_use *use);
+
+/* A result that is kept: memory that outlives runs, and the streams that work on it. A run begins
+ * and ends its work on it, on one stream; backend.h says how. */
+typedef struct sf_cuda_kept sf_cuda_kept;
+sf_status sf_cuda_kept_create(const sf_context *ctx, sf_cuda_device *device, size_t size,
+                              sf_cuda_kept **kept, cu_address *base);
+void sf_cuda_kept_destroy(sf_cuda_device *device, sf_cuda_kept *kept);
+int32_t sf_cuda_kept_begin(sf_cuda_device *device, sf_cuda_kept *kept, cu_stream stream,
+                           bool writes);
+void sf_cuda_kept_end(sf_cuda_device *device, sf_cuda_kept *kept, cu_stream stream, int32_t place,
+                      bool wrote);
 
 #endif

@@ -8,9 +8,13 @@
  * Words that blocks of a launch watch bear the launch's mark (tree.cuh), so what launches before have left there may stay: they have a block
  * of their own, cleared when it is new, and again long before marks come round.
  *
- * A stream is told from others by the driver's number for it, which is never used again: handles are. Where the driver has no such
- * numbers only the legacy default stream, which there is one of, keeps a block; others, and streams beyond SF_CUDA_LANES, allocate
- * and release in stream order with each call.
+ * A stream is told from others by its number (cuda_streams.c), which is never used again: handles
+ * are. Streams without one allocate and release in stream order with each call.
+ *
+ * Nobody tells when a stream is destroyed. So where there are more than FEW of them, every call
+ * leaves an event behind its launches; and a stream that finds all SF_CUDA_LANES taken gets the
+ * memory of the one that has been idle for longest, once the event says that its work is over.
+ * While it is not, it allocates with each call. Programs with few streams record nothing.
  *
  * A captured call cannot share its stream's block: the graph runs later, on any stream, beside anything. It gets a block that belongs
  * to the graph and comes back when the graph is destroyed.
@@ -28,8 +32,8 @@
 /* A mark has 32 bits. */
 #define MOST_MARKS ((uint32_t)1 << 31)
 
-/* Two of the driver's names for streams, beside NULL for the legacy one. */
-#define LEGACY ((cu_stream)0x1)
+/* So many streams are never asked whether they are done: most programs have fewer. */
+#define FEW 8
 
 /* ------------------------------------------------------------------------------------------------------------
  * Blocks of graphs
@@ -100,11 +104,12 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
         cu_object object;
         cu_result code = take_block(d, size, &block);
         if (code != CU_OK)
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory for a captured "
+                return sf_cuda_device_fail(ctx, d, code, "allocating scratch memory for a captured "
                                                                         "call");
         if (watched && (code = clear_block(d, block)) != CU_OK) {
                 give_back(block);
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "clearing scratch memory for a captured call");
+                return sf_cuda_device_fail(ctx, d, code,
+                                           "clearing scratch memory for a captured call");
         }
         code = d->driver->user_object(&object, block, give_back, 1, CU_OBJECT_NO_SYNC);
         if (code == CU_OK) {
@@ -115,7 +120,8 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
                 give_back(block);
         }
         if (code != CU_OK)
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "giving a graph being captured its scratch "
+                return sf_cuda_device_fail(ctx, d, code,
+                                           "giving a graph being captured its scratch "
                                                                         "memory");
         scratch->base = block->base;
         return SF_OK;
@@ -147,32 +153,26 @@ static void release(const sf_cuda_device *d, cu_stream stream, cu_address base)
         sf_cuda_device_restore(d, mode);
 }
 
-/* A number that no other stream of the process has or will have; false where the driver tells none. */
-static bool stream_number(const sf_cuda_device *d, cu_stream stream, uint64_t *number)
-{
-        *number = 0;
-        /* The legacy stream has number 0 here, whatever the driver's for it: no other stream has that handle. */
-        if (!stream || stream == LEGACY)
-                return true;
-        if (!d->driver->stream_id || d->driver->stream_id(stream, number) != CU_OK)
-                return false;
-        ++*number;
-        return true;
-}
-
-/* The stream's lane, a new one if there is room, or NULL. Under the lock. */
+/* The stream's lane: its own, a new one, one that is idle, or NULL. Under the lock. */
 static sf_cuda_lane *find_lane(sf_cuda_device *d, cu_stream stream)
 {
         uint64_t number;
-        if (!stream_number(d, stream, &number))
+        sf_cuda_lane *idle = NULL;
+        if (!sf_cuda_stream_number(d, stream, &number))
                 return NULL;
-        for (int32_t i = 0; i < d->nlanes; i++)
-                if (d->lanes[i].stream == number)
-                        return &d->lanes[i];
-        if (d->nlanes == SF_CUDA_LANES)
+        for (int32_t i = 0; i < d->nlanes; i++) {
+                sf_cuda_lane *lane = &d->lanes[i];
+                if (lane->use.stream == number)
+                        return lane;
+                if (lane->use.told && (!idle || lane->turn < idle->turn))
+                        idle = lane;
+        }
+        if (d->nlanes < SF_CUDA_LANES)
+                idle = &d->lanes[d->nlanes++];
+        else if (!idle || !sf_cuda_use_over(d, &idle->use))
                 return NULL;
-        d->lanes[d->nlanes] = (sf_cuda_lane){.stream = number};
-        return &d->lanes[d->nlanes++];
+        idle->use.stream = number;
+        return idle;
 }
 
 sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, size_t size, bool watched, sf_cuda_scratch *scratch)
@@ -185,14 +185,14 @@ sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *d, cu_stre
         *scratch = (sf_cuda_scratch){.locked = true};
         if (code != CU_OK && code != CU_CAPTURE_IMPLICIT) {
                 scratch->locked = false;
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "looking at the stream");
+                return sf_cuda_device_fail(ctx, d, code, "looking at the stream");
         }
         pthread_mutex_lock(&d->scratch_lock);
         if (code == CU_OK && capture == CU_CAPTURE_ACTIVE) {
                 status = take_captured(ctx, d, graph, size, watched, scratch);
                 goto done;
         }
-        sf_cuda_lane *lane = find_lane(d, stream);
+        sf_cuda_lane *lane = scratch->lane = find_lane(d, stream);
         size_t held = lane ? lane->block[watched].size : 0;
         if (lane && watched) {
                 scratch->marks = &lane->marks;
@@ -212,7 +212,7 @@ sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *d, cu_stre
                 code = allocate(d, wanted = size, stream, &scratch->base);
         scratch->fresh = wanted;
         if (code != CU_OK) {
-                status = sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory");
+                status = sf_cuda_device_fail(ctx, d, code, "allocating scratch memory");
         } else if (!lane) {
                 scratch->once = true;
         } else {
@@ -233,6 +233,11 @@ void sf_cuda_scratch_give(sf_cuda_device *d, cu_stream stream, sf_cuda_scratch *
 {
         if (scratch->marks && launched)
                 ++*scratch->marks;
+        if (scratch->lane) {
+                scratch->lane->turn = ++d->turns;
+                if (d->nlanes > FEW)
+                        sf_cuda_use_end(d, &scratch->lane->use, stream);
+        }
         if (scratch->once)
                 release(d, stream, scratch->base);
         if (scratch->locked)
@@ -244,22 +249,36 @@ void sf_cuda_scratch_give(sf_cuda_device *d, cu_stream stream, sf_cuda_scratch *
  * Borrowed blocks
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* A free block of this stream: the first that is large enough, else any, to be replaced. Under the lock. */
+/* A free block of this stream: the first that is large enough, else any, to be replaced. Without
+ * one, where there are as many as are kept, the one idle for longest. Under the lock. */
 static sf_cuda_block *find_block(sf_cuda_device *d, uint64_t stream, size_t size)
 {
-        sf_cuda_block **found = NULL;
-        for (sf_cuda_block **at = &d->returned; *at; at = &(*at)->next)
-                if ((*at)->stream == stream) {
+        sf_cuda_block **found = NULL, **idle = NULL;
+        for (sf_cuda_block **at = &d->returned; *at; at = &(*at)->next) {
+                if ((*at)->use.stream == stream) {
                         found = at;
                         if ((*at)->size >= size)
                                 break;
                 }
+                if ((*at)->use.told)
+                        idle = at;
+        }
+        if (!found && idle && d->nreturned == SF_CUDA_LANES && sf_cuda_use_over(d, &(*idle)->use))
+                found = idle;
         if (!found)
                 return NULL;
         sf_cuda_block *block = *found;
         *found = block->next;
         d->nreturned--;
         return block;
+}
+
+/* What it says of its memory, which is gone or never was. */
+static void forget_block(const sf_cuda_device *d, sf_cuda_block *block)
+{
+        if (block->use.event)
+                d->driver->event_destroy(block->use.event);
+        free(block);
 }
 
 sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, size_t size, cu_address *base, sf_cuda_block **owner)
@@ -270,7 +289,7 @@ sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *d, cu_st
         uint64_t number = 0;
         *owner = NULL;
         if (code != CU_OK && code != CU_CAPTURE_IMPLICIT)
-                return sf_driver_fail(ctx, d->driver, code, d->ordinal, "looking at the stream");
+                return sf_cuda_device_fail(ctx, d, code, "looking at the stream");
         if (code == CU_OK && capture == CU_CAPTURE_ACTIVE) {
                 sf_cuda_scratch scratch = {0};
                 pthread_mutex_lock(&d->scratch_lock);
@@ -279,7 +298,7 @@ sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *d, cu_st
                 *base = scratch.base;
                 return status;
         }
-        bool named = stream_number(d, stream, &number);
+        bool named = sf_cuda_stream_number(d, stream, &number);
         sf_cuda_block *block = NULL;
         if (named) {
                 pthread_mutex_lock(&d->scratch_lock);
@@ -292,12 +311,14 @@ sf_status sf_cuda_scratch_borrow(const sf_context *ctx, sf_cuda_device *d, cu_st
         }
         if (!block && !(block = calloc(1, sizeof *block)))
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory to remember a block of scratch memory");
+        block->device = d;
+        block->named = named;
+        block->use.stream = number;
+        block->use.told = false;
         if (!block->size) {
-                block->named = named;
-                block->stream = number;
                 if ((code = allocate(d, size, stream, &block->base)) != CU_OK) {
-                        free(block);
-                        return sf_driver_fail(ctx, d->driver, code, d->ordinal, "allocating scratch memory");
+                        forget_block(d, block);
+                        return sf_cuda_device_fail(ctx, d, code, "allocating scratch memory");
                 }
                 block->size = size;
         }
@@ -311,10 +332,16 @@ void sf_cuda_scratch_return(sf_cuda_device *d, cu_stream stream, sf_cuda_block *
         bool kept = false;
         if (!block)
                 return; /* a graph's */
+        if (block->device != d) { /* reset meanwhile, and the memory went with it */
+                free(block);
+                return;
+        }
         if (block->named) {
                 pthread_mutex_lock(&d->scratch_lock);
                 kept = d->nreturned < SF_CUDA_LANES;
                 if (kept) {
+                        if (d->nreturned >= FEW)
+                                sf_cuda_use_end(d, &block->use, stream);
                         block->next = d->returned;
                         d->returned = block;
                         d->nreturned++;
@@ -323,6 +350,6 @@ void sf_cuda_scratch_return(sf_cuda_device *d, cu_stream stream, sf_cuda_block *
         }
         if (!kept) {
                 release(d, stream, block->base);
-                free(block);
+                forget_block(d, block);
         }
 }

@@ -22,6 +22,7 @@ typedef struct cu_context_handle *cu_context;
 typedef struct cu_module_handle *cu_module;
 typedef struct cu_function_handle *cu_function;
 typedef struct cu_stream_handle *cu_stream;
+typedef struct cu_event_handle *cu_event;
 typedef struct cu_graph_handle *cu_graph;
 typedef struct cu_object_handle *cu_object;
 
@@ -78,6 +79,7 @@ enum {
         CU_LAUNCH_OVERLAP = 6, /* "programmatic stream serialization" */
         CU_OBJECT_NO_SYNC = 1,
         CU_STREAM_NON_BLOCKING = 1,
+        CU_EVENT_NO_TIMING = 2,
         CU_GRAPH_MOVE = 1
 };
 

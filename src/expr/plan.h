@@ -74,7 +74,6 @@ typedef struct sf_kept {
         int32_t readers;    /* runs under way that read it */
         bool being_made;    /* by a run under way */
         bool made;
-        void *stream;       /* the one it is made on: later work on it is in that stream's order */
         uint64_t *versions; /* of all inputs, when it was made */
 } sf_kept;
 

@@ -23,6 +23,7 @@ typedef struct job {
         void *stream;
         const uint64_t *versions;
         enum { AS_SCRATCH, READ, MADE } kept[SF_KEPT_MAX];
+        int32_t place[SF_KEPT_MAX]; /* what sf_backend_begin said */
 } job;
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -175,28 +176,44 @@ static bool same_versions(const sf_plan *plan, const sf_kept *kept, const uint64
         return same && *known;
 }
 
-/* Which kept results this run reads, and which it makes. One that others are reading, or that was made on another stream, is left alone. */
+/* Begins this run's work on the memory of a kept result; false: it has to do without. Without
+ * memory to keep it in, it is scratch: slower, no failure. */
+static bool begin_kept(job *j, int32_t i, bool writes)
+{
+        sf_plan *plan = j->plan;
+        sf_kept *kept = &plan->kept[i];
+        if (!kept->memory.data) {
+                int64_t bytes = 0;
+                for (int32_t b = 0; b < plan->buffers; b++)
+                        bytes = plan->buffer[b].kept == i ? plan->buffer[b].bytes : bytes;
+                if (!writes || sf_backend_keep(plan->ctx, plan->device, (size_t)bytes,
+                                               &kept->memory) != SF_OK)
+                        return false;
+        }
+        j->place[i] = sf_backend_begin(plan->ctx, plan->device, j->stream, &kept->memory, writes);
+        if (j->place[i] != SF_MEMORY_LOST || kept->readers || kept->being_made)
+                return j->place[i] >= 0;
+        sf_plan_forget(plan, kept);
+        kept->made = false;
+        return writes && begin_kept(j, i, writes);
+}
+
+/* Which kept results this run reads, and which it makes. One that is being read or made, and is not
+ * what this run needs, is left alone. */
 static void claim_kept(job *j)
 {
         sf_plan *plan = j->plan;
-        bool host = plan->device.device_type != SF_CUDA;
         pthread_mutex_lock(&plan->lock);
         for (int32_t i = 0; i < plan->kepts; i++) {
                 sf_kept *kept = &plan->kept[i];
-                bool known, same = same_versions(plan, kept, j->versions, &known), mine = host || !kept->memory.data || kept->stream == j->stream;
-                if (same && kept->made && mine) {
+                bool known, same = same_versions(plan, kept, j->versions, &known);
+                if (same && kept->made && begin_kept(j, i, false)) {
                         kept->readers++;
                         j->kept[i] = READ;
-                } else if (known && mine && !kept->readers && !kept->being_made) {
-                        int64_t bytes = 0;
-                        for (int32_t b = 0; b < plan->buffers; b++)
-                                bytes = plan->buffer[b].kept == i ? plan->buffer[b].bytes : bytes;
-                        /* Without memory to keep it in, it is scratch: slower, no failure. */
-                        if (!kept->memory.data && sf_backend_keep(plan->ctx, plan->device, (size_t)bytes, &kept->memory) != SF_OK)
-                                continue;
+                } else if (known && !(same && kept->made) && !kept->readers && !kept->being_made &&
+                           begin_kept(j, i, true)) {
                         kept->being_made = true;
                         kept->made = false;
-                        kept->stream = j->stream;
                         j->kept[i] = MADE;
                 }
         }
@@ -209,6 +226,9 @@ static void release_kept(job *j, bool done)
         pthread_mutex_lock(&plan->lock);
         for (int32_t i = 0; i < plan->kepts; i++) {
                 sf_kept *kept = &plan->kept[i];
+                if (j->kept[i] != AS_SCRATCH)
+                        sf_backend_end(plan->ctx, plan->device, j->stream, &kept->memory,
+                                       j->place[i], j->kept[i] == MADE);
                 if (j->kept[i] == READ)
                         kept->readers--;
                 if (j->kept[i] != MADE)

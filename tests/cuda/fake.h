@@ -24,6 +24,7 @@ typedef struct fake_launch {
         cu_stream stream;
         bool overlaps;
         int context; /* the device whose context was current */
+        uint64_t after; /* bit n: it comes after launch n of 64, counted since watching began */
         unsigned char params[SF_CUDA_MAX_PARAMS];
 } fake_launch;
 
@@ -38,9 +39,15 @@ typedef struct fake_cuda {
         atomic_long live;                /* allocations not released */
         atomic_long biggest;             /* bytes of the largest allocation so far */
         cu_stream capturing;             /* the stream being captured, or NULL */
+        atomic_int busy;                 /* nonzero: no work is ever over, as far as events say */
+        atomic_long events;              /* not destroyed */
+        atomic_long stale;               /* uses of what went with a context that was reset */
         atomic_long pushed;              /* contexts pushed less popped, on all threads */
         atomic_long objects;             /* user objects that graphs hold */
         void (*destroy_graphs)(void);    /* every graph is destroyed: their objects' destructors run */
+        void (*watch)(bool on);          /* which launch comes after which is noted, or no more */
+        void (*renew)(void *stream);     /* destroyed, and another made with the same handle */
+        void (*reset)(int device);       /* its primary context is destroyed */
         void (*set_current)(int device); /* -1: no context */
         int (*current)(void);
 } fake_cuda;

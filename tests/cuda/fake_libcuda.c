@@ -8,10 +8,17 @@
 
 /* The prototypes of what we are to export, from the very list it is called by. */
 #define DRIVER(member, symbol, arguments) __attribute__((visibility("default"))) cu_result symbol arguments;
+#ifdef FAKE_OLD /* a driver from before CUDA 12.0 */
+#define OPTIONAL(member, symbol, arguments)
+#else
 #define OPTIONAL DRIVER
+#endif
 #include "cuda/driver.def"
 
 static void destroy_graphs(void);
+static void watch(bool on);
+static void renew(void *stream);
+static void reset(int device);
 static void set_current(int device);
 static int current(void);
 
@@ -20,6 +27,9 @@ __attribute__((visibility("default"))) fake_cuda fake_cuda_state = {.version = 1
                                                                    .capability = 90,
                                                                    .pools = 1,
                                                                    .destroy_graphs = destroy_graphs,
+                                                                   .watch = watch,
+                                                                   .renew = renew,
+                                                                   .reset = reset,
                                                                    .set_current = set_current,
                                                                    .current = current};
 #define fake fake_cuda_state
@@ -33,7 +43,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
                         return fake.result[FAKE_##member];                                                         \
         } while (0)
 
-/* Contexts are device numbers plus one, on a stack for each thread. */
+/* Contexts are device numbers plus one, on a stack for each thread. A reset leaves the handle and
+ * takes the rest. */
+#define DEVICES 2
+static struct {
+        bool inactive;
+        int generation;
+        long live;
+        unsigned long long first; /* what was allocated before is gone */
+} contexts[DEVICES];
+static atomic_ullong next_address = 1 << 20;
 static _Thread_local int stack[16];
 static _Thread_local int depth;
 
@@ -46,6 +65,24 @@ static void set_current(int device)
 {
         depth = device >= 0;
         stack[0] = device + 1;
+}
+
+static void reset(int device)
+{
+        contexts[device].inactive = true;
+        contexts[device].generation++;
+        contexts[device].first = next_address;
+        fake.live -= contexts[device].live;
+        contexts[device].live = 0;
+}
+
+/* What was made in a context is there as long as that is. */
+static bool gone(int device, int generation)
+{
+        if (contexts[device].generation == generation && !contexts[device].inactive)
+                return false;
+        fake.stale++;
+        return true;
 }
 
 cu_result cuInit(unsigned flags)
@@ -117,9 +154,21 @@ cu_result cuDeviceGetAttribute(int *value, int attribute, cu_device device)
 cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
 {
         CALLED(primary_retain);
+        contexts[device].inactive = false;
         *context = (cu_context)(uintptr_t)(device + 1);
         return CU_OK;
 }
+#ifndef FAKE_OLD
+cu_result cuCtxGetId(cu_context context, uint64_t *id)
+{
+        CALLED(context_id);
+        int device = context ? (int)(uintptr_t)context - 1 : current();
+        if (device < 0)
+                return CU_INVALID_CONTEXT;
+        *id = (uint64_t)(device + DEVICES * contexts[device].generation);
+        return contexts[device].inactive ? CU_CONTEXT_DESTROYED : CU_OK;
+}
+#endif
 cu_result cuCtxGetCurrent(cu_context *context)
 {
         CALLED(context_current);
@@ -142,6 +191,10 @@ cu_result cuCtxPopCurrent_v2(cu_context *context)
 }
 
 /* A module is a copy of its image, a function the same. */
+struct cu_module_handle {
+        int device, generation;
+        char image[];
+};
 cu_result cuModuleLoadDataEx(cu_module *module, const void *image, unsigned options, int *names, void **values)
 {
         CALLED(module_load);
@@ -152,8 +205,12 @@ cu_result cuModuleLoadDataEx(cu_module *module, const void *image, unsigned opti
                         strcpy(values[i], "");
         if (strncmp(image, "fake ", 5))
                 return CU_INVALID_IMAGE;
-        *module = (cu_module)strdup(image);
-        return CU_OK;
+        size_t size = strlen(image) + 1;
+        *module = malloc(sizeof **module + size);
+        (*module)->device = current();
+        (*module)->generation = contexts[current()].generation;
+        memcpy((*module)->image, image, size);
+        return contexts[current()].inactive ? CU_CONTEXT_DESTROYED : CU_OK;
 }
 cu_result cuModuleUnload(cu_module module)
 {
@@ -167,7 +224,7 @@ cu_result cuModuleGetFunction(cu_function *function, cu_module module, const cha
         char defined[128];
         snprintf(defined, sizeof defined, "#define SF_ENTRY %s\n", name);
         *function = (cu_function)module;
-        return strstr((const char *)module, defined) ? CU_OK : 500;
+        return strstr(module->image, defined) ? CU_OK : 500;
 }
 cu_result cuFuncGetAttribute(int *value, int attribute, cu_function function)
 {
@@ -182,13 +239,136 @@ cu_result cuFuncSetAttribute(cu_function function, int attribute, int value)
         (void)function;
         return attribute == CU_FUNCTION_DYNAMIC_SHARED && value > 232448 - 1024 ? 1 : CU_OK;
 }
+/* What comes after what: of every stream, which launches its next one follows. */
+#define STREAMS 256
+static struct {
+        uint64_t id, before;
+} streams[STREAMS];
+static long watched = -1; /* the launch that watching began with */
+static struct {
+        cu_stream stream;
+        uint64_t id;
+} renewed[16];
+static uint64_t last_id = 1 << 30;
+
+static uint64_t true_id(cu_stream stream)
+{
+        static _Thread_local uint64_t own;
+        if (stream == (cu_stream)2)
+                return own ? own : (own = ++last_id);
+        for (size_t i = 0; i < sizeof renewed / sizeof *renewed; i++)
+                if (renewed[i].stream == stream && stream)
+                        return renewed[i].id;
+        return stream == (cu_stream)1 ? 0 : (uint64_t)(uintptr_t)stream;
+}
+
+static uint64_t *before_of(cu_stream stream)
+{
+        uint64_t id = true_id(stream);
+        size_t i = 0;
+        while (i < STREAMS && streams[i].id != id + 1 && streams[i].id)
+                i++;
+        if (i == STREAMS)
+                abort();
+        streams[i].id = id + 1;
+        return &streams[i].before;
+}
+
+static uint64_t note_launch(cu_stream stream, long number)
+{
+        uint64_t after = 0;
+        pthread_mutex_lock(&lock);
+        if (watched >= 0) {
+                uint64_t *before = before_of(stream);
+                after = *before;
+                *before |= number - watched < 64 ? (uint64_t)1 << (number - watched) : 0;
+        }
+        pthread_mutex_unlock(&lock);
+        return after;
+}
+
+static void watch(bool on)
+{
+        memset(streams, 0, sizeof streams);
+        watched = on ? fake.launches : -1;
+}
+
+static void renew(void *stream)
+{
+        size_t i = 0;
+        while (renewed[i].stream && renewed[i].stream != stream)
+                i++;
+        renewed[i].stream = stream;
+        renewed[i].id = ++last_id;
+}
+
+struct cu_event_handle {
+        int device, generation;
+        uint64_t before;
+};
+cu_result cuEventCreate(cu_event *event, unsigned flags)
+{
+        CALLED(event_create);
+        *event = calloc(1, sizeof **event);
+        (*event)->device = current();
+        (*event)->generation = contexts[current()].generation;
+        fake.events++;
+        return flags == CU_EVENT_NO_TIMING ? CU_OK : 1;
+}
+cu_result cuEventDestroy_v2(cu_event event)
+{
+        CALLED(event_destroy);
+        if (gone(event->device, event->generation))
+                return CU_CONTEXT_DESTROYED;
+        free(event);
+        fake.events--;
+        return CU_OK;
+}
+cu_result cuEventRecord(cu_event event, cu_stream stream)
+{
+        CALLED(event_record);
+        if (gone(event->device, event->generation))
+                return CU_CONTEXT_DESTROYED;
+        if (fake.capturing && stream == fake.capturing)
+                return 1; /* the tests have no use for it */
+        pthread_mutex_lock(&lock);
+        event->before = watched >= 0 ? *before_of(stream) : 0;
+        pthread_mutex_unlock(&lock);
+        return CU_OK;
+}
+cu_result cuEventQuery(cu_event event)
+{
+        CALLED(event_query);
+        if (gone(event->device, event->generation))
+                return CU_CONTEXT_DESTROYED;
+        return fake.busy ? 600 : CU_OK;
+}
+cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
+{
+        CALLED(stream_wait_event);
+        if (gone(event->device, event->generation))
+                return CU_CONTEXT_DESTROYED;
+        if (fake.capturing && stream == fake.capturing)
+                return 1;
+        pthread_mutex_lock(&lock);
+        if (watched >= 0)
+                *before_of(stream) |= event->before;
+        pthread_mutex_unlock(&lock);
+        return flags ? 1 : CU_OK;
+}
+
 cu_result cuLaunchKernelEx(const cu_launch *launch, cu_function function, void **params, void **extra)
 {
         CALLED(launch);
         if (extra || current() < 0)
                 return 1;
-        fake_launch *l = &fake.last[fake.launches++ % FAKE_LAUNCHES];
-        l->image = (const char *)function;
+        cu_module module = (cu_module)function;
+        if (gone(module->device, module->generation))
+                return CU_CONTEXT_DESTROYED;
+        long number = fake.launches++;
+        fake_launch *l = &fake.last[number % FAKE_LAUNCHES];
+        l->image = module->image;
+        l->after = note_launch(launch->stream, number);
         memcpy(l->grid, launch->grid, sizeof l->grid);
         memcpy(l->block, launch->block, sizeof l->block);
         l->shared = launch->shared;
@@ -212,11 +392,26 @@ cu_result cuPointerGetAttributes(unsigned count, int *attributes, void **values,
 
 static cu_result allocate(cu_address *address, size_t size)
 {
-        static atomic_ullong next = 1 << 20;
-        *address = FAKE_MEMORY(current()) + ((uint64_t)1 << 43) + atomic_fetch_add(&next, (size + 511) & ~(size_t)511);
+        if (contexts[current()].inactive)
+                return CU_CONTEXT_DESTROYED;
+        *address = FAKE_MEMORY(current()) + ((uint64_t)1 << 43);
+        *address += atomic_fetch_add(&next_address, (size + 511) & ~(size_t)511);
         if ((long)size > fake.biggest)
                 fake.biggest = (long)size;
         fake.live++;
+        contexts[current()].live++;
+        return CU_OK;
+}
+
+static cu_result release(cu_address address)
+{
+        uint64_t offset = address - FAKE_MEMORY(current()) - ((uint64_t)1 << 43);
+        if (offset < contexts[current()].first) {
+                fake.stale++;
+                return CU_CONTEXT_DESTROYED;
+        }
+        fake.live--;
+        contexts[current()].live--;
         return CU_OK;
 }
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
@@ -227,9 +422,7 @@ cu_result cuMemAlloc_v2(cu_address *address, size_t size)
 cu_result cuMemFree_v2(cu_address address)
 {
         CALLED(release);
-        (void)address;
-        fake.live--;
-        return CU_OK;
+        return release(address);
 }
 cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
 {
@@ -240,9 +433,8 @@ cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
 cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
 {
         CALLED(release_async);
-        (void)address, (void)stream;
-        fake.live--;
-        return CU_OK;
+        (void)stream;
+        return release(address);
 }
 cu_result cuMemsetD8Async(cu_address address, unsigned char value, size_t size, cu_stream stream)
 {
@@ -250,12 +442,15 @@ cu_result cuMemsetD8Async(cu_address address, unsigned char value, size_t size, 
         (void)address, (void)size, (void)stream;
         return value ? 1 : CU_OK;
 }
+#ifndef FAKE_OLD
 cu_result cuStreamGetId(cu_stream stream, uint64_t *id)
 {
         CALLED(stream_id);
-        *id = (uint64_t)(uintptr_t)stream;
+        /* The per-thread stream's on whatever thread: nobody promises another. */
+        *id = stream == (cu_stream)2 ? 2 : true_id(stream);
         return CU_OK;
 }
+#endif
 cu_result cuStreamGetFlags(cu_stream stream, unsigned *flags)
 {
         CALLED(stream_flags);
@@ -293,7 +488,8 @@ cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, int *status, uint64_t *id,
         CALLED(capture_info);
         (void)id, (void)nodes, (void)count;
         *status = fake.capturing && stream == fake.capturing;
-        *graph = (cu_graph)&fake;
+        if (graph)
+                *graph = (cu_graph)&fake;
         return CU_OK;
 }
 

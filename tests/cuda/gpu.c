@@ -26,6 +26,7 @@ bool gpu_open(void)
                 AT(device_get, "cuDeviceGet"),
                 AT(device_count, "cuDeviceGetCount"),
                 AT(retain, "cuDevicePrimaryCtxRetain"),
+                AT(reset, "cuDevicePrimaryCtxReset_v2"),
                 AT(set_current, "cuCtxSetCurrent"),
                 AT(get_current, "cuCtxGetCurrent"),
                 AT(context_create, "cuCtxCreate_v2"),

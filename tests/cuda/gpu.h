@@ -14,6 +14,7 @@ typedef struct gpu_table {
         int (*device_get)(int *, int);
         int (*device_count)(int *);
         int (*retain)(gpu_handle *, int);
+        int (*reset)(int);
         int (*set_current)(gpu_handle);
         int (*get_current)(gpu_handle *);
         int (*context_create)(gpu_handle *, unsigned, int);

@@ -167,7 +167,7 @@ static void test_kept(void)
                 GPU(gpu.synchronize());
                 work_check(&w, turn ? "the kept sums" : "sums that will be kept");
         }
-        /* On another stream they are not in its order: computed anew, and right. */
+        /* On another stream they are waited for. */
         work_run(&w, stream[1], versions);
         GPU(gpu.synchronize());
         work_check(&w, "kept on another stream");

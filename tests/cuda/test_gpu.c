@@ -1,6 +1,6 @@
 /*
  * What only a device can show: streams, host threads, captured graphs, tensors of more than 2^32 elements, the caller's context,
- * bad pointers. The bits over all of cases.def are gpu_test_scan's and gpu_test_fold's. With --time it measures instead what a warm call costs
+ * bad pointers, a device that is reset. The bits over all of cases.def are gpu_test_scan's and gpu_test_fold's. With --time it measures instead what a warm call costs
  * the host.
  *
  *     test_gpu
@@ -376,6 +376,53 @@ static void time_calls(void)
         }
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * Streams that come and go, and a device that is reset
+ * ---------------------------------------------------------------------------------------------- */
+static void test_short_lived(void)
+{
+        for (int i = 0; i < 300; i++) {
+                gpu_handle stream;
+                GPU(gpu.stream_create(&stream, 1));
+                OK(work_run(&works[i % WORKS], stream));
+                if (i % 3)
+                        GPU(gpu.stream_synchronize(stream));
+                GPU(gpu.stream_destroy(stream)); /* its work goes on */
+                if (i % 50 == 49) {
+                        GPU(gpu.synchronize());
+                        for (int k = 0; k < WORKS; k++)
+                                work_check(&works[k], "a stream that is gone");
+                }
+        }
+}
+
+static int stop_at_once(void *user, const char *what, int32_t done, int32_t of)
+{
+        (void)user, (void)what, (void)done, (void)of;
+        return 1;
+}
+
+/* As cudaDeviceReset does: what the library had there is gone, and so is the tests' memory. Twice,
+ * with and without a context that the caller has made anew. */
+static void test_reset(void)
+{
+        int device;
+        gpu_handle context;
+        work w;
+        GPU(gpu.device_get(&device, 0));
+        for (int turn = 0; turn < 2; turn++) {
+                GPU(gpu.reset(device));
+                if (turn) /* the library is the first to meet it */
+                        OK(sf_cache_warm(NULL, (sf_device){SF_CUDA, 0}, stop_at_once, NULL));
+                GPU(gpu.retain(&context, device));
+                GPU(gpu.set_current(context));
+                work_make(&w, 1, 3000001, 1, 11);
+                OK(work_run(&w, NULL));
+                GPU(gpu.synchronize());
+                work_check(&w, "after a reset");
+        }
+}
+
 int main(int argc, char **argv)
 {
         sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
@@ -395,6 +442,8 @@ int main(int argc, char **argv)
         test_context();
         test_bad_input();
         test_many();
+        test_short_lived();
+        test_reset();
         sf_context_destroy(ref);
         return finish("test_gpu", checks);
 }

@@ -124,7 +124,8 @@ static void test_plans(void)
         EXPECT(sf_cuda_run_in(NULL, &step, at(0, ((uint64_t)1 << 42) + 8), size), SF_INVALID_ARGUMENT, "aligned");
 }
 
-/* Every kernel file that asks for a tile gets one, whatever it is asked with; the one that never asks is refused. */
+/* Every kernel file that asks for a tile gets one, whatever it is asked with; the one that never
+ * asks is refused. */
 static void test_tiles(void)
 {
         static const int flags[] = {0, SF_CUDA_MASK, SF_CUDA_DOWN, SF_CUDA_DOWN | SF_CUDA_MASK};
@@ -132,14 +133,20 @@ static void test_tiles(void)
                 for (int k = 0; k < 4 * 5 * 4 * 4 * 3; k++) {
                         static const int capabilities[] = {70, 90, 130};
                         int in = 1 << k / 20 % 4, size = 4 << k / 80 % 4 / 2;
-                        sf_cuda_chip chip = {.capability = capabilities[k / 320], .multiprocessors = 100};
-                        sf_cuda_spec spec = {.kernel = kernel, .flags = flags[k % 4], .width = 1 << k / 4 % 5};
+                        sf_cuda_chip chip = {.capability = capabilities[k / 320],
+                                             .multiprocessors = 100};
+                        sf_cuda_spec spec = {.kernel = kernel, .flags = flags[k % 4],
+                                             .width = 1 << k / 4 % 5};
                         sf_cuda_tile tile = {0};
-                        sf_status status = sf_cuda_tile_for(NULL, &chip, &spec, in, size > in ? size : in, &tile);
+                        sf_status status = sf_cuda_tile_for(NULL, &chip, &spec, in,
+                                                            size > in ? size : in, &tile);
                         if (kernel == SF_CUDA_SCAN_TOTALS)
-                                CHECK(status == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "kernel scan_totals has no tile"), "%s", sf_last_error(NULL));
+                                CHECK(status == SF_UNSUPPORTED &&
+                                      strstr(sf_last_error(NULL), "kernel scan_totals has no tile"),
+                                      "%s", sf_last_error(NULL));
                         else
-                                CHECK(status == SF_OK && tile.threads >= 32 && tile.elements && tile.resident, "%s", sf_last_error(NULL));
+                                CHECK(status == SF_OK && tile.threads >= 32 && tile.elements &&
+                                      tile.resident, "%s", sf_last_error(NULL));
                 }
 }
 
@@ -174,7 +181,8 @@ static void test_pointers(void)
 /* A warm call calls these few functions and no other; it compiles nothing. */
 static void test_warm(void)
 {
-        static const int allowed[] = {FAKE_context_current, FAKE_launch, FAKE_capture_info, FAKE_stream_id};
+        static const int allowed[] = {FAKE_context_id, FAKE_launch, FAKE_capture_info,
+                                      FAKE_stream_id};
         void *streams[] = {NULL, (void *)1, (void *)2, (void *)0x1000};
         long before[FAKE_COUNT];
         for (int turn = 0; turn < 2; turn++) {
@@ -211,7 +219,8 @@ static void place_named(fused_named *c)
 
 static void test_fused(void)
 {
-        static const int allowed[] = {FAKE_context_current, FAKE_launch, FAKE_capture_info, FAKE_stream_id, FAKE_pointer_attributes};
+        static const int allowed[] = {FAKE_context_id, FAKE_launch, FAKE_capture_info,
+                                      FAKE_stream_id, FAKE_pointer_attributes};
         fused_named c;
         for (int i = 0; fused_name(&c, i); i++) {
                 place_named(&c);
@@ -428,7 +437,8 @@ static void test_scratch(void)
         CHECK(cuda->live < 2 * 64 + 8, "%ld blocks live", (long)cuda->live);
 
         cuda->result[FAKE_allocate_async] = CU_OUT_OF_MEMORY;
-        EXPECT(lengthy(0, (void *)0x99990, 1 << 26), SF_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
+        EXPECT(lengthy(0, (void *)0x99990, (int64_t)1 << 34), SF_OUT_OF_MEMORY,
+               "CUDA_ERROR_OUT_OF_MEMORY");
         cuda->result[FAKE_allocate_async] = 0;
         EXPECT(lengthy(0, (void *)0x99990, 1 << 26), SF_OK, "");
 }

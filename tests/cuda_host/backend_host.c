@@ -95,9 +95,12 @@ static sf_status run_shared(sf_context *ctx, const sf_step **next)
                 const int32_t kernel = l->spec.kernel, *extra = l->spec.extra;
                 host_staged += (kernel == SF_CUDA_SCAN_ROWS && extra[SCAN_ROWS_STAGED]) ||
                                (kernel == SF_CUDA_SCAN_COLUMNS && extra[SCAN_COLUMNS_STAGED]) ||
-                               (kernel == SF_CUDA_FOLD && !(l->spec.flags & SF_CUDA_DOWN) && extra[FOLD_STAGED]);
-                host_whole_rows += kernel == SF_CUDA_SCAN_BURST && extra[SCAN_BURST_COLUMNS] & (extra[SCAN_BURST_COLUMNS] - 1);
-                host_interleaved += kernel == SF_CUDA_SCAN_CHAINED && extra[SCAN_CHAINED_COLUMNS] > 1;
+                               (kernel == SF_CUDA_FOLD && !(l->spec.flags & SF_CUDA_DOWN) &&
+                                extra[FOLD_STAGED]);
+                host_whole_rows += kernel == SF_CUDA_SCAN_BURST &&
+                        extra[SCAN_BURST_COLUMNS] & (extra[SCAN_BURST_COLUMNS] - 1);
+                host_interleaved += kernel == SF_CUDA_SCAN_CHAINED &&
+                        extra[SCAN_CHAINED_COLUMNS] > 1;
                 host_chunked += i > 0;
                 host_launches++;
                 exec_launch launch = {.entry = entry, .params = l->params, .blocks = l->grid[0], .threads = (uint32_t)l->spec.threads,
@@ -168,6 +171,19 @@ void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory)
         (void)ctx, (void)device;
         free(memory->data);
         *memory = (sf_memory){NULL, NULL};
+}
+
+int32_t sf_backend_begin(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
+                         bool writes)
+{
+        (void)ctx, (void)device, (void)stream, (void)memory, (void)writes;
+        return 0;
+}
+
+void sf_backend_end(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
+                    int32_t place, bool wrote)
+{
+        (void)ctx, (void)device, (void)stream, (void)memory, (void)place, (void)wrote;
 }
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
