@@ -35,8 +35,10 @@ build: needs-build
 run: build
 	./build/examples/five_operators
 
+# The loader's cache knows of a new library only after ldconfig; a staged tree (DESTDIR) has its own packager for that.
 install: build
-	cmake --install build
+	cmake --install build --prefix "$(PREFIX)"
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig > /dev/null; then ldconfig; fi
 
 # ---------------------------------------------------------------------------------------------------------------
 # Tests. Each of gcc, clang, asan, tsan and neon has a build directory; none disturbs another. As many stages run at a

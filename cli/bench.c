@@ -443,11 +443,9 @@ static int write_json(sf_context *ctx, const struct settings *s, const struct re
                 return complain("not enough memory for the table as JSON");
         struct output output;
         int status = output_create(&output, s->json, size);
-        if (status) {
-                output_abandon(&output);
-        } else {
+        if (!status) {
                 memcpy(output.file.start, text, size);
-                status = output_commit(&output);
+                status = outputs_commit(&output, 1);
         }
         free(text);
         return status;
@@ -502,10 +500,8 @@ int command_bench(int argc, char **argv)
                         s.rounds = (int)number;
                         break;
                 case 't':
-                        if (parse_int(optarg, 1, 65536, &number))
-                                return complain_usage("bench", "--threads %s is not a count of threads, 1 or more",
-                                                      optarg);
-                        s.threads = (int32_t)number;
+                        if (read_threads("bench", optarg, &s.threads))
+                                return CLI_USAGE;
                         break;
                 case 'h':
                         return print_help("bench"), finish_stdout();
@@ -515,6 +511,7 @@ int command_bench(int argc, char **argv)
         }
         if (optind < argc)
                 return complain_usage("bench", "bench takes options only, and was given %s", argv[optind]);
-        int status = s.json && strcmp(s.json, "-") ? output_check(s.json) : CLI_DONE; /* before the minutes of work */
+        int to_file = s.json && strcmp(s.json, "-");
+        int status = to_file ? outputs_check(&s.json, 1) : CLI_DONE; /* before minutes of work */
         return status ? status : run_bench(&s);
 }

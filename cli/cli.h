@@ -90,6 +90,9 @@ int parse_int(const char *text, int64_t low, int64_t high, int64_t *value);
 int parse_bytes(const char *text, int64_t *value); /* 4096, 64K, 16M, 2G */
 int parse_scalar(const char *text, sf_scalar *value);
 
+/* The value of --threads. Complains. */
+int read_threads(const char *command, const char *text, int32_t *threads);
+
 /* A context with this many threads (0: the library's choice). Complains. */
 int make_context(int32_t threads, sf_context **ctx);
 

@@ -2,13 +2,11 @@
 #include "cli.h"
 #include "files.h"
 #include "progress.h"
-#include "spool.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { INPUTS = 64, NAME_ROOM = 64 };
 
@@ -49,6 +47,11 @@ static struct said *find_said(struct line *line, const char *option, const char 
 {
         const char *equals = strchr(text, '=');
         size_t length = equals ? (size_t)(equals - text) : 0;
+        if (!*option && *text == '-') {
+                complain_usage(line->command, "%s stands after --, where there are no options; "
+                                              "write options before it", text);
+                return NULL;
+        }
         if (!length || length >= NAME_ROOM) {
                 complain_usage(line->command, "%s%s%s does not say of which input; write it as x=...", option, *option ? " " : "", text);
                 return NULL;
@@ -123,15 +126,6 @@ static int take_format(struct line *line, const char *text)
                         return CLI_DONE;
                 }
         return complain_usage(line->command, "--format %s is none; it is text, json, dot or svg", text);
-}
-
-static int take_threads(struct line *line, const char *text)
-{
-        int64_t number;
-        if (parse_int(text, 1, 65536, &number))
-                return complain_usage(line->command, "--threads %s is not a count of threads, 1 or more", text);
-        line->threads = (int32_t)number;
-        return CLI_DONE;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -241,7 +235,9 @@ static int explain(struct line *line, int argc, char **argv)
                 case OPT_EXACT: line->exact = 1; break;
                 case OPT_FORMAT: status = take_format(line, optarg); break;
                 case OPT_DEVICE: status = take_device(line, optarg); break;
-                case OPT_THREADS: status = take_threads(line, optarg); break;
+                case OPT_THREADS:
+                        status = read_threads(line->command, optarg, &line->threads);
+                        break;
                 default: return complain_option("explain", option, argv);
                 }
                 if (status)
@@ -313,22 +309,19 @@ struct result {
         int64_t shape[SF_MAX_NDIM];
         const struct dtype_info *dtype;
         uint64_t bytes;
-        double single;        /* room for one that is printed */
-        struct mapping spool; /* for one of several */
+        double single; /* room for one that is printed */
 };
 
-/* The file for a result, with its header; *data is where its elements go. */
-static int create_file(const struct result *r, const char *path, struct output *output, unsigned char **data)
+/* The file for a result, with its header. */
+static int create_file(struct result *r, const char *path, struct output *output)
 {
         char header[NPY_HEADER_ROOM];
         size_t size = npy_write_header(header, r->dtype, r->tensor.ndim, r->shape);
         int status = output_create(output, path, size + r->bytes);
-        if (status) {
-                output_abandon(output);
+        if (status)
                 return status;
-        }
         memcpy(output->file.start, header, size);
-        *data = output->file.start + size;
+        r->tensor.data = output->file.start + size;
         return CLI_DONE;
 }
 
@@ -369,48 +362,22 @@ static int print_results(struct line *line, int count, struct result *results)
         return status ? status : finish_stdout();
 }
 
-static int write_one(struct line *line, struct result *r)
+/* All have their room before any is computed, and none appears unless all are complete. */
+static int write_results(struct line *line, int count, struct result *results)
 {
-        struct output output;
-        unsigned char *data;
-        int status = create_file(r, line->output[0], &output, &data);
-        if (status)
-                return status;
-        r->tensor.data = data;
-        status = run_plan(line, 1, r);
-        if (!status)
-                return output_commit(&output);
-        output_abandon(&output);
-        return status;
-}
-
-/* Several results are made in temporary files first, so that none appears unless all could be computed. */
-static int write_several(struct line *line, int count, struct result *results)
-{
+        struct output *outputs = calloc((size_t)count, sizeof(*outputs));
+        if (!outputs)
+                return complain("not enough memory");
         int status = CLI_DONE;
-        for (int i = 0; i < count && !status; i++) {
-                int fd = results[i].bytes ? spool_open() : -1;
-                if (!results[i].bytes)
-                        continue;
-                status = fd < 0 ? CLI_FAILED : spool_map(fd, results[i].bytes, 1, &results[i].spool);
-                if (fd >= 0)
-                        close(fd);
-                results[i].tensor.data = results[i].spool.start;
-        }
+        for (int i = 0; i < count && !status; i++)
+                status = create_file(&results[i], line->output[i], &outputs[i]);
         if (!status)
                 status = run_plan(line, count, results);
-        for (int i = 0; i < count && !status; i++) {
-                struct output output;
-                unsigned char *data;
-                status = create_file(&results[i], line->output[i], &output, &data);
-                if (status)
-                        break;
-                if (results[i].bytes)
-                        memcpy(data, results[i].spool.start, results[i].bytes);
-                status = output_commit(&output);
-        }
-        for (int i = 0; i < count; i++)
-                unmap(&results[i].spool);
+        if (!status)
+                status = outputs_commit(outputs, count);
+        else
+                outputs_abandon(outputs, count);
+        free(outputs);
         return status;
 }
 
@@ -423,7 +390,8 @@ static int compute(struct line *line)
         for (int i = 0; i < count && !status; i++)
                 status = describe(line, i, &results[i]);
         if (!status)
-                status = !line->noutputs ? print_results(line, count, results) : count == 1 ? write_one(line, results) : write_several(line, count, results);
+                status = line->noutputs ? write_results(line, count, results)
+                                        : print_results(line, count, results);
         free(results);
         return status;
 }
@@ -446,7 +414,9 @@ static int run(struct line *line, int argc, char **argv)
                         break;
                 case OPT_EXACT: line->exact = 1; break;
                 case OPT_VIEW: status = take_dtype(line, "--view", optarg); break;
-                case OPT_THREADS: status = take_threads(line, optarg); break;
+                case OPT_THREADS:
+                        status = read_threads(line->command, optarg, &line->threads);
+                        break;
                 default: return complain_option("run", option, argv);
                 }
                 if (status)
@@ -476,8 +446,8 @@ static int run(struct line *line, int argc, char **argv)
                                         sf_graph_outputs(line->graph) == 1 ? "" : "s");
         if (!status && sf_graph_outputs(line->graph) > INPUTS)
                 status = complain("the expression has more than %d results", INPUTS);
-        for (int i = 0; i < line->noutputs && !status; i++)
-                status = output_check(line->output[i]);
+        if (!status)
+                status = outputs_check(line->output, line->noutputs);
         for (int i = 0; i < line->nsaid && !status; i++)
                 if (line->said[i].path)
                         status = open_input(&line->said[i]);

@@ -5,9 +5,11 @@
  * mapped (a pipe), or not used where it lies (the other byte order, data off its alignment), is first copied into an
  * unlinked file in $TMPDIR, which no crash can leave behind.
  *
- * An output is a temporary file in the directory it is meant for, mapped, and renamed once complete; standard
- * output and other things that are no regular file get theirs copied at the end. Whatever goes wrong before, a
- * signal included, the temporary file is removed and what stood under the name stays.
+ * An output is a temporary file in the directory it is meant for, mapped, and renamed once
+ * complete; standard output and other things that are no regular file get theirs copied at the
+ * end. Whatever goes wrong before, a signal included, the temporary file is removed and what
+ * stood under the name stays. Several outputs are renamed together, once all are complete and on
+ * the disk; if one cannot be, those before it are put back.
  */
 #ifndef SCANFOLD_FILES_H
 #define SCANFOLD_FILES_H
@@ -31,24 +33,28 @@ struct output {
         const char *name;
         char *path;              /* where it is renamed to; NULL for a stream */
         char *directory;
+        char *temporary;         /* the temporary file's name; NULL while it has none */
+        char *kept;              /* another name for what stood at path, or NULL */
+        int fresh;               /* nothing stood there */
         int fd;                  /* the temporary file */
-        int made;                /* the temporary file has a name, to be renamed or removed */
         int stream;              /* where it is copied to, or -1 */
         struct mapping file;
 };
 
-/* Both complain. input_close and output_abandon may be called on a struct of zeros, or twice. */
+/* Complains. input_close may be called on a struct of zeros, or twice; so may outputs_abandon. */
 int input_open(struct input *input, const char *path);
 void input_close(struct input *input);
 
 /*
- * Makes room for size bytes meant for path, all zero. output_check, called before the work is known to be possible,
- * finds out what can be known ahead: a directory, a terminal, a file that may not be written.
+ * outputs_check, called before the work is known to be possible, finds out what can be known
+ * ahead: a directory, a terminal, a file that may not be written, one file named twice.
+ * output_create makes room for size bytes meant for path, all zero; after a failure the struct is
+ * as abandoned. outputs_commit puts all of them in their places, or none.
  */
-int output_check(const char *path);
+int outputs_check(const char *const *paths, int count);
 int output_create(struct output *output, const char *path, uint64_t size);
-int output_commit(struct output *output);
-void output_abandon(struct output *output);
+int outputs_commit(struct output *outputs, int count);
+void outputs_abandon(struct output *outputs, int count);
 
 /* Tells the kernel that [start, start + size), within a mapping, is not needed for now. Nothing in it is lost. */
 void drop_pages(const unsigned char *start, uint64_t size);

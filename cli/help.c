@@ -48,7 +48,9 @@ static const char common[] =
         "\n"
         "files: .npy versions 1.0, 2.0 and 3.0, C or Fortran order, either byte order; results are in C order and the\n"
         "machine's byte order. The input is mapped, not read: it may be larger than memory. - is standard input or\n"
-        "output; a pipe, and a file in the other byte order, are copied to $TMPDIR first.\n";
+        "output; a pipe, and a file in the other byte order, are copied to $TMPDIR first.\n"
+        "A pipe is read as far as its data goes, and no further. An output that is a symbolic\n"
+        "link stays one: what it names is written.\n";
 
 static const char scan[] =
         "usage: scanfold scan IN.npy -o OUT.npy [OPTIONS]\n"
@@ -123,6 +125,7 @@ static const char run_text[] =
         "  NAME=IN.npy       the file for a name in the expression; - is standard input\n"
         "  -o, --output FILE where the result goes; several results (a, b) take several -o. Without it single values are printed\n"
         "  --exact           every operator rounds for itself: nothing is merged or summed in another order\n"
+        "  --                ends the options; what follows may begin with a minus, as -x does\n"
         "  --view NAME=T     read the elements' bytes as T, such as x=bf16\n"
         "  --threads N       default: SCANFOLD_NUM_THREADS, or OMP_NUM_THREADS, or one for each CPU\n"
         "  -q, --quiet       no progress bar\n"
@@ -140,6 +143,7 @@ static const char explain_text[] =
         "  --format F        text (default), json, dot (for graphviz) or svg\n"
         "  --device D        cpu (default), cuda or cuda:1\n"
         "  --threads N       as for run\n"
+        "  --                ends the options: scanfold explain --shape x=4,5 -- '-x'\n"
         "\n";
 
 static const char notation[] =
@@ -155,7 +159,8 @@ static const char run_examples[] =
         "  scanfold run 'sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5' x=x.npy w=w.npy -o y.npy\n"
         "  scanfold run 'cumsum(x * m, axis=1)' x=x.npy m=m.npy -o y.npy\n"
         "  scanfold run 'mean(square(x - mean(x)))' x=x.npy                     the variance, printed\n"
-        "  scanfold run 'sum(x, 1), max(x, 1)' x=x.npy -o s.npy -o m.npy        two results of one read\n";
+        "  scanfold run 'sum(x, 1), max(x, 1)' x=x.npy -o s.npy -o m.npy        two results of one read\n"
+        "  scanfold run -o y.npy -- '-x' x=x.npy                                a minus first\n";
 
 static const char explain_examples[] =
         "\nexamples:\n"

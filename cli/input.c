@@ -13,38 +13,79 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A pipe has no size and cannot be mapped: everything it brings goes into a spool file. */
+/* Returns how many bytes came, 0 at the end, or -1 after complaining. */
+static ssize_t read_some(const struct input *input, int from, unsigned char *to, uint64_t room)
+{
+        enum { CHUNK = 1 << 20 };
+        for (;;) {
+                ssize_t got = read(from, to, room < CHUNK ? (size_t)room : CHUNK);
+                if (got >= 0)
+                        return got;
+                if (errno != EINTR) {
+                        complain("cannot read %s: %s", input->name, strerror(errno));
+                        return -1;
+                }
+        }
+}
+
+/*
+ * The beginning of a stream, judged as it comes: what is no .npy file may go on for ever. The
+ * header, and perhaps some of the data, is at head, *have bytes; need is where the data ends.
+ */
+static int read_beginning(const struct input *input, int from, unsigned char *head,
+                          uint64_t *have, uint64_t *need)
+{
+        struct npy_header header;
+        char why[NPY_WHY_SIZE];
+        *have = 0;
+        for (;;) {
+                int result = npy_parse(head, *have, &header, need, why);
+                if (result == NPY_REFUSED)
+                        return complain("%s %s", input->name, why);
+                if (header.data_offset)
+                        return CLI_DONE;
+                ssize_t got = read_some(input, from, head + *have, *need - *have);
+                if (got < 0)
+                        return CLI_FAILED;
+                if (!got)
+                        return complain("%s %s", input->name, why);
+                *have += (uint64_t)got;
+        }
+}
+
+/*
+ * A pipe has no size and cannot be mapped: header and data go into a spool file. What follows
+ * them is not read.
+ */
 static int spool_stream(struct input *input, int from)
 {
-        int to = spool_open();
-        if (to < 0)
-                return CLI_FAILED;
         enum { CHUNK = 1 << 20 };
-        char *chunk = malloc(CHUNK);
-        if (!chunk) {
-                close(to);
+        unsigned char *chunk = malloc(CHUNK); /* more than NPY_START_MOST */
+        if (!chunk)
                 return complain("not enough memory to read %s", input->name);
+        uint64_t have, need;
+        int status = read_beginning(input, from, chunk, &have, &need);
+        int to = status ? -1 : spool_open();
+        if (to < 0) {
+                free(chunk);
+                return CLI_FAILED;
         }
-        uint64_t size = 0;
-        int status = CLI_DONE;
-        progress_start("reading", 0, 0);
-        for (;;) {
-                ssize_t got = read(from, chunk, CHUNK);
-                if (got < 0 && errno == EINTR)
-                        continue;
+        status = write_all(to, chunk, have, spool_name());
+        progress_start("reading", need, 1);
+        while (!status && have < need) {
+                ssize_t got = read_some(input, from, chunk, need - have);
                 if (got < 0)
-                        status = complain("cannot read %s: %s", input->name, strerror(errno));
-                if (got <= 0)
+                        status = CLI_FAILED;
+                if (got <= 0) /* an early end is the parser's to complain about */
                         break;
-                status = write_all(to, (const unsigned char *)chunk, (uint64_t)got, spool_name());
-                if (status)
-                        break;
-                size += (uint64_t)got;
+                status = write_all(to, chunk, (uint64_t)got, spool_name());
+                have += (uint64_t)got;
+                progress_add((uint64_t)got);
         }
         progress_stop();
         free(chunk);
-        if (!status && size) /* an empty stream stays an empty mapping, and the parser says so */
-                status = spool_map(to, size, 0, &input->file);
+        if (!status)
+                status = spool_map(to, have, 0, &input->file);
         close(to);
         return status;
 }
@@ -133,8 +174,9 @@ int input_open(struct input *input, const char *path)
         if (status)
                 return status;
         char why[NPY_WHY_SIZE];
+        uint64_t need;
         const struct npy_header *h = &input->header;
-        if (npy_parse(input->file.start, input->file.size, &input->header, why))
+        if (npy_parse(input->file.start, input->file.size, &input->header, &need, why) != NPY_READ)
                 return complain("%s %s", input->name, why);
         if (!h->count)
                 return CLI_DONE;

@@ -47,8 +47,12 @@ int complain_option(const char *command, int result, char **argv)
         char letter[] = { '-', (char)optopt, 0 };
         if (result == ':')
                 return complain_usage(command, "%s needs a value", argv[optind - 1]);
-        return complain_usage(command, "%s is not an option of %s, or not clearly one",
-                              optopt && optopt < 256 ? letter : argv[optind - 1], command);
+        char hint[128] = "";
+        if (!strcmp(command, "run") || !strcmp(command, "explain"))
+                snprintf(hint, sizeof(hint), "; an expression that begins with a minus comes "
+                                             "after --: scanfold %s -- \"-x\"", command);
+        return complain_usage(command, "%s is not an option of %s, or not clearly one%s",
+                              optopt && optopt < 256 ? letter : argv[optind - 1], command, hint);
 }
 
 int finish_stdout(void)
@@ -131,9 +135,11 @@ static int read_dtype(const char *command, const char *option, const char *text,
 static int take_option(struct job *job, int option, const char *text)
 {
         const char *command = job->command;
-        int64_t number;
         switch (option) {
         case 'o':
+                if (job->output)
+                        return complain_usage(command, "%s has one result, and -o was given twice: "
+                                                       "%s and %s", command, job->output, text);
                 job->output = text;
                 return CLI_DONE;
         case 'q':
@@ -182,10 +188,7 @@ static int take_option(struct job *job, int option, const char *text)
         case OPT_VIEW:
                 return read_dtype(command, "--view", text, &job->view);
         case OPT_THREADS:
-                if (parse_int(text, 1, 65536, &number))
-                        return complain_usage(command, "--threads %s is not a count of threads, 1 or more", text);
-                job->threads = (int32_t)number;
-                return CLI_DONE;
+                return read_threads(command, text, &job->threads);
         default: /* OPT_SLAB */
                 if (parse_bytes(text, &job->slab))
                         return complain_usage(command, "--slab %s is not a size, such as 64M", text);

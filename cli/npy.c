@@ -23,7 +23,7 @@ static int refuse(char *why, const char *format, ...)
         va_start(arguments, format);
         vsnprintf(why, NPY_WHY_SIZE, format, arguments);
         va_end(arguments);
-        return -1;
+        return NPY_REFUSED;
 }
 
 /* Text of the file as it may be shown on a terminal: short, and without control characters. */
@@ -252,46 +252,56 @@ int npy_byte_count(int32_t ndim, const int64_t *shape, int32_t itemsize, int64_t
         return 0;
 }
 
-int npy_parse(const unsigned char *file, uint64_t size, struct npy_header *header, char why[NPY_WHY_SIZE])
+int npy_parse(const unsigned char *file, uint64_t size, struct npy_header *header, uint64_t *need,
+              char why[NPY_WHY_SIZE])
 {
         static const unsigned char magic[6] = { 0x93, 'N', 'U', 'M', 'P', 'Y' };
 
         memset(header, 0, sizeof(*header));
+        *need = 10;
         if (size == 0)
-                return refuse(why, "is empty; a .npy file was expected");
+                return refuse(why, "is empty; a .npy file was expected"), NPY_SHORT;
         if (size >= 4 && !memcmp(file, "PK\003\004", 4))
                 return refuse(why, "is a zip archive, perhaps .npz; unzip it and pass one of the .npy files inside");
         if (memcmp(file, magic, size < 6 ? size : 6))
                 return refuse(why, "is not a .npy file: it does not begin with \\x93NUMPY");
         if (size < 10)
-                return refuse(why, "is cut short: it ends within the first 10 bytes of a .npy file");
+                return refuse(why, "is cut short: it ends within the first 10 bytes of a .npy "
+                                   "file"), NPY_SHORT;
         int major = file[6], minor = file[7];
         if (major < 1 || major > 3 || minor != 0)
                 return refuse(why, "is .npy version %d.%d; scanfold reads versions 1.0, 2.0 and 3.0", major, minor);
-        uint64_t start = major == 1 ? 10 : 12;
+        uint64_t start = *need = major == 1 ? 10 : 12;
         if (size < start)
-                return refuse(why, "is cut short: it ends within the first 12 bytes of a .npy file");
+                return refuse(why, "is cut short: it ends within the first 12 bytes of a .npy "
+                                   "file"), NPY_SHORT;
         uint64_t length = file[8] | (uint64_t)file[9] << 8;
         if (major > 1)
                 length |= (uint64_t)file[10] << 16 | (uint64_t)file[11] << 24;
-        if (length > size - start)
+        *need = start + (length <= NPY_HEADER_MOST ? length : NPY_HEADER_MOST + 1);
+        if (size < *need)
                 return refuse(why,
                               "is cut short: its header should be %" PRIu64 " bytes, but only %" PRIu64 " follow",
-                              length, size - start);
+                              length, size - start), NPY_SHORT;
+        if (length > NPY_HEADER_MOST)
+                return refuse(why, "has a header of %" PRIu64 " bytes; an array of numbers needs "
+                                   "no more than %d", length, NPY_HEADER_MOST);
 
         struct cursor c = { file + start, file + start + length, why };
         if (read_dictionary(&c, header))
-                return -1;
-        header->data_offset = start + length;
+                return NPY_REFUSED;
         int64_t bytes;
-        if (npy_byte_count(header->ndim, header->shape, header->itemsize, &bytes))
+        if (npy_byte_count(header->ndim, header->shape, header->itemsize, &bytes) ||
+            bytes > INT64_MAX - NPY_START_MOST)
                 return refuse(why, "has a damaged header: its 'shape' holds more bytes than 64 bits can count");
+        header->data_offset = start + length;
         header->count = bytes / header->itemsize;
-        if ((uint64_t)bytes > size - header->data_offset)
+        *need = header->data_offset + (uint64_t)bytes;
+        if (size < *need)
                 return refuse(why, "is cut short: its shape needs %" PRId64 " bytes of data, but only %" PRIu64
                                    " follow the header",
-                              bytes, size - header->data_offset);
-        return 0;
+                              bytes, size - header->data_offset), NPY_SHORT;
+        return NPY_READ;
 }
 
 size_t npy_write_header(char buffer[NPY_HEADER_ROOM], const struct dtype_info *dtype, int32_t ndim,

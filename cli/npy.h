@@ -20,15 +20,32 @@ struct npy_header {
         uint64_t data_offset; /* where the data begins; data_offset + count * itemsize <= the file's size */
 };
 
-enum { NPY_WHY_SIZE = 256, NPY_HEADER_ROOM = 2048 };
+/*
+ * NPY_HEADER_MOST is version 1.0's longest header. 2.0 is for dtypes with many fields, which are
+ * refused whatever they are.
+ */
+enum {
+        NPY_WHY_SIZE = 256,
+        NPY_HEADER_ROOM = 2048,
+        NPY_HEADER_MOST = 65535,
+        NPY_START_MOST = 12 + NPY_HEADER_MOST + 1,
+};
+
+enum { NPY_READ, NPY_REFUSED, NPY_SHORT };
 
 /*
- * Reads the header of a file of `size` bytes of which all are at `file`. Returns 0, or -1 with `why` saying what is
- * wrong as the rest of a sentence that begins with the file's name ("is cut short: ..."). What it accepts is safe to
- * use: lengths are >= 0, products do not overflow, the data lies within the file. As in NumPy, bytes after the data
- * are ignored.
+ * Reads the header of a file that begins with the `size` bytes at `file`. `why` says what is
+ * wrong as the rest of a sentence that begins with the file's name ("is not a .npy file: ...").
+ *
+ * NPY_READ: all of it is there. What is accepted is safe to use: lengths are >= 0, products do
+ * not overflow, the data lies within the file. As in NumPy, bytes after the data are ignored.
+ * NPY_REFUSED: whatever follows, it will not do.
+ * NPY_SHORT: `need` bytes, counted from the beginning, tell more: at most NPY_START_MOST while
+ * data_offset is 0; then the header is complete, and only data is missing. `why` is for a file
+ * that ends here.
  */
-int npy_parse(const unsigned char *file, uint64_t size, struct npy_header *header, char why[NPY_WHY_SIZE]);
+int npy_parse(const unsigned char *file, uint64_t size, struct npy_header *header, uint64_t *need,
+              char why[NPY_WHY_SIZE]);
 
 /* Writes a version 1.0 header for C-ordered data of this machine's byte order; returns its length, a multiple of 64. */
 size_t npy_write_header(char buffer[NPY_HEADER_ROOM], const struct dtype_info *dtype, int32_t ndim,

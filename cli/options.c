@@ -65,3 +65,13 @@ int parse_scalar(const char *text, sf_scalar *value)
         *value = sf_real(real);
         return 0;
 }
+
+int read_threads(const char *command, const char *text, int32_t *threads)
+{
+        int64_t number;
+        if (parse_int(text, 1, 65536, &number))
+                return complain_usage(command, "--threads is %s; it must be a number of threads, "
+                                               "1 to 65536", text);
+        *threads = (int32_t)number;
+        return CLI_DONE;
+}

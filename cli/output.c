@@ -1,4 +1,4 @@
-/* output.c: a file that appears whole or not at all. */
+/* output.c: files that appear whole or not at all. */
 #include "files.h"
 #include "progress.h"
 #include "signals.h"
@@ -33,11 +33,33 @@ static int complain_directory(const char *name, const char *directory, int error
         return complain("cannot write %s: cannot make a file in %s: %s", name, directory, strerror(error));
 }
 
-/* path with its symbolic links followed, so that a link stays a link and what it names is replaced. */
+/*
+ * path with its symbolic links followed, so that a link stays a link and what it names is
+ * replaced, or made: realpath alone finds only what is there.
+ */
 static char *resolve(const char *path)
 {
-        char *real = realpath(path, NULL);
-        return real ? real : strdup(path);
+        char *now = strdup(path);
+        for (int links = 0; now && links < 40; links++) { /* as many as Linux follows */
+                char target[PATH_MAX];
+                char *real = realpath(now, NULL), *directory = NULL, *next = NULL;
+                ssize_t length = real ? -1 : readlink(now, target, sizeof(target) - 1);
+                if (real)
+                        next = real;
+                else if (length < 0)
+                        return now;
+                else if (target[length] = 0, target[0] == '/')
+                        next = strdup(target);
+                else if ((directory = directory_of(now)) &&
+                         asprintf(&next, "%s/%s", directory, target) < 0)
+                        next = NULL;
+                free(directory);
+                free(now);
+                now = next;
+                if (real)
+                        break;
+        }
+        return now;
 }
 
 static int check_directory(const char *path)
@@ -53,7 +75,7 @@ static int check_directory(const char *path)
         return status;
 }
 
-int output_check(const char *path)
+static int check_output(const char *path)
 {
         if (is_stdout(path)) {
                 if (isatty(STDOUT_FILENO))
@@ -77,28 +99,118 @@ int output_check(const char *path)
         return S_ISREG(found.st_mode) ? check_directory(path) : CLI_DONE;
 }
 
-/* The temporary file beside the output; its name is what the signal handlers remove. */
-static char temporary[PATH_MAX];
-
-static int open_temporary(struct output *output)
+static int stat_output(const char *path, struct stat *found)
 {
-        int length = snprintf(temporary, sizeof(temporary), "%s/.scanfold-XXXXXX", output->directory);
-        if (length < 0 || (size_t)length >= sizeof(temporary))
-                return complain("cannot write %s: %s", output->name, strerror(ENAMETOOLONG));
-        struct held_signals held;
-        hold_signals(&held);
-        output->fd = mkstemp(temporary);
-        int error = errno;
-        output->made = output->fd >= 0;
-        if (output->made)
-                doom_file(temporary);
-        release_signals(&held);
-        if (output->fd < 0)
-                return complain_directory(output->name, output->directory, error);
+        return is_stdout(path) ? fstat(STDOUT_FILENO, found) : stat(path, found);
+}
+
+/*
+ * Would one of the two results be lost? Not in a pipe or a device, which takes one after the
+ * other.
+ */
+static int same_file(const char *a, const char *b)
+{
+        struct stat x, y;
+        int has_x = !stat_output(a, &x), has_y = !stat_output(b, &y);
+        if (has_x && has_y)
+                return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino &&
+                       !(is_stdout(a) && is_stdout(b));
+        if (has_x || has_y)
+                return 0;
+        /* Neither is there yet: one name in one directory. */
+        char *paths[2] = { resolve(a), resolve(b) }, *directories[2] = { NULL, NULL };
+        const char *names[2] = { NULL, NULL };
+        for (int i = 0; i < 2 && paths[i]; i++) {
+                const char *slash = strrchr(paths[i], '/');
+                names[i] = slash ? slash + 1 : paths[i];
+                directories[i] = directory_of(paths[i]);
+        }
+        int same = directories[0] && directories[1] && !strcmp(names[0], names[1]) &&
+                   !stat(directories[0], &x) && !stat(directories[1], &y) &&
+                   x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+        for (int i = 0; i < 2; i++) {
+                free(directories[i]);
+                free(paths[i]);
+        }
+        return same;
+}
+
+int outputs_check(const char *const *paths, int count)
+{
+        for (int i = 0; i < count; i++) {
+                int status = check_output(paths[i]);
+                if (status)
+                        return status;
+                for (int k = 0; k < i; k++) {
+                        if (!same_file(paths[k], paths[i]))
+                                continue;
+                        return complain("two results would go to one file, as %s and as %s; "
+                                        "give each -o a file of its own", paths[k], paths[i]);
+                }
+        }
         return CLI_DONE;
 }
 
-/* mkstemp's files are private; a result has the mode of the file it replaces, or that of any new file. */
+/*
+ * Gives the temporary file a name in its directory: the one that has none so far, or if there is
+ * none yet a new one. The process's number and a count; a name that another process has (of
+ * another machine, or killed) is passed over.
+ */
+static int name_temporary(struct output *output)
+{
+        int error = 0;
+        for (int attempt = 0; attempt < 1000; attempt++) {
+                char from[40], *name;
+                snprintf(from, sizeof(from), "/proc/self/fd/%d", output->fd);
+                if (asprintf(&name, "%s/.scanfold-%ld-%d", output->directory, (long)getpid(),
+                             attempt) < 0)
+                        return complain("not enough memory");
+                hold_signals();
+                int result;
+                if (output->fd >= 0)
+                        result = linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+                else
+                        result = output->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                                                   0600);
+                int failed = result < 0;
+                error = errno;
+                if (!failed) {
+                        output->temporary = name;
+                        doom_file(name);
+                }
+                release_signals();
+                if (!failed)
+                        return CLI_DONE;
+                free(name);
+                if (error != EEXIST)
+                        break;
+        }
+        return complain_directory(output->name, output->directory, error);
+}
+
+/*
+ * Where the file system can, a file without a name: it goes with the process, even if that is
+ * killed. It will be named through /proc, which has to be there.
+ */
+static int open_temporary(struct output *output)
+{
+#ifdef O_TMPFILE
+        char from[40];
+        output->fd = open(output->directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        snprintf(from, sizeof(from), "/proc/self/fd/%d", output->fd);
+        if (output->fd >= 0 && !access(from, F_OK))
+                return CLI_DONE;
+        if (output->fd >= 0)
+                close(output->fd);
+        output->fd = -1;
+#endif
+        return name_temporary(output);
+}
+
+/*
+ * A temporary file is private; a result has the mode of the file it replaces, or that of any new
+ * file.
+ */
 static void set_mode(const struct output *output)
 {
         struct stat old;
@@ -115,9 +227,8 @@ static void set_mode(const struct output *output)
         (void)ignored;
 }
 
-int output_create(struct output *output, const char *path, uint64_t size)
+static int create(struct output *output, const char *path, uint64_t size)
 {
-        memset(output, 0, sizeof(*output));
         output->fd = output->stream = -1;
         output->name = is_stdout(path) ? "standard output" : path;
 
@@ -158,6 +269,15 @@ int output_create(struct output *output, const char *path, uint64_t size)
         return CLI_DONE;
 }
 
+int output_create(struct output *output, const char *path, uint64_t size)
+{
+        memset(output, 0, sizeof(*output));
+        int status = create(output, path, size);
+        if (status)
+                outputs_abandon(output, 1);
+        return status;
+}
+
 /* The rename itself is on the disk only once its directory is. */
 static void sync_directory(const char *directory)
 {
@@ -168,54 +288,139 @@ static void sync_directory(const char *directory)
         }
 }
 
-int output_commit(struct output *output)
+/* Everything a file needs but its place: on the disk, under a name of its own, closed. */
+static int settle(struct output *output)
 {
-        if (output->stream >= 0) {
-                int status = write_all(output->stream, output->file.start, output->file.size, output->name);
-                int own = output->stream != STDOUT_FILENO;
-                if (!status && own && close(output->stream))
-                        status = complain("cannot write to %s: %s", output->name, strerror(errno));
-                output->stream = -1;
-                output_abandon(output);
-                return status;
-        }
         unmap(&output->file);
-        progress_start("waiting for the disk", 0, 0);
         int failed = fsync(output->fd);
-        progress_stop();
         if (failed && errno == EINVAL) /* a file system that has nothing to sync */
                 failed = 0;
+        if (!failed && !output->temporary) {
+                int status = name_temporary(output);
+                if (status)
+                        return status;
+        }
         if (!failed) {
                 failed = close(output->fd);
                 output->fd = -1;
         }
-        if (!failed)
-                failed = rename(temporary, output->path);
-        if (failed) {
-                int status = complain("cannot write %s: %s", output->name, strerror(errno));
-                output_abandon(output);
-                return status;
-        }
-        doom_file(NULL);
-        sync_directory(output->directory);
-        free(output->path);
-        free(output->directory);
-        output->path = output->directory = NULL;
-        return CLI_DONE;
+        return failed ? complain("cannot write %s: %s", output->name, strerror(errno)) : CLI_DONE;
 }
 
-void output_abandon(struct output *output)
+static int send_stream(struct output *output)
+{
+        int status = write_all(output->stream, output->file.start, output->file.size, output->name);
+        int own = output->stream != STDOUT_FILENO, stream = output->stream;
+        output->stream = -1;
+        if (own && close(stream) && !status)
+                status = complain("cannot write to %s: %s", output->name, strerror(errno));
+        return status;
+}
+
+/* A second name for what stands in an output's place, where the file system has such names. */
+static void keep_old(struct output *output)
+{
+        if (asprintf(&output->kept, "%s-old", output->temporary) < 0)
+                output->kept = NULL;
+        int failed = !output->kept || link(output->path, output->kept);
+        output->fresh = failed && errno == ENOENT;
+        if (failed) {
+                free(output->kept);
+                output->kept = NULL;
+        }
+}
+
+/* Returns -1 where what stood there was replaced, and could not be kept. */
+static int put_back(struct output *output)
+{
+        if (output->fresh)
+                return unlink(output->path);
+        return output->kept ? rename(output->kept, output->path) : -1;
+}
+
+/*
+ * All or none. Only a kill in the middle can leave some; there is nothing to wait for here, so
+ * that is a short moment.
+ */
+static int rename_all(struct output *outputs, int count)
+{
+        const struct output *lost = NULL, *refused = NULL;
+        int error = 0, done = 0;
+        hold_signals();
+        for (; done < count && !refused; done++) {
+                struct output *output = &outputs[done];
+                if (!output->path)
+                        continue;
+                if (count > 1)
+                        keep_old(output);
+                if (rename(output->temporary, output->path)) {
+                        error = errno;
+                        refused = output;
+                } else {
+                        spare_file(output->temporary);
+                        free(output->temporary);
+                        output->temporary = NULL;
+                }
+        }
+        for (int i = 0; refused && &outputs[i] < refused; i++)
+                if (outputs[i].path && put_back(&outputs[i]))
+                        lost = &outputs[i];
+        for (int i = 0; i < done; i++)
+                if (outputs[i].kept && (!refused || &outputs[i] == refused))
+                        unlink(outputs[i].kept); /* others have been renamed back */
+        release_signals();
+        if (lost)
+                return complain("cannot write %s: %s; %s was written before, and what it was could "
+                                "not be put back", refused->name, strerror(error), lost->name);
+        return refused ? complain("cannot write %s: %s", refused->name, strerror(error)) : CLI_DONE;
+}
+
+/*
+ * A pipe cannot be put back, so it comes after all that can fail for want of room, and before
+ * what hardly can fail.
+ */
+int outputs_commit(struct output *outputs, int count)
+{
+        int status = CLI_DONE;
+        progress_start("waiting for the disk", 0, 0);
+        for (int i = 0; i < count && !status; i++)
+                if (outputs[i].path)
+                        status = settle(&outputs[i]);
+        progress_stop();
+        for (int i = 0; i < count && !status; i++)
+                if (outputs[i].stream >= 0)
+                        status = send_stream(&outputs[i]);
+        if (!status)
+                status = rename_all(outputs, count);
+        for (int i = 0; i < count && !status; i++)
+                if (outputs[i].path)
+                        sync_directory(outputs[i].directory);
+        outputs_abandon(outputs, count);
+        return status;
+}
+
+static void abandon(struct output *output)
 {
         unmap(&output->file);
         if (output->name && output->fd >= 0)
                 close(output->fd);
-        if (output->made) {
-                unlink(temporary);
-                doom_file(NULL);
+        if (output->temporary) {
+                hold_signals();
+                unlink(output->temporary);
+                spare_file(output->temporary);
+                release_signals();
         }
         if (output->name && output->stream > STDERR_FILENO)
                 close(output->stream);
+        free(output->temporary);
+        free(output->kept);
         free(output->path);
         free(output->directory);
         memset(output, 0, sizeof(*output));
+}
+
+void outputs_abandon(struct output *outputs, int count)
+{
+        for (int i = 0; i < count; i++)
+                abandon(&outputs[i]);
 }

@@ -232,8 +232,8 @@ static int write_file(struct work *work, int32_t ndim, const int64_t *shape)
                 status = do_work(work);
         }
         if (!status)
-                return output_commit(&output);
-        output_abandon(&output);
+                return outputs_commit(&output, 1);
+        outputs_abandon(&output, 1);
         return status;
 }
 
@@ -281,7 +281,7 @@ int run_job(const struct job *job)
         if (job->quiet)
                 progress_silence();
 
-        int status = job->output ? output_check(job->output) : CLI_DONE;
+        int status = job->output ? outputs_check(&job->output, 1) : CLI_DONE;
         if (!status)
                 status = make_context(job->threads, &work.ctx);
         if (!status)

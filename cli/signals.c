@@ -1,53 +1,99 @@
 /*
  * signals.c: dying tidily.
  *
- * A handler may only look at what is in this file: the name of the temporary file to remove, and which addresses
- * belong to which mapped file, so that a page that cannot be had becomes a sentence instead of "Bus error".
+ * A handler may only look at what is in this file: the names of the temporary files to remove,
+ * and which addresses belong to which mapped file, so that a page that cannot be had becomes a
+ * sentence instead of "Bus error".
  */
 #include "signals.h"
 
-#include <limits.h>
 #include <signal.h>
-#include <stdint.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static char doomed[PATH_MAX];       /* the temporary file, or "" */
-static volatile sig_atomic_t armed; /* doomed is complete */
+enum { MAX_DOOMED = 64 }; /* as many as run has outputs; one beyond the table merely stays */
+static const char *_Atomic doomed[MAX_DOOMED];
 
-/* run's 64 inputs, each with its copy, and an output; a mapping beyond the table merely has no sentence. */
-enum { MAX_WATCHED = 136 };
+/*
+ * run's 64 inputs, each with its copy, and 64 outputs; a mapping beyond the table merely has no
+ * sentence.
+ */
+enum { MAX_WATCHED = 192 };
 static struct {
         const unsigned char *start;
         uint64_t size;
         const char *sentence;
 } watched[MAX_WATCHED];
 
-static void block(sigset_t *before)
+/*
+ * Who may end the program. Masking signals would not do: that is one thread's, and the kernel
+ * then gives the signal to one of the library's.
+ */
+enum { FREE, HELD, ENDING };
+static atomic_int state;
+static atomic_int waiting; /* the signal that came while it was held, or 0 */
+
+static void remove_doomed(void)
 {
-        sigset_t all;
-        sigfillset(&all);
-        sigdelset(&all, SIGBUS);
-        sigprocmask(SIG_BLOCK, &all, before);
+        for (int i = 0; i < MAX_DOOMED; i++) {
+                const char *path = atomic_load(&doomed[i]);
+                if (path)
+                        unlink(path);
+        }
 }
 
-void hold_signals(struct held_signals *held)
+/* Dies by the same signal, so that a shell sees what happened. */
+static void on_fault(int number)
 {
-        block(&held->before);
+        remove_doomed();
+        signal(number, SIG_DFL);
+        raise(number);
 }
 
-void release_signals(const struct held_signals *held)
+static void on_end(int number)
 {
-        sigprocmask(SIG_SETMASK, &held->before, NULL);
+        int was = FREE;
+        if (atomic_compare_exchange_strong(&state, &was, ENDING))
+                on_fault(number);
+        else if (was == HELD)
+                atomic_store(&waiting, number);
+        /* else another thread is at it, and will be done before this one can do harm */
+}
+
+void hold_signals(void)
+{
+        int was = FREE;
+        if (atomic_compare_exchange_strong(&state, &was, HELD))
+                return;
+        for (;;) /* a handler in another thread is ending the program */
+                pause();
+}
+
+void release_signals(void)
+{
+        atomic_store(&state, FREE);
+        int number = atomic_exchange(&waiting, 0);
+        if (number)
+                on_end(number);
 }
 
 void doom_file(const char *path)
 {
-        armed = 0;
-        if (path && strlen(path) < sizeof(doomed)) {
-                strcpy(doomed, path);
-                armed = 1;
+        for (int i = 0; i < MAX_DOOMED; i++) {
+                if (!atomic_load(&doomed[i])) {
+                        atomic_store(&doomed[i], path);
+                        return;
+                }
         }
+}
+
+void spare_file(const char *path)
+{
+        for (int i = 0; i < MAX_DOOMED; i++)
+                if (atomic_load(&doomed[i]) == path)
+                        atomic_store(&doomed[i], NULL);
 }
 
 void watch_mapping(const unsigned char *start, uint64_t size, const char *sentence)
@@ -69,46 +115,46 @@ void unwatch_mapping(const unsigned char *start)
                         watched[i].start = NULL;
 }
 
-static void on_end(int number)
-{
-        if (armed)
-                unlink(doomed);
-        /* Die by the same signal, so that a shell sees what happened. */
-        signal(number, SIG_DFL);
-        raise(number);
-}
-
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
         (void)context;
         const unsigned char *at = info->si_addr;
         for (int i = 0; i < MAX_WATCHED; i++) {
                 if (watched[i].start && at >= watched[i].start && at < watched[i].start + watched[i].size) {
-                        if (armed)
-                                unlink(doomed);
+                        remove_doomed();
                         const char *sentence = watched[i].sentence;
                         ssize_t written = write(STDERR_FILENO, sentence, strlen(sentence));
                         (void)written;
                         _exit(1);
                 }
         }
-        on_end(number);
+        on_fault(number);
+}
+
+/*
+ * Only where nothing else was arranged: nohup and background jobs start with signals ignored,
+ * sanitizers with handlers.
+ */
+static void take(const int *numbers, size_t count, void (*handler)(int))
+{
+        for (size_t i = 0; i < count; i++) {
+                struct sigaction action, before;
+                memset(&action, 0, sizeof(action));
+                action.sa_handler = handler;
+                sigemptyset(&action.sa_mask);
+                action.sa_flags = SA_RESTART | SA_NODEFER;
+                if (!sigaction(numbers[i], NULL, &before) && before.sa_handler == SIG_DFL)
+                        sigaction(numbers[i], &action, NULL);
+        }
 }
 
 void catch_signals(void)
 {
-        static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-        for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-                struct sigaction action;
-                memset(&action, 0, sizeof(action));
-                action.sa_handler = on_end;
-                sigemptyset(&action.sa_mask);
-                action.sa_flags = SA_RESTART | SA_NODEFER;
-                /* nohup and background jobs start with these ignored: leave them so. */
-                struct sigaction before;
-                if (!sigaction(ends[i], NULL, &before) && before.sa_handler != SIG_IGN)
-                        sigaction(ends[i], &action, NULL);
-        }
+        static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2,
+                                    SIGVTALRM, SIGPROF, SIGXCPU };
+        static const int faults[] = { SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+        take(ends, sizeof(ends) / sizeof(ends[0]), on_end);
+        take(faults, sizeof(faults) / sizeof(faults[0]), on_fault);
         struct sigaction bus;
         memset(&bus, 0, sizeof(bus));
         bus.sa_sigaction = on_bus_error;
@@ -117,7 +163,7 @@ void catch_signals(void)
         sigaction(SIGBUS, &bus, NULL);
         /* A closed pipe or a file-size limit is an error code of write, which becomes a sentence. */
         signal(SIGPIPE, SIG_IGN);
-#ifdef SIGXFSZ
         signal(SIGXFSZ, SIG_IGN);
-#endif
+        /* A library that gives up calls exit, as libgomp does when it cannot start a thread. */
+        atexit(remove_doomed);
 }

@@ -1,19 +1,26 @@
-/* signals.h: what the signal handlers need to know, told ahead by files.c. */
+/*
+ * signals.h: dying tidily, whatever ends the program: a signal, a library that calls exit, a page
+ * that cannot be had. Only SIGKILL and _exit run no code of ours.
+ */
 #ifndef SCANFOLD_SIGNALS_H
 #define SCANFOLD_SIGNALS_H
 
-#include <signal.h>
 #include <stdint.h>
 
-/* No handler runs between hold and release: for the moment between making a file and dooming it. */
-struct held_signals {
-        sigset_t before;
-};
-void hold_signals(struct held_signals *held);
-void release_signals(const struct held_signals *held);
+/*
+ * Between hold and release no signal ends the program: one that comes is acted on at release. For
+ * what must not be torn apart: making a file and dooming it, renaming several. It holds whichever
+ * thread the kernel picks for the signal.
+ */
+void hold_signals(void);
+void release_signals(void);
 
-/* The one file to remove when a signal ends the program; NULL for none. */
+/*
+ * A file to remove when the program ends, until it is spared. The string is not copied: it must
+ * stay where it is.
+ */
 void doom_file(const char *path);
+void spare_file(const char *path);
 
 /*
  * If a page of the mapping cannot be had (the file was cut, the disk is full), the handler writes the sentence, whole

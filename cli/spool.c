@@ -33,13 +33,12 @@ int spool_open(void)
                 complain("TMPDIR is too long a path for temporary files");
                 return -1;
         }
-        struct held_signals held;
-        hold_signals(&held);
+        hold_signals();
         int fd = mkstemp(path);
         int error = errno;
         if (fd >= 0)
                 unlink(path);
-        release_signals(&held);
+        release_signals();
         if (fd < 0)
                 complain("cannot make %s: %s", spool_name(), strerror(error));
         return fd;

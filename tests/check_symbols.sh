@@ -1,8 +1,11 @@
 #!/bin/sh
-# check_symbols.sh LIBRARY HEADER: the shared library exports what the header declares, nothing else, under its soname.
+# check_symbols.sh LIBRARY HEADER ARCHIVE: the shared library exports what the header declares,
+# nothing else, under its soname; and every global symbol of the static library begins with sf_,
+# since hidden ones too share the one namespace of the program it is linked into.
 set -eu
 library=$1
 header=$2
+archive=$3
 exported=$(nm -D --defined-only "$library" | awk '$2 ~ /^[A-Z]$/ {sub(/@.*/, "", $3); print $3}' | sort)
 declared=$(grep -o '^SF_API .*' "$header" | grep -o 'sf_[a-z0-9_]*(' | tr -d '(' | sort -u)
 if [ "$exported" != "$declared" ]; then
@@ -17,4 +20,19 @@ if [ "$soname" != libscanfold.so.0 ]; then
         echo "the soname is $soname; it must be libscanfold.so.0"
         exit 1
 fi
-echo "check_symbols: $(printf '%s\n' "$exported" | wc -l) exported, all declared, soname $soname"
+# Upper case is global; v, w and u are weak or unique, and meet their namesakes all the same.
+global=$(nm --defined-only "$archive" | awk 'NF == 3 && $2 ~ /^[A-Zuvw]$/ {print $3}' | sort -u)
+foreign=$(printf '%s\n' "$global" | grep -v '^sf_' || true)
+if [ -n "$foreign" ]; then
+        printf '%s has global symbols without the prefix sf_:\n%s\n' "$archive" "$foreign"
+        exit 1
+fi
+# An archive nm cannot read has no symbols at all: the declared ones must be among them.
+for name in $declared; do
+        if ! printf '%s\n' "$global" | grep -qx "$name"; then
+                echo "$archive lacks $name, which the header declares"
+                exit 1
+        fi
+done
+echo "check_symbols: $(printf '%s\n' "$exported" | wc -l) exported, all declared, soname $soname;" \
+        "$(printf '%s\n' "$global" | wc -l) in the archive, all sf_"

@@ -2,6 +2,7 @@
 
 The binary's path comes from SCANFOLD_CLI.
 """
+import io
 import os
 import subprocess
 
@@ -69,6 +70,12 @@ def noise(shape, dtype, seed=0):
 
 def same_bits(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def npy_of(x):
+    file = io.BytesIO()
+    np.save(file, x)
+    return file.getvalue()
 
 
 # ---------------------------------------------------------------------------------------------------------------

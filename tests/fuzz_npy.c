@@ -3,9 +3,11 @@
  *
  *     fuzz_npy [COUNT [SEED]]
  *
- * Nothing may crash (build it with -fsanitize=address,undefined), nothing may be read past the end of the file (each
- * is copied to an allocation of exactly its size), and what is accepted must be consistent: lengths of 0 or more, a
- * count that is their product, data within the file, a dtype that exists. What is refused must come with a sentence.
+ * Nothing may crash (build it with -fsanitize=address,undefined), nothing may be read past the
+ * end of the file (each is copied to an allocation of exactly its size), and what is accepted
+ * must be consistent: lengths of 0 or more, a count that is their product, data within the file,
+ * a dtype that exists. What is refused must come with a sentence. A stream shows its beginning
+ * first: what is refused there is refused as a whole, and who is asked for more is told how much.
  */
 #include "../cli/npy.h"
 
@@ -119,6 +121,29 @@ static const char *inconsistency(const struct npy_header *h, uint64_t size)
         return NULL;
 }
 
+/* The first `size` bytes of a file, by themselves, of which the whole is refused or not. */
+static const char *wrong_beginning(const unsigned char *file, size_t size, int whole_refused)
+{
+        unsigned char *exact = malloc(size ? size : 1);
+        if (!exact)
+                return "no memory";
+        memcpy(exact, file, size);
+        struct npy_header header;
+        uint64_t need = 0;
+        char why[NPY_WHY_SIZE] = "";
+        int result = npy_parse(exact, size, &header, &need, why);
+        free(exact);
+        if (result == NPY_REFUSED && !whole_refused)
+                return "its beginning is refused, the whole is not";
+        if (result == NPY_READ)
+                return inconsistency(&header, size);
+        if (!why[0])
+                return "no sentence";
+        if (result == NPY_SHORT && (need <= size || (!header.data_offset && need > NPY_START_MOST)))
+                return "a wrong number of bytes to go on with";
+        return NULL;
+}
+
 int main(int argc, char **argv)
 {
         long count = argc > 1 ? strtol(argv[1], NULL, 10) : 200000;
@@ -137,8 +162,11 @@ int main(int argc, char **argv)
                 memcpy(exact, file, size);
                 struct npy_header header;
                 char why[NPY_WHY_SIZE] = "";
-                int refused = npy_parse(exact, size, &header, why);
+                uint64_t need;
+                int refused = npy_parse(exact, size, &header, &need, why) != NPY_READ;
                 const char *wrong = refused ? (why[0] ? NULL : "no sentence") : inconsistency(&header, size);
+                if (!wrong)
+                        wrong = wrong_beginning(file, (size_t)draw(size), refused);
                 if (wrong) {
                         fprintf(stderr, "seed %llu, mutation %ld: %s\n", (unsigned long long)seed, i, wrong);
                         return 1;

@@ -7,8 +7,6 @@ The binary's path comes from SCANFOLD_CLI; SCANFOLD_FUZZ_NPY, if set, names the 
 import io
 import itertools
 import os
-import resource
-import signal
 import stat
 import struct
 import subprocess
@@ -17,7 +15,8 @@ import time
 import numpy as np
 import pytest
 
-from cli_tools import CLI, fold_axes, needs_cli, noise, ok, on_a_terminal, refused, run, same_bits, scan_axis
+from cli_tools import (CLI, fold_axes, needs_cli, noise, npy_of, ok, on_a_terminal, refused, run,
+                       same_bits, scan_axis)
 
 FUZZ = os.environ.get("SCANFOLD_FUZZ_NPY", "")
 pytestmark = needs_cli
@@ -301,12 +300,6 @@ def test_output_can_be_mapped_and_is_like_numpys(tmp_path):
         assert file.tell() % 64 == 0
 
 
-def npy_of(x):
-    file = io.BytesIO()
-    np.save(file, x)
-    return file.getvalue()
-
-
 def test_pipes(tmp_path):
     x = noise((40, 50), "f4")
     want = scan_axis(x, 1)
@@ -335,6 +328,31 @@ def test_pipes(tmp_path):
     assert done.stderr == b""
     assert same_bits(np.load(tmp_path / "out.npy"), want)
     assert stat.S_ISFIFO(os.stat(tmp_path / "to").st_mode)
+
+
+def shell(script, cwd):
+    return subprocess.run(["sh", "-c", script, CLI], cwd=cwd, capture_output=True, timeout=60)
+
+
+def test_a_stream_is_judged_by_its_beginning(tmp_path):
+    """And read no further than its data goes: none of these streams ends."""
+    for device in ("/dev/urandom", "/dev/zero"):
+        refused("sum", device, says="is not a .npy file")
+    x = noise((40, 50), "f4")
+    np.save(tmp_path / "x.npy", x)
+    endless = r"{ printf '\223NUMPY\2\0\377\377\377\377'; cat /dev/zero; }"
+    done = shell(endless + ' | "$0" sum -', tmp_path)
+    assert b"standard input has a header of 4294967295 bytes" in done.stderr
+    done = shell("{ cat x.npy; cat /dev/zero; } | \"$0\" scan - -o -", tmp_path)
+    assert same_bits(np.load(io.BytesIO(done.stdout)), scan_axis(x, 1))
+    done = shell("cat x.npy x.npy | { \"$0\" max -; \"$0\" max -; }", tmp_path)
+    assert done.stderr == b"" and len(done.stdout.split()) == 2 == 1 + len(set(done.stdout.split()))
+    process = subprocess.Popen([CLI, "sum", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.write(b"no.")  # and nothing more for now
+    process.stdin.flush()
+    assert process.wait(60) == 1 and b"not a .npy file" in process.stderr.read()
+    process.stdin.close()
+    process.stderr.close()
 
 
 def test_tmpdir(tmp_path):
@@ -370,6 +388,27 @@ def test_same_path_mode_and_links(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link.npy", "new.npy", "x.npy"]
 
 
+def test_links_to_nothing_yet(tmp_path):
+    """What a link names is made, as a shell's > does it; the link stays."""
+    x = noise((4, 5), "f4")
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "far").mkdir()
+    (tmp_path / "relative.npy").symlink_to("far/first.npy")
+    (tmp_path / "absolute.npy").symlink_to(tmp_path / "far" / "second.npy")
+    (tmp_path / "chain.npy").symlink_to("far/link.npy")
+    (tmp_path / "far" / "link.npy").symlink_to("../third.npy")
+    for link, target in (("relative.npy", "far/first.npy"), ("absolute.npy", "far/second.npy"),
+                         ("chain.npy", "third.npy")):
+        ok("scan", "x.npy", "-o", link, cwd=tmp_path)
+        assert (tmp_path / link).is_symlink() and not (tmp_path / target).is_symlink()
+        assert same_bits(np.load(tmp_path / target), scan_axis(x, 1))
+    assert sorted(os.listdir(tmp_path / "far")) == ["first.npy", "link.npy", "second.npy"]
+    (tmp_path / "nowhere.npy").symlink_to("no/such.npy")
+    refused("scan", "x.npy", "-o", "nowhere.npy", cwd=tmp_path, says=["nowhere.npy", "No such"])
+    (tmp_path / "circle.npy").symlink_to("circle.npy")
+    refused("scan", "x.npy", "-o", "circle.npy", cwd=tmp_path, says="symbolic links")
+
+
 def test_device_is_written_to_not_replaced(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(3))
     ok("scan", tmp_path / "x.npy", "-o", "/dev/null")
@@ -394,6 +433,8 @@ BAD_FILES = {
     "no length": (b"\x93NUMPY\x02\x00\x10\x00", "cut short"),
     "header past the end": (npy_bytes("<f4", (2, 3), DATA, length=60000), "header should be 60000 bytes"),
     "header far past the end": (npy_bytes("<f4", (2, 3), DATA, version=(2, 0), length=2**32 - 1), "cut short"),
+    "long header": (npy_bytes("", (), DATA, version=(2, 0), header=GOOD + " " * 66000),
+                    "has a header of 660"),
     "short data": (npy_bytes("<f4", (2, 3), DATA[:-1]), "needs 24 bytes of data, but only 23"),
     "no data": (npy_bytes("<f4", (2, 3)), "needs 24 bytes"),
     "huge shape": (npy_bytes("<f4", (2**40, 2**10), DATA), "cut short"),
@@ -510,7 +551,11 @@ def test_usage_errors(tmp_path):
         (["scan", x, "-o", "y", "--axis", "one"], "one"), (["scan", x, "-o", "y", "--axis", "0,1"], "one"),
         (["scan", x, "-o", "y", "--axis", ""], "axis"), (["scan", x, "-o", "y", "--axis", "99999999999"], "axis"),
         (["sum", x, "-o", "y", "--axis", "0,"], "axis"), (["scan", x, "-o", "y", "--op", "mean"], "mean"),
-        (["scan", x, "-o", "y", "--dtype", "f33"], "f33"), (["scan", x, "-o", "y", "--threads", "0"], "--threads 0"),
+        (["scan", x, "-o", "y", "--dtype", "f33"], "f33"),
+        (["scan", x, "-o", "y", "--threads", "0"], "--threads is 0"),
+        (["sum", x, "--threads", "-3"], "1 to 65536"),
+        (["bench", "--threads", "99999999999"], "1 to 65536"),
+        (["scan", x, "-o", "y", "-o", "y"], "-o was given twice: y and y"),
         (["scan", x, "-o", "y", "--threads", " 2"], "--threads"), (["scan", x, "-o", "y", "--initial", "1,5"], "1,5"),
         (["scan", x, "-o", "y", "--slab", "0"], "--slab"), (["scan", x, "-o", "y", "--slab", "8E"], "--slab"),
         (["scan", x, "-o", "y", "--keepdim"], "--keepdim"), (["sum", x, "-o", "y", "--exclusive"], "--exclusive"),
@@ -566,96 +611,8 @@ def test_unwritable_for_an_ordinary_user(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Whole or not at all
+# Memory
 # ---------------------------------------------------------------------------------------------------------------
-
-def small_files():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-
-def test_no_room(tmp_path):
-    x = tmp_path / "x.npy"
-    np.save(x, np.zeros((100, 100), "f4"))
-    (tmp_path / "y.npy").write_text("as it was")
-    refused("scan", x, "-o", tmp_path / "y.npy", preexec_fn=small_files,
-            says=["y.npy", "40128 bytes", "File too large"])
-    assert (tmp_path / "y.npy").read_text() == "as it was"
-    refused("scan", x, "-o", "-", preexec_fn=small_files, says="TMPDIR")
-    refused("sum", "-", input=npy_of(np.zeros((100, 100))), preexec_fn=small_files, says="TMPDIR")
-    assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.npy"]
-
-
-def test_full_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("no right to mount a small disk")
-    try:
-        np.save(tmp_path / "x.npy", np.zeros((100, 1000), "f4"))
-        refused("scan", tmp_path / "x.npy", "-o", disk / "y.npy", says="No space left")
-        refused("scan", "-", "-o", tmp_path / "y.npy", input=npy_of(np.zeros((100, 1000))), says="No space left",
-                env=dict(os.environ, TMPDIR=str(disk)))
-        assert os.listdir(disk) == []
-        ok("sum", tmp_path / "x.npy", "-o", disk / "y.npy", "--axis", 1)
-        assert os.listdir(disk) == ["y.npy"]
-    finally:
-        subprocess.run(["umount", disk])
-    assert not (tmp_path / "y.npy").exists()
-
-
-def test_closed_and_full_stdout(tmp_path):
-    x = tmp_path / "x.npy"
-    np.save(x, np.zeros((1000, 1000), "f4"))
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    for arguments in (["scan", x, "-o", "-"], ["--help"], ["info"], ["sum", x]):
-        done = subprocess.run([CLI, *arguments], stdout=write_end, stderr=subprocess.PIPE)
-        assert done.returncode == 1
-        assert done.stderr == b"scanfold: standard output was closed before everything was written\n"
-        with open("/dev/full", "wb") as full:
-            done = subprocess.run([CLI, *arguments], stdout=full, stderr=subprocess.PIPE)
-        assert done.returncode == 1 and b"No space left" in done.stderr
-        done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", CLI, *arguments], stderr=subprocess.PIPE)
-        assert done.returncode == 1 and done.stderr.startswith(b"scanfold: ")
-    os.close(write_end)
-    ok("scan", x, "-o", tmp_path / "y.npy", preexec_fn=lambda: (os.close(0), os.close(1)))
-    assert np.load(tmp_path / "y.npy").shape == (1000, 1000)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_killed_in_the_middle(tmp_path, number):
-    """A slab of one byte makes a call of each line: long enough to be interrupted, whatever the machine."""
-    np.save(tmp_path / "x.npy", np.zeros((2_000_000, 2), "f8"))
-    (tmp_path / "y.npy").write_text("as it was")
-    # Whoever runs the tests may ignore hang-ups or interrupts (nohup and a shell's & do), and a child inherits that.
-    process = subprocess.Popen([CLI, "scan", "x.npy", "-o", "y.npy", "--slab", "1"], cwd=tmp_path,
-                               stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)
-                               if number != signal.SIGKILL else None)
-    deadline = time.monotonic() + 20
-    while len(os.listdir(tmp_path)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    time.sleep(0.02)
-    process.send_signal(number)
-    process.communicate()
-    assert process.returncode == -number
-    assert (tmp_path / "y.npy").read_text() == "as it was"
-    left = sorted(os.listdir(tmp_path))
-    if number == signal.SIGKILL:  # nobody can tidy up then; but no output either
-        left = [name for name in left if not name.startswith(".scanfold-")]
-    assert left == ["x.npy", "y.npy"]
-
-
-def test_input_cut_while_in_use(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((2_000_000, 2), "f8"))
-    process = subprocess.Popen([CLI, "scan", "x.npy", "-o", "y.npy", "--slab", "1"], cwd=tmp_path,
-                               stderr=subprocess.PIPE)
-    while len(os.listdir(tmp_path)) < 2 and process.poll() is None:
-        time.sleep(0.001)
-    os.truncate(tmp_path / "x.npy", 4096)
-    _, text = process.communicate()
-    assert process.returncode == 1 and text.startswith(b"scanfold: the input became shorter")
-    assert os.listdir(tmp_path) == ["x.npy"]
-
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_memory_stays_bounded(tmp_path):

@@ -72,6 +72,18 @@ def test_run_refuses(files):
     assert sorted(os.listdir(".")) == ["m.npy", "w.npy", "x.npy"]
 
 
+def test_an_expression_that_begins_with_a_minus(files):
+    """Looks like an option; after -- it does not."""
+    for expression in ("-x", "-(x)", "--x", "-exp(x)"):
+        refused("run", expression, "x=x.npy", says='scanfold run -- "-x"', status=2)
+        refused("explain", expression, "--shape", "x=3", says='scanfold explain -- "-x"', status=2)
+    assert ok("run", "--", "-sum(x)", "x=x.npy") == b"%d\n" % -files["x"].sum()
+    ok("run", "-o", "y.npy", "--", "-x", "x=x.npy")
+    assert np.array_equal(np.load("y.npy"), -files["x"])
+    assert b"out = -x" in ok("explain", "--shape", "x=3", "--", "-x")
+    refused("run", "--", "-x", "x=x.npy", "-o", "y.npy", says="-o stands after --", status=2)
+
+
 def test_carets():
     done = run("explain", "sum(x, depth=1)", "--shape", "x=4")
     assert done.returncode == 1

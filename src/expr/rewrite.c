@@ -4,14 +4,14 @@
 #include <string.h>
 
 static const sf_rewrite rewrites[] = {
-#define REWRITE(name, kind, sentence) {#name, sentence, SF_IR_##kind, rewrite_##name},
+#define REWRITE(name, kind, sentence) {#name, sentence, SF_IR_##kind, sf_rewrite_##name},
 #include "expr/rewrites.def"
 #undef REWRITE
 };
 
 /* Last of all: what is still a matmul is computed as what it means. */
 static const sf_rewrite lowering[] = {
-        {"matmul_products", "a @ b -> sum of products", SF_IR_MATMUL, rewrite_matmul_products},
+        {"matmul_products", "a @ b -> sum of products", SF_IR_MATMUL, sf_rewrite_matmul_products},
 };
 
 static void note(sf_ir *ir, const sf_rewrite *rewrite, int32_t before, int32_t after)

@@ -16,7 +16,7 @@ typedef struct sf_rewrite {
 } sf_rewrite;
 
 /* Each once, though the list may name it for several kinds. */
-#define REWRITE_PROTOTYPE(name) int32_t rewrite_##name(sf_ir *ir, const sf_ir_node *n)
+#define REWRITE_PROTOTYPE(name) int32_t sf_rewrite_##name(sf_ir *ir, const sf_ir_node *n)
 REWRITE_PROTOTYPE(flip_flip);
 REWRITE_PROTOTYPE(flip_map);
 REWRITE_PROTOTYPE(flip_scan);

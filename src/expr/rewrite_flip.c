@@ -2,7 +2,7 @@
 #include "expr/rewrite.h"
 
 /* flip(flip(x)) -> x, or one flip where they are of different axes */
-int32_t rewrite_flip_flip(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_flip_flip(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *inner = sf_ir_argument(ir, n, 0);
         return inner->kind == SF_IR_FLIP ? sf_ir_flip(ir, sf_ir_arg(ir, inner, 0), n->axes ^ inner->axes) : 0;
@@ -15,7 +15,7 @@ static uint64_t axes_of_argument(const sf_ir_node *argument, int32_t ndim, uint6
 }
 
 /* flip(f(a, b)) -> f(flip(a), flip(b)) */
-int32_t rewrite_flip_map(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_flip_map(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *map = sf_ir_argument(ir, n, 0);
         int32_t arg[3] = {0};
@@ -29,7 +29,7 @@ int32_t rewrite_flip_map(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* flip(scan(x)) -> reverse scan(flip(x)); along other axes than the scan's, scan(flip(x)) */
-int32_t rewrite_flip_scan(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_flip_scan(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
         if (scan->kind != SF_IR_SCAN)
@@ -43,7 +43,7 @@ int32_t rewrite_flip_scan(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* flip(fold(x)) -> fold(flip(x)): the flipped axes are not folded, those have length 1 */
-int32_t rewrite_flip_fold(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_flip_fold(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *fold = sf_ir_argument(ir, n, 0);
         if (fold->kind != SF_IR_FOLD)
@@ -55,7 +55,7 @@ int32_t rewrite_flip_fold(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* flip(view(x)) -> view(flip(x)), for permute, squeeze, unsqueeze, broadcast; a flipped slice is a slice that steps the other way */
-int32_t rewrite_flip_view(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_flip_view(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
         if (!view->arg[0])
@@ -83,7 +83,7 @@ int32_t rewrite_flip_view(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* fold(flip(x)) -> fold(x) where that changes no bit, or may; fold of x in reverse where the whole sequence is flipped */
-int32_t rewrite_fold_flip(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_fold_flip(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *flip = sf_ir_argument(ir, n, 0);
         if (flip->kind != SF_IR_FLIP || !(flip->axes & n->axes) || n->arg[1])

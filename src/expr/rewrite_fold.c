@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* fold over axes of length 1 -> x; such axes among others are not folded */
-int32_t rewrite_fold_one(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_fold_one(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *x = sf_ir_argument(ir, n, 0);
         sf_ir_node model = *n;
@@ -18,7 +18,7 @@ int32_t rewrite_fold_one(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* fold(fold(x)) -> fold(x): one sequence instead of two. A mean of one kind and a sum of the other leave a division. */
-int32_t rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *inner = sf_ir_argument(ir, n, 0);
         if (inner->kind != SF_IR_FOLD || inner->op != n->op || inner->uses != 1 || inner->has_initial || n->arg[1] || n->has_initial)
@@ -43,7 +43,7 @@ int32_t rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* fold(broadcast(x)) -> broadcast(fold(x)) * count: what repeats is read once. Of max and min without the count. */
-int32_t rewrite_fold_broadcast(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_fold_broadcast(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
         if (view->kind != SF_IR_BROADCAST || n->arg[1] || n->has_initial || n->dt == SF_DT_BOOL)
@@ -117,7 +117,7 @@ static int32_t apply_factor(sf_ir *ir, sf_dt dt, int32_t x, double times, double
 }
 
 /* x * 1, x / 1, x - 0 -> x */
-int32_t rewrite_times_one(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_times_one(sf_ir *ir, const sf_ir_node *n)
 {
         factor f;
         double zero;
@@ -138,7 +138,7 @@ static bool holds(sf_dt dt, double f)
 }
 
 /* x * a / b * -c -> x * d: two operations become one. A sign joins a factor or a divisor without changing a bit. */
-int32_t rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
 {
         factor outer, inner;
         if (!is_factor(ir, n, &outer) || !is_factor(ir, sf_ir_at(ir, outer.x), &inner) || sf_ir_at(ir, outer.x)->dt != n->dt)
@@ -157,7 +157,7 @@ int32_t rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* fold(x * c) -> fold(x) * c, and a scan: what is linear. Of f16 and bf16 the product is made before the result is rounded to them. */
-int32_t rewrite_hoist_factor(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_hoist_factor(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *x = sf_ir_argument(ir, n, 0);
         factor f;

@@ -42,7 +42,7 @@ static bool is_matmul(const sf_ir *ir, int32_t id)
 }
 
 /* fold(a @ b + c) -> fold(a @ b) + fold(c): the bias of a linear layer out of the way of the next rewrite */
-int32_t rewrite_matmul_bias(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_matmul_bias(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *sum = sf_ir_argument(ir, n, 0);
         if (n->op != SF_SUM || n->has_initial || n->arg[1] || sum->kind != SF_IR_MAP || (sum->code != SF_CODE_ADD && sum->code != SF_CODE_SUB))
@@ -66,7 +66,7 @@ int32_t rewrite_matmul_bias(sf_ir *ir, const sf_ir_node *n)
  * sum over the rows    of a @ b -> sum(sum(a, rows) * b)
  * sum over both                 -> sum(sum(a, rows) * sum(b, columns))
  */
-int32_t rewrite_matmul_fold(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_matmul_fold(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *product = sf_ir_argument(ir, n, 0);
         if (n->op != SF_SUM || n->has_initial || n->arg[1] || product->kind != SF_IR_MATMUL || product->uses != 1)
@@ -100,7 +100,7 @@ int32_t rewrite_matmul_fold(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* a @ b -> sum of products: each product rounded in the accumulator's type, then folded by the rule */
-int32_t rewrite_matmul_products(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_matmul_products(sf_ir *ir, const sf_ir_node *n)
 {
         sf_dt acc = accumulates_in(n->dt);
         int32_t a = sf_ir_cast(ir, sf_ir_arg(ir, n, 0), acc), b = swapped(ir, sf_ir_cast(ir, sf_ir_arg(ir, n, 1), acc));

@@ -3,7 +3,7 @@
 #include "expr/rewrite.h"
 
 /* scan over an axis of length 1 -> x */
-int32_t rewrite_scan_one(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_scan_one(sf_ir *ir, const sf_ir_node *n)
 {
         if (sf_ir_length(n, n->axes) != 1 || n->exclusive || n->has_initial || n->arg[1])
                 return 0;
@@ -27,7 +27,7 @@ static bool is_identity(const sf_ir *ir, int32_t node, const sf_ir_node *reduce)
 }
 
 /* scan(where(m, x, identity)) -> scan(x, mask=m), and a fold: a masked-out element counts as the identity */
-int32_t rewrite_masked(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_masked(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *where = sf_ir_argument(ir, n, 0);
         if (n->arg[1] || where->kind != SF_IR_MAP || where->code != SF_CODE_WHERE || !is_identity(ir, sf_ir_arg(ir, where, 2), n))
@@ -39,7 +39,7 @@ int32_t rewrite_masked(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* last element of scan(x) -> fold(x): the same bits, by the rule. A scan that is needed anyway keeps its last element. */
-int32_t rewrite_scan_last(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_scan_last(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
         if (scan->kind != SF_IR_SCAN || scan->exclusive || scan->uses != 1 || scan->axes != (uint64_t)1 << n->index || n->shape[n->index] != 1)
@@ -52,7 +52,7 @@ int32_t rewrite_scan_last(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* scan(x)[:k] -> scan(x[:k]): what comes later does not matter; along other axes any slice. Not where the rest is needed too. */
-int32_t rewrite_scan_head(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_scan_head(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
         int64_t length = n->shape[n->index];
@@ -71,7 +71,7 @@ int32_t rewrite_scan_head(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* identity ++ scan(x[:-1]) -> exclusive scan(x), and backwards: reverse scan(x[1:]) ++ identity. scan(x)[:-1] has become scan(x[:-1]) before. */
-int32_t rewrite_scan_shifted(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_scan_shifted(sf_ir *ir, const sf_ir_node *n)
 {
         if (n->nlist != 2)
                 return 0;
@@ -93,7 +93,7 @@ int32_t rewrite_scan_shifted(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* scan(x) - x -> exclusive scan(x): of reals without the rounding of the last sum and of the difference */
-int32_t rewrite_scan_minus(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_scan_minus(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
         if (n->code != SF_CODE_SUB || scan->kind != SF_IR_SCAN || scan->op != SF_SUM || scan->exclusive || scan->has_initial || scan->arg[1] ||

@@ -2,7 +2,7 @@
 #include "expr/rewrite.h"
 
 /* permute(permute(x)) -> permute(x), or x */
-int32_t rewrite_permute_permute(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_permute_permute(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *inner = sf_ir_argument(ir, n, 0);
         int32_t order[SF_MAX_NDIM];
@@ -21,7 +21,7 @@ static uint64_t axes_of_argument(const sf_ir_node *argument, int32_t ndim, uint6
 
 /* squeeze(squeeze(x)) -> squeeze(x); squeeze(unsqueeze(x)) -> x; squeeze(permute(x)) -> permute(squeeze(x)), and so a broadcast. Not through
  * flips, scans and folds: those let views pass the other way. */
-int32_t rewrite_squeeze_view(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_squeeze_view(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
         int32_t x = view->arg[0] ? sf_ir_arg(ir, view, 0) : 0;
@@ -48,7 +48,7 @@ int32_t rewrite_squeeze_view(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* squeeze(f(a, b)) -> f(squeeze(a), squeeze(b)) */
-int32_t rewrite_squeeze_map(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_squeeze_map(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *map = sf_ir_argument(ir, n, 0);
         int32_t arg[3] = {0};
@@ -60,7 +60,7 @@ int32_t rewrite_squeeze_map(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* f(a, broadcast(b)) -> f(a, b), where a alone makes the result as large */
-int32_t rewrite_map_broadcast(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_map_broadcast(sf_ir *ir, const sf_ir_node *n)
 {
         for (int32_t i = 0; i < sf_ir_args(n); i++) {
                 if (sf_ir_argument(ir, n, i)->kind != SF_IR_BROADCAST)
@@ -77,7 +77,7 @@ int32_t rewrite_map_broadcast(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* fold(squeeze(x)) -> squeeze(fold(x)), and likewise unsqueeze, and a scan. A mask would have to follow; with one, nothing is done. */
-int32_t rewrite_reduce_squeeze(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_reduce_squeeze(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
         sf_ir_node model = *n;
@@ -92,7 +92,7 @@ int32_t rewrite_reduce_squeeze(sf_ir *ir, const sf_ir_node *n)
 }
 
 /* fold(permute(x)) -> permute(fold(x)), and a scan. Folding several axes in another order is another sequence. */
-int32_t rewrite_reduce_permute(sf_ir *ir, const sf_ir_node *n)
+int32_t sf_rewrite_reduce_permute(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
         sf_ir_node model = *n;
