@@ -55,7 +55,7 @@ class ContextOptions(Options):
 def load(path):
     """The library, with its functions' types declared."""
     lib = ctypes.CDLL(path)
-    pointer = ctypes.c_void_p
+    pointer, number, status = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int
     for name, result, arguments in (("sf_version_string", ctypes.c_char_p, []),
                                     ("sf_last_error", ctypes.c_char_p, [pointer]),
                                     ("sf_context_isa", ctypes.c_char_p, [pointer]),
@@ -63,6 +63,18 @@ def load(path):
                                     ("sf_context_create", ctypes.c_int, [pointer, pointer]),
                                     ("sf_scan", ctypes.c_int, [pointer] * 4),
                                     ("sf_fold", ctypes.c_int, [pointer] * 4)):
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    for name, result, *arguments in (
+            ("sf_graph_create", status, pointer, pointer), ("sf_graph_destroy", None, pointer),
+            ("sf_expr_input", number, pointer, ctypes.c_char_p),
+            ("sf_expr_apply", number, pointer, ctypes.c_int, number, number, number),
+            ("sf_expr_scan", number, pointer, number, pointer),
+            ("sf_expr_fold", number, pointer, number, pointer),
+            ("sf_expr_output", number, pointer, number),
+            ("sf_plan_create", status, pointer, pointer, number, pointer, pointer, pointer),
+            ("sf_plan_explain", status, pointer, ctypes.c_int, pointer, ctypes.c_size_t, pointer),
+            ("sf_plan_destroy", None, pointer)):
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
     return lib

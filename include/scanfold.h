@@ -100,7 +100,7 @@ typedef struct sf_tensor {
 /* Device types, numbered as DLPack numbers them. */
 #define SF_CPU SF_DEVICE_TYPE(1)
 #define SF_CUDA SF_DEVICE_TYPE(2)
-#define SF_CUDA_HOST SF_DEVICE_TYPE(3) /* pinned host memory: treated as SF_CPU */
+#define SF_CUDA_HOST SF_DEVICE_TYPE(3) /* pinned host memory: SF_CPU by another name */
 
 /*
  * dtypes, with DLPack's codes: SF_F32 and so on are values, in C and C++11 alike. A static object must be initialised with
@@ -239,6 +239,9 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  *                                                                    max and min need an out that holds every value of x
  *   bool                bool                         bool
  *   any integer, bool   f32 f64                      out's own       rounded to out
+ *
+ * A sum of reals overflows where the order does. {-3e38, 0, 3e38, 3e38} in f32 ends in inf, because the
+ * last two are added first; a loop from the left would end in 3e38. An f64 accumulator has room for it.
  *
  * `accumulator` in the options asks for another one: f64 where the table says f32, or an integer type no narrower than
  * out's for integers. (For integers, and for max and min, it changes no bit.) Every other pair is refused with SF_UNSUPPORTED.
@@ -445,10 +448,16 @@ SF_API const char *sf_graph_input_name(const sf_graph *graph, int32_t index);
 /* An input. Inputs are numbered from 0 as they are first named; the same name is the same node. */
 SF_API int32_t sf_expr_input(sf_graph *graph, const char *name);
 
-/* A number, which takes the type of what it meets. */
+/*
+ * A number, which takes the type of what it meets. Beside integers a whole number keeps its value, as in
+ * NumPy 2: comparisons are by value, a bound of maximum and minimum beyond all values of the type does
+ * not bind, and where the result's type would have to hold a number that it does not, sf_plan_create
+ * refuses.
+ */
 SF_API int32_t sf_expr_constant(sf_graph *graph, sf_scalar value);
 
-/* A tensor of x's shape and dtype, filled with a number. x's values are not read. */
+/* A tensor of x's shape and dtype, filled with a number, which an integer type must hold; of a real one
+ * the fraction is dropped. x's values are not read. */
 SF_API int32_t sf_expr_like(sf_graph *graph, int32_t x, sf_scalar value);
 
 typedef enum sf_function {
@@ -466,7 +475,13 @@ typedef enum sf_function {
 /* One function, element by element. Arguments it does not take are 0. */
 SF_API int32_t sf_expr_apply(sf_graph *graph, sf_function function, int32_t a, int32_t b, int32_t c);
 
-/* x as another dtype: to a narrower real rounded once, to an integer from a real cut towards zero, to bool whether it is not zero. */
+/*
+ * x as another dtype: a real to a narrower one rounded once, an integer to another one wrapped, anything
+ * to bool whether it is not zero. A real to an integer loses its fraction and wraps, by way of an integer
+ * of 32 bits (to i8, i16, i32, u16) or 64 (to u8, u32, i64, u64); what that one does not hold, and NaN,
+ * becomes its lowest value first. (To u64 from 2^63 on, 2^63 is set aside on the way.) So do NumPy and
+ * torch on x86 wherever they agree; here every device does. docs/expressions.md has a table.
+ */
 SF_API int32_t sf_expr_cast(sf_graph *graph, int32_t x, sf_dtype dtype);
 
 /* Views: nothing is moved. flip: NULL axes are all of them. permute: axis d of the result is axis axes[d] of x; NULL reverses them (.T). */

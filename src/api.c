@@ -52,8 +52,12 @@ static sf_status read_axes(const sf_context *ctx, const sf_fold_options *o, int3
                 *axes = ndim == 64 ? UINT64_MAX : ((uint64_t)1 << ndim) - 1;
                 return SF_OK;
         }
-        if (o->naxes < 0)
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "naxes is %d; it must be the number of axes given", (int)o->naxes);
+        const int32_t rank = ndim ? ndim : 1; /* as in read_axis */
+        if (o->naxes < 0 || o->naxes > rank)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT,
+                               "naxes is %d; for an x of %d dimensions it must be 0 to %d, the "
+                               "number of axes given",
+                               (int)o->naxes, (int)ndim, (int)rank);
         for (int32_t i = 0; i < o->naxes; i++) {
                 uint64_t axis = 0;
                 SF_TRY(read_axis(ctx, o->axes[i], ndim, &axis));
@@ -94,7 +98,7 @@ static sf_status check_shape(const sf_context *ctx, const sf_view *out, int32_t 
  * ---------------------------------------------------------------------------------------------------------- */
 static sf_status check_device(const sf_context *ctx, const char *name, const sf_tensor *tensor, const sf_tensor *x)
 {
-        if (tensor->device.device_type != x->device.device_type || tensor->device.device_id != x->device.device_id)
+        if (!sf_same_device(tensor->device, x->device))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is on device (%d, %d) but x is on (%d, %d); they must be on the same one", name,
                                (int)tensor->device.device_type, (int)tensor->device.device_id, (int)x->device.device_type,
                                (int)x->device.device_id);

@@ -7,14 +7,9 @@
 
 #include <stdlib.h>
 
-static bool on_host(sf_device device)
-{
-        return device.device_type == SF_CPU || device.device_type == SF_CUDA_HOST;
-}
-
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
-        if (on_host(device))
+        if (sf_on_host(device))
                 return SF_OK;
         if (device.device_type != SF_CUDA)
                 return sf_fail(ctx, SF_NO_DEVICE, "%s is on device type %d, number %d; this library works on CPU (1) and CUDA (2) memory", name,
@@ -26,20 +21,20 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
 
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
 {
-        if (!on_host(step->device))
+        if (!sf_on_host(step->device))
                 return workspace ? sf_cuda_run_in(ctx, step, workspace, workspace_size) : sf_cuda_run(ctx, step);
         return ctx->backend == SF_BACKEND_REF ? sf_ref_run(ctx, step) : sf_cpu_run(ctx, step);
 }
 
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other)
 {
-        return on_host(device) ? NULL : sf_cuda_apart(count, steps, other);
+        return sf_on_host(device) ? NULL : sf_cuda_apart(count, steps, other);
 }
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
 {
         *size = 0;
-        return on_host(step->device) ? SF_OK : sf_cuda_workspace(ctx, step, size);
+        return sf_on_host(step->device) ? SF_OK : sf_cuda_workspace(ctx, step, size);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -47,7 +42,7 @@ sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *siz
  * ---------------------------------------------------------------------------------------------------------- */
 sf_status sf_backend_borrow(sf_context *ctx, sf_device device, void *stream, size_t size, sf_memory *memory)
 {
-        if (!on_host(device))
+        if (!sf_on_host(device))
                 return sf_cuda_borrow(ctx, device, stream, size ? size : 1, &memory->data, &memory->owner);
         sf_arena *arena = sf_arena_borrow(ctx, size ? size : 1);
         if (!arena)
@@ -58,7 +53,7 @@ sf_status sf_backend_borrow(sf_context *ctx, sf_device device, void *stream, siz
 
 void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memory *memory)
 {
-        if (!on_host(device))
+        if (!sf_on_host(device))
                 sf_cuda_return(ctx, device, stream, memory->owner);
         else if (memory->owner)
                 sf_arena_return(ctx, memory->owner);
@@ -68,7 +63,7 @@ void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memor
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)
 {
         *memory = (sf_memory){NULL, NULL};
-        if (!on_host(device))
+        if (!sf_on_host(device))
                 return sf_cuda_keep(ctx, device, size ? size : 1, &memory->data, &memory->owner);
         memory->data = size <= SIZE_MAX - 256 ? aligned_alloc(256, size / 256 * 256 + 256) : NULL;
         if (!memory->data)
@@ -78,7 +73,7 @@ sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_mem
 
 void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory)
 {
-        if (!on_host(device))
+        if (!sf_on_host(device))
                 sf_cuda_free(ctx, device, memory->owner);
         else
                 free(memory->data);

@@ -4,6 +4,18 @@
 
 #include "core/step.h"
 
+/* Memory of the host is one device: pinned or not, whatever number it is given. */
+static inline bool sf_on_host(sf_device device)
+{
+        return device.device_type == SF_CPU || device.device_type == SF_CUDA_HOST;
+}
+
+static inline bool sf_same_device(sf_device a, sf_device b)
+{
+        return sf_on_host(a) ? sf_on_host(b)
+                             : a.device_type == b.device_type && a.device_id == b.device_id;
+}
+
 /* Is there a backend for this device? A sentence if not. `name` is the tensor's. */
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device);
 

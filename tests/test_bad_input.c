@@ -280,6 +280,16 @@ static void dtype_pairs(void)
                                 }
         scan.accumulator = (sf_dtype){5, 64, 1};
         SCAN_IS(CANNOT, "accumulator", "code 5");
+        x.dtype = SF_F64;
+        out.dtype = SF_F64;
+        scan.accumulator = SF_F32;
+        SCAN_IS(CANNOT, "accumulator f32 does not fit sum of f64 into f64", "left unset or f64");
+        scan.accumulator = SF_I32;
+        SCAN_IS(CANNOT, "accumulator i32 does not fit sum of f32 into f32",
+                "left unset, f32 or f64");
+        x.dtype = out.dtype = SF_BOOL;
+        scan.accumulator = SF_I32;
+        SCAN_IS(CANNOT, "accumulator i32 does not fit sum of bool into bool", "must be left unset");
         char words[32];
         snprintf(words, sizeof words, "op is %d", op_count());
         scan.op = (sf_op)op_count();
@@ -361,6 +371,79 @@ static void option_sizes(void)
         CHECK(sf_scan(ctx, &x, &out, &scan) == SF_OK && out_data[0] == 5 && out_data[10] == 5,
               "a shorter struct was not read as such");
         x_data[0] = x_data[10] = 0;
+        reset();
+}
+
+/* Counts that lead past the end of memory: what they count lies against a page that cannot be read.
+ */
+static void counts_past_the_end(void)
+{
+        static const size_t sizes[] = {4097, (size_t)1 << 20, SIZE_MAX};
+        region r = {NULL, 0};
+        sf_context *other = NULL;
+        sf_graph *graph = NULL;
+        sf_plan *plan = NULL;
+        int32_t ndim;
+        int64_t shape[SF_MAX_NDIM];
+        CHECK(sf_graph_create(ctx, &graph) == SF_OK, "no graph");
+        const int32_t node = sf_expr_input(graph, "x");
+        sf_expr_output(graph, node);
+        CHECK(sf_plan_create(ctx, graph, 1, &x, NULL, &plan) == SF_OK, "no plan");
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+                size_t *const size = (size_t *)region_place(&r, sizeof *size, GUARD_AFTER, 0);
+                const void *const given = size;
+                *size = sizes[i];
+                checks++;
+                judge(__LINE__, sf_scan(ctx, &x, &out, given), BAD, "options->size",
+                      "sizeof(sf_scan_options)");
+                judge(__LINE__, sf_fold(ctx, &x, &out, given), BAD, "options->size",
+                      "sizeof(sf_fold_options)");
+                judge(__LINE__, sf_fold_shape(ctx, &x, given, &ndim, shape), BAD, "options->size",
+                      "sizeof(sf_fold_options)");
+                judge(__LINE__, sf_plan_run(plan, &x, &out, given), BAD, "options->size",
+                      "sizeof(sf_run_options)");
+                judge(__LINE__, sf_expr_fold(graph, node, given) < 0 ? BAD : SF_OK, BAD,
+                      "options->size", "sizeof(sf_expr_options)");
+                judge(__LINE__, sf_plan_create(ctx, graph, 1, &x, given, &plan), BAD,
+                      "options->size", "sizeof(sf_plan_options)");
+                CHECK(sf_context_create(&other, given) == BAD &&
+                              strstr(sf_last_error(NULL), "options->size"),
+                      "a context of any size");
+        }
+        /* As many axes as x has are there; more are not asked for. */
+        static const int32_t many[] = {3, 64, 65, INT32_MAX};
+        for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
+                int32_t *const two = (int32_t *)region_place(&r, 2 * sizeof *two, GUARD_AFTER, 0);
+                two[0] = 0;
+                two[1] = 1;
+                fold.axes = two;
+                fold.naxes = many[i];
+                judge(__LINE__, sf_fold_shape(ctx, &x, &fold, &ndim, shape), BAD, "naxes is",
+                      "0 to 2");
+                fold.axes = two;
+                fold.naxes = many[i];
+                FOLD_IS(BAD, "naxes is", "0 to 2");
+                if (many[i] <= SF_MAX_NDIM)
+                        continue; /* a graph knows no shapes: up to so many are the caller's word */
+                sf_expr_options o = SF_EXPR_OPTIONS_INIT;
+                o.axes = two;
+                o.naxes = many[i];
+                judge(__LINE__, sf_expr_fold(graph, node, &o) < 0 ? BAD : SF_OK, BAD, "naxes is",
+                      "64");
+                judge(__LINE__, sf_expr_flip(graph, node, many[i], two) < 0 ? BAD : SF_OK, BAD,
+                      "naxes is", "64");
+                judge(__LINE__, sf_expr_permute(graph, node, many[i], two) < 0 ? BAD : SF_OK, BAD,
+                      "naxes is", "64");
+                judge(__LINE__, sf_expr_concat(graph, 0, many[i], two) < 0 ? BAD : SF_OK, BAD,
+                      "count is", "64");
+                judge(__LINE__,
+                      sf_expr_broadcast(graph, node, many[i], (const int64_t *)two) < 0 ? BAD
+                                                                                        : SF_OK,
+                      BAD, "ndim is", "64");
+        }
+        sf_plan_destroy(plan);
+        sf_graph_destroy(graph);
+        region_free(&r);
         reset();
 }
 
@@ -494,7 +577,7 @@ static void masks(void)
         mask_shape[0] = 1;
         SCAN_WORKS();
         scan.mask = &mask;
-        mask.device.device_id = 1;
+        mask.device = (sf_device){SF_CUDA, 0};
         SCAN_IS(BAD, "mask is on device", "same");
 }
 
@@ -511,6 +594,30 @@ static void devices(void)
         SCAN_IS(BAD, "out is on device (2, 0)", "x is on (1, 0)");
         x.device = out.device = (sf_device){SF_CUDA_HOST, 0};
         SCAN_WORKS();
+        /* Pinned memory is CPU memory, on either side and in the mask. */
+        x.device = (sf_device){SF_CUDA_HOST, 1};
+        SCAN_WORKS();
+        out.device = (sf_device){SF_CUDA_HOST, 0};
+        SCAN_WORKS();
+        mask.device = (sf_device){SF_CUDA_HOST, 0};
+        scan.mask = &mask;
+        SCAN_WORKS();
+        for (int i = 0; i < 2; i++) {
+                sf_graph *graph = NULL;
+                sf_plan *plan = NULL;
+                sf_device pinned = {SF_CUDA_HOST, 0};
+                x.device = i ? pinned : x.device;
+                CHECK(sf_graph_parse(ctx, "cumsum(x, 1, mask=m)", &graph) == SF_OK, "%s",
+                      sf_last_error(ctx));
+                sf_tensor inputs[2] = {x, mask};
+                works(__LINE__, sf_plan_create(ctx, graph, 2, inputs, NULL, &plan));
+                inputs[0].device = i ? (sf_device){SF_CPU, 0} : pinned;
+                out.device = i ? pinned : (sf_device){SF_CPU, 0};
+                works(__LINE__, sf_plan_run(plan, inputs, &out, NULL));
+                sf_plan_destroy(plan);
+                sf_graph_destroy(graph);
+                reset();
+        }
 }
 
 /* A long shape must not run over the sentence's end. */
@@ -548,6 +655,7 @@ int main(void)
         dtype_pairs();
         initials();
         option_sizes();
+        counts_past_the_end();
         overlaps();
         masks();
         devices();

@@ -56,6 +56,9 @@ static const struct {
         {"expand_dims(x, (-1, -2))", "unsqueeze(x, (2, 3))", "x=2,3"}, /* numbered as in the result */
         {"x.unsqueeze((2, -4))", "unsqueeze(x, (1, 2))", "x=2,3,4"},
         {"x.squeeze((-1, -3))", "squeeze(x, (0, 2))", "x=1,3,1"},
+        {"squeeze(x)", "squeeze(x, (0, 2))", "x=1,3,1"}, /* every axis of length 1, as in NumPy */
+        {"x.squeeze(None)", "squeeze(x, (0, 1))", "x=1,1"},
+        {"squeeze(x) + squeeze(s)", "x + s", "x=2,3 s="},
         {"sum(x, ())", "sum(x, ())", "x=2,3"},
         {"cat([x, y], dim=1)", "concat([x, y], 1)", "x=2,3 y=2,1"},
         {"sum(x, 1, mask=m, initial=-2)", "sum(x, 1, mask=m, initial=-2)", "x=2,3 m=3:u8"},
@@ -69,6 +72,17 @@ static const struct {
         {"i * 2.5", "i.astype(f32) * 2.5", "i=2:i8"},
         {"i / 2", "i.astype(f32) / 2", "i=2:i8"},
         {"i + u", "i.astype(i16) + u.astype(i16)", "i=2:i8 u=2:u8"},
+        /* Whole numbers keep their value. A bound past all values does not bind. */
+        {"u.clamp(-5, 300)", "u", "u=2:u8"},
+        {"u.clamp(-5, 7)", "minimum(u, 7)", "u=2:u8"},
+        {"maximum(-129, i)", "i", "i=2:i8"},
+        {"i == -9223372036854775808", "i == -9223372036854775808", "i=2:i64"},
+        {"full_like(i, -9223372036854775808)", "broadcast_to(-9223372036854775808, (2,))",
+         "i=2:i64"},
+        {"q + 18446744073709551615", "q + 18446744073709551615", "q=2:u64"},
+        {"q + (9223372036854775807 + 1)", "q + 9223372036854775808", "q=2:u64"},
+        {"i + (18446744073709551615 - 18446744073709551614)", "i + 1", "i=2:i8"},
+        {"x + 16777217", "x + 16777216", "x=2"}, /* a real has it rounded */
         {"h + b", "h.astype(f32) + b.astype(f32)", "h=2:f16 b=2:bf16"},
 };
 
@@ -105,6 +119,8 @@ static const struct {
         {"x.narrow(0, 1, (1, 2))", 15, "whole number"}, {"x.select(0, (1, 2))", 12, "whole number"}, {"x.select((0, 1), 0)", 9, "one axis"},
         {"concat([x, x], (0, 1))", 15, "one axis"}, {"concat([x, x], None)", 15, "one axis"}, {"x.unsqueeze(None)", 12, "an axis"},
         {"exp(x, y)", 7, "at most 1"}, {"sum(x, 99)", 7, "axis 99"}, {"x $ y", 2, "an operator"}, {"\"x\"", 0, "was expected"},
+        {"x < 18446744073709551616", 4, "64 bits"},
+        {"full_like(x, -9223372036854775809)", 13, "64 bits"},
         {"((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((x))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))", 64, "within each other"},
 };
 
@@ -136,6 +152,21 @@ static const struct {
         {"broadcast_to(x, (2, 4))", "x=2,3", "(2, 4)"}, {"concat([x, y], 0)", "x=2,3 y=2,2", "equal"}, {"x + u", "x=2:i64 u=2:u64", "no integer type"},
         {"broadcast_to(x, (3000000000, 3000000000))", "x=1", "broadcast"}, {"sum(x, dtype=bool)", "x=2", "into bool"}, {"x @ x", "x=2,2:bool", "bool"},
         {"concat([s, s], 0)", "s=", "rank 0"}, {"s[0]", "s=", "nothing to slice"}, {"sum(i, initial=1.5)", "i=2:i32", "initial"},
+        /* Whole numbers that a result's type does not hold. */
+        {"u + 300", "u=2:u8", "300 is out of range for u8, which holds 0 to 255; cast u"},
+        {"-1 * u", "u=2:u8", "-1 is out of range for u8"},
+        {"full_like(u, 300)", "u=2:u8", "300 is out of range for u8"},
+        {"full_like(i, 128.5)", "i=2:i8", "128.5 is out of range for i8"},
+        {"full_like(i, nan)", "i=2:i32", "out of range for i32"},
+        {"full_like(i, 9223372036854775808.)", "i=2:i64", "out of range for i64"},
+        {"u.clamp(256, 300)", "u=2:u8", "256 is out of range for u8"},
+        {"u.clamp(-5, -1)", "u=2:u8", "-1 is out of range for u8"},
+        {"where(u > 0, u, 300)", "u=2:u8", "300 is out of range for u8"},
+        {"u.masked_fill(u > 3, -1)", "u=2:u8", "-1 is out of range for u8"},
+        {"i - 9223372036854775808", "i=2:i64",
+         "is out of range for i64, which holds -9223372036854775808 to 9223372036854775807"},
+        {"q + -1", "q=2:u64", "-1 is out of range for u64, which holds 0 to 18446744073709551615"},
+        {"x + 18446744073709551615 * 2", "x=2", "does not fit 64 bits"},
 };
 
 static void test_refusals(void)
@@ -545,6 +576,53 @@ static void test_create_refusals(void)
         checks += 10;
 }
 
+/* Comparisons with a whole number are by value, whether the type holds it or not. */
+static void test_whole_numbers(void)
+{
+        static const char *const tests[] = {"==", "!=", "<", "<=", ">", ">="};
+        static const struct {
+                const char *dtype, *number;
+                int sign; /* of the number, seen from every value of the type */
+        } listed[] = {
+                {"u8", "256", 1},
+                {"u8", "-1", -1},
+                {"u8", "18446744073709551615", 1},
+                {"i8", "128", 1},
+                {"i8", "-129", -1},
+                {"u16", "65536", 1},
+                {"i16", "-32769", -1},
+                {"u32", "4294967296", 1},
+                {"i32", "2147483648", 1},
+                {"u64", "-1", -1},
+                {"i64", "9223372036854775808", 1},
+        };
+        char text[128], shapes[32];
+        uint64_t zeros[3] = {0};
+        uint8_t y[3];
+        int64_t three[1] = {3};
+        for (size_t i = 0; i < sizeof listed / sizeof listed[0]; i++)
+                for (int k = 0; k < 12; k++, checks++) {
+                        const int test = k % 6;
+                        /* Is the left side? */
+                        const bool less = k < 6 ? listed[i].sign > 0 : listed[i].sign < 0;
+                        const uint8_t right = test == 1 || (test > 1 && less == (test < 4));
+                        snprintf(text, sizeof text, "%s %s %s", k < 6 ? "x" : listed[i].number,
+                                 tests[test], k < 6 ? listed[i].number : "x");
+                        snprintf(shapes, sizeof shapes, "x=3:%s", listed[i].dtype);
+                        tool_shapes s;
+                        tool_read_shapes(shapes, &s);
+                        sf_plan *plan = tool_plan(NULL, text, shapes, false);
+                        sf_tensor in = tensor(zeros, s.tensor[0].dtype, 1, three),
+                                  out = tensor(y, SF_BOOL, 1, three);
+                        memset(y, 7, sizeof y);
+                        CHECK(plan && sf_plan_run(plan, &in, &out, NULL) == SF_OK, "%s: %s", text,
+                              sf_last_error(NULL));
+                        CHECK(y[0] == right && y[1] == right && y[2] == right,
+                              "%s of %s is %d %d %d", text, listed[i].dtype, y[0], y[1], y[2]);
+                        sf_plan_destroy(plan);
+                }
+}
+
 /* Masks keep their two meanings: a product with NaN is NaN, a selection is not. */
 static void test_mask_meanings(void)
 {
@@ -595,6 +673,7 @@ int main(void)
         test_threads();
         test_run_refusals();
         test_create_refusals();
+        test_whole_numbers();
         test_mask_meanings();
         test_explanations();
         engines_close();

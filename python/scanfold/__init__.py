@@ -90,6 +90,9 @@ def cumsum():
                 and rounded once), integers and bool widen to int64, or to uint64 where NumPy would
     out         an array to write to, x itself included; it is returned
 
+    Reals are added in the order of docs/order.md, a tree. What overflows on the way is infinite, even
+    where a loop from the left would have met a number that takes it back.
+
     >>> import numpy as np, scanfold
     >>> scanfold.cumsum(np.array([1, 2, 3, 4]))
     array([ 1,  3,  6, 10])
@@ -150,6 +153,9 @@ def sum():
     axis, dim          None for all, a number, or a tuple; several axes count as one, in row-major order; () folds nothing
     keepdims, keepdim  folded axes stay, with length 1
     reverse, mask, initial, dtype, out   as for cumsum
+
+    As in cumsum, the order decides what overflows on the way: the sum of -3e38, 0, 3e38, 3e38 as
+    float32 is infinite, because the last two are added first.
 
     >>> import numpy as np, scanfold
     >>> x = np.arange(6).reshape(2, 3)

@@ -282,6 +282,9 @@ int array_open(PyObject *object, const char *name, array_use use, array *a)
                 rc = other_open(object, name, a);
                 break;
         }
+        if (!rc && a->view.device.device_type == SF_CUDA_HOST)
+                a->view.device =
+                        (sf_device){SF_CPU, 0}; /* pinned memory is the host's like any other */
         if (!rc && dtype_index(a->view.dtype) < 0)
                 rc = refuse_dtype(object, name, a->view.dtype);
         if (rc)

@@ -93,9 +93,11 @@ static sf_dtype dtype(builder *b, Py_ssize_t at)
 static sf_scalar scalar(builder *b, Py_ssize_t at)
 {
         PyObject *item = PyTuple_GetItem(b->instruction, at);
+        sf_scalar value = sf_int(0);
         if (item && PyFloat_Check(item))
                 return sf_real(PyFloat_AsDouble(item));
-        return sf_int(number(b, at));
+        b->failed |= !item || integer_read(item, "a number", &value) < 0;
+        return value;
 }
 
 /* A sequence of numbers; None: *count is -1. */

@@ -21,6 +21,10 @@
 
 #include "_arrays.h"
 
+/* _scanfold.c: a Python int as a number of 64 bits, signed where it fits; exceptions call it
+ * `name`. 0, or -1 with an exception. */
+int integer_read(PyObject *object, const char *name, sf_scalar *scalar);
+
 /* expression_create(program, exact) -> expression */
 PyObject *expression_create(PyObject *self, PyObject *args);
 

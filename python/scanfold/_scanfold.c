@@ -35,29 +35,30 @@ static PyObject *raise_status(sf_status status)
  * Arguments
  * ---------------------------------------------------------------------------------------------------------- */
 
+int integer_read(PyObject *object, const char *name, sf_scalar *scalar)
+{
+        int overflow;
+        *scalar = sf_int(PyLong_AsLongLongAndOverflow(object, &overflow));
+        if (overflow < 0)
+                PyErr_Format(PyExc_ValueError, "%s is below -2**63", name);
+        if (overflow > 0) {
+                *scalar = sf_uint(PyLong_AsUnsignedLongLong(object));
+                if (PyErr_Occurred()) {
+                        PyErr_Clear();
+                        PyErr_Format(PyExc_ValueError, "%s is above 2**64 - 1", name);
+                }
+        }
+        return PyErr_Occurred() ? -1 : 0;
+}
+
 /* A number, or an array of one element. */
 static int read_initial(PyObject *object, sf_scalar *scalar)
 {
         memset(scalar, 0, sizeof *scalar);
         if (object == Py_None)
                 return 0;
-        if (PyLong_Check(object)) { /* bool is an int */
-                int overflow;
-                long long i = PyLong_AsLongLongAndOverflow(object, &overflow);
-                if (overflow <= 0) {
-                        if (overflow < 0)
-                                PyErr_SetString(PyExc_ValueError, "initial is below -2**63");
-                        *scalar = sf_int(i);
-                        return PyErr_Occurred() ? -1 : 0;
-                }
-                *scalar = sf_uint(PyLong_AsUnsignedLongLong(object));
-                if (PyErr_Occurred()) {
-                        PyErr_Clear();
-                        PyErr_SetString(PyExc_ValueError, "initial is above 2**64 - 1");
-                        return -1;
-                }
-                return 0;
-        }
+        if (PyLong_Check(object)) /* bool is an int */
+                return integer_read(object, "initial", scalar);
         if (PyFloat_Check(object)) {
                 *scalar = sf_real(PyFloat_AsDouble(object));
                 return 0;

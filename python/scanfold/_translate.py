@@ -3,6 +3,7 @@
 A translation is refused by returning None: what it cannot say exactly is left to whoever else compiles the graph.
 """
 import json
+import math
 import operator
 
 import torch
@@ -40,6 +41,27 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, torch.SymInt)
 
 
+def _is_integer(dtype):
+    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+
+
+def fits(number, dtype):
+    """Whether a tensor of this dtype holds a number, its fraction dropped. Where not, most of
+    torch's functions raise."""
+    if not _is_integer(dtype):
+        return True
+    return math.isfinite(number) and torch.iinfo(dtype).min <= int(number) <= torch.iinfo(dtype).max
+
+
+def wrapped(number, dtype):
+    """The number that torch's arithmetic and comparisons compute with beside a tensor: an integer
+    wraps to the tensor's dtype. (The library's own are by value.)"""
+    if not isinstance(number, int) or not _is_integer(dtype):
+        return number
+    least = torch.iinfo(dtype).min
+    return (number - least) % 2**torch.iinfo(dtype).bits + least
+
+
 def constant(node):
     """The number a tensor of no dimensions is filled with, as torch.where makes one of a number; None for other nodes, and where a number
     would not count as the tensor does in what comes of it."""
@@ -47,7 +69,10 @@ def constant(node):
     if node.op != "call_function" or not (full or node.target is aten.scalar_tensor.default):
         return None
     value, dtype = node.args[1 if full else 0], node.meta["val"].dtype
-    if not is_number(value) or dtype is torch.bool or any(u.op == "output" or u.meta["val"].dtype != dtype for u in node.users):
+    if not is_number(value) or not fits(value, dtype):
+        return None
+    users = node.users
+    if dtype is torch.bool or any(u.op == "output" or u.meta["val"].dtype != dtype for u in users):
         return None
     return float(value) if dtype.is_floating_point else value if isinstance(value, int) else None
 
@@ -60,7 +85,9 @@ def filled(node):
     """The number that a tensor of any shape is filled with, or None."""
     found = _FILLED.get(node.target) if node.op == "call_function" else None
     value = node.args[found] if type(found) is int else found  # an argument's place, or the number
-    return value if is_number(value) and not isinstance(value, bool) else None
+    if not is_number(value) or isinstance(value, bool):
+        return None
+    return value if fits(value, node.meta["val"].dtype) else None
 
 
 def lengthened(node):
@@ -70,7 +97,8 @@ def lengthened(node):
     if node.target is aten.constant_pad_nd.default:
         x, pad = node.args[:2]
         number = node.args[2] if len(node.args) > 2 else 0
-        if not _ints(pad) or sorted(pad) != [0] * (len(pad) - 1) + [1] or not is_number(number):
+        if not _ints(pad) or sorted(pad) != [0] * (len(pad) - 1) + [1] or not is_number(number) \
+                or not fits(number, node.meta["val"].dtype):
             return None
         at = list(pad).index(1)  # pairs, from the last axis on
         return x, len(shape_of(x)) - 1 - at // 2, number, at % 2 == 0
@@ -132,6 +160,9 @@ def _elementwise(program, node, name, overload):
     if name in _BINARY and overload in ("Tensor", "Scalar", "default") and len(args) == 2 and not node.kwargs:
         if not all(is_number(a) or isinstance(a, torch.fx.Node) for a in args):
             return None
+        if name != "div":  # which is of reals, whatever it is given
+            args = [wrapped(a, b.meta["val"].dtype) if is_number(a) and not is_number(b) else a
+                    for a, b in (args, args[::-1])]
         return program.add("apply", _BINARY[name], program.value(args[0]), program.value(args[1]), -1)
     if name in _UNARY and len(args) == 1 and not node.kwargs:
         return program.add("apply", _UNARY[name], program.take(args[0]), -1, -1)
@@ -139,7 +170,9 @@ def _elementwise(program, node, name, overload):
         return program.add("apply", SQUARE, program.take(args[0]), -1, -1)
     if name == "where" and overload == "self":
         return program.add("apply", WHERE, *[program.take(a) for a in args])
-    if name == "clamp" and overload == "default" and len(args) in (2, 3) and all(a is None or is_number(a) for a in args[1:]):
+    if name == "clamp" and overload == "default" and len(args) in (2, 3) \
+            and all(a is None or is_number(a) and fits(a, node.meta["val"].dtype)
+                    for a in args[1:]):
         x = program.take(args[0])
         for function, bound in zip((MAXIMUM, MINIMUM), args[1:]):
             if bound is not None:

@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* No header's options will be this long. A size beyond it was never set, and is no count of bytes
+ * to read. */
+enum { MOST_OPTIONS = 4096 };
+
 sf_status sf_options_read(const sf_context *ctx, const char *type, const void *given, void *options, size_t size)
 {
         size_t given_size;
         memcpy(&given_size, given, sizeof given_size);
-        if (given_size < sizeof given_size)
+        if (given_size < sizeof given_size || given_size > MOST_OPTIONS)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "options->size is %zu; it must be sizeof(%s), which is %zu", given_size, type, size);
         memset(options, 0, size);
         memcpy(options, given, given_size < size ? given_size : size);
@@ -72,10 +76,16 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
         bool real = sf_dtypes[s->acc].kind == SF_KIND_REAL;
         bool wider = asked < SF_DT_COUNT && asked != SF_DT_F16 && asked != SF_DT_BF16 && asked != SF_DT_BOOL && to != SF_DT_BOOL &&
                      (sf_dtypes[asked].kind == SF_KIND_REAL) == real && sf_dtypes[asked].bits >= sf_dtypes[s->acc].bits;
+        const char *right = to == SF_DT_BOOL ? "left unset"
+                            : !real          ? "left unset or an integer type no narrower than "
+                            : s->acc == SF_DT_F32 ? "left unset, f32 or f64"
+                                                  : "left unset or f64";
         if (!wider)
-                return sf_fail(ctx, SF_UNSUPPORTED, "accumulator %s does not fit %s of %s into %s; it must be %s%s", sf_dtype_text(accumulator, text),
-                               sf_op_name(op), sf_dtypes[in].name, sf_dtypes[to].name, real ? "f64 or " : "left unset or no narrower than ",
-                               sf_dtypes[s->acc].name);
+                return sf_fail(ctx, SF_UNSUPPORTED,
+                               "accumulator %s does not fit %s of %s into %s; it must be %s%s",
+                               sf_dtype_text(accumulator, text), sf_op_name(op), sf_dtypes[in].name,
+                               sf_dtypes[to].name, right,
+                               real || to == SF_DT_BOOL ? "" : sf_dtypes[s->acc].name);
         /* Integers wrap, and the largest of some reals is the same in any wider type: there a wider accumulator changes no bit
          * and is not used. */
         if (real && (op == SF_SUM || op == SF_PROD))

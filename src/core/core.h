@@ -56,6 +56,9 @@ typedef struct sf_value {
  * status.c: a code, and a sentence kept for the calling thread
  * ---------------------------------------------------------------------------------------------------------- */
 sf_status sf_fail(const sf_context *ctx, sf_status status, const char *format, ...) SF_PRINTF(3, 4) SF_COLD;
+/* What the calling thread's latest failure was. For what returns a node, and so has no status to
+ * return. */
+sf_status sf_last_status(void);
 
 /* Return the status of a call that failed; otherwise go on. */
 #define SF_TRY(call)                                                                                                     \

@@ -34,18 +34,18 @@ static sf_value real_from_real(sf_dt to, double v)
         }
 }
 
+/* The table of program.h: truncated to 32 or 64 bits, then wrapped. */
 static uint64_t integer_from_real(sf_dt to, double v)
 {
-        int bits = sf_dtypes[to].bits;
-        bool negative = sf_dtypes[to].kind == SF_KIND_SIGNED;
-        double end = ldexp(1, negative ? bits - 1 : bits); /* the first value above the range */
-        if (v != v)
-                return 0;
-        if (v >= end)
-                return UINT64_MAX >> (64 - bits + negative);
-        if (!negative)
-                return v > 0 ? (uint64_t)v : 0;
-        return v <= -end ? (uint64_t)(INT64_MIN >> (64 - bits)) : (uint64_t)(int64_t)v;
+        bool by_32_bits = to == SF_DT_I8 || to == SF_DT_I16 || to == SF_DT_I32 || to == SF_DT_U16;
+        double end = by_32_bits ? 0x1p31 : 0x1p63; /* the first value above the range */
+        uint64_t half = 0;
+        if (to == SF_DT_U64 && v >= end) {
+                v -= end;
+                half = (uint64_t)1 << 63;
+        }
+        int64_t whole = v >= -end && v < end ? (int64_t)v : (int64_t)-end;
+        return sf_wrap(to, (uint64_t)whole ^ half);
 }
 
 sf_value sf_cast(sf_dt from, sf_dt to, sf_value v)

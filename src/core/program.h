@@ -17,8 +17,20 @@
  * have the same bits on every CPU (elementary.h), those of f64 are the C library's, and a GPU's are its own.
  *
  * Casts: real to real rounds once. Integer to real rounds once, by way of f32 to f16 and bf16. Integer to integer wraps. To bool:
- * whatever is not 0 is true, NaN too. Real to integer drops the fraction; what is out of range becomes the nearest value in range, and
- * NaN becomes 0, where C leaves it undefined. A program's last value is cast to the type that is asked of it.
+ * whatever is not 0 is true, NaN too. A program's last value is cast to the type asked of it.
+ *
+ * Real to integer drops the fraction and wraps to the type's width. That goes by way of an integer
+ * of 32 or 64 bits, as the instructions of x86 do, and what that one does not hold (NaN, too)
+ * becomes its lowest value:
+ *
+ *     to                by way of    NaN, and what is out of range of that
+ *     i8  i16  u16      i32          0
+ *     i32               i32          -2^31
+ *     u8  u32           i64          0
+ *     i64               i64          -2^63
+ *     u64               i64, of v - 2^63 from 2^63 on; 2^63 is added again    2^63; from 2^64 on 0
+ *
+ * So do NumPy and torch on x86, wherever those two agree.
  *
  * A fold's store sees the operands at the first position of the sequence: they should not depend on it.
  */

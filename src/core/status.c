@@ -6,6 +6,7 @@
 
 static _Thread_local struct {
         uint64_t serial; /* of the context the sentence belongs to */
+        sf_status status;
         char text[2048];
 } last;
 
@@ -16,7 +17,13 @@ sf_status sf_fail(const sf_context *ctx, sf_status status, const char *format, .
         vsnprintf(last.text, sizeof last.text, format, args);
         va_end(args);
         last.serial = ctx ? ctx->serial : 0;
+        last.status = status;
         return status;
+}
+
+sf_status sf_last_status(void)
+{
+        return last.status;
 }
 
 const char *sf_last_error(const sf_context *ctx)

@@ -111,6 +111,14 @@ static bool holds(sf_dt to, sf_dt from)
         return sf_dtypes[to].bits - to_signed >= sf_dtypes[from].bits - from_signed;
 }
 
+/* The class whose cast a real takes to an integer type: u16 goes by way of 32 bits, and f32 to u8
+ * may, which is less work and the same: from 2^31 on an f32 is a multiple of 256. */
+static sf_class real_by_way_of(sf_class from, sf_dt to)
+{
+        return to == SF_DT_U16 || (to == SF_DT_U8 && from == SF_CLASS_F32) ? SF_CLASS_I32
+                                                                           : sf_class_of(to);
+}
+
 /* As sf_cast: the value, with the same uses, as another type. */
 static value cast(maker *m, value v, sf_dt to)
 {
@@ -122,12 +130,12 @@ static value cast(maker *m, value v, sf_dt to)
                 return (value){emit_one(m, m->map->truth[from_class], v.at), to};
         if (v.dt == SF_DT_F64 && m->map->round[to])
                 return (value){emit_one(m, m->map->round[to], v.at), to};
+        if (was_real && !is_real(to))
+                to_class = real_by_way_of(from_class, to);
         if (from_class != to_class)
                 v.at = emit_one(m, m->map->casts[from_class][to_class], v.at);
         sf_loop *after = m->map->settle[to];
-        if (was_real && !is_real(to))
-                after = m->map->limit[to];
-        else if (!was_real && !is_real(to) && holds(to, v.dt))
+        if (!was_real && !is_real(to) && holds(to, v.dt))
                 after = NULL;
         if (after)
                 v.at = emit_one(m, after, v.at);

@@ -59,10 +59,10 @@ typedef struct sf_own_scan {
 
 typedef struct sf_cpu_map {
         sf_loop *const *loops[SF_CLASS_COUNT]; /* by class of the first argument (of `where`, of the second), then sf_code; NULL: none */
-        sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals to integers the nearest value in range, NaN to 0 */
+        sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals as program.h says of
+                                                           i32, u32, i64, u64 */
         sf_loop *truth[SF_CLASS_COUNT];        /* a[i] != 0, as bool */
         sf_loop *settle[SF_DT_COUNT];          /* a class's values to those of a narrower type: rounded, or wrapped; NULL: nothing to do */
-        sf_loop *limit[SF_DT_COUNT];           /* likewise, but the nearest value in range instead of wrapped */
         sf_loop *round[SF_DT_COUNT];           /* f64 to f16 or bf16, rounded once, held as f32; NULL for all others */
         void (*fill)(void *y, sf_class class, sf_value value, int64_t count);
         /* A copy that goes around the cache where it can; the isa's fence waits for it. Meanwhile as many bytes from `next` on are

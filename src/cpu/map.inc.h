@@ -13,20 +13,28 @@
 #define M_CAT(a, b) M_CAT_(a, b)
 #define N(name) M_CAT(name, M_NAME)
 
-/* The nearest value in range, NaN to 0. What goes through the C conversion is always in range; `first` is the first value above. */
 #if !M_REAL
 #if M_SIGNED
 #define M_NEGATIVE(v) ((v) < 0)
-#define M_FIRST ((double)((M_BITS_C)1 << (M_BITS - 1)))
-#define M_LEAST ((M_C)((M_BITS_C)1 << (M_BITS - 1)))
-#define M_MOST ((M_C)(((M_BITS_C)1 << (M_BITS - 1)) - 1))
-#define M_FROM_REAL(v, first)                                                                                            \
-        ((v) >= (first) ? M_MOST : (v) < -(first) ? M_LEAST : (M_C)((v) < (first) && (v) >= -(first) ? (v) : 0))
 #else
 #define M_NEGATIVE(v) false
-#define M_FIRST (2.0 * (double)((M_BITS_C)1 << (M_BITS - 1)))
-#define M_MOST ((M_C)-1)
-#define M_FROM_REAL(v, first) ((v) >= (first) ? M_MOST : (M_C)((v) < (first) && (v) > 0 ? (v) : 0))
+#endif
+
+/*
+ * A real of type R truncated to an integer of 32 or 64 bits, and wrapped. What that integer does
+ * not hold becomes its lowest value, which is chosen before the conversion: what goes through C's
+ * conversion is always in range.
+ */
+#define M_TRUNCATED(C, v, end) ((C)((v) < (end) && (v) >= -(end) ? (v) : -(end)))
+#if M_BITS == 32 && M_SIGNED
+#define M_FROM_REAL(R, v) M_TRUNCATED(int32_t, v, (R)0x1p31)
+#elif M_BITS == 32 || M_SIGNED
+#define M_FROM_REAL(R, v) ((M_C)M_TRUNCATED(int64_t, v, (R)0x1p63))
+#else
+#define M_UPPER(R, v) ((v) >= (R)0x1p63)
+#define M_FROM_REAL(R, v)                                                                          \
+        ((M_C)M_TRUNCATED(int64_t, M_UPPER(R, v) ? (v) - (R)0x1p63 : (v), (R)0x1p63) ^             \
+         (M_C)M_UPPER(R, v) << 63)
 #endif
 #endif
 
@@ -213,7 +221,10 @@ static sf_loop *const N(loops)[SF_CODE_COUNT] = {
 #if M_REAL
 #define M_FROM(v, real) ((M_C)(v))
 #else
-#define M_FROM(v, real) ((real) == 4 ? M_FROM_REAL(v, (float)M_FIRST) : (real) == 8 ? M_FROM_REAL(v, M_FIRST) : (M_C)(M_BITS_C)(v))
+#define M_FROM(v, real)                                                                            \
+        ((real) == 4   ? M_FROM_REAL(float, v)                                                     \
+         : (real) == 8 ? M_FROM_REAL(double, v)                                                    \
+                       : (M_C)(M_BITS_C)(v))
 #endif
 #define M_CAST(from, real)                                                                                               \
         static void N(cast_##from)(void *to, const void *src, const void *b, const void *c, int64_t count)               \
@@ -236,10 +247,9 @@ M_CAST(u64, 0)
 #undef M_CAST
 #undef M_FROM
 #undef M_FROM_REAL
-#undef M_FIRST
+#undef M_TRUNCATED
+#undef M_UPPER
 #undef M_NEGATIVE
-#undef M_LEAST
-#undef M_MOST
 #undef M_ROW
 #undef M_SAME
 #undef M_TEST

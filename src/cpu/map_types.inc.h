@@ -133,11 +133,7 @@ static void settle_f16(void *y, const void *a, const void *b, const void *c, int
         SETTLE(settle_i16, i32, (int16_t)v)                                                                              \
         SETTLE(settle_u8, u32, (uint8_t)v)                                                                               \
         SETTLE(settle_u16, u32, (uint16_t)v)                                                                             \
-        SETTLE(settle_bool, u32, v != 0)                                                                                 \
-        SETTLE(limit_i8, i32, v < INT8_MIN ? INT8_MIN : v > INT8_MAX ? INT8_MAX : v)                                     \
-        SETTLE(limit_i16, i32, v < INT16_MIN ? INT16_MIN : v > INT16_MAX ? INT16_MAX : v)                                \
-        SETTLE(limit_u8, u32, v > UINT8_MAX ? UINT8_MAX : v)                                                             \
-        SETTLE(limit_u16, u32, v > UINT16_MAX ? UINT16_MAX : v)
+        SETTLE(settle_bool, u32, v != 0)
 #define SETTLE(name, class, how)                                                                                         \
         static void name(void *to, const void *from, const void *b, const void *c, int64_t count)                        \
         {                                                                                                                \
@@ -375,7 +371,6 @@ const sf_cpu_map MAP_TABLE = {
         .truth = {truth_f32, truth_f64, truth_i32, truth_u32, truth_i64, truth_u64},
         .settle = {[SF_DT_F16] = settle_f16, [SF_DT_BF16] = settle_bf16, [SF_DT_I8] = settle_i8, [SF_DT_I16] = settle_i16,
                    [SF_DT_U8] = settle_u8, [SF_DT_U16] = settle_u16, [SF_DT_BOOL] = settle_bool},
-        .limit = {[SF_DT_I8] = limit_i8, [SF_DT_I16] = limit_i16, [SF_DT_U8] = limit_u8, [SF_DT_U16] = limit_u16},
         .round = {[SF_DT_F16] = round_f16, [SF_DT_BF16] = round_bf16},
         .fill = fill,
         .stream = stream,

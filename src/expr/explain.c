@@ -3,6 +3,7 @@
 #include "expr/rewrite.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,13 +84,13 @@ const char *sf_story_show(sf_story *s, int32_t node, bool labelled)
         return s->shown;
 }
 
-void sf_story_buffer(const sf_story *s, sf_text *t, int32_t buffer)
+const char *sf_story_buffer(const sf_story *s, int32_t buffer, char text[16])
 {
         const sf_buffer *b = &s->plan->buffer[buffer];
         switch (b->place) {
-        case SF_PLACE_INPUT: sf_text_add(t, "%s", s->plan->ir.name[b->index]); return;
-        case SF_PLACE_OUTPUT: sf_text_add(t, "%s", s->plan->output_name[b->index]); return;
-        default: sf_text_add(t, "t%d", (int)s->label[b->node]); return;
+        case SF_PLACE_INPUT: return s->plan->ir.name[b->index];
+        case SF_PLACE_OUTPUT: return s->plan->output_name[b->index];
+        default: snprintf(text, 16, "t%d", (int)s->label[b->node]); return text;
         }
 }
 
@@ -167,6 +168,7 @@ static void text_traffic(sf_text *t, const char *when, const sf_traffic *x)
 static void text_passes(sf_story *s, sf_text *t)
 {
         const sf_plan *plan = s->plan;
+        char name[16];
         for (int32_t i = 0, number = 0; i < plan->passes; i++) {
                 const sf_pass *pass = plan->pass[i];
                 const sf_buffer *out = &plan->buffer[pass->out.buffer];
@@ -175,22 +177,20 @@ static void text_passes(sf_story *s, sf_text *t)
                         sf_text_add(t, "  same read  ");
                 else
                         sf_text_add(t, "  pass %-4d  ", (int)++number);
-                sf_text_add(t, "%-4s  ", sf_story_kind(pass));
-                sf_story_buffer(s, t, pass->out.buffer);
+                sf_text_add(t, "%-4s  %s", sf_story_kind(pass),
+                            sf_story_buffer(s, pass->out.buffer, name));
                 sf_text_add(t, out->node == pass->root ? " = %s\n" : " (part) = %s\n", sf_story_show(s, pass->root, true));
                 sf_text_add(t, "               ");
                 if (!pass->sibling) {
                         sf_text_add(t, "reads ");
                         add_bytes(t, moved.read);
                         sf_text_add(t, pass->operands ? " (" : "");
-                        for (int32_t k = 0; k < pass->operands; k++) {
-                                sf_text_add(t, k ? ", " : "");
-                                sf_story_buffer(s, t, pass->operand[k].buffer);
-                        }
-                        if (pass->masked) {
-                                sf_text_add(t, ", mask ");
-                                sf_story_buffer(s, t, pass->mask.buffer);
-                        }
+                        for (int32_t k = 0; k < pass->operands; k++)
+                                sf_text_add(t, k ? ", %s" : "%s",
+                                            sf_story_buffer(s, pass->operand[k].buffer, name));
+                        if (pass->masked)
+                                sf_text_add(t, ", mask %s",
+                                            sf_story_buffer(s, pass->mask.buffer, name));
                         sf_text_add(t, pass->operands ? "), " : ", ");
                 }
                 sf_text_add(t, "writes ");
@@ -284,19 +284,20 @@ static void json_outputs(sf_story *s, sf_text *t, const char *key, bool rewritte
 
 static void json_passes(sf_story *s, sf_text *t)
 {
+        char name[16];
         sf_text_add(t, "  \"passes\": [");
         for (int32_t i = 0; i < s->plan->passes; i++) {
                 const sf_pass *pass = s->plan->pass[i];
                 sf_traffic moved = sf_story_pass(s, pass);
-                sf_text_add(t, "%s\n    {\"kind\": \"%s\", \"writes\": \"", i ? "," : "", sf_story_kind(pass));
-                sf_story_buffer(s, t, pass->out.buffer);
-                sf_text_add(t, "\", ");
+                sf_text_add(t, "%s\n    {\"kind\": \"%s\", ", i ? "," : "", sf_story_kind(pass));
+                json_string(t, "writes", sf_story_buffer(s, pass->out.buffer, name));
+                sf_text_add(t, ", ");
                 json_string(t, "computes", sf_story_show(s, pass->root, true));
                 sf_text_add(t, ", \"reads\": [");
                 for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
-                        sf_text_add(t, k ? ", \"" : "\"");
-                        sf_story_buffer(s, t, k < pass->operands ? pass->operand[k].buffer : pass->mask.buffer);
-                        sf_text_add(t, "\"");
+                        const sf_access *a = k < pass->operands ? &pass->operand[k] : &pass->mask;
+                        sf_text_add(t, k ? ", " : "");
+                        json_string(t, NULL, sf_story_buffer(s, a->buffer, name));
                 }
                 sf_text_add(t, "], \"bytes_read\": ");
                 sf_text_real(t, moved.read, 0);

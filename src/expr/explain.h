@@ -28,8 +28,8 @@ typedef struct sf_story {
 
 /* A node as the notation has it, cut where it is long. `labelled`: intermediate results by name. */
 const char *sf_story_show(sf_story *s, int32_t node, bool labelled);
-/* The tensor's name: an input's, "out", or t1. */
-void sf_story_buffer(const sf_story *s, sf_text *t, int32_t buffer);
+/* The tensor's name: an input's, "out", or t1, which is written to `text`. */
+const char *sf_story_buffer(const sf_story *s, int32_t buffer, char text[16]);
 const char *sf_story_kind(const sf_pass *pass);
 /* What one pass moves. */
 sf_traffic sf_story_pass(const sf_story *s, const sf_pass *pass);

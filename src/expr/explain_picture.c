@@ -17,12 +17,12 @@ void sf_explain_dot(sf_story *s, sf_text *t)
         sf_text_add(t, "digraph plan {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"monospace\", fillcolor=\"#ffffff\"];\n");
         for (int32_t b = 0; b < plan->buffers; b++) {
                 const sf_buffer *buffer = &plan->buffer[b];
-                char shape[128];
+                char shape[128], name[16];
                 bool used = buffer->place != SF_PLACE_SCRATCH || s->label[buffer->node];
                 if (!used)
                         continue;
                 sf_text_add(t, "  b%d [shape=ellipse, label=\"", (int)b);
-                sf_story_buffer(s, t, b);
+                sf_text_json(t, sf_story_buffer(s, b, name));
                 sf_text_add(t, "\\n%s %s\"];\n", sf_dtypes[buffer->dt].name, sf_shape_text(buffer->ndim, buffer->shape, shape));
         }
         for (int32_t i = 0, group = 0; i < plan->passes; i++) {
@@ -74,7 +74,7 @@ void sf_explain_svg(sf_story *s, sf_text *t)
         sf_text_add(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"monospace\">\n", WIDTH, height, WIDTH,
                     height);
         sf_text_add(t, "<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n", WIDTH, height);
-        char line[LETTERS + 4];
+        char line[LETTERS + 4], name[16];
         for (int32_t i = 0, group = 0; i < plan->passes; i++) {
                 const sf_pass *pass = plan->pass[i];
                 int y = MARGIN + i * ROW;
@@ -83,12 +83,10 @@ void sf_explain_svg(sf_story *s, sf_text *t)
                 sf_text_add(t, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" stroke=\"#667\"/>\n", MARGIN, y, WIDTH - 2 * MARGIN, ROW - 10,
                             tone(pass));
                 sf_text_add(&line_text, "pass %d, %s%s: ", (int)group, sf_story_kind(pass), pass->sibling ? " of the same read" : "");
-                for (int32_t k = 0; k < pass->operands; k++) {
-                        sf_text_add(&line_text, k ? ", " : "");
-                        sf_story_buffer(s, &line_text, pass->operand[k].buffer);
-                }
-                sf_text_add(&line_text, " -> ");
-                sf_story_buffer(s, &line_text, pass->out.buffer);
+                for (int32_t k = 0; k < pass->operands; k++)
+                        sf_text_add(&line_text, k ? ", %s" : "%s",
+                                    sf_story_buffer(s, pass->operand[k].buffer, name));
+                sf_text_add(&line_text, " -> %s", sf_story_buffer(s, pass->out.buffer, name));
                 svg_text(t, MARGIN + 10, y + 18, "font-size=\"12\" fill=\"#445\"", line);
                 const char *shown = sf_story_show(s, pass->root, true);
                 size_t length = strlen(shown) < LETTERS ? strlen(shown) : LETTERS;

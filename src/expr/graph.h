@@ -13,7 +13,7 @@ typedef enum sf_node_kind {
         SF_NODE_FLIP,      /* list: axes */
         SF_NODE_PERMUTE,   /* list: axes */
         SF_NODE_TRANSPOSE, /* list: two axes */
-        SF_NODE_SQUEEZE,   /* list: axes */
+        SF_NODE_SQUEEZE,   /* list: axes; all: those of length 1 */
         SF_NODE_UNSQUEEZE, /* list: axes of the result */
         SF_NODE_BROADCAST, /* list: a shape */
         SF_NODE_SLICE,     /* list: axis, start, stop, step */
@@ -57,7 +57,8 @@ struct sf_graph {
 /* The most nodes a graph may have. Walks of it are recursive, so that it also bounds the stack they take. */
 #define SF_GRAPH_MAX 4096
 
-/* For the notation: axes that go, or come to stand at these of the result; as many elements as `length` says, or none. */
+/* For the notation: axes that go (NULL: all of length 1), or come to stand at these of the result;
+ * as many elements as `length` says, or none. */
 int32_t sf_graph_squeeze(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
 int32_t sf_graph_unsqueeze(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
 int32_t sf_graph_narrow(sf_graph *graph, int32_t x, int32_t axis, int64_t start, int64_t length);

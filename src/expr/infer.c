@@ -83,7 +83,9 @@ static sf_dt combine(sf_dt higher, sf_dt lower)
 
 static sf_dt number_dt(sf_scalar v)
 {
-        return v.kind == SF_SCALAR_REAL ? SF_DT_F32 : SF_DT_I64;
+        return v.kind == SF_SCALAR_REAL                            ? SF_DT_F32
+               : v.kind == SF_SCALAR_UINT && v.value.u > INT64_MAX ? SF_DT_U64
+                                                                   : SF_DT_I64;
 }
 
 static sf_status common_dt(inference *in, const sf_node *n, int32_t from, int32_t to, sf_dt *dt)
@@ -133,33 +135,84 @@ static int32_t as_type(inference *in, int32_t node, sf_dt dt)
         return m->node ? sf_ir_cast(in->ir, m->node, dt) : typed_number(in, m->number, dt);
 }
 
-/* Arithmetic on numbers alone stays a number, as in Python. */
-static bool fold_numbers(inference *in, const sf_node *n, meaning *result)
+__extension__ typedef __int128 wide; /* holds every 64-bit integer of either sign */
+
+static wide whole(sf_scalar v)
+{
+        return v.kind == SF_SCALAR_INT ? (wide)v.value.i : (wide)v.value.u;
+}
+
+/* Arithmetic on numbers alone stays a number, as in Python, whole where they are whole. */
+static sf_status fold_numbers(inference *in, const sf_node *n, meaning *result, bool *folded)
 {
         int32_t takes = sf_function_arguments(n->function);
         sf_scalar v[2] = {{0}};
-        bool whole = true;
+        bool exact = n->function != SF_DIV, fits = true;
+        *folded = false;
         if (takes > 2)
-                return false;
+                return SF_OK;
         for (int32_t i = 0; i < takes; i++) {
                 if (in->of[n->arg[i]].node)
-                        return false;
+                        return SF_OK;
                 v[i] = in->of[n->arg[i]].number;
-                whole = whole && v[i].kind == SF_SCALAR_INT;
+                exact = exact && v[i].kind != SF_SCALAR_REAL;
         }
-        int64_t a = v[0].value.i, b = v[1].value.i, r = 0;
+        wide a = exact ? whole(v[0]) : 0, b = exact && takes > 1 ? whole(v[1]) : 0, r = 0;
         double x = scalar_real(v[0]), y = takes > 1 ? scalar_real(v[1]) : 0, z;
         switch (n->function) {
-        case SF_ADD: whole = whole && !__builtin_add_overflow(a, b, &r); z = x + y; break;
-        case SF_SUB: whole = whole && !__builtin_sub_overflow(a, b, &r); z = x - y; break;
-        case SF_MUL: whole = whole && !__builtin_mul_overflow(a, b, &r); z = x * y; break;
-        case SF_NEG: whole = whole && !__builtin_sub_overflow(0, a, &r); z = -x; break;
-        case SF_SQUARE: whole = whole && !__builtin_mul_overflow(a, a, &r); z = x * x; break;
-        case SF_DIV: whole = false; z = x / y; break;
-        default: return false;
+        case SF_ADD: r = a + b; z = x + y; break;
+        case SF_SUB: r = a - b; z = x - y; break;
+        case SF_MUL: fits = !__builtin_mul_overflow(a, b, &r); z = x * y; break;
+        case SF_NEG: r = -a; z = -x; break;
+        case SF_SQUARE: fits = !__builtin_mul_overflow(a, a, &r); z = x * x; break;
+        case SF_DIV: z = x / y; break;
+        default: return SF_OK;
         }
-        result->number = whole ? sf_int(r) : sf_real(z);
-        return true;
+        if (exact && (!fits || r < INT64_MIN || r > UINT64_MAX))
+                return FAIL("%s of these whole numbers does not fit 64 bits; with a point, as in "
+                            "2.0, they are reals",
+                            sf_function_name(n->function));
+        result->number = !exact          ? sf_real(z)
+                         : r > INT64_MAX ? sf_uint((uint64_t)r)
+                                         : sf_int((int64_t)r);
+        *folded = true;
+        return SF_OK;
+}
+
+/* How a number lies to the values of an integer type, its fraction dropped: -1 below them all, 1
+ * above (NaN too), 0 among them. */
+static int beyond(sf_scalar v, sf_dt dt)
+{
+        const sf_dtype_row *row = &sf_dtypes[dt];
+        if (row->kind != SF_KIND_SIGNED && row->kind != SF_KIND_UNSIGNED)
+                return 0;
+        wide low = row->kind == SF_KIND_SIGNED ? -((wide)1 << (row->bits - 1)) : 0,
+             end = low + ((wide)1 << row->bits);
+        if (v.kind == SF_SCALAR_REAL) {
+                const double f = v.value.f;
+                if (f != f || f >= (double)end)
+                        return 1;
+                return f > (double)low - 1 || f == (double)low ? 0 : -1;
+        }
+        return whole(v) < low ? -1 : whole(v) >= end;
+}
+
+/* "300 is out of range for u8, which holds 0 to 255" */
+static const char *beyond_text(sf_scalar v, sf_dt dt, char text[160])
+{
+        const int bits = sf_dtypes[dt].bits;
+        const bool negative = sf_dtypes[dt].kind == SF_KIND_SIGNED;
+        char number[32];
+        if (v.kind == SF_SCALAR_REAL)
+                snprintf(number, sizeof number, "%.17g", v.value.f);
+        else if (v.kind == SF_SCALAR_INT)
+                snprintf(number, sizeof number, "%" PRId64, v.value.i);
+        else
+                snprintf(number, sizeof number, "%" PRIu64, v.value.u);
+        snprintf(text, 160, "%s is out of range for %s, which holds %" PRId64 " to %" PRIu64,
+                 number, sf_dtypes[dt].name, negative ? INT64_MIN >> (64 - bits) : 0,
+                 UINT64_MAX >> (64 - bits + negative));
+        return text;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -203,6 +256,38 @@ static sf_status read_axes(inference *in, const sf_node *n, int32_t node, uint64
 /* ------------------------------------------------------------------------------------------------------------
  * Elementwise
  * ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Argument i is a number that the integer type `dt` of the other does not hold. Comparisons are by
+ * value, so that all elements compare the same; of maximum and minimum, a bound that lies beyond
+ * all values does not bind. Other results could not be stored.
+ */
+static sf_status infer_beyond(inference *in, const sf_node *n, int32_t i, sf_dt dt, meaning *result)
+{
+        const sf_scalar number = in->of[n->arg[i]].number;
+        const int32_t other = as_node(in, n->arg[n->function == SF_WHERE ? 3 - i : 1 - i]);
+        const bool above = beyond(number, dt) > 0, first_is_less = above == (i == 1);
+        const sf_ir_node *x = sf_ir_at(in->ir, other);
+        char text[160];
+        if (n->function >= SF_EQ && n->function <= SF_GE) {
+                bool yes = n->function == SF_NE ||
+                           (first_is_less ? n->function == SF_LT || n->function == SF_LE
+                                          : n->function == SF_GT || n->function == SF_GE);
+                result->node = sf_ir_broadcast(
+                        in->ir, sf_ir_constant(in->ir, SF_DT_BOOL, (sf_value){.u64 = yes}), x->ndim,
+                        x->shape);
+                return SF_OK;
+        }
+        if (n->function == (above ? SF_MINIMUM : SF_MAXIMUM)) {
+                result->node = sf_ir_cast(in->ir, other, dt);
+                return SF_OK;
+        }
+        return FAIL("%s of %s and a number: %s; cast %s to a wider type, or write the number with "
+                    "a point to compute with reals",
+                    sf_function_name(n->function), show(in->ir, other).text,
+                    beyond_text(number, dt, text), show(in->ir, other).text);
+}
+
 static sf_status infer_apply(inference *in, const sf_node *n, meaning *result)
 {
         static const sf_code codes[] = {
@@ -216,7 +301,9 @@ static sf_status infer_apply(inference *in, const sf_node *n, meaning *result)
         int32_t takes = sf_function_arguments(n->function), arg[3] = {0}, first = n->function == SF_WHERE;
         const char *name = sf_function_name(n->function);
         sf_dt dt = SF_DT_COUNT;
-        if (fold_numbers(in, n, result))
+        bool folded;
+        SF_TRY(fold_numbers(in, n, result, &folded));
+        if (folded)
                 return SF_OK;
         SF_TRY(common_dt(in, n, first, takes, &dt));
         bool needs_real = n->function == SF_DIV || n->function == SF_EXP || n->function == SF_LOG || n->function == SF_SQRT ||
@@ -231,6 +318,9 @@ static sf_status infer_apply(inference *in, const sf_node *n, meaning *result)
                         return FAIL("where chooses by %s, which is %s; it must be bool or u8", show(ir, arg[0]).text, sf_dtypes[sf_ir_at(ir, arg[0])->dt].name);
                 arg[0] = sf_ir_cast(ir, arg[0], SF_DT_BOOL);
         }
+        for (int32_t i = first; i < takes; i++)
+                if (!in->of[n->arg[i]].node && beyond(in->of[n->arg[i]].number, dt))
+                        return infer_beyond(in, n, i, dt, result);
         for (int32_t i = first; i < takes; i++)
                 arg[i] = as_type(in, n->arg[i], dt);
         int64_t shape[SF_MAX_NDIM];
@@ -287,6 +377,8 @@ static sf_status infer_squeeze(inference *in, const sf_node *n, int32_t x, meani
         if (rank > SF_MAX_NDIM)
                 return FAIL("%s has %d axes; with %d more it would have more than %d", show(in->ir, x).text, (int)node->ndim, (int)n->count, SF_MAX_NDIM);
         SF_TRY(named_axes(in, n, x, rank, &axes));
+        for (int32_t d = 0; d < node->ndim && n->all; d++)
+                axes |= (uint64_t)(node->shape[d] == 1) << d;
         for (int32_t d = 0; d < node->ndim && !adds; d++)
                 if (axes >> d & 1 && node->shape[d] != 1)
                         return FAIL("axis %d of %s has length %" PRId64 "; only an axis of length 1 can be squeezed away", (int)d, show(in->ir, x).text,
@@ -500,6 +592,11 @@ static sf_status infer_node(inference *in, int32_t id, const sf_tensor *inputs)
         }
         case SF_NODE_CONSTANT: result->number = n->value; return SF_OK;
         case SF_NODE_LIKE:
+                if (beyond(n->value, sf_ir_at(ir, x)->dt)) {
+                        char text[160];
+                        return FAIL("a tensor like %s: %s", show(ir, x).text,
+                                    beyond_text(n->value, sf_ir_at(ir, x)->dt, text));
+                }
                 result->node = sf_ir_broadcast(ir, typed_number(in, n->value, sf_ir_at(ir, x)->dt), sf_ir_at(ir, x)->ndim, sf_ir_at(ir, x)->shape);
                 return SF_OK;
         case SF_NODE_APPLY: return infer_apply(in, n, result);

@@ -62,7 +62,7 @@ bool sf_notation_fail(sf_parser *p, const char *at, const char *format, ...)
         vsnprintf(text, 512, format, args);
         va_end(args);
         add_caret(p->text, at, text, sizeof text);
-        sf_fail(p->ctx, SF_INVALID_ARGUMENT, "%s", text);
+        p->status = sf_fail(p->ctx, SF_INVALID_ARGUMENT, "%s", text);
         return false;
 }
 
@@ -88,9 +88,13 @@ bool sf_notation_node(sf_parser *p, const char *at, int32_t node, sf_term *resul
         *result = (sf_term){.kind = SF_TERM_NODE, .at = at, .node = node};
         if (node >= 0)
                 return true;
-        char sentence[512];
-        snprintf(sentence, sizeof sentence, "%s", sf_last_error(p->ctx));
-        return sf_notation_fail(p, at, "%s", sentence);
+        const sf_status status = sf_last_status();
+        char text[1024];
+        snprintf(text, 512, "%s", sf_last_error(p->ctx));
+        if (status != SF_OUT_OF_MEMORY) /* which has nothing to do with the line */
+                add_caret(p->text, at, text, sizeof text);
+        p->status = sf_fail(p->ctx, status, "%s", text);
+        return false;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -185,10 +189,13 @@ static bool number(sf_parser *p, sf_term *result)
         errno = 0;
         if (whole) {
                 value = sf_uint(strtoull(digits, &end, 10));
-                if (!errno && value.value.u <= INT64_MAX)
+                if (errno)
+                        return sf_notation_fail(p, start,
+                                                "this whole number does not fit 64 bits; with a "
+                                                "point behind it, it is a real one");
+                if (value.value.u <= INT64_MAX)
                         value = sf_int((int64_t)value.value.u);
-        }
-        if (!whole || errno) {
+        } else {
                 /* strtod reads the locale's point. */
                 char *point = strchr(digits, '.');
                 if (point)
@@ -606,7 +613,7 @@ sf_status sf_graph_parse(sf_context *given, const char *text, sf_graph **graph)
         sf_status status = sf_graph_create(ctx, &p->graph);
         if (status == SF_OK && !line(p)) {
                 sf_graph_destroy(p->graph);
-                status = SF_INVALID_ARGUMENT;
+                status = p->status;
         }
         if (status == SF_OK && !(p->graph->line = strdup(text))) {
                 sf_graph_destroy(p->graph);

@@ -24,6 +24,7 @@ typedef struct sf_parser {
         sf_context *ctx;
         sf_graph *graph;
         const char *text, *at;
+        sf_status status; /* why reading stopped */
         int depth;
         int32_t placed; /* nodes up to this one have their column */
         int32_t items;

@@ -53,7 +53,7 @@ static const row rows[] = {
         {"masked_fill", FILL_WHERE, 0, BIT(X) | BIT(MASK) | BIT(VALUE), {X, MASK, VALUE, ROLES}, 3},
         {"clamp", CLAMP, 0, BIT(X) | BIT(LOW) | BIT(HIGH), {X, LOW, HIGH, ROLES}, 1}, {"clip", CLAMP, 0, BIT(X) | BIT(LOW) | BIT(HIGH), {X, LOW, HIGH, ROLES}, 1},
         VIEW("flip", FLIP, 1), VIEW("permute", PERMUTE, 2), VIEW("transpose", TRANSPOSE, 1), VIEW("swapaxes", TRANSPOSE, 2), VIEW("t", PERMUTE, 1),
-        VIEW("squeeze", SQUEEZE, 2), VIEW("unsqueeze", UNSQUEEZE, 2), VIEW("expand_dims", UNSQUEEZE, 2),
+        VIEW("squeeze", SQUEEZE, 1), VIEW("unsqueeze", UNSQUEEZE, 2), VIEW("expand_dims", UNSQUEEZE, 2),
         {"broadcast_to", BROADCAST, 0, BIT(X) | BIT(SHAPE), {X, SHAPE, ROLES}, 2}, {"expand", BROADCAST, 0, BIT(X) | BIT(SHAPE), {X, SHAPE, ROLES}, 2},
         {"concat", CONCAT, 0, BIT(PARTS) | BIT(AXIS), {PARTS, AXIS, ROLES}, 1}, {"cat", CONCAT, 0, BIT(PARTS) | BIT(AXIS), {PARTS, AXIS, ROLES}, 1},
         {"concatenate", CONCAT, 0, BIT(PARTS) | BIT(AXIS), {PARTS, AXIS, ROLES}, 1},
@@ -221,10 +221,15 @@ static bool read_number(given *g, role r, sf_scalar *value)
                         n = &g->p->graph->node[n->arg[0]];
                 if (n->kind == SF_NODE_CONSTANT) {
                         *value = n->value;
+                        /* A whole one is not negative yet: -2^63 is the lowest. */
+                        if (negative && n->value.kind != SF_SCALAR_REAL &&
+                            n->value.value.u > (uint64_t)1 << 63)
+                                return sf_notation_fail(g->p, t->at,
+                                                        "this whole number does not fit 64 bits");
                         if (negative)
-                                *value = n->value.kind == SF_SCALAR_REAL ? sf_real(-n->value.value.f)
-                                         : n->value.kind == SF_SCALAR_INT ? sf_int(-n->value.value.i)
-                                                                          : sf_real(-(double)n->value.value.u);
+                                *value = n->value.kind == SF_SCALAR_REAL
+                                                 ? sf_real(-n->value.value.f)
+                                                 : sf_int((int64_t)(0 - n->value.value.u));
                         return true;
                 }
         }
@@ -255,7 +260,8 @@ static int32_t view(given *g, int32_t x, bool *good)
         sf_graph *graph = g->p->graph;
         int64_t shape[SF_TUPLE_MAX], start = 0, length = 0;
         int32_t axes[SF_TUPLE_MAX] = {0}, count, lengths;
-        const bool one = g->row->shape == NARROW || g->row->shape == SELECT, some = one || g->row->shape == SQUEEZE || g->row->shape == UNSQUEEZE;
+        const bool one = g->row->shape == NARROW || g->row->shape == SELECT,
+                   some = one || g->row->shape == UNSQUEEZE;
         *good = read_axes(g, &count, axes) && read_list(g, SHAPE, &lengths, shape) && read_whole(g, START, &start) && read_whole(g, LENGTH, &length);
         if (*good && ((one && count != 1) || (some && count < 0)))
                 *good = sf_notation_fail(g->p, g->of[AXIS]->at, "%s needs %s here", g->row->name, one ? "one axis" : "an axis, or a tuple of them,");
@@ -271,7 +277,7 @@ static int32_t view(given *g, int32_t x, bool *good)
         case BROADCAST: return sf_expr_broadcast(graph, x, lengths < 0 ? 0 : lengths, shape);
         case NARROW: return sf_graph_narrow(graph, x, axes[0], start, length);
         case SELECT: return sf_expr_select(graph, x, axes[0], start);
-        case SQUEEZE: return sf_graph_squeeze(graph, x, count, axes);
+        case SQUEEZE: return sf_graph_squeeze(graph, x, count, count < 0 ? NULL : axes);
         default: return sf_graph_unsqueeze(graph, x, count, axes);
         }
 }

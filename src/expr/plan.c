@@ -175,7 +175,8 @@ static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ni
         if (ninputs != graph->inputs || (ninputs && !inputs))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "ninputs is %d%s; the graph has %d", (int)ninputs, inputs || !ninputs ? "" : " and inputs is NULL",
                                (int)graph->inputs);
-        *device = ninputs ? inputs[0].device : (sf_device){SF_CPU, 0};
+        *device = ninputs && !sf_on_host(inputs[0].device) ? inputs[0].device
+                                                           : (sf_device){SF_CPU, 0};
         for (int32_t i = 0; i < ninputs; i++) {
                 sf_tensor t = inputs[i];
                 sf_view view;
@@ -184,7 +185,7 @@ static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ni
                 t.data = &nothing; /* data is not looked at */
                 SF_TRY(sf_view_init(ctx, graph->name[i], &t, &view));
                 SF_TRY(sf_backend_check(ctx, graph->name[i], t.device));
-                if (t.device.device_type != device->device_type || t.device.device_id != device->device_id)
+                if (!sf_same_device(t.device, *device))
                         return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is on device (%d, %d) but %s is on (%d, %d); they must be on the same one", graph->name[i],
                                        (int)t.device.device_type, (int)t.device.device_id, graph->name[0], (int)device->device_type,
                                        (int)device->device_id);

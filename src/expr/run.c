@@ -33,7 +33,7 @@ static sf_status check_tensor(const sf_plan *plan, const char *name, const sf_te
 {
         char given[128], right[128];
         SF_TRY(sf_view_init(plan->ctx, name, t, view));
-        if (t->device.device_type != plan->device.device_type || t->device.device_id != plan->device.device_id)
+        if (!sf_same_device(t->device, plan->device))
                 return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "%s is on device (%d, %d); the plan is for (%d, %d)", name, (int)t->device.device_type,
                                (int)t->device.device_id, (int)plan->device.device_type, (int)plan->device.device_id);
         if (view->dt != b->dt)

@@ -23,26 +23,54 @@ void sf_text_real(sf_text *t, double value, int digits)
         sf_text_add(t, "%s", text);
 }
 
+/* How many bytes the UTF-8 character here has; 0 where there is none: a byte out of place, or a
+ * character that was cut. */
+static int character(const char *text)
+{
+        const unsigned char *c = (const unsigned char *)text;
+        const int length = c[0] < 0x80   ? 1
+                           : c[0] < 0xc2 ? 0
+                           : c[0] < 0xe0 ? 2
+                           : c[0] < 0xf0 ? 3
+                           : c[0] < 0xf5 ? 4
+                                         : 0;
+        for (int i = 1; i < length; i++)
+                if ((c[i] & 0xc0) != 0x80)
+                        return 0;
+        /* Longer than it need be, half of a pair of UTF-16, or past the last one. */
+        if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
+            (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f))
+                return 0;
+        return length;
+}
+
 void sf_text_json(sf_text *t, const char *plain)
 {
-        for (; *plain; plain++) {
+        for (int length; *plain; plain += length ? length : 1) {
                 unsigned char c = (unsigned char)*plain;
-                if (c == '"' || c == '\\')
+                length = character(plain);
+                if (!length)
+                        sf_text_add(t, "\\ufffd");
+                else if (c == '"' || c == '\\')
                         sf_text_add(t, "\\%c", c);
                 else if (c < 32)
                         sf_text_add(t, "\\u%04x", c);
                 else
-                        sf_text_add(t, "%c", c);
+                        sf_text_add(t, "%.*s", length, plain);
         }
 }
 
+/* XML has no control characters, however they are written. */
 void sf_text_xml(sf_text *t, const char *plain)
 {
-        for (; *plain; plain++) {
+        for (int length; *plain; plain += length ? length : 1) {
                 const char *name = *plain == '<' ? "lt" : *plain == '>' ? "gt" : *plain == '&' ? "amp" : *plain == '"' ? "quot" : NULL;
+                length = character(plain);
                 if (name)
                         sf_text_add(t, "&%s;", name);
+                else if (!length || (unsigned char)*plain < 32)
+                        sf_text_add(t, "&#xfffd;");
                 else
-                        sf_text_add(t, "%c", *plain);
+                        sf_text_add(t, "%.*s", length, plain);
         }
 }

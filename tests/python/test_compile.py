@@ -78,6 +78,58 @@ def test_export():
 # ---------------------------------------------------------------------------------------------------------------
 # The backend
 # ---------------------------------------------------------------------------------------------------------------
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@pytest.mark.parametrize("real", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_reals_as_integers_are_torchs(fused, real):
+    """As torch's own, in range and out of it, in vectors and one by one."""
+    values = [0.0, -0.9, 1.9, -1.9, 200.7, 255, 256, -300.5, 70000, -70000, 2.0**31, -2.0**31, 3e9,
+              -5e9, 2.0**31 + 5, -2.0**40 - 77, 2.0**62, 2.0**63, -2.0**63, 1e30, float("inf"),
+              float("-inf"), float("nan")]
+    for dtype in INTEGERS:
+        model = functools.partial(lambda dtype, x: x.cumsum(1).to(dtype), dtype)
+        compiled = torch.compile(model, backend=eager_rest)
+        for count in (1, 40):
+            x = torch.tensor(values, dtype=torch.float64).to(real).repeat(count, 1).T.contiguous()
+            x[:, 1:] = 0  # rows of one value, which is its own sum
+            assert torch.equal(compiled(x), model(x)), (dtype, compiled(x)[:, 0], model(x)[:, 0])
+        x = torch.randn(3, 2000).to(real) * 100
+        assert torch.equal(compiled(x.round()), model(x.round()))
+    assert fused
+
+
+def test_numbers_beside_integers_are_torchs(fused):
+    """Arithmetic and comparisons wrap a number to the tensor's dtype; the rest is left to torch."""
+    def model(x, c):
+        return ((x + c).cumsum(0), (x * c - c).sum(0), (c - x).cumsum(0), (x >= c).sum(0),
+                (x == c).sum(0), (c < x).cumsum(0), x.amax(0) + c)
+    for dtype, number in ((torch.uint8, 300), (torch.uint8, 256), (torch.uint8, -1),
+                          (torch.int8, 200), (torch.int32, 2**40 + 3)):
+        info = torch.iinfo(dtype)
+        x = torch.tensor([info.min, info.min + 1, 0, 1, 44, info.max - 1, info.max], dtype=dtype)
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend=eager_rest)
+        for ours, right in zip(compiled(x, number), model(x, number)):
+            assert torch.equal(ours, right), (dtype, number)
+    assert fused
+    del fused[:]
+    torch._dynamo.reset()
+    u = torch.tensor([0, 44, 255], dtype=torch.uint8)
+    # torch takes the second bound for 251.
+    clamped = torch.compile(lambda x: x.clamp(-5, 200).cumsum(0), backend=eager_rest)
+    assert torch.equal(clamped(u), u.clamp(-5, 200).cumsum(0))
+    pad = torch.nn.functional.pad
+    for refused in (lambda x: x.clamp(0, 300).cumsum(0),
+                    lambda x: torch.where(x > 0, x, 300).cumsum(0),
+                    lambda x: x.masked_fill(x > 9, 300).sum(0),
+                    lambda x: pad(x.cumsum(0, dtype=x.dtype), (1, 0), value=300)):
+        with pytest.raises(RuntimeError):
+            refused(u)
+        with pytest.raises(RuntimeError):
+            torch.compile(refused, backend=eager_rest)(u)
+
+
 MODELS = {
     "masked cumsum": (lambda x, m, w: torch.cumsum(x * m, dim=1), ["mul", "cumsum"], []),
     "reverse cumsum": (lambda x, m, w: torch.cumsum(x.flip(1), dim=1).flip(1), ["flip", "cumsum", "flip"], []),

@@ -1,4 +1,5 @@
 """Arrays of other libraries: DLPack in, the caller's kind out."""
+import ctypes
 import sys
 import types
 
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 
 import scanfold
+from scanfold import _scanfold
 
 
 class Exporter:
@@ -37,6 +39,37 @@ def test_any_exporter(versioned):
             def __dlpack__(self, **keywords):
                 return 7
         scanfold.cumsum(Wrong())
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_pinned_memory_is_cpu_memory(versioned):
+    """DLPack's CUDA host memory, as CuPy's and torch's pinned arrays are, beside memory that is
+    not pinned, on either side."""
+    class Pinned(Exporter):
+        def __dlpack__(self, **keywords):
+            capsule = super().__dlpack__(**keywords)
+            name = b"dltensor_versioned" if self.versioned else b"dltensor"
+            pointer = ctypes.pythonapi.PyCapsule_GetPointer
+            pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+            # version, context, deleter and flags come before a versioned tensor; data before device
+            at = pointer(capsule, name) + (32 if self.versioned else 0) + 8
+            ctypes.c_int32.from_address(at).value = 3
+            return capsule
+
+        def __dlpack_device__(self):
+            return 3, 0
+    x, m = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([True, False, True])
+    right = np.cumsum(x * m, 1)
+    assert np.array_equal(scanfold.cumsum(Pinned(x, versioned), 1, mask=m), right)
+    assert np.array_equal(scanfold.cumsum(x, 1, mask=Pinned(m, versioned)), right)
+    out = np.zeros_like(x)
+    scanfold.cumsum(x, 1, mask=m, out=Pinned(out, versioned))
+    assert np.array_equal(out, right)
+    expression = _scanfold.expression_create(
+        [("input",), ("input",), ("apply", 2, 0, 1, -1), ("scan", 2, 0, 1, 0, 0, -1, 0),
+         ("output", 3)], 1)
+    ours = _scanfold.expression_run(expression, [x, Pinned(m, versioned)], 0)
+    assert np.array_equal(ours, right)
 
 
 def test_unknown_dtypes_are_named():

@@ -51,24 +51,28 @@ template <> struct sf_dtype<SF_DT_BF16> {
         template <class T> SF_DEVICE_MEMBER float cast(T v) { return settle((float)v); }
 };
 
-/* STORED is the storage, T what holds it. A real becomes the nearest integer towards zero, what is beyond the last integer the last, NaN 0. */
+/* STORED is the storage, T what holds it. */
 template <class T, class STORED, bool SIGNED> struct sf_integer {
         typedef T type;
         SF_DEVICE_MEMBER T from(sf_u64 bits) { return (T)(STORED)bits; }
         SF_DEVICE_MEMBER T constant(sf_u64 bits) { return (T)(STORED)bits; }
         SF_DEVICE_MEMBER T settle(T v) { return (T)(STORED)v; }
         SF_DEVICE_MEMBER sf_u64 bits(T v) { return (sf_u64)v; }
+        /*
+         * A real by way of 32 or 64 bits (the table of core/program.h), then wrapped. What these do
+         * not hold becomes their lowest value before it is converted: the device's own conversion
+         * would take the nearest. A float to u8 is the same by either way.
+         */
         template <class R> SF_DEVICE_MEMBER T truncate(R v)
         {
-                const int digits = (int)sizeof(STORED) * 8 - SIGNED;
-                const R end = (R)2 * (R)(1ull << (digits - 1)); /* the first above the last */
-                if (v != v)
-                        return 0;
-                if (v >= end)
-                        return from(~0ull >> (64 - digits));
-                if (SIGNED)
-                        return v <= -end ? from(~0ull << digits) : (T)(STORED)(sf_i64)v;
-                return v > 0 ? (T)(STORED)(sf_u64)v : 0;
+                const bool brief =
+                        SIGNED ? sizeof(STORED) <= 4
+                               : sizeof(STORED) == 2 || (sizeof(STORED) == 1 && sizeof(R) == 4);
+                const bool upper = sizeof(STORED) == 8 && !SIGNED && v >= (R)9223372036854775808.0;
+                const R end = brief ? (R)2147483648.0 : (R)9223372036854775808.0;
+                v = upper ? v - end : v;
+                v = v >= -end && v < end ? v : -end;
+                return from((brief ? (sf_u64)(int)v : (sf_u64)(sf_i64)v) ^ (sf_u64)upper << 63);
         }
         SF_DEVICE_MEMBER T cast(float v) { return truncate(v); }
         SF_DEVICE_MEMBER T cast(double v) { return truncate(v); }
