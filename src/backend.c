@@ -83,7 +83,7 @@ void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory)
 int32_t sf_backend_begin(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
                          bool writes)
 {
-        if (on_host(device))
+        if (sf_on_host(device))
                 return 0;
         int32_t place = sf_cuda_begin(ctx, device, stream, memory->owner, writes);
         return place == SF_CUDA_LOST ? SF_MEMORY_LOST : place;
@@ -92,6 +92,6 @@ int32_t sf_backend_begin(sf_context *ctx, sf_device device, void *stream, const 
 void sf_backend_end(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,
                     int32_t place, bool wrote)
 {
-        if (!on_host(device))
+        if (!sf_on_host(device))
                 sf_cuda_end(ctx, device, stream, memory->owner, place, wrote);
 }
