@@ -24,8 +24,7 @@ const char *sf_version_string(void)
 const char *sf_op_name(sf_op op)
 {
         switch (op) {
-#define OP(name, NAME, real, integer, natural)                                                                           \
-        case SF_##NAME: return #name;
+#define OP(name, NAME, ...) case SF_##NAME: return #name;
 #include "core/ops.def"
 #undef OP
         default: return NULL;
@@ -149,7 +148,7 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
                 *r->needs = 0;
         if (!out.count)
                 return SF_OK;
-        if (!x->count && (r->op == SF_MAX || r->op == SF_MIN) && !step.has_initial)
+        if (!x->count && !sf_op_is(r->op, SF_EMPTY) && !step.has_initial)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; give an initial one, or fold axes that are not empty",
                                sf_op_name(r->op));
         step.fold = r->fold;

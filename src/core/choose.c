@@ -40,6 +40,18 @@ static bool holds_every_value(sf_dt out, sf_dt in)
         return o->kind == SF_KIND_SIGNED && o->bits > i->bits;
 }
 
+const sf_op_row sf_ops[] = {
+#define OP(name, NAME, real, integer, natural, traits, on_bool) [SF_##NAME] = {#name, traits, on_bool},
+#include "core/ops.def"
+#undef OP
+};
+
+static const char op_names[] =
+#define OP(name, NAME, ...) " SF_" #NAME
+#include "core/ops.def"
+#undef OP
+        ;
+
 bool sf_step_pair(sf_step *s, sf_op op, sf_dt in, sf_dt out)
 {
         sf_kind from = sf_dtypes[in].kind, to = sf_dtypes[out].kind;
@@ -47,11 +59,12 @@ bool sf_step_pair(sf_step *s, sf_op op, sf_dt in, sf_dt out)
         s->in = in;
         s->out = out;
         if (to == SF_KIND_BOOL) {
-                /* On 0 and 1, or is max and and is min. */
-                s->op = op == SF_SUM || op == SF_MAX ? SF_MAX : SF_MIN;
+                s->op = sf_ops[op].on_bool;
                 s->acc = SF_DT_U8;
                 return from == SF_KIND_BOOL;
         }
+        if (to == SF_KIND_REAL && !sf_op_is(op, SF_REALS))
+                return false;
         if (to == SF_KIND_REAL && from == SF_KIND_REAL) {
                 s->acc = in == SF_DT_F64 || out == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
                 return true;
@@ -59,14 +72,14 @@ bool sf_step_pair(sf_step *s, sf_op op, sf_dt in, sf_dt out)
         s->acc = out;
         if (to == SF_KIND_REAL)
                 return out == SF_DT_F32 || out == SF_DT_F64;
-        return from != SF_KIND_REAL && (op == SF_SUM || op == SF_PROD || holds_every_value(out, in));
+        return from != SF_KIND_REAL && (sf_op_is(op, SF_WRAPS) || holds_every_value(out, in));
 }
 
 sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, sf_dt to, sf_dtype accumulator)
 {
         char text[48];
         if (!sf_op_name(op))
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "op is %d; it must be SF_SUM, SF_PROD, SF_MAX or SF_MIN", (int)op);
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "op is %d; it must be one of%s", (int)op, op_names);
         if (!sf_step_pair(s, op, in, to))
                 return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s is not supported; scanfold.h has the table of dtype pairs", sf_op_name(op),
                                sf_dtypes[in].name, sf_dtypes[to].name);
@@ -88,7 +101,7 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
                                real || to == SF_DT_BOOL ? "" : sf_dtypes[s->acc].name);
         /* Integers wrap, and the largest of some reals is the same in any wider type: there a wider accumulator changes no bit
          * and is not used. */
-        if (real && (op == SF_SUM || op == SF_PROD))
+        if (real && sf_op_is(op, SF_ORDERED))
                 s->acc = asked;
         return SF_OK;
 }

@@ -40,6 +40,22 @@ typedef struct sf_dtype_row {
 
 extern const sf_dtype_row sf_dtypes[SF_DT_COUNT];
 
+/* What is known of an operation besides how it combines: ops.def. */
+enum { SF_REALS = 1, SF_ORDERED = 2, SF_WRAPS = 4, SF_EMPTY = 8 };
+
+typedef struct sf_op_row {
+        const char *name;
+        uint32_t traits;
+        sf_op on_bool; /* on 0 and 1, or is max and and is min */
+} sf_op_row;
+
+extern const sf_op_row sf_ops[];
+
+static inline bool sf_op_is(sf_op op, uint32_t trait)
+{
+        return sf_ops[op].traits & trait;
+}
+
 /* One accumulator's worth of value. Which member is live follows from the accumulator's sf_dt: integers and bool of
  * every width live in u64, wrapped to their width and then sign- or zero-extended. A product of reals that has left their
  * range is f32 or f64 times 2^exponent (value.h); of everything else the exponent is 0. */

@@ -228,7 +228,8 @@ static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
                 case SF_SUM: return (sf_value){.f32 = a.f32 + b.f32};
                 case SF_PROD: return sf_multiply(acc, a, b);
                 case SF_MAX: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, >, false)};
-                default: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, <, true)};
+                case SF_MIN: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, <, true)};
+                default: return a; /* there is no other */
                 }
         }
         if (acc == SF_DT_F64) {
@@ -236,7 +237,8 @@ static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
                 case SF_SUM: return (sf_value){.f64 = a.f64 + b.f64};
                 case SF_PROD: return sf_multiply(acc, a, b);
                 case SF_MAX: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, >, false)};
-                default: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, <, true)};
+                case SF_MIN: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, <, true)};
+                default: return a;
                 }
         }
         bool below = sf_dtypes[acc].kind == SF_KIND_SIGNED ? (int64_t)a.u64 < (int64_t)b.u64 : a.u64 < b.u64;
@@ -244,7 +246,8 @@ static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
         case SF_SUM: return (sf_value){.u64 = sf_wrap(acc, a.u64 + b.u64)};
         case SF_PROD: return (sf_value){.u64 = sf_wrap(acc, a.u64 * b.u64)};
         case SF_MAX: return below ? b : a;
-        default: return below ? a : b;
+        case SF_MIN: return below ? a : b;
+        default: return a;
         }
 }
 
@@ -255,7 +258,7 @@ static inline sf_value sf_identity(sf_op op, sf_dt acc)
         sf_kind kind = sf_dtypes[acc].kind;
         (void)bits;
         switch (op) {
-#define OP(name, NAME, real, integer, natural)                                                                           \
+#define OP(name, NAME, real, integer, natural, traits, on_bool)                                                          \
         case SF_##NAME:                                                                                                  \
                 return kind == SF_KIND_REAL     ? sf_value_from_f64(real, acc)                                           \
                        : kind == SF_KIND_SIGNED ? (sf_value){.u64 = (uint64_t)(integer)}                                 \

@@ -42,7 +42,7 @@
 #include "cpu/ops.inc.h"
 
 static const sf_cpu_kernels *const N(kernels)[] = {
-#define OP(name, NAME, real, integer, natural) [SF_##NAME] = &K_CAT(K_CAT(kernels_, name), K_CAT(_, K_NAME)),
+#define OP(name, NAME, ...) [SF_##NAME] = &K_CAT(K_CAT(kernels_, name), K_CAT(_, K_NAME)),
 #include "core/ops.def"
 #undef OP
 };

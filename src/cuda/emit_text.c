@@ -124,7 +124,7 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
 #define DTYPE(name, NAME, ctype, code, bits, kind) put(&w, "#define SF_DT_" #NAME " %d\n", (int)number++);
 #include "core/dtypes.def"
 #undef DTYPE
-#define OP(name, NAME, real, integer, natural) put(&w, "#define SF_OP_" #NAME " %d\n", (int)SF_##NAME);
+#define OP(name, NAME, ...) put(&w, "#define SF_OP_" #NAME " %d\n", (int)SF_##NAME);
 #include "core/ops.def"
 #undef OP
         put(&w, "#define SF_OP %d\n#define SF_IN %d\n#define SF_ACC %d\n#define SF_OUT %d\n", (int)spec->op, (int)spec->in, (int)spec->acc,

@@ -501,7 +501,7 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
         sf_dt out = sf_dt_find(n->dtype);
         if (out == SF_DT_COUNT) {
                 sf_kind kind = sf_dtypes[node->dt].kind;
-                out = kind == SF_KIND_REAL || n->op == SF_MAX || n->op == SF_MIN ? node->dt : kind == SF_KIND_UNSIGNED ? SF_DT_U64 : SF_DT_I64;
+                out = kind == SF_KIND_REAL || !sf_op_is(n->op, SF_WRAPS) ? node->dt : kind == SF_KIND_UNSIGNED ? SF_DT_U64 : SF_DT_I64;
         }
         if (model.mean && sf_dtypes[out].kind != SF_KIND_REAL)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "mean of %s, which is %s; say what it should be, such as mean(x, dtype=f32)", show(ir, x).text,
@@ -532,7 +532,7 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
         int64_t length = sf_ir_length(node, model.axes), rest = 1;
         for (int32_t d = 0; d < node->ndim; d++)
                 rest *= model.axes >> d & 1 ? 1 : node->shape[d];
-        if (model.kind == SF_IR_FOLD && !length && rest && (n->op == SF_MAX || n->op == SF_MIN) && !model.has_initial)
+        if (model.kind == SF_IR_FOLD && !length && rest && !sf_op_is(n->op, SF_EMPTY) && !model.has_initial)
                 return FAIL("%s of no elements of %s has no value; give an initial one, or fold axes that are not empty", name, show(ir, x).text);
         result->node = sf_ir_reduce(ir, &model, x, mask);
         if (model.kind == SF_IR_FOLD && !n->keepdim)

@@ -56,7 +56,7 @@ static inline bool sf_ir_may_round(sf_ir *ir)
 /* Does regrouping the elements of this scan or fold leave every bit as it is? Integers wrap; the largest is the largest. */
 static inline bool sf_regroups_exactly(const sf_ir_node *n)
 {
-        return n->op == SF_MAX || n->op == SF_MIN || sf_dtypes[n->acc].kind != SF_KIND_REAL;
+        return !sf_op_is(n->op, SF_ORDERED) || sf_dtypes[n->acc].kind != SF_KIND_REAL;
 }
 
 /* An argument as it is now. */
