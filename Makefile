@@ -23,7 +23,7 @@ CTEST = ctest --output-on-failure --no-tests=error
 
 .DEFAULT_GOAL := build
 .PHONY: build run install test needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
-        test-tsan test-neon test-mutation test-gpu bench-gpu clean
+        test-tsan test-neon test-mutation test-recipe test-gpu bench-gpu clean
 
 needs-build:
 	@$(NEED) cmake=cmake cc=gcc make=make /usr/include/stdio.h=libc6-dev
@@ -49,7 +49,7 @@ needs-test: needs-build
 	        $(if $(filter x86_64,$(shell uname -m)),aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
 	        /usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross qemu-aarch64=qemu-user)
 
-STAGES = build-gcc test-asan test-cuda-host test-clang test-neon test-gcc test-python test-package test-cuda test-tsan test-mutation
+STAGES = build-gcc test-asan test-cuda-host test-clang test-neon test-gcc test-python test-package test-cuda test-tsan test-mutation test-recipe
 
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
@@ -135,10 +135,14 @@ endif
 # are added from the highest level down instead of from the lowest up, the same sum, another tree. Then exclusive columns that
 # are stored a row late: where the last tile is full, its last result is stored as well, and is a row too many.
 test-mutation: needs-test
-	FILE=src/cpu/scan.inc.h PATTERN='N(add_entry)(op, \(.*\), k);' \
-	        REPLACEMENT='N(add_entry)(op, \1, closed - 1 - k);' ./tests/mutation.sh
+	FILE=src/cpu/scan.inc.h PATTERN='O(add_entry)(\(.*\), k);' \
+	        REPLACEMENT='O(add_entry)(\1, closed - 1 - k);' ./tests/mutation.sh
 	FILE=src/cpu/scan_columns.inc.h PATTERN='late && left <= V_SCAN_ROWS' REPLACEMENT='late \&\& left < V_SCAN_ROWS' \
 	        TEST='test_scan --only late' ./tests/mutation.sh
+
+# CONTRIBUTING's recipe for an operation, followed in a copy of the sources.
+test-recipe: needs-test
+	./tests/recipe.sh
 
 test-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF

@@ -83,6 +83,7 @@ extern long cases_checked;
 /*
  * Lists of cases run every `stride`-th only where the program was given "--every N": slow machines (an emulator, a
  * sanitizer) then still see a little of everything. case_next() tells whether it is the turn of the next one.
+ * With "--op NAME" every case is that operation's.
  */
 void case_arguments(int argc, char **argv);
 bool case_next(void);

@@ -313,7 +313,7 @@ static const sf_direct_fold *direct(sf_dt from, sf_class held, sf_op op)
         if (op != SF_SUM && held != sf_class_of(from))
                 return NULL;
         const sf_direct_fold *folds = is_wide ? wide[from] : own[from];
-        return folds && op != SF_PROD && folds[op].rows ? &folds[op] : NULL;
+        return folds && (op == SF_SUM || op == SF_MAX || op == SF_MIN) && folds[op].rows ? &folds[op] : NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -331,7 +331,7 @@ static void choose_own(const sf_panels *p, sf_panel_member *m)
         const int32_t along = rows ? p->seq : p->col;
         const bool scans = !s->fold && !m->fuse->load.count && !m->fuse->store.count && p->nseq == 1 && (rows || columns) &&
                            sf_dtypes[s->out].kind != SF_KIND_REAL && x->stride[along] == sign * from && s->dims[along].y == sign * size;
-        const bool own = s->op != SF_PROD && size <= 2 && (x->dt == s->out || (s->op == SF_SUM && x->dt != SF_DT_BOOL && from == size)) && (!s->m || m->masks);
+        const bool own = (s->op == SF_SUM || s->op == SF_MAX || s->op == SF_MIN) && size <= 2 && (x->dt == s->out || (s->op == SF_SUM && x->dt != SF_DT_BOOL && from == size)) && (!s->m || m->masks);
         m->wide = scans && s->op == SF_SUM && size == 8 && s->out == m->held && m->direct && !s->m && (columns || p->n * size >= LEAST_WIDE_ROW);
         m->own_scan = m->wide || (scans && own && (columns || p->n * size >= LEAST_OWN_ROW));
 }
