@@ -10,6 +10,7 @@
 #include "kernels.h"
 #include "ref/ref.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -56,6 +57,74 @@ static void meet(uint64_t seed)
         fused_free(&c);
 }
 
+/*
+ * Reals to every integer type at once, in range and out of it: y = (... i8(x) * k + i16(x)) * k +
+ * ..., which differs where one of them does. tests/test_fused.c has the reference's own casts by
+ * hand.
+ */
+static void meet_casts(sf_dt from)
+{
+        static const sf_dt types[] = {SF_DT_U64, SF_DT_I8,  SF_DT_U8,  SF_DT_I16,
+                                      SF_DT_U16, SF_DT_I32, SF_DT_U32, SF_DT_I64};
+        static const double values[] = {
+                0.9,     -1.9,    200.7, -300.5,   70000,     -70000, 0x1p31 - 128, 0x1p31,
+                -0x1p31, 3e9,     -5e9,  0x1p52,   0x1p62,    0x1p63, -0x1p63,      0x1.8p63,
+                0x1p64,  -0x1p64, 1e30,  INFINITY, -INFINITY, NAN,    2147483653.5, -0x1p40 - 77};
+        enum { N = sizeof values / sizeof values[0] };
+        float x32[N];
+        uint64_t right[N], got[N] = {0};
+        int64_t shape[1] = {N};
+        sf_view x, y;
+        sf_fuse fuse = {.load_reads = 1};
+        sf_program *p = &fuse.load;
+        p->code[0] = (sf_instruction){SF_CODE_LOAD, (uint8_t)from, 0, {0}};
+        p->code[1] = (sf_instruction){SF_CODE_CONSTANT, SF_DT_U64, 0, {0}};
+        p->constant[p->constants++].u64 = 0x9e3779b97f4a7c15;
+        p->code[2] = (sf_instruction){SF_CODE_CAST, SF_DT_U64, 0, {0}};
+        p->count = 3;
+        for (uint8_t i = 1, total = 2; i < sizeof types / sizeof types[0];
+             i++, total = (uint8_t)(p->count - 1)) {
+                const uint8_t at = (uint8_t)p->count;
+                p->code[p->count++] = (sf_instruction){SF_CODE_CAST, (uint8_t)types[i], 0, {0}};
+                p->code[p->count++] = (sf_instruction){SF_CODE_CAST, SF_DT_U64, 0, {at}};
+                p->code[p->count++] = (sf_instruction){SF_CODE_MUL, SF_DT_U64, 0, {total, 1}};
+                p->code[p->count++] = (sf_instruction){
+                        SF_CODE_ADD, SF_DT_U64, 0, {(uint8_t)(at + 2), (uint8_t)(at + 1)}};
+        }
+        for (int i = 0; i < N; i++)
+                x32[i] = (float)values[i];
+        sf_tensor tx = {.device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_F64, .shape = shape}, ty = tx;
+        tx.data = from == SF_DT_F64 ? (void *)(uintptr_t)values : x32;
+        tx.dtype.bits = from == SF_DT_F64 ? 64 : 32;
+        ty.data = got;
+        ty.dtype = SF_U64;
+        sf_step step = {.op = SF_SUM,
+                        .in = from,
+                        .acc = SF_DT_U64,
+                        .out = SF_DT_U64,
+                        .device = {SF_CPU, 0}};
+        if (sf_view_init(device, "x", &tx, &x) != SF_OK ||
+            sf_view_init(device, "y", &ty, &y) != SF_OK)
+                abort();
+        sf_step_geometry(
+                &step,
+                &(sf_step_views){.x = &x, .y = &y, .operands = 1, .operand = {&x}, .fuse = &fuse});
+        host_chip = chips[0];
+        host_seed = 0;
+        sf_status status = sf_ref_run(device, &step);
+        memcpy(right, got, sizeof right);
+        memset(got, 0, sizeof got);
+        if (status == SF_OK)
+                status = sf_backend_run(device, &step, NULL, 0);
+        checked++;
+        for (int i = 0; i < N && !host_learning; i++)
+                if (status != SF_OK || got[i] != right[i]) {
+                        fprintf(stderr, "%s: %a of %d bits is another integer\n",
+                                sf_status_name(status), values[i], (int)tx.dtype.bits);
+                        failures++;
+                }
+}
+
 /* Is this the whole test, and not a look at some cases? */
 static bool is_whole(void)
 {
@@ -66,6 +135,8 @@ static void meet_all(void)
 {
         /* Scans down a few columns that lie side by side are drawn once in a thousand cases: alone, dealt out to blocks, and beside their totals. */
         static const uint64_t narrow[] = {206, 5708, 6898, 8316, 9772, 12374};
+        meet_casts(SF_DT_F32);
+        meet_casts(SF_DT_F64);
         for (long i = 0; i < wanted && failures < 5; i++)
                 meet((uint64_t)(first_seed + i));
         for (size_t i = 0; i < sizeof narrow / sizeof narrow[0] && is_whole() && failures < 5; i++)
