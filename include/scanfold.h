@@ -334,8 +334,9 @@ SF_API sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
  *
  *     y  =  (out's dtype)(initial ? initial + (a[0] + ... + a[n-1]) : (a[0] + ... + a[n-1]))
  *
- * which is the last element of the scan, bit for bit. With n = 0 the sum in brackets is the identity; max and min of
- * nothing are refused unless there is an initial value.
+ * which is the last element of the scan, bit for bit. With n = 0 the sum in brackets is the identity;
+ * max and min over an axis of length 0 are refused, even where there are no results, unless there is an
+ * initial value.
  *
  * out has x's shape with the folded axes removed, or, with keepdim, of length 1. It must not overlap x or mask.
  * ---------------------------------------------------------------------------------------------------------- */

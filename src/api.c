@@ -80,6 +80,15 @@ static int32_t folded_shape(int32_t ndim, const int64_t *x, uint64_t axes, bool 
         return rank;
 }
 
+/* Whether a fold over these axes folds nothing, however many results there are. */
+static bool names_an_empty_axis(const sf_view *x, uint64_t axes)
+{
+        bool empty = false;
+        for (int32_t d = 0; d < x->ndim; d++)
+                empty = empty || ((axes >> d & 1) && !x->shape[d]);
+        return empty;
+}
+
 static sf_status check_shape(const sf_context *ctx, const sf_view *out, int32_t ndim, const int64_t *shape)
 {
         char given[128], right[128];
@@ -146,11 +155,12 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         }
         if (r->needs)
                 *r->needs = 0;
-        if (!out.count)
-                return SF_OK;
-        if (!x->count && !sf_op_is(r->op, SF_EMPTY) && !step.has_initial)
+        if (!x->count && r->fold && !sf_op_is(r->op, SF_EMPTY) && !step.has_initial &&
+            names_an_empty_axis(x, r->axes))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; give an initial one, or fold axes that are not empty",
                                sf_op_name(r->op));
+        if (!out.count)
+                return SF_OK;
         step.fold = r->fold;
         step.exclusive = r->exclusive;
         step.device = r->x->device;

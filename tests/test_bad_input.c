@@ -225,6 +225,10 @@ static void shapes_and_axes(void)
         out.ndim = 1;
         fold.op = SF_MIN;
         FOLD_IS(BAD, "min of no elements", "initial");
+        x_shape[0] = x_shape[1] = out_shape[0] = 0; /* no results, each of no elements */
+        out.ndim = 1;
+        fold.op = SF_MAX;
+        FOLD_IS(BAD, "max of no elements", "initial");
         x_shape[1] = 0;
         out.ndim = 1;
         fold.op = SF_MIN;
@@ -274,6 +278,10 @@ static void dtype_pairs(void)
                                                 CHECK(strstr(sf_last_error(ctx), dts[in].name) &&
                                                       strstr(sf_last_error(ctx), dts[to].name),
                                                       "the sentence names neither dtype: %s", sf_last_error(ctx));
+                                        if (got != SF_OK && acc == DT_NONE)
+                                                CHECK(strstr(sf_last_error(ctx), "its result can be "),
+                                                      "the sentence says not what is right: %s",
+                                                      sf_last_error(ctx));
                                         if (got != SF_OK)
                                                 untouched(__LINE__);
                                         reset();

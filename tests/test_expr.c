@@ -147,6 +147,7 @@ static const struct {
 } refusals[] = {
         {"x + y", "x=2,3 y=4", "(2, 3)"}, {"x @ y", "x=2,3 y=4,5", "do not fit"}, {"x @ s", "x=2,3 s=", "rank 0"}, {"sum(x, 2)", "x=2,3", "-2 to 1"},
         {"sum(x, (0, -2))", "x=2,3", "twice"}, {"mean(x)", "x=2:i32", "dtype=f32"}, {"max(x)", "x=0", "no elements"}, {"x - x", "x=2:bool", "bools"},
+        {"min(x, 1)", "x=0,0", "no elements"},
         {"where(x, x, 0)", "x=2", "bool or u8"}, {"sum(x, mask=x)", "x=2", "bool or u8"}, {"sum(x, mask=m)", "x=2,3 m=2:bool", "does not broadcast"},
         {"squeeze(x, 0)", "x=2,3", "length 2"}, {"x[5]", "x=2,3", "index 5"}, {"permute(x, (0, 0))", "x=2,3", "axis 1"}, {"permute(x, (0, 1, 2))", "x=2,3", "has 2"},
         {"broadcast_to(x, (2, 4))", "x=2,3", "(2, 4)"}, {"concat([x, y], 0)", "x=2,3 y=2,2", "equal"}, {"x + u", "x=2:i64 u=2:u64", "no integer type"},

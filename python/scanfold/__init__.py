@@ -17,24 +17,32 @@ array(21., dtype=float32)
 A result depends on the values along the axis and on nothing else: not on the device, the number of threads, the strides, or the run.
 """
 import sys as _sys
+import threading as _threading
 
 from . import _scanfold
 
 __version__ = _scanfold.version
-__all__ = ["cumsum", "cumprod", "cummax", "cummin", "sum", "prod", "max", "min", "cumulative_sum", "cumulative_prod", "explain", "using",
-           "info"]
+__all__ = ["cumsum", "cumprod", "cummax", "cummin", "sum", "prod", "max", "min", "cumulative_sum",
+           "cumulative_prod", "run", "explain", "using", "info"]
 
 _SUM, _PROD, _MAX, _MIN = range(4)
 _scan, _fold = _scanfold.scan, _scanfold.fold
 _without_torch = True
 
 
+def _compiling():
+    return False
+
+
 def _look_for_torch():
     """Registers our operators once torch is there, so that torch.compile can trace a call before any has run."""
-    global _without_torch
+    global _without_torch, _compiling, _run_untraced
     if "torch" in _sys.modules:
         _without_torch = False
         from . import torch  # noqa: F401
+        compiler = getattr(_sys.modules["torch"], "compiler", None)
+        if hasattr(compiler, "is_compiling"):
+            _compiling, _run_untraced = compiler.is_compiling, compiler.disable(_run)
 
 
 def _one(first, second, names):
@@ -270,6 +278,21 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     return _cumulative(cumprod, x, axis, dtype, include_initial, 1)
 
 
+class _Default:
+    """What holds outside of every `using` block: the library's own context, and its expressions."""
+    _context, _expressions = None, {}
+
+
+class _Chosen(_threading.local):
+    """The `using` blocks a thread is in, innermost last."""
+
+    def __init__(self):
+        self.stack = [_Default]
+
+
+_chosen = _Chosen()
+
+
 class using:
     """Chooses how this thread's calls run, for the length of a with statement: the bits are the same either way.
 
@@ -285,23 +308,20 @@ class using:
     True
     """
 
-    _stack = __import__("threading").local()
-
     def __init__(self, *, threads=0, isa=None, backend=None):
         if backend not in (None, "auto", "ref"):
             raise ValueError(f'backend is {backend!r}: "auto" and "ref" are taken')
         self._context = _scanfold.context_create(threads, int(backend == "ref"), isa)
+        self._expressions = {}
 
     def __enter__(self):
-        stack = self._stack.__dict__.setdefault("contexts", [None])
-        stack.append(self._context)
+        _chosen.stack.append(self)
         _scanfold.context_use(self._context)
         return self
 
     def __exit__(self, *error):
-        stack = self._stack.contexts
-        stack.pop()
-        _scanfold.context_use(stack[-1])
+        _chosen.stack.pop()
+        _scanfold.context_use(_chosen.stack[-1]._context)
 
 
 def info():
@@ -315,8 +335,89 @@ def info():
     return {"version": __version__, "threads": threads, "isa": isa, "isas": [name for name, usable in _scanfold.isas() if usable]}
 
 
-def explain(model, *inputs, **keywords):
-    """Prints, and returns, what torch.compile(model, backend="scanfold") makes of a model: what was fused, bytes before and after."""
+_EXPRESSIONS = 256  # are kept, with their plans; programs that make up more of them start over
+
+
+def _parsed(text, exact, inputs):
+    """(the expression, its inputs in order), parsed on first use."""
+    if not isinstance(text, str):
+        raise TypeError(f"the expression is {type(text)}: a string is expected, "
+                        "such as \"cumsum(x * m, 1)\"")
+    kept, key = _chosen.stack[-1], (text, bool(exact))
+    found = kept._expressions.get(key)
+    if found is None:
+        found = _scanfold.expression_parse(text, int(bool(exact)), kept._context)
+        if len(kept._expressions) >= _EXPRESSIONS:
+            kept._expressions.clear()
+        kept._expressions[key] = found
+    expression, names = found
+    given = [inputs[name] for name in names if name in inputs]
+    if len(given) == len(names) == len(inputs):
+        return expression, given
+    missing = [name for name in names if name not in inputs]
+    unused = [name for name in inputs if name not in names]
+    wrong = f"{', '.join(unused)}: given, but not named by the expression"
+    if missing:
+        wrong = f"{', '.join(missing)}: named by the expression, but not given"
+        if {"exact", "out"} & set(missing):
+            wrong += " (exact and out are options here, and cannot be inputs)"
+    raise TypeError(f"{wrong}. Its inputs are {', '.join(names)}")
+
+
+def _run(expression, exact, out, inputs):
+    expression, given = _parsed(expression, exact, inputs)
+    return _scanfold.expression_call(expression, given, out)
+
+
+def run(expression, /, *, exact=False, out=None, **inputs):
+    """Computes an expression, such as "cumsum(x * m, 1)", in as few passes over memory as it needs.
+
+    expression   Python's operators and slices, the functions here, elementwise ones and views; names
+                 are inputs, commas at the top make several results
+    inputs       an array for each name, all on one device
+    exact        every operator keeps its own rounding: no rewrite that rounds differently
+    out          an array to write to, or a tuple of them for several results; it is returned
+
+    A result is of the kind of the first input that the expression names; several come as a tuple.
+    What an expression becomes is kept for the shapes and dtypes it met, so calling again costs
+    little. Nothing is differentiated: a torch tensor that requires a gradient is refused.
+
+    >>> import numpy as np, scanfold
+    >>> x = np.array([[1., 2., 3.], [4., 5., 6.]])
+    >>> scanfold.run("cumsum(x * m, 1)", x=x, m=x > 1)
+    array([[ 0.,  2.,  5.],
+           [ 4.,  9., 15.]])
+    >>> scanfold.run("sum(x, 1), max(x, 1)", x=x)
+    (array([ 6., 15.]), array([3., 6.]))
+    >>> scanfold.run("cumsum(x, depth=1)", x=x)
+    Traceback (most recent call last):
+        ...
+    ValueError: cumsum has no argument depth
+      cumsum(x, depth=1)
+                ^
+    """
+    if _without_torch:
+        _look_for_torch()
+    if _compiling():  # torch.compile is tracing: to it this is one call that it leaves alone
+        return _run_untraced(expression, exact, out, inputs)
+    return _run(expression, exact, out, inputs)
+
+
+def explain(model, /, *inputs, **keywords):
+    """Prints, and returns, what becomes of an expression, or of a torch model: what was fused,
+    passes and bytes before and after.
+
+    explain("cumsum(x * m, 1)", x=x, m=m)   what run makes of it, as a string; exact as for run
+    explain(model, x)                       what torch.compile(backend="scanfold") makes of it
+    """
+    if isinstance(model, str):
+        if inputs:
+            raise TypeError("the arrays of an expression are given by name, "
+                            "as in explain(\"sum(x)\", x=x)")
+        expression, given = _parsed(model, keywords.pop("exact", False), keywords)
+        text = _scanfold.expression_explain(expression, given, 0)
+        print(text, end="" if text.endswith("\n") else "\n")
+        return text
     from . import _compile
     return _compile.explain(model, *inputs, **keywords)
 

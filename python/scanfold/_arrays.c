@@ -35,19 +35,60 @@ static PyObject *numpy_dtype(int index)
         return numpy.dtype[index];
 }
 
+#define MEMORY_ALIGNMENT 64 /* XLA's, on the CPU: from other addresses it would copy */
+
 /* Types met so far. A program has a handful; one met when the table is full is looked at anew each time. */
 static known_type known[16];
 static int known_count;
 
-/* NumPy's masked arrays would be read as if nothing were masked. */
-static int refuse_masked(PyObject *type, const char *name)
+/* Whether a type is, or is derived from, a class of NumPy's. 1, 0, or -1 with an exception. */
+static int is_numpys(PyObject *type, const char *module_name, const char *class_name)
 {
-        PyObject *module = loaded_module("numpy.ma"), *masked = module ? PyObject_GetAttrString(module, "MaskedArray") : NULL;
-        int is_masked = masked ? PyObject_IsSubclass(type, masked) : 0;
-        Py_XDECREF(masked);
-        if (is_masked > 0)
-                PyErr_Format(PyExc_TypeError, "%s is a masked array: give its data, and mask= with True where elements count", name);
-        return is_masked ? -1 : 0;
+        PyObject *module = loaded_module(module_name);
+        PyObject *class = module ? PyObject_GetAttrString(module, class_name) : NULL;
+        if (!class) { /* not imported, or no longer there */
+                PyErr_Clear();
+                return 0;
+        }
+        int yes = PyObject_IsSubclass(type, class);
+        Py_DECREF(class);
+        return yes;
+}
+
+/* Whether a class derived from ndarray has a method of its own by this name. */
+static int has_its_own(PyObject *type, const char *method)
+{
+        PyObject *own = PyObject_GetAttrString(type, method);
+        PyObject *inherited = PyObject_GetAttrString(numpy.ndarray, method);
+        int differs = own && inherited ? own != inherited : -1;
+        Py_XDECREF(own);
+        Py_XDECREF(inherited);
+        return differs;
+}
+
+/*
+ * A class derived from ndarray: its __array_wrap__ makes a result one of it, as for NumPy's own
+ * functions. Classes whose meaning would be lost are refused: a masked array would be read as if
+ * nothing were masked; a matrix's sums keep two dimensions; one that overrides what NumPy's
+ * functions do, as quantities with units do, may mean anything by them.
+ */
+static int check_subclass(PyObject *type, const char *name, known_type *found)
+{
+        int refused = is_numpys(type, "numpy.ma", "MaskedArray");
+        if (refused > 0)
+                PyErr_Format(PyExc_TypeError, "%s is a masked array: give its data, and mask= with "
+                             "True where elements count", name);
+        if (refused == 0 && (refused = is_numpys(type, "numpy", "matrix")) > 0)
+                PyErr_Format(PyExc_TypeError, "%s is a numpy.matrix, whose sums keep two dimensions: "
+                             "give numpy.asarray(%s)", name, name);
+        int overrides = refused ? 0 : has_its_own(type, "__array_function__");
+        if (!refused && !overrides)
+                overrides = has_its_own(type, "__array_ufunc__");
+        if (overrides > 0)
+                PyErr_Format(PyExc_TypeError, "%s is %R, which gives NumPy's functions a meaning of "
+                             "its own: give numpy.asarray(%s)", name, type, name);
+        found->wraps = 1;
+        return refused || overrides ? -1 : 0;
 }
 
 /* -1 with an exception where the type is no array's. */
@@ -67,10 +108,13 @@ static int kind_of(PyObject *object, const char *name, known_type *found)
         if (is_torch) {
                 found->type = type;
         } else if (PyObject_HasAttrString(type, "__array_struct__")) {
-                if (refuse_masked(type, name) < 0 || numpy_ready() < 0)
+                if (numpy_ready() < 0)
                         return -1;
                 found->kind = ARRAY_NUMPY;
                 found->plain = type == numpy.ndarray;
+                int derived = found->plain ? 0 : PyObject_IsSubclass(type, numpy.ndarray);
+                if (derived < 0 || (derived && check_subclass(type, name, found) < 0))
+                        return -1;
         } else if ((found->exchange = exchange_of(type)) && found->exchange->view_from_object) {
                 found->kind = ARRAY_EXCHANGE;
         } else if (PyObject_HasAttrString(type, "__dlpack__")) {
@@ -204,11 +248,83 @@ static void release_versioned(PyObject *holder)
                 m->deleter(m);
 }
 
+/* A capsule nobody consumed. */
+static void release_unused(PyObject *capsule)
+{
+        if (!PyCapsule_IsValid(capsule, "dltensor"))
+                return;
+        dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+        m->deleter(m);
+}
+
+static void free_memory(dl_managed *self)
+{
+        free(self);
+}
+
+/*
+ * One block with the description and the elements. Its deleter needs no GIL, so a thread of a
+ * library's own may let go of it at any time.
+ */
+PyObject *array_memory(PyObject *self, PyObject *args)
+{
+        (void)self;
+        PyObject *lengths;
+        int code;
+        if (!PyArg_ParseTuple(args, "Oi", &lengths, &code))
+                return NULL;
+        Py_ssize_t ndim = PySequence_Size(lengths);
+        if (ndim > SF_MAX_NDIM)
+                PyErr_Format(PyExc_ValueError, "%zd dimensions are over %d", ndim, SF_MAX_NDIM);
+        int64_t shape[SF_MAX_NDIM];
+        for (Py_ssize_t i = 0; i < ndim && !PyErr_Occurred(); i++) {
+                PyObject *length = PySequence_GetItem(lengths, i);
+                shape[i] = length ? PyLong_AsLongLong(length) : -1;
+                Py_XDECREF(length);
+        }
+        if (PyErr_Occurred())
+                return NULL;
+        sf_tensor t = {.device = {SF_CPU, 0}, .ndim = (int32_t)ndim, .shape = shape,
+                       .dtype = {(uint8_t)(code >> 8), (uint8_t)code, 1}};
+        int64_t count = array_elements(&t), step = 1;
+        size_t head = sizeof(dl_managed) + 2 * (size_t)ndim * sizeof(int64_t) + MEMORY_ALIGNMENT;
+        dl_managed *m = NULL;
+        if (count >= 0 && count <= PTRDIFF_MAX / 16)
+                m = malloc(head + (size_t)count * t.dtype.bits / 8);
+        if (!m)
+                return PyErr_NoMemory();
+        *m = (dl_managed){.tensor = t, .deleter = free_memory};
+        m->tensor.data = (void *)(((uintptr_t)m + head) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT);
+        m->tensor.shape = (int64_t *)(m + 1);
+        m->tensor.strides = m->tensor.shape + ndim;
+        for (Py_ssize_t i = ndim; i-- > 0;) {
+                m->tensor.shape[i] = shape[i];
+                m->tensor.strides[i] = step;
+                step *= shape[i] ? shape[i] : 1;
+        }
+        PyObject *capsule = PyCapsule_New(m, "dltensor", release_unused);
+        if (!capsule)
+                free(m);
+        return capsule;
+}
+
+/* Such memory, seen without consuming it. */
+static int memory_open(PyObject *capsule, array *out)
+{
+        dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+        memset(out, 0, offsetof(array, shape));
+        if (!m)
+                return -1;
+        out->kind = ARRAY_OTHER;
+        out->view = m->tensor;
+        return 0;
+}
+
 static int other_open(PyObject *object, const char *name, array *a)
 {
         static PyObject *export_function;
         PyObject *function = other(&export_function, "export");
-        PyObject *pair = function ? PyObject_CallFunctionObjArgs(function, object, NULL) : NULL;
+        PyObject *pair = function ? PyObject_CallFunction(function, "Os", object, name) : NULL;
         PyObject *capsule = NULL;
         Py_ssize_t stream = 0;
         if (!pair)
@@ -233,6 +349,8 @@ static int other_open(PyObject *object, const char *name, array *a)
                 if ((a->keep = PyCapsule_New(m, "scanfold.dl_managed", release_managed)))
                         PyCapsule_SetName(capsule, "used_dltensor");
                 a->view = m->tensor;
+        } else if (PyObject_HasAttrString((PyObject *)Py_TYPE(capsule), "__array_struct__")) {
+                numpy_open(capsule, name, a, 0); /* a view, which keeps what it is a view of */
         } else {
                 PyErr_Format(PyExc_TypeError, "%s.__dlpack__() gave %R: a DLPack capsule was expected", name, capsule);
         }
@@ -266,6 +384,7 @@ int array_open(PyObject *object, const char *name, array_use use, array *a)
         a->object = object;
         a->kind = type.kind;
         a->plain = type.plain;
+        a->wraps = type.wraps;
         a->exchange = type.exchange;
         int rc;
         switch (type.kind) {
@@ -328,6 +447,9 @@ static PyObject *numpy_make(const array *x, const array_form *form)
                 return NULL;
         if (form->like && same_dtype(x->view.dtype, form->dtype) && x->plain)
                 return PyObject_CallFunctionObjArgs(numpy.empty_like, x->object, NULL);
+        if (form->like) /* in x's memory order; no subclass: array_result makes it one */
+                return PyObject_CallFunction(numpy.empty_like, "OOsO", x->object, described, "K",
+                                             Py_False);
         PyObject *tuple = shape_tuple(form->ndim, form->shape), *made = NULL;
         if (tuple)
                 made = PyObject_CallFunctionObjArgs(numpy.empty, tuple, described, NULL);
@@ -365,7 +487,12 @@ int array_make(const array *x, const array_form *form, array *out, PyObject **re
         target = made;
         if (made && x->kind == ARRAY_OTHER)
                 target = PyTuple_GetItem(made, 0); /* (memory to write, what makes the caller's array of it) */
-        if (!target || array_open(target, "out", OPEN_TRUSTED, out) != 0) {
+        int rc = -1;
+        if (target)
+                rc = PyCapsule_IsValid(target, "dltensor")
+                             ? memory_open(target, out)
+                             : array_open(target, "out", OPEN_TRUSTED, out);
+        if (rc) {
                 if (!PyErr_Occurred())
                         PyErr_SetString(PyExc_RuntimeError, "the result's memory cannot be written");
                 Py_XDECREF(made);
@@ -392,8 +519,27 @@ int array_was_written(const array *out)
         return out->kind == ARRAY_TORCH ? torch_was_written(out->object) : 0;
 }
 
+int array_wait(const array *a)
+{
+        static PyObject *wait;
+        if (a->view.device.device_type != SF_CUDA)
+                return 0;
+        PyObject *function = other(&wait, "wait");
+        PyObject *waited = NULL;
+        if (function)
+                waited = PyObject_CallFunction(function, "in", (int)a->view.device.device_id,
+                                               (Py_ssize_t)(uintptr_t)a->stream);
+        Py_XDECREF(waited);
+        return waited ? 0 : -1;
+}
+
 PyObject *array_result(const array *x, PyObject *result)
 {
+        if (x->wraps) {
+                PyObject *wrapped = PyObject_CallMethod(x->object, "__array_wrap__", "O", result);
+                Py_DECREF(result);
+                return wrapped;
+        }
         if (x->kind != ARRAY_OTHER)
                 return result;
         PyObject *finish = PyTuple_GetItem(result, 1);

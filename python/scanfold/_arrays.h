@@ -23,6 +23,7 @@ typedef struct array {
         array_kind kind;
         PyObject *object;            /* borrowed: what the caller gave */
         int plain;                   /* NumPy's or torch's own array type, not derived from it */
+        int wraps;                   /* derived from NumPy's: __array_wrap__ is for results */
         PyObject *keep;              /* owns what view points to, where that is not the object itself */
         const dl_exchange *exchange; /* for TORCH and EXCHANGE; NULL for an older torch */
         int read_only;
@@ -63,6 +64,9 @@ typedef struct array_form {
  */
 int array_make(const array *x, const array_form *form, array *out, PyObject **result);
 
+/* memory(shape, dtype) -> a DLPack capsule: new, row-major, on the CPU. dtype: see _dtypes.py. */
+PyObject *array_memory(PyObject *self, PyObject *args);
+
 /* Whether a caller's array may be written: 1, 0, or -1 with an exception. */
 int array_can_be_written(const array *out);
 
@@ -79,6 +83,9 @@ uint64_t array_version(const array *a);
 /* Whether this is an nn.Parameter; whether work on its stream is being captured rather than run (-1 with an exception). */
 int array_is_parameter(const array *a);
 int array_is_captured(const array *a);
+
+/* Waits for the work on a CUDA array's stream. 0, or -1 with an exception. */
+int array_wait(const array *a);
 
 /* The finished result: steals `result`. NULL with an exception on failure. */
 PyObject *array_result(const array *x, PyObject *result);

@@ -3,6 +3,22 @@
 
 #include <string.h>
 
+PyObject *raise_status(sf_context *context, sf_status status)
+{
+        PyObject *kind = status == SF_INVALID_ARGUMENT ? PyExc_ValueError
+                         : status == SF_UNSUPPORTED    ? PyExc_TypeError
+                         : status == SF_OUT_OF_MEMORY  ? PyExc_MemoryError
+                                                       : PyExc_RuntimeError;
+        PyErr_SetString(kind, sf_last_error(context));
+        return NULL;
+}
+
+PyObject *new_reference(PyObject *object)
+{
+        Py_INCREF(object);
+        return object;
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * dtypes
  * ---------------------------------------------------------------------------------------------------------- */

@@ -1,10 +1,22 @@
 /*
- * What _arrays.c and _torch.c share: dtypes by name, attributes and modules by name, calls that make arrays. Not for others.
+ * What the extension's files share: exceptions, dtypes by name, attributes and modules by name,
+ * calls that make arrays.
  */
 #ifndef SCANFOLD_PYTHON_COMMON_H
 #define SCANFOLD_PYTHON_COMMON_H
 
 #include "_arrays.h"
+
+/* The exception for a call that failed, with the sentence of its context. Returns NULL. */
+PyObject *raise_status(sf_context *context, sf_status status);
+
+#define CONTEXT_NAME "scanfold.context" /* of the capsules that own one */
+
+PyObject *new_reference(PyObject *object);
+
+/* _scanfold.c: a Python int as a number of 64 bits, signed where it fits; exceptions call it
+ * `name`. 0, or -1 with an exception. */
+int integer_read(PyObject *object, const char *name, sf_scalar *scalar);
 
 /* The library's dtypes. */
 enum { DTYPES = 13 };
@@ -40,6 +52,7 @@ typedef struct known_type {
         PyObject *type;
         array_kind kind;
         int plain; /* torch.Tensor, nn.Parameter or numpy.ndarray themselves */
+        int wraps; /* derived from numpy.ndarray */
         const dl_exchange *exchange;
 } known_type;
 

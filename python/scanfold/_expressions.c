@@ -1,15 +1,14 @@
 /* Expressions: see _expressions.h. */
 #include "_expressions.h"
 
-#include <stdlib.h>
+#include "_common.h"
+#include "_programs.h"
+
 #include <string.h>
 
 #define EXPRESSION_NAME "scanfold.expression"
 
 enum {
-        MAX_INPUTS = 32,
-        MAX_OUTPUTS = 32,
-        NAME_LENGTH = 16, /* of an input, with its end */
         KEPT_PLANS = 32, /* shapes a program keeps plans for; the one that was made first goes */
         FEW = 4,         /* tensors that are described on the stack; more take memory from Python */
         SHORT_KEY = 64,  /* likewise the numbers of a key: 4 tensors of 13 dimensions */
@@ -23,279 +22,21 @@ typedef struct kept_plan {
         size_t length;
 } kept_plan;
 
-/* An output's axes as they lie in memory, outermost first. */
-typedef struct memory_order {
-        int32_t count;
-        int32_t axis[];
-} memory_order;
-
 typedef struct expression {
+        PyObject *owner;     /* of the context, a capsule; NULL for the library's default one */
+        sf_context *context; /* where its plans are made and run */
         sf_graph *graph;
         int exact;
         int32_t ninputs;
-        char name[MAX_INPUTS][NAME_LENGTH]; /* of the inputs */
         memory_order *order[MAX_OUTPUTS]; /* NULL: row-major */
         int kept, next;
         int latest; /* the plan used last, which is the one wanted next as a rule */
         kept_plan plan[KEPT_PLANS];
 } expression;
 
-/* The default context: an expression outlives a `using` block. */
-static PyObject *raise_status(sf_status status)
-{
-        PyObject *kind = status == SF_INVALID_ARGUMENT ? PyExc_ValueError
-                         : status == SF_UNSUPPORTED    ? PyExc_TypeError
-                         : status == SF_OUT_OF_MEMORY  ? PyExc_MemoryError
-                                                       : PyExc_RuntimeError;
-        PyErr_SetString(kind, sf_last_error(NULL));
-        return NULL;
-}
-
 /* ------------------------------------------------------------------------------------------------------------
- * Building
+ * Made of a program, or of a line of text
  * ---------------------------------------------------------------------------------------------------------- */
-typedef struct builder {
-        sf_graph *graph;
-        PyObject *instruction; /* borrowed */
-        int32_t *node;         /* of the instructions so far */
-        Py_ssize_t count;
-        int32_t inputs, outputs;
-        char (*name)[NAME_LENGTH]; /* of the inputs */
-        memory_order **order;  /* of the outputs */
-        int failed;            /* an argument was not what it must be; an exception is set */
-} builder;
-
-static int64_t number(builder *b, Py_ssize_t at)
-{
-        PyObject *item = PyTuple_GetItem(b->instruction, at);
-        int64_t value = item ? PyLong_AsLongLong(item) : -1;
-        b->failed |= PyErr_Occurred() != NULL;
-        return value;
-}
-
-/* The node of an earlier instruction; 0 for -1. */
-static int32_t node(builder *b, Py_ssize_t at)
-{
-        int64_t index = number(b, at);
-        if (!b->failed && (index < -1 || index >= b->count)) {
-                PyErr_Format(PyExc_ValueError, "instruction %zd refers to %lld, which is none before it", b->count, (long long)index);
-                b->failed = 1;
-        }
-        return b->failed || index < 0 ? 0 : b->node[index];
-}
-
-static sf_dtype dtype(builder *b, Py_ssize_t at)
-{
-        int64_t code = number(b, at);
-        return (sf_dtype){(uint8_t)(code >> 8), (uint8_t)code, code ? 1 : 0};
-}
-
-static sf_scalar scalar(builder *b, Py_ssize_t at)
-{
-        PyObject *item = PyTuple_GetItem(b->instruction, at);
-        sf_scalar value = sf_int(0);
-        if (item && PyFloat_Check(item))
-                return sf_real(PyFloat_AsDouble(item));
-        b->failed |= !item || integer_read(item, "a number", &value) < 0;
-        return value;
-}
-
-/* A sequence of numbers; None: *count is -1. */
-static void numbers(builder *b, Py_ssize_t at, int64_t *out, int32_t *count)
-{
-        PyObject *item = PyTuple_GetItem(b->instruction, at);
-        Py_ssize_t n = item && item != Py_None ? PySequence_Size(item) : -1;
-        *count = -1;
-        if (item == Py_None)
-                return;
-        if (n > SF_MAX_NDIM)
-                PyErr_Format(PyExc_ValueError, "instruction %zd names more than %d axes", b->count, SF_MAX_NDIM);
-        for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++) {
-                PyObject *value = PySequence_GetItem(item, i);
-                out[i] = value ? PyLong_AsLongLong(value) : 0;
-                Py_XDECREF(value);
-        }
-        b->failed |= PyErr_Occurred() != NULL;
-        *count = b->failed ? 0 : (int32_t)n;
-}
-
-static void axes(builder *b, Py_ssize_t at, int32_t *out, int32_t *count)
-{
-        int64_t wide[SF_MAX_NDIM];
-        numbers(b, at, wide, count);
-        for (int32_t i = 0; i < *count; i++)
-                out[i] = (int32_t)wide[i];
-}
-
-static int32_t build_reduction(builder *b, const char *name)
-{
-        sf_expr_options o = SF_EXPR_OPTIONS_INIT;
-        int32_t list[SF_MAX_NDIM], x = node(b, 1);
-        if (strcmp(name, "scan") == 0) {
-                o.op = (sf_op)number(b, 2);
-                list[0] = (int32_t)number(b, 3);
-                o.naxes = 1;
-                o.axes = list;
-                o.reverse = number(b, 4) != 0;
-                o.exclusive = number(b, 5) != 0;
-                o.mask = node(b, 6);
-                o.dtype = dtype(b, 7);
-                return b->failed ? -1 : sf_expr_scan(b->graph, x, &o);
-        }
-        int mean = strcmp(name, "mean") == 0, at = mean ? 2 : 3;
-        if (!mean)
-                o.op = (sf_op)number(b, 2);
-        axes(b, at, list, &o.naxes);
-        o.axes = o.naxes < 0 ? NULL : list;
-        o.keepdim = number(b, at + 1) != 0;
-        o.dtype = dtype(b, at + 2);
-        if (b->failed)
-                return -1;
-        return mean ? sf_expr_mean(b->graph, x, &o) : sf_expr_fold(b->graph, x, &o);
-}
-
-static int32_t build_view(builder *b, const char *name)
-{
-        int32_t list[SF_MAX_NDIM], count, x = strcmp(name, "concat") == 0 ? 0 : node(b, 1);
-        int64_t wide[SF_MAX_NDIM];
-        if (strcmp(name, "flip") == 0 || strcmp(name, "permute") == 0) {
-                axes(b, 2, list, &count);
-                if (b->failed)
-                        return -1;
-                return *name == 'f' ? sf_expr_flip(b->graph, x, count, list) : sf_expr_permute(b->graph, x, count, list);
-        }
-        if (strcmp(name, "broadcast") == 0) {
-                numbers(b, 2, wide, &count);
-                return b->failed ? -1 : sf_expr_broadcast(b->graph, x, count, wide);
-        }
-        if (strcmp(name, "concat") == 0) {
-                axes(b, 2, list, &count);
-                for (int32_t i = 0; i < count && !b->failed; i++) {
-                        b->failed |= list[i] < 0 || list[i] >= b->count;
-                        list[i] = b->failed ? 0 : b->node[list[i]];
-                }
-                int32_t axis = (int32_t)number(b, 1);
-                return b->failed ? -1 : sf_expr_concat(b->graph, axis, count, list);
-        }
-        int32_t axis = (int32_t)number(b, 2);
-        if (strcmp(name, "squeeze") == 0)
-                return sf_expr_squeeze(b->graph, x, axis);
-        if (strcmp(name, "unsqueeze") == 0)
-                return sf_expr_unsqueeze(b->graph, x, axis);
-        if (strcmp(name, "select") == 0)
-                return sf_expr_select(b->graph, x, axis, number(b, 3));
-        if (strcmp(name, "slice") == 0) {
-                int64_t start = number(b, 3), stop = number(b, 4), step = number(b, 5);
-                return sf_expr_slice(b->graph, x, axis, start, stop, step);
-        }
-        return 0;
-}
-
-/* The order an output instruction names; NULL with an exception where it is not one of axes from 0 on. */
-static memory_order *read_order(builder *b)
-{
-        int32_t list[SF_MAX_NDIM], count;
-        uint64_t named = 0;
-        axes(b, 2, list, &count);
-        for (int32_t i = 0; i < count; i++)
-                named |= list[i] >= 0 && list[i] < count ? (uint64_t)1 << list[i] : 0;
-        if (b->failed || count < 1 || named != ~(uint64_t)0 >> (64 - count)) {
-                if (!PyErr_Occurred())
-                        PyErr_Format(PyExc_ValueError, "instruction %zd names no order of axes", b->count);
-                return NULL;
-        }
-        memory_order *order = PyMem_Malloc(sizeof *order + (size_t)count * sizeof order->axis[0]);
-        if (!order) {
-                PyErr_NoMemory();
-                return NULL;
-        }
-        order->count = count;
-        memcpy(order->axis, list, (size_t)count * sizeof order->axis[0]);
-        return order;
-}
-
-/* Outputs are numbered from 0, instructions' nodes from 1. */
-static int32_t build_output(builder *b)
-{
-        if (b->outputs == MAX_OUTPUTS) {
-                PyErr_Format(PyExc_ValueError, "the program has more than %d outputs", (int)MAX_OUTPUTS);
-                return -1;
-        }
-        if (PyTuple_Size(b->instruction) > 2 && !(b->order[b->outputs] = read_order(b)))
-                return -1;
-        b->outputs++;
-        int32_t x = node(b, 1);
-        return b->failed ? -1 : sf_expr_output(b->graph, x) + 1;
-}
-
-/* An input has the name its instruction gives it, for errors to use, or x and its number. */
-static int32_t build_input(builder *b)
-{
-        if (b->inputs == MAX_INPUTS) {
-                PyErr_Format(PyExc_ValueError, "the program has more than %d inputs", (int)MAX_INPUTS);
-                return -1;
-        }
-        char *name = b->name[b->inputs];
-        snprintf(name, NAME_LENGTH, "x%d", (int)b->inputs++);
-        if (PyTuple_Size(b->instruction) > 1) {
-                PyObject *given = PyUnicode_AsASCIIString(PyTuple_GetItem(b->instruction, 1));
-                if (!given)
-                        return -1;
-                snprintf(name, NAME_LENGTH, "%s", PyBytes_AsString(given));
-                Py_DECREF(given);
-        }
-        return sf_expr_input(b->graph, name);
-}
-
-/* The instruction's node; 0 where its name is unknown. */
-static int32_t build_one(builder *b, const char *name)
-{
-        if (strcmp(name, "input") == 0)
-                return build_input(b);
-        if (strcmp(name, "constant") == 0)
-                return sf_expr_constant(b->graph, scalar(b, 1));
-        if (strcmp(name, "like") == 0)
-                return sf_expr_like(b->graph, node(b, 1), scalar(b, 2));
-        if (strcmp(name, "apply") == 0) {
-                int32_t a = node(b, 2), second = node(b, 3), third = node(b, 4);
-                return sf_expr_apply(b->graph, (sf_function)number(b, 1), a, second, third);
-        }
-        if (strcmp(name, "cast") == 0)
-                return sf_expr_cast(b->graph, node(b, 1), dtype(b, 2));
-        if (strcmp(name, "matmul") == 0)
-                return sf_expr_matmul(b->graph, node(b, 1), node(b, 2));
-        if (strcmp(name, "linear") == 0)
-                return sf_expr_linear(b->graph, node(b, 1), node(b, 2), node(b, 3));
-        if (strcmp(name, "output") == 0)
-                return build_output(b);
-        if (strcmp(name, "scan") == 0 || strcmp(name, "fold") == 0 || strcmp(name, "mean") == 0)
-                return build_reduction(b, name);
-        return build_view(b, name);
-}
-
-static int build(builder *b, PyObject *program)
-{
-        Py_ssize_t n = PyList_Size(program);
-        if (n < 0 || !(b->node = PyMem_Malloc((size_t)(n + 1) * sizeof *b->node)))
-                return -1;
-        for (; b->count < n; b->count++) {
-                b->instruction = PyList_GetItem(program, b->count);
-                PyObject *first = b->instruction ? PyTuple_GetItem(b->instruction, 0) : NULL;
-                PyObject *bytes = first ? PyUnicode_AsASCIIString(first) : NULL;
-                const char *name = bytes ? PyBytes_AsString(bytes) : NULL;
-                int32_t made = name ? build_one(b, name) : 0;
-                if (name && !PyErr_Occurred() && made < 0)
-                        PyErr_SetString(PyExc_ValueError, sf_last_error(NULL));
-                if (name && !PyErr_Occurred() && made == 0)
-                        PyErr_Format(PyExc_ValueError, "instruction %zd is %s, which is none", b->count, name);
-                Py_XDECREF(bytes);
-                if (PyErr_Occurred())
-                        return -1;
-                b->node[b->count] = made;
-        }
-        return 0;
-}
-
 static void release(expression *e)
 {
         for (int i = 0; i < e->kept; i++) {
@@ -305,6 +46,7 @@ static void release(expression *e)
         for (int i = 0; i < MAX_OUTPUTS; i++)
                 PyMem_Free(e->order[i]);
         sf_graph_destroy(e->graph);
+        Py_XDECREF(e->owner); /* after what was made in it */
         PyMem_Free(e);
 }
 
@@ -313,6 +55,28 @@ static void release_capsule(PyObject *capsule)
         release(PyCapsule_GetPointer(capsule, EXPRESSION_NAME));
 }
 
+static expression *new_expression(int exact)
+{
+        expression *e = PyMem_Malloc(sizeof *e);
+        if (!e) {
+                PyErr_NoMemory();
+                return NULL;
+        }
+        memset(e, 0, sizeof *e);
+        e->exact = exact;
+        return e;
+}
+
+/* Takes it over: the capsule, or NULL with an exception. */
+static PyObject *in_capsule(expression *e, int made)
+{
+        PyObject *capsule = made ? PyCapsule_New(e, EXPRESSION_NAME, release_capsule) : NULL;
+        if (!capsule)
+                release(e);
+        return capsule;
+}
+
+/* In the default context: it outlives a `using` block. */
 PyObject *expression_create(PyObject *self, PyObject *args)
 {
         (void)self;
@@ -320,24 +84,75 @@ PyObject *expression_create(PyObject *self, PyObject *args)
         int exact;
         if (!PyArg_ParseTuple(args, "Oi", &program, &exact))
                 return NULL;
-        expression *e = PyMem_Malloc(sizeof *e);
+        expression *e = new_expression(exact);
         if (!e)
-                return PyErr_NoMemory();
-        memset(e, 0, sizeof *e);
+                return NULL;
         sf_status status = sf_graph_create(NULL, &e->graph);
         if (status != SF_OK) {
-                PyMem_Free(e);
-                return raise_status(status);
+                raise_status(NULL, status);
+                return in_capsule(e, 0);
         }
-        builder b = {.graph = e->graph, .name = e->name, .order = e->order};
-        int rc = build(&b, program);
-        PyMem_Free(b.node);
-        e->exact = exact;
-        e->ninputs = b.inputs;
-        PyObject *capsule = rc < 0 ? NULL : PyCapsule_New(e, EXPRESSION_NAME, release_capsule);
-        if (!capsule)
-                release(e);
-        return capsule;
+        int rc = program_build(program, e->graph, e->order);
+        e->ninputs = sf_graph_inputs(e->graph);
+        return in_capsule(e, rc == 0);
+}
+
+/* The graph of a line of text, in the expression's context. */
+static int parse(expression *e, PyObject *text)
+{
+        PyObject *bytes = PyUnicode_AsUTF8String(text);
+        char *line = NULL;
+        if (!bytes || PyBytes_AsStringAndSize(bytes, &line, NULL) < 0) {
+                Py_XDECREF(bytes);
+                return -1;
+        }
+        sf_status status = sf_graph_parse(e->context, line, &e->graph);
+        Py_DECREF(bytes);
+        if (status != SF_OK) {
+                raise_status(e->context, status);
+                return -1;
+        }
+        e->ninputs = sf_graph_inputs(e->graph);
+        int32_t noutputs = sf_graph_outputs(e->graph);
+        if (e->ninputs > MAX_INPUTS)
+                PyErr_Format(PyExc_ValueError, "the expression has %d inputs: at most %d are taken",
+                             (int)e->ninputs, (int)MAX_INPUTS);
+        else if (noutputs > MAX_OUTPUTS)
+                PyErr_Format(PyExc_ValueError, "the expression has %d results: at most %d are "
+                             "taken", (int)noutputs, (int)MAX_OUTPUTS);
+        else if (!e->ninputs)
+                PyErr_SetString(PyExc_ValueError, "the expression has no inputs: name at least one "
+                                "array, whose kind the result has");
+        return PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject *expression_parse(PyObject *self, PyObject *args)
+{
+        (void)self;
+        PyObject *text, *owner;
+        int exact;
+        if (!PyArg_ParseTuple(args, "UiO", &text, &exact, &owner))
+                return NULL;
+        expression *e = new_expression(exact);
+        if (!e)
+                return NULL;
+        if (owner != Py_None) {
+                Py_INCREF(owner);
+                e->owner = owner;
+                e->context = PyCapsule_GetPointer(owner, CONTEXT_NAME);
+        }
+        int made = !PyErr_Occurred() && parse(e, text) == 0;
+        int32_t ninputs = e->ninputs;
+        PyObject *capsule = in_capsule(e, made), *names = capsule ? PyTuple_New(ninputs) : NULL;
+        for (int32_t i = 0; names && i < ninputs; i++) {
+                PyObject *name = PyUnicode_FromString(sf_graph_input_name(e->graph, i));
+                if (!name || PyTuple_SetItem(names, i, name) < 0)
+                        Py_CLEAR(names);
+        }
+        if (names)
+                return Py_BuildValue("(NN)", capsule, names);
+        Py_XDECREF(capsule);
+        return NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -347,6 +162,7 @@ typedef struct inputs {
         array *array;
         sf_tensor *view;
         int32_t opened;
+        int32_t special; /* the first input that is more than its memory, or -1 */
         array few_arrays[FEW];
         sf_tensor few_views[FEW];
 } inputs;
@@ -368,6 +184,7 @@ static int open_inputs(const expression *e, PyObject *sequence, array_use first,
         in->array = in->few_arrays;
         in->view = in->few_views;
         in->opened = 0;
+        in->special = -1;
         if (n != e->ninputs || n < 1) {
                 if (!PyErr_Occurred())
                         PyErr_Format(PyExc_ValueError, "%zd inputs are given, the expression has %d", n, (int)e->ninputs);
@@ -385,11 +202,19 @@ static int open_inputs(const expression *e, PyObject *sequence, array_use first,
         int recorded = 0;
         for (Py_ssize_t i = 0; i < n; i++) {
                 PyObject *item = PySequence_GetItem(sequence, i);
-                int rc = item ? array_open(item, e->name[i], i ? more : first, &in->array[i]) : -1;
+                const char *name = sf_graph_input_name(e->graph, (int32_t)i);
+                if (item && (PyFloat_Check(item) || PyLong_Check(item)))
+                        PyErr_Format(PyExc_TypeError, "%s is the number %R: write it into the "
+                                     "expression, or give an array", name, item);
+                int rc = -1;
+                if (!PyErr_Occurred())
+                        rc = array_open(item, name, i ? more : first, &in->array[i]);
                 Py_XDECREF(item); /* the sequence holds it */
+                if (rc > 0 && in->special < 0)
+                        in->special = (int32_t)i;
                 if (rc == ARRAY_RECORD) { /* that is the answer unless a later one needs more */
                         recorded = 1;
-                        rc = array_open(item, e->name[i], OPEN_TRUSTED, &in->array[i]);
+                        rc = array_open(item, name, OPEN_TRUSTED, &in->array[i]);
                 }
                 if (rc) {
                         close_inputs(in);
@@ -466,11 +291,12 @@ static kept_plan *plan_for(expression *e, const inputs *in)
                 o.exact = e->exact;
                 sf_plan *plan = NULL;
                 int64_t *own_key = PyMem_Malloc((length + 1) * sizeof *key);
-                sf_status status = sf_plan_create(NULL, e->graph, in->opened, in->view, &o, &plan);
+                sf_status status = sf_plan_create(e->context, e->graph, in->opened, in->view, &o,
+                                                  &plan);
                 if (!own_key)
                         PyErr_NoMemory();
                 else if (status != SF_OK)
-                        raise_status(status);
+                        raise_status(e->context, status);
                 else if ((found = place_for_plan(e)))
                         *found = (kept_plan){.plan = plan, .key = memcpy(own_key, key, length * sizeof *key), .length = length};
                 if (!found) {
@@ -497,86 +323,187 @@ static int small(const inputs *in)
         return count < KEEP_GIL_ELEMENTS;
 }
 
-/* Makes the results, opened and as objects; how many were. Fewer than there are: an exception is set. */
-static int32_t make_outputs(const expression *e, const sf_plan *plan, const inputs *in, int32_t n, array *out, sf_tensor *view, PyObject **result)
+/* One run's results: opened, as C sees them, and as objects. */
+typedef struct outputs {
+        array *array;
+        sf_tensor *view;
+        PyObject **result;
+        int32_t count, opened;
+        array few_arrays[FEW];
+        sf_tensor few_views[FEW];
+        PyObject *few_results[FEW];
+} outputs;
+
+static int begin_outputs(int32_t count, outputs *out)
 {
-        for (int32_t i = 0; i < n; i++) {
+        out->array = out->few_arrays;
+        out->view = out->few_views;
+        out->result = out->few_results;
+        out->count = count;
+        out->opened = 0;
+        if (count > FEW) {
+                out->array = PyMem_Malloc((size_t)count * sizeof *out->array);
+                out->view = PyMem_Malloc((size_t)count * sizeof *out->view);
+                out->result = PyMem_Malloc((size_t)count * sizeof *out->result);
+        }
+        if (out->array && out->view && out->result)
+                return 0;
+        PyErr_NoMemory();
+        return -1;
+}
+
+/* The results live on where somebody else has them. */
+static void end_outputs(outputs *out)
+{
+        for (int32_t i = 0; i < out->opened; i++) {
+                array_close(&out->array[i]);
+                Py_XDECREF(out->result[i]);
+        }
+        if (out->array != out->few_arrays) {
+                PyMem_Free(out->array);
+                PyMem_Free(out->view);
+                PyMem_Free(out->result);
+        }
+}
+
+static int make_outputs(const expression *e, const sf_plan *plan, const inputs *in, outputs *out)
+{
+        for (int32_t i = 0; i < out->count; i++, out->opened++) {
                 int64_t shape[SF_MAX_NDIM];
                 array_form form = {.shape = shape, .order = e->order[i] ? e->order[i]->axis : NULL};
                 sf_status status = sf_plan_output(plan, i, &form.ndim, shape, &form.dtype);
                 if (status != SF_OK)
-                        raise_status(status);
+                        raise_status(e->context, status);
                 else if (form.order && e->order[i]->count != form.ndim)
                         PyErr_Format(PyExc_ValueError, "output %d has %d dimensions, its order in memory %d", (int)i, (int)form.ndim,
                                      (int)e->order[i]->count);
-                if (PyErr_Occurred() || array_make(&in->array[0], &form, &out[i], &result[i]) < 0)
-                        return i;
-                view[i] = out[i].view;
+                if (PyErr_Occurred() ||
+                    array_make(&in->array[0], &form, &out->array[i], &out->result[i]) < 0)
+                        return -1;
+                out->view[i] = out->array[i].view;
         }
-        return n;
+        return 0;
 }
 
-static int run_into(sf_plan *plan, const inputs *in, const sf_tensor *out, const uint64_t *versions)
+/* The caller's own: one array, or a tuple or list of as many as there are results. */
+static int open_outputs(PyObject *given, outputs *out)
+{
+        int several = PyTuple_Check(given) || PyList_Check(given);
+        Py_ssize_t n = several ? PySequence_Size(given) : 1;
+        if (n != out->count) {
+                PyErr_Format(PyExc_ValueError, "out is %zd array%s, the expression has %d result%s",
+                             n, n == 1 ? "" : "s", (int)out->count, out->count == 1 ? "" : "s");
+                return -1;
+        }
+        for (int32_t i = 0; i < out->count; i++, out->opened++) {
+                char name[32] = "out"; /* as the library calls it */
+                if (out->count > 1)
+                        snprintf(name, sizeof name, "output %d", (int)i);
+                PyObject *item = several ? PySequence_GetItem(given, i) : new_reference(given);
+                if (!item)
+                        return -1;
+                out->result[i] = item;
+                int rc = array_open(item, name, OPEN_OUT, &out->array[i]);
+                if (rc == 0) {
+                        out->view[i] = out->array[i].view;
+                        int writable = array_can_be_written(&out->array[i]);
+                        if (writable > 0)
+                                continue;
+                        if (writable == 0)
+                                PyErr_Format(PyExc_ValueError, "%s is %R, and read-only: give "
+                                             "an array that can be written", name,
+                                             (PyObject *)Py_TYPE(item));
+                        array_close(&out->array[i]);
+                } else if (rc > 0) {
+                        PyErr_Format(PyExc_TypeError, "%s is a torch tensor that is more than its "
+                                     "memory (its device, a gradient, a subclass): give one that is "
+                                     "not", name);
+                }
+                Py_DECREF(item);
+                return -1;
+        }
+        return 0;
+}
+
+/*
+ * Work goes to the first input's stream. Arrays whose own work is on another stream, as those of
+ * two libraries may be, are waited for before it. The work itself is waited for where a library does
+ * not know our stream.
+ */
+static int wait_for_others(const inputs *in, const outputs *out)
+{
+        for (int32_t i = 1; i < in->opened; i++)
+                if (in->array[i].stream != in->array[0].stream && array_wait(&in->array[i]) < 0)
+                        return -1;
+        for (int32_t i = 0; i < out->opened; i++)
+                if (out->array[i].stream != in->array[0].stream && array_wait(&out->array[i]) < 0)
+                        return -1;
+        return 0;
+}
+
+static int wait_for_work(const inputs *in, const outputs *out)
+{
+        int unknown = 0;
+        for (int32_t i = 0; i < in->opened; i++)
+                unknown |= in->array[i].waits || in->array[i].stream != in->array[0].stream;
+        for (int32_t i = 0; i < out->opened; i++)
+                unknown |= out->array[i].waits || out->array[i].stream != in->array[0].stream;
+        return unknown ? array_wait(&in->array[0]) : 0;
+}
+
+static int run_into(const expression *e, sf_plan *plan, const inputs *in, const outputs *out,
+                    const uint64_t *versions)
 {
         sf_run_options o = SF_RUN_OPTIONS_INIT;
         sf_status status;
         o.stream = in->array[0].stream;
         o.versions = versions;
         if (small(in)) {
-                status = sf_plan_run(plan, in->view, out, &o);
+                status = sf_plan_run(plan, in->view, out->view, &o);
         } else {
                 Py_BEGIN_ALLOW_THREADS
-                status = sf_plan_run(plan, in->view, out, &o);
+                status = sf_plan_run(plan, in->view, out->view, &o);
                 Py_END_ALLOW_THREADS
         }
         if (status != SF_OK)
-                raise_status(status);
+                raise_status(e->context, status);
         return status == SF_OK ? 0 : -1;
 }
 
-/* The one result, or a list of them. Steals the references. */
-static PyObject *packed(int32_t n, PyObject **result)
+/* The one result, or a list of them. */
+static PyObject *packed(const outputs *out)
 {
-        if (n == 1)
-                return result[0];
-        PyObject *list = PyList_New(n);
-        for (int32_t i = 0; i < n; i++) {
-                if (list)
-                        PyList_SetItem(list, i, result[i]);
-                else
-                        Py_DECREF(result[i]);
-        }
+        if (out->count == 1)
+                return new_reference(out->result[0]);
+        PyObject *list = PyList_New(out->count);
+        for (int32_t i = 0; list && i < out->count; i++)
+                PyList_SetItem(list, i, new_reference(out->result[i]));
         return list;
 }
 
-static PyObject *run_plan(const expression *e, sf_plan *plan, const inputs *in, const uint64_t *versions)
+/* `given` is the caller's out, or None. */
+static PyObject *run_plan(const expression *e, sf_plan *plan, const inputs *in, PyObject *given,
+                          const uint64_t *versions)
 {
-        array few_arrays[FEW], *out = few_arrays;
-        sf_tensor few_views[FEW], *view = few_views;
-        PyObject *few_results[FEW], **result = few_results, *results = NULL;
-        int32_t n = sf_plan_outputs(plan), made = 0;
-        if (n > FEW) {
-                out = PyMem_Malloc((size_t)n * sizeof *out);
-                view = PyMem_Malloc((size_t)n * sizeof *view);
-                result = PyMem_Malloc((size_t)n * sizeof *result);
+        outputs out;
+        PyObject *results = NULL;
+        int made = given == Py_None;
+        int rc = begin_outputs(sf_plan_outputs(plan), &out);
+        if (rc == 0)
+                rc = made ? make_outputs(e, plan, in, &out) : open_outputs(given, &out);
+        if (rc == 0 && wait_for_others(in, &out) == 0 &&
+            run_into(e, plan, in, &out, versions) == 0 && wait_for_work(in, &out) == 0) {
+                for (int32_t i = 0; i < out.count && rc == 0; i++) {
+                        if (made) {
+                                out.result[i] = array_result(&in->array[0], out.result[i]);
+                                rc = out.result[i] ? 0 : -1;
+                        } else {
+                                rc = array_was_written(&out.array[i]);
+                        }
+                }
+                results = rc == 0 ? packed(&out) : NULL;
         }
-        if (!out || !view || !result)
-                PyErr_NoMemory();
-        else
-                made = make_outputs(e, plan, in, n, out, view, result);
-        int done = made == n && !PyErr_Occurred() && run_into(plan, in, view, versions) == 0;
-        for (int32_t i = 0; i < made; i++) {
-                array_close(&out[i]);
-                if (!done)
-                        Py_DECREF(result[i]);
-        }
-        if (done)
-                results = packed(n, result);
-        if (n > FEW) {
-                PyMem_Free(out);
-                PyMem_Free(view);
-                PyMem_Free(result);
-        }
+        end_outputs(&out);
         return results;
 }
 
@@ -594,12 +521,33 @@ static int read_versions(const inputs *in, long keep, uint64_t *versions)
         return any;
 }
 
+/* The opened inputs' results; closes them. */
+static PyObject *run_opened(expression *e, inputs *in, PyObject *out, long keep)
+{
+        PyObject *results = NULL;
+        kept_plan *kept = plan_for(e, in);
+        uint64_t versions[MAX_INPUTS];
+        int any = kept ? read_versions(in, keep, versions) : -1;
+        if (any >= 0) {
+                kept->running++; /* Python code makes the results: it may let other threads in */
+                results = run_plan(e, kept->plan, in, out, any ? versions : NULL);
+                kept->running--;
+        }
+        close_inputs(in);
+        return results;
+}
+
+static int expect_3(Py_ssize_t count)
+{
+        if (count != 3)
+                PyErr_Format(PyExc_TypeError, "3 arguments are expected, not %zd", count);
+        return count == 3 ? 0 : -1;
+}
+
 static PyObject *run(PyObject *const *item, Py_ssize_t count, array_use first, array_use more)
 {
-        if (count != 3) {
-                PyErr_Format(PyExc_TypeError, "3 arguments are expected, not %zd", count);
+        if (expect_3(count) < 0)
                 return NULL;
-        }
         expression *e = PyCapsule_GetPointer(item[0], EXPRESSION_NAME);
         long keep = PyLong_AsLong(item[2]);
         inputs in;
@@ -608,21 +556,7 @@ static PyObject *run(PyObject *const *item, Py_ssize_t count, array_use first, a
         int rc = open_inputs(e, item[1], first, more, &in);
         if (rc)
                 return rc < 0 ? NULL : PyLong_FromLong(rc);
-        PyObject *results = NULL;
-        if (in.array[0].kind == ARRAY_OTHER) {
-                PyErr_SetString(PyExc_TypeError, "an expression's first input is a NumPy array or a torch tensor");
-        } else {
-                kept_plan *kept = plan_for(e, &in);
-                uint64_t versions[MAX_INPUTS];
-                int any = kept ? read_versions(&in, keep, versions) : -1;
-                if (any >= 0) {
-                        kept->running++; /* results are made by Python code, which may let other threads in */
-                        results = run_plan(e, kept->plan, &in, any ? versions : NULL);
-                        kept->running--;
-                }
-        }
-        close_inputs(&in);
-        return results;
+        return run_opened(e, &in, Py_None, keep);
 }
 
 PyObject *expression_run(PyObject *self, PyObject *const *item, Py_ssize_t count)
@@ -635,6 +569,48 @@ PyObject *expression_try(PyObject *self, PyObject *const *item, Py_ssize_t count
 {
         (void)self;
         return run(item, count, OPEN_FIRST, OPEN_MORE);
+}
+
+/* A tensor that is more than its memory has no place in an expression. */
+static PyObject *refuse_special(const expression *e, const inputs *in, int rc)
+{
+        const char *name = sf_graph_input_name(e->graph, in->special);
+        if (rc == ARRAY_RECORD)
+                PyErr_Format(PyExc_TypeError, "%s requires a gradient, which an expression has not: "
+                             "call scanfold's functions, such as scanfold.cumsum, or "
+                             "torch.compile(model, backend=\"scanfold\"); or give %s.detach()", name,
+                             name);
+        else
+                PyErr_Format(PyExc_TypeError, "%s is a torch tensor that is more than its memory (a "
+                             "subclass, a transform such as vmap, a mode, autocast, a trace, its "
+                             "device): call scanfold's functions, such as scanfold.cumsum, or "
+                             "torch.compile(model, backend=\"scanfold\")", name);
+        return NULL;
+}
+
+PyObject *expression_call(PyObject *self, PyObject *const *item, Py_ssize_t count)
+{
+        (void)self;
+        if (expect_3(count) < 0)
+                return NULL;
+        expression *e = PyCapsule_GetPointer(item[0], EXPRESSION_NAME);
+        inputs in;
+        int rc = e ? open_inputs(e, item[1], OPEN_FIRST, OPEN_FIRST, &in) : -1;
+        if (rc)
+                return rc < 0 ? NULL : refuse_special(e, &in, rc);
+        PyObject *results = run_opened(e, &in, item[2], 0);
+        if (!results || !PyList_Check(results))
+                return results;
+        PyObject *tuple = PyList_AsTuple(results);
+        Py_DECREF(results);
+        return tuple;
+}
+
+PyObject *expression_plans(PyObject *self, PyObject *capsule)
+{
+        (void)self;
+        const expression *e = PyCapsule_GetPointer(capsule, EXPRESSION_NAME);
+        return e ? PyLong_FromLong(e->kept) : NULL;
 }
 
 /* [(shape, dtype), ...] of a plan's outputs. */
@@ -684,22 +660,21 @@ PyObject *expression_shapes(PyObject *self, PyObject *args)
                 int code;
                 if (!PyArg_ParseTuple(PyList_GetItem(described, i), "Oi", &lengths, &code))
                         break;
-                builder b = {.instruction = PyList_GetItem(described, i)};
-                int32_t ndim;
-                numbers(&b, 0, shape[i], &ndim);
+                int32_t ndim = program_numbers(lengths, shape[i]);
                 view[i] = (sf_tensor){.device = {SF_CPU, 0}, .ndim = ndim, .dtype = {(uint8_t)(code >> 8), (uint8_t)code, 1}, .shape = shape[i]};
         }
         sf_plan *plan = NULL;
-        PyObject *outputs = NULL;
+        PyObject *made = NULL;
         if (!PyErr_Occurred()) {
                 sf_plan_options o = SF_PLAN_OPTIONS_INIT;
                 o.exact = e->exact;
-                sf_status status = sf_plan_create(NULL, e->graph, (int32_t)n, view, &o, &plan);
-                outputs = status == SF_OK ? describe_outputs(plan) : raise_status(status);
+                sf_status status = sf_plan_create(e->context, e->graph, (int32_t)n, view, &o,
+                                                  &plan);
+                made = status == SF_OK ? describe_outputs(plan) : raise_status(e->context, status);
                 sf_plan_destroy(plan);
         }
         PyMem_Free(shape);
-        return outputs;
+        return made;
 }
 
 PyObject *expression_explain(PyObject *self, PyObject *args)
@@ -711,8 +686,9 @@ PyObject *expression_explain(PyObject *self, PyObject *args)
                 return NULL;
         expression *e = PyCapsule_GetPointer(capsule, EXPRESSION_NAME);
         inputs in;
-        if (!e || open_inputs(e, sequence, OPEN_COMPILED, OPEN_COMPILED, &in) < 0)
-                return NULL;
+        int rc = e ? open_inputs(e, sequence, OPEN_COMPILED, OPEN_COMPILED, &in) : -1;
+        if (rc)
+                return rc < 0 ? NULL : refuse_special(e, &in, rc);
         kept_plan *kept = plan_for(e, &in);
         size_t needed = 0;
         sf_status status = kept ? sf_plan_explain(kept->plan, (sf_explain_format)format, NULL, 0, &needed) : SF_OK;
@@ -723,7 +699,7 @@ PyObject *expression_explain(PyObject *self, PyObject *args)
                 text = PyUnicode_FromString(buffer);
         PyMem_Free(buffer);
         if (status != SF_OK)
-                raise_status(status);
+                raise_status(e->context, status);
         close_inputs(&in);
         return text;
 }

@@ -2,8 +2,14 @@
 import ctypes
 import sys
 
+from . import _scanfold
+from ._dtypes import CODES
+
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 LEGACY_STREAM = 1  # DLPack's name, and CUDA's, for the legacy default stream
+
+_NOT_YET = object()
+_take_over = _NOT_YET  # see _jax_take_over
 
 
 def _cupy_stream(x):
@@ -13,12 +19,24 @@ def _cupy_stream(x):
     return None
 
 
-def export(x):
-    """(capsule, stream, waits): the tensor, the stream work on it goes to, and whether that work has to be waited for.
+def _jax_host_device(x):
+    """The device of a JAX array that lies in one CPU device's memory, else None."""
+    if not _is_jax(x):
+        return None
+    devices = x.devices()
+    if len(devices) != 1:
+        return None
+    device, = devices
+    return device if device.platform == "cpu" else None
 
-    CuPy says which stream it works on. For others we work on the legacy stream, tell the producer so (it makes that stream wait for what it
-    has under way), and wait when we are done, since the producer will not.
-    """
+
+def _export(x):
+    if _jax_host_device(x) is not None and x.dtype.kind in "iufb":
+        import numpy
+        try:
+            return numpy.asarray(memoryview(x)), 0, 0  # JAX takes its time over __dlpack__
+        except (BufferError, RuntimeError):  # a layout that is not row-major
+            pass
     kind = int(x.__dlpack_device__()[0]) if hasattr(x, "__dlpack_device__") else CPU
     keywords, stream, waits = {}, 0, 0
     if kind == CUDA:
@@ -30,6 +48,26 @@ def export(x):
         return x.__dlpack__(max_version=(1, 0), **keywords), stream, waits
     except TypeError:  # a producer from before versions
         return x.__dlpack__(**keywords), stream, waits
+
+
+def export(x, name):
+    """(capsule or NumPy array, stream, waits): the tensor, the stream work on it goes to, and
+    whether that work has to be waited for. The caller knows x by this name.
+
+    CuPy says which stream it works on. For others we work on the legacy stream, tell the producer
+    so (it makes that stream wait for what it has under way), and wait when we are done, since the
+    producer will not.
+    """
+    try:
+        return _export(x)
+    except Exception:
+        # JAX's transforms call a function with stand-ins for its arrays.
+        if _is_jax(x) and isinstance(x, sys.modules["jax"].core.Tracer):
+            raise TypeError(
+                f"{name} is a JAX tracer ({type(x).__name__}), which has no values: scanfold is "
+                "called under jax.jit, jax.grad or jax.vmap. Call it outside of them, or by "
+                "jax.pure_callback, which jax.grad does not differentiate") from None
+        raise
 
 
 def namespace(x):
@@ -60,10 +98,45 @@ def can_be_written(x):
     return not _is_jax(x)
 
 
+def _jax_take_over():
+    """The function of jaxlib's that jax.numpy.from_dlpack ends in, as (capsule, device) -> array;
+    None where this jaxlib does not have it.
+
+    from_dlpack itself takes twenty times as long: it asks the CPU for its CUDA stream, and converts
+    the array to its own dtype by a jitted function. What it ends in is not public, and its
+    arguments have changed before, so it is tried before it is used.
+    """
+    try:
+        import jax
+        from jaxlib import _jax
+        take = _jax.dlpack_managed_tensor_to_buffer
+        device = jax.devices("cpu")[0]
+    except (ImportError, AttributeError, RuntimeError):
+        return None
+    for more in ((None, None, CPU), (None, None), (None,)):
+        try:
+            made = take(_scanfold.memory((2, 3), CODES["float32"]), device, *more)
+            right = made.shape == (2, 3) and made.dtype == "float32" and made.devices() == {device}
+            if isinstance(made, jax.Array) and right:
+                return lambda capsule, device: take(capsule, device, *more)
+        except (TypeError, RuntimeError):
+            continue
+    return None
+
+
 def make(x, shape, name, device_type):
     """(memory to write, function that makes x's kind of array of it once it is written)."""
-    space = namespace(x)
+    global _take_over
     if device_type in (CPU, CUDA_HOST):
+        device = _jax_host_device(x)
+        # Without 64-bit types JAX narrows such a result: from_dlpack sees to that.
+        if device is not None and (not name.endswith("64") or has_64_bits(x)):
+            if _take_over is _NOT_YET:
+                _take_over = _jax_take_over()
+            if _take_over is not None:
+                memory = _scanfold.memory(shape, CODES[name])
+                return memory, lambda: _take_over(memory, device)
+        space = namespace(x)
         import numpy
         if name == "bfloat16":
             import ml_dtypes  # comes with JAX; NumPy alone has no bfloat16
@@ -77,6 +150,7 @@ def make(x, shape, name, device_type):
             except (BufferError, TypeError, RuntimeError, AttributeError):
                 return space.asarray(memory)
         return memory, finish
+    space = namespace(x)
     made = space.empty(shape, dtype=_dtype(space, name))
     if hasattr(made, "block_until_ready"):
         made.block_until_ready()  # JAX fills it with zeros first

@@ -9,7 +9,7 @@
  * torch's dispatcher, or, where only its gradient is wanted, to scan_recorded and fold_recorded, which call an autograd.Function: that takes
  * a tenth of the dispatcher's time. With `trusted` the dispatcher itself is the caller.
  */
-#include "_arrays.h"
+#include "_common.h"
 #include "_expressions.h"
 
 #include <string.h>
@@ -20,16 +20,6 @@
 enum { ARGUMENTS = 10 };
 
 static _Thread_local sf_context *context; /* NULL: the library's default one */
-
-static PyObject *raise_status(sf_status status)
-{
-        PyObject *kind = status == SF_INVALID_ARGUMENT ? PyExc_ValueError
-                         : status == SF_UNSUPPORTED    ? PyExc_TypeError
-                         : status == SF_OUT_OF_MEMORY  ? PyExc_MemoryError
-                                                       : PyExc_RuntimeError;
-        PyErr_SetString(kind, sf_last_error(context));
-        return NULL;
-}
 
 /* ------------------------------------------------------------------------------------------------------------
  * Arguments
@@ -225,18 +215,11 @@ static int small(const call *c)
 static PyObject *finish(call *c, sf_status status, int made)
 {
         if (status != SF_OK) {
-                raise_status(status);
+                raise_status(context, status);
                 return give_up(c);
         }
-        if (c->x.waits || c->out.waits) {
-                PyObject *module = PyImport_ImportModule("scanfold._others");
-                PyObject *waited = module ? PyObject_CallMethod(module, "wait", "in", (int)c->x.view.device.device_id,
-                                                                (Py_ssize_t)(uintptr_t)c->x.stream) : NULL;
-                Py_XDECREF(module);
-                Py_XDECREF(waited);
-                if (!waited)
-                        return give_up(c);
-        }
+        if ((c->x.waits || c->out.waits) && array_wait(&c->x) < 0)
+                return give_up(c);
         if (!made && array_was_written(&c->out) < 0)
                 return give_up(c);
         PyObject *result = c->result;
@@ -372,7 +355,7 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
                 return elsewhere(&c, rc, &folds, item);
         sf_status status = sf_fold_shape(context, &c.x.view, &o, &ndim, shape);
         if (status != SF_OK) {
-                raise_status(status);
+                raise_status(context, status);
                 return give_up(&c);
         }
         rc = choose_dtype(&c, op, out, &asked);
@@ -396,8 +379,6 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
 /* ------------------------------------------------------------------------------------------------------------
  * Contexts
  * ---------------------------------------------------------------------------------------------------------- */
-#define CONTEXT_NAME "scanfold.context"
-
 static void destroy_context(PyObject *capsule)
 {
         sf_context_destroy(PyCapsule_GetPointer(capsule, CONTEXT_NAME));
@@ -417,13 +398,8 @@ static PyObject *context_create(PyObject *self, PyObject *args)
         o.isa = isa;
         sf_context *created = NULL;
         sf_status status = sf_context_create(&created, &o);
-        if (status != SF_OK) {
-                sf_context *mine = context;
-                context = NULL; /* the sentence is the default context's */
-                raise_status(status);
-                context = mine;
-                return NULL;
-        }
+        if (status != SF_OK)
+                return raise_status(NULL, status); /* the sentence is the default context's */
         PyObject *capsule = PyCapsule_New(created, CONTEXT_NAME, destroy_context);
         if (!capsule)
                 sf_context_destroy(created);
@@ -473,9 +449,16 @@ static PyMethodDef methods[] = {
         {"context_use", context_use, METH_O, "context_use(context)"},
         {"context_describe", context_describe, METH_NOARGS, "context_describe() -> (threads, isa)"},
         {"isas", isas, METH_NOARGS, "isas() -> [(name, usable), ...]"},
+        {"memory", array_memory, METH_VARARGS, "memory(shape, dtype) -> a DLPack capsule"},
         {"expression_create", expression_create, METH_VARARGS, "expression_create(program, exact) -> expression"},
         {"expression_run", (PyCFunction)(void (*)(void))(fast_function)expression_run, METH_FASTCALL, "expression_run(expression, inputs, keep) -> result(s)"},
         {"expression_try", (PyCFunction)(void (*)(void))(fast_function)expression_try, METH_FASTCALL, "expression_try(expression, inputs, keep) -> result(s), or 1 or 2"},
+        {"expression_parse", expression_parse, METH_VARARGS,
+         "expression_parse(text, exact, context) -> (expression, names)"},
+        {"expression_call", (PyCFunction)(void (*)(void))(fast_function)expression_call,
+         METH_FASTCALL, "expression_call(expression, inputs, out) -> result(s)"},
+        {"expression_plans", expression_plans, METH_O,
+         "expression_plans(expression) -> how many it has kept"},
         {"expression_shapes", expression_shapes, METH_VARARGS, "expression_shapes(expression, [(shape, dtype), ...]) -> the same of outputs"},
         {"expression_explain", expression_explain, METH_VARARGS, "expression_explain(expression, inputs, format) -> str"},
         {NULL, NULL, 0, NULL},

@@ -75,14 +75,35 @@ bool sf_step_pair(sf_step *s, sf_op op, sf_dt in, sf_dt out)
         return from != SF_KIND_REAL && (sf_op_is(op, SF_WRAPS) || holds_every_value(out, in));
 }
 
+/* The dtypes an operation on `in` may have for its result: "f16, bf16, f32 or f64". */
+static const char *results_text(sf_op op, sf_dt in, char text[128])
+{
+        size_t length = 0;
+        int left = 0;
+        sf_step s;
+        strcpy(text, "of no dtype");
+        for (int dt = 0; dt < SF_DT_COUNT; dt++)
+                left += sf_step_pair(&s, op, in, (sf_dt)dt);
+        for (int dt = 0; dt < SF_DT_COUNT && length < 100; dt++)
+                if (sf_step_pair(&s, op, in, (sf_dt)dt)) {
+                        left--;
+                        const char *next = left > 1 ? ", " : left ? " or " : "";
+                        length += (size_t)snprintf(text + length, 128 - length, "%s%s",
+                                                   sf_dtypes[dt].name, next);
+                }
+        return text;
+}
+
 sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, sf_dt to, sf_dtype accumulator)
 {
-        char text[48];
+        char text[128];
         if (!sf_op_name(op))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "op is %d; it must be one of%s", (int)op, op_names);
         if (!sf_step_pair(s, op, in, to))
-                return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s is not supported; scanfold.h has the table of dtype pairs", sf_op_name(op),
-                               sf_dtypes[in].name, sf_dtypes[to].name);
+                return sf_fail(ctx, SF_UNSUPPORTED,
+                               "%s of %s into %s is not supported; its result can be %s",
+                               sf_op_name(op), sf_dtypes[in].name, sf_dtypes[to].name,
+                               results_text(op, in, text));
         if (!accumulator.code && !accumulator.bits && !accumulator.lanes)
                 return SF_OK;
         sf_dt asked = sf_dt_find(accumulator);

@@ -529,10 +529,9 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
                                     shape_of(ir, mask, a), show(ir, x).text, shape_of(ir, x, b));
         }
         SF_TRY(read_axes(in, n, x, &model.axes));
-        int64_t length = sf_ir_length(node, model.axes), rest = 1;
-        for (int32_t d = 0; d < node->ndim; d++)
-                rest *= model.axes >> d & 1 ? 1 : node->shape[d];
-        if (model.kind == SF_IR_FOLD && !length && rest && !sf_op_is(n->op, SF_EMPTY) && !model.has_initial)
+        int64_t length = sf_ir_length(node, model.axes);
+        bool none = model.kind == SF_IR_FOLD && !length;
+        if (none && !sf_op_is(n->op, SF_EMPTY) && !model.has_initial)
                 return FAIL("%s of no elements of %s has no value; give an initial one, or fold axes that are not empty", name, show(ir, x).text);
         result->node = sf_ir_reduce(ir, &model, x, mask);
         if (model.kind == SF_IR_FOLD && !n->keepdim)

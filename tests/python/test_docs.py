@@ -42,6 +42,23 @@ def test_the_five_operators_run():
         assert row.count(" ms") == 3 and row.endswith("-" if name.startswith("gemm") else "same"), row
 
 
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_stubs_are_what_a_type_checker_makes_of_them(checker, tmp_path):
+    import scanfold
+    pytest.importorskip(checker, reason=f"{checker} is not installed")
+    command = [sys.executable, "-m", checker]
+    if subprocess.run(command + ["--version"], capture_output=True).returncode:
+        pytest.skip(f"{checker} does not run here")
+    command += {"mypy": ["--strict", "--cache-dir", str(tmp_path)],
+                "pyright": ["--pythonpath", sys.executable]}[checker]
+    package = os.path.dirname(os.path.dirname(scanfold.__file__))
+    sample = os.path.join(os.path.dirname(__file__), "typed_sample.py")
+    environment = dict(os.environ, MYPYPATH=package, PYTHONPATH=package)
+    done = subprocess.run(command + [sample], capture_output=True, text=True, timeout=300,
+                          env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_stubs_name_what_there_is():
     import scanfold
     folder = os.path.dirname(scanfold.__file__)
@@ -49,7 +66,7 @@ def test_stubs_name_what_there_is():
         text = file.read()
     assert os.path.exists(os.path.join(folder, "py.typed"))
     for name in scanfold.__all__:
-        assert f"def {name}(" in text or f"class {name}" in text, name
+        assert f"def {name}(" in text or f"class {name}" in text or f"\n{name}: " in text, name
     pytest.importorskip("torch", reason="torch is not installed")
     import inspect
 

@@ -2,6 +2,7 @@
 import ctypes
 import sys
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -84,7 +85,8 @@ def test_unknown_dtypes_are_named():
 def test_what_nobody_may_write_is_no_out(monkeypatch):
     """JAX, and what stands in for it where it is not installed: its arrays look writable to DLPack."""
     class Array(Exporter):
-        pass
+        def devices(self):
+            return set()
     x, stand_in = np.ones(3, np.float32), types.SimpleNamespace(Array=Array)
     scanfold.cumsum(x, out=Array(x.copy(), False))
     monkeypatch.setitem(sys.modules, "jax", stand_in)
@@ -112,6 +114,141 @@ def test_jax():
     assert not np.asarray(zeros).any()
     with pytest.raises(TypeError, match="x has dtype complex64: float16"):
         scanfold.cumsum(jnp.ones(3, jnp.complex64))
+
+
+def test_jax_arrays_of_every_dtype_and_shape():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jnp = jax.numpy
+    names = "float16 bfloat16 float32 int8 int16 int32 uint8 uint16 uint32 bool"
+    for dtype in names.split():
+        for shape in ((), (1,), (3, 4), (2, 0), (0,), (300, 7)):
+            values = (np.arange(int(np.prod(shape))).reshape(shape) % 3).astype(jnp.dtype(dtype))
+            x = jnp.asarray(values)
+            y = scanfold.cummax(x, -1 if shape else None)
+            assert isinstance(y, jax.Array) and y.devices() == x.devices()
+            assert y.dtype == x.dtype and y.shape == x.shape
+            right = np.maximum.accumulate(values.astype(np.float32), -1) if shape else values
+            assert (np.asarray(y).astype(np.float32) == right).all(), (dtype, shape)
+    x = jnp.ones(3, jnp.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX's own, about 64 bits
+        assert scanfold.cumsum(x, dtype="float64").dtype == jnp.cumsum(x, dtype=float).dtype
+    # Each result is memory of its own.
+    kept = [scanfold.cumsum(jnp.asarray(np.full(5, i, np.float32))) for i in range(200)]
+    assert [np.asarray(y)[-1] for y in kept] == [5 * i for i in range(200)]
+
+
+def test_jax_takes_results_over_as_they_are(monkeypatch):
+    """A copy would be a pass over memory."""
+    jnp = pytest.importorskip("jax", reason="JAX is not installed").numpy
+    from scanfold import _others
+    memory, addresses = _others._scanfold.memory, []
+    look = ctypes.pythonapi.PyCapsule_GetPointer
+    look.restype = ctypes.POINTER(ctypes.c_void_p)
+    look.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+    def watched(*form):
+        capsule = memory(*form)
+        addresses.append(look(capsule, b"dltensor")[0])  # a DLTensor begins with its data
+        return capsule
+    monkeypatch.setattr(_others, "_scanfold", types.SimpleNamespace(memory=watched))
+    for n in (5, 100_000):
+        y = scanfold.cumsum(jnp.asarray(np.ones(n, np.float32)))
+        assert y.unsafe_buffer_pointer() == addresses[-1]
+
+
+def test_jax_without_its_inner_function(monkeypatch):
+    """Where jaxlib has changed, results come by jax.numpy.from_dlpack."""
+    jnp = pytest.importorskip("jax", reason="JAX is not installed").numpy
+    from scanfold import _others
+    for dtype in (jnp.float32, jnp.bfloat16, jnp.int8):
+        quick = scanfold.cumsum(jnp.ones((3, 4), dtype), 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(_others, "_take_over", None)
+            slow = scanfold.cumsum(jnp.ones((3, 4), dtype), 1)
+        assert slow.dtype == quick.dtype and (slow == quick).all()
+    assert _others._jax_take_over() is not None
+
+
+def test_jax_transforms_are_named():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jnp, x = jax.numpy, jax.numpy.ones((2, 3))
+    calls = [lambda v: scanfold.cumsum(v, -1).sum(), lambda v: scanfold.sum(v),
+             lambda v: scanfold.cumsum(np.ones(3), mask=v), lambda v: scanfold.run("sum(x)", x=v),
+             lambda v: scanfold.cumulative_sum(v, axis=-1, include_initial=True)]
+    told = r"^(x|mask) is a JAX tracer \(.*jax\.jit, jax\.grad or jax\.vmap.*jax\.pure_callback"
+    for call in calls:
+        for transform in (jax.jit, jax.grad, jax.vmap):
+            with pytest.raises(TypeError, match=told):
+                transform(call)(x)
+
+    def called(v):
+        form = jax.ShapeDtypeStruct(v.shape, v.dtype)
+        return jax.pure_callback(lambda a: scanfold.cumsum(np.asarray(a), 1), form, v) + 1
+    assert (jax.jit(called)(x) == jnp.cumsum(x, 1) + 1).all()
+
+
+class Tagged(np.ndarray):
+    """A subclass that has more than its numbers, and hands it on as NumPy asks for."""
+
+    def __array_finalize__(self, other):
+        self.tag = getattr(other, "tag", None)
+
+
+def test_subclasses_are_kept_as_numpy_keeps_them(tmp_path):
+    x = np.arange(6.0).reshape(2, 3).view(Tagged)
+    x.tag = "metres"
+    narrow = x.astype(np.int8)
+    for ours, numpys in [(scanfold.cumsum(x, 1), np.cumsum(x, 1)),
+                         (scanfold.sum(x, 0), np.sum(x, 0)), (scanfold.max(x, 1), np.max(x, 1)),
+                         (scanfold.cumsum(narrow, 0), np.cumsum(narrow, 0)),
+                         (scanfold.run("cumsum(x, 1)", x=x), np.cumsum(x, 1)),
+                         (scanfold.cumulative_sum(x, axis=1), np.cumsum(x, 1))]:
+        assert type(ours) is type(numpys) is Tagged and (ours == numpys).all()
+        assert ours.tag == numpys.tag == "metres"
+    out = np.empty((2, 3))
+    assert scanfold.cumsum(x, 1, out=out) is out
+    records = np.arange(3.0).view(np.recarray)
+    assert type(scanfold.cumsum(records)) is type(np.cumsum(records)) is np.recarray
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=(2, 3))
+    mapped[:] = 1
+    for ours, numpys in [(scanfold.cumsum(mapped, 1), np.cumsum(mapped, 1)),
+                         (scanfold.sum(mapped, 0), np.sum(mapped, 0))]:
+        assert type(ours) is type(numpys) and (ours == numpys).all()
+    assert scanfold.cumsum(np.ones((2, 3)), 1, out=mapped) is mapped
+    assert mapped[0].tolist() == [1, 2, 3]
+    assert type(scanfold.cumsum(np.float32(3))) is np.ndarray
+
+
+def test_subclasses_whose_meaning_would_be_lost_are_refused():
+    class Quantity(np.ndarray):
+        def __array_ufunc__(self, *arguments, **keywords):
+            return NotImplemented
+
+    class Unit(np.ndarray):
+        def __array_function__(self, *arguments, **keywords):
+            return NotImplemented
+
+    class Series:
+        """As pandas' has it: an array on request only."""
+
+        def __array__(self, dtype=None, copy=None):
+            return np.ones(3)
+    x = np.ones((2, 3))
+    for bad, why in [(np.ma.array(x), "a masked array: .*mask="),
+                     (x.view(np.matrix), r"a numpy.matrix.*numpy.asarray\("),
+                     (x.view(Quantity), r"<.*Quantity.*a meaning of its own.*numpy.asarray\("),
+                     (x.view(Unit), r"<.*Unit.*a meaning of its own.*numpy.asarray\("),
+                     (Series(), "<.*Series.*give a NumPy array")]:
+        for call in (lambda: scanfold.cumsum(bad, 0), lambda: scanfold.sum(bad),
+                     lambda: scanfold.run("sum(x)", x=bad)):
+            for _ in range(2):  # what is remembered of a type refuses it too
+                with pytest.raises(TypeError, match="^x is " + why):
+                    call()
+        with pytest.raises(TypeError, match="^mask is"):
+            scanfold.cumsum(x, 0, mask=bad)
+        with pytest.raises(TypeError, match="^out is"):
+            scanfold.cumsum(x, 0, out=bad)
 
 
 def test_array_api_strict():

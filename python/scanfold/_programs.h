@@ -1,0 +1,38 @@
+/*
+ * Programs: a list of tuples becomes an sf_graph.
+ *
+ * An instruction is a tuple that begins with its name; it is known by its place in the list, and refers to earlier ones by theirs (-1: none).
+ *
+ *     ("input",)                          inputs are numbered as they come
+ *     ("constant", number)                ("like", x, number)
+ *     ("apply", function, a, b, c)        function is an sf_function
+ *     ("cast", x, dtype)                  dtype as scanfold._dtypes numbers it; 0: the default
+ *     ("flip", x, axes)                   ("permute", x, axes)
+ *     ("squeeze", x, axis)                ("unsqueeze", x, axis)
+ *     ("broadcast", x, shape)             ("slice", x, axis, start, stop, step)      ("select", x, axis, index)
+ *     ("concat", axis, parts)
+ *     ("scan", x, op, axis, reverse, exclusive, mask, dtype)
+ *     ("fold", x, op, axes, keepdim, dtype)                  ("mean", x, axes, keepdim, dtype)
+ *     ("matmul", a, b)                    ("linear", x, w, bias)
+ *     ("output", x)                       ("output", x, order)     its axes in torch's memory, outermost first; left out: row-major
+ */
+#ifndef SCANFOLD_PYTHON_PROGRAMS_H
+#define SCANFOLD_PYTHON_PROGRAMS_H
+
+#include "_arrays.h"
+
+enum { MAX_INPUTS = 32, MAX_OUTPUTS = 32 };
+
+/* An output's axes as they lie in memory, outermost first. */
+typedef struct memory_order {
+        int32_t count;
+        int32_t axis[];
+} memory_order;
+
+/* Builds a program's nodes; order, with MAX_OUTPUTS places, has what its outputs name, for PyMem_Free. 0, or -1 with an exception. */
+int program_build(PyObject *program, sf_graph *graph, memory_order **order);
+
+/* A sequence of up to SF_MAX_NDIM numbers; how many, or -1 with an exception. */
+int32_t program_numbers(PyObject *sequence, int64_t *out);
+
+#endif
