@@ -1,6 +1,7 @@
 #!/bin/sh
-# check_wheel.sh PYTHON FOLDER: the source distribution and the wheel, built with PYTHON, which has build and scikit-build-core; then
-# the wheel alone in a new environment, where it must import and add.
+# check_wheel.sh PYTHON FOLDER: the source distribution and the wheel, built with PYTHON, which has
+# build and scikit-build-core; then the wheel alone in a new environment, where it must import and
+# add, and where the command line must be on the path.
 set -eu
 python=$1 folder=$2
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -10,6 +11,11 @@ cd "$root"
 # One instruction set is enough to see that the parts are all there.
 "$python" -m build --no-isolation --outdir "$folder" -C cmake.define.SCANFOLD_PORTABLE_ONLY=ON .
 cd "$folder"
+fail() { echo "check_wheel: $1" >&2; exit 1; }
+# Sources, and nothing that was built from them or beside them.
+junk=$(tar tzf ./*.tar.gz | grep -v -E '^[^/]*/((cli|cmake|include|python|src)/|[^/]*$)' || true)
+junk=$junk$(tar tzf ./*.tar.gz | grep -E '\.(so|o|a|pyc)$|dist-info/' || true)
+[ -z "$junk" ] || fail "the source distribution has $junk"
 case $(echo *.whl) in
 *-cp39-abi3-*) ;;
 *) echo "the wheel is $(echo *.whl); it must be for cp39-abi3" >&2; exit 1 ;;
@@ -31,4 +37,22 @@ assert not missing, f"the wheel has no {', '.join(missing)}"
 points = [(e.group, e.name, e.value) for e in importlib.metadata.distribution("scanfold").entry_points]
 assert ("torch_dynamo_backends", "scanfold", "scanfold._compile:backend") in points, f"the wheel's entry points are {points}"
 print("scanfold", scanfold.__version__, "from", scanfold.__file__)
+numpy.save("x.npy", x)
 END
+
+# The command line by its name, and as a module.
+bin=$(cd clean/bin && pwd)
+version=$("$bin/python" -c 'import scanfold; print(scanfold.__version__)')
+# shellcheck disable=SC2086 # one of the two is three words
+for program in "$bin/scanfold" "$bin/python -m scanfold"; do
+        [ "$($program --version)" = "scanfold $version" ] || fail "$program is not $version"
+        $program info | grep -q '(chosen)' || fail "$program info names no instruction set"
+        [ "$($program sum x.npy)" = 15 ] || fail "$program sum is not 15"
+        $program scan x.npy -o y.npy --axis 1 --reverse
+        "$bin/python" -c 'import numpy; assert numpy.load("y.npy").tolist() == [[3, 3, 2], [12, 9, 5]]'
+        rm y.npy
+        $program sum none.npy 2> refusal && fail "$program found a file that is not there"
+        grep -q '^scanfold: cannot open none.npy' refusal || fail "$program said: $(cat refusal)"
+done
+[ -e clean/share/man/man1/scanfold.1 ] || fail "the wheel has no manual page"
+echo "check_wheel: the package, the program and python -m scanfold, from the wheel alone"
