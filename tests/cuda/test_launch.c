@@ -286,7 +286,10 @@ static void test_siblings(void)
                       {"cumsum(x, 1), sum(x, 1, reverse=True)", 2, 0, "another direction"},
                       {"sum(x, 1), max(x, 1), min(x, 1), sum(x * x, 1), prod(x, 1)", 2, 3, "four results share one at most"},
                       {"x * 2, x + 1", 2, 0, "an elementwise pass has one result"},
-                      {"sum(x, 0), sum(x, 1)", 3, 0, "other axes"}};
+                      {"sum(x, 0), sum(x, 1)", 3, 0, "other axes"},
+                      {"sum(x / 3, 1)", 2, 0, NULL}, /* rounded differently: one launch more looks at the results */
+                      {"sum(x / 3, 1), max(x, 1)", 2, 1, NULL},
+                      {"exp(sum(x / 3, 1))", 4, 0, "computed again where it is not finite"}};
         int64_t shape[] = {4096, 4096};
         sf_tensor x = {.data = at(0, 0), .device = {SF_CUDA, 0}, .ndim = 2, .dtype = SF_F32, .shape = shape};
         for (size_t i = 0; i < sizeof listed / sizeof *listed; i++) {
