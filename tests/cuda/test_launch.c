@@ -310,6 +310,9 @@ static void test_siblings(void)
                 long launches = cuda->launches;
                 EXPECT(sf_plan_run(plan, &x, out, NULL), SF_OK, "");
                 CHECK(cuda->launches - launches == listed[i].launches, "%s: %ld launches", listed[i].text, cuda->launches - launches);
+                long memory = calls(FAKE_allocate) + calls(FAKE_allocate_async), waits = calls(FAKE_stream_wait);
+                EXPECT(sf_plan_run(plan, &x, out, NULL), SF_OK, "");
+                CHECK(calls(FAKE_allocate) + calls(FAKE_allocate_async) == memory && calls(FAKE_stream_wait) == waits, "%s: a warm run allocates or waits", listed[i].text);
                 EXPECT(sf_plan_explain(plan, SF_EXPLAIN_TEXT, text, sizeof text, NULL), SF_OK, "");
                 for (const char *line = text; (line = strstr(line, "same read")); line++)
                         same++;
