@@ -414,7 +414,10 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  * (and so in f16 and bf16), and the platform's in f64 and on CUDA.
  *
  * Rewrites. A plan computes what the graph says by other operators where that is less work. Most of them change no bit. Those that round
- * differently (a sum over a matmul's rows, merged factors) are marked as such by sf_plan_explain, and are not done under `exact`.
+ * differently (a sum over a matmul's rows, merged factors) are marked as such by sf_plan_explain, and are not done under `exact`. They may
+ * also overflow where the graph as written does not. So results of such a plan that come out infinite or NaN are computed again as
+ * written, each for itself: those have the bits they have under `exact`, the others keep theirs. On CUDA this is a launch that does
+ * nothing where all results are finite, and nobody waits for it.
  *
  * Threads: a graph is built by one thread at a time. A plan may be run by any number of threads at once. Graph and plan belong to the
  * context they were made with, which must outlive them; a plan needs its graph no longer once it is made.
@@ -536,7 +539,8 @@ SF_API int32_t sf_expr_output(sf_graph *graph, int32_t node);
 
 typedef struct sf_plan_options {
         size_t size;   /* sizeof(sf_plan_options) */
-        int32_t exact; /* nonzero: every operator keeps its own rounding: bit for bit what one pass an operator would give */
+        int32_t exact; /* nonzero: every operator keeps its own rounding: bit for bit what one pass an operator would give. Zero: results may be
+                          rounded differently; those that are then not finite are computed again as written */
 } sf_plan_options;
 
 #define SF_PLAN_OPTIONS_INIT { sizeof(sf_plan_options), 0 }

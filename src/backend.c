@@ -37,6 +37,16 @@ sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *siz
         return sf_on_host(step->device) ? SF_OK : sf_cuda_workspace(ctx, step, size);
 }
 
+bool sf_backend_all_finite(sf_context *ctx, const sf_again *again)
+{
+        return on_host(again->device) && sf_again_all_finite(ctx, again);
+}
+
+sf_status sf_backend_again(sf_context *ctx, const sf_again *again)
+{
+        return on_host(again->device) ? sf_again_run(ctx, again) : sf_cuda_again(ctx, again);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Memory. Arenas begin where a page does; CUDA's allocations at multiples of 256 bytes at least.
  * ---------------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #ifndef SF_BACKEND_H
 #define SF_BACKEND_H
 
-#include "core/step.h"
+#include "core/again.h"
 
 /* Memory of the host is one device: pinned or not, whatever number it is given. */
 static inline bool sf_on_host(sf_device device)
@@ -30,6 +30,13 @@ const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *con
 
 /* How much scratch the step needs on its device, where the caller may provide it; 0 on the CPU. */
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size);
+
+/*
+ * Results that came out not finite are computed again (core/again.h). all_finite: there are none, as far as the host can see without
+ * waiting; of `again` only what describes the results is set. again: those that are.
+ */
+bool sf_backend_all_finite(sf_context *ctx, const sf_again *again);
+sf_status sf_backend_again(sf_context *ctx, const sf_again *again);
 
 /* ------------------------------------------------------------------------------------------------------------
  * Memory on the device of a run, 256-byte aligned; what is in it is anything

@@ -11,6 +11,7 @@ import torch
 from . import _scanfold
 from ._translate import (FLIPS, FOLDS, MATMULS, OURS, SCANS, VIEWS, Program, aten, constant, dtype_code, filled, lengthened, reshaped_product,
                          same_length, shape_of, translate)
+from .torch import WIDER
 
 log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # as _expressions.c has it
@@ -392,11 +393,11 @@ def _stretched(node):
     return None
 
 
-def _call(graph, target, *args):
+def _call(graph, target, *args, **kwargs):
     """A new node, with the fake value it has."""
-    node = graph.call_function(target, args)
+    node = graph.call_function(target, args, kwargs)
     fake = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
-    node.meta["val"] = target(*fake)
+    node.meta["val"] = target(*fake, **kwargs)
     return node
 
 
@@ -425,7 +426,13 @@ def _outer(graph, node):
         for target, number in reversed(factors):
             e = _call(graph, target, e, number)
         if not transposed:
-            return _call(graph, aten.mul.Tensor, e, _call(graph, aten.sum.dim_IntList, b, [0], True))
+            # The column sums may be more than their type holds where the product is not: both are made in a wider one.
+            dtype = b.meta["val"].dtype
+            wide, cast = WIDER.get(dtype, dtype), torch.ops.prims.convert_element_type.default
+            if wide is dtype:
+                return _call(graph, aten.mul.Tensor, e, _call(graph, aten.sum.dim_IntList, b, [0], True))
+            sums = _call(graph, aten.sum.dim_IntList, b, [0], True, dtype=wide)
+            return _call(graph, cast, _call(graph, aten.mul.Tensor, _call(graph, cast, e, wide), sums), dtype)
         row = _call(graph, aten.mm.default, _call(graph, aten.permute.default, e, [1, 0]), b)
         rows = shape_of(node)[0]
         return _call(graph, aten.expand.default, row, [rows if type(rows) is int else _call(graph, aten.sym_size.int, a, 0), -1])

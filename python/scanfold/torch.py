@@ -35,6 +35,7 @@ RECORD = 2  # what _c_try answers where a gradient is wanted; where the dispatch
 _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)  # 2.0 cannot say: never
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
 
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float64, torch.float32: torch.float64}  # in range: bfloat16 has float32's
 DTYPES = {number: getattr(torch, name) for name, number in CODES.items() if hasattr(torch, name)}
 
 _lib = torch.library.Library("scanfold", "DEF")
@@ -455,7 +456,7 @@ def _linear_sum_backward(ctx, grad):
     wanted = ctx.needs_input_grad[:2] + (bias is not None and ctx.needs_input_grad[2],)
     parts = None
     if x.dim() > 1 and grad.dtype == x.dtype == weight.dtype == (weight if bias is None else bias).dtype:
-        parts = _at_once(_linear_sum_gradient(x.dim(), ctx.scale, *wanted), grad, x, weight)
+        parts = _at_once(_linear_sum_gradient(x.dim(), ctx.scale, x.dtype, *wanted), grad, x, weight)
     if parts is None:
         parts = _linear_sum_parts(ctx.scale, wanted, grad, x, weight, bias)
     parts = iter(parts if type(parts) is list else [parts])
@@ -463,13 +464,16 @@ def _linear_sum_backward(ctx, grad):
     return dx, dw if dw is None else dw.expand(weight.shape), db if db is None else db.expand(bias.shape), None
 
 
-# Both: dx, then what is every row of dw and every element of db, as far as they are wanted.
+# Both: dx, then what is every row of dw and every element of db, as far as they are wanted. A weight's column sums may be more than its
+# type holds where dx is not: they are made and multiplied in a wider one.
 @functools.lru_cache(maxsize=64)
-def _linear_sum_gradient(ndim, scale, for_x, for_weight, for_bias):
-    g, rows = 4, list(range(ndim - 1))
+def _linear_sum_gradient(ndim, scale, dtype, for_x, for_weight, for_bias):
+    g, rows, wide = 4, list(range(ndim - 1)), code(WIDER.get(dtype, dtype))
     program = [("input",), ("input",), ("input",), ("constant", scale), ("apply", MUL, 0, 3, -1)]
     if for_x:
-        program += [("fold", 2, 0, [0], 0, 0), ("apply", MUL, g, len(program), -1), ("output", len(program) + 1)]
+        at = len(program)
+        program += [("cast", 2, wide), ("fold", at, 0, [0], 0, 0), ("cast", g, wide), ("apply", MUL, at + 2, at + 1, -1), ("cast", at + 3, code(dtype)),
+                    ("output", at + 4)]
     if for_weight:
         program += [("apply", MUL, g, 1, -1), ("fold", len(program), 0, rows, 0, 0), ("output", len(program) + 1)]
     if for_bias:
@@ -481,7 +485,8 @@ def _linear_sum_parts(scale, wanted, grad, x, weight, bias):
     g = grad if scale == 1.0 else grad * scale
     parts = []
     if wanted[0]:
-        parts.append((g * _fold_op(weight, "sum", [0])).to(x.dtype))
+        wide = WIDER.get(weight.dtype, weight.dtype)
+        parts.append((g.to(wide) * _fold_op(weight, "sum", [0], dtype=wide)).to(x.dtype))
     if wanted[1]:
         parts.append(_fold_op(g * x, "sum", list(range(x.dim() - 1))).to(weight.dtype))
     if wanted[2]:

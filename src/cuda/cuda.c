@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_device.h"
 #include "cuda/emit.h"
+#include "cuda/emit_again.h"
 
 #include <string.h>
 
@@ -173,6 +174,34 @@ sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
                         step = step->sibling;
         }
         return SF_OK;
+}
+
+static sf_status again_entered(const sf_context *ctx, sf_cuda_device *d, const sf_again *a)
+{
+        sf_cuda_plan plan;
+        cu_function function;
+        const sf_cuda_scratch none = {0};
+        SF_TRY(sf_cuda_plan_again(ctx, a, &d->chip, &plan));
+        for (int32_t k = 0; k < a->steps; k++) {
+                const sf_again_step *s = &a->step[k];
+                uint32_t reads = sf_cuda_reads(&s->step);
+                for (int32_t o = 0; reads >> o; o++)
+                        if (reads >> o & 1 && s->made[o] < 0 && s->fuse.operand[o].data)
+                                SF_TRY(check_pointer(ctx, d, "an operand", s->fuse.operand[o].data));
+        }
+        SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[0].spec, &function));
+        return launch(ctx, d, a->stream, &plan, &function, &none);
+}
+
+sf_status sf_cuda_again(sf_context *ctx, const sf_again *a)
+{
+        sf_cuda_device *d;
+        bool entered;
+        SF_TRY(sf_cuda_device_get(ctx, a->device.device_id, &d));
+        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        sf_status status = again_entered(ctx, d, a);
+        sf_cuda_device_leave(d, entered);
+        return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------------

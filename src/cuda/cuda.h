@@ -2,7 +2,7 @@
 #ifndef SF_CUDA_H
 #define SF_CUDA_H
 
-#include "core/step.h"
+#include "core/again.h"
 
 /* Is the driver there, and does it have this device? A sentence if not. `name` is the tensor's. Cheap when warm. */
 sf_status sf_cuda_check(const sf_context *ctx, const char *name, sf_device device);
@@ -24,6 +24,9 @@ const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_s
 
 /* How many bytes of scratch the step needs on its device; 0 for most. */
 sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
+
+/* One launch on the stream, which computes the results again that are not finite when it comes to it: see core/again.h. */
+sf_status sf_cuda_again(sf_context *ctx, const sf_again *again);
 
 /* Memory for a run of several steps on one stream, and memory that outlives a run; backend.h says what each is for. */
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner);

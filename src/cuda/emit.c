@@ -78,6 +78,8 @@ static int mask_unit(const layout *l)
 int32_t sf_cuda_dims(const sf_cuda_spec *spec)
 {
         int32_t count = spec->extra[SF_CUDA_NBATCH] + (spec->extra[SF_CUDA_NSEQ] > 1 ? spec->extra[SF_CUDA_NSEQ] : 0);
+        for (int32_t k = 0; spec->kernel == SF_CUDA_AGAIN && k < 2 * (1 + spec->fused.beside); k++)
+                count += spec->extra[SF_CUDA_OWN + k]; /* the steps' own */
         return count ? count : 1;
 }
 

@@ -160,6 +160,12 @@ bool sf_cuda_rows_in_one_piece(const sf_step *step);
 bool sf_cuda_loads_fused(const sf_step *step);
 bool sf_cuda_stores_fused(const sf_step *step);
 
+/* Bit k: the program reads operand k; one of no instructions these. */
+uint32_t sf_cuda_program_reads(const sf_program *program, uint32_t none);
+
+/* The two programs of one step, where it has them, into the launch; number: the operands' new ones. */
+void sf_cuda_append_programs(sf_cuda_fused *f, const sf_step *step, bool loads, bool stores, const uint8_t *number, uint8_t *loaded, uint8_t *stored);
+
 /* How an operand lies along the layout's line, as SF_CUDA_OPERAND_UNIT has it. */
 int sf_cuda_operand_unit(const layout *l, int32_t operand);
 

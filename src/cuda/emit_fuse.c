@@ -25,10 +25,9 @@ bool sf_cuda_stores_fused(const sf_step *s)
  * Operands along a line
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Bit k: the program reads operand k. */
-static uint32_t reads(const sf_program *p)
+uint32_t sf_cuda_program_reads(const sf_program *p, uint32_t none)
 {
-        uint32_t bits = 0;
+        uint32_t bits = p->count ? 0 : none;
         for (int32_t i = 0; i < p->count; i++)
                 if (p->code[i].code == SF_CODE_LOAD)
                         bits |= (uint32_t)1 << p->code[i].slot;
@@ -38,12 +37,12 @@ static uint32_t reads(const sf_program *p)
 /* One of no instructions on the way in reads x. */
 static uint32_t reads_in(const sf_step *s)
 {
-        return s->fuse && s->fuse->load.count ? reads(&s->fuse->load) : 1;
+        return s->fuse ? sf_cuda_program_reads(&s->fuse->load, 1) : 1;
 }
 
 static uint32_t reads_out(const sf_step *s)
 {
-        return sf_cuda_stores_fused(s) ? reads(&s->fuse->store) : 0;
+        return sf_cuda_stores_fused(s) ? sf_cuda_program_reads(&s->fuse->store, 0) : 0;
 }
 
 static uint32_t load_reads(const layout *l)
@@ -225,11 +224,10 @@ static unsigned char *put_constants(unsigned char *at, const sf_program *p)
         return at;
 }
 
-/* The two programs of one step, where it has them. */
-static void append_programs(sf_cuda_fused *f, const sf_step *s, bool loads, bool stores, const uint8_t *number, uint8_t *loaded, uint8_t *stored)
+void sf_cuda_append_programs(sf_cuda_fused *f, const sf_step *s, bool loads, bool stores, const uint8_t *number, uint8_t *loaded, uint8_t *stored)
 {
         if (loads)
-                append(f, &s->fuse->load, (sf_instruction){SF_CODE_LOAD, (uint8_t)s->in, 0, {0}}, number, loaded);
+                append(f, &s->fuse->load, (sf_instruction){SF_CODE_LOAD, (uint8_t)s->in, number[0], {0}}, number, loaded);
         if (stores)
                 append(f, &s->fuse->store, (sf_instruction){SF_CODE_RESULT, (uint8_t)s->acc, 0, {0}}, number, stored);
 }
@@ -260,14 +258,14 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         }
         if (l->loads)
                 spec->flags &= ~(3 * SF_CUDA_X_UNIT);
-        append_programs(f, s, l->loads, stores, number, &f->loads, &f->stores);
+        sf_cuda_append_programs(f, s, l->loads, stores, number, &f->loads, &f->stores);
         for (const sf_step *other = s->sibling; other; other = other->sibling) {
                 sf_cuda_also *also = &f->also[f->beside++];
                 also->op = (uint8_t)other->op;
                 also->acc = (uint8_t)other->acc;
                 also->out = (uint8_t)(partial ? other->acc : other->out);
                 also->initial = other->has_initial && !partial;
-                append_programs(f, other, folds, !partial, number, &also->loads, &also->stores);
+                sf_cuda_append_programs(f, other, folds, !partial, number, &also->loads, &also->stores);
         }
         unsigned char *behind = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
         memset(behind, 0, (size_t)(end - behind)); /* eight bytes are hashed at a time */

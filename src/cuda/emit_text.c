@@ -52,23 +52,52 @@ static const char *const dt_names[] = {
 #undef DTYPE
 };
 
-/* The operands a program reads, as memory.cuh expands them. A fold's results are one a line where the line is the sequence. */
+/* Does step `step` of again.cu read this operand on that way? */
+static bool reads(const sf_cuda_fused *f, int32_t operand, int32_t step, int way)
+{
+        return f->how[operand] & way && (f->how[operand] & SF_CUDA_OPERAND_UNIT) == step;
+}
+
+/* The operands a program reads, as memory.cuh expands them, or again.cu, each step's for itself. A fold's results are one a line where the line is the sequence. */
 static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, int reader)
 {
+        const bool again = spec->kernel == SF_CUDA_AGAIN;
         static const int units[4] = {0, 1, -1, 2};
         const sf_cuda_fused *f = &spec->fused;
         bool one = reader == SF_CUDA_OPERAND_STORES && spec->kernel == SF_CUDA_FOLD && !(spec->flags & SF_CUDA_DOWN);
-        put(w, "#define %s(F)", name);
-        for (int32_t k = 0; k < f->operands; k++)
-                if (f->how[k] & reader)
-                        put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], one ? 2 : units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
+        for (int32_t step = 0; step <= (again ? f->beside : 0); step++) {
+                put(w, "#define %s", name);
+                if (again)
+                        put(w, "%d", (int)step);
+                put(w, "(F)");
+                for (int32_t k = 0; k < f->operands; k++)
+                        if (again && reads(f, k, step, reader))
+                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], f->how[k] / SF_CUDA_OPERAND_MADE - 1);
+                        else if (!again && f->how[k] & reader)
+                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], one ? 2 : units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
+                put(w, "\n");
+        }
+}
+
+/* The steps of again.cu. */
+static void put_steps(writer *w, const sf_cuda_spec *spec)
+{
+        int32_t first = spec->extra[SF_CUDA_NBATCH];
+        put(w, "#define SF_STEPS(F)");
+        for (int32_t k = 0; k <= spec->fused.beside; k++) {
+                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, 0, 0};
+                const sf_cuda_also *s = k ? &spec->fused.also[k - 1] : &own;
+                const int32_t *dims = &spec->extra[SF_CUDA_OWN + 2 * k];
+                put(w, " F(%d, %d, %s, %s, %d, %d, %d, %d)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)first, (int)dims[0], (int)dims[1]);
+                first += dims[0] + dims[1];
+        }
         put(w, "\n");
 }
 
 static void put_fused(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
-        bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, total = f->beside && !folds;
+        bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN, total = f->beside && !folds && !again;
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
         put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds ? 1 + f->beside : 1, f->beside, total);
         if (total)
@@ -85,6 +114,8 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         put(w, "#define SF_OPERANDS %d\n#define SF_CONSTANTS %d\n", f->operands ? f->operands : 1, f->constants ? f->constants : 1);
         put_operands(w, spec, "SF_LOADS", SF_CUDA_OPERAND_LOADS);
         put_operands(w, spec, "SF_STORES", SF_CUDA_OPERAND_STORES);
+        if (again)
+                put_steps(w, spec);
 }
 
 static const char *const kernel_names[] = {
@@ -209,22 +240,22 @@ static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf
         put(w, ";\n");
 }
 
-/* What the program is handed beside `p`: the operands it reads. */
-static void put_arguments(writer *w, const sf_cuda_fused *f, int reader)
+/* What the program is handed beside `p`: the operands it reads; of step `only`, where each has its own. */
+static void put_arguments(writer *w, const sf_cuda_fused *f, int reader, int only)
 {
         for (int32_t k = 0; k < f->operands; k++)
-                if (f->how[k] & reader)
+                if (only < 0 ? f->how[k] & reader : reads(f, k, only, reader))
                         put(w, ", sf_of<%s> x%d", dt_names[f->dt[k]], (int)k);
         put(w, ")\n{\n        (void)p;\n");
 }
 
 /* The programs of step `number` of the launch; returns what follows their instructions. */
-static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int number, const sf_instruction *program, const sf_cuda_also *step)
+static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int number, const sf_instruction *program, const sf_cuda_also *step, int only)
 {
         const char *acc = dt_names[step->acc];
         if (step->loads) {
                 put(w, "SF_DEVICE sf_of<%s> sf_load_program%d(const sf_params &p", acc, number);
-                put_arguments(w, f, SF_CUDA_OPERAND_LOADS);
+                put_arguments(w, f, SF_CUDA_OPERAND_LOADS, only);
                 for (int32_t i = 0; i < step->loads; i++)
                         put_instruction(w, f, step->acc, program, i);
                 put(w, "        return ");
@@ -235,7 +266,7 @@ static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int num
         if (step->stores) {
                 const bool total = number && !step->loads; /* a scan's: it reads no operands */
                 put(w, "SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, acc);
-                put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES);
+                put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES, only);
                 put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", acc, acc);
                 for (int32_t i = 0; i < step->stores; i++)
                         put_instruction(w, f, step->acc, program, i);
@@ -252,9 +283,10 @@ static void put_programs(writer *w, const sf_cuda_spec *spec)
         const sf_cuda_fused *f = &spec->fused;
         sf_cuda_also first = {.acc = (uint8_t)spec->acc, .out = (uint8_t)spec->out, .loads = f->loads, .stores = f->stores};
         put(w, "\n#line 1 \"programs\"\n");
-        const sf_instruction *program = put_step(w, f, 0, f->code, &first);
+        const bool again = spec->kernel == SF_CUDA_AGAIN;
+        const sf_instruction *program = put_step(w, f, 0, f->code, &first, again ? 0 : -1);
         for (int k = 0; k < f->beside; k++)
-                program = put_step(w, f, k + 1, program, &f->also[k]);
+                program = put_step(w, f, k + 1, program, &f->also[k], again ? k + 1 : -1);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -280,8 +312,9 @@ static bool put_file(writer *w, const char *name)
 /* NULL, or the file that is missing. */
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
-        bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD;
-        const char *files[] = {"device.cuh", "shared.h", "element.cuh", fused ? "codes.cuh" : NULL, folds ? "members.cuh" : NULL, "memory.cuh", "tree.cuh",
+        bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD, tiles = spec->kernel != SF_CUDA_AGAIN;
+        const char *files[] = {"device.cuh", "shared.h", "element.cuh", fused ? "codes.cuh" : NULL, folds ? "members.cuh" : NULL, tiles ? "memory.cuh" : NULL,
+                               tiles ? "tree.cuh" : NULL,
                                kernel_files[spec->kernel]};
         w->length = sf_cuda_prelude(spec, w->text, w->size);
         for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

@@ -117,7 +117,9 @@ static int32_t make(sf_ir *ir, sf_ir_node n)
 
 int32_t sf_ir_input(sf_ir *ir, int32_t index, sf_dt dt, int32_t ndim, const int64_t *shape)
 {
-        return make(ir, (sf_ir_node){.kind = SF_IR_INPUT, .index = index, .dt = dt, .ndim = ndim, .shape = shape});
+        int32_t made = make(ir, (sf_ir_node){.kind = SF_IR_INPUT, .index = index, .dt = dt, .ndim = ndim, .shape = shape});
+        ir->largest = ir->node[made]->count > ir->largest ? ir->node[made]->count : ir->largest;
+        return made;
 }
 
 int32_t sf_ir_constant(sf_ir *ir, sf_dt dt, sf_value value)
@@ -304,6 +306,12 @@ int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *n, const int32_t arg[3], const i
 bool sf_ir_is_real(const sf_ir *ir, int32_t node)
 {
         return sf_dtypes[sf_ir_at(ir, node)->dt].kind == SF_KIND_REAL;
+}
+
+bool sf_ir_is_small(const sf_ir *ir, const sf_ir_node *n)
+{
+        enum { FEW = 4096, SHARE = 64 }; /* a microsecond's work; a hundredth of what is read */
+        return n->count <= FEW || n->count <= ir->largest / SHARE;
 }
 
 bool sf_ir_is_map(const sf_ir *ir, int32_t node, sf_code code)

@@ -71,6 +71,7 @@ typedef struct sf_ir {
         int32_t nodes, room;
         sf_ir_node **node; /* node 0 is none */
         int32_t bucket[64];
+        int64_t largest; /* elements of the largest input */
         int32_t inputs, outputs;
         const char **name;
         int32_t *output;   /* as the user wrote them; sf_ir_now has what they have become */
@@ -128,6 +129,8 @@ int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *node, const int32_t arg[3], cons
  * Asking
  * ---------------------------------------------------------------------------------------------------------- */
 bool sf_ir_is_real(const sf_ir *ir, int32_t node);
+/* Is looking at all its elements once more next to nothing beside what the plan reads? */
+bool sf_ir_is_small(const sf_ir *ir, const sf_ir_node *node);
 bool sf_ir_is_map(const sf_ir *ir, int32_t node, sf_code code);
 bool sf_ir_same_shape(const sf_ir_node *a, const sf_ir_node *b);
 /* Is it a constant, broadcast or not? As a double (integers of up to 2^53 exactly). */
@@ -149,6 +152,9 @@ sf_status sf_infer(sf_ir *ir, const sf_graph *graph, const sf_tensor *inputs);
 size_t sf_ir_print(const sf_ir *ir, int32_t node, char *text, size_t size);
 /* The same, with what lies in memory by its label: label[node], if not 0, is called t1, t2, ... The node itself is shown in full. */
 size_t sf_ir_print_labelled(const sf_ir *ir, int32_t node, const int32_t *label, char *text, size_t size);
+
+/* rewrite_matmul.c: is this a matmul, or one times numbers and with things added to it, that nobody else wants? */
+bool sf_ir_sums_matmul(const sf_ir *ir, int32_t node);
 
 /* rewrite.c: rewrites until nothing changes. */
 void sf_rewrite_all(sf_ir *ir);

@@ -141,6 +141,8 @@ static void lay_out_scratch(sf_plan *plan)
                         life[b].from = group < life[b].from ? group : life[b].from;
                         life[b].to = group;
                 }
+                for (int32_t k = 0; pass->again && k < pass->again->steps.inputs; k++)
+                        life[pass->again->leaf[k]].to = group;
         }
         for (int32_t b = 0; b < plan->buffers; b++) {
                 sf_buffer *mine = &plan->buffer[b];
@@ -193,6 +195,27 @@ static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ni
         return SF_OK;
 }
 
+/* Passes in their order, and for those that round differently what computes results again; if that cannot be, exact ones. */
+static sf_status arrange_passes(sf_plan *plan)
+{
+        bool again;
+        do {
+                again = false;
+                SF_TRY(sf_plan_passes(plan));
+                if (plan->written && !sf_written_check(plan, &again)) {
+                        sf_written_only(plan);
+                        again = true;
+                }
+        } while (again);
+        join_siblings(plan);
+        if (!plan->written || sf_written_repairs(plan))
+                return SF_OK;
+        sf_written_only(plan);
+        SF_TRY(sf_plan_passes(plan));
+        join_siblings(plan);
+        return SF_OK;
+}
+
 static sf_status make(sf_plan *plan, const sf_graph *graph, const sf_tensor *inputs)
 {
         sf_ir *ir = &plan->ir;
@@ -203,8 +226,8 @@ static sf_status make(sf_plan *plan, const sf_graph *graph, const sf_tensor *inp
         ir->written = ir->nodes;
         sf_rewrite_all(ir);
         ir->merged = merged; /* only what the user wrote twice */
-        SF_TRY(sf_plan_passes(plan));
-        join_siblings(plan);
+        sf_written_find(plan);
+        SF_TRY(arrange_passes(plan));
         sf_plan_remarks(plan);
         find_kept(plan);
         lay_out_scratch(plan);
@@ -247,6 +270,7 @@ void sf_plan_destroy(sf_plan *plan)
         for (int32_t i = 0; i < plan->kepts; i++)
                 sf_plan_forget(plan, &plan->kept[i]);
         pthread_mutex_destroy(&plan->lock);
+        sf_written_forget(plan);
         sf_ir_free(&plan->ir);
         free(plan);
 }

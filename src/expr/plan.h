@@ -65,6 +65,7 @@ typedef struct sf_pass {
         bool products;            /* a matmul that no rewrite could avoid */
         bool sibling;             /* done with the pass before it */
         int32_t kept;             /* -1, or which kept result this pass makes */
+        struct sf_repair *again;  /* NULL, or what computes results that are not finite again as written */
 } sf_pass;
 
 /* A result that outlives a run: while the inputs it depends on have the versions it was made from, its pass need not run. */
@@ -76,6 +77,22 @@ typedef struct sf_kept {
         bool made;
         uint64_t *versions; /* of all inputs, when it was made */
 } sf_kept;
+
+/* The graph as written, beside that which is computed and rounds differently: as_written.c. All arrays by node. */
+typedef struct sf_written {
+        int32_t *twin;    /* of a node that is computed: the node as written that stands for the same, or 0 */
+        int32_t *origin;  /* and the one that the user wrote, or 0 */
+        bool *as_is;      /* its value is one of the graph as written */
+        bool *cut;        /* must be a result of its own, so that it can be looked at */
+        /* What the exact graph has become, should it be wanted instead. */
+        int32_t nodes, events;
+        int32_t *forward;
+        sf_ir_event *event;
+        /* Walks that mark where they have been. */
+        int32_t serial, visits;
+        int32_t *seen, *visited;
+        struct sf_known *known;
+} sf_written;
 
 /* Why something is a pass of its own that might not have been: said of that, or of what it waits for. */
 typedef struct sf_remark {
@@ -93,6 +110,9 @@ struct sf_plan {
         sf_pass **pass;
         sf_kept *kept;
         sf_remark *remark;
+        sf_written *written; /* NULL: no rewrite has rounded differently */
+        struct sf_repair *repairs;
+        bool of_lines;       /* it is the steps of an sf_repair */
         int32_t *input_buffer, *output_buffer;
         const char **output_name; /* "out", or "output 1" */
         int64_t scratch;     /* bytes for intermediate results */
@@ -136,6 +156,33 @@ void sf_plan_remarks(sf_plan *plan);
 sf_status sf_plan_passes(sf_plan *plan);
 /* The buffer that will hold this node, made on first asking. */
 int32_t sf_plan_buffer(sf_planner *planner, int32_t node);
+
+/* The positions of an axis that one line has: start + step * (the line's position along output axis `line`), or, with line < 0, all. */
+typedef struct sf_follow {
+        int32_t line;
+        int64_t start, step;
+} sf_follow;
+
+/* The results of a pass, computed as written: a plan whose inputs are buffers of the other, run for one line at a time (core/again.h). */
+typedef struct sf_repair {
+        sf_plan steps;
+        int32_t of;                /* the buffer whose lines these are */
+        const int32_t *leaf;       /* input i is that buffer */
+        int32_t line_of[SF_MAX_NDIM]; /* its axes that are longer than 1 */
+        sf_follow **pass, **buffer; /* of each pass and each scratch buffer, each axis */
+        struct sf_repair *next;
+} sf_repair;
+
+/*
+ * as_written.c. find: the graph as written, if any rewrite has rounded differently. check: of complete passes, is every result
+ * as written, or looked at? *again: after other cuts. repairs: of passes in their order, what computes them again. If either says
+ * no, the plan is made of the exact graph: only. forget: frees what repairs made.
+ */
+void sf_written_find(sf_plan *plan);
+bool sf_written_check(sf_plan *plan, bool *again);
+bool sf_written_repairs(sf_plan *plan);
+void sf_written_only(sf_plan *plan);
+void sf_written_forget(sf_plan *plan);
 
 /*
  * run.c: the one door to the backends, for sf_scan, sf_fold and every pass of a plan: steps whose operation, types and values are set get

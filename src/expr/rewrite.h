@@ -1,7 +1,7 @@
 /*
  * rewrite.h: rewrites are sentences. One function each, headed by what it turns into what. It is shown a node and returns the node that is
  * to stand for it, or 0 where it has nothing to say. A rewrite after which results may be rounded differently asks sf_ir_may_round, last
- * before it makes anything; under `exact` the answer is no.
+ * before it makes anything; under `exact` the answer is no, and so it is where looking at the results again would cost too much.
  */
 #ifndef SF_REWRITE_H
 #define SF_REWRITE_H
@@ -46,10 +46,14 @@ REWRITE_PROTOTYPE(matmul_fold);
 REWRITE_PROTOTYPE(matmul_products);
 #undef REWRITE_PROTOTYPE
 
-/* May this rewrite change rounding? Notes that it does. */
-static inline bool sf_ir_may_round(sf_ir *ir)
+/*
+ * May a rewrite of `n` change rounding? Notes that it does. Results that come out not finite are
+ * computed again as written (as_written.c), so all of them are looked at once more: of results
+ * that are few beside what is read. A matmul that vanishes is worth it whatever it leaves.
+ */
+static inline bool sf_ir_may_round(sf_ir *ir, const sf_ir_node *n)
 {
-        ir->rounds = !ir->exact;
+        ir->rounds = !ir->exact && (sf_ir_is_small(ir, n) || (n->kind == SF_IR_FOLD && sf_ir_sums_matmul(ir, sf_ir_now(ir, n->arg[0]))));
         return ir->rounds;
 }
 

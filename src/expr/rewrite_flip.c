@@ -94,7 +94,7 @@ int32_t sf_rewrite_fold_flip(sf_ir *ir, const sf_ir_node *n)
                 folded |= flip->shape[d] > 1 ? n->axes & (uint64_t)1 << d : 0;
         if (!sf_regroups_exactly(n) && (flip->axes & n->axes) == folded)
                 model.reverse = !n->reverse;
-        else if (!sf_regroups_exactly(n) && !sf_ir_may_round(ir))
+        else if (!sf_regroups_exactly(n) && !sf_ir_may_round(ir, n))
                 return 0;
         return sf_ir_reduce(ir, &model, sf_ir_flip(ir, sf_ir_arg(ir, flip, 0), flip->axes & ~n->axes), 0);
 }

@@ -26,7 +26,7 @@ int32_t sf_rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
         bool real = sf_dtypes[inner->dt].kind == SF_KIND_REAL;
         if (!real && (inner->dt != n->dt || sf_dtypes[n->acc].kind == SF_KIND_REAL))
                 return 0; /* wrapped, and then widened: not what one fold would give */
-        if (!sf_regroups_exactly(n) && !sf_ir_may_round(ir))
+        if (!sf_regroups_exactly(n) && !sf_ir_may_round(ir, n))
                 return 0;
         sf_ir_node model = *n;
         double count = n->mean == inner->mean ? 1 : (double)(n->mean ? sf_ir_length(inner, n->axes) : sf_ir_length(sf_ir_argument(ir, inner, 0), inner->axes));
@@ -59,7 +59,7 @@ int32_t sf_rewrite_fold_broadcast(sf_ir *ir, const sf_ir_node *n)
                 count *= repeated && n->axes >> d & 1 ? (double)view->shape[d] : 1;
                 repeats |= repeated;
         }
-        if (!repeats || (count != 1 && (n->op == SF_PROD || (!sf_regroups_exactly(n) && !sf_ir_may_round(ir)))))
+        if (!repeats || (count != 1 && (n->op == SF_PROD || (!sf_regroups_exactly(n) && !sf_ir_may_round(ir, n)))))
                 return 0;
         sf_ir_node model = *n;
         bool times = count != 1 && n->op == SF_SUM && !n->mean;
@@ -137,7 +137,17 @@ static bool holds(sf_dt dt, double f)
         return dt == SF_DT_F64 ? isnormal(v.f64) : dt == SF_DT_F16 ? fabs(f) >= 0x1p-14 && !isinf(v.f32) : isnormal(v.f32);
 }
 
-/* x * a / b * -c -> x * d: two operations become one. A sign joins a factor or a divisor without changing a bit. */
+/* A fold's result, or one times numbers: few, where x itself may be the largest tensor there is. */
+static bool is_folded(const sf_ir *ir, int32_t id)
+{
+        factor f;
+        const sf_ir_node *n = sf_ir_at(ir, id);
+        while (is_factor(ir, n, &f) || n->kind == SF_IR_SQUEEZE || n->kind == SF_IR_UNSQUEEZE || n->kind == SF_IR_PERMUTE || n->kind == SF_IR_FLIP)
+                n = n->kind == SF_IR_MAP ? sf_ir_at(ir, f.x) : sf_ir_argument(ir, n, 0);
+        return n->kind == SF_IR_FOLD;
+}
+
+/* x * a / b * -c -> x * d: two operations become one, of reals where x is folded. A sign joins a factor or a divisor without changing a bit. */
 int32_t sf_rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
 {
         factor outer, inner;
@@ -151,12 +161,12 @@ int32_t sf_rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
         }
         if (!holds(n->dt, times / over))
                 return 0;
-        if (!sign && sf_ir_is_real(ir, outer.x) && !sf_ir_may_round(ir))
+        if (!sign && sf_ir_is_real(ir, outer.x) && (!is_folded(ir, inner.x) || !sf_ir_may_round(ir, n)))
                 return 0;
         return apply_factor(ir, n->dt, inner.x, times, over);
 }
 
-/* fold(x * c) -> fold(x) * c, and a scan: what is linear. Of f16 and bf16 the product is made before the result is rounded to them. */
+/* fold(x * c) -> fold(x) * c, and of integers a scan: what is linear. Of f16 and bf16 the product is made before the result is rounded to them. */
 int32_t sf_rewrite_hoist_factor(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *x = sf_ir_argument(ir, n, 0);
@@ -166,7 +176,7 @@ int32_t sf_rewrite_hoist_factor(sf_ir *ir, const sf_ir_node *n)
         bool real = sf_dtypes[x->dt].kind == SF_KIND_REAL;
         if (real != (sf_dtypes[n->dt].kind == SF_KIND_REAL) || (!real && x->dt != n->dt) || !holds(n->acc, f.times / f.over))
                 return 0; /* integers: the product wrapped before it was widened */
-        if (real && !sf_ir_may_round(ir))
+        if (real && (n->kind == SF_IR_SCAN || !sf_ir_may_round(ir, n)))
                 return 0;
         sf_ir_node model = *n;
         model.dt = n->dt == SF_DT_F64 ? SF_DT_F64 : n->acc;

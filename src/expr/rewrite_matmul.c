@@ -22,8 +22,7 @@ static int32_t sum_over(sf_ir *ir, int32_t x, int32_t axis, sf_dt acc, sf_dt dt)
         return sf_ir_reduce(ir, &model, x, 0);
 }
 
-/* Is this a matmul, or one times numbers and with things added to it, that nobody else wants? */
-static bool is_matmul(const sf_ir *ir, int32_t id)
+bool sf_ir_sums_matmul(const sf_ir *ir, int32_t id)
 {
         double c;
         const sf_ir_node *n = sf_ir_at(ir, id);
@@ -32,11 +31,11 @@ static bool is_matmul(const sf_ir *ir, int32_t id)
         if (n->kind != SF_IR_MAP)
                 return n->kind == SF_IR_MATMUL;
         switch (n->code) {
-        case SF_CODE_NEG: return is_matmul(ir, sf_ir_arg(ir, n, 0));
+        case SF_CODE_NEG: return sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0));
         case SF_CODE_MUL:
-        case SF_CODE_DIV: return sf_ir_is_number(ir, sf_ir_arg(ir, n, 1), &c) && is_matmul(ir, sf_ir_arg(ir, n, 0));
+        case SF_CODE_DIV: return sf_ir_is_number(ir, sf_ir_arg(ir, n, 1), &c) && sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0));
         case SF_CODE_ADD:
-        case SF_CODE_SUB: return is_matmul(ir, sf_ir_arg(ir, n, 0)) || is_matmul(ir, sf_ir_arg(ir, n, 1));
+        case SF_CODE_SUB: return sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0)) || sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 1));
         default: return false;
         }
 }
@@ -49,10 +48,10 @@ int32_t sf_rewrite_matmul_bias(sf_ir *ir, const sf_ir_node *n)
                 return 0;
         int32_t a = sf_ir_arg(ir, sum, 0), b = sf_ir_arg(ir, sum, 1);
         int32_t last = sum->ndim - 1;
-        if ((!is_matmul(ir, a) && !is_matmul(ir, b)) || last < 1 || !(n->axes >> (last - 1) & 3))
+        if ((!sf_ir_sums_matmul(ir, a) && !sf_ir_sums_matmul(ir, b)) || last < 1 || !(n->axes >> (last - 1) & 3))
                 return 0;
         bool real = sf_dtypes[sum->dt].kind == SF_KIND_REAL;
-        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir) : sum->dt != n->dt)
+        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir, n) : sum->dt != n->dt)
                 return 0;
         sf_ir_node model = *n;
         model.dt = n->dt == SF_DT_F64 ? SF_DT_F64 : n->acc;
@@ -75,7 +74,7 @@ int32_t sf_rewrite_matmul_fold(sf_ir *ir, const sf_ir_node *n)
         bool over_rows = n->axes >> rows & 1, over_columns = n->axes >> columns & 1, real = sf_dtypes[product->dt].kind == SF_KIND_REAL;
         if (!over_rows && !over_columns)
                 return 0;
-        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir) : product->dt != n->dt)
+        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir, n) : product->dt != n->dt)
                 return 0; /* integers: the matmul wrapped before it was widened */
         sf_dt acc = n->acc == SF_DT_F64 ? SF_DT_F64 : accumulates_in(product->dt), dt = n->dt == SF_DT_F64 || !real ? n->dt : acc;
         int32_t a = sf_ir_cast(ir, sf_ir_arg(ir, product, 0), acc), b = sf_ir_cast(ir, sf_ir_arg(ir, product, 1), acc);

@@ -92,14 +92,15 @@ int32_t sf_rewrite_scan_shifted(sf_ir *ir, const sf_ir_node *n)
         return 0;
 }
 
-/* scan(x) - x -> exclusive scan(x): of reals without the rounding of the last sum and of the difference */
+/* scan(x) - x -> exclusive scan(x), of integers. Of reals the two are rounded differently, and may
+ * overflow where the other does not; there are too many results to look at all of them again. */
 int32_t sf_rewrite_scan_minus(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
         if (n->code != SF_CODE_SUB || scan->kind != SF_IR_SCAN || scan->op != SF_SUM || scan->exclusive || scan->has_initial || scan->arg[1] ||
             scan->uses != 1 || sf_ir_cast(ir, sf_ir_arg(ir, scan, 0), scan->dt) != sf_ir_arg(ir, n, 1))
                 return 0;
-        if (sf_dtypes[scan->dt].kind == SF_KIND_REAL && !sf_ir_may_round(ir))
+        if (sf_dtypes[scan->dt].kind == SF_KIND_REAL)
                 return 0;
         sf_ir_node model = *scan;
         model.exclusive = true;

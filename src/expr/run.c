@@ -1,6 +1,7 @@
 /* Running a plan: tensors checked, strides multiplied in, steps handed to the backend. Nothing is allocated when warm. */
 #include "expr/plan.h"
 
+#include "core/again.h"
 #include "core/arena.h"
 #include "core/choose.h"
 
@@ -64,28 +65,42 @@ static sf_status check_tensors(const sf_plan *plan, const sf_tensor *inputs, con
         return SF_OK;
 }
 
-/* The tensor as the pass walks it. */
+/* Where a buffer's tensor is: its first element, and its strides. */
+static char *find_tensor(const job *j, int32_t buffer, int64_t *strides)
+{
+        const sf_buffer *b = &j->plan->buffer[buffer];
+        const sf_view *given = b->place == SF_PLACE_SCRATCH ? NULL : &j->view[b->place == SF_PLACE_INPUT ? b->index : j->plan->inputs + b->index];
+        int64_t compact = sf_dtypes[b->dt].size;
+        for (int32_t d = b->ndim - 1; d >= 0; d--) {
+                strides[d] = given ? given->strides[d] : compact;
+                compact *= b->shape[d];
+        }
+        if (b->kept >= 0 && j->kept[b->kept] != AS_SCRATCH)
+                return j->plan->kept[b->kept].memory.data;
+        return given ? given->data : j->scratch ? j->scratch + b->offset : NULL;
+}
+
+/* A tensor of `ndim` axes as the pass walks it. */
+static void walk_tensor(const sf_pass *pass, const sf_track *track, int32_t ndim, const int64_t *strides, sf_view *v)
+{
+        v->ndim = pass->ndim;
+        v->shape = pass->shape;
+        for (int32_t d = 0; d < pass->ndim; d++)
+                v->strides[d] = 0;
+        for (int32_t d = 0; d < ndim; d++) {
+                v->data = v->data ? v->data + track[d].start * strides[d] : NULL;
+                if (track[d].along >= 0)
+                        v->strides[track[d].along] += track[d].step * strides[d];
+        }
+}
+
 static void see(const job *j, const sf_pass *pass, const sf_access *access, sf_view *v)
 {
         const sf_buffer *b = &j->plan->buffer[access->buffer];
-        const sf_view *given = b->place == SF_PLACE_SCRATCH ? NULL : &j->view[b->place == SF_PLACE_INPUT ? b->index : j->plan->inputs + b->index];
-        int64_t compact = sf_dtypes[b->dt].size;
+        int64_t strides[SF_MAX_NDIM];
         v->dt = b->dt;
-        v->ndim = pass->ndim;
-        v->shape = pass->shape;
-        v->data = given ? given->data : j->scratch ? j->scratch + b->offset : NULL;
-        if (b->kept >= 0 && j->kept[b->kept] != AS_SCRATCH)
-                v->data = j->plan->kept[b->kept].memory.data;
-        for (int32_t d = 0; d < pass->ndim; d++)
-                v->strides[d] = 0;
-        for (int32_t d = b->ndim - 1; d >= 0; d--) {
-                const sf_track *t = &access->track[d];
-                int64_t stride = given ? given->strides[d] : compact;
-                compact *= b->shape[d];
-                v->data = v->data ? v->data + t->start * stride : NULL;
-                if (t->along >= 0)
-                        v->strides[t->along] += t->step * stride;
-        }
+        v->data = find_tensor(j, access->buffer, strides);
+        walk_tensor(pass, access->track, b->ndim, strides, v);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -159,6 +174,119 @@ sf_status sf_plan_measure_scratch(sf_plan *plan)
                 plan->step_scratch = needs > plan->step_scratch ? needs : plan->step_scratch;
         }
         return SF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Results computed again
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A tensor as a pass of the steps walks it for line 0, and how far it moves from line to line; which step's result it is, or -1. */
+static int32_t see_line(const job *j, const sf_repair *r, const sf_again *a, int32_t at, const sf_access *access, sf_view *v,
+                        int64_t move[SF_AGAIN_DIMS], char **tensor)
+{
+        const sf_plan *steps = &r->steps;
+        const sf_buffer *b = &steps->buffer[access->buffer];
+        const sf_follow *axes = r->pass[at];
+        int64_t strides[SF_MAX_NDIM], compact = sf_dtypes[b->dt].size;
+        sf_track track[SF_MAX_NDIM];
+        int32_t made = -1;
+        v->dt = b->dt;
+        memcpy(track, access->track, (size_t)b->ndim * sizeof *track);
+        if (b->place == SF_PLACE_SCRATCH) {
+                v->data = a->made + b->offset;
+                for (int32_t d = b->ndim - 1; d >= 0; d--) {
+                        bool one = r->buffer[access->buffer][d].line >= 0;
+                        strides[d] = one ? 0 : compact;
+                        track[d].start = one ? 0 : track[d].start;
+                        compact *= one ? 1 : b->shape[d];
+                }
+                for (int32_t i = 0; i < steps->passes; i++)
+                        made = steps->pass[i]->out.buffer == access->buffer ? i : made;
+        } else {
+                v->data = find_tensor(j, b->place == SF_PLACE_INPUT ? r->leaf[b->index] : r->of, strides);
+        }
+        *tensor = v->data;
+        walk_tensor(steps->pass[at], track, b->ndim, strides, v);
+        for (int32_t d = 0; d < a->dims; d++)
+                move[d] = 0;
+        for (int32_t d = 0; d < v->ndim; d++) {
+                if (axes[d].line < 0)
+                        continue;
+                v->data = v->data ? v->data + axes[d].start * v->strides[d] : NULL;
+                for (int32_t l = 0; l < a->dims; l++)
+                        move[l] += r->line_of[l] == axes[d].line ? axes[d].step * v->strides[d] : 0;
+        }
+        return made;
+}
+
+/* Step `at` of one line. */
+static void describe_step(const job *j, const sf_repair *r, int32_t at, sf_again *a)
+{
+        const sf_pass *pass = r->steps.pass[at];
+        sf_again_step *s = &a->step[at];
+        sf_view operand[SF_OPERANDS_MAX], out;
+        int64_t shape[SF_MAX_NDIM], move[SF_AGAIN_DIMS];
+        char *tensor;
+        sf_step_views views = {.x = &operand[0], .y = &out, .axes = pass->axes, .keepdim = true, .reverse = pass->reverse,
+                               .operands = pass->operands ? pass->operands : 1, .fuse = &s->fuse};
+        see_line(j, r, a, at, &pass->out, &out, move, &s->tensor);
+        operand[0] = out; /* numbers alone: x is not read */
+        operand[0].dt = pass->step.in;
+        memset(operand[0].strides, 0, (size_t)pass->ndim * sizeof operand[0].strides[0]);
+        s->made[0] = -1;
+        for (int32_t d = 0; d < a->dims; d++)
+                s->move[d][0] = 0;
+        if (!pass->operands)
+                operand[0].data = a->results;
+        for (int32_t d = 0; d < pass->ndim; d++)
+                shape[d] = r->pass[at][d].line >= 0 ? 1 : pass->shape[d];
+        for (int32_t k = 0; k < pass->operands; k++) {
+                s->made[k] = see_line(j, r, a, at, &pass->operand[k], &operand[k], move, &tensor);
+                for (int32_t d = 0; d < a->dims; d++)
+                        s->move[d][k] = move[d];
+        }
+        for (int32_t k = 0; k < views.operands; k++) {
+                operand[k].shape = shape;
+                views.operand[k] = &operand[k];
+        }
+        out.shape = shape;
+        s->step = pass->step;
+        s->step.device = a->device;
+        s->step.stream = a->stream;
+        s->plain = !pass->fused;
+        s->fuse.load = pass->load;
+        s->fuse.store = pass->store;
+        s->fuse.load_reads = pass->fused ? pass->load_reads : 1;
+        s->fuse.store_reads = pass->fused ? pass->store_reads : 0;
+        sf_step_geometry(&s->step, &views);
+}
+
+/* What this pass has left that is not finite. */
+static sf_status run_again(job *j, const sf_pass *pass)
+{
+        const sf_repair *r = pass->again;
+        const sf_buffer *b = &j->plan->buffer[pass->out.buffer];
+        int64_t strides[SF_MAX_NDIM];
+        sf_again a;
+        a.device = j->plan->device;
+        a.stream = j->stream;
+        a.results = find_tensor(j, pass->out.buffer, strides);
+        a.dt = b->dt;
+        a.lines = 1;
+        a.dims = 0;
+        for (int32_t d = 0; d < b->ndim; d++)
+                if (b->shape[d] > 1) {
+                        a.lines *= b->shape[d];
+                        a.line[a.dims++] = (sf_dim){.len = b->shape[d], .y = strides[d]};
+                }
+        if (sf_backend_all_finite(j->plan->ctx, &a))
+                return SF_OK;
+        a.made = (char *)(uintptr_t)SF_SCRATCH_ALIGN;
+        a.size = r->steps.scratch;
+        a.steps = r->steps.passes;
+        for (int32_t i = 0; i < a.steps; i++)
+                describe_step(j, r, i, &a);
+        return sf_backend_again(j->plan->ctx, &a);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -268,6 +396,9 @@ static sf_status run_passes(job *j, const sf_run_options *o)
                 int32_t kept = plan->pass[i]->kept;
                 if (kept < 0 || j->kept[kept] != READ)
                         status = run_group(j, i, &count, rest_size ? rest : NULL, rest_size, NULL);
+                for (int32_t k = i; k < i + count && status == SF_OK && (kept < 0 || j->kept[kept] != READ); k++)
+                        if (plan->pass[k]->again)
+                                status = run_again(j, plan->pass[k]);
         }
         if (j->versions && plan->kepts)
                 release_kept(j, status == SF_OK);

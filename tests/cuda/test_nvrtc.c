@@ -10,6 +10,7 @@
 
 #include "core/value.h"
 #include "cuda/cuda_warm.h"
+#include "cuda/emit_again.h"
 #include "cuda/jit.h"
 #include "scanfold.h"
 
@@ -181,6 +182,56 @@ static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every
         }
 }
 
+/* Results that are computed again: sum(x @ w.T, 1) / 3 of each real type, a sum of sums of products; and of one of them the last step alone. */
+static void compile_again(const sf_cuda_chip *chip, const char *arch)
+{
+        enum { M = 1000, N = 40, K = 30 };
+        static const sf_dt types[] = {SF_DT_F32, SF_DT_F64, SF_DT_F16, SF_DT_BF16};
+        for (int i = 0; i < 5; i++) {
+                static sf_again a;
+                sf_cuda_plan plan;
+                sf_dt dt = types[i % 4], acc = dt == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
+                int64_t size = sf_dtypes[dt].size;
+                char what[48], *memory = (char *)(uintptr_t)(1 << 20);
+                memset(&a, 0, sizeof a);
+                a.dt = dt;
+                a.lines = M;
+                a.dims = 1;
+                a.line[0] = (sf_dim){.len = M, .y = size};
+                a.results = a.made = memory;
+                a.steps = 2;
+                for (int k = 0; k < 2; k++) {
+                        sf_again_step *s = &a.step[k];
+                        s->step = (sf_step){.fold = true, .op = SF_SUM, .in = dt, .acc = acc, .out = dt, .n = k ? N : K, .batch = k ? 1 : N,
+                                            .nbatch = k ? 0 : 1, .nseq = 1, .has_initial = i == 4, .y = memory, .fuse = &s->fuse};
+                        s->tensor = memory;
+                        s->fuse.operands = 2 - k;
+                        s->fuse.operand[0] = (sf_operand){memory, dt, {k ? size : 0, size}};
+                        s->fuse.operand[1] = (sf_operand){memory, dt, {K * size, size}};
+                        s->made[0] = k - 1;
+                        s->made[1] = -1;
+                        s->move[0][0] = k ? 0 : K * size;
+                }
+                a.step[0].step.dims[0] = (sf_dim){.len = N, .y = size};
+                a.step[0].step.dims[1] = (sf_dim){.len = K, .x = size};
+                a.step[1].step.dims[0] = (sf_dim){.len = N, .x = size};
+                a.step[0].fuse.load = (sf_program){.count = 3, .code = {{SF_CODE_LOAD, (uint8_t)dt, 0, {0}}, {SF_CODE_LOAD, (uint8_t)dt, 1, {0}},
+                                                                        {SF_CODE_MUL, (uint8_t)dt, 0, {0, 1}}}};
+                a.step[1].fuse.store = (sf_program){.count = 3, .constants = 1, .code = {{SF_CODE_RESULT, (uint8_t)acc, 0, {0}},
+                                                                                        {SF_CODE_CONSTANT, (uint8_t)acc, 0, {0}},
+                                                                                        {SF_CODE_DIV, (uint8_t)acc, 0, {0, 1}}}};
+                if (i == 4) {
+                        a.steps = 1;
+                        a.step[0] = a.step[1];
+                        a.step[0].step.fuse = &a.step[0].fuse;
+                        a.step[0].made[0] = -1;
+                }
+                snprintf(what, sizeof what, "again, %s, %d steps", sf_dtypes[dt].name, (int)a.steps);
+                CHECK(sf_cuda_plan_again(NULL, &a, chip, &plan) == SF_OK, "%s: %s", what, sf_last_error(NULL));
+                compile(&plan.launch[0].spec, arch, what, false);
+        }
+}
+
 int main(int argc, char **argv)
 {
         long every = 1, only = 0;
@@ -215,6 +266,7 @@ int main(int argc, char **argv)
                 if (chip.capability == 75 || chip.capability == 90)
                         compile_variety(&chip, arch, 7 * every);
                 compile_fused(&chip, arch, every);
+                compile_again(&chip, arch);
                 printf("%s: %ld kernels\n", arch, compiled - before);
         }
         free(done);

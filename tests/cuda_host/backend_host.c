@@ -8,6 +8,7 @@
 #include "backend.h"
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
+#include "cuda/emit_again.h"
 #include "cuda/emit_draft.h"
 #include "kernels.h"
 #include "ref/ref.h"
@@ -17,6 +18,7 @@
 #include <string.h>
 
 bool host_learning;
+static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
 long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals;
@@ -52,15 +54,9 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
         return NULL;
 }
 
-/* The step and those of its siblings that share its read; *next becomes the first that does not. */
-static sf_status run_shared(sf_context *ctx, const sf_step **next)
+static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
 {
-        sf_cuda_plan plan;
-        SF_TRY(sf_cuda_plan_step(ctx, *next, &host_chip, &plan));
-        host_shared += plan.steps > 1;
-        host_totals += plan.steps > 1 && !(*next)->fold;
-        for (int32_t i = 0; i < plan.steps; i++)
-                *next = (*next)->sibling;
+        sf_cuda_plan plan = *given;
         for (int32_t i = 0; i < plan.launches; i++)
                 kernels_want(&plan.launch[i].spec);
         if (host_learning)
@@ -118,6 +114,40 @@ static sf_status run_shared(sf_context *ctx, const sf_step **next)
         return status;
 }
 
+/* The step and those of its siblings that share its read; *next becomes the first that does not. */
+static sf_status run_shared(sf_context *ctx, const sf_step **next)
+{
+        sf_cuda_plan plan;
+        SF_TRY(sf_cuda_plan_step(ctx, *next, &host_chip, &plan));
+        host_shared += plan.steps > 1;
+        host_totals += plan.steps > 1 && !(*next)->fold;
+        for (int32_t i = 0; i < plan.steps; i++)
+                *next = (*next)->sibling;
+        return run_launches(ctx, &plan);
+}
+
+/* A device does not tell the host: its kernel looks for itself. */
+bool sf_backend_all_finite(sf_context *ctx, const sf_again *again)
+{
+        return ctx->backend == SF_BACKEND_REF && sf_again_all_finite(ctx, again);
+}
+
+/* The steps that sf_again_run hands out are the reference's while kernels are learnt. */
+sf_status sf_backend_again(sf_context *ctx, const sf_again *again)
+{
+        sf_cuda_plan plan;
+        if (ctx->backend == SF_BACKEND_REF)
+                return sf_again_run(ctx, again);
+        SF_TRY(sf_cuda_plan_again(ctx, again, &host_chip, &plan));
+        SF_TRY(run_launches(ctx, &plan));
+        if (!host_learning)
+                return SF_OK;
+        host_learning_again = true;
+        sf_status status = sf_again_run(ctx, again);
+        host_learning_again = false;
+        return status;
+}
+
 /* Nor is there a device to describe. */
 sf_status sf_device_describe(sf_context *ctx, sf_device device, sf_device_info *info)
 {
@@ -130,7 +160,7 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         (void)workspace;
         (void)workspace_size;
         sf_status status = SF_OK;
-        if (ctx->backend == SF_BACKEND_REF)
+        if (ctx->backend == SF_BACKEND_REF || host_learning_again)
                 return sf_ref_run(ctx, step);
         for (const sf_step *next = step; next && status == SF_OK;)
                 status = run_shared(ctx, &next);

@@ -270,6 +270,18 @@ def test_gradient_of_linear_sum_is_its_parts(wanted, monkeypatch):
         assert all(torch.equal(a, b) for a, b in zip(at_once, by_parts))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_linear_sum_stays_finite(dtype):
+    x, w = (torch.rand(6, 30) * 1e-8).to(dtype), (torch.rand(40, 30) * 1.6e38 + 1.6e38).to(dtype)  # whose columns add up to infinity
+    expected = (x.double() @ w.double().T).sum(1, keepdim=True) * 0.75
+    for keep in (False, True, True):  # made, kept, read
+        torch.testing.assert_close(bridge.linear_sum(x, w, scale=0.75, keep_weight=keep).double(), expected, rtol=0.02, atol=0)
+    x.requires_grad_()
+    for graph in (False, True):  # at once, and by its parts
+        dx, = torch.autograd.grad(bridge.linear_sum(x, w, scale=0.75), x, torch.full((6, 1), 1e-10, dtype=dtype), create_graph=graph)
+        torch.testing.assert_close(dx.double(), (0.75e-10 * w.double().sum(0)).expand(6, 30), rtol=0.02, atol=0)
+
+
 def test_linear_sum():
     x, w, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((2, 3, 5), (4, 5), (4,)))
     expected = torch.nn.functional.linear(x, w, b).sum(-1, keepdim=True) * 1.5

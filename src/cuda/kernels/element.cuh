@@ -17,6 +17,13 @@
 static_assert(sizeof(sf_params) == SF_PARAMS_SIZE,
               "the host counts other parameters than shared.h has");
 
+SF_DEVICE sf_i64 sf_divide(sf_i64 a, sf_i64 b)
+{
+        if (!((a | b) >> 32))
+                return (sf_i64)((sf_u32)a / (sf_u32)b);
+        return a / b;
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * The accumulator. Integers narrower than 32 bits are carried in 32: they wrap when they are stored.
  * ---------------------------------------------------------------------------------------------------------- */

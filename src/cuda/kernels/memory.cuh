@@ -291,13 +291,6 @@ SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 i
 #endif
 #endif
 
-SF_DEVICE sf_i64 sf_divide(sf_i64 a, sf_i64 b)
-{
-        if (!((a | b) >> 32))
-                return (sf_i64)((sf_u32)a / (sf_u32)b);
-        return a / b;
-}
-
 /* Moves `line` to position `index` of dims[first .. first + count), the last of them fastest. */
 SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, sf_line &line)
 {

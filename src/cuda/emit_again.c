@@ -1,0 +1,125 @@
+/* Results that are computed again where they are not finite: one launch, of all steps. */
+#include "cuda/emit_again.h"
+
+#include "cuda/emit_draft.h"
+
+#include <string.h>
+
+/* Everything but the programs' operands. `dim` is where its dims begin. */
+static void describe(sf_cuda_launch *l, const sf_again *a, int32_t k, const uint8_t *number)
+{
+        sf_cuda_spec *spec = &l->spec;
+        const sf_step *s = &a->step[k].step;
+        spec->extra[SF_CUDA_OWN + 2 * k] = s->nbatch;
+        spec->extra[SF_CUDA_OWN + 2 * k + 1] = s->nseq;
+        if (!k) {
+                spec->op = (int32_t)s->op;
+                spec->in = s->in;
+                spec->acc = s->acc;
+                spec->out = s->out;
+                spec->flags |= s->has_initial ? SF_CUDA_INITIAL : 0;
+                sf_cuda_append_programs(&spec->fused, s, true, true, number, &spec->fused.loads, &spec->fused.stores);
+                return;
+        }
+        sf_cuda_also *also = &spec->fused.also[spec->fused.beside++];
+        also->op = (uint8_t)s->op;
+        also->acc = (uint8_t)s->acc;
+        also->out = (uint8_t)s->out;
+        also->initial = s->has_initial;
+        sf_cuda_append_programs(&spec->fused, s, true, true, number, &also->loads, &also->stores);
+}
+
+/* An operand a program reads, under its new number: where it is, and its strides along the lines and its step's dims. */
+static void place(const sf_again *a, int32_t k, int32_t operand, int32_t number, int32_t first, const sf_cuda_fused *f, uint64_t *behind)
+{
+        const sf_again_step *s = &a->step[k];
+        const sf_operand *o = &s->fuse.operand[operand];
+        const int32_t count = f->operands;
+        int32_t made = s->made[operand];
+        behind[number] = made >= 0 ? (uint64_t)(o->data - a->step[made].tensor) : (uint64_t)(uintptr_t)o->data;
+        uint64_t *steps = behind + 3 * count + number;
+        for (int32_t d = 0; d < a->dims; d++)
+                steps[d * count] = (uint64_t)s->move[d][operand];
+        for (int32_t d = 0; d < s->step.nbatch + s->step.nseq; d++)
+                steps[(first + d) * count] = (uint64_t)o->stride[d];
+}
+
+sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+{
+        enum { THREADS = 128, FILL = 4 };
+        sf_cuda_launch *l = &plan->launch[0];
+        sf_cuda_spec *spec = &l->spec;
+        sf_cuda_fused *f = &spec->fused;
+        uint8_t number[SF_AGAIN_STEPS][SF_OPERANDS_MAX];
+        sf_cuda_params p;
+        memset(&p, 0, offsetof(sf_cuda_params, dims));
+        memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
+        plan->steps = a->steps;
+        plan->launches = 1;
+        plan->scratch = 0;
+        plan->watched = false;
+        spec->kernel = SF_CUDA_AGAIN;
+        spec->threads = THREADS;
+        spec->items = spec->width = 1;
+        spec->extra[SF_CUDA_NBATCH] = a->dims;
+        spec->extra[SF_CUDA_RESIDENT] = 1;
+        for (int32_t k = 0; k < a->steps; k++) {
+                uint32_t loads = sf_cuda_program_reads(&a->step[k].fuse.load, 1), stores = sf_cuda_program_reads(&a->step[k].fuse.store, 0);
+                for (int32_t o = 0; (loads | stores) >> o; o++) {
+                        if (!((loads | stores) >> o & 1))
+                                continue;
+                        number[k][o] = f->operands;
+                        f->dt[f->operands] = (uint8_t)a->step[k].fuse.operand[o].dt;
+                        f->how[f->operands++] = (uint8_t)(k | (loads >> o & 1 ? SF_CUDA_OPERAND_LOADS : 0) | (stores >> o & 1 ? SF_CUDA_OPERAND_STORES : 0) |
+                                                          (a->step[k].made[o] + 1) * SF_CUDA_OPERAND_MADE);
+                }
+        }
+        for (int32_t k = 0; k < a->steps; k++)
+                describe(l, a, k, number[k]);
+        unsigned char *code = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
+        memset(code, 0, (size_t)(end - code)); /* eight bytes are hashed at a time */
+        l->params_size = sf_cuda_params_size(spec);
+        if (l->params_size > SF_CUDA_MAX_PARAMS)
+                return sf_fail(ctx, SF_UNSUPPORTED, "what is computed again takes %zu bytes of parameters; a CUDA launch has %d", l->params_size, SF_CUDA_MAX_PARAMS);
+
+        /* A line's last step is shared by the threads of a block, in runs of a power of two. */
+        const sf_step *last = &a->step[a->steps - 1].step;
+        int64_t blocks = at_most(a->lines, (int64_t)FILL * chip->multiprocessors);
+        p.y = (uint64_t)(uintptr_t)a->results;
+        p.units = a->lines;
+        p.number[0] = ceil_div(a->lines, blocks);
+        p.number[1] = pow2_up(ceil_div(at_least(last->n, 1), THREADS));
+        sf_cuda_values(&a->step[0].step, &p.identity, &p.neutral, &p.initial);
+        int32_t dims = sf_cuda_dims(spec), first = a->dims;
+        memset(l->params, 0, l->params_size);
+        memcpy(l->params, &p, offsetof(sf_cuda_params, dims));
+        sf_dim *dim = (sf_dim *)(void *)(l->params + offsetof(sf_cuda_params, dims));
+        uint64_t *behind = (uint64_t *)(void *)(dim + dims), *constant = behind + at_least(f->operands, 1) * (3 + dims);
+        uint64_t *also = constant + at_least(f->constants, 1);
+        for (int32_t d = 0; d < a->dims; d++)
+                dim[d] = a->line[d];
+        for (int32_t k = 0; k < a->steps; k++) {
+                const sf_again_step *s = &a->step[k];
+                uint32_t reads = sf_cuda_program_reads(&s->fuse.load, 1) | sf_cuda_program_reads(&s->fuse.store, 0);
+                for (int32_t d = 0; d < s->step.nbatch + s->step.nseq; d++)
+                        dim[first + d] = s->step.dims[d];
+                for (int32_t o = 0; reads >> o; o++)
+                        if (reads >> o & 1)
+                                place(a, k, o, number[k][o], first, f, behind);
+                for (int32_t c = 0; c < s->fuse.load.constants; c++)
+                        *constant++ = s->fuse.load.constant[c].u64;
+                for (int32_t c = 0; c < s->fuse.store.constants; c++)
+                        *constant++ = s->fuse.store.constant[c].u64;
+                if (k) { /* y, its strides and those of columns are not asked for */
+                        sf_cuda_values(&s->step, &also[1], &also[2], &also[3]);
+                        also += 5 + dims;
+                }
+                first += s->step.nbatch + s->step.nseq;
+        }
+        l->grid[0] = (uint32_t)ceil_div(a->lines, p.number[0]);
+        l->grid[1] = l->grid[2] = 1;
+        l->shared = THREADS / 32 * 8 + THREADS * 8;
+        l->scratch_fields = 0;
+        l->overlaps = true;
+        return SF_OK;
+}
