@@ -232,9 +232,7 @@ sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
                 fill_identity(s);
                 return SF_OK;
         }
-        if (!sf_cpu_plan_make(&plan, ctx->isa, s))
-                return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s has no CPU kernel", sf_op_name(s->op), sf_dtypes[s->in].name,
-                               sf_dtypes[s->out].name);
+        sf_cpu_plan_make(&plan, ctx->isa, s);
         if (plan.shape == SF_CPU_STAGED)
                 return sf_cpu_fused_run(ctx, s);
         int workers = ctx->threads;
