@@ -107,14 +107,12 @@ test-asan: needs-test
 	$(STRICT) -S . -B build/asan $(SANITIZED) -DSCANFOLD_SANITIZE=address,undefined -DSCANFOLD_AVX512=OFF \
 	        -DSCANFOLD_TEST_EVERY=20 -DSCANFOLD_FUZZ_ITERATIONS=2000
 	+$(call BUILD,build/asan)
-	cd build/asan && UBSAN_OPTIONS=print_stacktrace=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp \
-	        $(CTEST) -L 'core|threads'
+	cd build/asan && UBSAN_OPTIONS=print_stacktrace=1 $(CTEST) -L 'core|threads'
 
-# ThreadSanitizer does not know OpenMP's barriers: the library's own threads then. It also dislikes much address
-# randomisation, which setarch turns off where that is allowed. Who waits for whom is decided outside the kernels, so one
-# instruction set shows it.
+# ThreadSanitizer dislikes much address randomisation, which setarch turns off where that is allowed. Who waits for whom is
+# decided outside the kernels, so one instruction set shows it.
 test-tsan: needs-test
-	$(STRICT) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_OPENMP=OFF -DSCANFOLD_PORTABLE_ONLY=ON \
+	$(STRICT) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_PORTABLE_ONLY=ON \
 	        -DSCANFOLD_TEST_EVERY=200 -DSCANFOLD_FUZZ_ITERATIONS=300
 	+$(call BUILD,build/tsan)
 	cd build/tsan && calm=$$(setarch -R true 2> /dev/null && echo setarch -R || true) && $$calm $(CTEST) -L threads && \

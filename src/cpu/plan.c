@@ -1,8 +1,21 @@
 #include "cpu/plan.h"
 
 #include "core/value.h"
+#include "cpu/cpus.h"
 
 #include <string.h>
+
+/* Below this many bytes a call stays on the caller's thread: that takes a tenth of a millisecond, and a helper that has just begun when
+ * something else takes its CPU can cost several. */
+#define SHARE_BYTES (1 << 20)
+
+int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
+{
+        if (bytes < SHARE_BYTES)
+                return 1;
+        const int32_t limit = sf_thread_limit(), threads = limit && limit < ctx->threads ? limit : ctx->threads;
+        return threads < bytes / SF_CPU_WORKER_BYTES ? threads : (int)(bytes / SF_CPU_WORKER_BYTES);
+}
 
 /* Is the stride `unit` elements of storage, or the other way round in reverse, in all tensors that have it? */
 static bool steps_by(const sf_cpu_plan *p, const sf_dim *dim, int64_t elements, bool with_y)

@@ -37,6 +37,11 @@ typedef struct sf_cpu_plan {
 
 void sf_cpu_plan_make(sf_cpu_plan *plan, const sf_cpu_isa *isa, const sf_step *step);
 
+/* How many workers a call on ctx is worth that reads and writes so many bytes. */
+int sf_cpu_workers(const sf_context *ctx, int64_t bytes);
+/* What one of them should have at least. */
+#define SF_CPU_WORKER_BYTES (256 << 10)
+
 /* Bytes of results that take such a detour at a time: they and what they are computed from stay in a first-level cache. */
 #define SF_CPU_DETOUR (16 << 10)
 
