@@ -1,7 +1,9 @@
 /* bench_peers.c: copies, reads and fills, on as many threads as the library uses. */
 #include "bench_peers.h"
 
-#include <pthread.h>
+#include "cpu/pool.h"
+
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -35,45 +37,31 @@ static void cut_piece(struct piece *piece, size_t bytes, int part, int parts)
                 piece->end = bytes;
 }
 
-#ifdef _OPENMP
-/* The same threads that the library uses: two pools would get in each other's way. */
-static void share_out(struct piece all, size_t bytes, int threads)
+/* One call's pieces, one for each thread, claimed by whoever comes. */
+struct crew {
+        struct piece all;
+        size_t bytes;
+        int pieces;
+        atomic_int next;
+};
+
+static void work(void *arg, int worker)
 {
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int i = 0; i < threads; i++) {
-                struct piece mine = all;
-                cut_piece(&mine, bytes, i, threads);
+        struct crew *crew = arg;
+        (void)worker;
+        for (int i; (i = atomic_fetch_add(&crew->next, 1)) < crew->pieces;) {
+                struct piece mine = crew->all;
+                cut_piece(&mine, crew->bytes, i, crew->pieces);
                 mine.work(&mine);
         }
 }
-#else
-static void *start_piece(void *piece)
-{
-        const struct piece *mine = piece;
-        mine->work(mine);
-        return NULL;
-}
 
+/* A pool as the library's, so that a copy costs what it costs with threads that are there. */
 static void share_out(struct piece all, size_t bytes, int threads)
 {
-        enum { MOST = 256 };
-        struct piece pieces[MOST];
-        pthread_t ids[MOST];
-        int started[MOST] = { 0 };
-        if (threads > MOST)
-                threads = MOST;
-        for (int i = threads - 1; i >= 0; i--) {
-                pieces[i] = all;
-                cut_piece(&pieces[i], bytes, i, threads);
-                started[i] = i && !pthread_create(&ids[i], NULL, start_piece, &pieces[i]);
-                if (!started[i])
-                        all.work(&pieces[i]);
-        }
-        for (int i = 1; i < threads; i++)
-                if (started[i])
-                        pthread_join(ids[i], NULL);
+        struct crew crew = { .all = all, .bytes = bytes, .pieces = threads };
+        sf_pool_run(threads, work, &crew);
 }
-#endif
 
 static void copy_piece(const struct piece *p)
 {

@@ -168,17 +168,24 @@ SF_API const char *sf_version_string(void);
  * the process's default context, which is made on first use and never destroyed.
  *
  * Environment, read when a context is created:
- *   SCANFOLD_NUM_THREADS  threads a call may use; else OMP_NUM_THREADS; else the CPUs this process may run on
+ *   SCANFOLD_NUM_THREADS  threads a call may use; else OMP_NUM_THREADS (of a list, the first); else the CPUs this process may run on
  *   SCANFOLD_ISA          portable, avx2, avx512 or neon: force that instruction set (an error if it cannot run)
  *   SCANFOLD_BACKEND      ref: compute with the reference instead (slow; the bits are the same)
  * and, for CUDA, when it is first used:
  *   SCANFOLD_LIBCUDA, SCANFOLD_NVRTC   the driver's library and CUDA's run-time compiler, instead of looking for them
  *   SCANFOLD_CACHE_DIR                 where compiled kernels are kept; set to nothing: nowhere
  *   SCANFOLD_CACHE_MB                  how much of them, 256
- * A field of sf_context_options that is set wins over the environment.
+ * A field of sf_context_options that is set wins over the environment. However many threads are asked for, a context has no more
+ * than 4 for each CPU, or 16 where that is more.
  *
- * Threads and fork: parallel work runs on OpenMP's threads; small work runs on the caller and wakes nobody. A child
- * of fork() may go on using the library, and its contexts, even if the parent had threads running.
+ * Threads: the library has one pool for the process, started on first use. Small work runs on the caller and wakes nobody; larger work
+ * takes as many of the pool's threads as it is worth, as the context has, and as are free. A thread that cannot be started, or does not get
+ * to run, is one less. The threads take no signals, and may run on all CPUs of the process even if the caller is bound to one. They stay
+ * until the process ends, so dlclose leaves the library in place; a plugin that contains the static library must be linked with
+ * -z nodelete, as CMake and pkg-config do.
+ * Fork: a child of fork() may go on using the library, and its contexts, even if the parent had threads running.
+ * Floating point: every call computes rounding to nearest, with denormal numbers, whatever mode the caller has set (fesetround,
+ * flush-to-zero, traps). After the call that mode and the exception flags are what they were.
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct sf_context sf_context;
 
@@ -190,7 +197,7 @@ typedef enum sf_backend {
 
 typedef struct sf_context_options {
         size_t size;        /* sizeof(sf_context_options) */
-        int32_t threads;    /* 0: from the environment */
+        int32_t threads;    /* 0: from the environment; large numbers are capped, as above */
         sf_backend backend; /* SF_BACKEND_AUTO: from the environment, else by device */
         const char *isa;    /* NULL: from the environment, else the best this CPU has */
 } sf_context_options;
@@ -212,6 +219,12 @@ SF_API const char *sf_last_error(const sf_context *ctx);
 /* What ctx decided: how many threads a large call uses, and the name of its instruction set ("ref" for the reference). */
 SF_API int32_t sf_context_threads(const sf_context *ctx);
 SF_API const char *sf_context_isa(const sf_context *ctx);
+
+/*
+ * At most so many threads for the calls that this thread makes from now on, on whatever context; 0: no limit but the context's, which is
+ * how every thread begins. Returns the limit there was. For those who share a machine's CPUs out among threads of their own.
+ */
+SF_API int32_t sf_set_thread_limit(int32_t limit);
 
 /*
  * The instruction sets this build has, best last: the name of number `index`, or NULL past the end. *usable, if not

@@ -1,6 +1,7 @@
 /* Entry points: check the arguments, make a step of them, run it. */
 #include "backend.h"
 #include "core/choose.h"
+#include "core/mode.h"
 #include "context.h"
 #include "expr/plan.h"
 
@@ -136,7 +137,10 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         int32_t rank = folded_shape(x->ndim, x->shape, r->fold ? r->axes : 0, r->keepdim, shape);
         SF_TRY(check_shape(ctx, &out, rank, shape));
         SF_TRY(sf_step_dtypes(ctx, &step, r->op, x->dt, out.dt, r->accumulator));
-        SF_TRY(sf_step_initial(ctx, &step, r->initial));
+        const sf_mode mode = sf_mode_enter(); /* the initial value is rounded, as results are */
+        sf_status initial = sf_step_initial(ctx, &step, r->initial);
+        sf_mode_leave(mode);
+        SF_TRY(initial);
         if (sf_view_overlaps_itself(&out))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "out has strides that make two of its elements share memory");
         step.in_place = !r->fold && sf_view_same(x, &out);

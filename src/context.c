@@ -3,12 +3,17 @@
 #include "core/arena.h"
 #include "core/choose.h"
 #include "cpu/cpu.h"
+#include "cpu/cpus.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* No context has more threads than this, whatever it is asked for: as scanfold.h says. Further ones only take turns. */
+#define THREADS_A_CPU 4
+#define LEAST_CAP 16
 
 /* A count from the environment: the first number of a list, as OMP_NUM_THREADS may be. *set tells if there was one. */
 static sf_status read_threads(const char *name, int32_t *threads, bool *set)
@@ -20,8 +25,8 @@ static sf_status read_threads(const char *name, int32_t *threads, bool *set)
         char *end;
         errno = 0;
         long value = strtol(text, &end, 10);
-        if (errno || end == text || (*end && *end != ',') || value < 1 || value > 65536)
-                return sf_fail(NULL, SF_INVALID_ARGUMENT, "%s is \"%s\"; it must be a number of threads, 1 to 65536", name, text);
+        if (errno || end == text || (*end && *end != ',') || value < 1 || value > INT32_MAX)
+                return sf_fail(NULL, SF_INVALID_ARGUMENT, "%s is \"%s\"; it must be a number of threads, 1 or more", name, text);
         *threads = (int32_t)value;
         return SF_OK;
 }
@@ -40,8 +45,11 @@ static sf_status init(sf_context *ctx, const sf_context_options *o)
                 SF_TRY(read_threads("SCANFOLD_NUM_THREADS", &ctx->threads, &set));
         if (!ctx->threads)
                 SF_TRY(read_threads("OMP_NUM_THREADS", &ctx->threads, &set));
+        const int64_t cpus = sf_cpu_count(), most = cpus * THREADS_A_CPU < LEAST_CAP ? LEAST_CAP : cpus * THREADS_A_CPU;
         if (!ctx->threads)
-                ctx->threads = sf_cpu_count();
+                ctx->threads = (int32_t)cpus;
+        if (ctx->threads > most)
+                ctx->threads = (int32_t)most;
         if (o->backend != SF_BACKEND_AUTO && o->backend != SF_BACKEND_REF)
                 return sf_fail(NULL, SF_INVALID_ARGUMENT, "backend is %d; it must be SF_BACKEND_AUTO or SF_BACKEND_REF", (int)o->backend);
         ctx->backend = o->backend;
@@ -118,6 +126,11 @@ int32_t sf_context_threads(const sf_context *given)
 {
         sf_context *ctx;
         return sf_context_resolve((sf_context *)given, &ctx) == SF_OK ? ctx->threads : 1;
+}
+
+int32_t sf_set_thread_limit(int32_t limit)
+{
+        return sf_thread_limit_set(limit);
 }
 
 const char *sf_context_isa(const sf_context *given)

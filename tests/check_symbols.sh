@@ -16,8 +16,10 @@ if [ "$exported" != "$declared" ]; then
         exit 1
 fi
 soname=$(objdump -p "$library" | awk '$1 == "SONAME" {print $2}')
-if [ "$soname" != libscanfold.so.0 ]; then
-        echo "the soname is $soname; it must be libscanfold.so.0"
+number=$(sed -n 's/^#define SF_VERSION_\(MAJOR\|MINOR\) //p' "$header" | paste -s -d .)
+case $number in 0.*) ;; *) number=${number%%.*} ;; esac # before 1.0 a minor version may change the ABI
+if [ "$soname" != "libscanfold.so.$number" ]; then
+        echo "the soname is $soname; it must be libscanfold.so.$number"
         exit 1
 fi
 # Upper case is global; v, w and u are weak or unique, and meet their namesakes all the same.

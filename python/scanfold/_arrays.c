@@ -514,6 +514,11 @@ int array_can_be_written(const array *out)
         return yes;
 }
 
+int32_t array_thread_limit(const array *x)
+{
+        return x->kind == ARRAY_TORCH && x->view.device.device_type != SF_CUDA ? torch_threads() : 0;
+}
+
 int array_was_written(const array *out)
 {
         return out->kind == ARRAY_TORCH ? torch_was_written(out->object) : 0;

@@ -87,6 +87,10 @@ int array_is_captured(const array *a);
 /* Waits for the work on a CUDA array's stream. 0, or -1 with an exception. */
 int array_wait(const array *a);
 
+/* How many threads work on x's memory may take: as many as torch would for its own tensors on the CPU. 0: as many as there are. Asking
+ * torch takes longer than a look at a small tensor: for those that are worth several threads. */
+int32_t array_thread_limit(const array *x);
+
 /* The finished result: steals `result`. NULL with an exception on failure. */
 PyObject *array_result(const array *x, PyObject *result);
 

@@ -76,6 +76,9 @@ PyObject *exchange_make(const array *x, const array_form *form);
 /* A new tensor, opened as `out` where that costs nothing: out->view.data is NULL where it still has to be. */
 PyObject *torch_make(const array *x, const array_form *form, array *out);
 
+/* torch.get_num_threads(), or 0. */
+int32_t torch_threads(void);
+
 /* Tells torch that a tensor was written, so that autograd notices if it had saved it. */
 int torch_was_written(PyObject *tensor);
 

@@ -461,8 +461,11 @@ static int run_into(const expression *e, sf_plan *plan, const inputs *in, const 
         if (small(in)) {
                 status = sf_plan_run(plan, in->view, out->view, &o);
         } else {
+                int32_t limit = array_thread_limit(&in->array[0]);
                 Py_BEGIN_ALLOW_THREADS
+                sf_set_thread_limit(limit);
                 status = sf_plan_run(plan, in->view, out->view, &o);
+                sf_set_thread_limit(0);
                 Py_END_ALLOW_THREADS
         }
         if (status != SF_OK)

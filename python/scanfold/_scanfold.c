@@ -16,6 +16,8 @@
 
 /* Below this many elements other threads could not do anything useful while we work. */
 #define KEEP_GIL_ELEMENTS 2048
+/* Fewer elements than this, of at most 16 bytes with their results, are never worth a second thread. */
+#define SHARED_ELEMENTS 65536
 
 enum { ARGUMENTS = 10 };
 
@@ -211,6 +213,12 @@ static int small(const call *c)
         return count >= 0 && count < KEEP_GIL_ELEMENTS && c->x.view.device.device_type != SF_CUDA;
 }
 
+static int32_t thread_limit(const call *c)
+{
+        int64_t count = array_elements(&c->x.view);
+        return count >= 0 && count < SHARED_ELEMENTS ? 0 : array_thread_limit(&c->x);
+}
+
 /* Waits for the work on a stream its owner does not know; then the result. */
 static PyObject *finish(call *c, sf_status status, int made)
 {
@@ -295,8 +303,11 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
                 status = sf_scan(context, &c.x.view, &c.out.view, &o);
         } else {
                 sf_context *mine = context;
+                int32_t limit = thread_limit(&c);
                 Py_BEGIN_ALLOW_THREADS
+                sf_set_thread_limit(limit);
                 status = sf_scan(mine, &c.x.view, &c.out.view, &o);
+                sf_set_thread_limit(0);
                 Py_END_ALLOW_THREADS
         }
         return finish(&c, status, out == Py_None);
@@ -369,8 +380,11 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
                 status = sf_fold(context, &c.x.view, &c.out.view, &o);
         } else {
                 sf_context *mine = context;
+                int32_t limit = thread_limit(&c);
                 Py_BEGIN_ALLOW_THREADS
+                sf_set_thread_limit(limit);
                 status = sf_fold(mine, &c.x.view, &c.out.view, &o);
+                sf_set_thread_limit(0);
                 Py_END_ALLOW_THREADS
         }
         return finish(&c, status, out == Py_None);

@@ -12,6 +12,7 @@ static struct {
         int ready;
         PyObject *tensor, *parameter;
         PyObject *grad_enabled, *is_neg, *modes, *tracing, *autocast, *transforms, *forward_ad;
+        PyObject *threads;
         PyObject *empty, *empty_like, *empty_permuted, *new_empty, *stream, *capturing;
         PyObject *written;
         int written_many; /* it takes a sequence of tensors, not one */
@@ -27,6 +28,7 @@ static int torch_ready(void)
             !(torch.empty_like = imported("torch", "empty_like")) || !(torch.new_empty = imported("torch", "Tensor.new_empty")) ||
             !(torch.is_neg = imported("torch", "Tensor.is_neg")))
                 return -1;
+        torch.threads = optional("torch", "get_num_threads");
         torch.empty_permuted = optional("torch", "empty_permuted"); /* 2.1; nothing asks for it before */
         torch.modes = optional("torch._C", "_len_torch_dispatch_stack");
         torch.tracing = optional("torch._C", "_is_tracing");
@@ -78,6 +80,15 @@ static int ask(PyObject *function, PyObject *object)
         int yes = answer == Py_True ? 1 : answer == Py_False ? 0 : answer ? PyObject_IsTrue(answer) : -1;
         Py_XDECREF(answer);
         return yes;
+}
+
+int32_t torch_threads(void)
+{
+        PyObject *answer = torch.threads ? PyObject_CallObject(torch.threads, NULL) : NULL;
+        long number = answer ? PyLong_AsLong(answer) : 0;
+        Py_XDECREF(answer);
+        PyErr_Clear(); /* nobody to ask, no limit */
+        return number > 0 && number < INT32_MAX ? (int32_t)number : 0;
 }
 
 /* The level is a plain number in the module, so it is looked up where it lies, without the detour of an attribute. */

@@ -13,7 +13,7 @@
  * brings it into the cache, and scanned from there in one go. A fold stops after the first half.
  *
  * Chunks are claimed in order and a worker waits only for lower ones, so whoever holds the lowest is never waiting: no matter how
- * few threads really run, or when.
+ * few threads really run, or when. A chunk that nobody has claimed is waited for by nobody.
  */
 #include "core/arena.h"
 #include "core/value.h"

@@ -8,8 +8,6 @@
 
 #include <inttypes.h>
 
-/* Below this many bytes a call stays on the caller's thread: waking another costs more than it saves. */
-#define SHARE_BYTES (512 << 10)
 /* A task is about this large: small enough to balance, large enough that claiming it is nothing. */
 #define TASK_BYTES (512 << 10)
 /* The counters of a strip of columns should stay in a core's own caches; wide strips are long runs of memory. 8192 x 8191 f32: 12 KiB 0.6 of
@@ -208,7 +206,7 @@ static bool shares_one_axis(const crew *c, int workers)
                 return false;
         int64_t parts = p->shape == SF_CPU_COLUMNS ? c->tasks : p->outer * p->line.len;
         int64_t part_bytes = s->n * s->batch / parts * p->size;
-        return part_bytes > SHARE_BYTES / 2 && (parts < workers || (parts < 4 * workers && parts % workers));
+        return part_bytes > SF_CPU_WORKER_BYTES && (parts < workers || (parts < 4 * workers && parts % workers));
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -232,14 +230,10 @@ sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
                 fill_identity(s);
                 return SF_OK;
         }
-        if (!sf_cpu_plan_make(&plan, ctx->isa, s))
-                return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s has no CPU kernel", sf_op_name(s->op), sf_dtypes[s->in].name,
-                               sf_dtypes[s->out].name);
+        sf_cpu_plan_make(&plan, ctx->isa, s);
         if (plan.shape == SF_CPU_STAGED)
                 return sf_cpu_fused_run(ctx, s);
-        int workers = ctx->threads;
-        if (s->n * s->batch * (sf_dtypes[s->in].size + (s->fold ? 0 : sf_dtypes[s->out].size)) < SHARE_BYTES)
-                workers = 1;
+        int workers = sf_cpu_workers(ctx, s->n * s->batch * (sf_dtypes[s->in].size + (s->fold ? 0 : sf_dtypes[s->out].size)));
         crew c = {.plan = &plan};
         cut(&c, workers);
         size_t bytes;

@@ -10,9 +10,6 @@ typedef struct sf_cpu_isa sf_cpu_isa; /* an instruction set and its kernels: cpu
 sf_status sf_cpu_choose(const char *name, const sf_cpu_isa **isa);
 const char *sf_cpu_isa_name(const sf_cpu_isa *isa);
 
-/* CPUs this process may run on. */
-int32_t sf_cpu_count(void);
-
 sf_status sf_cpu_run(sf_context *ctx, const sf_step *step);
 
 #endif

@@ -1,14 +1,8 @@
-/* Which instructions this CPU runs, and how many CPUs there are. */
+/* Which instructions this CPU runs. */
 #include "cpu/kernels.h"
 
 #include <pthread.h>
 #include <string.h>
-#ifdef SF_OPENMP
-#include <omp.h>
-#elif defined __linux__
-#include <sched.h>
-#endif
-#include <unistd.h>
 
 /* Best last. */
 static const sf_cpu_isa *const isas[] = {
@@ -69,20 +63,4 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
         if (usable)
                 *usable = isas[index]->usable();
         return isas[index]->name;
-}
-
-int32_t sf_cpu_count(void)
-{
-#ifdef SF_OPENMP
-        /* Under OMP_PROC_BIND the calling thread has one CPU to itself, and the others have the rest. */
-        return omp_get_num_procs();
-#else
-#ifdef __linux__
-        cpu_set_t set;
-        if (!sched_getaffinity(0, sizeof set, &set))
-                return CPU_COUNT(&set);
-#endif
-        long online = sysconf(_SC_NPROCESSORS_ONLN);
-        return online > 0 ? (int32_t)online : 1;
-#endif
 }

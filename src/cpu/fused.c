@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-/* Below this many bytes a call stays on the caller's thread; a task is about as large as the other (cpu.c). */
-#define SHARE_BYTES (512 << 10)
+/* A task is about this large (cpu.c). */
 #define TASK_BYTES (512 << 10)
 /* Rows that several outer positions read should stay in a second-level cache from one to the next. */
 #define REUSE_BYTES (512 << 10)
@@ -305,7 +304,7 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
 {
         const sf_step *s = p->member[0].step;
         crew c = {.panels = p};
-        int workers = s->n * s->batch * sf_panels_bytes(p) < SHARE_BYTES ? 1 : ctx->threads;
+        int workers = sf_cpu_workers(ctx, s->n * s->batch * sf_panels_bytes(p));
         sf_panels_plan(p, workers, 0);
         cut(&c, workers);
         int64_t chunk = chunk_for(&c, workers);

@@ -170,6 +170,8 @@ static const sf_direct_fold *direct_along(const sf_panels *p, const sf_panel_mem
         const int64_t stride = d == p->seq ? magnitude(x->stride[d]) : x->stride[d];
         if (m->fuse->load.count || s->m || (s->fold && s->has_initial) || p->nseq > 1 || stride != sf_dtypes[x->dt].size)
                 return NULL;
+        if (s->op != SF_SUM && !survives(x->dt, s->acc))
+                return NULL; /* the largest may be another one once all are wrapped */
         return p->isa->map->direct(x->dt, sf_class_of(m->held), s->op);
 }
 
@@ -331,7 +333,13 @@ static void choose_own(const sf_panels *p, sf_panel_member *m)
         const int32_t along = rows ? p->seq : p->col;
         const bool scans = !s->fold && !m->fuse->load.count && !m->fuse->store.count && p->nseq == 1 && (rows || columns) &&
                            sf_dtypes[s->out].kind != SF_KIND_REAL && x->stride[along] == sign * from && s->dims[along].y == sign * size;
-        const bool own = (s->op == SF_SUM || s->op == SF_MAX || s->op == SF_MIN) && size <= 2 && (x->dt == s->out || (s->op == SF_SUM && x->dt != SF_DT_BOOL && from == size)) && (!s->m || m->masks);
+        /* Sums wrap in the results' type if the accumulator holds no fewer bits; max and min need the same values everywhere. */
+        const bool wraps = s->op == SF_SUM && x->dt != SF_DT_BOOL && s->out != SF_DT_BOOL && from == size &&
+                           sf_dtypes[x->dt].kind != SF_KIND_REAL && sf_dtypes[s->acc].kind != SF_KIND_REAL &&
+                           sf_dtypes[s->acc].bits >= sf_dtypes[s->out].bits;
+        const bool extreme = (s->op == SF_MAX || s->op == SF_MIN) && x->dt == s->out &&
+                             (s->acc == s->out || (s->out == SF_DT_BOOL && s->acc == SF_DT_U8));
+        const bool own = (wraps || extreme) && size <= 2 && (!s->m || m->masks);
         m->wide = scans && s->op == SF_SUM && size == 8 && s->out == m->held && m->direct && !s->m && (columns || p->n * size >= LEAST_WIDE_ROW);
         m->own_scan = m->wide || (scans && own && (columns || p->n * size >= LEAST_OWN_ROW));
 }

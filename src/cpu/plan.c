@@ -1,23 +1,20 @@
 #include "cpu/plan.h"
 
 #include "core/value.h"
+#include "cpu/cpus.h"
 
 #include <string.h>
 
-/* The type the kernels read and write: the tensors' own if there is a kernel for it, else the accumulator, widened to 32 bits
- * where it is a narrower integer (which wraps the same on the way out). */
-static bool choose_kernels(sf_cpu_plan *p)
+/* Below this many bytes a call stays on the caller's thread: that takes a tenth of a millisecond, and a helper that has just begun when
+ * something else takes its CPU can cost several. */
+#define SHARE_BYTES (1 << 20)
+
+int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
 {
-        const sf_step *s = p->step;
-        p->storage = s->in;
-        p->kernels = s->in == s->out ? p->isa->find(s->in, s->acc, s->op) : NULL;
-        if (p->kernels)
-                return true;
-        p->storage = s->acc;
-        if (sf_dtypes[s->acc].kind != SF_KIND_REAL && sf_dtypes[s->acc].bits < 32)
-                p->storage = sf_dtypes[s->acc].kind == SF_KIND_SIGNED ? SF_DT_I32 : SF_DT_U32;
-        p->kernels = p->isa->find(p->storage, p->storage, s->op);
-        return p->kernels != NULL;
+        if (bytes < SHARE_BYTES)
+                return 1;
+        const int32_t limit = sf_thread_limit(), threads = limit && limit < ctx->threads ? limit : ctx->threads;
+        return threads < bytes / SF_CPU_WORKER_BYTES ? threads : (int)(bytes / SF_CPU_WORKER_BYTES);
 }
 
 /* Is the stride `unit` elements of storage, or the other way round in reverse, in all tensors that have it? */
@@ -68,13 +65,15 @@ static void choose_stream(sf_cpu_plan *p, bool by_kernels, bool on_end)
         p->stream = p->stream && by_kernels;
 }
 
-bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
+void sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
 {
         p->step = s;
         p->isa = isa;
-        if (!choose_kernels(p))
-                return false;
-        p->size = sf_dtypes[p->storage].size;
+        p->shape = SF_CPU_STAGED; /* fused.c plans that for itself */
+        p->kernels = s->in == s->out && s->nseq == 1 ? isa->find(s->in, s->acc, s->op) : NULL;
+        if (!p->kernels)
+                return;
+        p->size = sf_dtypes[s->in].size;
         p->seq = s->dims[s->nbatch];
         p->inner = 1;
         p->detour = false;
@@ -82,11 +81,10 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
         p->reverse = p->seq.x < 0;
         p->ahead = s->fold ? AHEAD_OF_FOLDS : AHEAD_OF_MANY;
         const int32_t width = p->kernels->width;
-        bool direct = s->in == p->storage && s->out == p->storage && s->nseq == 1;
 
         /* Along the sequence itself. A sequence of one element has no direction: any stride will do. */
         int64_t sign = p->reverse ? -1 : 1;
-        if (direct && (s->n == 1 || steps_by(p, &p->seq, sign, !s->fold))) {
+        if (s->n == 1 || steps_by(p, &p->seq, sign, !s->fold)) {
                 split_batch(p, s->nbatch, true);
                 bool packs = (s->fold ? 2 : 1) * s->n <= width && p->line.len > 1 && p->line.x == s->n * p->size && (!s->m || p->line.m == s->n) &&
                              p->line.y == (s->fold ? 1 : s->n) * p->size;
@@ -99,11 +97,11 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                         p->ahead = AHEAD_OF_ONE; /* neighbouring lines are one stream */
                 else if (p->reverse)
                         p->ahead = -p->ahead;
-                return true;
+                return;
         }
         /* Across neighbouring sequences. */
         const sf_dim *across = s->nbatch ? &s->dims[s->nbatch - 1] : NULL;
-        if (direct && across && steps_by(p, across, 1, true)) {
+        if (across && steps_by(p, across, 1, true)) {
                 p->inner = across->len;
                 bool block = 2 * p->inner <= width && steps_by(p, &p->seq, sign * p->inner, !s->fold);
                 if (!block) {
@@ -113,7 +111,7 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                         if (s->fold && s->batch * p->size >= SF_CPU_STREAM_BYTES && p->inner * p->size >= SF_CPU_STREAM_LINE)
                                 p->stream = true;
                         split_batch(p, s->nbatch - 1, false);
-                        return true;
+                        return;
                 }
                 split_batch(p, s->nbatch - 1, true);
                 int64_t piece = s->n * p->inner;
@@ -122,10 +120,8 @@ bool sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
                 p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
                 lanes_make(p, packs ? width / piece : 1, packs ? s->n : (int64_t)1 << sf_order_log2((uint64_t)(width / p->inner)));
                 choose_stream(p, p->lanes->unit == width, true);
-                return true;
+                return;
         }
-        p->shape = SF_CPU_STAGED; /* fused.c plans that for itself */
-        return true;
 }
 
 const sf_carry *sf_cpu_carry_make(const sf_cpu_plan *p, sf_carry *carry, char *scratch, int64_t lanes)

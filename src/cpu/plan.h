@@ -20,8 +20,7 @@ typedef struct sf_cpu_plan {
         const sf_cpu_isa *isa;
         const sf_cpu_kernels *kernels;
         sf_cpu_shape shape;
-        sf_dt storage;  /* the kernels' element type */
-        int64_t size;   /* its bytes */
+        int64_t size;   /* bytes of an element, the same in x and in y */
         bool stream;    /* the result is too large to be worth caching */
         bool detour;    /* so it is, and kernels cannot stream lines this short: by way of scratch, in which many of them lie on end */
         bool reverse;   /* addresses go down along the sequence */
@@ -36,8 +35,12 @@ typedef struct sf_cpu_plan {
         sf_lanes own_lanes;
 } sf_cpu_plan;
 
-/* False if the isa has no kernel for it at all, which does not happen for a step that api.c let through. */
-bool sf_cpu_plan_make(sf_cpu_plan *plan, const sf_cpu_isa *isa, const sf_step *step);
+void sf_cpu_plan_make(sf_cpu_plan *plan, const sf_cpu_isa *isa, const sf_step *step);
+
+/* How many workers a call on ctx is worth that reads and writes so many bytes. */
+int sf_cpu_workers(const sf_context *ctx, int64_t bytes);
+/* What one of them should have at least. */
+#define SF_CPU_WORKER_BYTES (256 << 10)
 
 /* Bytes of results that take such a detour at a time: they and what they are computed from stay in a first-level cache. */
 #define SF_CPU_DETOUR (16 << 10)

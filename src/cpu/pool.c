@@ -1,92 +1,249 @@
 /*
- * Threads. OpenMP's own are used where the build has it: a host program that uses OpenMP too then shares one set of threads and
- * one set of environment variables with us. After fork() they are gone in the child while the run-time library may think
- * otherwise, so a child starts plain threads for each call instead; so does a build without OpenMP.
+ * The pool. A caller writes its task into a job, opens it, and begins to work; threads that are idle join open jobs. When the caller
+ * finds no more to do it closes the job and waits for those that have joined. A thread that comes later, because it had to wait for
+ * a busy CPU, finds nothing and is not waited for. So a call is never slower for a thread that does not get to run.
+ *
+ * Threads are started when they are first wanted, and stay. An idle one watches `calls` for a moment, then sleeps on it. In a child
+ * of fork() none of them is left: the pool begins anew there. A thread that cannot be started is one helper less.
+ *
+ * The threads are never ended. They must not outlive the code they run, so the library is linked in such a way that dlclose leaves it
+ * in place (-z nodelete). To end them in a destructor instead would have exit() wait for them, with whatever locks its caller holds.
  */
 #include "cpu/pool.h"
 
+#include "core/mode.h"
+#include "cpu/cpus.h"
+
+#include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-#ifdef SF_OPENMP
-#include <omp.h>
-#endif
+/* Calls that have helpers at the same time; one more runs on its caller alone. */
+#define JOBS 8
+/* Sleepers that one thread wakes. Each of them wakes as many: to wake a hundred takes one thread longer than most calls. */
+#define WAKES 4
+/* How long an idle thread watches before it sleeps, and a caller before it sleeps until helpers are done. About what waking costs:
+ * calls that follow each other closely find the threads awake. */
+#define WATCH_NS 50000
+/* After a thread could not be started, so many calls make do with those there are. */
+#define PATIENCE 1000
 
-typedef struct member {
+typedef struct job {
+        _Alignas(64) _Atomic uint32_t taken; /* by a caller */
+        /* 0 while it is closed, else the workers wanted (upper half) and the next one's number. */
+        _Atomic uint32_t door;
+        _Atomic uint32_t woken; /* sleepers called so far */
+        /* Helpers that are done, and SLEEPS if the caller sleeps until there are more. */
+        _Atomic uint32_t ended;
         void (*task)(void *, int);
         void *arg;
-        int worker;
-        bool started;
-        pthread_t thread;
-} member;
+} job;
 
-static void *member_main(void *arg)
+#define NEXT 0xffffu
+#define SLEEPS 0x80000000u
+
+static struct pool {
+        job jobs[JOBS];
+        _Alignas(64) _Atomic uint32_t calls; /* grows by one with every job that is opened */
+        _Atomic uint32_t sleepers;
+        _Atomic int started;
+        _Atomic int patience;
+        atomic_flag starting;
+} pool = {.starting = ATOMIC_FLAG_INIT};
+
+static void sleep_while(_Atomic uint32_t *word, uint32_t value)
 {
-        member *m = arg;
-        m->task(m->arg, m->worker);
-        return NULL;
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-#define MOST_STARTED 256
-
-static void run_started(int workers, void (*task)(void *, int), void *arg)
+static void wake(_Atomic uint32_t *word, int count)
 {
-        member members[MOST_STARTED];
-        int started = workers < MOST_STARTED ? workers : MOST_STARTED;
-        /* In rising order, and a thread that cannot be had is replaced by the caller at its turn: no task waits for a later one. */
-        for (int w = 1; w < started; w++) {
-                members[w] = (member){.task = task, .arg = arg, .worker = w};
-                members[w].started = !pthread_create(&members[w].thread, NULL, member_main, &members[w]);
+        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+static int64_t now_ns(void)
+{
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void relax(void)
+{
+#if defined __x86_64__ || defined __i386__
+        __builtin_ia32_pause();
+#elif defined __aarch64__
+        __asm__ volatile("isb"); /* yield does nothing on most cores */
+#endif
+}
+
+/* Watches a word for a moment; false if it still is `value`. Reading the clock costs more than a look at the word. */
+static bool changes_soon(_Atomic uint32_t *word, uint32_t value)
+{
+        const int64_t end = now_ns() + WATCH_NS;
+        do
+                for (int looks = 0; looks < 32; looks++) {
+                        if (atomic_load_explicit(word, memory_order_acquire) != value)
+                                return true;
+                        relax();
+                }
+        while (now_ns() < end);
+        return false;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Wakes a few of those who sleep, if the job wants them. */
+static void call_sleepers(job *j, uint32_t wanted)
+{
+        if (!atomic_load(&pool.sleepers) || atomic_load_explicit(&j->woken, memory_order_relaxed) >= wanted - 1)
+                return;
+        uint32_t before = atomic_fetch_add_explicit(&j->woken, WAKES, memory_order_relaxed);
+        if (before < wanted - 1)
+                wake(&pool.calls, wanted - 1 - before < WAKES ? (int)(wanted - 1 - before) : WAKES);
+}
+
+/* Works on a job, if it is open and wants one more. */
+static void help(job *j)
+{
+        uint32_t door = atomic_load_explicit(&j->door, memory_order_relaxed), wanted;
+        do {
+                wanted = door >> 16;
+                if ((door & NEXT) >= wanted)
+                        return;
+        } while (!atomic_compare_exchange_weak_explicit(&j->door, &door, door + 1, memory_order_acq_rel, memory_order_relaxed));
+        /* From here on the caller waits for us, and the job stays as it is. */
+        call_sleepers(j, wanted);
+        j->task(j->arg, (int)(door & NEXT));
+        if (atomic_fetch_add_explicit(&j->ended, 1, memory_order_acq_rel) & SLEEPS)
+                wake(&j->ended, 1);
+}
+
+static void *serve(void *unused)
+{
+        sf_mode_default();
+        sf_cpus_unbind();
+        for (;;) {
+                uint32_t seen = atomic_load_explicit(&pool.calls, memory_order_acquire);
+                for (int i = 0; i < JOBS; i++)
+                        help(&pool.jobs[i]);
+                if (changes_soon(&pool.calls, seen))
+                        continue;
+                /* Whoever opens a job counts first and then looks for sleepers; the kernel looks at the count again. */
+                atomic_fetch_add(&pool.sleepers, 1);
+                sleep_while(&pool.calls, seen);
+                atomic_fetch_sub(&pool.sleepers, 1);
         }
-        task(arg, 0);
-        for (int w = 1; w < started; w++)
-                if (!members[w].started)
-                        task(arg, w);
-        for (int w = started; w < workers; w++)
-                task(arg, w);
-        for (int w = 1; w < started; w++)
-                if (members[w].started)
-                        pthread_join(members[w].thread, NULL);
+        return unused;
 }
 
-#ifdef SF_OPENMP
-static atomic_bool forked;
-
-static void note_fork(void)
+/* Starts a thread that no signal handler of the program will run on. */
+static bool start_thread(void)
 {
-        atomic_store_explicit(&forked, true, memory_order_relaxed);
+        pthread_t thread;
+        pthread_attr_t detached;
+        sigset_t all, before;
+        if (pthread_attr_init(&detached))
+                return false;
+        sigfillset(&all);
+        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        bool started = !pthread_create(&thread, &detached, serve, NULL);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_attr_destroy(&detached);
+        if (started)
+                pthread_setname_np(thread, "scanfold");
+        return started;
+}
+
+/* As many as are wanted, if they can be had. Two callers need not start threads at the same time: one makes do. */
+static void start_threads(int wanted)
+{
+        if (atomic_load_explicit(&pool.patience, memory_order_relaxed) > 0) {
+                atomic_fetch_sub_explicit(&pool.patience, 1, memory_order_relaxed);
+                return;
+        }
+        if (atomic_flag_test_and_set_explicit(&pool.starting, memory_order_acquire))
+                return;
+        while (atomic_load_explicit(&pool.started, memory_order_relaxed) < wanted) {
+                if (!start_thread()) {
+                        atomic_store_explicit(&pool.patience, PATIENCE, memory_order_relaxed);
+                        break;
+                }
+                atomic_fetch_add_explicit(&pool.started, 1, memory_order_relaxed);
+        }
+        atomic_flag_clear_explicit(&pool.starting, memory_order_release);
+}
+
+/* In the child of a fork there is one thread: the caller of fork, which is in no job. */
+static void begin_anew(void)
+{
+        memset(&pool, 0, sizeof pool);
+        atomic_flag_clear(&pool.starting);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-        pthread_atfork(NULL, NULL, note_fork);
+        pthread_atfork(NULL, NULL, begin_anew);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Callers
+ * ---------------------------------------------------------------------------------------------------------- */
+static job *take_job(void)
+{
+        for (int i = 0; i < JOBS; i++) {
+                job *j = &pool.jobs[i];
+                uint32_t free = 0;
+                if (!atomic_load_explicit(&j->taken, memory_order_relaxed) &&
+                    atomic_compare_exchange_strong_explicit(&j->taken, &free, 1, memory_order_acquire, memory_order_relaxed))
+                        return j;
+        }
+        return NULL;
+}
+
+/* Until so many helpers have ended. */
+static void wait_for(job *j, uint32_t helpers)
+{
+        uint32_t ended = atomic_load_explicit(&j->ended, memory_order_acquire);
+        while (ended < helpers && changes_soon(&j->ended, ended))
+                ended = atomic_load_explicit(&j->ended, memory_order_acquire);
+        if (ended >= helpers)
+                return;
+        ended = atomic_fetch_or_explicit(&j->ended, SLEEPS, memory_order_acq_rel) | SLEEPS;
+        while ((ended & ~SLEEPS) < helpers) {
+                sleep_while(&j->ended, ended);
+                ended = atomic_load_explicit(&j->ended, memory_order_acquire);
+        }
 }
 
 void sf_pool_run(int workers, void (*task)(void *, int), void *arg)
 {
-        if (workers <= 1) {
+        workers = workers < SF_POOL_MOST ? workers : SF_POOL_MOST;
+        if (atomic_load_explicit(&pool.started, memory_order_relaxed) < workers - 1)
+                start_threads(workers - 1);
+        job *j = workers > 1 ? take_job() : NULL;
+        if (!j) {
                 task(arg, 0);
                 return;
         }
-        if (atomic_load_explicit(&forked, memory_order_relaxed)) {
-                run_started(workers, task, arg);
-                return;
-        }
-#pragma omp parallel num_threads(workers)
-        {
-                /* Inside somebody's parallel region there may be fewer threads than asked for. */
-                int have = omp_get_num_threads();
-                for (int w = omp_get_thread_num(); w < workers; w += have)
-                        task(arg, w);
-        }
+        j->task = task;
+        j->arg = arg;
+        atomic_store_explicit(&j->woken, 0, memory_order_relaxed);
+        atomic_store_explicit(&j->ended, 0, memory_order_relaxed);
+        atomic_store_explicit(&j->door, (uint32_t)workers << 16 | 1, memory_order_release);
+        atomic_fetch_add(&pool.calls, 1);
+        call_sleepers(j, (uint32_t)workers);
+        task(arg, 0);
+        wait_for(j, (atomic_exchange_explicit(&j->door, 0, memory_order_acq_rel) & NEXT) - 1);
+        atomic_store_explicit(&j->taken, 0, memory_order_release);
 }
-#else
-void sf_pool_run(int workers, void (*task)(void *, int), void *arg)
-{
-        if (workers <= 1)
-                task(arg, 0);
-        else
-                run_started(workers, task, arg);
-}
-#endif

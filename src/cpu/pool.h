@@ -1,9 +1,16 @@
-/* Threads for one call: OpenMP's where the build has it. */
+/* Threads: one pool for the process, shared by all contexts and all callers. */
 #ifndef SF_CPU_POOL_H
 #define SF_CPU_POOL_H
 
-/* Runs task(arg, 0), ..., task(arg, workers - 1) at the same time, or some after others where there are fewer threads to be had,
- * and returns when all are done. A task must therefore never wait for one with a higher number than its own. */
+/* No more workers than this are ever asked for. */
+#define SF_POOL_MOST 4096
+
+/*
+ * Calls task(arg, 0) on this thread, and at the same time task(arg, w) on others for some of w = 1, ..., workers - 1, each at most
+ * once; returns when all calls that began have ended. How many begin depends on which threads can be had and come in time, and it
+ * may be none: task(arg, 0) must not return before all work is done or claimed by a call that has begun. A call may wait for work
+ * that another has claimed, never for work that nobody has.
+ */
 void sf_pool_run(int workers, void (*task)(void *arg, int worker), void *arg);
 
 #endif

@@ -12,6 +12,7 @@
 #include "expr/notation.h"
 
 #include "context.h"
+#include "core/mode.h"
 
 #include <ctype.h>
 #include <locale.h>
@@ -200,7 +201,9 @@ static bool number(sf_parser *p, sf_term *result)
                 char *point = strchr(digits, '.');
                 if (point)
                         *point = *localeconv()->decimal_point;
+                const sf_mode mode = sf_mode_enter(); /* it rounds as the caller has set, too */
                 value = sf_real(strtod(digits, &end));
+                sf_mode_leave(mode);
         }
         if (*end || !length)
                 return sf_notation_fail(p, start, "this is not a number");

@@ -4,6 +4,7 @@
 #include "backend.h"
 #include "context.h"
 #include "core/choose.h"
+#include "core/mode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -254,7 +255,9 @@ sf_status sf_plan_create(sf_context *given, const sf_graph *graph, int32_t ninpu
         plan->outputs = graph->outputs;
         plan->ir.exact = o.exact != 0;
         pthread_mutex_init(&plan->lock, NULL);
+        const sf_mode mode = sf_mode_enter(); /* constants are computed here */
         sf_status status = make(plan, graph, inputs);
+        sf_mode_leave(mode);
         if (status != SF_OK) {
                 sf_plan_destroy(plan);
                 return status;

@@ -43,11 +43,6 @@ const char *sf_cpu_isa_name(const sf_cpu_isa *isa)
         return "cuda on the host";
 }
 
-int32_t sf_cpu_count(void)
-{
-        return 1;
-}
-
 const char *sf_isa_name(int32_t index, int32_t *usable)
 {
         (void)index, (void)usable;
