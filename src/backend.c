@@ -43,12 +43,12 @@ sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *siz
 
 bool sf_backend_all_finite(sf_context *ctx, const sf_again *again)
 {
-        return on_host(again->device) && sf_again_all_finite(ctx, again);
+        return sf_on_host(again->device) && sf_again_all_finite(ctx, again);
 }
 
 sf_status sf_backend_again(sf_context *ctx, const sf_again *again)
 {
-        return on_host(again->device) ? sf_again_run(ctx, again) : sf_cuda_again(ctx, again);
+        return sf_on_host(again->device) ? sf_again_run(ctx, again) : sf_cuda_again(ctx, again);
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -197,8 +197,7 @@ sf_status sf_cuda_again(sf_context *ctx, const sf_again *a)
 {
         sf_cuda_device *d;
         bool entered;
-        SF_TRY(sf_cuda_device_get(ctx, a->device.device_id, &d));
-        SF_TRY(sf_cuda_device_enter(ctx, d, &entered));
+        SF_TRY(sf_cuda_device_enter(ctx, a->device.device_id, &d, &entered));
         sf_status status = again_entered(ctx, d, a);
         sf_cuda_device_leave(d, entered);
         return status;

@@ -29,19 +29,36 @@ static void describe(sf_cuda_launch *l, const sf_again *a, int32_t k, const uint
         sf_cuda_append_programs(&spec->fused, s, true, true, number, &also->loads, &also->stores);
 }
 
-/* An operand a program reads, under its new number: where it is, and its strides along the lines and its step's dims. */
-static void place(const sf_again *a, int32_t k, int32_t operand, int32_t number, int32_t first, const sf_cuda_fused *f, uint64_t *behind)
+/* A launch's parameters, and where their parts are. */
+typedef struct writing {
+        unsigned char *params;
+        sf_cuda_parts parts;
+        int32_t dims, operands;
+} writing;
+
+static void put_word(const writing *w, size_t part, int64_t index, uint64_t word)
+{
+        memcpy(w->params + part + 8 * (size_t)index, &word, 8);
+}
+
+static void put_dim(const writing *w, int32_t number, const sf_dim *d)
+{
+        const sf_params_dim dim = {.len = d->len, .x = d->x, .y = d->y, .m = d->m};
+        memcpy(w->params + offsetof(sf_params, dims) + (size_t)number * sizeof dim, &dim, sizeof dim);
+}
+
+/* An operand a program reads, under its new number: where it is, and its strides along the lines and
+ * its step's dims, of which `first` is the first. */
+static void put_operand(const writing *w, const sf_again *a, int32_t k, int32_t operand, int32_t number, int32_t first)
 {
         const sf_again_step *s = &a->step[k];
         const sf_operand *o = &s->fuse.operand[operand];
-        const int32_t count = f->operands;
         int32_t made = s->made[operand];
-        behind[number] = made >= 0 ? (uint64_t)(o->data - a->step[made].tensor) : (uint64_t)(uintptr_t)o->data;
-        uint64_t *steps = behind + 3 * count + number;
+        put_word(w, w->parts.operand, number, made >= 0 ? (uint64_t)(o->data - a->step[made].tensor) : (uint64_t)(uintptr_t)o->data);
         for (int32_t d = 0; d < a->dims; d++)
-                steps[d * count] = (uint64_t)s->move[d][operand];
+                put_word(w, w->parts.step, d * w->operands + number, (uint64_t)s->move[d][operand]);
         for (int32_t d = 0; d < s->step.nbatch + s->step.nseq; d++)
-                steps[(first + d) * count] = (uint64_t)o->stride[d];
+                put_word(w, w->parts.step, (first + d) * w->operands + number, (uint64_t)o->stride[d]);
 }
 
 sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_cuda_chip *chip, sf_cuda_plan *plan)
@@ -51,8 +68,8 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
         sf_cuda_spec *spec = &l->spec;
         sf_cuda_fused *f = &spec->fused;
         uint8_t number[SF_AGAIN_STEPS][SF_OPERANDS_MAX];
-        sf_cuda_params p;
-        memset(&p, 0, offsetof(sf_cuda_params, dims));
+        sf_params p;
+        memset(&p, 0, offsetof(sf_params, dims));
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
         plan->steps = a->steps;
         plan->launches = 1;
@@ -78,7 +95,8 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
                 describe(l, a, k, number[k]);
         unsigned char *code = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
         memset(code, 0, (size_t)(end - code)); /* eight bytes are hashed at a time */
-        l->params_size = sf_cuda_params_size(spec);
+        writing w = {.params = l->params, .parts = sf_cuda_params_parts(spec), .dims = sf_cuda_dims(spec), .operands = (int32_t)at_least(f->operands, 1)};
+        l->params_size = w.parts.end;
         if (l->params_size > SF_CUDA_MAX_PARAMS)
                 return sf_fail(ctx, SF_UNSUPPORTED, "what is computed again takes %zu bytes of parameters; a CUDA launch has %d", l->params_size, SF_CUDA_MAX_PARAMS);
 
@@ -90,35 +108,33 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
         p.number[0] = ceil_div(a->lines, blocks);
         p.number[1] = pow2_up(ceil_div(at_least(last->n, 1), THREADS));
         sf_cuda_values(&a->step[0].step, &p.identity, &p.neutral, &p.initial);
-        int32_t dims = sf_cuda_dims(spec), first = a->dims;
+        int32_t first = a->dims, constants = 0;
         memset(l->params, 0, l->params_size);
-        memcpy(l->params, &p, offsetof(sf_cuda_params, dims));
-        sf_dim *dim = (sf_dim *)(void *)(l->params + offsetof(sf_cuda_params, dims));
-        uint64_t *behind = (uint64_t *)(void *)(dim + dims), *constant = behind + at_least(f->operands, 1) * (3 + dims);
-        uint64_t *also = constant + at_least(f->constants, 1);
+        memcpy(l->params, &p, offsetof(sf_params, dims));
         for (int32_t d = 0; d < a->dims; d++)
-                dim[d] = a->line[d];
+                put_dim(&w, d, &a->line[d]);
         for (int32_t k = 0; k < a->steps; k++) {
                 const sf_again_step *s = &a->step[k];
                 uint32_t reads = sf_cuda_program_reads(&s->fuse.load, 1) | sf_cuda_program_reads(&s->fuse.store, 0);
                 for (int32_t d = 0; d < s->step.nbatch + s->step.nseq; d++)
-                        dim[first + d] = s->step.dims[d];
+                        put_dim(&w, first + d, &s->step.dims[d]);
                 for (int32_t o = 0; reads >> o; o++)
                         if (reads >> o & 1)
-                                place(a, k, o, number[k][o], first, f, behind);
+                                put_operand(&w, a, k, o, number[k][o], first);
                 for (int32_t c = 0; c < s->fuse.load.constants; c++)
-                        *constant++ = s->fuse.load.constant[c].u64;
+                        put_word(&w, w.parts.constant, constants++, s->fuse.load.constant[c].u64);
                 for (int32_t c = 0; c < s->fuse.store.constants; c++)
-                        *constant++ = s->fuse.store.constant[c].u64;
+                        put_word(&w, w.parts.constant, constants++, s->fuse.store.constant[c].u64);
                 if (k) { /* y, its strides and those of columns are not asked for */
-                        sf_cuda_values(&s->step, &also[1], &also[2], &also[3]);
-                        also += 5 + dims;
+                        sf_also also = {0};
+                        sf_cuda_values(&s->step, &also.identity, &also.neutral, &also.initial);
+                        memcpy(l->params + w.parts.also + (size_t)(k - 1) * w.parts.also_size, &also, offsetof(sf_also, step));
                 }
                 first += s->step.nbatch + s->step.nseq;
         }
         l->grid[0] = (uint32_t)ceil_div(a->lines, p.number[0]);
         l->grid[1] = l->grid[2] = 1;
-        l->shared = THREADS / 32 * 8 + THREADS * 8;
+        l->shared = (uint32_t)sf_again_end(THREADS);
         l->scratch_fields = 0;
         l->overlaps = true;
         return SF_OK;

@@ -394,9 +394,10 @@ static sf_status run_passes(job *j, const sf_run_options *o)
         for (int32_t i = 0, count = 1; i < plan->passes && status == SF_OK; i += count) {
                 count = 1;
                 int32_t kept = plan->pass[i]->kept;
-                if (kept < 0 || j->kept[kept] != READ)
-                        status = run_group(j, i, &count, rest_size ? rest : NULL, rest_size, NULL);
-                for (int32_t k = i; k < i + count && status == SF_OK && (kept < 0 || j->kept[kept] != READ); k++)
+                if (kept >= 0 && j->kept[kept] == READ)
+                        continue;
+                status = run_group(j, i, &count, rest_size ? rest : NULL, rest_size, NULL);
+                for (int32_t k = i; k < i + count && status == SF_OK; k++)
                         if (plan->pass[k]->again)
                                 status = run_again(j, plan->pass[k]);
         }

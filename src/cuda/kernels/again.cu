@@ -165,13 +165,13 @@ SF_DEVICE char *sf_find_line(const sf_params &p, sf_i64 line, sf_places *at)
         return y;
 }
 
-SF_KERNEL scanfold_kernel(const __grid_constant__ sf_params p)
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         typedef sf_of<sf_recipe<ROOT>::ACC> total_type;
         sf_take_turn();
         int thread = sf_thread();
         sf_u32 *marks = (sf_u32 *)sf_shared();
-        total_type *totals = (total_type *)(sf_shared() + SF_THREADS / 32 * 8);
+        total_type *totals = (total_type *)(sf_shared() + sf_again_totals(SF_THREADS));
         sf_i64 n = sf_length<ROOT>(p), first = sf_block() * p.number[0], stop = first + p.number[0] < p.units ? first + p.number[0] : p.units;
         for (; first < stop; first += SF_THREADS) {
                 bool again = first + thread < stop && !sf_is_finite(sf_bits_at<SF_SIZE(RESULT)>(sf_find_line(p, first + thread, (sf_places *)0)));

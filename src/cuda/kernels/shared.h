@@ -191,4 +191,8 @@ SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount level
         return sf_fold_counter(threads, held) + levels * threads * held;
 }
 
+/* again.cu, in bytes: marks of warps; totals of threads, of any type. */
+SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 8; }
+SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 8; }
+
 #endif
