@@ -20,10 +20,20 @@
  *   P_BITS(v), P_OF(i)   a real's bits as P_UINT, and back
  *   P_CHOOSE(c, y, n)    of P_INTs, y where the comparison c of P_INTs holds, else n
  *   P_MANTISSA, P_BIAS   stored bits of a mantissa, and the bias of the exponent
+ *   P_TIMES(a, b)        of P_REALs: one rounded multiplication. If it is not defined, *
+ *   P_ALIGN              how the struct is aligned. If it is not defined, as its members are
+ *
+ * This is C and CUDA C++ at once: the kernels of src/cuda have it from here too.
  */
+#ifndef P_TIMES
+#define P_TIMES(a, b) ((a) * (b))
+#endif
+#ifndef P_ALIGN
+#define P_ALIGN
+#endif
 #define P_FIELD (2 * P_BIAS + 1) /* the exponent's field of an infinity or a NaN */
 
-typedef struct P(product) {
+typedef struct P_ALIGN P(product) {
         P_REAL mantissa;
         P_INT exponent;
 } P(product);
@@ -33,7 +43,9 @@ SF_INLINE P(product) P(product_settle)(P(product) v)
         const P_UINT bits = P_BITS(v.mantissa);
         const P_INT field = (P_INT)(bits >> P_MANTISSA & P_FIELD);
         const P_INT exponent = (P_INT)((P_UINT)v.exponent + (P_UINT)(field - P_BIAS));
-        const P_INT one = (P_INT)((bits & ~(((P_UINT){0} + P_FIELD) << P_MANTISSA)) | ((P_UINT){0} + P_BIAS) << P_MANTISSA);
+        const P_UINT none = {0};
+        const P_INT one = (P_INT)((bits & ~((none + P_FIELD) << P_MANTISSA)) |
+                                  (none + P_BIAS) << P_MANTISSA);
         /* Zeros, infinities and NaN stay as they are, and their exponent means nothing. */
         const P_INT own = P_CHOOSE(field == P_FIELD, (P_INT)bits, one);
         v.exponent = exponent;
@@ -45,11 +57,13 @@ SF_INLINE P(product) P(product_settle)(P(product) v)
 SF_INLINE P(product) P(product_of)(P_REAL v, P_INT exponent)
 {
         /* 2^(mantissa bits + 1) makes the smallest subnormal normal, and is exact. */
-        const P_REAL scale = P_OF(((P_UINT){0} + (P_BIAS + P_MANTISSA + 1)) << P_MANTISSA);
-        const P_INT small = (P_INT)(P_BITS(v) >> P_MANTISSA & P_FIELD), less = (P_INT){0} + (P_MANTISSA + 1);
-        const P_INT none = {0};
+        const P_UINT zero = {0};
+        const P_INT none = {0}, less = none + (P_MANTISSA + 1);
+        const P_REAL scale = P_OF((zero + (P_BIAS + P_MANTISSA + 1)) << P_MANTISSA);
+        const P_INT small = (P_INT)(P_BITS(v) >> P_MANTISSA & P_FIELD);
+        const P_INT scaled = (P_INT)P_BITS(P_TIMES(v, scale));
         P(product) p;
-        p.mantissa = P_OF((P_UINT)P_CHOOSE(small == 0, (P_INT)P_BITS(v * scale), (P_INT)P_BITS(v)));
+        p.mantissa = P_OF((P_UINT)P_CHOOSE(small == 0, scaled, (P_INT)P_BITS(v)));
         p.exponent = (P_INT)((P_UINT)exponent - (P_UINT)P_CHOOSE(small == 0, less, none));
         return P(product_settle)(p);
 }
@@ -60,9 +74,20 @@ SF_INLINE P(product) P(product_lift)(P_REAL v)
         return P(product_of)(v, none);
 }
 
+/* The same, of a number that is neither subnormal nor a zero, an infinity or a NaN. */
+SF_INLINE P(product) P(product_lift_normal)(P_REAL v)
+{
+        const P_UINT none = {0}, bits = P_BITS(v);
+        const P_UINT one = (bits & ~((none + P_FIELD) << P_MANTISSA)) | (none + P_BIAS) << P_MANTISSA;
+        P(product) p;
+        p.mantissa = P_OF(one);
+        p.exponent = (P_INT)(bits - one) >> P_MANTISSA;
+        return p;
+}
+
 SF_INLINE P(product) P(product_combine)(P(product) left, P(product) right)
 {
-        left.mantissa = left.mantissa * right.mantissa;
+        left.mantissa = P_TIMES(left.mantissa, right.mantissa);
         left.exponent = (P_INT)((P_UINT)left.exponent + (P_UINT)right.exponent);
         return left;
 }
@@ -70,7 +95,7 @@ SF_INLINE P(product) P(product_combine)(P(product) left, P(product) right)
 /* e, or the nearest exponent of a power of two that is a normal number. */
 SF_INLINE P_INT P(product_limit)(P_INT e)
 {
-        const P_INT lowest = (P_INT){0} - (P_BIAS - 1), highest = (P_INT){0} + P_BIAS;
+        const P_INT none = {0}, lowest = none - (P_BIAS - 1), highest = none + P_BIAS;
         const P_INT least = P_CHOOSE(e < lowest, lowest, e);
         return P_CHOOSE(least > highest, highest, least);
 }
@@ -86,7 +111,28 @@ SF_INLINE P_REAL P(product_lower)(P(product) v)
         /* Two steps: the first is exact. The second overflows, rounds to a subnormal or zero, or is by one. */
         const P_INT first = P(product_limit)(v.exponent);
         const P_INT second = P(product_limit)((P_INT)((P_UINT)v.exponent - (P_UINT)first));
-        return v.mantissa * P(product_power)(first) * P(product_power)(second);
+        return P_TIMES(P_TIMES(v.mantissa, P(product_power)(first)), P(product_power)(second));
+}
+
+/*
+ * The same where 2^exponent is a normal number: its exponent is from 1 - P_BIAS to P_BIAS. The one
+ * multiplication is exact, overflows, or rounds to a subnormal number.
+ */
+SF_INLINE P_REAL P(product_lower_near)(P(product) v)
+{
+        return P_TIMES(v.mantissa, P(product_power)(v.exponent));
+}
+
+/*
+ * The same for any exponent and for a mantissa below 2^99, which need not be settled: in two halves,
+ * of which the first does not round. What is further away than the limit is infinite or zero.
+ */
+SF_INLINE P_REAL P(product_lower_far)(P(product) v)
+{
+        const P_INT none = {0}, limit = none + (2 * P_BIAS - 4);
+        const P_INT least = P_CHOOSE(v.exponent < -limit, -limit, v.exponent);
+        const P_INT exponent = P_CHOOSE(least > limit, limit, least), half = exponent >> 1;
+        return P_TIMES(P_TIMES(v.mantissa, P(product_power)(half)), P(product_power)(exponent - half));
 }
 
 #undef P_FIELD
@@ -99,3 +145,5 @@ SF_INLINE P_REAL P(product_lower)(P(product) v)
 #undef P_CHOOSE
 #undef P_MANTISSA
 #undef P_BIAS
+#undef P_TIMES
+#undef P_ALIGN

@@ -30,12 +30,13 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
 {
         const sf_dim *seq = s->dims + s->nbatch;
         layout l = {.step = s, .nbatch = s->nbatch - down, .line = down ? s->dims[s->nbatch - 1] : seq[s->nseq - 1]};
+        l.in = resume ? total_size(s) : size_of(s->in);
         l.loads = !resume && (sf_cuda_loads_fused(s) || several_folds(s));
         if (l.loads) {
                 l.width = sf_cuda_fused_width(&l);
                 return l;
         }
-        int in = size_of(s->in), out = size_of(s->out), all = s->nbatch + s->nseq;
+        int in = l.in, out = size_of(s->out), all = s->nbatch + s->nseq;
         int most = 16 / (s->fold || in > out ? in : out);
         if (sf_cuda_stores_fused(s))
                 most = (int)at_most(most, 16 / sf_cuda_largest_operand(&l));
@@ -140,7 +141,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         spec->width = l->width;
         spec->flags = (s->m ? SF_CUDA_MASK : 0) | (s->exclusive && !s->fold ? SF_CUDA_EXCLUSIVE : 0) | (s->has_initial ? SF_CUDA_INITIAL : 0) |
                       (down && s->fold ? SF_CUDA_DOWN : 0) | (!down && s->nseq == 1 && !aligned_to(s->n, l->width) ? SF_CUDA_RAGGED : 0) |
-                      unit(l->line.x, size_of(s->in)) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
+                      unit(l->line.x, l->in) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
                       (s->m ? mask_unit(l) : 0) * SF_CUDA_M_UNIT;
         spec->extra[SF_CUDA_NBATCH] = l->nbatch;
         spec->extra[SF_CUDA_NSEQ] = s->nseq;
@@ -204,7 +205,7 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;
         int members = 0;
         for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL, members++)
-                largest = at_least(largest, at_least(acc_size(s->acc), size_of((int32_t)s->out)));
+                largest = at_least(largest, at_least(size_of((int32_t)s->acc), size_of((int32_t)s->out)));
         SF_TRY(sf_cuda_tile_for(ctx, chip, spec, (int)in, (int)largest, tile));
         *tile = sf_cuda_tile_shared(chip, *tile, members);
         /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */

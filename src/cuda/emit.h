@@ -34,6 +34,19 @@ enum {
 /* Bit k: the step reads operand k; operand 0 is x, also of a plain step. */
 uint32_t sf_cuda_reads(const sf_step *step);
 
+/* Is its value held as a mantissa and an exponent (kernels/value.cuh)? */
+static inline bool sf_cuda_is_product(int32_t op, int32_t acc)
+{
+        return op == SF_PROD && (acc == SF_DT_F32 || acc == SF_DT_F64);
+}
+
+/* The bytes of a value as a kernel holds it. Narrow integers are carried in 32 bits. */
+static inline int sf_cuda_value_size(int32_t op, int32_t acc)
+{
+        const int size = sf_dtypes[acc].size;
+        return sf_cuda_is_product(op, acc) ? 2 * size : size < 4 ? 4 : size;
+}
+
 /* How many dims a specialisation's parameters have. */
 int32_t sf_cuda_dims(const sf_cuda_spec *spec);
 

@@ -5,15 +5,15 @@
 #include <string.h>
 
 /* The chunks that a warp of scan_totals.cu holds, in registers; a block has 32 warps at most. */
-static int64_t held(sf_dt acc)
+static int64_t held(const sf_step *s)
 {
-        return acc_size(acc) > 4 ? 16 : 32;
+        return 128 / value_size(s);
 }
 
-dealing sf_cuda_chunks(sf_dt acc, int64_t tiles, int64_t lines, int64_t wanted)
+dealing sf_cuda_chunks(const sf_step *step, int64_t tiles, int64_t lines, int64_t wanted)
 {
         dealing c = {0, tiles - 1};
-        wanted = at_most(wanted, lines * 32 * held(acc));
+        wanted = at_most(wanted, lines * 32 * held(step));
         while (c.folded && lines * (c.folded + 1) > wanted)
                 c = (dealing){c.log + 1, c.folded / 2}; /* n + 1 chunks, two and two, are n / 2 + 1 */
         return c;
@@ -48,7 +48,7 @@ static draft on_totals(const draft *scan, const sf_step *alone, sf_cuda_launch *
 sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, dealing c, int64_t lines, int64_t columns, int64_t shared,
                             bool each_for_itself, sf_cuda_plan *plan)
 {
-        int64_t acc = acc_size(d->l.step->acc), outer = d->l.step->batch / (d->l.nbatch < d->l.step->nbatch ? columns : 1);
+        int64_t acc = value_size(d->l.step), outer = d->l.step->batch / (d->l.nbatch < d->l.step->nbatch ? columns : 1);
         sf_step other;
         const sf_step *alone = d->l.step;
         if (alone->sibling) {
@@ -66,8 +66,8 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
                 sf_cuda_spec *spec = &tree.launch->spec;
                 spec->kernel = SF_CUDA_SCAN_TOTALS;
                 spec->in = spec->out;
-                spec->threads = (int32_t)(32 * pow2_up(ceil_div(c.folded, held(alone->acc))));
-                spec->items = (int32_t)held(alone->acc);
+                spec->threads = (int32_t)(32 * pow2_up(ceil_div(c.folded, held(alone))));
+                spec->items = (int32_t)held(alone);
                 spec->width = 1;
                 memset(spec->extra + SF_CUDA_OWN, 0, sizeof spec->extra - SF_CUDA_OWN * sizeof *spec->extra);
                 spec->extra[SF_CUDA_RESIDENT] = 1;
@@ -88,7 +88,7 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
  * the totals, few enough? */
 static bool in_pieces(const sf_step *s, int64_t columns)
 {
-        int64_t size = size_of(s->in), bytes = s->n * size, words = acc_size(s->acc) / 4;
+        int64_t size = size_of(s->in), bytes = s->n * size, words = value_size(s) / 4;
         /* What runs backwards begins at its last element. */
         int64_t back = s->dims[s->nbatch].x < 0 ? bytes - size : 0;
         return size >= 4 && size_of(s->out) == size && !s->m && !s->fuse && !s->sibling && odd_part(columns) * words <= 22 && columns * words <= 28 &&
@@ -126,7 +126,7 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         while (items > 1 && tile.threads * items / 2 * width >= line->n)
                 items /= 2;
         int64_t tiles = ceil_div(line->n, tile.threads * items * width);
-        dealing c = sf_cuda_chunks(line->acc, tiles, line->batch, (int64_t)chip->multiprocessors * tile.resident);
+        dealing c = sf_cuda_chunks(line, tiles, line->batch, (int64_t)chip->multiprocessors * tile.resident);
         /* Lines enough to fill the chip are not dealt out; a short one leaves much of its block idle. */
         *fits = c.folded > 0 || 4 * line->n >= tile.threads * items * width;
         if (!*fits)
@@ -147,6 +147,5 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         d.p.number[2] = log2_up(tiles) + 1;
         d.across = sf_cuda_total_across(line, columns);
         int64_t totals = sf_narrow_end(tile.threads, columns, d.p.number[2], each ? share : 0);
-        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns,
-                                 totals * acc_size(line->acc), each, plan);
+        return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, totals * value_size(line), each, plan);
 }

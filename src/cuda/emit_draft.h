@@ -73,10 +73,16 @@ static inline bool in_sixteens(const sf_step *s, int32_t nbatch, int64_t back)
         return fits;
 }
 
-/* The bytes of an element of the accumulator as a kernel holds it: narrow integers are carried in 32 bits. */
-static inline int acc_size(sf_dt acc)
+/* The bytes of a step's value as a kernel holds it. */
+static inline int value_size(const sf_step *s)
 {
-        return (int)at_least(size_of((int32_t)acc), 4);
+        return sf_cuda_value_size((int32_t)s->op, (int32_t)s->acc);
+}
+
+/* The same of a total that a fold leaves in scratch memory, where narrow integers are no wider than they are. */
+static inline int total_size(const sf_step *s)
+{
+        return (int)at_least(size_of((int32_t)s->acc), sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? value_size(s) : 0);
 }
 
 /*
@@ -91,9 +97,9 @@ static inline bool several_folds(const sf_step *s)
 /* The bytes of all accumulators of an element, as the compiler lays a struct of them out. */
 static inline int held_size(const sf_step *s)
 {
-        int64_t size = acc_size(s->acc), most = size;
+        int64_t size = value_size(s), most = size;
         for (const sf_step *other = several_folds(s) ? s->sibling : NULL; other; other = other->sibling) {
-                int64_t own = acc_size(other->acc);
+                int64_t own = value_size(other);
                 size = ceil_div(size, own) * own + own;
                 most = at_least(most, own);
         }
@@ -109,6 +115,7 @@ typedef struct layout {
         sf_dim line;        /* along it vectors are taken: the sequence's last dimension, or the columns */
         int32_t nbatch;     /* dims[0 .. nbatch) of the step are positions a launch deals out */
         int width;          /* elements of a vector: aligned on every line, in x and, for a scan, in y */
+        int in;             /* bytes of an element of x */
         bool loads;         /* there is a program on the way in */
 } layout;
 
@@ -127,7 +134,7 @@ typedef struct draft {
 /* Where the totals of the member behind `step` begin, those of `step` beginning at 0. */
 static inline int64_t parts_size(const sf_step *step, int64_t parts)
 {
-        return ceil_div(parts * size_of((int32_t)step->acc), 256) * 256;
+        return ceil_div(parts * total_size(step), 256) * 256;
 }
 
 /* Everything that follows from the step and the layout alone. */
@@ -195,7 +202,7 @@ typedef struct dealing {
 } dealing;
 
 /* About `wanted` chunks in all, for `lines` times `tiles` tiles. */
-dealing sf_cuda_chunks(sf_dt acc, int64_t tiles, int64_t lines, int64_t wanted);
+dealing sf_cuda_chunks(const sf_step *step, int64_t tiles, int64_t lines, int64_t wanted);
 
 /*
  * The launches of a scan in chunks, plan->launch[0] on. `d` is the scan's draft, complete, of the plan's last launch: 0 where there is one chunk,

@@ -6,7 +6,7 @@ static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
 {
         sf_step r = *s;
         r.sibling = NULL;
-        int64_t size = size_of((int32_t)s->acc), inner = down ? s->dims[s->nbatch - 1].len : 1, stride = chunks * inner * size;
+        int64_t size = total_size(s), inner = down ? s->dims[s->nbatch - 1].len : 1, stride = chunks * inner * size;
         r.in = s->acc;
         r.x = NULL;
         r.m = NULL;
@@ -33,7 +33,7 @@ static void to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *
         d->p.initial = 0;
         d->parts = parts;
         for (; s; s = s->sibling)
-                plan->scratch += (size_t)(s->sibling ? parts_size(s, parts) : parts * size_of((int32_t)s->acc));
+                plan->scratch += (size_t)(s->sibling ? parts_size(s, parts) : parts * total_size(s));
 }
 
 typedef sf_status planner(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);

@@ -18,7 +18,7 @@ static layout narrowed(layout l, int width)
 static bool fits_whole(const layout *l, const sf_cuda_chip *chip)
 {
         const sf_step *s = l->step;
-        return !chip->small_tiles && !s->fuse && !s->sibling && size_of(s->in) == 4 && acc_size(s->acc) == 4 && l->width == 4 && s->n > 24576 && s->n <= 32768 &&
+        return !chip->small_tiles && !s->fuse && !s->sibling && size_of(s->in) == 4 && value_size(s) == 4 && l->width == 4 && s->n > 24576 && s->n <= 32768 &&
                s->batch >= chip->multiprocessors;
 }
 
@@ -32,7 +32,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         int64_t width = l->width, vectors = ceil_div(s->n, width), held = at_least(tile.elements / width, 1);
         int64_t team, items, rows = 1;
         /* Vectors a thread can hold without a tile under way as well: 128 bytes of accumulators at most, 64 of several rows. */
-        int64_t most = chip->small_tiles ? held : at_least(128 / (at_least(acc_size(s->acc), sf_cuda_loaded_bytes(l)) * width), 1), several = at_least(most / 2, 1);
+        int64_t most = chip->small_tiles ? held : at_least(128 / (at_least(value_size(s), sf_cuda_loaded_bytes(l)) * width), 1), several = at_least(most / 2, 1);
         if (vectors <= 32 * most) {
                 /* Up to a warp a row: the split into lanes and items that leaves fewest of them idle. */
                 team = at_most(pow2_up(vectors), 32);
@@ -64,8 +64,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 spec->threads = (int32_t)team;
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_most(1024 / team, 8);
         }
-        int64_t tiles = ceil_div(vectors, team * items);
-        int64_t shared = sf_rows_end(spec->threads) * acc_size(s->acc);
+        int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * value_size(s);
         int64_t piece = rows * (spec->threads / team) * s->n * size_of(s->in);
         if (team <= 32 && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
                 spec->extra[SCAN_ROWS_STAGED] = 1;
@@ -135,7 +134,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         strip cut = sf_cuda_strip(l->line.len / width, slots, threads);
         /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100), of a copy: two blocks of up to 512 0.53, 0.54, 0.51;
          * three of 256 0.49, 0.46, 0.48. */
-        if (in_chunks && cut.whole && threads == 256 && acc_size(s->acc) == 4) {
+        if (in_chunks && cut.whole && threads == 256 && value_size(s) == 4) {
                 threads = 512;
                 places = 1024;
                 cut = sf_cuda_strip(l->line.len / width, slots, threads);
@@ -176,14 +175,14 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         d.p.number[2] = cut.slots;
         plan->launches = 1;
         int64_t totals = sf_columns_end(cut.groups, cut.slots * width, log2_up(tiles) + 1);
-        int64_t shared = staged * piece + totals * acc_size(s->acc);
+        int64_t shared = staged * piece + totals * value_size(s);
         if (!in_chunks)
                 return sf_cuda_finish(ctx, chip, &d, d.p.units, shared);
         /* Several times as many blocks as run together, so that all end together, while their chunks are not too short. */
         int64_t together = (int64_t)chip->multiprocessors * spec->extra[SF_CUDA_RESIDENT];
-        dealing c = sf_cuda_chunks(s->acc, tiles, d.p.units, 4 * together);
+        dealing c = sf_cuda_chunks(s, tiles, d.p.units, 4 * together);
         if (c.log < 3)
-                c = sf_cuda_chunks(s->acc, tiles, d.p.units, together);
+                c = sf_cuda_chunks(s, tiles, d.p.units, together);
         if (!c.folded || cut.groups == 1)
                 return plan_columns(ctx, l, chip, plan, false);
         spec->extra[SCAN_COLUMNS_CHUNKED] = 1;
@@ -217,7 +216,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        int64_t width = l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = acc_size(s->acc);
+        int64_t width = l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = value_size(s);
         /* Warps that publish, and that look back. H200, 2^28 f32, of a copy: one party of lookers 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
         int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared, tiles, depth;
@@ -279,7 +278,7 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 spec->flags &= ~SF_CUDA_RAGGED;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        int64_t acc = acc_size(s->acc), vector = l.width * acc / 4;
+        int64_t acc = value_size(s), vector = l.width * acc / 4;
         if (staged) {
                 /* A thread holds so many vectors, and once more as much of what it takes from others: as many threads as have the registers. */
                 int64_t held = pow2_down(at_least(44 / vector, 1));

@@ -97,7 +97,12 @@ static void put_steps(writer *w, const sf_cuda_spec *spec)
 static void put_fused(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
-        bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN, total = f->beside && !folds && !again;
+        const bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN;
+        const bool total = f->beside && !folds && !again;
+        bool products = sf_cuda_is_product(spec->op, spec->acc);
+        for (int k = 0; k < f->beside; k++)
+                products = products || sf_cuda_is_product(f->also[k].op, f->also[k].acc);
+        put(w, "#define SF_PRODUCTS %d\n#define SF_VALUE_SIZE %d\n", products, sf_cuda_value_size(spec->op, spec->acc));
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
         put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds ? 1 + f->beside : 1, f->beside, total);
         if (total)
@@ -298,29 +303,53 @@ static const char *const kernel_files[] = {
 #undef KERNEL
 };
 
-/* Line numbers in the compiler's log are then those of the files in the repository. False: this build has no such file. */
-static bool put_file(writer *w, const char *name)
+static const sf_embedded *find_file(const char *name, size_t length)
 {
         const sf_embedded *file = sf_embedded_files;
-        while (file->name && strcmp(file->name, name))
+        while (file->name && (strlen(file->name) != length || memcmp(file->name, name, length)))
                 file++;
-        if (file->name)
-                put(w, "\n#line 1 \"%s\"\n%s", name, file->text);
-        return file->name != NULL;
+        return file->name ? file : NULL;
+}
+
+/* An embedded file that another one includes is put in place. Line numbers in the compiler's log are those of the files in the
+ * repository. False: this build has no such file. */
+static bool put_file(writer *w, const char *name)
+{
+        static const char include[] = "\n#include \"";
+        const sf_embedded *file = find_file(name, strlen(name)), *inner;
+        if (!file)
+                return false;
+        put(w, "\n#line 1 \"%s\"\n", name);
+        const char *from = file->text;
+        int line = 1;
+        for (const char *at = from; (at = strstr(at, include)); at++) {
+                const char *what = at + sizeof include - 1, *end = strchr(what, '"');
+                if (!end || !(inner = find_file(what, (size_t)(end - what))))
+                        continue;
+                for (const char *c = from; c <= at; c++)
+                        line += *c == '\n';
+                put(w, "%.*s", (int)(at - from), from);
+                put_file(w, inner->name);
+                put(w, "\n#line %d \"%s\"", line + 1, name);
+                from = end + 1;
+        }
+        put(w, "%s", from);
+        return true;
 }
 
 /* NULL, or the file that is missing. */
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
-        bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD, tiles = spec->kernel != SF_CUDA_AGAIN;
-        const char *files[] = {"device.cuh", "shared.h", "element.cuh", fused ? "codes.cuh" : NULL, folds ? "members.cuh" : NULL, tiles ? "memory.cuh" : NULL,
-                               tiles ? "tree.cuh" : NULL,
+        const bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD;
+        const bool tiles = spec->kernel != SF_CUDA_AGAIN;
+        const char *files[] = {"device.cuh", "shared.h", "value.cuh", "element.cuh", fused ? "codes.cuh" : NULL,
+                               folds ? "members.cuh" : NULL, tiles ? "memory.cuh" : NULL, tiles ? "tree.cuh" : NULL,
                                kernel_files[spec->kernel]};
         w->length = sf_cuda_prelude(spec, w->text, w->size);
         for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
                 if (files[i] && !put_file(w, files[i]))
                         return files[i];
-                if (fused && i == 4)
+                if (fused && i == 5)
                         put_programs(w, spec); /* in the terms of what came before, for what comes after */
         }
         return NULL;

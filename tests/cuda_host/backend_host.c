@@ -21,6 +21,7 @@ bool host_learning;
 static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
+long host_products[SF_CUDA_KERNEL_COUNT];
 long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
@@ -83,6 +84,7 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                         entry = kernels_find(&l->spec);
                 }
                 host_met[l->spec.kernel]++;
+                host_products[l->spec.kernel] += sf_cuda_is_product(l->spec.op, l->spec.acc);
                 const int32_t kernel = l->spec.kernel, *extra = l->spec.extra;
                 host_staged += (kernel == SF_CUDA_SCAN_ROWS && extra[SCAN_ROWS_STAGED]) ||
                                (kernel == SF_CUDA_SCAN_COLUMNS && extra[SCAN_COLUMNS_STAGED]) ||

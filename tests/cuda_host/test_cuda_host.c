@@ -9,6 +9,7 @@
 #include "kernels.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -187,6 +188,79 @@ static void meet_whole_rows(void)
         }
 }
 
+/*
+ * Products of reals, in every kernel: of numbers that leave the range on the way, down to subnormal ones, and of special ones. The
+ * order matters less here than where a total is settled. Shapes as in test_sides_host.c.
+ */
+static const int64_t product_shapes[][3] = {{9, 63, 1},  {5, 1031, 1}, {1, 9000, 1}, {1, 700, 1},  {1, 4000, 2}, {1, 150, 4},  {1, 900, 8},
+                                            {1, 700, 3}, {1, 600, 7},  {3, 130, 33}, {1, 900, 40}, {2, 50, 128}, {9, 20, 300}, {70, 1, 30}};
+#define PRODUCT_SHAPES (int)(sizeof product_shapes / sizeof *product_shapes)
+
+static void meet_products(void)
+{
+        static const int fills[] = {FILL_finite, FILL_special, FILL_positive, FILL_mixed};
+        static const int types[][3] = {{DT_F32, DT_F32, DT_NONE}, {DT_F32, DT_F32, DT_NONE}, {DT_F64, DT_F64, DT_NONE}, {DT_BF16, DT_BF16, DT_NONE},
+                                       {DT_F16, DT_F16, DT_NONE}, {DT_F32, DT_F16, DT_F64},  {DT_I64, DT_F32, DT_NONE}};
+        for (int i = 0; i < 2 * PRODUCT_SHAPES; i++) {
+                const int64_t *shape = product_shapes[i / 2];
+                for (int fold = 0; fold < 2; fold++) {
+                        test_case c = case_plain(fold, 1, 3, shape);
+                        const int *type = types[i % 2 ? hash((uint64_t)(2 * i + fold)) % 7 : 0];
+                        c.op = SF_PROD;
+                        c.in = type[0];
+                        c.out = type[1];
+                        c.acc = type[2];
+                        c.guard = GUARD_BEFORE;
+                        if (i % 2) {
+                                c.reverse = hash((uint64_t)i) & 1;
+                                c.exclusive = !fold && hash((uint64_t)i) & 2;
+                                c.initial = (int)(hash((uint64_t)i + 100) % INITIALS);
+                        }
+                        /* One specialisation has them all. */
+                        for (int k = 0; k < 4; k++) {
+                                c.fill = fills[k];
+                                c.seed = hash((uint64_t)(first_seed * 1000 + 10 * i + k));
+                                meet(&c);
+                        }
+                }
+        }
+}
+
+/* Mantissas as large as they get, exponents that go up and come back: a total that is not settled in time overflows. */
+static void meet_large_mantissas(void)
+{
+        enum { MOST = 54000 };
+        static _Alignas(64) float x[MOST], y[2][MOST];
+        for (int i = 0; i < MOST; i++)
+                x[i] = ldexpf(0x1.fffffep0f, i / 100 % 2 ? -3 : 2);
+        for (int i = 0; i < 2 * PRODUCT_SHAPES; i++) {
+                const int64_t *shape = product_shapes[i / 2], folded[2] = {shape[0], shape[2]};
+                const bool fold = i % 2;
+                int64_t n = shape[0] * shape[2] * (fold ? 1 : shape[1]);
+                int32_t axis = 1;
+                for (int k = 0; k < 2; k++) {
+                        sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 3, .dtype = SF_F32, .shape = (int64_t *)shape}, ty = tx;
+                        sf_scan_options scan = SF_SCAN_OPTIONS_INIT;
+                        sf_fold_options all = SF_FOLD_OPTIONS_INIT;
+                        ty.data = y[k];
+                        scan.op = all.op = SF_PROD;
+                        scan.axis = axis;
+                        all.axes = &axis;
+                        all.naxes = 1;
+                        if (fold) {
+                                ty.ndim = 2;
+                                ty.shape = (int64_t *)folded;
+                        }
+                        host_seed = ++turn;
+                        CHECK((fold ? sf_fold(engines[k].ctx, &tx, &ty, &all) : sf_scan(engines[k].ctx, &tx, &ty, &scan)) == SF_OK, "%s",
+                              sf_last_error(engines[k].ctx));
+                }
+                cases_checked++;
+                CHECK(host_learning || !memcmp(y[0], y[1], (size_t)n * sizeof(float)), "large mantissas: %s of (%d, %d, %d)", fold ? "fold" : "scan",
+                      (int)shape[0], (int)shape[1], (int)shape[2]);
+        }
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -196,6 +270,8 @@ static void meet_all(void)
         meet_varied(wanted);
         meet_long();
         meet_odd_columns();
+        meet_products();
+        meet_large_mantissas();
         host_chip = real_chip;
         meet_shapes(false, 40);
         meet_shapes(true, 40);
@@ -244,6 +320,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "; staged %ld, whole rows %ld, interleaved %ld, chunked %ld\n", host_staged, host_whole_rows, host_interleaved, host_chunked);
         const bool all = !only && wanted >= ENOUGH && first_seed == 1;
 #define KERNEL(name, NAME) CHECK(!all || host_met[SF_CUDA_##NAME], "no case has run kernels/" #name ".cu: it is not tested, or not chosen any more");
+#include "cuda/kernels.def"
+#undef KERNEL
+#define KERNEL(name, NAME) CHECK(!all || host_products[SF_CUDA_##NAME], "no case has run kernels/" #name ".cu with a product of reals");
 #include "cuda/kernels.def"
 #undef KERNEL
         CHECK(!all || (host_staged && host_whole_rows > 20 && host_interleaved && host_chunked), "no case was staged, of whole rows, interleaved or chunked");

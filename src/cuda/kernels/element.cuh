@@ -33,7 +33,6 @@ SF_DEVICE sf_i64 sf_divide(sf_i64 a, sf_i64 b)
          : (dt) == SF_DT_F32 || (dt) == SF_DT_I32 || (dt) == SF_DT_U32                        ? 4                       \
          : (dt) == SF_DT_F16 || (dt) == SF_DT_BF16 || (dt) == SF_DT_I16 || (dt) == SF_DT_U16 ? 2                       \
                                                                                               : 1)
-#define SF_IN_SIZE SF_SIZE(SF_IN)
 #define SF_OUT_SIZE SF_SIZE(SF_OUT)
 
 /* a combined with b, a to the left. */
@@ -56,6 +55,10 @@ template <int OP, class T> SF_DEVICE T sf_join_reals(T a, T b)
 }
 template <int OP> SF_DEVICE float sf_join(float a, float b) { return sf_join_reals<OP>(a, b); }
 template <int OP> SF_DEVICE double sf_join(double a, double b) { return sf_join_reals<OP>(a, b); }
+#if SF_PRODUCTS
+template <int OP> SF_DEVICE sf_product_f32 sf_join(sf_product_f32 a, sf_product_f32 b) { return sf_combined(a, b); }
+template <int OP> SF_DEVICE sf_product_f64 sf_join(sf_product_f64 a, sf_product_f64 b) { return sf_combined(a, b); }
+#endif
 
 /* All operations there are commute, bit for bit (but for which of two NaNs it is), which saves
  * lanes that exchange totals asking whose belongs on the left. Tests put an operation here that
@@ -67,33 +70,36 @@ template <int OP> SF_DEVICE double sf_join(double a, double b) { return sf_join_
 
 #if SF_MEMBERS == 1
 #if SF_ACC == SF_DT_F32
-typedef float sf_acc;
+typedef float sf_number;
 #define SF_REAL 1
 #elif SF_ACC == SF_DT_F64
-typedef double sf_acc;
+typedef double sf_number;
 #define SF_REAL 1
 #elif SF_ACC == SF_DT_I64
-typedef sf_i64 sf_acc;
+typedef sf_i64 sf_number;
 #elif SF_ACC == SF_DT_U64
-typedef sf_u64 sf_acc;
+typedef sf_u64 sf_number;
 #elif SF_ACC == SF_DT_I8 || SF_ACC == SF_DT_I16 || SF_ACC == SF_DT_I32
-typedef int sf_acc;
+typedef int sf_number;
 #else
-typedef sf_u32 sf_acc;
+typedef sf_u32 sf_number;
 #endif
+typedef sf_value<SF_OP, sf_number> sf_holds;
+typedef sf_holds::type sf_acc;
+static_assert(sizeof(sf_acc) == SF_VALUE_SIZE, "the host has another idea of how a value is held");
 
-SF_DEVICE sf_acc sf_acc_of(sf_u64 bits)
+SF_DEVICE sf_number sf_number_of(sf_u64 bits)
 {
 #if SF_ACC == SF_DT_F32
         return sf_float_of((sf_u32)bits);
 #elif SF_ACC == SF_DT_F64
         return sf_double_of(bits);
 #else
-        return (sf_acc)bits;
+        return (sf_number)bits;
 #endif
 }
 
-SF_DEVICE sf_u64 sf_bits_of_acc(sf_acc v)
+SF_DEVICE sf_u64 sf_bits_of_number(sf_number v)
 {
 #if SF_REAL
         return sf_bits_of(v);
@@ -104,8 +110,55 @@ SF_DEVICE sf_u64 sf_bits_of_acc(sf_acc v)
 #endif
 }
 
+SF_DEVICE sf_acc sf_acc_of(sf_u64 bits) { return sf_holds::lift(sf_number_of(bits)); }
+
+/* A value as words of 32 bits, and back. */
+struct sf_words {
+        sf_u32 w[sizeof(sf_acc) / 4];
+};
+SF_DEVICE sf_words sf_words_of(sf_acc v)
+{
+        sf_words words;
+#if SF_PRODUCTS
+        const sf_u64 part[2] = {sf_bits_of_number(v.mantissa), (sf_u64)v.exponent};
+#else
+        const sf_u64 part[1] = {sf_bits_of_number(v)};
+#endif
+#pragma unroll
+        for (int k = 0; k < (int)(sizeof(sf_acc) / sizeof(sf_number)); k++)
+#pragma unroll
+                for (int w = 0; w < (int)(sizeof(sf_number) / 4); w++)
+                        words.w[k * (int)(sizeof(sf_number) / 4) + w] = (sf_u32)(part[k] >> (32 * w));
+        return words;
+}
+SF_DEVICE sf_acc sf_of_words(const sf_words &words)
+{
+        sf_u64 part[sizeof(sf_acc) / sizeof(sf_number)];
+#pragma unroll
+        for (int k = 0; k < (int)(sizeof(sf_acc) / sizeof(sf_number)); k++) {
+                part[k] = 0;
+#pragma unroll
+                for (int w = 0; w < (int)(sizeof(sf_number) / 4); w++)
+                        part[k] |= (sf_u64)words.w[k * (int)(sizeof(sf_number) / 4) + w] << (32 * w);
+        }
+#if SF_PRODUCTS
+        sf_acc v;
+        v.mantissa = sf_number_of(part[0]);
+        v.exponent = (decltype(v.exponent))part[1];
+        return v;
+#else
+        return sf_number_of(part[0]);
+#endif
+}
+
 SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b) { return SF_JOIN(SF_OP, a, b); }
-SF_DEVICE sf_acc sf_choose(bool first, sf_acc a, sf_acc b) { return first ? a : b; }
+SF_DEVICE sf_acc sf_choose(bool first, sf_acc a, sf_acc b) { return sf_holds::choose(first, a, b); }
+SF_DEVICE sf_acc sf_settled(sf_acc v) { return sf_holds::settle(v); }
+#if SF_PRODUCTS
+SF_DEVICE sf_acc sf_shuffle(sf_acc v, int lane) { return sf_holds::shuffle(v, lane); }
+#endif
+SF_DEVICE sf_number sf_identity_number(const sf_params &p) { return sf_number_of(p.identity); }
+SF_DEVICE sf_number sf_neutral_number(const sf_params &p) { return sf_number_of(p.neutral); }
 SF_DEVICE sf_acc sf_identity(const sf_params &p) { return sf_acc_of(p.identity); }
 SF_DEVICE sf_acc sf_neutral(const sf_params &p) { return sf_acc_of(p.neutral); }
 #endif
@@ -113,6 +166,10 @@ SF_DEVICE sf_acc sf_neutral(const sf_params &p) { return sf_acc_of(p.neutral); }
 /* ------------------------------------------------------------------------------------------------------------
  * Elements: storage to accumulator and back
  * ---------------------------------------------------------------------------------------------------------- */
+
+/* SF_HELD_IN: x is totals of products that another launch has left, as they are held. */
+#define SF_HELD_IN (SF_RESUME && SF_PRODUCTS)
+#define SF_IN_SIZE (SF_HELD_IN ? SF_VALUE_SIZE : SF_SIZE(SF_IN))
 
 /* Element j of a vector, its bits in the low end; the last slot first where the neighbours stand backwards. */
 template <int SIZE, int BYTES> SF_DEVICE sf_u64 sf_slot(const sf_raw<BYTES> &r, int j)
@@ -139,30 +196,30 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_set_slot(sf_raw<BYTES> &r, int 
 }
 
 #if SF_MEMBERS == 1
-SF_DEVICE sf_acc sf_widen(sf_u64 bits)
+SF_DEVICE sf_number sf_widen(sf_u64 bits)
 {
 #if SF_IN == SF_DT_F16
-        return (sf_acc)sf_from_half((sf_u32)bits);
+        return (sf_number)sf_from_half((sf_u32)bits);
 #elif SF_IN == SF_DT_BF16
-        return (sf_acc)sf_float_of((sf_u32)bits << 16);
+        return (sf_number)sf_float_of((sf_u32)bits << 16);
 #elif SF_IN == SF_DT_F32
-        return (sf_acc)sf_float_of((sf_u32)bits);
+        return (sf_number)sf_float_of((sf_u32)bits);
 #elif SF_IN == SF_DT_F64
-        return (sf_acc)sf_double_of(bits);
+        return (sf_number)sf_double_of(bits);
 #elif SF_IN == SF_DT_BOOL
-        return (sf_acc)(bits != 0);
+        return (sf_number)(bits != 0);
 #elif SF_IN == SF_DT_I8
-        return (sf_acc)(signed char)bits;
+        return (sf_number)(signed char)bits;
 #elif SF_IN == SF_DT_I16
-        return (sf_acc)(short)bits;
+        return (sf_number)(short)bits;
 #elif SF_IN == SF_DT_I32
-        return (sf_acc)(int)bits;
+        return (sf_number)(int)bits;
 #elif SF_IN == SF_DT_I64
-        return (sf_acc)(sf_i64)bits;
+        return (sf_number)(sf_i64)bits;
 #elif SF_IN == SF_DT_U64
-        return (sf_acc)bits;
+        return (sf_number)bits;
 #else
-        return (sf_acc)(sf_u32)bits;
+        return (sf_number)(sf_u32)bits;
 #endif
 }
 
@@ -190,7 +247,7 @@ SF_DEVICE sf_u32 sf_narrow_double(double v, int exp, int man)
 #endif
 
 #if SF_MEMBERS == 1
-SF_DEVICE sf_u64 sf_narrow(sf_acc v)
+SF_DEVICE sf_u64 sf_narrow(sf_number v)
 {
 #if SF_OUT == SF_DT_F64
         return sf_bits_of((double)v);

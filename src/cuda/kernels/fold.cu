@@ -44,6 +44,24 @@ template <int SIZE> SF_DEVICE void sf_put_bits(char *y, sf_u64 bits)
         sf_store(y, r);
 }
 
+#if SF_MEMBERS > 1 && SF_PARTIAL
+/* Total number `part` of a member; a product as it is held, settled, any other in the accumulator's type. */
+template <bool PRODUCT, int ACC> struct sf_keeper {
+        template <class V> SF_DEVICE_MEMBER void put(char *totals, sf_i64 part, V v)
+        {
+                sf_put_bits<SF_SIZE(ACC)>(totals + part * SF_SIZE(ACC), sf_dtype<ACC>::bits(v));
+        }
+};
+template <int ACC> struct sf_keeper<true, ACC> {
+        template <class V> SF_DEVICE_MEMBER void put(char *totals, sf_i64 part, V v) { ((V *)totals)[part] = v; }
+};
+template <int OP, int ACC, class V> SF_DEVICE void sf_keep_total(char *totals, sf_i64 part, V v)
+{
+        typedef sf_value<OP, sf_of<ACC>> holds;
+        sf_keeper<holds::PRODUCT, ACC>::put(totals, part, holds::settle(v));
+}
+#endif
+
 /* The total of a sequence or, of a part of one, number `part` in scratch memory. It is number j of its vector, and in column c of its line. */
 SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i64 c, sf_acc v, const sf_results &with, int j)
 {
@@ -51,23 +69,27 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
         (void)line, (void)c, (void)with, (void)j;
 #else
         (void)part;
-        v = sf_begin(p, p.n ? v : sf_identity(p));
+        v = sf_begin(p, sf_choose(p.n != 0, v, sf_identity(p)));
 #endif
 #if SF_MEMBERS > 1
 #define OPERAND(k, dt, unit) , sf_value_at(with.operand##k, j)
 #if SF_PARTIAL
 #define MEMBER(k, op, acc, out, begins) \
-        sf_put_bits<SF_SIZE(out)>((char *)p.scratch + ((k) ? (sf_i64)p.also[(k) ? (k) - 1 : 0].y : 0) + part * SF_SIZE(out), sf_dtype<acc>::bits(v.v##k));
+        sf_keep_total<op, acc>((char *)p.scratch + ((k) ? (sf_i64)p.also[(k) ? (k) - 1 : 0].y : 0), part, v.v##k);
 #else
 #define MEMBER(k, op, acc, out, begins)                                                                                            \
         sf_put_bits<SF_SIZE(out)>((k) ? line.also[(k) ? (k) - 1 : 0] + c * p.also[(k) ? (k) - 1 : 0].iy : line.y + c * p.iy, \
-                                  sf_store_program##k(p, v.v##k SF_STORES(OPERAND)));
+                                  sf_store_program##k(p, sf_value<op, sf_of<acc>>::lower(v.v##k) SF_STORES(OPERAND)));
 #endif
         SF_EACH(MEMBER)
 #undef MEMBER
 #undef OPERAND
 #else
-        sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, v, with, j));
+#if SF_PARTIAL && SF_PRODUCTS
+        ((sf_acc *)p.scratch)[part] = sf_settled(v);
+#else
+        sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, sf_holds::lower(v), with, j));
+#endif
 #endif
 }
 
@@ -81,15 +103,14 @@ enum {
 };
 
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_acc identity, sf_acc neutral)
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_number neutral)
 {
         sf_acc a[SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_acc e[SF_WIDTH];
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        e[j] = WHOLE || at + i * SPREAD + j < stop ? sf_element(p, v[i], j, identity) : neutral;
+                sf_i64 first = at + i * SPREAD;
+                sf_elements_below(p, v[i], WHOLE ? 0 : first, !WHOLE, WHOLE ? 1 : stop, neutral, e);
 #pragma unroll
                 for (int b = 1; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -119,7 +140,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
-        sf_acc identity = sf_identity(p), neutral = sf_neutral(p);
+        sf_acc neutral = sf_neutral(p);
+        sf_number absent = sf_holds::lower(neutral);
         sf_line line[SF_ROWS];
         sf_i64 at[SF_ROWS], stop[SF_ROWS];
         sf_vector next[SF_ROWS][SF_ITEMS];
@@ -163,7 +185,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int q = 0; q < SF_ROWS; q++) {
                 sf_acc total;
                 if (SF_SINGLE) {
-                        total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], lane, identity, neutral);
+                        total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], lane, absent);
                 } else {
                         /* The same for all lanes of the warp. */
                         sf_i64 begin = at[q] - lane * SF_WIDTH;
@@ -184,13 +206,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                                 next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
                                 sf_acc sum;
                                 if (t + 1 < tiles)
-                                        sum = sf_fold_vectors<true>(p, now, at[q], stop[q], lane, identity, neutral);
+                                        sum = sf_fold_vectors<true>(p, now, at[q], stop[q], lane, absent);
                                 else
-                                        sum = sf_fold_vectors<false>(p, now, at[q], stop[q], lane, identity, neutral);
+                                        sum = sf_fold_vectors<false>(p, now, at[q], stop[q], lane, absent);
                                 sf_count(counter, t, sum, lane);
                                 at[q] += TILE;
                         }
-                        total = tiles > 0 ? sf_counted(counter, tiles) : neutral;
+                        total = neutral;
+                        if (tiles > 0)
+                                total = sf_settled(sf_counted(counter, tiles));
                         if (WARPS > 1) {
                                 sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS;
                                 if (lane == 0)
@@ -222,6 +246,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
 
 enum { HELD = SF_ROWS * SF_WIDTH };
+static_assert(SF_ITEMS <= SF_LOOSE && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
 /* SF_ITEMS rows of a thread's columns; WHOLE: all of them exist. */
 template <bool WHOLE>
@@ -249,7 +274,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
-        sf_acc identity = sf_identity(p), neutral = sf_neutral(p);
+        sf_acc neutral = sf_neutral(p);
+        sf_number absent = sf_holds::lower(neutral);
         sf_i64 unit = sf_divide(sf_block(), p.number[1]); /* batch position and chunk */
         sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
@@ -273,9 +299,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        a[i][q][j] = row + i < stop ? sf_element(p, v[i][q], j, identity) : neutral;
+                                sf_elements_below(p, v[i][q], row + i, 0, stop, absent, a[i][q]);
 #pragma unroll
                 for (int b = 1; b < SF_ITEMS; b *= 2)
 #pragma unroll
@@ -296,7 +320,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
-                                counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS] = a[0][q][j];
+                                counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS] = sf_settled(a[0][q][j]);
         }
 
         /* What the counter holds, lowest level first; a group without rows is neutral. */
@@ -314,7 +338,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++) {
                                         sf_acc left = counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS];
-                                        sum[q][j] = any ? sf_combine(left, sum[q][j]) : left;
+                                        if (any)
+                                                left = sf_combine(left, sum[q][j]);
+                                        sum[q][j] = left;
                                 }
                         any = true;
                 }
@@ -324,7 +350,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        totals[(group * SF_ROWS + q) * pitch + slot * SF_WIDTH + j] = sum[q][j];
+                                        totals[(group * SF_ROWS + q) * pitch + slot * SF_WIDTH + j] = sf_settled(sum[q][j]);
                 sf_sync_block();
         }
         if (group)

@@ -27,9 +27,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_acc v[SF_WIDTH];
+                sf_elements(p, in[i], v);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        v[j] = sf_begin(p, SF_EXCLUSIVE ? identity : sf_element(p, in[i], j, identity));
+                        v[j] = sf_begin(p, sf_choose(SF_EXCLUSIVE, identity, v[j]));
                 sf_store_vector(p, line[i], at[i], end[i], sf_along(p), v, with[i]);
         }
 }

@@ -6,7 +6,7 @@
  * sf_load_program<k> and sf_store_program<k>; all of them are handed all operands that any of them reads.
  */
 struct sf_acc {
-#define MEMBER(k, op, acc, out, begins) sf_of<acc> v##k;
+#define MEMBER(k, op, acc, out, begins) sf_value<op, sf_of<acc>>::type v##k;
         SF_EACH(MEMBER)
 #undef MEMBER
 };
@@ -20,11 +20,19 @@ SF_DEVICE sf_acc sf_combine(const sf_acc &a, const sf_acc &b)
         return c;
 }
 
+SF_DEVICE sf_acc sf_settled(sf_acc v)
+{
+#define MEMBER(k, op, acc, out, begins) v.v##k = sf_value<op, sf_of<acc>>::settle(v.v##k);
+        SF_EACH(MEMBER)
+#undef MEMBER
+        return v;
+}
+
 /* a or b: of structs themselves the compiler would choose an address. */
 SF_DEVICE sf_acc sf_choose(bool first, const sf_acc &a, const sf_acc &b)
 {
         sf_acc c;
-#define MEMBER(k, op, acc, out, begins) c.v##k = first ? a.v##k : b.v##k;
+#define MEMBER(k, op, acc, out, begins) c.v##k = sf_value<op, sf_of<acc>>::choose(first, a.v##k, b.v##k);
         SF_EACH(MEMBER)
 #undef MEMBER
         return c;
@@ -33,11 +41,23 @@ SF_DEVICE sf_acc sf_choose(bool first, const sf_acc &a, const sf_acc &b)
 SF_DEVICE sf_acc sf_shuffle(const sf_acc &v, int lane)
 {
         sf_acc c;
-#define MEMBER(k, op, acc, out, begins) c.v##k = ::sf_shuffle(v.v##k, lane);
+#define MEMBER(k, op, acc, out, begins) c.v##k = sf_value<op, sf_of<acc>>::shuffle(v.v##k, lane);
         SF_EACH(MEMBER)
 #undef MEMBER
         return c;
 }
+
+/* They are lifted one by one, when they are loaded. */
+typedef sf_acc sf_number;
+struct sf_holds {
+        SF_DEVICE_MEMBER const sf_acc &lower(const sf_acc &v) { return v; }
+        template <int N> SF_DEVICE_MEMBER void lift_all(const sf_acc (&from)[N], sf_acc (&to)[N])
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = from[i];
+        }
+};
 
 /* The first member's are where a launch of one has its own. */
 #define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
@@ -45,7 +65,7 @@ SF_DEVICE sf_acc sf_shuffle(const sf_acc &v, int lane)
 SF_DEVICE sf_acc sf_identity(const sf_params &p)
 {
         sf_acc c;
-#define MEMBER(k, op, acc, out, begins) c.v##k = sf_dtype<acc>::constant(FIELD(k, identity));
+#define MEMBER(k, op, acc, out, begins) c.v##k = sf_value<op, sf_of<acc>>::lift(sf_dtype<acc>::constant(FIELD(k, identity)));
         SF_EACH(MEMBER)
 #undef MEMBER
         return c;
@@ -54,18 +74,21 @@ SF_DEVICE sf_acc sf_identity(const sf_params &p)
 SF_DEVICE sf_acc sf_neutral(const sf_params &p)
 {
         sf_acc c;
-#define MEMBER(k, op, acc, out, begins) c.v##k = sf_dtype<acc>::constant(FIELD(k, neutral));
+#define MEMBER(k, op, acc, out, begins) c.v##k = sf_value<op, sf_of<acc>>::lift(sf_dtype<acc>::constant(FIELD(k, neutral)));
         SF_EACH(MEMBER)
 #undef MEMBER
         return c;
 }
+
+SF_DEVICE sf_number sf_identity_number(const sf_params &p) { return sf_identity(p); }
+SF_DEVICE sf_number sf_neutral_number(const sf_params &p) { return sf_neutral(p); }
 
 /* Each combined with its initial value, if it has one. */
 SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
 {
 #define MEMBER(k, op, acc, out, begins) \
         if (begins)                      \
-                v.v##k = SF_JOIN(op, sf_dtype<acc>::constant(FIELD(k, initial)), v.v##k);
+                v.v##k = SF_JOIN(op, (sf_value<op, sf_of<acc>>::lift(sf_dtype<acc>::constant(FIELD(k, initial)))), v.v##k);
         SF_EACH(MEMBER)
 #undef MEMBER
         (void)p;

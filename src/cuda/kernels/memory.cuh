@@ -202,29 +202,56 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 
 #endif
 
-/* Element j as the accumulator holds it, masked-out ones as the identity. */
-SF_DEVICE sf_acc sf_element(const sf_params &p, const sf_vector &v, int j, sf_acc identity)
+/* Element j, converted to the accumulator's type; a masked-out one is the identity. */
+SF_DEVICE sf_number sf_element(const sf_params &p, const sf_vector &v, int j, sf_number identity)
 {
 #if SF_MEMBERS > 1
-        sf_acc a;
+        sf_number a;
 #define OPERAND(k, dt, unit) , sf_value_at(v.operand##k, j)
-#define MEMBER(k, op, acc, out, begins) a.v##k = sf_load_program##k(p SF_LOADS(OPERAND));
+#define MEMBER(k, op, acc, out, begins) \
+        a.v##k = sf_value<op, sf_of<acc>>::lift(sf_load_program##k(p SF_LOADS(OPERAND)));
         SF_EACH(MEMBER)
 #undef MEMBER
 #undef OPERAND
 #elif SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) , sf_value_at(v.operand##k, j)
-        sf_acc a = sf_load_program0(p SF_LOADS(OPERAND));
+        sf_number a = sf_load_program0(p SF_LOADS(OPERAND));
 #undef OPERAND
 #else
         (void)p;
-        sf_acc a = sf_widen(sf_slot<SF_IN_SIZE>(v.x, sf_slot_of<SF_X_UNIT>(j)));
+        sf_number a = sf_widen(sf_slot<SF_SIZE(SF_IN)>(v.x, sf_slot_of<SF_X_UNIT>(j)));
 #endif
 #if SF_MASK
         if (!sf_slot<1>(v.m, sf_slot_of<SF_M_UNIT>(j)))
                 a = identity;
 #endif
         return a;
+}
+
+/* The elements of a vector, lifted. Element j is there if first + j * step is below stop; one that is not is neutral. */
+SF_DEVICE void sf_elements_below(const sf_params &p, const sf_vector &v, sf_i64 first, int step, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_WIDTH])
+{
+#if SF_HELD_IN
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++) {
+                sf_words words;
+#pragma unroll
+                for (int w = 0; w < SF_VALUE_SIZE / 4; w++)
+                        words.w[w] = v.x.w[sf_slot_of<SF_X_UNIT>(j) * (SF_VALUE_SIZE / 4) + w];
+                a[j] = sf_choose(first + j * step < stop, sf_of_words(words), sf_holds::lift(neutral));
+        }
+#else
+        sf_number number[SF_WIDTH], identity = sf_identity_number(p);
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                number[j] = first + j * step < stop ? sf_element(p, v, j, identity) : neutral;
+        sf_holds::lift_all(number, a);
+#endif
+}
+
+SF_DEVICE void sf_elements(const sf_params &p, const sf_vector &v, sf_acc (&a)[SF_WIDTH])
+{
+        sf_elements_below(p, v, 0, 0, 1, sf_neutral_number(p), a);
 }
 
 /* What the program on the way out reads beside the results. */
@@ -250,7 +277,7 @@ SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 e
 
 #if SF_MEMBERS == 1
 /* The bits that are stored for a result, number j of its vector. */
-SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_acc v, const sf_results &with, int j)
+SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_number v, const sf_results &with, int j)
 {
 #if SF_STORE_FUSED
 #define OPERAND(k, dt, unit) , sf_value_at(with.operand##k, j)
@@ -266,13 +293,19 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_acc v, const sf_results &with
 SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_acc (&v)[SF_WIDTH],
                                const sf_results &with)
 {
+#if SF_PRODUCTS
+        sf_number number[SF_WIDTH];
+        sf_holds::lower_all(v, number);
+#else
+        const sf_acc (&number)[SF_WIDTH] = v;
+#endif
         if (index + SF_WIDTH <= end) {
                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
                 for (int i = 0; i < (int)(sizeof r.w / 4); i++)
                         r.w[i] = 0;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_outcome(p, v[j], with, j));
+                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_outcome(p, number[j], with, j));
                 sf_store(line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, by.y), r);
         }
 #if SF_RAGGED
@@ -282,7 +315,7 @@ SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 i
                         if (index + j < end) {
                                 sf_raw<SF_OUT_SIZE> one;
                                 one.w[0] = 0;
-                                sf_set_slot<SF_OUT_SIZE>(one, 0, sf_outcome(p, v[j], with, j));
+                                sf_set_slot<SF_OUT_SIZE>(one, 0, sf_outcome(p, number[j], with, j));
                                 sf_store(line.y + sf_offset<SF_Y_UNIT, SF_OUT_SIZE>(index + j, by.y), one);
                         }
         }
@@ -359,7 +392,7 @@ SF_DEVICE void sf_store_total(const sf_params &p, const sf_line &line, sf_i64 co
 #if SF_TOTAL_INITIAL
         v = sf_combine(sf_acc_of(p.also[0].initial), v);
 #endif
-        sf_set_slot<SF_SIZE(SF_TOTAL_OUT)>(r, 0, sf_store_program1(p, v));
+        sf_set_slot<SF_SIZE(SF_TOTAL_OUT)>(r, 0, sf_store_program1(p, sf_holds::lower(v)));
         sf_store(line.also[0] + column * p.also[0].iy, r);
 }
 

@@ -63,13 +63,13 @@ SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from,
                         for (int k = 0; k < LOOKS; k++) {
                                 int own = sf_thread() + k * SF_THREADS;
                                 if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
-                                        sf_u64 bits = 0;
+                                        sf_words words;
 #pragma unroll
                                         for (int w = 0; w < WORDS; w++) {
                                                 all = all && (sf_u32)(word[l][k][w] >> 32) == mark;
-                                                bits |= (sf_u64)(sf_u32)word[l][k][w] << (32 * w);
+                                                words.w[w] = (sf_u32)word[l][k][w];
                                         }
-                                        found[l * GROUP + own] = sf_acc_of(bits);
+                                        found[l * GROUP + own] = sf_of_words(words);
                                 }
                         }
         }
@@ -89,7 +89,7 @@ SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
                 sf_groups<8, 1>::fold(entry, SF_COLUMNS, sum);
         else
                 sf_groups<16, 1>::fold(entry, SF_COLUMNS, sum);
-        return sum[0];
+        return sf_settled(sum[0]);
 }
 
 #if ODD
@@ -146,9 +146,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_element(p, raw[i], j, identity);
+                        sf_elements(p, raw[i], v[i]);
         }
         sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
         sf_last<SF_COLUMNS>(v, total);
@@ -158,6 +156,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc sum[1] = {identity};
         if (thread < SF_COLUMNS) {
                 sf_groups<WARPS, 1>::fold(turn + thread, SF_COLUMNS, sum);
+                sf_settle_all(sum);
                 sf_publish<1>(sf_entry_of(p, unit, 0, number, thread), sum[0], mark);
         }
         sf_before<SHARE> before;
@@ -173,6 +172,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 if (thread < SF_COLUMNS) {
                         found[level * GROUP + 31 * SF_COLUMNS + thread] = sum[0];
                         sf_groups<32, 1>::fold(found + level * GROUP + thread, SF_COLUMNS, sum);
+                        sf_settle_all(sum);
                         sf_publish<1>(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), sum[0], mark);
                 }
         }
@@ -206,7 +206,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_narrow(v[i][j]));
+                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_narrow(sf_holds::lower(v[i][j])));
                 if (sf_is_there(vector + i * 32, length))
                         sf_shared_store(sf_place_of(buffer, vector + i * 32, length), r);
 #else

@@ -162,7 +162,7 @@ SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 min
         }
 }
 
-SF_DEVICE void sf_unstage(const sf_params &p, int stage, int thread, sf_acc identity, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+SF_DEVICE void sf_unstage(const sf_params &p, int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
@@ -177,9 +177,7 @@ SF_DEVICE void sf_unstage(const sf_params &p, int stage, int thread, sf_acc iden
 #if SF_MASK
                 sf_shared_load(M_SLOT(stage, i, thread), raw.m);
 #endif
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = sf_element(p, raw, j, identity);
+                sf_elements(p, raw, v[i]);
         }
 }
 
@@ -235,7 +233,9 @@ SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc 
                 sf_acc left = sf_shuffle(total, ((lane & -b) - 1) & 31);
                 if (lane < WARPS && (lane & b))
                         taken[lane * SF_WARP_LEVELS + count++] = left;
-                total = sf_combine(lane & b ? left : neutral, total);
+                if (!(lane & b))
+                        left = neutral;
+                total = sf_settled(sf_combine(left, total));
         }
         return sf_shuffle(total, WARPS - 1);
 }
@@ -281,15 +281,15 @@ SF_DEVICE void sf_search_try(const sf_params &p, const sf_claim &tile, int colum
 #pragma unroll
                 for (int l = 0; l < SF_DEPTH; l++)
                         if (!s[q].there[l] && column + q * SF_LOOKERS < SF_COLUMNS) {
-                                sf_u64 bits = 0;
+                                sf_words words;
                                 bool there = true;
 #pragma unroll
                                 for (int w = 0; w < WORDS; w++) {
                                         there = there && (sf_u32)(word[q][l][w] >> 32) == tile.mark;
-                                        bits |= (word[q][l][w] & 0xffffffffull) << (32 * w);
+                                        words.w[w] = (sf_u32)word[q][l][w];
                                 }
                                 s[q].there[l] = there;
-                                s[q].v[l] = sf_acc_of(bits);
+                                s[q].v[l] = sf_of_words(words);
                         }
 }
 
@@ -309,10 +309,11 @@ SF_DEVICE void sf_search_close(const sf_params &p, const sf_claim &tile, int col
 #pragma unroll
         for (int l = 0; l + 1 < SF_DEPTH; l++)
                 if (s.closed == l && (tile.number >> (5 * l) & 31) == 31 && !sf_ballot(!s.there[l])) {
-                        sf_acc v = lane == 31 ? s.total : s.v[l];
+                        sf_acc v = sf_choose(lane == 31, s.total, s.v[l]);
 #pragma unroll
                         for (int b = 1; b < 32; b *= 2)
                                 v = sf_meet(v, lane, b);
+                        v = sf_settled(v);
                         sf_i64 index = tile.number >> (5 * l + 5);
                         if (lane == 0)
                                 sf_publish<32>(sf_group_of(p, tile.unit, l + 1, index, column) + (int)(index & 31), v, tile.mark);
@@ -333,9 +334,9 @@ SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search 
                 for (int k = 0; k < 5; k++) {
                         sf_acc left = sf_shuffle(v, ((lane & -(1 << k)) - 1) & 31);
                         if (lane == mine && (mine >> k & 1))
-                                before[count * SF_COLUMNS] = left;
+                                before[count * SF_COLUMNS] = sf_settled(left);
                         count += mine >> k & 1;
-                        v = sf_combine(lane >> k & 1 ? left : sf_acc_of(p.neutral), v);
+                        v = sf_combine(sf_choose(lane >> k & 1, left, sf_acc_of(p.neutral)), v);
                 }
         }
 }
@@ -414,7 +415,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (claims[(i + SF_AHEAD) & (SF_RING - 1)].there) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
-                                sf_unstage(p, ahead, thread, identity, v);
+                                sf_unstage(p, ahead, thread, v);
                                 if (ONCE) {
                                         sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
                                         sf_hold(ahead, thread, v);
@@ -427,7 +428,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 if (lane >= 32 - SPAN)
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
-                                                turn[first + s] = total[s];
+                                                turn[first + s] = sf_settled(total[s]);
                         }
                         ahead = ahead + 1 == SF_STAGES ? 0 : ahead + 1;
                         if (i >= 0) {
@@ -439,7 +440,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 if (ONCE)
                                         sf_unhold(stage, thread, v);
                                 else
-                                        sf_unstage(p, stage, thread, identity, v);
+                                        sf_unstage(p, stage, thread, v);
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 if (!ONCE)
@@ -497,6 +498,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                         for (int b = 1; b < WARPS; b *= 2)
                                                 total = sf_meet(total, lane, b);
+                                        total = sf_settled(total);
 #endif
                                         if (lane == 0) {
                                                 own[(unsigned)done % TURNS * SF_COLUMNS + c] = total;

@@ -17,6 +17,7 @@
  * two to the power of it. inner: columns in all. scratch: for each batch position, chunk by chunk, a total for each column.
  */
 enum { ROWS = SF_ITEMS * SF_GROUPS, ON = SF_PARTIAL ? -1 : 1 /* from tile to tile */ };
+static_assert(SF_ITEMS <= SF_LOOSE / 2 && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
 #if SF_SLOTS
 #define SLOTS SF_SLOTS
@@ -114,16 +115,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = 0; i < SF_ITEMS; i++) {
                         sf_vector raw;
                         sf_shared_load(own + i * pitch * SF_IN_SIZE, raw.x);
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_element(p, raw, j, identity);
+                        sf_elements(p, raw, v[i]);
                 }
 #else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_element(p, next[i], j, identity);
+                        sf_elements(p, next[i], v[i]);
                 sf_results with[SF_ITEMS];
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
@@ -188,7 +185,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = SF_ITEMS - 1; i >= 0; i--)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = i ? v[i ? i - 1 : 0][j] : before.any ? before.e[j] : identity;
+                                if (i)
+                                        v[i][j] = v[i ? i - 1 : 0][j];
+                                else if (before.any)
+                                        v[i][j] = before.e[j];
+                                else
+                                        v[i][j] = identity;
 #endif
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
@@ -201,7 +203,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 r.w[0] = 0;
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(v[i][j]));
+                                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(sf_holds::lower(v[i][j])));
                                 sf_shared_store(own + i * pitch * SF_IN_SIZE, r);
 #else
                                 sf_store_vector(p, sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p), v[i], with[i]);

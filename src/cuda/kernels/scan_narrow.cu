@@ -54,9 +54,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE], *turn = turns + (t & 1) * (WARPS * SF_COLUMNS);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_element(p, next[i], j, identity);
+                        sf_elements(p, next[i], v[i]);
 #if !SF_PARTIAL
                 sf_results with[SF_ITEMS];
 #pragma unroll

@@ -32,7 +32,7 @@ SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, co
 {
         sf_raw<SF_OUT_SIZE> r;
         r.w[0] = 0;
-        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(v[0]));
+        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(sf_holds::lower(v[0])));
         if (index < end)
                 sf_shared_store((unsigned char *)line.y + SF_X_UNIT * (int)index * SF_OUT_SIZE, r);
 }
@@ -96,9 +96,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        v[q][i][j] = sf_element(p, next[q][i], j, identity);
+                                sf_elements(p, next[q][i], v[q][i]);
                 sf_results with[SF_ROWS][SF_ITEMS];
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++)
@@ -119,7 +117,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (WARPS > 1) {
                                 sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
                                 if (lane == 31)
-                                        turn[warp] = v[q][SF_ITEMS - 1][SF_WIDTH - 1];
+                                        turn[warp] = sf_settled(v[q][SF_ITEMS - 1][SF_WIDTH - 1]);
                                 sf_sync_block();
                                 total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before);
                         } else {

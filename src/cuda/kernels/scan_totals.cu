@@ -7,6 +7,7 @@
  * scratch: for each batch position, chunk by chunk, a total for each column. inner: columns. number[0]: chunks.
  */
 enum { WARPS = SF_THREADS / 32 };
+static_assert(SF_ITEMS <= SF_LOOSE, "a thread's totals are multiplied unsettled");
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
@@ -18,23 +19,27 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc v[SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
-                v[i] = i < count ? totals[(first + i) * p.inner] : sf_acc_of(p.neutral);
+                v[i] = sf_acc_of(p.neutral);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                if (i < count)
+                        v[i] = totals[(first + i) * p.inner];
 #pragma unroll
         for (int b = 1; b < SF_ITEMS; b *= 2)
 #pragma unroll
                 for (int i = 2 * b - 1; i < SF_ITEMS; i += 2 * b)
                         v[i] = sf_combine(v[i - b], v[i]);
-        shared[warp * 32] = v[SF_ITEMS - 1];
+        shared[warp * 32] = sf_settled(v[SF_ITEMS - 1]);
         sf_sync_block();
 #pragma unroll
         for (int b = 1; b < WARPS; b *= 2) {
                 if (!(~warp & (2 * b - 1)))
-                        shared[warp * 32] = sf_combine(shared[(warp - b) * 32], shared[warp * 32]);
+                        shared[warp * 32] = sf_settled(sf_combine(shared[(warp - b) * 32], shared[warp * 32]));
                 sf_sync_block();
         }
         v[SF_ITEMS - 1] = shared[warp * 32];
 #pragma unroll
         for (int i = 1; i < SF_ITEMS; i += 2)
                 if (i < count)
-                        totals[(first + i) * p.inner] = v[i];
+                        totals[(first + i) * p.inner] = sf_settled(v[i]);
 }

@@ -17,6 +17,21 @@ template <int COLUMNS> struct sf_columns {
         enum { SHARE = COLUMNS < SF_WIDTH ? COLUMNS : SF_WIDTH, SPAN = COLUMNS > SF_WIDTH ? COLUMNS / SF_WIDTH : 1 };
 };
 
+/* So many numbers may be multiplied before the product is settled (value.cuh). */
+#if SF_MEMBERS > 1
+#define SF_LOOSE (SF_PRODUCTS ? 64 : 1 << 20)
+#else
+#define SF_LOOSE sf_holds::LOOSE
+#endif
+static_assert(SF_WIDTH <= SF_LOOSE / 2, "a vector's numbers are multiplied unsettled");
+
+template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
+{
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                v[s] = sf_settled(v[s]);
+}
+
 template <int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_WIDTH])
 {
 #pragma unroll
@@ -30,6 +45,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         sf_acc left[SHARE];
+        int loose = SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1; /* numbers in an element (value.cuh) */
 #pragma unroll
         for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -46,13 +62,16 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
 #pragma unroll
                         for (int s = 0; s < SHARE; s++)
                                 left[s] = sf_shuffle(v[i][FIRST + s], from & 31);
+                        if (2 * loose > SF_LOOSE)
+                                sf_settle_all(left);
                         if (CHOOSE)
 #pragma unroll
                                 for (int s = 0; s < SHARE; s++)
-                                        left[s] = lane & b ? left[s] : neutral;
+                                        left[s] = sf_choose(lane & b, left[s], neutral);
                         if (CHOOSE || lane & b)
                                 sf_take_left(left, v[i]);
                 }
+                loose = 2 * loose > SF_LOOSE ? loose + 1 : 2 * loose;
         }
         int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
 #pragma unroll
@@ -60,10 +79,12 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         if (i & b) {
-                                if (!(i & (b - 1)))
+                                if (!(i & (b - 1))) {
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
                                                 left[s] = sf_shuffle(v[i ? i - 1 : 0][FIRST + s], last);
+                                        sf_settle_all(left);
+                                }
                                 sf_take_left(left, v[i]);
                         }
 }
@@ -79,7 +100,10 @@ template <int SHARE> SF_DEVICE void sf_take_before(const sf_acc (&left)[SHARE], 
 #if SF_EXCLUSIVE
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
-                before.e[s] = before.any ? sf_combine(left[s], before.e[s]) : left[s];
+                if (before.any)
+                        before.e[s] = sf_combine(left[s], before.e[s]);
+                else
+                        before.e[s] = left[s];
         before.any = true;
 #else
         (void)left;
@@ -111,8 +135,12 @@ SF_DEVICE void sf_shift(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, const sf_befo
 #pragma unroll
                 for (int s = 0; s < SHARE; s++) {
                         sf_acc here = sf_shuffle(v[i][FIRST + s], (lane - SPAN) & 31);
-                        sf_acc wrap = i ? sf_shuffle(v[i ? i - 1 : 0][FIRST + s], last) : before.any ? before.e[s] : identity;
-                        first[s] = head ? wrap : here;
+                        sf_acc wrap = identity;
+                        if (i)
+                                wrap = sf_shuffle(v[i ? i - 1 : 0][FIRST + s], last);
+                        else if (before.any)
+                                wrap = before.e[s];
+                        first[s] = sf_choose(head, wrap, here);
                 }
 #pragma unroll
                 for (int j = SF_WIDTH - 1; j >= 0; j--)
@@ -127,7 +155,7 @@ SF_DEVICE void sf_shift(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, const sf_befo
  * The order between warps, and between tiles
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* totals[w] is warp w's, of WARPS. Gives the elements what they take from the warps before; returns the total of all. */
+/* totals[w] is warp w's, of WARPS, settled. Gives the elements what they take from the warps before; returns the total of all. */
 template <int WARPS>
 SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *totals, int warp, int lane, sf_before<1> &before)
 {
@@ -140,7 +168,7 @@ SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *to
                         sf_take_all(mine, v, before);
                 }
                 if (lane & b)
-                        t = sf_combine(left, t);
+                        t = sf_settled(sf_combine(left, t));
         }
         return sf_shuffle(t, WARPS - 1);
 }
@@ -157,7 +185,7 @@ SF_DEVICE void sf_count(sf_counter &c, sf_i64 t, sf_acc total, int lane)
         for (; t >> k & 1; k++)
                 total = sf_combine(sf_shuffle(c.entry, k), total);
         if (lane == k)
-                c.entry = total;
+                c.entry = sf_settled(total);
 }
 
 /* The fold of the first `tiles` tiles, tiles > 0. */
@@ -175,7 +203,7 @@ SF_DEVICE sf_acc sf_counted(const sf_counter &c, sf_i64 tiles)
         return total;
 }
 
-/* Folds the totals of COUNT groups, SHARE neighbouring sequences each, `pitch` elements apart. */
+/* Folds the totals of COUNT groups, SHARE neighbouring sequences each, `pitch` elements apart. They are settled, their product is not. */
 template <int COUNT, int SHARE> struct sf_groups {
         SF_DEVICE_MEMBER void fold(const sf_acc *totals, int pitch, sf_acc (&sum)[SHARE])
         {
@@ -205,6 +233,8 @@ template <int BIT, int SHARE> struct sf_levels {
                 if (group & BIT) {
                         sf_acc left[SHARE];
                         sf_groups<BIT, SHARE>::fold(totals + ((group & -BIT) - BIT) * pitch, pitch, left);
+                        if (BIT > 4)
+                                sf_settle_all(left);
                         sf_take_all(left, v, before);
                 }
         }
@@ -232,16 +262,27 @@ SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
         return sf_combine_met(mine, sf_shuffle(mine, lane ^ bit), lane, bit);
 }
 
+/* Values of `loose` numbers each are to be combined, two and two: must they be settled first? */
+SF_DEVICE bool sf_too_loose(int &loose)
+{
+        const bool settle = 2 * loose > SF_LOOSE;
+        loose = settle ? 2 : 2 * loose;
+        return settle;
+}
+
 /*
- * Folds SF_ITEMS values of each of LANES lanes, lanes below items; every lane gets the total. While there are several
+ * Folds SF_ITEMS values of each of LANES lanes, lanes below items; every lane gets the total, settled. Each value is of SF_WIDTH numbers. While there are several
  * items, two lanes that meet share the work: each keeps one item and sends the other, which halves the items held, and
  * item i ends with the lanes whose low bits are i. SF_ITEMS is a power of two.
  */
 template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int lane)
 {
         enum { MET = SF_ITEMS < LANES ? SF_ITEMS : LANES };
+        int loose = SF_WIDTH;
 #pragma unroll
-        for (int b = 1; b < LANES; b *= 2)
+        for (int b = 1; b < LANES; b *= 2) {
+                if (sf_too_loose(loose))
+                        sf_settle_all(a);
                 if (SF_ITEMS / b > 1) {
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS / 2; i++)
@@ -253,18 +294,21 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                 } else {
                         a[0] = sf_meet(a[0], lane, b);
                 }
+        }
+        sf_settle_all(a);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS / MET; i++)
 #pragma unroll
                 for (int b = 1; b < MET; b *= 2)
                         a[i] = sf_meet(a[i], lane, b);
+        sf_settle_all(a);
 #pragma unroll
         for (int b = 1; b < SF_ITEMS / MET; b *= 2)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS / MET; i++)
                         if (i % (2 * b) == 0 && i + b < SF_ITEMS / MET)
                                 a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
-        return a[0];
+        return sf_settled(a[0]);
 }
 
 /* The warp's total of what its threads hold; the lane's own columns, as above. */
@@ -289,22 +333,29 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
                         total[s] = sf_fold_lanes<32>(a, lane);
                         continue;
                 }
+                int loose = SF_WIDTH;
 #pragma unroll
-                for (int b = SPAN; b < 32; b *= 2)
+                for (int b = SPAN; b < 32; b *= 2) {
+                        if (sf_too_loose(loose))
+                                sf_settle_all(a);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
                                 a[i] = sf_meet(a[i], lane, b);
+                }
 #pragma unroll
-                for (int b = 1; b < SF_ITEMS; b *= 2)
+                for (int b = 1; b < SF_ITEMS; b *= 2) {
+                        if (sf_too_loose(loose))
+                                sf_settle_all(a);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
                                 if (i % (2 * b) == 0 && i + b < SF_ITEMS)
                                         a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
-                total[s] = a[0];
+                }
+                total[s] = sf_settled(a[0]);
         }
 }
 
-/* The same after a scan: what stands last, in the warp's last lanes. */
+/* The same after a scan, not settled: what stands last, in the warp's last lanes. */
 template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE };
@@ -337,13 +388,13 @@ SF_DEVICE void sf_hand_in(const sf_params &p, sf_u64 drawn)
 }
 
 #if SF_MEMBERS == 1
-/* A total, its words of 32 bits APART from each other: mark and payload travel in one. */
+/* A total, settled, its words of 32 bits APART from each other: mark and payload travel in one. */
 template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 mark)
 {
-        sf_u64 bits = sf_bits_of_acc(v);
+        const sf_words words = sf_words_of(v);
 #pragma unroll
         for (int w = 0; w < (int)(sizeof v / 4); w++)
-                sf_post(entry + w * APART, (sf_u64)mark << 32 | (sf_u32)(bits >> (32 * w)));
+                sf_post(entry + w * APART, (sf_u64)mark << 32 | words.w[w]);
 }
 #endif
 
@@ -355,11 +406,12 @@ template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 m
  * either every block makes of them what stands before its chunk (sf_preload), or scan_totals.cu does so for all (sf_look_up).
  * ---------------------------------------------------------------------------------------------------------- */
 
+/* Whatever is kept is settled. */
 template <int SHARE> SF_DEVICE void sf_enter(sf_acc *entry, const sf_acc (&total)[SHARE])
 {
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
-                entry[s] = total[s];
+                entry[s] = sf_settled(total[s]);
 }
 
 /* Tile t takes from those before it, and its total, as the keeper has it, is carried up. A barrier lies between one tile's call and the

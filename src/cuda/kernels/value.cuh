@@ -1,0 +1,140 @@
+/*
+ * value.cuh: how the value of an operation is held. Most are the number they are. A product of reals
+ * is a mantissa and an exponent (core/product.inc.h), so that it never leaves the range on the way:
+ * elements are lifted, values combined, results lowered.
+ *
+ * A combine multiplies the mantissas of two values, so the mantissa of a product of k lifted numbers
+ * is below 2^k. It must stay below 2^99 (which lowering takes for granted) in f32. So whatever is kept
+ * for others to take, in shared memory, scratch memory or a counter, or published, is settled first:
+ * then its mantissa is below 2, and taking it at one level multiplies by less than 2. In registers up
+ * to LOOSE numbers may be multiplied before that. A sequence of less than 2^40 elements has at most 34
+ * levels above 64 of them, and one initial value: 2^(64 + 34 + 1).
+ */
+#if SF_PRODUCTS
+#define SF_INLINE SF_DEVICE
+
+#define P(name) sf_##name##_f32
+#define P_ALIGN alignas(8)
+#define P_REAL float
+#define P_INT int
+#define P_UINT sf_u32
+#define P_BITS(v) sf_bits_of(v)
+#define P_OF(i) sf_float_of(i)
+#define P_CHOOSE(c, y, n) ((c) ? (y) : (n))
+#define P_TIMES(a, b) sf_multiply(a, b)
+#define P_MANTISSA 23
+#define P_BIAS 127
+#include "product.inc.h"
+
+#define P(name) sf_##name##_f64
+#define P_ALIGN alignas(16)
+#define P_REAL double
+#define P_INT sf_i64
+#define P_UINT sf_u64
+#define P_BITS(v) sf_bits_of(v)
+#define P_OF(i) sf_double_of(i)
+#define P_CHOOSE(c, y, n) ((c) ? (y) : (n))
+#define P_TIMES(a, b) sf_multiply(a, b)
+#define P_MANTISSA 52
+#define P_BIAS 1023
+#include "product.inc.h"
+
+/* By their types. */
+SF_DEVICE sf_product_f32 sf_lift(float v) { return sf_product_lift_f32(v); }
+SF_DEVICE sf_product_f64 sf_lift(double v) { return sf_product_lift_f64(v); }
+SF_DEVICE sf_product_f32 sf_lift_normal(float v) { return sf_product_lift_normal_f32(v); }
+SF_DEVICE sf_product_f64 sf_lift_normal(double v) { return sf_product_lift_normal_f64(v); }
+SF_DEVICE sf_product_f32 sf_combined(sf_product_f32 a, sf_product_f32 b) { return sf_product_combine_f32(a, b); }
+SF_DEVICE sf_product_f64 sf_combined(sf_product_f64 a, sf_product_f64 b) { return sf_product_combine_f64(a, b); }
+SF_DEVICE sf_product_f32 sf_settle(sf_product_f32 v) { return sf_product_settle_f32(v); }
+SF_DEVICE sf_product_f64 sf_settle(sf_product_f64 v) { return sf_product_settle_f64(v); }
+SF_DEVICE float sf_lower_near(sf_product_f32 v) { return sf_product_lower_near_f32(v); }
+SF_DEVICE double sf_lower_near(sf_product_f64 v) { return sf_product_lower_near_f64(v); }
+SF_DEVICE float sf_lower_far(sf_product_f32 v) { return sf_product_lower_far_f32(v); }
+SF_DEVICE double sf_lower_far(sf_product_f64 v) { return sf_product_lower_far_f64(v); }
+
+/* Neither subnormal nor a zero, an infinity or a NaN? */
+SF_DEVICE bool sf_is_normal(float v) { return sf_bits_of(v) * 2 - (1u << 24) < 254u << 24; }
+SF_DEVICE bool sf_is_normal(double v) { return sf_bits_of(v) * 2 - (1ull << 53) < 2046ull << 53; }
+/* Is 2^exponent a normal number? */
+SF_DEVICE bool sf_is_near(sf_product_f32 v) { return (sf_u32)(v.exponent + 126) < 254u; }
+SF_DEVICE bool sf_is_near(sf_product_f64 v) { return (sf_u64)(v.exponent + 1022) < 2046ull; }
+#endif
+
+/* What holds a value of operation OP on numbers of type T. */
+template <int OP, class T> struct sf_value {
+        typedef T type;
+        enum { PRODUCT = 0, LOOSE = 1 << 20 };
+        SF_DEVICE_MEMBER type lift(T v) { return v; }
+        SF_DEVICE_MEMBER T lower(type v) { return v; }
+        SF_DEVICE_MEMBER type settle(type v) { return v; }
+        SF_DEVICE_MEMBER type choose(bool first, type a, type b) { return first ? a : b; }
+        SF_DEVICE_MEMBER type shuffle(type v, int lane) { return ::sf_shuffle(v, lane); }
+        template <int N> SF_DEVICE_MEMBER void lift_all(const T (&from)[N], type (&to)[N])
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = from[i];
+        }
+        template <int N> SF_DEVICE_MEMBER void lower_all(const type (&from)[N], T (&to)[N])
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = from[i];
+        }
+};
+
+#if SF_PRODUCTS
+template <class T, class V> struct sf_product_value {
+        typedef V type;
+        enum { PRODUCT = 1, LOOSE = 64 };
+        SF_DEVICE_MEMBER V lift(T v) { return sf_lift(v); }
+        SF_DEVICE_MEMBER T lower(V v) { return sf_lower_far(v); }
+        SF_DEVICE_MEMBER V settle(V v) { return sf_settle(v); }
+        /* Of structs themselves the compiler would choose an address. */
+        SF_DEVICE_MEMBER V choose(bool first, V a, V b)
+        {
+                V c;
+                c.mantissa = first ? a.mantissa : b.mantissa;
+                c.exponent = first ? a.exponent : b.exponent;
+                return c;
+        }
+        SF_DEVICE_MEMBER V shuffle(V v, int lane)
+        {
+                v.mantissa = ::sf_shuffle(v.mantissa, lane);
+                v.exponent = ::sf_shuffle(v.exponent, lane);
+                return v;
+        }
+        /* Most numbers are normal and most results near: one question for a whole vector. */
+        template <int N> SF_DEVICE_MEMBER void lift_all(const T (&from)[N], V (&to)[N])
+        {
+                bool normal = true;
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        normal = normal & sf_is_normal(from[i]);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = sf_lift_normal(from[i]);
+                if (!normal)
+#pragma unroll
+                        for (int i = 0; i < N; i++)
+                                to[i] = sf_lift(from[i]);
+        }
+        template <int N> SF_DEVICE_MEMBER void lower_all(const V (&from)[N], T (&to)[N])
+        {
+                bool near = true;
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        near = near & sf_is_near(from[i]);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = sf_lower_near(from[i]);
+                if (!near)
+#pragma unroll
+                        for (int i = 0; i < N; i++)
+                                to[i] = sf_lower_far(from[i]);
+        }
+};
+template <> struct sf_value<SF_OP_PROD, float> : sf_product_value<float, sf_product_f32> {};
+template <> struct sf_value<SF_OP_PROD, double> : sf_product_value<double, sf_product_f64> {};
+#endif
