@@ -134,7 +134,7 @@ static value cast(maker *m, value v, sf_dt to)
                 to_class = real_by_way_of(from_class, to);
         if (from_class != to_class)
                 v.at = emit_one(m, m->map->casts[from_class][to_class], v.at);
-        sf_loop *after = to < SF_DT_COUNT ? m->map->settle[to] : NULL; /* it is; gcc 13 doubts it */
+        sf_loop *after = m->map->settle[to];
         if (!was_real && !is_real(to) && holds(to, v.dt))
                 after = NULL;
         if (after)
