@@ -1,15 +1,16 @@
 /*
- * again.cu: results that came out not finite, computed again (core/again.h). Where all are finite a block looks at its
- * share of them and is done.
+ * again.cu: results that came out not finite, computed again (core/again.h). Where all are finite a
+ * block looks at its share of them and is done.
  *
- * A block takes one line after another. Its threads share the sequence of the last step, each a run of number[1]
- * elements, a power of two, and one thread combines their totals. What an earlier step leaves is not kept: where an element
- * of it is read, it is computed, by the thread that reads it.
+ * A block takes one line after another. Its threads share the sequence of the last step, each a run
+ * of number[1] elements, a power of two, and one thread combines their totals. What an earlier step
+ * leaves is not kept: where an element of it is read, it is computed, by the thread that reads it.
  *
- * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an initial value, the first of
- * its dims, how many of them are batch, how many the sequence's). SF_LOADS<k>(F) and SF_STORES<k>(F) list what programs
- * of step k read, F(operand, dtype, the step whose result it is or -1). Each operand has one step that reads it, and moves
- * along the lines and along that step's dims alone.
+ * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an
+ * initial value, the first of its dims, how many of them are batch, how many the sequence's).
+ * SF_LOADS<k>(F) and SF_STORES<k>(F) list what programs of step k read, F(operand, dtype, the step
+ * whose result it is or -1). Each operand has one step that reads it, and moves along the lines and
+ * along that step's dims alone.
  *   units: lines. number[0]: lines a block looks at.
  */
 
@@ -55,7 +56,8 @@ template <int SIZE> SF_DEVICE sf_u64 sf_bits_at(const char *at)
         return sf_slot<SIZE>(r, 0);
 }
 
-/* A fold of values as they come, in the order of the rule: a counter of finished blocks, settled. */
+/* A fold of values as they come, in the order of the rule: a counter of finished blocks, settled.
+ * */
 template <int K> struct sf_tally {
         sf_total<K> entry[64];
         sf_i64 count;
@@ -162,7 +164,8 @@ template <int DT> struct sf_element_of<DT, -1> {
                 {                                                                                  \
                         return (void)at, sf_load_program##k(p SF_LOADS##k(OPERAND));               \
                 }                                                                                  \
-                SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_places &at, sf_of<acc> v) \
+                template <class T>                                                                 \
+                SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_places &at, T v)        \
                 {                                                                                  \
                         return (void)at, sf_store_program##k(p, v SF_STORES##k(OPERAND));          \
                 }                                                                                  \
@@ -204,7 +207,8 @@ SF_DEVICE void sf_compute(const sf_params &p, sf_i64 line, sf_i64 n, sf_total<RO
         for (int k = 0; k < SF_OPERANDS; k++)
                 at.operand[k] = (sf_i64)p.operand[k];
         char *y = sf_find_line(p, line, &at);
-        sf_i64 run = p.number[1], begin = sf_thread() * run, end = begin + run < n ? begin + run : n;
+        sf_i64 run = p.number[1], begin = sf_thread() * run, end = begin + run < n ? begin + run
+                     : n;
         if (begin < end)
                 totals[sf_thread()] = sf_fold_run<ROOT>(p, at, begin, end);
         sf_sync_block();
