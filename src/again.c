@@ -1,4 +1,5 @@
-/* Results that came out not finite, computed again on the host: which lines, and the steps for them. */
+/* Results that came out not finite, computed again on the host: which lines, and the steps for
+ * them. */
 #include "core/again.h"
 
 #include "backend.h"
@@ -55,20 +56,23 @@ static bool next(stretch *s)
         return false;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Looking
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Of many results by a step of its own, which all threads share: the sum of r - r is NaN if one of them is not finite. */
+/* Of many results by a step of its own, which all threads share: the sum of r - r is NaN if one of
+ * them is not finite. */
 static sf_status sum_of_differences(sf_context *ctx, const sf_again *a, double *sum)
 {
         const sf_dt acc = a->dt == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
-        sf_step s = {.fold = true, .op = SF_SUM, .in = a->dt, .acc = acc, .out = SF_DT_F64, .device = a->device, .x = a->results,
+        sf_step s = {.fold = true, .op = SF_SUM, .in = a->dt, .acc = acc, .out = SF_DT_F64,
+                     .device = a->device, .x = a->results,
                      .y = (char *)sum, .n = a->lines, .batch = 1};
         sf_fuse f;
         sf_step_plain_fuse(&s, &f);
         for (int32_t d = 0; d < a->dims; d++) {
-                sf_dim *before = s.nseq ? &s.dims[s.nseq - 1] : NULL, mine = {.len = a->line[d].len, .x = a->line[d].y};
+                sf_dim *before = s.nseq ? &s.dims[s.nseq - 1] : NULL;
+                const sf_dim mine = {.len = a->line[d].len, .x = a->line[d].y};
                 if (before && before->x == mine.len * mine.x)
                         *before = (sf_dim){.len = before->len * mine.len, .x = mine.x};
                 else
@@ -99,12 +103,14 @@ bool sf_again_all_finite(sf_context *ctx, const sf_again *a)
         return true;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Computing
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The step for `count` neighbouring lines, the first of them number `first` of the stretch: one dimension more, the outermost. */
-static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t first, int64_t count, char *made)
+/* The step for `count` neighbouring lines, the first of them number `first` of the stretch: one
+ * dimension more, the outermost. */
+static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t first,
+                          int64_t count, char *made)
 {
         const sf_again *a = s->a;
         const sf_again_step *from = &a->step[k];
@@ -115,7 +121,8 @@ static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t 
         sf_dim along = {.len = count, .y = result ? s->stride : a->size};
         int64_t by[SF_OPERANDS_MAX] = {0};
         if (count > 1) {
-                memmove(step.dims + 1, step.dims, (size_t)(step.nbatch + step.nseq) * sizeof *step.dims);
+                memmove(step.dims + 1, step.dims,
+                        (size_t)(step.nbatch + step.nseq) * sizeof *step.dims);
                 step.nbatch++;
                 step.batch *= count;
         }
@@ -130,7 +137,8 @@ static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t 
                 for (int32_t d = 0; p->data && d < last; d++)
                         p->data += s->at[d] * from->move[d][o];
                 if (count > 1) {
-                        memmove(p->stride + 1, p->stride, (size_t)(step.nbatch + step.nseq - 1) * sizeof *p->stride);
+                        memmove(p->stride + 1, p->stride,
+                                (size_t)(step.nbatch + step.nseq - 1) * sizeof *p->stride);
                         p->stride[0] = by[o];
                 }
         }
@@ -138,7 +146,7 @@ static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t 
         if (count > 1)
                 step.dims[0] = along;
         step.x = fuse.operand[0].data;
-        step.y = result ? first_of(s) + first * s->stride + (step.y - a->results) : made + (step.y - a->made);
+        step.y = result ? first_of(s) + first * s->stride : made + (step.y - a->made);
         step.fuse = from->plain ? NULL : &fuse;
         return sf_backend_run(ctx, &step, NULL, 0);
 }
@@ -156,10 +164,14 @@ sf_status sf_again_run(sf_context *ctx, const sf_again *a)
                         count = 1;
                         if (is_finite(a->dt, y + i * s.stride))
                                 continue;
-                        while (count < most && i + count < s.count && !is_finite(a->dt, y + (i + count) * s.stride))
+                        while (count < most && i + count < s.count &&
+                               !is_finite(a->dt, y + (i + count) * s.stride))
                                 count++;
-                        if (a->size && !arena && !(arena = sf_arena_borrow(ctx, (size_t)(a->size * most))))
-                                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for %zu bytes of scratch", (size_t)(a->size * most));
+                        if (a->size && !arena &&
+                            !(arena = sf_arena_borrow(ctx, (size_t)(a->size * most))))
+                                return sf_fail(ctx, SF_OUT_OF_MEMORY,
+                                               "no memory for %zu bytes of scratch",
+                                               (size_t)(a->size * most));
                         for (int32_t k = 0; k < a->steps && status == SF_OK; k++)
                                 status = run_step(ctx, &s, k, i, count, arena ? arena->base : NULL);
                 }

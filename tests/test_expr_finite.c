@@ -1,7 +1,8 @@
 /*
- * A rewrite never turns a finite result into an infinite one or NaN. Results of a plan that rounds differently are compared with two
- * others: those of the expression it was rewritten to, computed as that is written, and those of the expression as it was written.
- * Where the first is finite the plan has its bits; elsewhere it has the second's.
+ * A rewrite never turns a finite result into an infinite one or NaN. Results of a plan that rounds
+ * differently are compared with two others: those of the expression it was rewritten to, computed
+ * as that is written, and those of the expression as it was written. Where the first is finite the
+ * plan has its bits; elsewhere it has the second's.
  */
 #include "expr_tools.h"
 #include "naive.h"
@@ -12,11 +13,14 @@
 
 static long checks;
 
-/* How an input is filled: n small, h so large that two of them overflow, l so small that this is made up for, r large in
- * every third row, a large and of both signs, z like l but with rows of zeros, i like r but here and there infinite or NaN. */
+/* How an input is filled: n small, h so large that two of them overflow, l so small that this is
+ * made up for, r large in every third row, a large and of both signs, z like l but with rows of
+ * zeros, i like r but here and there infinite or NaN, p large or small, for products. */
 typedef struct listed {
         const char *expression, *shapes, *fills;
-        bool hidden; /* what is not finite does not show in the result: all that is asked is that it is close to what is right */
+        /* what is not finite does not show in the result: all that is asked is that it is close to
+         * what is right */
+        bool hidden;
 } listed;
 
 static const listed list[] = {
@@ -47,6 +51,8 @@ static const listed list[] = {
         {"sum(sum(x, 2), 1)", "x=90,7,15", "a", false},
         {"sum(flip(x, 1), (1, 2))", "x=90,7,15", "a", false},
         {"sum(permute(x, (0, 2, 1)), (1, 2))", "x=90,7,15", "a", false},
+        {"prod(prod(x, 2), 1)", "x=60,3,5", "p", false},
+        {"prod(prod(x, 2), 1)", "x=60,3,5:f64", "p", false},
         {"mean(sum(x, 2), 1)", "x=90,7,15", "a", false},
         {"sum(broadcast_to(x, (6, 50)) / 1e30, 0)", "x=50", "h", false},
         {"flip(sum(x / 1e30, 2), 0).T", "x=90,7,15", "r", false},
@@ -63,9 +69,9 @@ static const listed list[] = {
         {"sum(x / 1e37, 1), sum(x / 1e37, 1) * 2", "x=40,33", "r", true},
 };
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Inputs
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static double largest(int dt)
 {
         return dt == DT_F64 ? 1.7e308 : 3.3e38;
@@ -80,8 +86,12 @@ static double fill_value(char how, int dt, int64_t row, uint64_t seed)
         case 'l': return u * 1e-8;
         case 'z': return row % 3 == 2 ? 0 : sign * u * 1e-8;
         case 'r': return large ? u * largest(dt) : u - 0.7;
+        case 'p': return sign * u * pow(dt == DT_F64 ? 1e200 : 1e25, hash(seed + 5) % 2 ? 1 : -1);
         case 'a': return sign * u * largest(dt) / 4;
-        case 'i': return large ? u * largest(dt) : row % 3 == 2 && hash(seed) % 17 == 0 ? (sign > 0 ? INFINITY : NAN) : u - 0.7;
+        case 'i':
+                if (row % 3 == 2 && hash(seed) % 17 == 0)
+                        return sign > 0 ? INFINITY : NAN;
+                return large ? u * largest(dt) : u - 0.7;
         default: return u - 0.7;
         }
 }
@@ -109,20 +119,22 @@ static void fill_tensor(sf_tensor *t, char how, uint64_t seed)
         t->data = calloc((size_t)count + 1, (size_t)dts[dt].size);
         for (int64_t i = 0; i < count; i++) {
                 double v = fill_value(how, dt, i / (count / rows), seed * 1000003 + (uint64_t)i);
-                array_set(&(array){.dt = dt, .data = t->data}, i, dt == DT_BOOL ? hash((uint64_t)i) % 4 != 0 : v);
+                v = dt == DT_BOOL ? hash((uint64_t)i) % 4 != 0 : v;
+                array_set(&(array){.dt = dt, .data = t->data}, i, v);
         }
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Plans
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct outputs {
         int32_t count;
         sf_tensor tensor[3];
         int64_t shape[3][SF_MAX_NDIM];
 } outputs;
 
-static sf_plan *make(sf_context *ctx, const char *expression, const tool_shapes *shapes, bool exact, sf_tensor *in)
+static sf_plan *make(sf_context *ctx, const char *expression, const tool_shapes *shapes, bool exact,
+                     sf_tensor *in)
 {
         sf_graph *graph;
         sf_plan *plan = NULL;
@@ -161,18 +173,28 @@ static double value_at(const sf_tensor *t, int64_t i)
 }
 
 /* What the plan has where the other order is not finite, and where it is. */
-static void compare(const listed *l, const engine *e, const outputs *given, const outputs *other, const outputs *written, long *again)
+static void compare(const listed *l, const engine *e, const outputs *given, const outputs *other,
+                    const outputs *written, long *again)
 {
         for (int32_t k = 0; k < given->count; k++) {
                 int dt = dt_of(given->tensor[k].dtype);
                 for (int64_t i = 0; i < count_of(&given->tensor[k]); i++) {
-                        double v = value_at(&given->tensor[k], i), o = value_at(&other->tensor[k], i), w = value_at(&written->tensor[k], i);
+                        double v = value_at(&given->tensor[k], i);
+                        double o = value_at(&other->tensor[k], i);
+                        double w = value_at(&written->tensor[k], i);
                         const outputs *right = isfinite(o) ? other : written;
                         size_t at = (size_t)i * (size_t)dts[dt].size;
-                        bool good = l->hidden ? isfinite(w) == isfinite(v) && (!isfinite(w) || fabs(v - w) <= 1e-4 * fabs(w))
-                                              : same_bits(dt, (char *)given->tensor[k].data + at, (char *)right->tensor[k].data + at);
-                        *again += isfinite(w) && (!isfinite(o) || (l->hidden && fabs(o - w) > 1e-3 * fabs(w)));
-                        CHECK(good, "%s of %s on %s, output %d, element %lld is %.9g; in another order %.9g, as written %.9g", l->expression, l->shapes,
+                        bool good = l->hidden ? isfinite(w) == isfinite(v) &&
+                                    (!isfinite(w) || fabs(v - w) <= 1e-4 * fabs(w))
+                                              : same_bits(dt, (char *)given->tensor[k].data + at,
+                                                          (char *)right->tensor[k].data + at);
+                        const char *one = (char *)other->tensor[k].data + at;
+                        const char *two = (char *)written->tensor[k].data + at;
+                        *again += l->hidden ? isfinite(w) && !(fabs(o - w) <= 1e-3 * fabs(w))
+                                            : !isfinite(o) && !same_bits(dt, one, two);
+                        CHECK(good,
+                              "%s of %s on %s, output %d, element %lld is %.9g; in another "
+                              "order %.9g, as written %.9g", l->expression, l->shapes,
                               e->name, (int)k, (long long)i, v, o, w);
                         if (!good)
                                 return;
@@ -190,10 +212,12 @@ static void check(const listed *l, uint64_t seed)
         tool_read_shapes(l->shapes, &shapes);
         for (int i = 0; i < shapes.count; i++)
                 fill_tensor(&shapes.tensor[i], l->fills[i], seed + (uint64_t)i);
-        sf_plan *plan = make(REF, l->expression, &shapes, false, in), *exact = make(REF, l->expression, &shapes, true, in);
+        sf_plan *plan = make(REF, l->expression, &shapes, false, in), *exact =
+                        make(REF, l->expression, &shapes, true, in);
         char *json = tool_json(plan);
         tool_field(json, "rewritten", rewritten, sizeof rewritten);
-        CHECK(strstr(json, "\"rounds\": true") && strstr(json, "\"again\": true"), "%s is %s: not rewritten, or not computed again", l->expression, rewritten);
+        CHECK(strstr(json, "\"rounds\": true") && strstr(json, "\"again\": true"),
+              "%s is %s: not rewritten, or not computed again", l->expression, rewritten);
         for (char *p = rewritten; (p = strchr(p, ';')); p++)
                 *p = ',';
         sf_plan *otherwise = make(REF, rewritten, &shapes, true, same);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Everything but the programs' operands. `dim` is where its dims begin. */
+/* Step k, but for its programs' operands. */
 static void describe(sf_cuda_launch *l, const sf_again *a, int32_t k, const uint8_t *number)
 {
         sf_cuda_spec *spec = &l->spec;
@@ -18,7 +18,8 @@ static void describe(sf_cuda_launch *l, const sf_again *a, int32_t k, const uint
                 spec->acc = s->acc;
                 spec->out = s->out;
                 spec->flags |= s->has_initial ? SF_CUDA_INITIAL : 0;
-                sf_cuda_append_programs(&spec->fused, s, true, true, number, &spec->fused.loads, &spec->fused.stores);
+                sf_cuda_append_programs(&spec->fused, s, true, true, number, &spec->fused.loads,
+                                        &spec->fused.stores);
                 return;
         }
         sf_cuda_also *also = &spec->fused.also[spec->fused.beside++];
@@ -33,7 +34,7 @@ static void describe(sf_cuda_launch *l, const sf_again *a, int32_t k, const uint
 typedef struct writing {
         unsigned char *params;
         sf_cuda_parts parts;
-        int32_t dims, operands;
+        int32_t operands;
 } writing;
 
 static void put_word(const writing *w, size_t part, int64_t index, uint64_t word)
@@ -44,24 +45,31 @@ static void put_word(const writing *w, size_t part, int64_t index, uint64_t word
 static void put_dim(const writing *w, int32_t number, const sf_dim *d)
 {
         const sf_params_dim dim = {.len = d->len, .x = d->x, .y = d->y, .m = d->m};
-        memcpy(w->params + offsetof(sf_params, dims) + (size_t)number * sizeof dim, &dim, sizeof dim);
+        memcpy(w->params + offsetof(sf_params, dims) + (size_t)number * sizeof dim, &dim,
+               sizeof dim);
 }
 
-/* An operand a program reads, under its new number: where it is, and its strides along the lines and
- * its step's dims, of which `first` is the first. */
-static void put_operand(const writing *w, const sf_again *a, int32_t k, int32_t operand, int32_t number, int32_t first)
+/* An operand a program reads, under its new number: where it is, and its strides along the lines
+ * and its step's dims, of which `first` is the first. */
+static void put_operand(const writing *w, const sf_again *a, int32_t k, int32_t operand,
+                        int32_t number, int32_t first)
 {
         const sf_again_step *s = &a->step[k];
         const sf_operand *o = &s->fuse.operand[operand];
         int32_t made = s->made[operand];
-        put_word(w, w->parts.operand, number, made >= 0 ? (uint64_t)(o->data - a->step[made].tensor) : (uint64_t)(uintptr_t)o->data);
+        uint64_t where = (uint64_t)(uintptr_t)o->data;
+        if (made >= 0)
+                where = (uint64_t)(o->data - a->step[made].tensor);
+        put_word(w, w->parts.operand, number, where);
         for (int32_t d = 0; d < a->dims; d++)
                 put_word(w, w->parts.step, d * w->operands + number, (uint64_t)s->move[d][operand]);
         for (int32_t d = 0; d < s->step.nbatch + s->step.nseq; d++)
-                put_word(w, w->parts.step, (first + d) * w->operands + number, (uint64_t)o->stride[d]);
+                put_word(w, w->parts.step, (first + d) * w->operands + number,
+                         (uint64_t)o->stride[d]);
 }
 
-sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_cuda_chip *chip, sf_cuda_plan *plan)
+sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_cuda_chip *chip,
+                             sf_cuda_plan *plan)
 {
         enum { THREADS = 128, FILL = 4 };
         sf_cuda_launch *l = &plan->launch[0];
@@ -81,24 +89,32 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
         spec->extra[SF_CUDA_NBATCH] = a->dims;
         spec->extra[SF_CUDA_RESIDENT] = 1;
         for (int32_t k = 0; k < a->steps; k++) {
-                uint32_t loads = sf_cuda_program_reads(&a->step[k].fuse.load, 1), stores = sf_cuda_program_reads(&a->step[k].fuse.store, 0);
+                const sf_again_step *step = &a->step[k];
+                uint32_t loads = sf_cuda_program_reads(&step->fuse.load, 1);
+                uint32_t stores = sf_cuda_program_reads(&step->fuse.store, 0);
                 for (int32_t o = 0; (loads | stores) >> o; o++) {
                         if (!((loads | stores) >> o & 1))
                                 continue;
+                        int32_t how = k + (step->made[o] + 1) * SF_CUDA_OPERAND_MADE;
+                        how |= loads >> o & 1 ? SF_CUDA_OPERAND_LOADS : 0;
+                        how |= stores >> o & 1 ? SF_CUDA_OPERAND_STORES : 0;
                         number[k][o] = f->operands;
-                        f->dt[f->operands] = (uint8_t)a->step[k].fuse.operand[o].dt;
-                        f->how[f->operands++] = (uint8_t)(k | (loads >> o & 1 ? SF_CUDA_OPERAND_LOADS : 0) | (stores >> o & 1 ? SF_CUDA_OPERAND_STORES : 0) |
-                                                          (a->step[k].made[o] + 1) * SF_CUDA_OPERAND_MADE);
+                        f->dt[f->operands] = (uint8_t)step->fuse.operand[o].dt;
+                        f->how[f->operands++] = (uint8_t)how;
                 }
         }
         for (int32_t k = 0; k < a->steps; k++)
                 describe(l, a, k, number[k]);
-        unsigned char *code = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
+        unsigned char *code = (unsigned char *)(f->code + sf_cuda_codes(f));
+        unsigned char *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
         memset(code, 0, (size_t)(end - code)); /* eight bytes are hashed at a time */
-        writing w = {.params = l->params, .parts = sf_cuda_params_parts(spec), .dims = sf_cuda_dims(spec), .operands = (int32_t)at_least(f->operands, 1)};
+        writing w = {.params = l->params, .parts = sf_cuda_params_parts(spec),
+                     .operands = (int32_t)at_least(f->operands, 1)};
         l->params_size = w.parts.end;
         if (l->params_size > SF_CUDA_MAX_PARAMS)
-                return sf_fail(ctx, SF_UNSUPPORTED, "what is computed again takes %zu bytes of parameters; a CUDA launch has %d", l->params_size, SF_CUDA_MAX_PARAMS);
+                return sf_fail(ctx, SF_UNSUPPORTED,
+                               "what is computed again takes %zu bytes of parameters; a CUDA "
+                               "launch has %d", l->params_size, SF_CUDA_MAX_PARAMS);
 
         /* A line's last step is shared by the threads of a block, in runs of a power of two. */
         const sf_step *last = &a->step[a->steps - 1].step;
@@ -115,7 +131,8 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
                 put_dim(&w, d, &a->line[d]);
         for (int32_t k = 0; k < a->steps; k++) {
                 const sf_again_step *s = &a->step[k];
-                uint32_t reads = sf_cuda_program_reads(&s->fuse.load, 1) | sf_cuda_program_reads(&s->fuse.store, 0);
+                uint32_t reads = sf_cuda_program_reads(&s->fuse.load, 1) |
+                                 sf_cuda_program_reads(&s->fuse.store, 0);
                 for (int32_t d = 0; d < s->step.nbatch + s->step.nseq; d++)
                         put_dim(&w, first + d, &s->step.dims[d]);
                 for (int32_t o = 0; reads >> o; o++)
@@ -128,7 +145,8 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
                 if (k) { /* y, its strides and those of columns are not asked for */
                         sf_also also = {0};
                         sf_cuda_values(&s->step, &also.identity, &also.neutral, &also.initial);
-                        memcpy(l->params + w.parts.also + (size_t)(k - 1) * w.parts.also_size, &also, offsetof(sf_also, step));
+                        memcpy(l->params + w.parts.also + (size_t)(k - 1) * w.parts.also_size,
+                               &also, offsetof(sf_also, step));
                 }
                 first += s->step.nbatch + s->step.nseq;
         }

@@ -1,12 +1,14 @@
 /*
- * What a plan whose rewrites round differently does so that no finite result becomes infinite or NaN.
+ * What a plan whose rewrites round differently does so that no finite result becomes infinite or
+ * NaN.
  *
- * The graph is rewritten twice: as far as it goes, which is what is computed, and exactly, which gives the results as
- * written. A node of the one has a twin in the other that stands for the same value. Every pass whose result is not as
- * written either has few results, which are looked at when they are there and, where they are not finite, computed again
- * from the twin; or it only reads what has been looked at. sf_written_check finds out, before the plan is complete, asks
- * for a result of its own where what is not finite could hide behind an operator (exp(-inf) is 0), and where neither
- * can be had, the plan is made of the exact graph.
+ * The graph is rewritten twice: as far as it goes, which is what is computed, and exactly, which
+ * gives the results as written. A node of the one has a twin in the other that stands for the same
+ * value. Every pass whose result is not as written either has few results, which are looked at when
+ * they are there and, where they are not finite, computed again from the twin; or it only reads
+ * what has been looked at. sf_written_check finds out, before the plan is complete, asks for a
+ * result of its own where what is not finite could hide behind an operator (exp(-inf) is 0), and
+ * where neither can be had, the plan is made of the exact graph.
  */
 #include "core/again.h"
 #include "expr/plan.h"
@@ -20,9 +22,9 @@ typedef struct sf_known {
         double value;
 } known;
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Both graphs
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static const int32_t *arguments(const sf_ir_node *n)
 {
         return n->kind == SF_IR_CONCAT ? n->list : n->arg;
@@ -31,10 +33,14 @@ static const int32_t *arguments(const sf_ir_node *n)
 /* The same operator, whatever it is applied to? */
 static bool same_operator(const sf_ir_node *a, const sf_ir_node *b)
 {
-        bool same = a->kind == b->kind && a->dt == b->dt && a->axes == b->axes && a->index == b->index && a->start == b->start &&
-                    a->step == b->step && a->value.u64 == b->value.u64 && a->code == b->code && a->op == b->op && a->acc == b->acc &&
-                    a->reverse == b->reverse && a->exclusive == b->exclusive && a->mean == b->mean && a->has_initial == b->has_initial &&
-                    a->nlist == b->nlist && sf_ir_args(a) == sf_ir_args(b) && sf_ir_same_shape(a, b);
+        bool same = a->kind == b->kind && a->dt == b->dt && a->axes == b->axes &&
+                    a->index == b->index && a->start == b->start &&
+                    a->step == b->step && a->value.u64 == b->value.u64 && a->code == b->code &&
+                    a->op == b->op && a->acc == b->acc &&
+                    a->reverse == b->reverse && a->exclusive == b->exclusive &&
+                    a->mean == b->mean && a->has_initial == b->has_initial &&
+                    a->nlist == b->nlist && sf_ir_args(a) == sf_ir_args(b) &&
+                    sf_ir_same_shape(a, b);
         if (same && a->kind == SF_IR_PERMUTE)
                 same = !memcmp(a->list, b->list, (size_t)a->nlist * sizeof *a->list);
         return same;
@@ -45,7 +51,8 @@ static bool is_opaque(const sf_ir_node *n)
 {
         switch (n->kind) {
         case SF_IR_MAP:
-                return n->code != SF_CODE_NEG && n->code != SF_CODE_ADD && n->code != SF_CODE_SUB && n->code != SF_CODE_MUL && n->code != SF_CODE_DIV &&
+                return n->code != SF_CODE_NEG && n->code != SF_CODE_ADD && n->code != SF_CODE_SUB &&
+                       n->code != SF_CODE_MUL && n->code != SF_CODE_DIV &&
                        n->code != SF_CODE_CAST;
         case SF_IR_FLIP:
         case SF_IR_PERMUTE:
@@ -55,12 +62,14 @@ static bool is_opaque(const sf_ir_node *n)
         }
 }
 
-/* Two of the same operator are equal: are their arguments, one by one? Of a sum too, if all but one are the same. */
+/* Two of the same operator are equal: are their arguments, one by one? Of a sum too, if all but one
+ * are the same. */
 static bool pairs_arguments(const sf_ir *ir, const sf_ir_node *a, const sf_ir_node *b)
 {
         int32_t other = 0, opaque = 0;
         for (int32_t i = 0; i < sf_ir_args(a); i++) {
-                const sf_ir_node *x = sf_ir_at(ir, arguments(a)[i]), *y = sf_ir_at(ir, arguments(b)[i]);
+                const sf_ir_node *x = sf_ir_at(ir, arguments(a)[i]);
+                const sf_ir_node *y = sf_ir_at(ir, arguments(b)[i]);
                 other += x != y;
                 opaque += x != y && is_opaque(x) && same_operator(x, y);
         }
@@ -97,7 +106,8 @@ typedef struct state {
 
 static state take_state(sf_ir *ir)
 {
-        state s = {sf_ir_alloc(ir, ((size_t)ir->nodes + 1) * sizeof *s.forward), ir->events, ir->events_room, ir->event};
+        state s = {sf_ir_alloc(ir, ((size_t)ir->nodes + 1) * sizeof *s.forward), ir->events,
+                   ir->events_room, ir->event};
         for (int32_t id = 1; id <= ir->nodes; id++) {
                 s.forward[id] = ir->node[id]->forward;
                 ir->node[id]->forward = 0;
@@ -138,7 +148,8 @@ void sf_written_find(sf_plan *plan)
         w->twin = memset(sf_ir_alloc(ir, room * sizeof *w->twin), 0, room * sizeof *w->twin);
         w->origin = memset(sf_ir_alloc(ir, room * sizeof *w->origin), 0, room * sizeof *w->origin);
         w->cut = memset(sf_ir_alloc(ir, room), 0, room);
-        w->visited = memset(sf_ir_alloc(ir, room * sizeof *w->visited), 0, room * sizeof *w->visited);
+        w->visited = memset(sf_ir_alloc(ir, room * sizeof *w->visited), 0,
+                            room * sizeof *w->visited);
         w->seen = memset(sf_ir_alloc(ir, room * sizeof *w->seen), 0, room * sizeof *w->seen);
         w->known = sf_ir_alloc(ir, room * sizeof *w->known);
         w->nodes = ir->nodes;
@@ -150,8 +161,10 @@ void sf_written_find(sf_plan *plan)
         w->events = exact.events;
         w->event = exact.event;
         put_state(ir, &rewritten, nodes);
-        /* A node says what it computes by its arguments alone, forwarded or not: those of a node that is computed are computed. */
-        bool *live = memset(sf_ir_alloc(ir, room), 0, room), *exactly = memset(sf_ir_alloc(ir, room), 0, room);
+        /* A node says what it computes by its arguments alone, forwarded or not: those of a node
+         * that is computed are computed. */
+        bool *live = memset(sf_ir_alloc(ir, room), 0, room);
+        bool *exactly = memset(sf_ir_alloc(ir, room), 0, room);
         for (int32_t i = 0; i < ir->outputs; i++)
                 mark(ir, sf_ir_now(ir, ir->output[i]), live);
         for (int32_t id = 1; id <= ir->written; id++) {
@@ -177,9 +190,9 @@ void sf_written_only(sf_plan *plan)
         plan->written = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * What cannot hide
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 static bool never_finite(known k)
 {
@@ -190,14 +203,16 @@ static known known_map(const sf_ir_node *n, const known *a)
 {
         const known nothing = {NOTHING, 0}, lost = {NOT_FINITE, 0};
         const bool values = a[0].what == VALUE && (sf_ir_args(n) < 2 || a[1].what == VALUE);
+        const known either = never_finite(a[0]) || never_finite(a[1]) ? lost : nothing;
         const double x = a[0].value, y = a[1].value;
         if (sf_dtypes[n->dt].kind != SF_KIND_REAL)
                 return nothing;
         switch (n->code) {
-        case SF_CODE_ADD: return values ? (known){VALUE, x + y} : never_finite(a[0]) || never_finite(a[1]) ? lost : nothing;
-        case SF_CODE_SUB: return values ? (known){VALUE, x - y} : never_finite(a[0]) || never_finite(a[1]) ? lost : nothing;
-        case SF_CODE_MUL: return values ? (known){VALUE, x * y} : never_finite(a[0]) || never_finite(a[1]) ? lost : nothing;
-        case SF_CODE_DIV: return values ? (known){VALUE, x / y} : never_finite(a[0]) ? lost : nothing;
+        case SF_CODE_ADD: return values ? (known){VALUE, x + y} : either;
+        case SF_CODE_SUB: return values ? (known){VALUE, x - y} : either;
+        case SF_CODE_MUL: return values ? (known){VALUE, x * y} : either;
+        case SF_CODE_DIV:
+                return values ? (known){VALUE, x / y} : never_finite(a[0]) ? lost : nothing;
         case SF_CODE_NEG: return values ? (known){VALUE, -x} : a[0];
         case SF_CODE_ABS: return values ? (known){VALUE, fabs(x)} : a[0];
         case SF_CODE_SQUARE: return values ? (known){VALUE, x * x} : a[0];
@@ -217,19 +232,25 @@ static known find_known(sf_plan *plan, const sf_ir_node *n)
         known a[3] = {{NOTHING, 0}, {NOTHING, 0}, {NOTHING, 0}};
         const bool real = sf_dtypes[n->dt].kind == SF_KIND_REAL;
         switch (n->kind) {
-        case SF_IR_CONSTANT: return real ? (known){VALUE, n->dt == SF_DT_F64 ? n->value.f64 : n->value.f32} : a[0];
+        case SF_IR_CONSTANT:
+                if (real)
+                        a[0] = (known){VALUE, n->dt == SF_DT_F64 ? n->value.f64 : n->value.f32};
+                return a[0];
         case SF_IR_MAP:
                 for (int32_t i = 0; i < sf_ir_args(n); i++)
                         a[i] = known_of(plan, n->arg[i]);
                 return known_map(n, a);
         case SF_IR_FOLD: /* sums and products with such an element are not finite either */
-                a[0] = known_of(plan, n->arg[0]);
-                return never_finite(a[0]) && !n->arg[1] && (n->op == SF_SUM || n->op == SF_PROD) && real ? (known){NOT_FINITE, 0} : a[1];
+                if (real && !n->arg[1] && (n->op == SF_SUM || n->op == SF_PROD) &&
+                    never_finite(known_of(plan, n->arg[0])))
+                        a[0] = (known){NOT_FINITE, 0};
+                return a[0];
         default: return sf_ir_is_view(n) ? known_of(plan, n->arg[0]) : a[0];
         }
 }
 
-/* What is known of `node`, after `serial` was counted up and the one node noted whose value is given. */
+/* What is known of `node`, after `serial` was counted up and the one node noted whose value is
+ * given. */
 static known known_of(sf_plan *plan, int32_t node)
 {
         sf_written *w = plan->written;
@@ -254,23 +275,15 @@ static bool shows(sf_plan *plan, int32_t node, int32_t source)
         return all;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Passes
- * ---------------------------------------------------------------------------------------------------------- */
-
-/* The pass that writes the buffer of this node, or -1. */
-static int32_t writer_of(const sf_plan *plan, int32_t buffer)
-{
-        for (int32_t i = 0; i < plan->passes; i++)
-                if (plan->pass[i]->out.buffer == buffer)
-                        return i;
-        return -1;
-}
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Does it write to another place what lies in memory already? */
 static bool copies(const sf_plan *plan, const sf_pass *pass)
 {
-        return !pass->core && pass->operands == 1 && plan->buffer[pass->operand[0].buffer].node == pass->root;
+        return !pass->core && pass->operands == 1 &&
+               plan->buffer[pass->operand[0].buffer].node == pass->root;
 }
 
 /* Are the pass's results looked at? */
@@ -278,8 +291,10 @@ static bool is_checked(const sf_plan *plan, const sf_pass *pass)
 {
         const sf_ir *ir = &plan->ir;
         const sf_ir_node *n = sf_ir_at(ir, pass->root);
-        return !copies(plan, pass) && !plan->written->as_is[pass->root] && plan->written->twin[pass->root] && sf_ir_is_real(ir, pass->root) &&
-               plan->buffer[pass->out.buffer].node == pass->root && (pass->step.fold || (!pass->core && sf_ir_is_small(ir, n)));
+        return !copies(plan, pass) && !plan->written->as_is[pass->root] &&
+               plan->written->twin[pass->root] && sf_ir_is_real(ir, pass->root) &&
+               plan->buffer[pass->out.buffer].node == pass->root &&
+               (pass->step.fold || (!pass->core && sf_ir_is_small(ir, n)));
 }
 
 /* Has this walk been here? Notes that it has now. */
@@ -291,7 +306,8 @@ static bool is_visited(sf_plan *plan, int32_t node)
         return was;
 }
 
-/* The highest node below `root`, and before any other scan or fold, that has a twin and shows what is not finite in `source`; or 0. */
+/* The highest node below `root`, and before any other scan or fold, that has a twin and shows what
+ * is not finite in `source`; or 0. */
 static int32_t highest_shown(sf_plan *plan, int32_t node, int32_t root, int32_t source)
 {
         const sf_ir *ir = &plan->ir;
@@ -299,9 +315,11 @@ static int32_t highest_shown(sf_plan *plan, int32_t node, int32_t root, int32_t 
         int32_t found = 0;
         if (is_visited(plan, node))
                 return 0;
-        if (node != root && plan->written->twin[node] && sf_ir_is_real(ir, node) && shows(plan, node, source))
+        if (node != root && plan->written->twin[node] && sf_ir_is_real(ir, node) &&
+            shows(plan, node, source))
                 return node;
-        for (int32_t i = 0; node != source && (n->kind == SF_IR_MAP || sf_ir_is_view(n)) && i < sf_ir_args(n) && !found; i++)
+        for (int32_t i = 0; node != source && (n->kind == SF_IR_MAP || sf_ir_is_view(n)) &&
+             i < sf_ir_args(n) && !found; i++)
                 found = highest_shown(plan, n->arg[i], root, source);
         return found;
 }
@@ -323,7 +341,8 @@ static bool is_applied(const sf_plan *plan, const sf_ir_node *n, int32_t other)
         bool same = o && same_operator(n, o);
         for (int32_t i = 0; same && i < sf_ir_args(n); i++) {
                 int32_t mine = arguments(n)[i], theirs = arguments(o)[i];
-                same = mine == theirs || plan->written->twin[mine] == theirs || sf_ir_now(&plan->ir, theirs) == mine;
+                same = mine == theirs || plan->written->twin[mine] == theirs ||
+                       sf_ir_now(&plan->ir, theirs) == mine;
         }
         return same;
 }
@@ -338,7 +357,8 @@ static verdict explained(sf_plan *plan, int32_t node, bool top)
         if (w->as_is[node] || is_visited(plan, node))
                 return GOOD;
         for (int32_t i = 0; i < plan->passes && !top; i++)
-                if (plan->pass[i]->root == node && plan->buffer[plan->pass[i]->out.buffer].node == node)
+                if (plan->pass[i]->root == node &&
+                    plan->buffer[plan->pass[i]->out.buffer].node == node)
                         return GOOD; /* it lies in memory, and is a question of its own */
         bool same = is_applied(plan, n, twin) || is_applied(plan, n, w->origin[node]);
         verdict v = GOOD;
@@ -356,13 +376,15 @@ static verdict check_pass(sf_plan *plan, const sf_pass *pass)
         if (w->as_is[pass->root] || copies(plan, pass))
                 return GOOD;
         const bool checked = is_checked(plan, pass);
-        /* The sums over a matrix that stand for a product are no value of the graph as written: who reads them must show it. */
+        /* The sums over a matrix that stand for a product are no value of the graph as written: who
+         * reads them must show it. */
         if (!checked && (!pass->step.fold || w->twin[pass->root]))
                 return explained(plan, pass->root, true);
         for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
-                int32_t buffer = k < pass->operands ? pass->operand[k].buffer : pass->mask.buffer, node = plan->buffer[buffer].node;
-                int32_t from = plan->buffer[buffer].place == SF_PLACE_INPUT ? -1 : writer_of(plan, buffer);
-                if (from >= 0 && !w->as_is[node] && !w->twin[node] && !shows(plan, pass->root, node))
+                const sf_access *a = k < pass->operands ? &pass->operand[k] : &pass->mask;
+                int32_t node = plan->buffer[a->buffer].node;
+                bool made = plan->buffer[a->buffer].place != SF_PLACE_INPUT;
+                if (made && !w->as_is[node] && !w->twin[node] && !shows(plan, pass->root, node))
                         return make_cut(plan, highest_shown(plan, pass->root, pass->root, node));
         }
         if (checked && pass->core && !w->as_is[pass->core] && !shows(plan, pass->root, pass->core))
@@ -381,9 +403,9 @@ bool sf_written_check(sf_plan *plan, bool *again)
         return v != IMPOSSIBLE;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The steps that compute a result as written
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct import {
         sf_plan *plan;
         sf_repair *to;
@@ -412,6 +434,13 @@ static int32_t held_in(const sf_plan *plan, int32_t node, int32_t at)
         return -1;
 }
 
+/* The arguments' type is the instruction's: a choice's that of what is chosen from. */
+static int32_t import_map(import *im, const sf_ir_node *n, const int32_t arg[3])
+{
+        sf_dt dt = sf_ir_at(&im->plan->ir, n->arg[n->code == SF_CODE_WHERE])->dt;
+        return sf_ir_map(&im->to->steps.ir, n->code, dt, arg[0], arg[1], arg[2]);
+}
+
 static int32_t import_node(import *im, int32_t node)
 {
         sf_ir *ir = &im->to->steps.ir;
@@ -426,10 +455,10 @@ static int32_t import_node(import *im, int32_t node)
                 made = sf_ir_constant(ir, n->dt, n->value);
         } else {
                 for (int32_t i = 0; i < sf_ir_args(n); i++)
-                        *(n->kind == SF_IR_CONCAT ? &parts[i] : &arg[i]) = import_node(im, arguments(n)[i]);
-                made = n->kind == SF_IR_MAP && n->code != SF_CODE_CAST
-                               ? sf_ir_map(ir, n->code, sf_ir_at(&im->plan->ir, n->arg[n->code == SF_CODE_WHERE])->dt, arg[0], arg[1], arg[2])
-                               : sf_ir_with(ir, n, arg, parts);
+                        *(n->kind == SF_IR_CONCAT ? &parts[i] : &arg[i]) =
+                                import_node(im, arguments(n)[i]);
+                bool maps = n->kind == SF_IR_MAP && n->code != SF_CODE_CAST;
+                made = maps ? import_map(im, n, arg) : sf_ir_with(ir, n, arg, parts);
         }
         return im->known[node] = made;
 }
@@ -447,13 +476,15 @@ static sf_follow through(const sf_track *t, const sf_follow *axes)
 {
         if (t->along < 0 || axes[t->along].line < 0 || (t->step != 1 && t->step != -1))
                 return all;
-        return (sf_follow){axes[t->along].line, t->start + t->step * axes[t->along].start, t->step * axes[t->along].step};
+        return (sf_follow){axes[t->along].line, t->start + t->step * axes[t->along].start,
+                           t->step * axes[t->along].step};
 }
 
 /*
- * Which positions of its axes each pass computes for one line, from the last pass, whose results are the lines, back to
- * the first. What a pass leaves is as long, along an axis, as its readers need: one position if all of them follow
- * the line in the same way. False: the last pass does not compute its results one by one.
+ * Which positions of its axes each pass computes for one line, from the last pass, whose results
+ * are the lines, back to the first. What a pass leaves is as long, along an axis, as its readers
+ * need: one position if all of them follow the line in the same way. False: the last pass does not
+ * compute its results one by one.
  */
 static bool follow_lines(sf_repair *r)
 {
@@ -464,21 +495,28 @@ static bool follow_lines(sf_repair *r)
         r->pass = sf_ir_alloc(ir, (size_t)steps->passes * sizeof *r->pass);
         for (int32_t b = 0; b < steps->buffers; b++) {
                 const sf_buffer *buffer = &steps->buffer[b];
-                sf_follow *axes = r->buffer[b] = sf_ir_alloc(ir, (size_t)buffer->ndim * sizeof *axes);
+                sf_follow *axes = sf_ir_alloc(ir, (size_t)buffer->ndim * sizeof *axes);
+                r->buffer[b] = axes;
                 for (int32_t d = 0; d < buffer->ndim; d++)
                         axes[d] = buffer->place == SF_PLACE_OUTPUT ? (sf_follow){d, 0, 1} : all;
         }
         for (int32_t i = steps->passes - 1; i >= 0; i--) {
                 const sf_pass *pass = steps->pass[i];
                 const sf_buffer *out = &steps->buffer[pass->out.buffer];
-                sf_follow *axes = r->pass[i] = sf_ir_alloc(ir, (size_t)pass->ndim * sizeof *axes), *mine = r->buffer[pass->out.buffer];
+                sf_follow *axes = sf_ir_alloc(ir, (size_t)pass->ndim * sizeof *axes);
+                sf_follow *mine = r->buffer[pass->out.buffer];
+                r->pass[i] = axes;
                 for (int32_t d = 0; d < pass->ndim; d++)
                         axes[d] = all;
                 for (int32_t d = 0; d < out->ndim; d++) {
                         const sf_track *t = &pass->out.track[d];
-                        bool free = t->along >= 0 && !(pass->axes >> t->along & 1) && (t->step == 1 || t->step == -1);
+                        bool free = t->along >= 0 && !(pass->axes >> t->along & 1) &&
+                                    (t->step == 1 || t->step == -1);
                         if (mine[d].line >= 0 && free)
-                                axes[t->along] = (sf_follow){mine[d].line, t->step * (mine[d].start - t->start), t->step * mine[d].step};
+                                axes[t->along] =
+                                        (sf_follow){mine[d].line,
+                                                    t->step * (mine[d].start - t->start),
+                                                    t->step * mine[d].step};
                         else if (out->place == SF_PLACE_OUTPUT && out->shape[d] > 1)
                                 return false;
                         else
@@ -487,7 +525,8 @@ static bool follow_lines(sf_repair *r)
                 for (int32_t k = 0; k < pass->operands; k++) {
                         int32_t b = pass->operand[k].buffer;
                         sf_follow *theirs = r->buffer[b];
-                        for (int32_t d = 0; steps->buffer[b].place == SF_PLACE_SCRATCH && d < steps->buffer[b].ndim; d++) {
+                        for (int32_t d = 0; steps->buffer[b].place == SF_PLACE_SCRATCH &&
+                             d < steps->buffer[b].ndim; d++) {
                                 sf_follow f = through(&pass->operand[k].track[d], axes);
                                 theirs[d] = !asked[b] || same_follow(theirs[d], f) ? f : all;
                         }
@@ -508,11 +547,13 @@ static void lay_out(sf_repair *r)
                 for (int32_t d = 0; d < buffer->ndim; d++)
                         bytes *= r->buffer[b][d].line < 0 ? buffer->shape[d] : 1;
                 buffer->offset = r->steps.scratch;
-                r->steps.scratch += (bytes + SF_SCRATCH_ALIGN - 1) / SF_SCRATCH_ALIGN * SF_SCRATCH_ALIGN;
+                bytes = (bytes + SF_SCRATCH_ALIGN - 1) / SF_SCRATCH_ALIGN * SF_SCRATCH_ALIGN;
+                r->steps.scratch += bytes;
         }
 }
 
-/* One CUDA launch computes all of it, and every device computes the same: what would be too much for that is refused on all. */
+/* One CUDA launch computes all of it, and every device computes the same: what would be too much
+ * for that is refused on all. */
 static bool within_limits(const sf_repair *r)
 {
         const sf_plan *steps = &r->steps;
@@ -521,11 +562,14 @@ static bool within_limits(const sf_repair *r)
                 const sf_pass *pass = steps->pass[i];
                 dims += pass->ndim + 1;
                 operands += pass->operands ? pass->operands : 1;
-                codes += (pass->load.count ? pass->load.count : 1) + (pass->store.count ? pass->store.count : 1);
-                if ((pass->core && !pass->step.fold) || steps->buffer[pass->out.buffer].node != pass->root)
+                codes += pass->load.count ? pass->load.count : 1;
+                codes += pass->store.count ? pass->store.count : 1;
+                if ((pass->core && !pass->step.fold) ||
+                    steps->buffer[pass->out.buffer].node != pass->root)
                         return false;
         }
-        return steps->passes && steps->passes <= SF_AGAIN_STEPS && dims <= SF_AGAIN_DIMS && operands <= SF_OPERANDS_MAX && codes <= SF_AGAIN_CODES;
+        return steps->passes && steps->passes <= SF_AGAIN_STEPS && dims <= SF_AGAIN_DIMS &&
+               operands <= SF_OPERANDS_MAX && codes <= SF_AGAIN_CODES;
 }
 
 static bool make_repair(sf_plan *plan, int32_t at)
@@ -536,7 +580,8 @@ static bool make_repair(sf_plan *plan, int32_t at)
         sf_ir *ir = &r->steps.ir;
         size_t nodes = (size_t)plan->ir.nodes + 1;
         import im = {.plan = plan, .to = r, .at = at};
-        im.known = memset(sf_ir_alloc(&plan->ir, nodes * sizeof *im.known), 0, nodes * sizeof *im.known);
+        im.known = memset(sf_ir_alloc(&plan->ir, nodes * sizeof *im.known), 0,
+                          nodes * sizeof *im.known);
         im.leaf = sf_ir_alloc(&plan->ir, nodes * sizeof *im.leaf);
         r->next = plan->repairs;
         plan->repairs = r; /* from here on its memory is freed with the plan's */

@@ -192,7 +192,7 @@ SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount level
 }
 
 /* again.cu, in bytes: marks of warps; totals of threads, of any type. */
-SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 8; }
-SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 8; }
+SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16; }
+SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
 
 #endif
