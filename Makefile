@@ -152,7 +152,7 @@ test-gpu: needs-build
 	tests/cuda/run_gpu.sh build/gpu
 	+if python3 -c 'import pytest, torch; assert torch.cuda.is_available()' 2> /dev/null; then \
 	        $(CMAKE) -S . -B build/gpu -DSCANFOLD_PYTHON=ON && $(call BUILD,build/gpu) --target scanfold_python && \
-	        PYTHONPATH=python python3 -m pytest -q -p no:cacheprovider -k cuda tests/python; \
+	        PYTHONPATH=python python3 -m pytest -q -p no:cacheprovider tests/python; \
 	else echo "no torch with CUDA, or no pytest: the Python package was not tested"; fi
 
 bench-gpu: needs-build

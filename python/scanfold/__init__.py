@@ -28,21 +28,30 @@ __all__ = ["cumsum", "cumprod", "cummax", "cummin", "sum", "prod", "max", "min",
 _SUM, _PROD, _MAX, _MIN = range(4)
 _scan, _fold = _scanfold.scan, _scanfold.fold
 _without_torch = True
+_run_untraced = None  # scanfold.torch sets it, once torch.compile can ask for it
 
 
 def _compiling():
     return False
 
 
+def __getattr__(name):
+    """scanfold.torch, which imports torch, is there once somebody asks for it."""
+    if name == "torch":
+        import importlib
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _look_for_torch():
     """Registers our operators once torch is there, so that torch.compile can trace a call before any has run."""
-    global _without_torch, _compiling, _run_untraced
+    global _without_torch, _compiling
     if "torch" in _sys.modules:
         _without_torch = False
         from . import torch  # noqa: F401
         compiler = getattr(_sys.modules["torch"], "compiler", None)
         if hasattr(compiler, "is_compiling"):
-            _compiling, _run_untraced = compiler.is_compiling, compiler.disable(_run)
+            _compiling = compiler.is_compiling
 
 
 def _one(first, second, names):
@@ -311,8 +320,16 @@ class using:
     def __init__(self, *, threads=0, isa=None, backend=None):
         if backend not in (None, "auto", "ref"):
             raise ValueError(f'backend is {backend!r}: "auto" and "ref" are taken')
+        self._options = {"threads": threads, "isa": isa, "backend": backend}
         self._context = _scanfold.context_create(threads, int(backend == "ref"), isa)
         self._expressions = {}
+
+    # A context cannot leave its process: what is pickled or copied is what was asked for.
+    def __getstate__(self):
+        return self._options
+
+    def __setstate__(self, options):
+        self.__init__(**options)
 
     def __enter__(self):
         _chosen.stack.append(self)

@@ -130,6 +130,15 @@ static int kind_of(PyObject *object, const char *name, known_type *found)
         return 0;
 }
 
+int array_is_torch(PyObject *object)
+{
+        known_type found = {0};
+        for (int i = 0; i < known_count; i++)
+                if (known[i].type == (PyObject *)Py_TYPE(object))
+                        return known[i].kind == ARRAY_TORCH;
+        return torch_knows((PyObject *)Py_TYPE(object), &found);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * NumPy
  * ---------------------------------------------------------------------------------------------------------- */

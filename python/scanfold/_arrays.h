@@ -49,6 +49,9 @@ typedef enum array_use { OPEN_FIRST, OPEN_MORE, OPEN_OUT, OPEN_TRUSTED, OPEN_COM
 int array_open(PyObject *object, const char *name, array_use use, array *a);
 void array_close(array *a);
 
+/* Whether an object is a torch tensor, or stands in for one: 1, 0, or -1 with an exception. */
+int array_is_torch(PyObject *object);
+
 /* What is made: of this shape and dtype, and where torch makes it, with its axes in memory in this order, outermost first. */
 typedef struct array_form {
         int32_t ndim;

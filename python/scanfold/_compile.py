@@ -73,16 +73,18 @@ def _is_expression(node):
     return node.op == "call_function" and node.target in (EXPRESSION, EXPRESSIONS)
 
 
-def _rewrite(gm, keep=0, exact=False):
+def _rewrite(gm, keep=0, exact=False, inductor=True):
+    """(products not computed, what was fused, what was left to Inductor and why)"""
     with_shapes = all("val" in n.meta for n in gm.graph.nodes if n.op == "placeholder")
     if not with_shapes:
-        return [], []
+        return [], [], []
+    declined = []
     with _fake_mode(gm):
         hoisted = [] if exact else hoist(gm.graph)
-        fused = fuse(gm.graph, keep, exact)
+        fused = fuse(gm.graph, keep, exact, inductor, declined)
     gm.graph.lint()
     gm.recompile()
-    return hoisted, fused
+    return hoisted, fused, declined
 
 
 def _fake_mode(gm):
@@ -149,17 +151,18 @@ def _plain(value):
 class _Compiler:
     """Compiles one graph of Dynamo's: the graphs torch makes of it, forward and backward, come to `inner`."""
 
-    def __init__(self, gm, example_inputs, compile_rest, keep, exact, report):
+    def __init__(self, gm, example_inputs, compile_rest, keep, exact, inductor, report):
         self.compile_rest, self.keep, self.exact, self.report = compile_rest, keep, exact, report
+        self.inductor = inductor
         self.inputs = len(example_inputs)
         # Where each of Dynamo's inputs is one of the inner graph's, a graph that is one expression can be called with no wrapper between.
         self.same_inputs = all(map(_plain, example_inputs)) and not any(True for _ in gm.parameters()) and not any(True for _ in gm.buffers())
         self.direct = None
 
     def inner(self, gm, example_inputs, is_inference=False, **keywords):
-        hoisted, fused = _rewrite(gm, self.keep, self.exact)
+        rewritten = _rewrite(gm, self.keep, self.exact, self.inductor)
         if self.report is not None:
-            self.report.graph(gm, hoisted, fused)
+            self.report.graph(gm, *rewritten)
             return self.report.watched(gm)
         if is_inference and self.same_inputs and len(example_inputs) == self.inputs:
             self.direct = _one_call(gm)
@@ -205,12 +208,12 @@ def backend(gm, example_inputs, *, options=None, report=None, mode=None, **_):
     exact = _option(options, "exact", (False, True))
     if rest == "inductor" and report is None:
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-        compiler = _Compiler(gm, example_inputs, compile_fx_inner, keep, exact, report)
+        compiler = _Compiler(gm, example_inputs, compile_fx_inner, keep, exact, True, report)
         with _no_shared_cache():
             compiled = compile_fx(gm, example_inputs, inner_compile=compiler.inner)
     else:
         from torch._dynamo.backends.common import aot_autograd
-        compiler = _Compiler(gm, example_inputs, None, keep, exact, report)
+        compiler = _Compiler(gm, example_inputs, None, keep, exact, rest == "inductor", report)
         inference = functools.partial(compiler.inner, is_inference=True)
         compiled = aot_autograd(fw_compiler=compiler.inner, bw_compiler=compiler.inner, inference_compiler=inference)(gm, example_inputs)
     return compiler.direct or compiled
@@ -225,10 +228,11 @@ class Report:
     def __init__(self):
         self.graphs = []
 
-    def graph(self, gm, hoisted, fused):
+    def graph(self, gm, hoisted, fused, declined):
         left = [n.format_node() or n.name for n in gm.graph.nodes
                 if n.op == "call_function" and not _is_expression(n) and n.target is not operator.getitem]
-        self.graphs.append({"hoisted": hoisted, "fused": [nodes for _, nodes in fused], "left": left, "plans": []})
+        self.graphs.append({"hoisted": hoisted, "fused": [nodes for _, nodes in fused],
+                            "declined": declined, "left": left, "plans": []})
 
     def watched(self, gm):
         entry = self.graphs[-1]
@@ -259,6 +263,9 @@ class Report:
                 lines += [f"    {text}" for text in nodes]
                 if i < len(graph["plans"]):
                     lines += [f"    | {text}" for text in graph["plans"][i].splitlines()]
+            for nodes, why in graph["declined"]:
+                lines.append(f"  left to Inductor: {why}:")
+                lines += [f"    {text}" for text in nodes]
             if graph["left"]:
                 lines.append("  left:")
                 lines += [f"    {text}" for text in graph["left"]]

@@ -9,8 +9,9 @@ import operator
 import torch
 
 from . import _scanfold
-from ._translate import (FLIPS, FOLDS, MATMULS, OURS, SCANS, VIEWS, Program, aten, constant, dtype_code, filled, lengthened, reshaped_product,
-                         same_length, shape_of, translate)
+from ._translate import (CASTS, FLIPS, FOLDS, MATMULS, OURS, SCANS, VIEWS, Program, aten, constant,
+                         dtype_code, filled, lengthened, reshaped_product, same_length, shape_of,
+                         translate)
 from .torch import WIDER
 
 log = logging.getLogger("scanfold")
@@ -143,12 +144,57 @@ def _inputs(region):
     return {n for member in region for n in _tensors(member)} - region
 
 
-def _worth_it(region):
-    """A scan is. A fold is where its large inputs are read by nobody else: else Inductor reads them once for all who want them."""
+def _ahead(node, region):
+    """The members that lead to a node, and what they and it read."""
+    seen, ahead = set(), [node]
+    while ahead:
+        for n in _tensors(ahead.pop()):
+            if n not in seen:
+                seen.add(n)
+                if n in region:
+                    ahead.append(n)
+    return seen
+
+
+def _is_work(node):
+    """Whether a node computes something of each element: views do not, casts belong to reading."""
+    return not _is_anchor(node) and not any(node.target in free for free in (VIEWS, FLIPS, CASTS))
+
+
+def _folded_axes(fold):
+    """The axes of what a fold reads that it folds."""
+    dims = len(shape_of(fold.args[0]))
+    axes = fold.args[1] if len(fold.args) > 1 else None
+    axes = [axes] if type(axes) is int else axes
+    return sorted(a % dims for a in axes) if axes else list(range(dims))
+
+
+def better_left(region, device):
+    """Why Inductor does better with these nodes on a device ("cpu", "cuda"; None: there is no
+    Inductor), or None where it does not. A scan is ours. A fold is where its large inputs are read
+    by nobody else: else Inductor reads them once for all who want them. On CUDA there are folds
+    that do not run at the speed of memory yet (measured: up to 3 times Inductor's time); until costs
+    are estimated, they are known by their form."""
     if any(node.target in SCANS for node in region):
-        return True
+        return None
     largest = max(_numel(n) for n in _results(region))
-    return not any(_numel(n) > largest and any(_reads_it_too(u, region) for u in n.users) for n in _inputs(region))
+    large = [n for n in _inputs(region) if _numel(n) > largest]
+    if any(_reads_it_too(u, region) for n in large for u in n.users):
+        return "what it reads is read by other work too, which Inductor does in the same read"
+    if device != "cuda" or any(map(_is_product, region)):
+        return None
+    for fold in (n for n in region if n.target in FOLDS):
+        ahead = _ahead(fold, region)
+        if not any(n in region and _is_work(n) for n in ahead):
+            continue
+        read = fold.args[0]
+        quicker = "on CUDA, a fold of elementwise work {} is quicker in Inductor"
+        if any(1 < _numel(n) < _numel(read) for n in ahead if n not in region):
+            return quicker.format("with a broadcast operand")
+        dims, axes = len(shape_of(read)), _folded_axes(fold)
+        if 1 < len(axes) < dims and axes == list(range(dims - len(axes), dims)):
+            return quicker.format("over several trailing axes")
+    return None
 
 
 def _described(node):
@@ -246,7 +292,7 @@ def _share(one, other):
     return shared > 1 and 2 * shared >= max(_numel(n) for n in ours | theirs)
 
 
-def _together(graph, anchor, others, taken, exact):
+def _together(graph, anchor, others, taken, exact, inductor, declined):
     """The region of an anchor and of as many of the others as can be computed with it in one call; None where it is left alone."""
     only = region = _proposal(graph, [anchor], taken, exact)
     anchors = [anchor]
@@ -258,7 +304,18 @@ def _together(graph, anchor, others, taken, exact):
             both = _proposal(graph, anchors + [other], taken, exact)
             if both is not None:
                 region, anchors = both, anchors + [other]
-    return next((r for r in (region, only) if r is not None and _worth_it(set(r.members))), None)
+    why = None
+    for one in (region, only) if region is not None else ():
+        why = better_left(set(one.members), anchor.meta["val"].device.type if inductor else None)
+        if why is None:
+            return one
+    if why is not None:
+        declined.append((_as_text(only.members), why))
+    return None
+
+
+def _as_text(nodes):
+    return [n.format_node() or n.name for n in nodes]
 
 
 def _left_alone(function, *args):
@@ -347,21 +404,27 @@ def _free_filled(graph):
     graph.eliminate_dead_code()
 
 
-def fuse(graph, keep=0, exact=False):
-    """Turns regions of an aten graph into expressions, in place. A list of (program, nodes of it as text). exact: every operator keeps its
-    own rounding."""
+def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
+    """Turns regions of an aten graph into expressions, in place. [(program, its nodes as text), ...]
+
+    exact      every operator keeps its own rounding
+    inductor   what is left is Inductor's, not eager
+    declined   a list that gets (nodes as text, why) of what is left because Inductor does better
+    """
+    declined = [] if declined is None else declined
     _free_filled(graph)
     taken, fused, values = set(), [], _take_values(graph)
     anchors = [n for n in graph.nodes if _is_anchor(n)]
     for i, anchor in enumerate(anchors):
         if anchor in taken:
             continue
-        region = _left_alone(_together, graph, anchor, [n for n in anchors[i + 1:] if n not in taken], taken, exact)
+        others = [n for n in anchors[i + 1:] if n not in taken]
+        region = _left_alone(_together, graph, anchor, others, taken, exact, inductor, declined)
         if region is None:
             continue
         taken.update(region.members)
         program = (EXACT if exact else "") + region.program.text()
-        fused.append((program, [n.format_node() or n.name for n in region.members]))
+        fused.append((program, _as_text(region.members)))
         _replace(graph, region, program, keep)
     _give_back(graph, [v for v in values if v[0] not in taken])
     graph.eliminate_dead_code()  # numbers that are part of programs now

@@ -65,6 +65,21 @@ static int read_initial(PyObject *object, sf_scalar *scalar)
         return rc;
 }
 
+static int is_number(PyObject *object)
+{
+        return object == Py_None || PyLong_Check(object) || PyFloat_Check(object);
+}
+
+/*
+ * An initial value that is no number, for an x that is open. 0; -1 with an exception;
+ * ARRAY_DISPATCH where both are torch's: the gradient of the initial value may be wanted too.
+ */
+static int read_initial_array(const array *x, PyObject *object, sf_scalar *scalar)
+{
+        int is_torch = x->kind == ARRAY_TORCH ? array_is_torch(object) : 0;
+        return is_torch < 0 ? -1 : is_torch ? ARRAY_DISPATCH : read_initial(object, scalar);
+}
+
 /* Any library's dtype, which scanfold._dtypes turns into code * 256 + bits; None: *dtype stays all zero. */
 static int read_dtype(PyObject *object, sf_dtype *dtype)
 {
@@ -277,10 +292,14 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
         o.op = (sf_op)op;
         o.reverse = PyObject_IsTrue(item[3]);
         o.exclusive = PyObject_IsTrue(item[4]);
-        if (PyErr_Occurred() || read_initial(item[6], &o.initial) < 0 || read_dtype(item[7], &asked) < 0)
+        int number = is_number(item[6]);
+        if (PyErr_Occurred() || (number && read_initial(item[6], &o.initial) < 0) ||
+            read_dtype(item[7], &asked) < 0)
                 return NULL;
         call c;
         int rc = open_inputs(&c, x, mask, item[9]);
+        if (!rc && !number)
+                rc = read_initial_array(&c.x, item[6], &o.initial);
         if (rc)
                 return elsewhere(&c, rc, &scans, item);
         if (item[2] == Py_None) {
@@ -355,13 +374,16 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         o.op = (sf_op)op;
         o.keepdim = PyObject_IsTrue(item[3]); /* None: no */
         o.reverse = PyObject_IsTrue(item[4]);
-        if (PyErr_Occurred() || read_axes(item[2], axes, &naxes) < 0 || read_initial(item[6], &o.initial) < 0 ||
-            read_dtype(item[7], &asked) < 0)
+        int number = is_number(item[6]);
+        if (PyErr_Occurred() || read_axes(item[2], axes, &naxes) < 0 ||
+            (number && read_initial(item[6], &o.initial) < 0) || read_dtype(item[7], &asked) < 0)
                 return NULL;
         o.axes = naxes < 0 ? NULL : axes;
         o.naxes = naxes < 0 ? 0 : naxes;
         call c;
         int rc = open_inputs(&c, x, mask, item[9]);
+        if (!rc && !number)
+                rc = read_initial_array(&c.x, item[6], &o.initial);
         if (rc)
                 return elsewhere(&c, rc, &folds, item);
         sf_status status = sf_fold_shape(context, &c.x.view, &o, &ndim, shape);

@@ -62,6 +62,9 @@ int torch_knows(PyObject *type, known_type *found)
         if (torch_ready() < 0)
                 return -1;
         int is_torch = PyObject_IsSubclass(type, torch.tensor);
+        /* What stands in for a tensor, as a Proxy of torch.fx does, says what a call becomes. */
+        if (!is_torch)
+                is_torch = PyObject_HasAttrString(type, "__torch_function__");
         if (is_torch <= 0)
                 return is_torch;
         found->kind = ARRAY_TORCH;
@@ -138,14 +141,22 @@ static int transformed(void)
         return yes == 1;
 }
 
-/* Whether a tensor is on a device that is neither the CPU nor CUDA; an exception that is set stays set. */
+/*
+ * Whether a tensor is on a device that is neither the CPU nor CUDA, or is nested. An exception that
+ * is set stays set.
+ */
 static int elsewhere(PyObject *object)
 {
-        static PyObject *device_name, *type_name;
+        static PyObject *device_name, *type_name, *nested_name;
         PyObject *kind, *value, *trace;
         PyErr_Fetch(&kind, &value, &trace);
         PyObject *device = get(object, &device_name, "device"), *type = device ? get(device, &type_name, "type") : NULL;
-        int yes = type && PyUnicode_CompareWithASCIIString(type, "cpu") != 0 && PyUnicode_CompareWithASCIIString(type, "cuda") != 0;
+        PyObject *nested = get(object, &nested_name, "is_nested");
+        int yes = type && PyUnicode_CompareWithASCIIString(type, "cpu") != 0 &&
+                  PyUnicode_CompareWithASCIIString(type, "cuda") != 0;
+        if (nested == Py_True)
+                yes = 1;
+        Py_XDECREF(nested);
         Py_XDECREF(type);
         Py_XDECREF(device);
         PyErr_Restore(kind, value, trace);
@@ -287,6 +298,9 @@ int torch_open(PyObject *object, const char *name, array_use use, const known_ty
         int rc = a->exchange && a->exchange->view_from_object ? exchange_open(object, a)
                  : elsewhere(object)                          ? ARRAY_DISPATCH
                                                               : torch_open_by_methods(object, name, a);
+        /* Under torch.func.functionalize DLPack describes a tensor, but no memory of it. */
+        if (!rc && !a->view.data && use < OPEN_TRUSTED && transformed())
+                return ARRAY_DISPATCH;
         if (rc >= 0)
                 return rc || (rc = torch_casts(a, use)) ? rc : state;
         if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) /* NotImplementedError is one */

@@ -10,7 +10,7 @@ import torch
 import torch._prims  # noqa: F401  registers torch.ops.prims
 
 from ._dtypes import CODES
-from .torch import DTYPES
+from .torch import DTYPES, identity
 
 aten = torch.ops.aten
 
@@ -28,6 +28,7 @@ FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, ate
          aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
 MATMULS = {aten.mm.default, aten.addmm.default}
 FLIPS = {aten.flip.default, torch.ops.prims.rev.default}  # the second is what Inductor makes of the first
+CASTS = {torch.ops.prims.convert_element_type.default, aten._to_copy.default}
 RESHAPES = {aten.view.default, aten._unsafe_view.default}
 VIEWS = {aten.permute.default, aten.t.default, aten.transpose.int, aten.squeeze.dim, aten.unsqueeze.default, aten.expand.default,
          aten.slice.Tensor, aten.select.int}
@@ -157,6 +158,8 @@ def _all_axes(node):
 
 def _elementwise(program, node, name, overload):
     args = node.args
+    if name == "rsub" and len(args) == 2:
+        name, args = "sub", args[::-1]
     if name in _BINARY and overload in ("Tensor", "Scalar", "default") and len(args) == 2 and not node.kwargs:
         if not all(is_number(a) or isinstance(a, torch.fx.Node) for a in args):
             return None
@@ -315,7 +318,7 @@ def translate(program, node):
         place = found and program.add("matmul", program.take(found[0]), program.take(found[1]))
     elif node.target in FLIPS or node.target in VIEWS:
         place = _view(program, node)
-    elif node.target in (torch.ops.prims.convert_element_type.default, aten._to_copy.default):
+    elif node.target in CASTS:
         place = _cast(program, node)
     elif lengthened(node) is not None:
         place = _lengthened(program, node)
@@ -350,23 +353,18 @@ def _apply(function, *operands):
     return _TORCH[function](*operands)
 
 
-def _identity(op, dtype):
-    if op < 2:
-        return op
-    if dtype.is_floating_point:
-        return float("-inf") if op == 2 else float("inf")
-    return op == 3 if dtype is torch.bool else torch.iinfo(dtype).min if op == 2 else torch.iinfo(dtype).max
-
-
 def _scan_by_torch(x, op, axis, reverse, exclusive, mask, code):
-    identity = _identity(op, x.dtype)
-    x = x if mask is None else torch.where(mask.bool(), x, torch.full((), identity, dtype=x.dtype, device=x.device))
+    neutral = identity(op, x.dtype)
+    if mask is not None:
+        x = torch.where(mask.bool(), x, torch.full((), neutral, dtype=x.dtype, device=x.device))
     x = x.flip(axis) if reverse else x
     if op < 2:
         y = (torch.cumsum if op == 0 else torch.cumprod)(x, axis, dtype=DTYPES.get(code))
     else:
         y = (torch.cummax if op == 2 else torch.cummin)(x, axis).values
-    y = torch.cat((torch.full_like(y.narrow(axis, 0, 1), identity), y.narrow(axis, 0, y.shape[axis] - 1)), axis) if exclusive else y
+    if exclusive:
+        first = torch.full_like(y.narrow(axis, 0, 1), neutral)
+        y = torch.cat((first, y.narrow(axis, 0, y.shape[axis] - 1)), axis)
     return y.flip(axis) if reverse else y
 
 

@@ -10,11 +10,14 @@ through these operators, which take the dispatcher some tens of microseconds, an
     vmap       the mapped dimension becomes one more dimension of x
     autocast   as torch does for its own cumsum and sum
 
-torch 2.4 and later has a door for each of these; on 2.0 to 2.3 the same functions are registered by hand (there is no vmap rule before 2.5).
+Importing this module imports nothing beyond torch itself: torch._dynamo takes seconds, and is told
+of our functions when somebody else imports it.
 """
 import contextlib
 import functools
+import importlib.util
 import math
+import sys
 
 import torch
 from torch import Tensor
@@ -27,13 +30,15 @@ __all__ = ["scan", "fold", "linear_sum"]
 OPS = ("sum", "prod", "max", "min")
 ADD, MUL, WHERE = 0, 2, 21  # of sf_function
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-_OFFICIAL = VERSION >= (2, 4)  # torch.library.register_autograd and register_fake
+_OFFICIAL = VERSION >= (2, 4)  # torch.library.register_fake
 
 _c_scan, _c_fold = _scanfold.scan, _scanfold.fold
 _c_run, _c_try = _scanfold.expression_run, _scanfold.expression_try
 RECORD = 2  # what _c_try answers where a gradient is wanted; where the dispatcher is, 1
 _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)  # 2.0 cannot say: never
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", int)
+_forward_ad = torch.autograd.forward_ad
 
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float64, torch.float32: torch.float64}  # in range: bfloat16 has float32's
 DTYPES = {number: getattr(torch, name) for name, number in CODES.items() if hasattr(torch, name)}
@@ -59,30 +64,44 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 # ---------------------------------------------------------------------------------------------------------------
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False):
     """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
-    args = x, OPS[op], _scan_axis(x, axis), bool(reverse), bool(exclusive), _mask(x, mask), _number(initial), _dtype(dtype, out)
-    y = (_Scan.apply if _in_transform() else torch.ops.scanfold.scan)(*args)
+    if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
+        return _handed_over("cum" + OPS[op], x, axis=axis, reverse=reverse, exclusive=exclusive,
+                            mask=mask, initial=initial, dtype=dtype, out=out)
+    _refuse_nested(x=x, mask=mask, out=out)
+    axis, mask = _scan_axis(x, axis), _mask(x, mask)
+    if isinstance(initial, Tensor):
+        return _from_initial(_c_scan, x, op, (axis, reverse, exclusive, mask), initial, dtype, out)
+    y = torch.ops.scanfold.scan(x, OPS[op], axis, bool(reverse), bool(exclusive), mask,
+                                _number(initial), _dtype(dtype, out))
     return y if out is None else _copied(out, y)
 
 
 def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False):
     """_scanfold.fold by way of the dispatcher."""
-    args = x, OPS[op], _fold_axes(x, axis), bool(keepdim), bool(reverse), _mask(x, mask), _number(initial), _dtype(dtype, out)
-    y = (_Fold.apply if _in_transform() else torch.ops.scanfold.fold)(*args)
+    if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
+        return _handed_over(OPS[op], x, axis=axis, keepdim=keepdim, reverse=reverse,
+                            mask=mask, initial=initial, dtype=dtype, out=out)
+    _refuse_nested(x=x, mask=mask, out=out)
+    axes, mask = _fold_axes(x, axis), _mask(x, mask)
+    if isinstance(initial, Tensor):
+        return _from_initial(_c_fold, x, op, (axes, keepdim, reverse, mask), initial, dtype, out)
+    y = torch.ops.scanfold.fold(x, OPS[op], axes, bool(keepdim), bool(reverse), mask,
+                                _number(initial), _dtype(dtype, out))
     return y if out is None else _copied(out, y)
 
 
 def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False):
     """_scanfold.scan where x's gradient is wanted and nothing else is special about it."""
-    if out is not None:
+    if not _is_simple(mask, initial, out):
         return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out)
-    return _record_scan(x, OPS[op], _scan_axis(x, axis), reverse, exclusive, _mask(x, mask), _number(initial), dtype)
+    return _record_scan(x, OPS[op], _scan_axis(x, axis), reverse, exclusive, mask, initial, dtype)
 
 
 def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False):
     """_scanfold.fold where x's gradient is wanted and nothing else is special about it."""
-    if out is not None:
+    if not _is_simple(mask, initial, out):
         return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out)
-    return _record_fold(x, OPS[op], _fold_axes(x, axis), keepdim, reverse, _mask(x, mask), _number(initial), dtype)
+    return _record_fold(x, OPS[op], _fold_axes(x, axis), keepdim, reverse, mask, initial, dtype)
 
 
 def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
@@ -117,7 +136,11 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
         return y
     if y == RECORD:
         return _record_linear_sum(x, weight, bias, scale, keep_weight)
-    return (_LinearSum.apply if _in_transform() else torch.ops.scanfold.linear_sum)(x, weight, bias, scale)
+    if any(map(_is_foreign, (x, weight, bias))):
+        return _handed_over(linear_sum, x, weight=weight, bias=bias, scale=scale,
+                            keep_weight=keep_weight)
+    _refuse_nested(x=x, weight=weight, bias=bias)
+    return torch.ops.scanfold.linear_sum(x, weight, bias, scale)
 
 
 # The formulas below call these: straight to the library where the tensors are plain, and back here where they are not.
@@ -129,9 +152,79 @@ def _fold_op(x, op, axes, keepdim=False, reverse=False, mask=None, initial=None,
     return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, False)
 
 
-def _in_transform():
-    """Under torch.func and forward-mode differentiation: these ask an autograd.Function for its rules, not an operator."""
-    return not _is_compiling() and (_transforms_active() or torch.autograd.forward_ad._current_level >= 0)
+# --------------------------------------------------------------------------------------------------
+# What their arguments may be
+# --------------------------------------------------------------------------------------------------
+def _is_simple(mask, initial, out):
+    """Whether nothing but x can be more than its memory."""
+    if out is not None or mask is not None and not isinstance(mask, Tensor):
+        return False
+    return initial is None or isinstance(initial, (int, float))
+
+
+def _is_foreign(x):
+    """Whether x only stands in for a tensor, as a Proxy of torch.fx does."""
+    return not isinstance(x, Tensor) and hasattr(type(x), "__torch_function__")
+
+
+def _handed_over(function, x, **given):
+    """What such arguments make of a call of ours, by torch's protocol, without those left out."""
+    function = getattr(sys.modules["scanfold"], function) if isinstance(function, str) else function
+    given = {name: a for name, a in given.items() if a is not None and a is not False}
+    asked = [a for a in (x, *given.values()) if hasattr(type(a), "__torch_function__")]
+    return torch.overrides.handle_torch_function(function, asked, x, **given)
+
+
+def _refuse_nested(**given):
+    for name, tensor in given.items():
+        if isinstance(tensor, Tensor) and tensor.is_nested:
+            raise TypeError(f"{name} is a nested tensor, which is not taken yet: give the tensors "
+                            f"of {name}.unbind() one by one, or {name}.to_padded_tensor(0.0) and a "
+                            f"mask that is False where it was padded")
+
+
+def _is_plain_number(initial):
+    """Whether a tensor of one element is its value and no more: not recorded, mapped or traced."""
+    if _is_compiling() or type(initial) not in (Tensor, torch.nn.Parameter):
+        return False
+    recorded = initial.requires_grad and torch.is_grad_enabled()
+    transformed = _transforms_active() or _forward_ad._current_level >= 0
+    traced = _dispatch_modes() or torch.jit.is_tracing()
+    return not (recorded or transformed or traced) and initial.device.type in ("cpu", "cuda")
+
+
+def identity(op, dtype):
+    """The value that an operation, 0 to 3, changes no other with."""
+    if op < 2:
+        return op
+    if dtype.is_floating_point:
+        return float("-inf") if op == 2 else float("inf")
+    if dtype is torch.bool:
+        return op == 3
+    return torch.iinfo(dtype).min if op == 2 else torch.iinfo(dtype).max
+
+
+_COMBINE = torch.add, torch.mul, torch.maximum, torch.minimum
+
+
+def _from_initial(run, x, op, how, initial, dtype, out):
+    """A scan or fold from an initial value that is a tensor. The value joins every result last, on
+    the left: so an operator of torch's, which has its gradient, gives the same bits, but where a
+    product has left its type's range by then. Halves are added up in float32."""
+    if initial.numel() != 1:
+        raise ValueError(f"initial has shape {tuple(initial.shape)}: a number, or a tensor of one "
+                         f"element, is expected")
+    if _is_plain_number(initial):
+        return run(x, op, *how, initial.item(), dtype, out, False)
+    made = _result_dtype(x, OPS[op], _dtype(dtype, out))
+    if initial.dtype.is_floating_point and not made.is_floating_point:
+        raise ValueError(f"initial has dtype {initial.dtype}; for an output of {made} it must be "
+                         f"of integers")
+    wide = torch.float32 if made in (torch.float16, torch.bfloat16) and op < 2 else made
+    neutral = None if op < 2 else identity(op, made)  # the largest of nothing needs one
+    y = run(x, op, *how, neutral, wide, None, False)
+    y = _COMBINE[op](initial.reshape(()).to(device=y.device, dtype=wide), y).to(made)
+    return y if out is None else _copied(out, y)
 
 
 def _scan_axis(x, axis):
@@ -322,7 +415,9 @@ def _scan_setup(ctx, inputs, output):
     x, op, axis, reverse, exclusive, mask, initial, dtype = inputs
     if op != "sum" or mask is not None:  # what is not there need not be saved
         ctx.save_for_backward(x if op != "sum" else None, mask)
+        ctx.save_for_forward(None, mask)
     ctx.op, ctx.axis, ctx.reverse, ctx.exclusive, ctx.initial, ctx.dtype = op, axis, reverse, exclusive, initial, x.dtype
+    ctx.made = output.dtype
 
 
 def _scan_backward(ctx, grad):
@@ -342,6 +437,19 @@ def _scan_backward(ctx, grad):
     else:
         dx = _scan_extreme_backward(ctx, x, mask, grad)
     return dx, None, None, None, None, None, None, None
+
+
+def _only_sums(ctx):
+    if ctx.op != "sum":
+        raise NotImplementedError(f"forward-mode differentiation of {ctx.op} is not there, of sums "
+                                  f"only: use reverse mode (grad, vjp, jacrev)")
+
+
+def _scan_jvp(ctx, dx, *_):
+    """A sum is linear: the scan of the tangent."""
+    _only_sums(ctx)
+    _, mask = ctx.saved_tensors or (None, None)
+    return _scan_op(dx, "sum", ctx.axis, ctx.reverse, ctx.exclusive, mask, None, ctx.made)
 
 
 def _shifted(g, axis):
@@ -399,8 +507,16 @@ def _fold_setup(ctx, inputs, output):
     x, op, axes, keepdim, reverse, mask, initial, dtype = inputs
     if op != "sum" or mask is not None:
         ctx.save_for_backward(x if op != "sum" else None, mask, output if op in ("max", "min") else None)
+        ctx.save_for_forward(None, mask, None)
     ctx.op, ctx.keepdim, ctx.initial, ctx.dtype, ctx.shape = op, keepdim, initial, x.dtype, x.shape
+    ctx.reverse, ctx.made = reverse, output.dtype
     ctx.axes = [a % max(x.dim(), 1) for a in axes] if x.dim() else []
+
+
+def _fold_jvp(ctx, dx, *_):
+    _only_sums(ctx)
+    _, mask, _ = ctx.saved_tensors or (None, None, None)
+    return _fold_op(dx, "sum", ctx.axes, ctx.keepdim, ctx.reverse, mask, None, ctx.made)
 
 
 def _kept_dims(t, axes, keepdim):
@@ -418,13 +534,17 @@ def _fold_backward(ctx, grad):
     elif ctx.op == "prod":
         dx = _fold_prod_backward(ctx, x, mask, g)
     else:
+        # Equals share, and where the result is NaN every gradient is, as torch.amax has it. Where
+        # the initial value won, nobody gets anything.
         best = _kept_dims(y, ctx.axes, ctx.keepdim)
-        came = x == best
+        lost = best.isnan()
+        came = (x == best) | lost
         if mask is not None:
             came = came & mask.bool()
         share = came.sum(ctx.axes, keepdim=True) if ctx.axes else came.to(torch.int64)
-        # Equals share, as torch.amax has it. Where the initial value won, nobody gets anything.
-        dx = torch.where(came, g / share.clamp(min=1), torch.zeros((), dtype=g.dtype, device=g.device)).to(ctx.dtype)
+        share = share.clamp(min=1).to(g.dtype).masked_fill(lost, math.nan)
+        zero = torch.zeros((), dtype=g.dtype, device=g.device)
+        dx = torch.where(came, g / share, zero).to(ctx.dtype)
     return dx, None, None, None, None, None, None, None
 
 
@@ -446,9 +566,19 @@ def _fold_prod_backward(ctx, x, mask, g):
 
 
 def _linear_sum_setup(ctx, inputs, output):
-    x, weight, bias, scale = inputs
+    x, weight, bias, scale = inputs[:4]
     ctx.save_for_backward(x, weight, bias)
+    ctx.save_for_forward(x, weight)
     ctx.scale = scale
+
+
+def _linear_sum_jvp(ctx, dx, dw, db, *_):
+    """Linear in x, and in weight and bias."""
+    x, weight = ctx.saved_tensors
+    parts = [] if dx is None else [linear_sum(dx, weight, None, ctx.scale)]
+    if dw is not None or db is not None:
+        parts.append(linear_sum(x, torch.zeros_like(weight) if dw is None else dw, db, ctx.scale))
+    return functools.reduce(torch.add, parts)
 
 
 def _linear_sum_backward(ctx, grad):
@@ -504,34 +634,33 @@ def _batched(t, d, size, dims):
     return t.reshape(t.shape[:1] + (1,) * missing + t.shape[1:]) if missing > 0 else t
 
 
-def _mapped(info, in_dims, x, mask):
+def _mapped(size, in_dims, x, mask):
     xd, md = in_dims
     dims = x.dim() - (xd is not None)
     if xd is None and md is None:
         return x, mask, dims
-    x = _batched(x, xd, info.batch_size, dims)
+    x = _batched(x, xd, size, dims)
     if mask is not None and md is not None:
-        mask = _batched(mask, md, info.batch_size, dims)
+        mask = _batched(mask, md, size, dims)
     return x, mask, dims
 
 
-def _scan_vmap(info, in_dims, x, op, axis, reverse, exclusive, mask, initial, dtype):
-    x, mask, dims = _mapped(info, (in_dims[0], in_dims[5]), x, mask)
+def _scan_vmap(size, in_dims, x, op, axis, reverse, exclusive, mask, initial, dtype):
+    x, mask, dims = _mapped(size, (in_dims[0], in_dims[5]), x, mask)
     if dims == 0:  # one element for each: a line of length 1 for each
         mask = mask if mask is None or mask.dim() == 0 else mask.unsqueeze(-1)
         return _scan_op(x.unsqueeze(-1), op, 1, reverse, exclusive, mask, initial, dtype).squeeze(-1), 0
     return _scan_op(x, op, axis % dims + 1, reverse, exclusive, mask, initial, dtype), 0
 
 
-def _fold_vmap(info, in_dims, x, op, axes, keepdim, reverse, mask, initial, dtype):
-    x, mask, dims = _mapped(info, (in_dims[0], in_dims[5]), x, mask)
+def _fold_vmap(size, in_dims, x, op, axes, keepdim, reverse, mask, initial, dtype):
+    x, mask, dims = _mapped(size, (in_dims[0], in_dims[5]), x, mask)
     axes = [a % dims + 1 for a in axes] if dims else []
     return _fold_op(x, op, axes, keepdim, reverse, mask, initial, dtype), 0
 
 
-def _linear_sum_vmap(info, in_dims, x, weight, bias, scale):
+def _linear_sum_vmap(size, in_dims, x, weight, bias, scale):
     xd, wd, bd, _ = in_dims
-    size = info.batch_size
     if wd is None and bd is None:
         return linear_sum(x.movedim(xd, 0), weight, bias, scale), 0
     x = _batched(x, xd, size, 1)
@@ -542,92 +671,6 @@ def _linear_sum_vmap(info, in_dims, x, weight, bias, scale):
         total = _fold_op(_batched(bias, bd, size, 1), "sum", [1])
         y = y + total.reshape(total.shape + (1,) * (y.dim() - 1))
     return y * scale, 0
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The same rules as autograd.Functions, with forward mode for what is linear
-# ---------------------------------------------------------------------------------------------------------------
-def _linear_only(ctx, *tangents):
-    if ctx.op != "sum":
-        raise NotImplementedError(f"forward-mode differentiation of {ctx.op}: only sums have it; use reverse mode")
-
-
-class _Scan(torch.autograd.Function):
-    forward = staticmethod(lambda *args: torch.ops.scanfold.scan(*args))
-    backward = staticmethod(_scan_backward)
-    vmap = staticmethod(_scan_vmap)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        _scan_setup(ctx, inputs, output)
-        ctx.mask, ctx.out_dtype = inputs[5], output.dtype
-
-    @staticmethod
-    def jvp(ctx, dx, *_):
-        _linear_only(ctx)
-        return _scan_op(dx, "sum", ctx.axis, ctx.reverse, ctx.exclusive, ctx.mask, None, ctx.out_dtype)
-
-
-class _Fold(torch.autograd.Function):
-    forward = staticmethod(lambda *args: torch.ops.scanfold.fold(*args))
-    backward = staticmethod(_fold_backward)
-    vmap = staticmethod(_fold_vmap)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        _fold_setup(ctx, inputs, output)
-        ctx.mask, ctx.reverse, ctx.out_dtype = inputs[5], inputs[4], output.dtype
-
-    @staticmethod
-    def jvp(ctx, dx, *_):
-        _linear_only(ctx)
-        return _fold_op(dx, "sum", ctx.axes, ctx.keepdim, ctx.reverse, ctx.mask, None, ctx.out_dtype)
-
-
-class _LinearSum(torch.autograd.Function):
-    forward = staticmethod(lambda *args: torch.ops.scanfold.linear_sum(*args))
-    setup_context = staticmethod(_linear_sum_setup)
-    backward = staticmethod(_linear_sum_backward)
-    vmap = staticmethod(_linear_sum_vmap)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# And once more for tensors that are plain but for their gradients. Without setup_context, which costs a call twice its time (torch binds its
-# arguments by signature then), and without the part of Function.apply that is about transforms: there is none, the extension has asked.
-# ---------------------------------------------------------------------------------------------------------------
-class _RecordScan(torch.autograd.Function):
-    backward = staticmethod(_scan_backward)
-
-    @staticmethod
-    def forward(ctx, *inputs):
-        y = _scan_op(*inputs)
-        _scan_setup(ctx, inputs, y)
-        return y
-
-
-class _RecordFold(torch.autograd.Function):
-    backward = staticmethod(_fold_backward)
-
-    @staticmethod
-    def forward(ctx, *inputs):
-        y = _fold_op(*inputs)
-        _fold_setup(ctx, inputs, y)
-        return y
-
-
-class _RecordLinearSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight, bias, scale, keep_weight):
-        _linear_sum_setup(ctx, (x, weight, bias, scale), None)
-        return linear_sum(x, weight, bias, scale, keep_weight=keep_weight)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return *_linear_sum_backward(ctx, grad), None
-
-
-_record_scan, _record_fold, _record_linear_sum = (super(torch.autograd.Function, function).apply
-                                                  for function in (_RecordScan, _RecordFold, _RecordLinearSum))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -671,63 +714,146 @@ def _widens_cpu(args):
 # ---------------------------------------------------------------------------------------------------------------
 # Registration
 # ---------------------------------------------------------------------------------------------------------------
-def _register_autograd_by_hand(op_name, setup, backward):
-    """What torch.library.register_autograd does, for torch before 2.4."""
+def _recorded(name, run, setup, backward, jvp):
+    """An autograd.Function's apply, of one level: without the part that is about torch.func, which
+    the dispatcher has seen to by the time it gets here, or of which the extension knows that there
+    is none. And without setup_context, which costs a call twice its time: torch binds its arguments
+    by signature then."""
+    def forward(ctx, *inputs):
+        y = run(*inputs)
+        setup(ctx, inputs, y)
+        return y
+    rules = {"forward": forward, "backward": backward, "jvp": jvp}
+    rules = {rule: staticmethod(f) for rule, f in rules.items()}
+    function = type(name, (torch.autograd.Function,), rules)
+    return super(torch.autograd.Function, function).apply
+
+
+@contextlib.contextmanager
+def _below_autograd():
+    with _held(torch._C._AutoDispatchBelowAutograd()):
+        if not _transforms_active():
+            yield
+            return
+        # A Function's forward records nothing; but the next level of torch.func may have to.
+        with torch.enable_grad(), _forward_ad._set_fwd_grad_enabled(True):
+            yield
+
+
+def _register_autograd(op_name, setup, backward, jvp):
+    """Not torch.library.register_autograd, whose operators torch.func and forward mode cannot
+    differentiate."""
     op = getattr(torch.ops.scanfold, op_name).default
 
-    class Recorded(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *args):
-            with _held(torch._C._AutoDispatchBelowAutograd()):
-                output = op(*args)
-            setup(ctx, args, output)
-            return output
-
-        @staticmethod
-        def backward(ctx, grad):
-            return backward(ctx, grad)
+    def run(*args):
+        with _below_autograd():
+            return op(*args)
+    record = _recorded(f"scanfold_{op_name}_", run, setup, backward, jvp)
 
     def call(*args):
-        if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            return Recorded.apply(*args)
-        with _held(torch._C._AutoDispatchBelowAutograd()):
-            return op(*args)
+        if not _transforms_active():
+            return record(*args)
+        from torch._functorch.utils import enable_single_level_autograd_function
+        with enable_single_level_autograd_function():
+            return record(*args)
     _lib.impl(op_name, call, "Autograd")
 
 
-def _register(op_name, kernel, fake, setup, backward, vmap):
+def _register_vmap(op_name, rule):
+    """Not torch.library.register_vmap, which torch has from 2.5 on only."""
+    op = getattr(torch.ops.scanfold, op_name).default
+    here = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchBatched)
+
+    def call(*args):
+        from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+        from torch._functorch.vmap import unwrap_batched, wrap_batched
+        interpreter = retrieve_current_functorch_interpreter()
+        level = interpreter.level()
+        given, in_dims = unwrap_batched(args, level)
+        mapped = any(isinstance(a, Tensor) and d is not None for a, d in zip(given, in_dims))
+        with _held(_exclude_keys(here)):  # what the rule calls belongs to the next level
+            if not mapped:
+                return op(*args)
+            y, out_dim = rule(interpreter.batch_size(), in_dims, *given)
+        return wrap_batched(y, out_dim, level)
+    _lib.impl(op_name, call, "FuncTorchBatched")
+
+
+def _register(op_name, kernel, fake, setup, backward, jvp, vmap):
     _lib.impl(op_name, kernel, "CPU")
     _lib.impl(op_name, kernel, "CUDA")
-    qualified = f"scanfold::{op_name}"
     if _OFFICIAL:
-        torch.library.register_fake(qualified, fake, lib=_lib)
-        torch.library.register_autograd(qualified, backward, setup_context=setup, lib=_lib)
+        torch.library.register_fake(f"scanfold::{op_name}", fake, lib=_lib)
     else:
         _lib.impl(op_name, fake, "Meta")
-        _register_autograd_by_hand(op_name, setup, backward)
-    if hasattr(torch.library, "register_vmap"):
-        torch.library.register_vmap(qualified, vmap, lib=_lib)
+    _register_autograd(op_name, setup, backward, jvp)
+    _register_vmap(op_name, vmap)
     _lib.impl(op_name, _autocast(op_name, "AutocastCUDA", _widens_cuda), "AutocastCUDA")
     _lib.impl(op_name, _autocast(op_name, "AutocastCPU", _widens_cpu), "AutocastCPU")
 
 
-_register("scan", _scan_kernel, _scan_fake, _scan_setup, _scan_backward, _scan_vmap)
-_register("fold", _fold_kernel, _fold_fake, _fold_setup, _fold_backward, _fold_vmap)
-_register("linear_sum", _linear_sum_kernel, _linear_sum_fake, _linear_sum_setup, _linear_sum_backward, _linear_sum_vmap)
+_register("scan", _scan_kernel, _scan_fake, _scan_setup, _scan_backward, _scan_jvp, _scan_vmap)
+_register("fold", _fold_kernel, _fold_fake, _fold_setup, _fold_backward, _fold_jvp, _fold_vmap)
+_register("linear_sum", _linear_sum_kernel, _linear_sum_fake, _linear_sum_setup,
+          _linear_sum_backward, _linear_sum_jvp, _linear_sum_vmap)
+
+# And for tensors that are plain but for their gradients, past the dispatcher.
+_record_scan = _recorded("scanfold_scan_", _scan_op, _scan_setup, _scan_backward, _scan_jvp)
+_record_fold = _recorded("scanfold_fold_", _fold_op, _fold_setup, _fold_backward, _fold_jvp)
+_record_linear_sum = _recorded(
+    "scanfold_linear_sum_", lambda *inputs: linear_sum(*inputs[:4], keep_weight=inputs[4]),
+    _linear_sum_setup, lambda ctx, g: (*_linear_sum_backward(ctx, g), None), _linear_sum_jvp)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # torch.compile traces Python, not C: what it finds in place of the extension's functions
 # ---------------------------------------------------------------------------------------------------------------
-if hasattr(getattr(torch, "compiler", None), "substitute_in_graph"):  # 2.5
-    torch.compiler.substitute_in_graph(_c_scan, skip_signature_check=True)(scan)
-    torch.compiler.substitute_in_graph(_c_fold, skip_signature_check=True)(fold)
+class _AfterImport:
+    """Calls a function once somebody has imported a module. It is one of the finders that every
+    import asks: it has the module found by the others, and puts the call behind the module's code.
+    """
+
+    def __init__(self, name, call):
+        self.name, self.call = name, call
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_call(module):
+                execute(module)
+                self.call()
+            spec.loader.exec_module = execute_and_call
+        return spec
+
+
+def _scan_or_trace(*args):
+    return scan(*args) if _is_compiling() else _c_scan(*args)
+
+
+def _fold_or_trace(*args):
+    return fold(*args) if _is_compiling() else _c_fold(*args)
+
+
+_compiler, _package = getattr(torch, "compiler", None), sys.modules["scanfold"]
+_can_substitute = hasattr(_compiler, "substitute_in_graph")  # 2.5
+if not _can_substitute:
+    _package._scan, _package._fold = _scan_or_trace, _fold_or_trace
+
+
+def _tell_dynamo():
+    if hasattr(_compiler, "disable"):  # 2.1
+        _package._run_untraced = _compiler.disable(_package._run)
+    if _can_substitute:
+        _compiler.substitute_in_graph(_c_scan, skip_signature_check=True)(scan)
+        _compiler.substitute_in_graph(_c_fold, skip_signature_check=True)(fold)
+
+
+if "torch._dynamo" in sys.modules:
+    _tell_dynamo()
 else:
-    def _scan_or_trace(*args):
-        return scan(*args) if _is_compiling() else _c_scan(*args)
-
-    def _fold_or_trace(*args):
-        return fold(*args) if _is_compiling() else _c_fold(*args)
-
-    import scanfold
-    scanfold._scan, scanfold._fold = _scan_or_trace, _fold_or_trace
+    sys.meta_path.insert(0, _AfterImport("torch._dynamo", _tell_dynamo))

@@ -2,6 +2,7 @@
 import math
 
 import numpy as np
+import pytest
 
 import scanfold
 
@@ -9,6 +10,21 @@ OPS = {"sum": (scanfold.cumsum, scanfold.sum, np.add), "prod": (scanfold.cumprod
        "max": (scanfold.cummax, scanfold.max, np.maximum), "min": (scanfold.cummin, scanfold.min, np.minimum)}
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 REALS = ["float16", "float32", "float64"]
+
+
+class Here:
+    """Arrays on a device: NumPy's on the CPU, CuPy's on CUDA where it is installed."""
+
+    def __init__(self, device):
+        self.space = np
+        if device != "cpu":
+            self.space = pytest.importorskip("cupy", reason="CuPy is not installed")
+
+    def array(self, x):
+        return self.space.asarray(x)
+
+    def host(self, y):
+        return y if self.space is np else y.get()
 
 
 def identity(op, dtype):

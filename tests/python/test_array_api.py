@@ -14,6 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -23,6 +25,8 @@ import scanfold
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMERIC = INTEGERS + ["float32", "float64"]
+
+numpys = pytest.mark.host_only("the namespace under test is NumPy's")
 
 
 def default_dtype(dtype):
@@ -67,6 +71,7 @@ def wrapped(value, dtype):
     return value - 2**bits if np.dtype(dtype).kind == "i" and value >= 2**(bits - 1) else value
 
 
+@numpys
 @pytest.mark.parametrize("name,ufunc", [("sum", np.add), ("prod", np.multiply)])
 @given(data=st.data())
 def test_sum_and_prod(name, ufunc, data):
@@ -83,6 +88,7 @@ def test_sum_and_prod(name, ufunc, data):
         assert y[index] == value or math.isclose(y[index], value, rel_tol=1e-4, abs_tol=1e-4)
 
 
+@numpys
 @pytest.mark.parametrize("name", ["max", "min"])
 @given(data=st.data())
 def test_max_and_min(name, data):
@@ -93,6 +99,7 @@ def test_max_and_min(name, data):
     assert np.array_equal(y, getattr(np, name)(x, axis=axis, keepdims=keepdims))
 
 
+@numpys
 @given(data=st.data())
 def test_cumulative_sum(data):
     x = data.draw(arrays(min_dims=1))
@@ -113,6 +120,7 @@ def test_cumulative_sum(data):
         assert all(math.isclose(got[j], wrapped(expected[j], y.dtype), rel_tol=1e-4, abs_tol=1e-4) for j in np.ndindex(got.shape))
 
 
+@numpys
 @given(data=st.data(), asked=st.sampled_from(["int64", "float32", "float64"]))
 def test_dtype_is_what_was_asked(data, asked):
     x = data.draw(arrays(min_dims=1).filter(lambda a: a.dtype.kind == "i" or np.dtype(asked).kind == "f"))
@@ -120,6 +128,7 @@ def test_dtype_is_what_was_asked(data, asked):
     assert namespace.cumulative_sum(x, axis=0, dtype=np.dtype(asked)).dtype == asked
 
 
+@numpys
 def test_special_cases():
     nan, inf = float("nan"), float("inf")
     assert namespace.sum(np.empty((0,))) == 0 and namespace.prod(np.empty((0,))) == 1
@@ -136,6 +145,7 @@ def test_special_cases():
             namespace.cumulative_sum(np.ones((2, 2)), axis=axis, include_initial=True)
 
 
+@numpys
 @pytest.mark.parametrize("include_initial", [False, True])
 def test_what_cumulative_sum_refuses(include_initial):
     def refused(kind, words, x, axis=None):
@@ -154,18 +164,21 @@ def test_what_cumulative_sum_refuses(include_initial):
     assert scanfold.cumulative_sum(x, axis=np.int64(1), include_initial=include_initial).shape == (2, 3 + include_initial)
 
 
+@numpys
 def test_cumulative_sum_of_one_number():
     assert scanfold.cumulative_sum(np.array(2.0), axis=0) == 2
     with pytest.raises(ValueError, match="^x has no dimensions: with include_initial there must be one"):
         scanfold.cumulative_sum(np.array(2.0), axis=0, include_initial=True)
 
 
+@numpys
 def test_signatures():
     parameters = inspect.signature(scanfold.cumulative_sum).parameters
     assert [p.kind for p in parameters.values()] == [inspect.Parameter.POSITIONAL_ONLY] + [inspect.Parameter.KEYWORD_ONLY] * 3
     assert {p.name: p.default for p in list(parameters.values())[1:]} == {"axis": None, "dtype": None, "include_initial": False}
 
 
+@numpys
 def test_the_published_suite():
     suite = os.environ.get("SCANFOLD_ARRAY_API_TESTS")
     if not suite:

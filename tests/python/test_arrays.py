@@ -1,10 +1,14 @@
 """The functions on NumPy arrays: any shape, strides, dtype and option."""
+import copy
 import itertools
+import pickle
 import re
 import threading
 
 import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,58 +20,71 @@ shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=9)
 
 
 @st.composite
-def layouts(draw, dtype):
+def layouts(draw, dtype, here):
     """An array, seen through a transposition, steps, flips, a broadcast."""
-    x = draw(hnp.arrays(dtype, shapes, elements=hnp.from_dtype(np.dtype(dtype), allow_nan=False, allow_infinity=False, min_value=-9,
-                                                              max_value=9) if np.dtype(dtype).kind in "if" else None))
+    values = None
+    if np.dtype(dtype).kind in "if":
+        finite = {"allow_nan": False, "allow_infinity": False}
+        values = hnp.from_dtype(np.dtype(dtype), min_value=-9, max_value=9, **finite)
+    x = here.array(draw(hnp.arrays(dtype, shapes, elements=values)))
     x = x.transpose(draw(st.permutations(range(x.ndim))))
     x = x[tuple(slice(None, None, draw(st.sampled_from([1, 1, -1, 2, -3]))) for _ in range(x.ndim))]
     if draw(st.booleans()) and x.ndim < 4:
-        x = np.broadcast_to(x, (draw(st.integers(1, 3)),) + x.shape)
+        x = here.space.broadcast_to(x, (draw(st.integers(1, 3)),) + x.shape)
     return x
 
 
 @given(st.data(), st.sampled_from(oracle.INTEGERS + ["bool"]), st.sampled_from(sorted(oracle.OPS)))
-def test_integers_are_numpys(data, dtype, op):
-    x = data.draw(layouts(dtype))
+def test_integers_are_numpys(device, data, dtype, op):
+    here = oracle.Here(device)
+    x = data.draw(layouts(dtype, here))
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     reverse, exclusive = data.draw(st.booleans()), data.draw(st.booleans())
     mask = data.draw(st.none() | hnp.arrays(bool, x.shape[-1:]))
     scan, fold, _ = oracle.OPS[op]
-    y = scan(x, axis, reverse=reverse, exclusive=exclusive, mask=mask)
+    options = {"reverse": reverse, "exclusive": exclusive}
+    given = {"mask": None if mask is None else here.array(mask)}
+    y = scan(x, axis, **options, **given)
     wide = np.dtype(dtype)
     if op in ("sum", "prod"):
         wide = np.dtype("uint64") if wide.kind == "u" else np.dtype("int64")
     assert y.dtype == wide
     if x.shape[axis]:
-        assert oracle.same_bits(y, oracle.scan(x, op, axis, reverse=reverse, exclusive=exclusive, mask=mask, dtype=wide))
-        total = fold(x, axis, mask=mask, keepdims=True)
+        total, x = here.host(fold(x, axis, keepdims=True, **given)), here.host(x)
+        expected = oracle.scan(x, op, axis, mask=mask, dtype=wide, **options)
+        assert oracle.same_bits(here.host(y), expected)
         assert oracle.same_bits(total, np.take(oracle.scan(x, op, axis, mask=mask, dtype=wide), [-1], axis))
 
 
 @given(st.data(), st.sampled_from(oracle.REALS), st.sampled_from(sorted(oracle.OPS)))
-def test_reals_are_the_references(data, dtype, op):
-    x = data.draw(layouts(dtype))
+def test_reals_are_the_references(device, data, dtype, op):
+    here = oracle.Here(device)
+    x = data.draw(layouts(dtype, here))
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     options = {"reverse": data.draw(st.booleans()), "initial": data.draw(st.sampled_from([None, 0.5, -3]))}
     scan, fold, _ = oracle.OPS[op]
+    there = here.host(x)
     with scanfold.using(backend="ref"):
-        expected, total = scan(x, axis, **options), fold(x, axis, **options) if x.shape[axis] else None
-    assert oracle.same_bits(scan(x, axis, **options), expected)
+        expected = scan(there, axis, **options)
+        total = fold(there, axis, **options) if x.shape[axis] else None
+    assert oracle.same_bits(here.host(scan(x, axis, **options)), expected)
     if total is not None:
-        assert oracle.same_bits(fold(x, axis, **options), total)
+        assert oracle.same_bits(here.host(fold(x, axis, **options)), total)
         end = 0 if options["reverse"] else -1
         assert oracle.same_bits(np.take(expected, end, axis), total)
 
 
 @pytest.mark.parametrize("dtype", oracle.REALS)
 @pytest.mark.parametrize("n", [1, 2, 1000, 4097])
-def test_error_stays_below_its_bound(dtype, n):
+def test_error_stays_below_its_bound(device, dtype, n):
+    here = oracle.Here(device)
     x = np.random.default_rng(n).standard_normal((3, n)).astype(dtype)
     exact = np.cumsum(x.astype(np.longdouble), axis=1)
-    assert (np.abs(scanfold.cumsum(x, 1) - exact) <= oracle.error_bound(x, 1, dtype)).all()
+    y = here.host(scanfold.cumsum(here.array(x), 1))
+    assert (np.abs(y - exact) <= oracle.error_bound(x, 1, dtype)).all()
 
 
+@pytest.mark.host_only("what a CPU's thread remembers")
 def test_short_rows_in_turn():
     """What a thread remembers of short rows belongs to one length, direction and type: more of them than it remembers, in turn and again."""
     rng = np.random.default_rng(1)
@@ -81,16 +98,20 @@ def test_short_rows_in_turn():
                 assert oracle.same_bits(scanfold.cumsum(x, 0), down)
 
 
-def test_axes_of_a_fold():
+def test_axes_of_a_fold(device):
+    here = oracle.Here(device)
     x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    there = here.array(x)
     for axes in [None, 0, -1, (0,), (1, 3), (3, 1), (-2, 0), (0, 1, 2, 3), ()]:
         for keep in (False, True):
-            y = scanfold.sum(x, axes, keepdims=keep)
+            y = here.host(scanfold.sum(there, axes, keepdims=keep))
             assert oracle.same_bits(y, np.asarray(x.sum(axes, keepdims=keep)))
-            assert oracle.same_bits(scanfold.sum(x, dim=axes, keepdim=keep), y)
-    assert oracle.same_bits(scanfold.max(x.astype(np.float32), (0, 2)), x.max((0, 2)).astype(np.float32))
+            assert oracle.same_bits(here.host(scanfold.sum(there, dim=axes, keepdim=keep)), y)
+    y = here.host(scanfold.max(there.astype(np.float32), (0, 2)))
+    assert oracle.same_bits(y, x.max((0, 2)).astype(np.float32))
 
 
+@pytest.mark.host_only("refused before x is looked at")
 def test_two_names_of_one_argument():
     with pytest.raises(TypeError, match="axis and dim"):
         scanfold.cumsum(np.ones((2, 2)), 0, dim=0)
@@ -98,6 +119,7 @@ def test_two_names_of_one_argument():
         scanfold.sum(np.ones((2, 2)), keepdims=True, keepdim=True)
 
 
+@pytest.mark.host_only("NumPy's names of dtypes")
 def test_dtype():
     x = np.full(1000, 0.1, np.float32)
     assert scanfold.cumsum(x, dtype=np.float64).dtype == np.float64
@@ -112,6 +134,7 @@ def test_dtype():
         scanfold.cumsum(x, dtype=np.int32)
 
 
+@pytest.mark.host_only("NumPy's bfloat16")
 def test_bfloat16():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes, which gives NumPy bfloat16, is not installed")
     x = np.arange(100).astype(ml_dtypes.bfloat16)
@@ -120,6 +143,7 @@ def test_bfloat16():
     assert (y == np.cumsum(x.astype(np.float32)).astype(ml_dtypes.bfloat16)).all()
 
 
+@pytest.mark.host_only("NumPy's views as out")
 def test_out():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     y = np.full((3, 8), -1, np.float32)
@@ -143,6 +167,7 @@ def test_out():
         scanfold.cumsum(z, 1, out=z[::-1])
 
 
+@pytest.mark.host_only("NumPy's views")
 def test_read_only_input_and_other_views():
     x = np.arange(6.0)
     x.flags.writeable = False
@@ -154,15 +179,17 @@ def test_read_only_input_and_other_views():
     assert scanfold.sum(np.array(7)) == 7
 
 
-def test_empty():
-    assert scanfold.cumsum(np.empty((0, 3)), 0).shape == (0, 3)
-    assert scanfold.sum(np.empty((0, 3)), 0).tolist() == [0, 0, 0]
-    assert scanfold.prod(np.empty((2, 0)), 1).tolist() == [1, 1]
-    assert scanfold.max(np.empty((2, 0)), 1, initial=-1.0).tolist() == [-1, -1]
+def test_empty(device):
+    empty = oracle.Here(device).space.empty
+    assert scanfold.cumsum(empty((0, 3)), 0).shape == (0, 3)
+    assert scanfold.sum(empty((0, 3)), 0).tolist() == [0, 0, 0]
+    assert scanfold.prod(empty((2, 0)), 1).tolist() == [1, 1]
+    assert scanfold.max(empty((2, 0)), 1, initial=-1.0).tolist() == [-1, -1]
     with pytest.raises(ValueError):
-        scanfold.max(np.empty((2, 0)), 1)
+        scanfold.max(empty((2, 0)), 1)
 
 
+@pytest.mark.host_only("the answers are NumPy's")
 def test_empty_as_numpy_has_it():
     """Every shape of up to three dimensions with a length of 0: what is refused, and the results of
     the rest."""
@@ -194,6 +221,7 @@ def test_empty_as_numpy_has_it():
             assert told(lambda: ours(x, axis, **given)) == right, case
 
 
+@pytest.mark.host_only("the answers are NumPy's")
 def test_a_scan_has_the_memory_order_of_its_input():
     for dtype in (np.float32, np.int8):
         x = np.asfortranarray(np.ones((3, 4, 5), dtype))
@@ -202,6 +230,7 @@ def test_a_scan_has_the_memory_order_of_its_input():
             assert y.flags.f_contiguous and not y.flags.c_contiguous
 
 
+@pytest.mark.host_only("as_strided of NumPy's memory")
 def test_huge_strides():
     memory = np.random.default_rng(3).integers(0, 256, 1 << 22, np.uint8)
     big = np.lib.stride_tricks.as_strided(memory, (3, 5), (1 << 20, 7))
@@ -212,6 +241,7 @@ def test_huge_strides():
     assert scanfold.sum(still) == 10**6
 
 
+@pytest.mark.host_only("how a number is read")
 def test_initial():
     x = np.array([1, 2, 3], np.uint64)
     assert scanfold.cumsum(x, initial=2**63 + 5)[0] == 2**63 + 6
@@ -224,6 +254,7 @@ def test_initial():
         scanfold.cumsum(x, initial="1")
 
 
+@pytest.mark.host_only("how arguments are refused")
 def test_errors_say_what_is_wrong():
     for bad in ([1, 2, 3], "x", None, object()):
         with pytest.raises(TypeError, match="x is"):
@@ -251,6 +282,7 @@ def test_errors_say_what_is_wrong():
         scanfold.sum(np.ones(3, np.float32), dtype=np.int32)
 
 
+@pytest.mark.host_only("a CPU's instruction sets and threads")
 def test_using():
     x = np.random.default_rng(0).standard_normal(10000).astype(np.float32)
     expected = scanfold.cumsum(x)
@@ -266,6 +298,17 @@ def test_using():
             scanfold.using(**wrong)
 
 
+@pytest.mark.host_only("a CPU's threads")
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda u: pickle.loads(pickle.dumps(u))],
+                         ids=["copy", "deepcopy", "pickle"])
+def test_using_is_copied_by_what_was_asked(copied):
+    with copied(scanfold.using(threads=3)):
+        assert scanfold.info()["threads"] == 3
+    with copied(scanfold.using(backend="ref")):
+        assert scanfold.info()["isa"] == "ref"
+
+
+@pytest.mark.host_only("a CPU's threads")
 def test_threads_share_the_library():
     x = np.random.default_rng(1).standard_normal((50, 4001)).astype(np.float32)
     expected = scanfold.cumsum(x, 1)
@@ -283,6 +326,7 @@ def test_threads_share_the_library():
     assert not wrong
 
 
+@pytest.mark.host_only("a CPU's long call")
 def test_the_gil_is_released():
     """Another thread runs on while a long call works."""
     x = np.ones((400, 20000), np.float64)

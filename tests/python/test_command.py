@@ -14,6 +14,7 @@ def command(*arguments, **options):
     return subprocess.run(program, capture_output=True, **options)
 
 
+@pytest.mark.host_only("the command line's")
 @pytest.mark.skipif(module.find_program() is None, reason="the command line was not built")
 def test_it_is_the_command_line(tmp_path):
     assert command("--version").stdout.decode() == f"scanfold {scanfold.__version__}\n"
@@ -23,6 +24,7 @@ def test_it_is_the_command_line(tmp_path):
     assert done.returncode == 2 and done.stderr.startswith(b"scanfold: sum needs a .npy file")
 
 
+@pytest.mark.host_only("the command line's")
 def test_without_the_program(monkeypatch):
     """A sentence, whether the package says nothing of its files, or is not known at all."""
     def unknown(name):

@@ -10,6 +10,7 @@ import pytest
 DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 
 
+@pytest.mark.host_only("what is printed is the CPU's")
 @pytest.mark.parametrize("name", ["scanfold", "scanfold.torch"])
 def test_docstrings(name):
     if name.endswith("torch"):
@@ -18,6 +19,7 @@ def test_docstrings(name):
     assert found.attempted > 0 and found.failed == 0
 
 
+@pytest.mark.host_only("what is printed is the CPU's")
 @pytest.mark.parametrize("name", ["python.md", "torch.md"])
 def test_documents(name):
     torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -27,13 +29,13 @@ def test_documents(name):
     assert found.attempted > 0 and found.failed == 0
 
 
-def test_the_five_operators_run():
+def test_the_five_operators_run(device):
     """examples/kernelbench/run.py, small: it checks each result, and stops with a sentence where one is wrong."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
         pytest.skip("the backend is for torch 2.3 and later")
     script = os.path.join(DOCS, "..", "examples", "kernelbench", "run.py")
-    done = subprocess.run([sys.executable, script, "--scale", "0.02", "--seconds", "0.05", "--rest", "eager", "--device", "cpu"],
+    done = subprocess.run([sys.executable, script, "--scale", "0.02", "--seconds", "0.05", "--rest", "eager", "--device", device],
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row.split()[0]: row for row in done.stdout.splitlines()[2:]}
@@ -42,6 +44,7 @@ def test_the_five_operators_run():
         assert row.count(" ms") == 3 and row.endswith("-" if name.startswith("gemm") else "same"), row
 
 
+@pytest.mark.host_only("reads files")
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_stubs_are_what_a_type_checker_makes_of_them(checker, tmp_path):
     import scanfold
@@ -59,6 +62,7 @@ def test_stubs_are_what_a_type_checker_makes_of_them(checker, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.host_only("reads files")
 def test_stubs_name_what_there_is():
     import scanfold
     folder = os.path.dirname(scanfold.__file__)

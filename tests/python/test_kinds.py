@@ -29,6 +29,7 @@ class Exporter:
         return np
 
 
+@pytest.mark.host_only("what it exports is NumPy's")
 @pytest.mark.parametrize("versioned", [False, True])
 def test_any_exporter(versioned):
     x = np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::-1]
@@ -42,6 +43,7 @@ def test_any_exporter(versioned):
         scanfold.cumsum(Wrong())
 
 
+@pytest.mark.host_only("pinned memory is CPU memory")
 @pytest.mark.parametrize("versioned", [False, True])
 def test_pinned_memory_is_cpu_memory(versioned):
     """DLPack's CUDA host memory, as CuPy's and torch's pinned arrays are, beside memory that is
@@ -73,6 +75,7 @@ def test_pinned_memory_is_cpu_memory(versioned):
     assert np.array_equal(ours, right)
 
 
+@pytest.mark.host_only("what it exports is NumPy's")
 def test_unknown_dtypes_are_named():
     class Named(Exporter):
         dtype = "complex64, as it calls it"
@@ -82,6 +85,7 @@ def test_unknown_dtypes_are_named():
                 call(kind(np.ones(3, np.complex64), True))
 
 
+@pytest.mark.host_only("what it exports is NumPy's")
 def test_what_nobody_may_write_is_no_out(monkeypatch):
     """JAX, and what stands in for it where it is not installed: its arrays look writable to DLPack."""
     class Array(Exporter):
@@ -96,6 +100,7 @@ def test_what_nobody_may_write_is_no_out(monkeypatch):
     assert not zeros.any()
 
 
+@pytest.mark.host_only("JAX chooses its device")
 def test_jax():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jnp = jax.numpy
@@ -116,6 +121,7 @@ def test_jax():
         scanfold.cumsum(jnp.ones(3, jnp.complex64))
 
 
+@pytest.mark.host_only("JAX chooses its device")
 def test_jax_arrays_of_every_dtype_and_shape():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jnp = jax.numpy
@@ -138,6 +144,7 @@ def test_jax_arrays_of_every_dtype_and_shape():
     assert [np.asarray(y)[-1] for y in kept] == [5 * i for i in range(200)]
 
 
+@pytest.mark.host_only("JAX chooses its device")
 def test_jax_takes_results_over_as_they_are(monkeypatch):
     """A copy would be a pass over memory."""
     jnp = pytest.importorskip("jax", reason="JAX is not installed").numpy
@@ -157,6 +164,7 @@ def test_jax_takes_results_over_as_they_are(monkeypatch):
         assert y.unsafe_buffer_pointer() == addresses[-1]
 
 
+@pytest.mark.host_only("JAX chooses its device")
 def test_jax_without_its_inner_function(monkeypatch):
     """Where jaxlib has changed, results come by jax.numpy.from_dlpack."""
     jnp = pytest.importorskip("jax", reason="JAX is not installed").numpy
@@ -170,6 +178,7 @@ def test_jax_without_its_inner_function(monkeypatch):
     assert _others._jax_take_over() is not None
 
 
+@pytest.mark.host_only("JAX chooses its device")
 def test_jax_transforms_are_named():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jnp, x = jax.numpy, jax.numpy.ones((2, 3))
@@ -195,6 +204,7 @@ class Tagged(np.ndarray):
         self.tag = getattr(other, "tag", None)
 
 
+@pytest.mark.host_only("NumPy's classes")
 def test_subclasses_are_kept_as_numpy_keeps_them(tmp_path):
     x = np.arange(6.0).reshape(2, 3).view(Tagged)
     x.tag = "metres"
@@ -220,6 +230,7 @@ def test_subclasses_are_kept_as_numpy_keeps_them(tmp_path):
     assert type(scanfold.cumsum(np.float32(3))) is np.ndarray
 
 
+@pytest.mark.host_only("NumPy's classes")
 def test_subclasses_whose_meaning_would_be_lost_are_refused():
     class Quantity(np.ndarray):
         def __array_ufunc__(self, *arguments, **keywords):
@@ -251,6 +262,7 @@ def test_subclasses_whose_meaning_would_be_lost_are_refused():
             scanfold.cumsum(x, 0, out=bad)
 
 
+@pytest.mark.host_only("its arrays are NumPy's")
 def test_array_api_strict():
     xp = pytest.importorskip("array_api_strict", reason="array-api-strict is not installed")
     x = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -259,6 +271,7 @@ def test_array_api_strict():
     assert scanfold.cumulative_sum(x, axis=1, include_initial=True).shape == (2, 3)
 
 
+@pytest.mark.host_only("NumPy has no other memory")
 def test_torch_and_numpy_mix(torch):
     x = np.arange(6.0).reshape(2, 3)
     out = torch.empty(2, 3, dtype=torch.float64)
@@ -268,9 +281,7 @@ def test_torch_and_numpy_mix(torch):
     assert masked.tolist() == [1, 1, 2, 3]
 
 
-def test_cuda(torch):
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
+def test_cuda(cuda, torch):
     x = torch.randn(33, 1025, device="cuda")
     for axis in (0, 1):
         assert torch.equal(scanfold.cumsum(x, axis).cpu(), scanfold.cumsum(x.cpu(), axis))
@@ -302,10 +313,11 @@ def test_cuda(torch):
         assert (host == scanfold.cumsum(x.cpu(), 1).numpy()).all()
 
 
-def test_layouts_and_dtypes_that_are_refused(torch):
-    x = torch.eye(3)
-    layouts = [x.to_sparse(), x.to_sparse_csr()] + ([x.to_mkldnn()] if torch.backends.mkldnn.is_available() else [])
-    others = [torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), x.to(torch.complex64), x.to(torch.complex64).conj()]
+def test_layouts_and_dtypes_that_are_refused(device, torch):
+    x = torch.eye(3, device=device)
+    layouts = [x.to_sparse(), x.to_sparse_csr()] + ([x.to_mkldnn()] if device == "cpu" and torch.backends.mkldnn.is_available() else [])
+    others = [x.to(torch.complex64), x.to(torch.complex64).conj()]
+    others += [torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)] if device == "cpu" else []
     others += [x.to(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
     for call in (scanfold.cumsum, scanfold.sum, scanfold.max):
         for bad in layouts:
@@ -318,6 +330,7 @@ def test_layouts_and_dtypes_that_are_refused(torch):
         scanfold.cumsum(x, 0, mask=x.to_sparse())
 
 
+@pytest.mark.host_only("meta tensors have no memory")
 def test_meta_tensors_have_shapes(torch):
     y = scanfold.cumsum(torch.empty(3, 4, device="meta"), 0)
     assert y.shape == (3, 4) and y.device.type == "meta"

@@ -14,6 +14,7 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 M = X > 0
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 @pytest.mark.parametrize("text, names, expected", [
     ("cumsum(x * m, 1)", "xm", lambda x, m: np.cumsum(x * m, 1)),
     ("flip(cumsum(flip(x, 1), 1), 1) * m", "xm", lambda x, m: x[:, ::-1].cumsum(1)[:, ::-1] * m),
@@ -32,22 +33,22 @@ def test_numpy(text, names, expected):
             assert type(a) is np.ndarray and oracle.same_bits(a, b), text
 
 
-def test_torch(torch):
-    x, m = torch.from_numpy(X.copy()), torch.from_numpy(M)
+def test_torch(device, torch):
+    x, m = torch.from_numpy(X.copy()).to(device), torch.from_numpy(M).to(device)
     y = scanfold.run("cumsum(x * m, 1)", x=x, m=m)
     assert isinstance(y, torch.Tensor) and torch.equal(y, torch.cumsum(x * m, 1))
-    mixed = scanfold.run("cumsum(x * m, 1)", x=x.T.contiguous().T, m=M)
+    mixed = scanfold.run("cumsum(x * m, 1)", x=x.T.contiguous().T, m=M if device == "cpu" else m)
     assert torch.equal(mixed, y)  # of the first input's kind
-    out = torch.empty(3)
+    out = torch.empty(3, device=device)
     version = out._version
     assert scanfold.run("sum(x, 1)", x=x, out=out) is out
     assert torch.equal(out, x.sum(1)) and out._version > version
 
 
-def test_torch_tensors_that_are_more_than_their_memory(torch):
-    x, plain = torch.ones(3, requires_grad=True), torch.ones(3)
+def test_torch_tensors_that_are_more_than_their_memory(device, torch):
+    x, plain = torch.ones(3, requires_grad=True, device=device), torch.ones(3, device=device)
     told = r"^{0} requires a gradient.*scanfold\.cumsum.*torch\.compile.*{0}\.detach\(\)"
-    for names in ({"x": x, "y": plain}, {"x": plain, "y": x}, {"x": plain.numpy(), "y": x}):
+    for names in ({"x": x, "y": plain}, {"x": plain, "y": x}, {"x": plain.cpu().numpy(), "y": x}):
         name = next(name for name in names if names[name] is x)
         with pytest.raises(TypeError, match=told.format(name)):
             scanfold.run("cumsum(x * y)", **names)
@@ -59,24 +60,25 @@ def test_torch_tensors_that_are_more_than_their_memory(torch):
     with pytest.raises(TypeError, match="^x is a torch tensor that is more than its memory"):
         scanfold.explain("cumsum(x)", x=torch.ones(3, device="meta"))
     with pytest.raises(TypeError, match="^x is a torch tensor that is more than its memory.*vmap"):
-        torch.func.vmap(lambda x: scanfold.run("cumsum(x)", x=x))(torch.ones(2, 3))
+        torch.func.vmap(lambda x: scanfold.run("cumsum(x)", x=x))(torch.ones(2, 3, device=device))
     forward_ad = torch.autograd.forward_ad
     with forward_ad.dual_level(), pytest.raises(TypeError, match="more than its memory"):
         scanfold.run("cumsum(x)", x=forward_ad.make_dual(plain, plain))
 
 
-def test_torch_compile_leaves_it_alone(torch):
+def test_torch_compile_leaves_it_alone(device, torch):
     if not hasattr(getattr(torch, "compiler", None), "is_compiling"):
         pytest.skip("torch 2.1 and later")
 
     def model(x):
         return scanfold.run("cumsum(x, 1), sum(x)", x=x * 2)[0] + 1
-    x = torch.from_numpy(X)
+    x = torch.from_numpy(X).to(device)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(torch.compile(model, backend="eager")(x), model(x))
 
 
+@pytest.mark.host_only("JAX chooses its device")
 def test_jax():
     jnp = pytest.importorskip("jax", reason="JAX is not installed").numpy
     x = jnp.asarray(X)
@@ -87,6 +89,7 @@ def test_jax():
         scanfold.run("cumsum(x, 1)", x=x, out=jnp.zeros((3, 4)))
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_out():
     one, two = np.empty(3, np.float32), np.empty((3, 8), np.float32)
     assert scanfold.run("sum(x, 1)", x=X, out=one) is one and (one == X.sum(1)).all()
@@ -106,6 +109,7 @@ def test_out():
     assert (X == before).all()
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_exact():
     rng = np.random.default_rng(2)
     x = rng.standard_normal((5, 33)).astype(np.float32)
@@ -120,6 +124,7 @@ def test_exact():
     assert scanfold.explain(text, x=x, w=w, exact=True) != scanfold.explain(text, x=x, w=w)
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_names():
     with pytest.raises(TypeError, match="^m: named by .* but not given. Its inputs are x, m$"):
         scanfold.run("cumsum(x * m, 1)", x=X)
@@ -132,6 +137,7 @@ def test_names():
         scanfold.explain("sum(x)", X)
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_errors():
     shown = "cumsum has no argument depth\n  cumsum(x, depth=1)\n            ^"
     for text, words in [("cumsum(x, depth=1)", shown), ("x @ x", "do not fit"),
@@ -151,6 +157,7 @@ def test_errors():
         scanfold.run(" + ".join(f"x{i}" for i in range(33)), **{f"x{i}": X for i in range(33)})
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_a_warm_call_parses_and_plans_nothing(monkeypatch):
     text = "cumsum(x * m, 1) - 7"  # of this test alone
     scanfold.run(text, x=X, m=M)
@@ -169,12 +176,14 @@ def test_a_warm_call_parses_and_plans_nothing(monkeypatch):
     assert scanfold._scanfold.expression_plans(expression) == 3
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_expressions_are_not_kept_without_end():
     for i in range(300):
         scanfold.run(f"x + {i}", x=X)
     assert len(scanfold._Default._expressions) <= 256
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_using():
     """An expression runs as its block says, and goes with it."""
     x = np.random.default_rng(0).standard_normal((40, 1001)).astype(np.float32)
@@ -194,12 +203,14 @@ def test_using():
     assert gone() is None
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_explain(capsys):
     told = scanfold.explain("flip(cumsum(flip(x * m, 1), 1), 1)", x=X, m=M)
     assert capsys.readouterr().out == told
     assert "cumsum(x * m.astype(f32), 1, reverse=True)" in told and "after:  1 pass" in told
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_threads():
     x = np.random.default_rng(1).standard_normal((50, 801)).astype(np.float32)
     expected, wrong = scanfold.run("cumsum(x * 2, 1), sum(x, 1)", x=x), []
@@ -217,6 +228,7 @@ def test_threads():
     assert not wrong
 
 
+@pytest.mark.host_only("the arrays are NumPy's")
 def test_no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

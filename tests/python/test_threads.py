@@ -25,6 +25,7 @@ def run(program, **environment):
     assert not done.returncode, done.stderr
 
 
+@pytest.mark.host_only("a CPU's threads")
 def test_torch_says_how_many():
     """Also in the workers of a DataLoader, where torch has set 1."""
     run("""
@@ -50,6 +51,7 @@ for totals, threads in torch.utils.data.DataLoader(Items(), num_workers=1, multi
 """, SCANFOLD_NUM_THREADS="3")
 
 
+@pytest.mark.host_only("a CPU's threads")
 def test_bound_threads():
     """OpenMP binds the main thread to one CPU as soon as torch is imported. The library still has all, and in a child of fork too."""
     run("""
