@@ -16,6 +16,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -84,17 +85,19 @@ static void relax(void)
 #endif
 }
 
-/* Watches a word for a moment; false if it still is `value`. Reading the clock costs more than a look at the word. */
+/* Watches a word for a moment; false if it still is `value`. Whoever it waits for may be waiting for this CPU: now and then it steps
+ * aside. */
 static bool changes_soon(_Atomic uint32_t *word, uint32_t value)
 {
         const int64_t end = now_ns() + WATCH_NS;
-        do
+        do {
                 for (int looks = 0; looks < 32; looks++) {
                         if (atomic_load_explicit(word, memory_order_acquire) != value)
                                 return true;
                         relax();
                 }
-        while (now_ns() < end);
+                sched_yield();
+        } while (now_ns() < end);
         return false;
 }
 
