@@ -74,15 +74,27 @@ SF_INLINE P(product) P(product_lift)(P_REAL v)
         return P(product_of)(v, none);
 }
 
-/* The same, of a number that is neither subnormal nor a zero, an infinity or a NaN. */
-SF_INLINE P(product) P(product_lift_normal)(P_REAL v)
+/*
+ * The same, of a number that is neither subnormal nor a zero, an infinity or a NaN. The mantissa is in
+ * [1, 2) for half = 0, in [0.5, 1) for half = 1: with both in turn a product does not grow.
+ */
+SF_INLINE P(product) P(product_lift_normal)(P_REAL v, P_INT half)
 {
-        const P_UINT none = {0}, bits = P_BITS(v);
-        const P_UINT one = (bits & ~((none + P_FIELD) << P_MANTISSA)) | (none + P_BIAS) << P_MANTISSA;
+        const P_UINT none = {0}, bits = P_BITS(v), bias = none + P_BIAS - (P_UINT)half;
+        const P_UINT field = (bits + bits - ((none + 2) << P_MANTISSA)) >> (P_MANTISSA + 1); /* less 1 */
         P(product) p;
-        p.mantissa = P_OF(one);
-        p.exponent = (P_INT)(bits - one) >> P_MANTISSA;
+        p.mantissa = P_OF((bits & ~((none + P_FIELD) << P_MANTISSA)) | bias << P_MANTISSA);
+        p.exponent = (P_INT)(field + half - (P_BIAS - 1));
         return p;
+}
+
+/* A value, its mantissa halved. */
+SF_INLINE P(product) P(product_halve)(P(product) v)
+{
+        const P_UINT none = {0}, one = none + 1;
+        v.mantissa = P_TIMES(v.mantissa, P_OF((none + (P_BIAS - 1)) << P_MANTISSA));
+        v.exponent = (P_INT)((P_UINT)v.exponent + one);
+        return v;
 }
 
 SF_INLINE P(product) P(product_combine)(P(product) left, P(product) right)
@@ -124,15 +136,14 @@ SF_INLINE P_REAL P(product_lower_near)(P(product) v)
 }
 
 /*
- * The same for any exponent and for a mantissa below 2^99, which need not be settled: in two halves,
- * of which the first does not round. What is further away than the limit is infinite or zero.
+ * The same where the exponent is further from zero than 2 * P_BIAS - 4, and a mantissa that is not
+ * settled is in [2^-64, 2^99): it is infinite or zero, or the mantissa is a NaN.
  */
-SF_INLINE P_REAL P(product_lower_far)(P(product) v)
+SF_INLINE P_REAL P(product_lower_deep)(P(product) v)
 {
-        const P_INT none = {0}, limit = none + (2 * P_BIAS - 4);
-        const P_INT least = P_CHOOSE(v.exponent < -limit, -limit, v.exponent);
-        const P_INT exponent = P_CHOOSE(least > limit, limit, least), half = exponent >> 1;
-        return P_TIMES(P_TIMES(v.mantissa, P(product_power)(half)), P(product_power)(exponent - half));
+        const P_INT none = {0}, lowest = none - (P_BIAS - 1), highest = none + P_BIAS;
+        const P_REAL power = P(product_power)(P_CHOOSE(v.exponent < none, lowest, highest));
+        return P_TIMES(P_TIMES(v.mantissa, power), power);
 }
 
 #undef P_FIELD

@@ -57,6 +57,13 @@ template <class T> static inline T sf_shuffle(T v, int lane)
         return v;
 }
 
+template <int LANES> static inline int sf_sum_up(int v, int below)
+{
+        int lane = sf_thread() & 31, other = sf_shuffle(v, (lane - below) & 31);
+        return (lane & (LANES - 1)) >= below ? v + other : v;
+}
+static inline int sf_pair(int low, int high) { return (int)((unsigned)high << 16 | ((unsigned)low & 0xffff)); }
+
 /* Compiled with -ffp-contract=off, as the library is. */
 static inline float sf_add(float a, float b) { return a + b; }
 static inline double sf_add(double a, double b) { return a + b; }

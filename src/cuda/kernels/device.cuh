@@ -44,6 +44,23 @@ SF_DEVICE sf_u32 sf_shuffle(sf_u32 v, int lane) { return __shfl_sync(0xffffffffu
 SF_DEVICE sf_i64 sf_shuffle(sf_i64 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 SF_DEVICE sf_u64 sf_shuffle(sf_u64 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 
+/* v and that of the lane `below` it, if there is one in the same LANES lanes. */
+template <int LANES> SF_DEVICE int sf_sum_up(int v, int below)
+{
+        asm volatile("{ .reg .pred p; .reg .b32 w; shfl.sync.up.b32 w|p, %0, %1, %2, 0xffffffff; @p add.s32 %0, %0, w; }"
+                     : "+r"(v)
+                     : "r"(below), "n"((32 - LANES) << 8));
+        return v;
+}
+
+/* Two numbers of 16 bits in one register: the compiler would undo it. */
+SF_DEVICE int sf_pair(int low, int high)
+{
+        int pair;
+        asm("prmt.b32 %0, %1, %2, 0x5410;" : "=r"(pair) : "r"(low), "r"(high));
+        return pair;
+}
+
 /* One rounded operation each: the compiler may not make a fused multiply-add of these. */
 SF_DEVICE float sf_add(float a, float b) { return __fadd_rn(a, b); }
 SF_DEVICE double sf_add(double a, double b) { return __dadd_rn(a, b); }

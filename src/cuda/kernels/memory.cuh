@@ -238,7 +238,7 @@ SF_DEVICE void sf_elements_below(const sf_params &p, const sf_vector &v, sf_i64 
 #pragma unroll
                 for (int w = 0; w < SF_VALUE_SIZE / 4; w++)
                         words.w[w] = v.x.w[sf_slot_of<SF_X_UNIT>(j) * (SF_VALUE_SIZE / 4) + w];
-                a[j] = sf_choose(first + j * step < stop, sf_of_words(words), sf_holds::lift(neutral));
+                a[j] = sf_holds::in_turn(sf_choose(first + j * step < stop, sf_of_words(words), sf_holds::lift(neutral)), j);
         }
 #else
         sf_number number[SF_WIDTH], identity = sf_identity_number(p);

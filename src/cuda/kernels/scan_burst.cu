@@ -192,6 +192,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 left[s] = taken[bit * SF_COLUMNS + own * SHARE + s];
                         sf_take_all(left, v, before);
                 }
+        sf_spread<SHARE>(v);
 #if SF_TOTAL
         if (number + 1 == p.number[0])
                 sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);

@@ -87,6 +87,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_levels<WARPS / 2, SHARE>::take(turn, SF_COLUMNS, warp, v, before);
                 sf_last<SF_COLUMNS>(v, total);
                 sf_take_tiles(counter, SF_COLUMNS, t, total, warp == WARPS - 1 && lane >= 32 - SPAN, v, before);
+                sf_spread<SHARE>(v);
 #if SF_TOTAL
                 if (t + 1 == p.number[0])
                         sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);

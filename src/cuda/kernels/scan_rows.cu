@@ -17,6 +17,8 @@ enum {
         TEAMS = SF_THREADS / SF_TEAM,
         TILE = SF_TEAM * SF_ITEMS * SF_WIDTH,
         SPREAD = LANES * SF_WIDTH, /* elements from a thread's item to its next */
+        /* Products leave no room for a question before every load: one is asked for the tile. */
+        ASKS_ONCE = SF_PRODUCTS,
 };
 
 #if SF_STAGED
@@ -106,13 +108,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 if (!SF_SINGLE && t + 1 < tiles)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++)
+                                if (ASKS_ONCE && at + TILE + (SF_ITEMS - 1) * SPREAD + SF_WIDTH <= end[q])
 #pragma unroll
-                                for (int i = 0; i < SF_ITEMS; i++)
-                                        next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, end[q], sf_along(p));
+                                        for (int i = 0; i < SF_ITEMS; i++)
+                                                next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, at + TILE + i * SPREAD + SF_WIDTH, sf_along(p));
+                                else
+#pragma unroll
+                                        for (int i = 0; i < SF_ITEMS; i++)
+                                                next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, end[q], sf_along(p));
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_before<1> before = {{identity}, false};
-                        sf_scan_warp<LANES, 1, false>(v[q], lane, sf_acc_of(p.neutral));
+                        sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral));
                         sf_acc total;
                         if (WARPS > 1) {
                                 sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
@@ -131,6 +138,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                                 sf_count(counter[q], t, total, lane);
                         }
+                        sf_spread<1>(v[q]);
 #if SF_TOTAL
                         if (t + 1 == tiles && end[q])
                                 sf_store_totals<1, SPREAD>(p, line[q], at, end[q], v[q]);

@@ -17,12 +17,9 @@ template <int COLUMNS> struct sf_columns {
         enum { SHARE = COLUMNS < SF_WIDTH ? COLUMNS : SF_WIDTH, SPAN = COLUMNS > SF_WIDTH ? COLUMNS / SF_WIDTH : 1 };
 };
 
-/* So many numbers may be multiplied before the product is settled (value.cuh). */
-#if SF_MEMBERS > 1
+/* So many numbers may be multiplied before the product is settled; of vectors of one sequence, lifted in turn, twice as many (value.cuh). */
 #define SF_LOOSE (SF_PRODUCTS ? 64 : 1 << 20)
-#else
-#define SF_LOOSE sf_holds::LOOSE
-#endif
+#define SF_LOOSE_VECTORS(columns) (SF_MEMBERS == 1 && (columns) == 1 && SF_WIDTH % 2 == 0 ? 2 * SF_LOOSE : SF_LOOSE)
 static_assert(SF_WIDTH <= SF_LOOSE / 2, "a vector's numbers are multiplied unsettled");
 
 template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
@@ -32,11 +29,75 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
                 v[s] = sf_settled(v[s]);
 }
 
+/*
+ * Whatever a vector takes on its left, all its elements of a column take. The exponents of products, which are exact, need not be
+ * added to each of them: between sf_join_vector and sf_spread those of the last SHARE elements are the elements' own, those of
+ * the others say by how much they are below the last one's of their column.
+ */
+#define SF_SPARES_EXPONENTS (SF_PRODUCTS && SF_MEMBERS == 1)
+/* Exponents of 32 bits of one sequence are held two and two: those of a vector differ by less than 2^15. */
+#define SF_PAIRS(columns) (SF_SPARES_EXPONENTS && (columns) == 1 && SF_VALUE_SIZE == 8)
+
 template <int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_WIDTH])
 {
 #pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++)
+        for (int j = 0; j < SF_WIDTH; j++) {
+#if SF_SPARES_EXPONENTS
+                if (j < SF_WIDTH - SHARE) {
+                        v[j].mantissa = sf_multiply(left[j % SHARE].mantissa, v[j].mantissa);
+                        continue;
+                }
+#endif
                 v[j] = sf_combine(left[j % SHARE], v[j]);
+        }
+}
+
+#if SF_SPARES_EXPONENTS
+/* The order in a vector, and its exponents as said. */
+template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
+{
+#pragma unroll
+        for (int s = 0; s < COLUMNS && COLUMNS < SF_WIDTH; s++) {
+                decltype(v[0].exponent) after = 0;
+#pragma unroll
+                for (int j = SF_WIDTH - COLUMNS + s; j >= 0; j -= COLUMNS) {
+                        auto own = v[j].exponent;
+                        v[j].exponent = after;
+                        after += own;
+                }
+                v[SF_WIDTH - COLUMNS + s].exponent = after;
+        }
+        if (SF_PAIRS(COLUMNS))
+#pragma unroll
+                for (int j = 0; j + 2 < SF_WIDTH; j += 2)
+                        v[j].exponent = sf_pair((int)v[j].exponent, (int)v[j + 1].exponent);
+#pragma unroll
+        for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        if (j & b)
+                                v[j].mantissa = sf_multiply(v[(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)].mantissa, v[j].mantissa);
+}
+#endif
+
+template <int SHARE> SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+#if SF_SPARES_EXPONENTS
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                if (SF_PAIRS(SHARE))
+#pragma unroll
+                        for (int j = 0; j + 2 < SF_WIDTH; j += 2) {
+                                v[i][j + 1].exponent = v[i][j].exponent >> 16;
+                                v[i][j].exponent = (short)v[i][j].exponent;
+                        }
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH - SHARE; j++)
+                        v[i][j].exponent = v[i][SF_WIDTH - SHARE + j % SHARE].exponent - v[i][j].exponent;
+        }
+#else
+        (void)v;
+#endif
 }
 
 /* CHOOSE: between lanes, what is taken is chosen, the neutral value where there is nothing: fewer instructions, by one an element and
@@ -46,6 +107,13 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         sf_acc left[SHARE];
         int loose = SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1; /* numbers in an element (value.cuh) */
+        /* Where no left total is settled between lanes, the exponents are sums, in whatever order. */
+        enum { SUMS = SF_PAIRS(COLUMNS) && SF_WIDTH * LANES <= SF_LOOSE_VECTORS(COLUMNS) };
+#if SF_SPARES_EXPONENTS
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_join_vector<COLUMNS>(v[i]);
+#else
 #pragma unroll
         for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -54,15 +122,28 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                         for (int j = 0; j < SF_WIDTH; j++)
                                 if (j & b)
                                         v[i][j] = sf_combine(v[i][(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)], v[i][j]);
+#endif
 #pragma unroll
         for (int b = SPAN; b < LANES; b *= 2) {
                 int from = (lane & -b) - SPAN + (lane & (SPAN - 1));
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
+#if SF_SPARES_EXPONENTS
+                        if (SUMS) {
+                                left[0].mantissa = ::sf_shuffle(v[i][FIRST].mantissa, from & 31);
+                                left[0].exponent = 0;
+                                v[i][FIRST].exponent = sf_sum_up<LANES>((int)v[i][FIRST].exponent, b);
+                                if (CHOOSE)
+                                        left[0].mantissa = lane & b ? left[0].mantissa : neutral.mantissa;
+                                if (CHOOSE || lane & b)
+                                        sf_take_left(left, v[i]);
+                                continue;
+                        }
+#endif
 #pragma unroll
                         for (int s = 0; s < SHARE; s++)
                                 left[s] = sf_shuffle(v[i][FIRST + s], from & 31);
-                        if (2 * loose > SF_LOOSE)
+                        if (2 * loose > SF_LOOSE_VECTORS(COLUMNS))
                                 sf_settle_all(left);
                         if (CHOOSE)
 #pragma unroll
@@ -71,7 +152,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                         if (CHOOSE || lane & b)
                                 sf_take_left(left, v[i]);
                 }
-                loose = 2 * loose > SF_LOOSE ? loose + 1 : 2 * loose;
+                loose = 2 * loose > SF_LOOSE_VECTORS(COLUMNS) ? loose + 1 : 2 * loose;
         }
         int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
 #pragma unroll
@@ -263,9 +344,9 @@ SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
 }
 
 /* Values of `loose` numbers each are to be combined, two and two: must they be settled first? */
-SF_DEVICE bool sf_too_loose(int &loose)
+SF_DEVICE bool sf_too_loose(int &loose, int limit)
 {
-        const bool settle = 2 * loose > SF_LOOSE;
+        const bool settle = 2 * loose > limit;
         loose = settle ? 2 : 2 * loose;
         return settle;
 }
@@ -281,7 +362,7 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
         int loose = SF_WIDTH;
 #pragma unroll
         for (int b = 1; b < LANES; b *= 2) {
-                if (sf_too_loose(loose))
+                if (sf_too_loose(loose, SF_LOOSE_VECTORS(1)))
                         sf_settle_all(a);
                 if (SF_ITEMS / b > 1) {
 #pragma unroll
@@ -336,7 +417,7 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
                 int loose = SF_WIDTH;
 #pragma unroll
                 for (int b = SPAN; b < 32; b *= 2) {
-                        if (sf_too_loose(loose))
+                        if (sf_too_loose(loose, SF_LOOSE)) /* of single columns */
                                 sf_settle_all(a);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
@@ -344,7 +425,7 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
                 }
 #pragma unroll
                 for (int b = 1; b < SF_ITEMS; b *= 2) {
-                        if (sf_too_loose(loose))
+                        if (sf_too_loose(loose, SF_LOOSE)) /* of single columns */
                                 sf_settle_all(a);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)

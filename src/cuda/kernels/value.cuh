@@ -3,12 +3,13 @@
  * is a mantissa and an exponent (core/product.inc.h), so that it never leaves the range on the way:
  * elements are lifted, values combined, results lowered.
  *
- * A combine multiplies the mantissas of two values, so the mantissa of a product of k lifted numbers
- * is below 2^k. It must stay below 2^99 (which lowering takes for granted) in f32. So whatever is kept
- * for others to take, in shared memory, scratch memory or a counter, or published, is settled first:
- * then its mantissa is below 2, and taking it at one level multiplies by less than 2. In registers up
- * to LOOSE numbers may be multiplied before that. A sequence of less than 2^40 elements has at most 34
- * levels above 64 of them, and one initial value: 2^(64 + 34 + 1).
+ * A combine multiplies the mantissas of two values. They must stay in [2^-64, 2^99) in f32. So whatever
+ * is kept for others to take, in shared memory, scratch memory or a counter, or published, is settled
+ * first: then its mantissa is in [1, 2), and taking it at one level multiplies by less than 2. In
+ * registers, values of up to SF_LOOSE numbers are made without that, which is [2^-64, 2^64). (Where those
+ * of a vector are multiplied, they are lifted to mantissas above and below 1 in turn, and it may be
+ * twice as many.) A sequence of less than 2^40 elements has at most 34 levels above 64 of them, and
+ * one initial value: 2^(64 + 34 + 1).
  */
 #if SF_PRODUCTS
 #define SF_INLINE SF_DEVICE
@@ -42,16 +43,20 @@
 /* By their types. */
 SF_DEVICE sf_product_f32 sf_lift(float v) { return sf_product_lift_f32(v); }
 SF_DEVICE sf_product_f64 sf_lift(double v) { return sf_product_lift_f64(v); }
-SF_DEVICE sf_product_f32 sf_lift_normal(float v) { return sf_product_lift_normal_f32(v); }
-SF_DEVICE sf_product_f64 sf_lift_normal(double v) { return sf_product_lift_normal_f64(v); }
+SF_DEVICE sf_product_f32 sf_lift_normal(float v, int half) { return sf_product_lift_normal_f32(v, half); }
+SF_DEVICE sf_product_f64 sf_lift_normal(double v, int half) { return sf_product_lift_normal_f64(v, half); }
+SF_DEVICE sf_product_f32 sf_halved(sf_product_f32 v) { return sf_product_halve_f32(v); }
+SF_DEVICE sf_product_f64 sf_halved(sf_product_f64 v) { return sf_product_halve_f64(v); }
 SF_DEVICE sf_product_f32 sf_combined(sf_product_f32 a, sf_product_f32 b) { return sf_product_combine_f32(a, b); }
 SF_DEVICE sf_product_f64 sf_combined(sf_product_f64 a, sf_product_f64 b) { return sf_product_combine_f64(a, b); }
 SF_DEVICE sf_product_f32 sf_settle(sf_product_f32 v) { return sf_product_settle_f32(v); }
 SF_DEVICE sf_product_f64 sf_settle(sf_product_f64 v) { return sf_product_settle_f64(v); }
 SF_DEVICE float sf_lower_near(sf_product_f32 v) { return sf_product_lower_near_f32(v); }
 SF_DEVICE double sf_lower_near(sf_product_f64 v) { return sf_product_lower_near_f64(v); }
-SF_DEVICE float sf_lower_far(sf_product_f32 v) { return sf_product_lower_far_f32(v); }
-SF_DEVICE double sf_lower_far(sf_product_f64 v) { return sf_product_lower_far_f64(v); }
+SF_DEVICE float sf_lower_deep(sf_product_f32 v) { return sf_product_lower_deep_f32(v); }
+SF_DEVICE double sf_lower_deep(sf_product_f64 v) { return sf_product_lower_deep_f64(v); }
+SF_DEVICE float sf_lower(sf_product_f32 v) { return sf_product_lower_f32(v); }
+SF_DEVICE double sf_lower(sf_product_f64 v) { return sf_product_lower_f64(v); }
 
 /* Neither subnormal nor a zero, an infinity or a NaN? */
 SF_DEVICE bool sf_is_normal(float v) { return sf_bits_of(v) * 2 - (1u << 24) < 254u << 24; }
@@ -59,12 +64,15 @@ SF_DEVICE bool sf_is_normal(double v) { return sf_bits_of(v) * 2 - (1ull << 53) 
 /* Is 2^exponent a normal number? */
 SF_DEVICE bool sf_is_near(sf_product_f32 v) { return (sf_u32)(v.exponent + 126) < 254u; }
 SF_DEVICE bool sf_is_near(sf_product_f64 v) { return (sf_u64)(v.exponent + 1022) < 2046ull; }
+/* Is the result infinite or zero, whatever the mantissa? */
+SF_DEVICE bool sf_is_deep(sf_product_f32 v) { return (sf_u32)v.exponent + 250 > 500; }
+SF_DEVICE bool sf_is_deep(sf_product_f64 v) { return (sf_u64)v.exponent + 2042 > 4084; }
 #endif
 
 /* What holds a value of operation OP on numbers of type T. */
 template <int OP, class T> struct sf_value {
         typedef T type;
-        enum { PRODUCT = 0, LOOSE = 1 << 20 };
+        enum { PRODUCT = 0 };
         SF_DEVICE_MEMBER type lift(T v) { return v; }
         SF_DEVICE_MEMBER T lower(type v) { return v; }
         SF_DEVICE_MEMBER type settle(type v) { return v; }
@@ -87,9 +95,9 @@ template <int OP, class T> struct sf_value {
 #if SF_PRODUCTS
 template <class T, class V> struct sf_product_value {
         typedef V type;
-        enum { PRODUCT = 1, LOOSE = 64 };
+        enum { PRODUCT = 1 };
         SF_DEVICE_MEMBER V lift(T v) { return sf_lift(v); }
-        SF_DEVICE_MEMBER T lower(V v) { return sf_lower_far(v); }
+        SF_DEVICE_MEMBER T lower(V v) { return sf_lower(v); }
         SF_DEVICE_MEMBER V settle(V v) { return sf_settle(v); }
         /* Of structs themselves the compiler would choose an address. */
         SF_DEVICE_MEMBER V choose(bool first, V a, V b)
@@ -105,7 +113,7 @@ template <class T, class V> struct sf_product_value {
                 v.exponent = ::sf_shuffle(v.exponent, lane);
                 return v;
         }
-        /* Most numbers are normal and most results near: one question for a whole vector. */
+        /* Most numbers are normal, most results near or deep: one question for a whole vector. */
         template <int N> SF_DEVICE_MEMBER void lift_all(const T (&from)[N], V (&to)[N])
         {
                 bool normal = true;
@@ -114,25 +122,38 @@ template <class T, class V> struct sf_product_value {
                         normal = normal & sf_is_normal(from[i]);
 #pragma unroll
                 for (int i = 0; i < N; i++)
-                        to[i] = sf_lift_normal(from[i]);
+                        to[i] = sf_lift_normal(from[i], i & 1);
                 if (!normal)
 #pragma unroll
                         for (int i = 0; i < N; i++)
-                                to[i] = sf_lift(from[i]);
+                                to[i] = in_turn(sf_lift(from[i]), i);
         }
+        /* A settled value as a vector's number i. */
+        SF_DEVICE_MEMBER V in_turn(V v, int i) { return i & 1 ? sf_halved(v) : v; }
         template <int N> SF_DEVICE_MEMBER void lower_all(const V (&from)[N], T (&to)[N])
         {
-                bool near = true;
+                bool near = true, deep = true;
 #pragma unroll
                 for (int i = 0; i < N; i++)
                         near = near & sf_is_near(from[i]);
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                        to[i] = sf_lower_near(from[i]);
-                if (!near)
+                if (near) {
 #pragma unroll
                         for (int i = 0; i < N; i++)
-                                to[i] = sf_lower_far(from[i]);
+                                to[i] = sf_lower_near(from[i]);
+                        return;
+                }
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        deep = deep & sf_is_deep(from[i]);
+                if (deep) {
+#pragma unroll
+                        for (int i = 0; i < N; i++)
+                                to[i] = sf_lower_deep(from[i]);
+                        return;
+                }
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = sf_lower(from[i]);
         }
 };
 template <> struct sf_value<SF_OP_PROD, float> : sf_product_value<float, sf_product_f32> {};
