@@ -302,16 +302,23 @@ static void renew(void *stream)
         renewed[i].id = ++last_id;
 }
 
+/* Those of a context that is gone stay here: nobody may destroy them, and whoever still has one may ask. */
 struct cu_event_handle {
         int device, generation;
         uint64_t before;
+        struct cu_event_handle *next;
 };
+static cu_event all_events;
 cu_result cuEventCreate(cu_event *event, unsigned flags)
 {
         CALLED(event_create);
         *event = calloc(1, sizeof **event);
         (*event)->device = current();
         (*event)->generation = contexts[current()].generation;
+        pthread_mutex_lock(&lock);
+        (*event)->next = all_events;
+        all_events = *event;
+        pthread_mutex_unlock(&lock);
         fake.events++;
         return flags == CU_EVENT_NO_TIMING ? CU_OK : 1;
 }
@@ -320,6 +327,12 @@ cu_result cuEventDestroy_v2(cu_event event)
         CALLED(event_destroy);
         if (gone(event->device, event->generation))
                 return CU_CONTEXT_DESTROYED;
+        pthread_mutex_lock(&lock);
+        cu_event *at = &all_events;
+        while (*at != event)
+                at = &(*at)->next;
+        *at = event->next;
+        pthread_mutex_unlock(&lock);
         free(event);
         fake.events--;
         return CU_OK;
