@@ -33,6 +33,15 @@ foreach(isa portable avx2 avx512 neon)
   set_property(SOURCE src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 endforeach()
 
+# An instruction set's kernels take minutes to compile, everything else seconds. Builders start files
+# in this order: with the long ones first, a machine with enough cores is done when the longest is.
+foreach(stem map isa)
+  set(long ${SCANFOLD_SOURCES})
+  list(FILTER long INCLUDE REGEX "cpu/${stem}_")
+  list(FILTER SCANFOLD_SOURCES EXCLUDE REGEX "cpu/${stem}_")
+  list(PREPEND SCANFOLD_SOURCES ${long})
+endforeach()
+
 include(src/cuda/sources.cmake)
 
 # Loops whose length is a constant in one instance and not in another ask to be unrolled in both; clang remarks on the second.
