@@ -49,5 +49,9 @@ int main(int argc, char **argv)
         host_learning = false;
         int failed = expr_main(2, arguments) | finite_main(2, some);
         fprintf(stderr, "%d specialisations, %ld launches\n", kernels_count(), host_launches);
+        if (!host_met[SF_CUDA_AGAIN]) {
+                fprintf(stderr, "no graph has run kernels/again.cu\n");
+                failed = 1;
+        }
         return failed;
 }
