@@ -204,8 +204,11 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         const sf_cuda_spec *spec = &d->launch->spec;
         int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;
         int members = 0;
-        for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL, members++)
+        for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL) {
+                /* A product takes as many registers as two. */
+                members += several_folds(d->l.step) && sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? 2 : 1;
                 largest = at_least(largest, at_least(size_of((int32_t)s->acc), size_of((int32_t)s->out)));
+        }
         SF_TRY(sf_cuda_tile_for(ctx, chip, spec, (int)in, (int)largest, tile));
         *tile = sf_cuda_tile_shared(chip, *tile, members);
         /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */

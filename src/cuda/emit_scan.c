@@ -284,6 +284,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 int64_t held = pow2_down(at_least(44 / vector, 1));
                 tile = (sf_cuda_tile){.threads = chip->small_tiles ? 64 : 256, .elements = (int32_t)(held * l.width)};
                 tile.resident = (held + 1) * vector <= 30 ? 4 : (held + 1) * vector <= 40 ? 3 : (held + 1) * vector <= 80 ? 2 : 1;
+                if (sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc)) /* which takes more to compute with */
+                        tile.resident = (int32_t)at_least(tile.resident - 2, 1);
         }
         int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads;
         /* A small tensor is spread over the whole chip. */

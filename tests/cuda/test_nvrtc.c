@@ -166,6 +166,21 @@ static void compile_variety(const sf_cuda_chip *chip, const char *arch, long eve
                                 }
 }
 
+/* Products of reals, which hold two components for every element: none of the usual ones may spill. */
+static void compile_products(const sf_cuda_chip *chip, const char *arch, long every)
+{
+        sf_step step;
+        char what[96], name[112];
+        for (int32_t i = 0; sf_cuda_usual_step(i, &step, what); i++) {
+                if (step.op != SF_SUM || step.m || (step.in != SF_DT_F32 && step.in != SF_DT_F64) || i % (3 * every))
+                        continue;
+                step.op = SF_PROD;
+                step.identity = sf_identity(step.op, step.acc);
+                snprintf(name, sizeof name, "products: %s", what);
+                compile_step(&step, chip, arch, name, compiler->major >= 13);
+        }
+}
+
 /* Fused steps: those that have a speed to keep, and random ones. */
 static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every)
 {
@@ -263,6 +278,8 @@ int main(int argc, char **argv)
                 for (int32_t i = 0; sf_cuda_usual_step(i, &step, what); i++)
                         if (i % every == 0 || (chip.capability == 90 && has_bar(&step)))
                                 compile_step(&step, &chip, arch, what, chip.capability == 90 && compiler->major >= 13 && has_bar(&step));
+                if (chip.capability == 90)
+                        compile_products(&chip, arch, every);
                 if (chip.capability == 75 || chip.capability == 90)
                         compile_variety(&chip, arch, 7 * every);
                 compile_fused(&chip, arch, every);
