@@ -88,7 +88,7 @@ static void count_up(void *arg, int worker)
         }
         while (atomic_fetch_add(&c->next, 1) < 100)
                 atomic_fetch_add(&c->done, 1);
-        for (int i = 0; !worker && atomic_load(&c->stay) && !atomic_load(&c->helpers) && i < 20000; i++)
+        for (int i = 0; !worker && atomic_load(&c->stay) && !atomic_load(&c->helpers) && i < 200000; i++)
                 nap();
 }
 
@@ -239,7 +239,7 @@ static void in_child(const char *name, void (*part)(void))
         fflush(NULL);
         pid_t pid = fork();
         if (!pid) {
-                alarm(120);
+                alarm(600);
                 failures = 0;
                 part();
                 _exit(failures ? 1 : 0);
