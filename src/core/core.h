@@ -41,7 +41,7 @@ typedef struct sf_dtype_row {
 extern const sf_dtype_row sf_dtypes[SF_DT_COUNT];
 
 /* What is known of an operation besides how it combines: ops.def. */
-enum { SF_REALS = 1, SF_ORDERED = 2, SF_WRAPS = 4, SF_EMPTY = 8 };
+enum { SF_REALS = 1, SF_ORDERED = 2, SF_WRAPS = 4, SF_EMPTY = 8, SF_COMMUTES = 16 };
 
 typedef struct sf_op_row {
         const char *name;

@@ -95,6 +95,37 @@ static void append(sf_step *step, const sf_step_views *v, int32_t at, const plac
                 v->fuse->operand[k].stride[at] = stride_of(v, k, p);
 }
 
+/* May a fold meet its elements in any order? */
+static bool in_any_order(const sf_step *s)
+{
+        return s->fold && sf_op_is(s->op, SF_COMMUTES) && (!sf_op_is(s->op, SF_ORDERED) || sf_dtypes[s->acc].kind != SF_KIND_REAL);
+}
+
+/* The dimensions of a sequence as memory has them, outermost the one that steps furthest, merged. Returns how many they are then. */
+static int32_t as_memory_lies(sf_step *step, const sf_step_views *v, place *seq, int32_t count)
+{
+        place sorted[SF_MAX_NDIM];
+        for (int32_t d = 0; d < count; d++) {
+                int32_t at = d;
+                place p = seq[d];
+                if (p.dim.x < 0)
+                        flip(step, v, &p);
+                for (; at > 0 && p.dim.x > sorted[at - 1].dim.x; at--)
+                        sorted[at] = sorted[at - 1];
+                sorted[at] = p;
+        }
+        int32_t kept = 0;
+        for (int32_t d = 0; d < count; d++) {
+                place p = sorted[d];
+                if (kept && merges(v, &seq[kept - 1], &p)) {
+                        p.dim.len *= seq[kept - 1].dim.len;
+                        kept--;
+                }
+                seq[kept++] = p;
+        }
+        return kept;
+}
+
 void sf_step_geometry(sf_step *step, const sf_step_views *v)
 {
         const sf_view *x = v->x, *y = v->y, *m = v->m;
@@ -135,6 +166,8 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
                         batch[at] = p;
                 }
         }
+        if (nseq > 1 && step->n && !v->fuse && in_any_order(step))
+                nseq = as_memory_lies(step, v, seq, nseq);
         int32_t kept = 0;
         for (int32_t d = 0; d < nbatch; d++) {
                 place p = batch[d];

@@ -58,12 +58,28 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
         return l;
 }
 
+layout sf_cuda_shifted(layout l, bool always)
+{
+        const sf_step *s = l.step;
+        const bool down = l.nbatch < s->nbatch;
+        const int in = l.in, out = s->fold ? in : size_of(s->out), most = 16 / (in > out ? in : out), moved = l.width * in;
+        const int x = unit(l.line.x, in), y = s->fold ? 1 : unit(l.line.y, out);
+        /* Lines of 4 bytes an element are read as quickly one by one, but for a scan's columns. */
+        const bool pays = always || in <= 2 ? l.width < most : moved == 4 && in == 4 && down && !s->fold && most == 4;
+        if (!pays || s->fuse || s->sibling || s->nseq > 1 || !x || !y || l.line.len < 2 * most || (down && (x != 1 || y != 1)))
+                return l;
+        l.width = most;
+        l.shift_in = true;
+        l.shift_out = !s->fold;
+        return l;
+}
+
 /* The mask is read as vectors too where it allows. */
 static int mask_unit(const layout *l)
 {
         const sf_step *s = l->step;
         int u = unit(l->line.m, 1);
-        if (!u || l->width == 1)
+        if (!u || l->width == 1 || l->shift_in)
                 return u;
         bool fits = aligned((uint64_t)(uintptr_t)s->m, l->line.m, 1, l->width);
         int32_t own = l->nbatch < s->nbatch ? s->nbatch - 1 : s->nbatch + s->nseq - 1;
@@ -106,7 +122,7 @@ sf_cuda_parts sf_cuda_params_parts(const sf_cuda_spec *spec)
 
 static sf_params_dim params_dim(const sf_dim *d)
 {
-        return (sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m};
+        return sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m});
 }
 
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial)
@@ -121,6 +137,16 @@ void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uin
         } else if (s->acc == SF_DT_F64 && s->op == SF_SUM) {
                 *neutral = (uint64_t)1 << 63;
         }
+}
+
+/* Memory from begin to end, and as far as `len` positions that far apart take it. */
+static void reach(uint64_t *begin, uint64_t *end, int64_t len, int64_t stride)
+{
+        const uint64_t by = (uint64_t)(len - 1) * (uint64_t)stride;
+        if (len > 1 && stride < 0)
+                *begin += by;
+        else if (len > 1)
+                *end += by;
 }
 
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l)
@@ -140,7 +166,8 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         spec->out = s->out;
         spec->width = l->width;
         spec->flags = (s->m ? SF_CUDA_MASK : 0) | (s->exclusive && !s->fold ? SF_CUDA_EXCLUSIVE : 0) | (s->has_initial ? SF_CUDA_INITIAL : 0) |
-                      (down && s->fold ? SF_CUDA_DOWN : 0) | (!down && s->nseq == 1 && !aligned_to(s->n, l->width) ? SF_CUDA_RAGGED : 0) |
+                      (down && s->fold ? SF_CUDA_DOWN : 0) | (s->nseq == 1 && !aligned_to(down ? l->line.len : s->n, l->width) ? SF_CUDA_RAGGED : 0) |
+                      (l->shift_in ? SF_CUDA_SHIFT_IN : 0) | (l->shift_out ? SF_CUDA_SHIFT_OUT : 0) |
                       unit(l->line.x, l->in) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
                       (s->m ? mask_unit(l) : 0) * SF_CUDA_M_UNIT;
         spec->extra[SF_CUDA_NBATCH] = l->nbatch;
@@ -151,6 +178,14 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         d.p.x = (uint64_t)(uintptr_t)s->x;
         d.p.y = (uint64_t)(uintptr_t)s->y;
         d.p.m = (uint64_t)(uintptr_t)s->m;
+        d.p.x_begin = d.p.x;
+        d.p.x_end = d.p.x + (uint64_t)l->in;
+        d.p.m_begin = d.p.m;
+        d.p.m_end = d.p.m + 1;
+        for (int32_t k = 0; k < s->nbatch + s->nseq; k++) {
+                reach(&d.p.x_begin, &d.p.x_end, s->dims[k].len, s->dims[k].x);
+                reach(&d.p.m_begin, &d.p.m_end, s->dims[k].len, s->dims[k].m);
+        }
         d.p.n = s->n;
         d.p.sx = seq[s->nseq - 1].x;
         d.p.sy = seq[s->nseq - 1].y;
@@ -207,7 +242,9 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL) {
                 /* A product takes as many registers as two. */
                 members += several_folds(d->l.step) && sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? 2 : 1;
-                largest = at_least(largest, at_least(size_of((int32_t)s->acc), size_of((int32_t)s->out)));
+                largest = at_least(largest, size_of((int32_t)s->acc));
+                if (!s->fold)
+                        largest = at_least(largest, size_of((int32_t)s->out));
         }
         SF_TRY(sf_cuda_tile_for(ctx, chip, spec, (int)in, (int)largest, tile));
         *tile = sf_cuda_tile_shared(chip, *tile, members);
@@ -217,19 +254,6 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         if (4 * bytes > 5 * in)
                 tile->elements = (int32_t)pow2_down(at_least(tile->elements * in / bytes, 1));
         return SF_OK;
-}
-
-bool sf_cuda_rows_in_one_piece(const sf_step *s)
-{
-        const sf_dim *seq = s->dims + s->nbatch, *row = seq - 1;
-        int64_t in = size_of(s->in), out = size_of(s->out);
-        if (s->nbatch != 1 || s->nseq != 1 || s->m || s->fuse || s->n < 2 || magnitude(seq->x) != in || row->x != s->n * in)
-                return false;
-        /* A sequence that runs backwards begins at its last element. */
-        int64_t first = (int64_t)(uintptr_t)s->x - (seq->x < 0 ? (s->n - 1) * in : 0);
-        if (!aligned_to(first, 16))
-                return false;
-        return s->fold || (in == out && seq->y == seq->x && row->y == row->x && aligned_to(first - (int64_t)(uintptr_t)s->x + (int64_t)(uintptr_t)s->y, 16));
 }
 
 strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads)
@@ -336,11 +360,26 @@ static bool same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, con
         return same;
 }
 
+/* A sum of so few narrow integers that no part of it needs the 64 bits of its result. Half of them are half of the registers. */
+static bool fits_narrower(const sf_step *s)
+{
+        const int size = size_of((int32_t)s->in);
+        const bool wide = s->acc == SF_DT_I64 || s->acc == SF_DT_U64;
+        return s->op == SF_SUM && wide && size <= 2 && sf_dtypes[s->in].kind != SF_KIND_REAL && !s->has_initial && !s->fuse && !s->sibling &&
+               s->n < (int64_t)1 << (31 - 8 * size);
+}
+
 static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         plan->launches = 0;
         plan->scratch = 0;
         plan->watched = false;
+        sf_step narrow;
+        if (fits_narrower(step)) {
+                narrow = *step;
+                narrow.acc = SF_DT_I32;
+                step = &narrow;
+        }
         if (step->n == 1)
                 return sf_cuda_plan_map(ctx, step, chip, plan);
         bool down = goes_down(step);

@@ -20,7 +20,9 @@ enum {
         SF_CUDA_DOWN = 1 << 7,    /* a fold of columns */
         SF_CUDA_X_UNIT = 1 << 9,
         SF_CUDA_Y_UNIT = 1 << 11,
-        SF_CUDA_M_UNIT = 1 << 13
+        SF_CUDA_M_UNIT = 1 << 13,
+        SF_CUDA_SHIFT_IN = 1 << 15, /* vectors of x and of the mask lie at any address */
+        SF_CUDA_SHIFT_OUT = 1 << 16 /* y's do */
 };
 
 /* sf_cuda_spec.extra, by name; from SF_CUDA_OWN on, the fields of each kernel file. */

@@ -116,12 +116,16 @@ typedef struct layout {
         int32_t nbatch;     /* dims[0 .. nbatch) of the step are positions a launch deals out */
         int width;          /* elements of a vector: aligned on every line, in x and, for a scan, in y */
         int in;             /* bytes of an element of x */
+        bool shift_in, shift_out; /* vectors of x and the mask, and those of y, lie at any address */
         bool loads;         /* there is a program on the way in */
 } layout;
 
 /* The step with its sequence (down false) or its last batch dimension (down true) as the line. resume: x is totals that the step's
  * program on the way in has been through already. */
 layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
+
+/* The same with wider vectors, at any address, where that is quicker; or wherever it can be. */
+layout sf_cuda_shifted(layout l, bool always);
 
 typedef struct draft {
         sf_cuda_launch *launch;
@@ -156,8 +160,16 @@ typedef struct strip {
 /* Strips of `slots` vectors for blocks of `threads`; a row that is not much wider is taken whole. */
 strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
 
-/* Do the rows follow each other without a gap, from an address that suits 16 bytes? (For a scan: x and y alike.) */
-bool sf_cuda_rows_in_one_piece(const sf_step *step);
+/* Short sequences that lie in one piece of memory, x's and for a scan y's too, as scan_rows.cu and fold.cu stage them. */
+typedef struct pieces {
+        int64_t inner; /* sequences side by side: a unit */
+        int64_t each;  /* units a block */
+        int64_t team, items, rows;
+        int64_t shared; /* bytes */
+} pieces;
+
+/* How they are dealt out to blocks of `threads`; false: there are none, or they had better be walked otherwise. */
+bool sf_cuda_pieces(const sf_step *step, const sf_cuda_chip *chip, int64_t threads, pieces *p);
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_fuse.c: the programs of a fused step

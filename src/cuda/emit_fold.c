@@ -93,11 +93,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         spec->flags |= (single ? SF_CUDA_SINGLE : 0) | (resume ? SF_CUDA_RESUME : 0);
         spec->extra[FOLD_TEAM] = (int32_t)team;
         spec->extra[FOLD_ROWS] = (int32_t)rows;
-        int64_t shared = spec->threads / 32 * held_size(s), piece = rows * (spec->threads / team) * s->n * size_of(s->in);
-        if (single && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
-                spec->extra[FOLD_STAGED] = 1;
-                shared = piece;
-        }
+        int64_t shared = spec->threads / 32 * held_size(s);
         if (chunks > 1)
                 to_scratch(&d, s, s->batch * chunks, plan);
         d.p.scratch = resume ? (uint64_t)from : 0;
@@ -110,6 +106,25 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, false, chip, plan, plan_rows);
 }
 
+/* An axis so short that one tile has all of it: a thread holds as many rows as there are, of as many more columns as it can instead, and strips
+ * are as wide as the threads that are then free allow. */
+static void for_short_axis(const sf_step *s, int64_t outer, int64_t vectors, int64_t width, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut,
+                           int64_t *items, int64_t *beside)
+{
+        if (s->n <= *items) {
+                *items = s->n;
+                cut->groups = 1;
+                *beside = at_least(at_most(tile.elements / (width * *items), 4), *beside);
+        }
+        while (2 * cut->slots * cut->groups <= tile.threads && cut->slots * *beside < vectors)
+                cut->slots *= 2;
+        while (*beside > 1 && outer * ceil_div(vectors, cut->slots * *beside) < 4 * (int64_t)chip->multiprocessors)
+                *beside = (*beside + 1) / 2;
+        while (cut->slots > 32 && outer * ceil_div(vectors, cut->slots * *beside) < 4 * (int64_t)chip->multiprocessors)
+                cut->slots /= 2;
+        cut->strips = ceil_div(vectors, cut->slots * *beside);
+}
+
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
@@ -118,7 +133,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        int64_t outer = s->batch / l->line.len, width = l->width, vectors = l->line.len / width;
+        int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width);
         /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
         strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
         /* Whole rows of a narrow matrix have no columns to spare for each thread. H200, (2^22, 33), (2^22, 101), of a copy's rate: one large block
@@ -132,6 +147,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         cut.strips = ceil_div(vectors, cut.slots * beside);
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
+        if (!resume && !cut.whole && !chip->small_tiles && s->n && s->n <= cut.groups * items)
+                for_short_axis(s, outer, vectors, width, tile, chip, &cut, &items, &beside);
         int64_t part, chunks, shared, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
         for (;; cut.groups /= 2) {
                 /* Rows a group walks: its counter grows with them. Fewer where that would leave multiprocessors without work,
@@ -174,8 +191,42 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, true, chip, plan, plan_columns);
 }
 
+/* Short sequences, or small matrices of some side by side, in pieces. fits: it has been planned. */
+static sf_status plan_pieces(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
+{
+        const int64_t threads = chip->small_tiles ? 64 : 256;
+        pieces g;
+        *fits = sf_cuda_pieces(s, chip, threads, &g);
+        if (!*fits)
+                return SF_OK;
+        layout l = sf_cuda_layout(s, false, false);
+        l.width = 1;
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_FOLD, &l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = (int32_t)threads;
+        spec->items = (int32_t)g.items;
+        spec->flags |= SF_CUDA_SINGLE;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(4, 2048 / threads);
+        spec->extra[FOLD_TEAM] = (int32_t)g.team;
+        spec->extra[FOLD_ROWS] = (int32_t)g.rows;
+        spec->extra[FOLD_STAGED] = 1;
+        d.p.units = s->batch;
+        d.p.number[0] = g.each;
+        d.p.number[1] = g.inner;
+        d.p.number[2] = s->n;
+        plan->launches = 1;
+        return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch / g.inner, g.each), g.shared);
+}
+
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, down, false);
+        const int64_t row = (down ? l.line.len : s->n) * size_of(s->in), matrix = row * (down ? s->n : 1);
+        bool staged = false;
+        if (down ? matrix < 4096 : size_of(s->in) >= 4 ? l.width == 1 : l.width * size_of(s->in) < 8 && row < 32)
+                SF_TRY(plan_pieces(ctx, s, chip, plan, &staged));
+        if (staged)
+                return SF_OK;
+        l = sf_cuda_shifted(l, false);
         return down ? plan_columns(ctx, &l, chip, plan, -1) : plan_rows(ctx, &l, chip, plan, -1);
 }

@@ -65,11 +65,6 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_most(1024 / team, 8);
         }
         int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * value_size(s);
-        int64_t piece = rows * (spec->threads / team) * s->n * size_of(s->in);
-        if (team <= 32 && width == 1 && sf_cuda_rows_in_one_piece(s) && aligned_to(piece, 16) && piece <= 49152) {
-                spec->extra[SCAN_ROWS_STAGED] = 1;
-                shared = piece;
-        }
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
         spec->extra[SCAN_ROWS_TEAM] = (int32_t)team;
@@ -78,6 +73,32 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         d.p.number[0] = tiles;
         plan->launches = 1;
         return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, rows * (spec->threads / team)), shared);
+}
+
+/* Short sequences, or small matrices of some side by side, in pieces. fits: it has been planned. */
+static sf_status plan_pieces(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
+{
+        const int64_t threads = chip->small_tiles ? 64 : 256;
+        pieces g;
+        *fits = sf_cuda_pieces(s, chip, threads, &g);
+        if (!*fits)
+                return SF_OK;
+        layout l = narrowed(sf_cuda_layout(s, false, false), 1);
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_ROWS, &l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = (int32_t)threads;
+        spec->items = (int32_t)g.items;
+        spec->flags |= SF_CUDA_SINGLE;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(3, 2048 / threads);
+        spec->extra[SCAN_ROWS_TEAM] = (int32_t)g.team;
+        spec->extra[SCAN_ROWS_ROWS] = (int32_t)g.rows;
+        spec->extra[SCAN_ROWS_STAGED] = 1;
+        d.p.units = s->batch / g.inner;
+        d.p.number[0] = 1;
+        d.p.number[1] = g.each;
+        d.p.number[2] = g.inner;
+        plan->launches = 1;
+        return sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, g.each), g.shared);
 }
 
 /* A step over sequences of one element: the last batch dimension is walked as a sequence is, but nothing depends on anything. */
@@ -120,6 +141,41 @@ static bool in_one_piece(const layout *l)
                in_sixteens(s, l->nbatch, 0);
 }
 
+/* Vectors at any address are stored by lanes that take from each other: a power of two of them have a row of the strip. */
+static strip strip_of(const layout *l, int64_t width, int64_t slots, int64_t threads)
+{
+        const int64_t vectors = ceil_div(l->line.len, width);
+        if (!l->shift_out)
+                return sf_cuda_strip(vectors, slots, threads);
+        slots = at_most(at_most(slots, 32), pow2_up(vectors));
+        return (strip){slots, at_most(pow2_down(at_least(threads / slots, 1)), 64), ceil_div(vectors, slots), false};
+}
+
+/*
+ * An axis so short that one tile has all of it: a thread holds as many rows as there are, if it can, and strips are as wide as the threads
+ * that are then free allow. So a block has enough to do, and there are more threads, with fewer bytes under way each. Returns how
+ * many threads a multiprocessor should hold.
+ */
+static int64_t for_short_axis(const layout *l, int64_t width, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut, int64_t *items, int64_t places)
+{
+        const sf_step *s = l->step;
+        const int64_t outer = s->batch / l->line.len, vectors = ceil_div(l->line.len, width), words = value_size(s) / 4;
+        if (s->n > cut->groups * *items)
+                return places;
+        /* Half of a thread's registers for what it holds, at 128 of them. */
+        if (s->n * width * words <= 32 && !chip->small_tiles) {
+                *items = s->n;
+                cut->groups = 1;
+        }
+        while (2 * cut->slots * cut->groups <= tile.threads && cut->slots < vectors &&
+               outer * ceil_div(vectors, 2 * cut->slots) >= 8 * (int64_t)chip->multiprocessors)
+                cut->slots *= 2;
+        cut->strips = ceil_div(vectors, cut->slots);
+        /* What is loaded, what is held, addresses. */
+        const int64_t loaded = *items * width * size_of(s->in) / 4, registers = 32 + *items * width * words + loaded;
+        return chip->small_tiles || sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
+}
+
 /* In chunks: three launches, of strips as wide as is best; else one, of strips narrow enough to go round. */
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool in_chunks)
 {
@@ -131,13 +187,13 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         /* What is staged leaves registers for more threads. H200, (4096, 1000, 33), of a copy: 0.92 without. */
         int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads * (in_one_piece(l) ? 2 : 1);
         int64_t places = tile.threads * tile.resident;
-        strip cut = sf_cuda_strip(l->line.len / width, slots, threads);
+        strip cut = strip_of(l, width, slots, threads);
         /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100), of a copy: two blocks of up to 512 0.53, 0.54, 0.51;
          * three of 256 0.49, 0.46, 0.48. */
         if (in_chunks && cut.whole && threads == 256 && value_size(s) == 4) {
                 threads = 512;
                 places = 1024;
-                cut = sf_cuda_strip(l->line.len / width, slots, threads);
+                cut = strip_of(l, width, slots, threads);
         }
         /* Too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
         int64_t sector = at_least(32 / size_of(s->in), 1);
@@ -147,7 +203,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 else
                         slots /= 2;
                 threads = at_most(2 * tile.threads, 512);
-                cut = sf_cuda_strip(l->line.len / width, slots, threads);
+                cut = strip_of(l, width, slots, threads);
                 if (cut.whole && cut.strips == 1 && slots * width > sector) {
                         cut = (strip){slots, at_most(pow2_down(threads / slots), 64), ceil_div(l->line.len / width, slots), false};
                 }
@@ -160,6 +216,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         /* A short axis needs no more groups than it has rows for. */
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
+        if (!in_chunks && !cut.whole)
+                places = for_short_axis(l, width, tile, chip, &cut, &items, places);
         int64_t tiles = ceil_div(s->n, cut.groups * items);
         int64_t piece = cut.groups * items * l->line.len * size_of(s->in), staged = cut.whole && in_one_piece(l) && aligned_to(piece, 16) ? 3 : 0;
         spec->extra[SCAN_COLUMNS_STAGED] = (int32_t)staged;
@@ -174,7 +232,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         d.p.number[1] = cut.strips;
         d.p.number[2] = cut.slots;
         plan->launches = 1;
-        int64_t totals = sf_columns_end(cut.groups, cut.slots * width, log2_up(tiles) + 1);
+        int64_t totals = tiles * cut.groups > 1 ? sf_columns_end(cut.groups, cut.slots * width, log2_up(tiles) + 1) : 0;
         int64_t shared = staged * piece + totals * value_size(s);
         if (!in_chunks)
                 return sf_cuda_finish(ctx, chip, &d, d.p.units, shared);
@@ -272,6 +330,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         /* The least odd vectors of which a power of two are a row: the more lanes share one, the fewer levels there are between them. */
         if (staged)
                 l.width = (int)odd_part(columns);
+        else
+                l = sf_cuda_shifted(l, true);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_BURST, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         if (staged)
@@ -319,6 +379,16 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, down, false);
+        /* Rows that are vectors as they lie, or long enough to be some at any address, and columns that fill a block are walked as such. */
+        const int64_t row = (down ? l.line.len : s->n) * size_of(s->in), matrix = row * (down ? s->n : 1);
+        bool staged = false;
+        if (down ? matrix < 4096 || (row < 4096 && s->n <= 8 && s->batch > l.line.len) : size_of(s->in) >= 4 ? l.width == 1 : l.width * size_of(s->in) < 8 && row < 32)
+                SF_TRY(plan_pieces(ctx, s, chip, plan, &staged));
+        if (staged)
+                return SF_OK;
+        /* Narrow matrices that lie in one piece are staged as they are. */
+        if (!down || size_of(s->in) < 4 || !in_one_piece(&l) || l.line.len > 4 * 32)
+                l = sf_cuda_shifted(l, false);
         SF_TRY(down ? plan_columns(ctx, &l, chip, plan, false) : plan_rows(ctx, &l, chip, plan));
         /* How many times over do these blocks fill the chip, and how much of the last time is idle? */
         const sf_cuda_launch *launch = &plan->launch[0];
@@ -361,5 +431,7 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
                 SF_TRY(sf_cuda_plan_narrow(ctx, along, columns, chip, plan, &fits));
         if (fits)
                 return SF_OK;
-        return large && columns <= 4 ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
+        /* What is staged for a chain is moved in vectors that lie as they should. */
+        const bool vectors = sf_cuda_layout(along, false, false).width * size_of(s->in) >= at_most(8, 2 * size_of(s->in));
+        return large && columns <= 4 && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
 }

@@ -20,6 +20,7 @@ static const row rows[] = {
          * 512 x 16, two: 0.973; 256 x 16, three: 0.965, four: 0.959; 512 x 8, three: 0.960; 512 x 32, one: 0.951; 1024 x 16, one: 0.946; 256
          * x 32, three, which spills: 0.745. Masked, 512 x 16 are 0.97. Halves are 16 to a thread only as two vectors: 32, in one block, ran
          * at 0.97 (0.79 so). */
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 1, 4, 70, {512, 64, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {512, 16, 2, 0, 0}},
@@ -30,6 +31,8 @@ static const row rows[] = {
         /* H200: strips of 128 columns, 8 warps of 4 rows, three blocks a multiprocessor: 0.93. */
         /* Masked, one block of 512 threads: 0.845 where those are 0.835. */
         {SF_CUDA_SCAN_COLUMNS, -1, 1, 16, 4, 4, 70, {512, 16, 1, 32, 0}},
+        /* Narrower elements: as many bytes under way. */
+        {SF_CUDA_SCAN_COLUMNS, -1, 0, 16, 2, 4, 70, {256, 32, 2, 32, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 32, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 3, 32, 0}},
 
@@ -48,16 +51,23 @@ static const row rows[] = {
 
         /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
          * 32 KiB in shared memory. */
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {512, 8, 1, 6, 0}},
 
         /* H200, 128 x 4096 x 4095 f32, of a copy's rate. Down rows that allow no vectors (dim 1), all on one machine: two blocks of 512 threads
          * with 4 rows of 5 columns each: 1.013; of 6 columns 1.012, of 4 0.998, of 7 1.0, 8 rows of 3 1.001; one block of 1024 with 4 rows of 5
          * 1.01, of 4 0.992. With vectors (dim 0): 256 x 32, three blocks: 1.01; 1024 x 16: 0.72. */
+        {SF_CUDA_FOLD, 1, -1, 16, 2, 4, 70, {256, 64, 2, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 20, 2, 32, 5}},
         {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 3, 32, 4}},
+        {SF_CUDA_FOLD, 1, -1, 16, 4, 8, 70, {256, 32, 2, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 16, 8, 8, 70, {256, 16, 3, 32, 4}},
+        {SF_CUDA_FOLD, 0, -1, 16, 1, 4, 70, {256, 64, 4, 0, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 2, 4, 70, {256, 32, 4, 0, 0}},
         {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 2, 8, 70, {256, 32, 3, 0, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 4, 8, 70, {256, 16, 3, 0, 0}},
         {SF_CUDA_FOLD, 0, -1, 16, 8, 8, 70, {256, 8, 4, 0, 0}},
 };
 

@@ -62,6 +62,11 @@ template <int LANES> static inline int sf_sum_up(int v, int below)
         int lane = sf_thread() & 31, other = sf_shuffle(v, (lane - below) & 31);
         return (lane & (LANES - 1)) >= below ? v + other : v;
 }
+static inline unsigned sf_funnel(unsigned low, unsigned high, int bits)
+{
+        return (unsigned)(((unsigned long long)high << 32 | low) >> bits);
+}
+static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline int sf_pair(int low, int high) { return (int)((unsigned)high << 16 | ((unsigned)low & 0xffff)); }
 
 /* Compiled with -ffp-contract=off, as the library is. */

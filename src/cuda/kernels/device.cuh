@@ -61,6 +61,11 @@ SF_DEVICE int sf_pair(int low, int high)
         return pair;
 }
 
+/* 32 of the 64 bits of high and low, from number `bits` on, less than 32. */
+SF_DEVICE sf_u32 sf_funnel(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_r(low, high, (sf_u32)bits); }
+
+SF_DEVICE sf_u32 sf_high_word(sf_u32 a, sf_u32 b) { return __umulhi(a, b); }
+
 /* One rounded operation each: the compiler may not make a fused multiply-add of these. */
 SF_DEVICE float sf_add(float a, float b) { return __fadd_rn(a, b); }
 SF_DEVICE double sf_add(double a, double b) { return __dadd_rn(a, b); }

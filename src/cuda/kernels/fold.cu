@@ -7,7 +7,8 @@
  * (-0.0 for a sum: x + -0.0 is x, of either zero too).
  *   number[0]: chunks a sequence; number[1]: elements a chunk; number[2]: elements a warp's part.
  *   units: sequences times chunks.
- *   SF_STAGED: a block's rows, short and not fit for vectors, are one piece of memory: it goes through shared memory.
+ *   SF_STAGED: short sequences, not fit for vectors, or small matrices of some side by side, lie in one piece of memory: a block's go
+ *   through shared memory. What lies side by side is a unit: number[0] of them a block, number[1] sequences in each.
  * SF_DOWN 1, columns: SF_GROUPS groups of SLOTS threads each walk an aligned part of the rows of a strip. A thread holds
  * SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once: neighbouring vectors of one warp share the
  * sectors that rows straddle where they are not aligned. Its counter of block totals is its own part of shared memory.
@@ -93,6 +94,37 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 #endif
 }
 
+/* The totals of a vector of columns, the first of them `column`: at once, if they can be. */
+SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, sf_i64 column, const sf_acc (&sum)[SF_WIDTH], const sf_results &with)
+{
+#if SF_MEMBERS == 1 && !SF_PARTIAL && SF_WIDTH > 1
+        enum { BYTES = SF_WIDTH * SF_OUT_SIZE, EACH = BYTES < 16 ? BYTES : 16, WORDS = EACH / 4 };
+        char *y = line.y + column * p.iy;
+        if (WORDS && p.iy == SF_OUT_SIZE && column + SF_WIDTH <= p.inner && !((sf_u64)y & (EACH - 1))) {
+                sf_raw<BYTES> r;
+#pragma unroll
+                for (int w = 0; w < BYTES / 4; w++)
+                        r.w[w] = 0;
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_outcome(p, sf_holds::lower(sf_begin(p, sum[j])), with, j));
+#pragma unroll
+                for (int k = 0; k < BYTES / EACH; k++) {
+                        sf_raw<EACH> part;
+#pragma unroll
+                        for (int w = 0; w < WORDS; w++)
+                                part.w[w] = r.w[k * WORDS + w];
+                        sf_store(y + k * EACH, part);
+                }
+                return;
+        }
+#endif
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (!SF_RAGGED || column + j < p.inner)
+                        sf_put(p, line, unit * p.inner + column + j, column + j, sum[j], with, j);
+}
+
 #if !SF_DOWN
 enum {
         LANES = SF_TEAM < 32 ? SF_TEAM : 32,
@@ -123,12 +155,19 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
 
 /* Which of the units, sequences or chunks of one, is a team's q-th. Long rows one after another, so that a team's totals are too; of
  * short ones, neighbours to neighbouring teams, so that what a warp loads at once is one piece. */
-enum { ADJACENT = SF_SINGLE && SF_ROWS > 1 && SF_ROWS <= SF_TEAM && SF_TEAM * SF_WIDTH * SF_IN_SIZE >= 128 };
+enum { ADJACENT = SF_SINGLE && !SF_STAGED && SF_ROWS > 1 && SF_ROWS <= SF_TEAM && SF_TEAM * SF_WIDTH * SF_IN_SIZE >= 128 };
 
 SF_DEVICE sf_i64 sf_unit(int q, int team)
 {
         return ADJACENT ? (sf_block() * TEAMS + team) * SF_ROWS + q : (sf_block() * SF_ROWS + q) * TEAMS + team;
 }
+
+#if SF_STAGED
+/* What is beyond the block's own is nobody's. */
+#define UNIT_OF(q) ((q) * TEAMS + team < units * inner ? top * inner + (q) * TEAMS + team : p.units)
+#else
+#define UNIT_OF(q) sf_unit(q, team)
+#endif
 
 SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_line &line, sf_acc total)
 {
@@ -145,9 +184,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_line line[SF_ROWS];
         sf_i64 at[SF_ROWS], stop[SF_ROWS];
         sf_vector next[SF_ROWS][SF_ITEMS];
+#if SF_STAGED
+        const int n = (int)p.n, inner = (int)p.number[1], back = p.sx < 0 ? n - 1 : 0;
+        const sf_i64 top = sf_block() * p.number[0], all = p.units / inner; /* the block's first unit */
+        const int units = (int)(all - top < p.number[0] ? all - top : p.number[0]);
+#endif
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                sf_i64 unit = sf_unit(q, team);
+                sf_i64 unit = UNIT_OF(q);
                 sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
                 bool works = unit < p.units;
                 line[q] = sf_line_from(p, SF_X, works ? batch : 0);
@@ -163,21 +207,23 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
         }
 #if SF_STAGED
-        sf_i64 top = sf_block() * (SF_ROWS * TEAMS);
-        int length = (int)((p.units - top < SF_ROWS * TEAMS ? p.units - top : SF_ROWS * TEAMS) * p.n);
-        sf_fetch_piece<SF_IN_SIZE>(SF_X + (top * p.n - (SF_X_UNIT < 0 ? p.n - 1 : 0)) * SF_IN_SIZE, length, sf_shared());
+        const char *from = SF_X + (top * n - back) * inner * SF_IN_SIZE;
+        const unsigned char *in = sf_shared() + ((sf_u64)from & 15);
+        sf_fetch_piece<SF_IN_SIZE>(from, units * n * inner, sf_shared() + ((sf_u64)from & 15));
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_block();
 #pragma unroll
-        for (int q = 0; q < SF_ROWS; q++)
+        for (int q = 0; q < SF_ROWS; q++) {
+                const int sequence = q * TEAMS + team, first = (sequence / inner * (n - 1) + back) * inner + sequence;
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
-                        sf_i64 index = at[q] + i * SPREAD;
+                        const int index = (int)at[q] + i * SPREAD;
                         next[q][i] = sf_no_vector();
                         if (index < stop[q])
-                                sf_shared_load(sf_shared() + ((sf_unit(q, team) - top) * p.n + (SF_X_UNIT < 0 ? p.n - 1 - index : index)) * SF_IN_SIZE, next[q][i].x);
+                                sf_shared_load(in + (first + (back ? -index : index) * inner) * SF_IN_SIZE, next[q][i].x);
                 }
+        }
 #endif
         sf_line own = line[0];
         sf_acc held = neutral;
@@ -227,7 +273,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         }
                 }
                 if (!ADJACENT)
-                        sf_put_unit(p, member == 0, sf_unit(q, team), line[q], total);
+                        sf_put_unit(p, member == 0, UNIT_OF(q), line[q], total);
                 else if (member == q) {
                         own = line[q];
                         held = total;
@@ -263,7 +309,7 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_i64 c = column + q * pitch;
-                        v[i][q] = WHOLE              ? sf_load_vector(at, c, c + SF_WIDTH, sf_across(p))
+                        v[i][q] = WHOLE              ? sf_load_vector(at, c, SF_RAGGED ? p.inner : c + SF_WIDTH, sf_across(p))
                                   : row + i < stop ? sf_load_vector(at, c, p.inner, sf_across(p))
                                                    : sf_no_vector();
                 }
@@ -361,11 +407,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_groups<SF_GROUPS, SF_WIDTH>::fold(totals + q * pitch + slot * SF_WIDTH, SF_ROWS * pitch, sum[q]);
                 if (column + q * pitch < p.inner) {
                         sf_results with = sf_load_results(line, column + q * pitch, p.inner, sf_across(p));
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++) {
-                                sf_i64 c = column + q * pitch + j;
-                                sf_put(p, line, unit * p.inner + c, c, sum[q][j], with, j);
-                        }
+                        sf_put_row(p, line, unit, column + q * pitch, sum[q], with);
                 }
         }
 }

@@ -22,6 +22,7 @@ struct sf_line {
 /* What a step takes them on by, in bytes. */
 struct sf_strides {
         sf_i64 x, y, m;
+        const char *x_begin, *x_end, *m_begin, *m_end;
 #if SF_FUSED
         sf_i64 operand[SF_OPERANDS];
 #endif
@@ -30,7 +31,7 @@ struct sf_strides {
 /* From one element of a sequence to the next; from one column to the next. */
 SF_DEVICE sf_strides sf_along(const sf_params &p)
 {
-        sf_strides by = {p.sx, p.sy, p.sm};
+        sf_strides by = {p.sx, p.sy, p.sm, p.x_begin, p.x_end, p.m_begin, p.m_end};
 #if SF_FUSED
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
@@ -40,7 +41,7 @@ SF_DEVICE sf_strides sf_along(const sf_params &p)
 }
 SF_DEVICE sf_strides sf_across(const sf_params &p)
 {
-        sf_strides by = {p.ix, p.iy, p.im};
+        sf_strides by = {p.ix, p.iy, p.im, p.x_begin, p.x_end, p.m_begin, p.m_end};
 #if SF_FUSED
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
@@ -80,6 +81,18 @@ template <int BYTES> SF_DEVICE void sf_clear(sf_raw<BYTES> &r)
 /* The slot in which element j of a vector lies. */
 template <int UNIT> SF_DEVICE int sf_slot_of(int j) { return UNIT < 0 ? SF_WIDTH - 1 - j : j; }
 
+/* Elements of a vector below `end`, one by one, into r, which is zero. */
+template <int UNIT, int SIZE, int BYTES> SF_DEVICE void sf_load_singly(const char *line, sf_i64 index, sf_i64 end, sf_i64 stride, sf_raw<BYTES> &r)
+{
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (index + j < end) {
+                        sf_raw<SIZE> one;
+                        sf_load(line + sf_offset<UNIT, SIZE>(index + j, stride), one);
+                        sf_set_slot<SIZE>(r, sf_slot_of<UNIT>(j), sf_slot<SIZE>(one, 0));
+                }
+}
+
 #if SF_FUSED
 /* SF_WIDTH neighbours of an operand; UNIT 2: the one element they share. */
 template <int DT, int UNIT> struct sf_operand {
@@ -106,13 +119,7 @@ template <int DT, int UNIT> SF_DEVICE void sf_load_operand(sf_operand<DT, UNIT> 
         if (UNIT && index + SF_WIDTH <= end)
                 sf_load(line + sf_vector_offset<UNIT, SIZE>(index, stride), o.raw);
         else if (SF_RAGGED || !UNIT)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        if (index + j < end) {
-                                sf_raw<SIZE> one;
-                                sf_load(line + sf_offset<UNIT, SIZE>(index + j, stride), one);
-                                sf_set_slot<SIZE>(o.raw, sf_slot_of<UNIT>(j), sf_slot<SIZE>(one, 0));
-                        }
+                sf_load_singly<UNIT, SIZE>(line, index, end, stride, o.raw);
 }
 #endif
 
@@ -149,9 +156,59 @@ SF_DEVICE sf_vector sf_no_vector()
         return v;
 }
 
+/*
+ * Vectors at any address. A device moves them only at multiples of their size, which are called chunks here: a vector that is not one
+ * itself lies in two. SF_SHIFT_IN: x and the mask may lie so; SF_SHIFT_OUT: y may.
+ */
+
+/* The bytes of a and, behind it, b, from number `from` on, at most BYTES. */
+template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int from)
+{
+        enum { WORDS = BYTES / 4 };
+        sf_u32 w[2 * WORDS + 1];
+        sf_raw<BYTES> r;
+        if (BYTES < 4) {
+                r.w[0] = (a.w[0] | b.w[0] << 8 * BYTES) >> 8 * from & ((1u << 8 * BYTES % 32) - 1);
+                return r;
+        }
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) {
+                w[k] = a.w[k];
+                w[WORDS + k] = b.w[k];
+        }
+        w[2 * WORDS] = 0;
+#pragma unroll
+        for (int by = WORDS; by; by /= 2)
+#pragma unroll
+                for (int k = 0; k + by <= 2 * WORDS; k++)
+                        w[k] = from & 4 * by ? w[k + by] : w[k];
+#pragma unroll
+        for (int k = 0; k < WORDS; k++)
+                r.w[k] = sf_funnel(w[k], w[k + 1], (from & 3) * 8);
+        return r;
+}
+
+/* The bytes at `at`, if the chunks they lie in do not reach out of the tensor. */
+template <int BYTES> SF_DEVICE bool sf_load_shifted(const char *at, const char *begin, const char *end, sf_raw<BYTES> &r)
+{
+        if (BYTES < 4)
+                return false;
+        const int past = (int)((sf_u64)at & (BYTES - 1));
+        const char *chunk = at - past;
+        if (chunk < begin || chunk + (past ? 2 * BYTES : BYTES) > end)
+                return false;
+        sf_raw<BYTES> a, b;
+        sf_load(chunk, a);
+        b = a;
+        if (past)
+                sf_load(chunk + BYTES, b);
+        r = sf_cut(a, b, past);
+        return true;
+}
+
 #if !(SF_WIDTH & (SF_WIDTH - 1)) /* else it is no vector of the machine's, and comes by way of shared memory */
-/* The vector at `index` of a line along which x, the mask and the operands step by these strides. What lies at or past `end` is not
- * touched, and reads as zero. */
+/* The vector at `index` of a line along which x, the mask and the operands step by these strides. What lies at or past `end` reads as
+ * anything. */
 SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by)
 {
 #if SF_LOAD_FUSED
@@ -167,33 +224,31 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
         return v;
 #else
         sf_vector v = sf_no_vector();
+#if SF_SHIFT_IN
+        if (index >= end)
+                return v;
+        if (!sf_load_shifted(line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, by.x), by.x_begin, by.x_end, v.x))
+                sf_load_singly<SF_X_UNIT, SF_IN_SIZE>(line.x, index, end, by.x, v.x);
+#if SF_MASK
+        if (!SF_M_UNIT || !sf_load_shifted(line.m + sf_vector_offset<SF_M_UNIT, 1>(index, by.m), by.m_begin, by.m_end, v.m))
+                sf_load_singly<SF_M_UNIT, 1>(line.m, index, end, by.m, v.m);
+#endif
+        return v;
+#endif
         if (index + SF_WIDTH <= end) {
                 sf_load(line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, by.x), v.x);
 #if SF_MASK && SF_M_UNIT
                 sf_load(line.m + sf_vector_offset<SF_M_UNIT, 1>(index, by.m), v.m);
 #elif SF_MASK
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++) {
-                        sf_raw<1> one;
-                        sf_load(line.m + (index + j) * by.m, one);
-                        sf_set_slot<1>(v.m, j, one.w[0]);
-                }
+                sf_load_singly<0, 1>(line.m, index, end, by.m, v.m);
 #endif
         }
 #if SF_RAGGED
         else {
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        if (index + j < end) {
-                                sf_raw<SF_IN_SIZE> one;
-                                sf_load(line.x + sf_offset<SF_X_UNIT, SF_IN_SIZE>(index + j, by.x), one);
-                                sf_set_slot<SF_IN_SIZE>(v.x, sf_slot_of<SF_X_UNIT>(j), sf_slot<SF_IN_SIZE>(one, 0));
+                sf_load_singly<SF_X_UNIT, SF_IN_SIZE>(line.x, index, end, by.x, v.x);
 #if SF_MASK
-                                sf_raw<1> keep;
-                                sf_load(line.m + sf_offset<SF_M_UNIT, 1>(index + j, by.m), keep);
-                                sf_set_slot<1>(v.m, sf_slot_of<SF_M_UNIT>(j), keep.w[0]);
+                sf_load_singly<SF_M_UNIT, 1>(line.m, index, end, by.m, v.m);
 #endif
-                        }
         }
 #endif
         return v;
@@ -290,8 +345,10 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_number v, const sf_results &w
 }
 
 #if SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores element by element */
-SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_acc (&v)[SF_WIDTH],
-                               const sf_results &with)
+typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
+
+/* A vector of results as they are stored. */
+SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_acc (&v)[SF_WIDTH], const sf_results &with)
 {
 #if SF_PRODUCTS
         sf_number number[SF_WIDTH];
@@ -299,36 +356,118 @@ SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 i
 #else
         const sf_acc (&number)[SF_WIDTH] = v;
 #endif
-        if (index + SF_WIDTH <= end) {
-                sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
-                for (int i = 0; i < (int)(sizeof r.w / 4); i++)
-                        r.w[i] = 0;
+        sf_stored r;
+        for (int i = 0; i < (int)(sizeof r.w / 4); i++)
+                r.w[i] = 0;
 #pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_outcome(p, number[j], with, j));
-                sf_store(line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, by.y), r);
-        }
+        for (int j = 0; j < SF_WIDTH; j++)
+                sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_outcome(p, number[j], with, j));
+        return r;
+}
+
+/* One of a vector's slots. */
+SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
+{
+        sf_raw<SF_OUT_SIZE> one;
+        one.w[0] = 0;
+        sf_set_slot<SF_OUT_SIZE>(one, 0, sf_slot<SF_OUT_SIZE>(r, slot));
+        sf_store(y, one);
+}
+
+SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_acc (&v)[SF_WIDTH],
+                               const sf_results &with)
+{
+        if (index + SF_WIDTH <= end)
+                sf_store(line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, by.y), sf_pack(p, v, with));
 #if SF_RAGGED
         else {
+                const sf_stored r = sf_pack(p, v, with);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        if (index + j < end) {
-                                sf_raw<SF_OUT_SIZE> one;
-                                one.w[0] = 0;
-                                sf_set_slot<SF_OUT_SIZE>(one, 0, sf_outcome(p, number[j], with, j));
-                                sf_store(line.y + sf_offset<SF_Y_UNIT, SF_OUT_SIZE>(index + j, by.y), one);
-                        }
+                        if (index + j < end)
+                                sf_store_slot(line.y + sf_offset<SF_Y_UNIT, SF_OUT_SIZE>(index + j, by.y), r, sf_slot_of<SF_Y_UNIT>(j));
         }
+#endif
+}
+
+#if SF_SHIFT_OUT
+/*
+ * The vectors of LANES neighbouring lanes, at any address, in chunks: each lane stores the chunk in which its vector begins, for which
+ * it takes what comes before in memory from the lane that has it. The lane that has the lowest addresses takes that from `beyond` of the
+ * one with the highest, if it `follows`. Of what is left over at either end every element is stored by itself, at the highest
+ * addresses if it `closes`. All lanes of the warp are here together; those that are not `there` store nothing.
+ */
+template <int LANES>
+SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, sf_i64 end, const sf_stored &own, const sf_stored &beyond, bool follows,
+                                bool closes, int lane)
+{
+        enum { BYTES = SF_WIDTH * SF_OUT_SIZE, UP = SF_Y_UNIT > 0, LOW = UP ? 0 : LANES - 1, HIGH = LANES - 1 - LOW };
+        const int place = lane & (LANES - 1);
+        char *at = line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, 0);
+        const int past = (int)((sf_u64)at & (BYTES - 1)), shared = past / SF_OUT_SIZE;
+        sf_stored before, chunk = own;
+#pragma unroll
+        for (int w = 0; w < (int)(sizeof own.w / 4); w++)
+                before.w[w] = ::sf_shuffle(place == HIGH ? beyond.w[w] : own.w[w], (lane & -LANES) | ((lane - SF_Y_UNIT) & (LANES - 1)));
+        if (past)
+                chunk = sf_cut(before, own, BYTES - past);
+        /* The chunk's elements, slot by slot: from this index on, up or down. */
+        const sf_i64 first = UP ? index - shared : index + SF_WIDTH - 1 + shared;
+        const bool whole = place != LOW || follows || !past;
+        if (there && whole && (UP ? first + SF_WIDTH - 1 : first) < end)
+                sf_store(at - past, chunk);
+        else if (there)
+#pragma unroll
+                for (int k = 0; k < SF_WIDTH; k++)
+                        if ((UP ? first + k : first - k) < end && (whole || k >= shared))
+                                sf_store_slot(at - past + k * SF_OUT_SIZE, chunk, k);
+        if (there && closes && place == HIGH)
+#pragma unroll
+                for (int k = 0; k < SF_WIDTH; k++)
+                        if (k >= SF_WIDTH - shared && index + sf_slot_of<SF_Y_UNIT>(k) < end)
+                                sf_store_slot(at + k * SF_OUT_SIZE, own, k);
+}
+#endif
+
+/* All of a thread's vectors, SPREAD elements apart: those of LANES lanes follow each other. */
+template <int LANES, int SPREAD>
+SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_acc (&v)[SF_ITEMS][SF_WIDTH],
+                                const sf_results (&with)[SF_ITEMS], int lane)
+{
+#if SF_SHIFT_OUT
+        sf_stored r[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                r[i] = sf_pack(p, v[i], with[i]);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                const int before = i - SF_Y_UNIT;
+                const bool follows = before >= 0 && before < SF_ITEMS;
+                sf_store_shifted<LANES>(line, true, at + i * SPREAD, end, r[i], r[follows ? before : i], follows,
+                                        i == (SF_Y_UNIT > 0 ? SF_ITEMS - 1 : 0), lane);
+        }
+#else
+        (void)lane;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_store_vector(p, line, at + i * SPREAD, end, sf_along(p), v[i], with[i]);
 #endif
 }
 #endif
 #endif
 
+SF_DEVICE sf_i64 sf_divided(const sf_params_dim &d, sf_i64 index)
+{
+        if (index >> 31)
+                return index / d.len;
+        return sf_high_word((sf_u32)index, d.times) >> d.shift;
+}
+
 /* Moves `line` to position `index` of dims[first .. first + count), the last of them fastest. */
 SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, sf_line &line)
 {
         for (int d = first + count - 1; d >= first; d--) {
-                sf_i64 next = d > first ? sf_divide(index, p.dims[d].len) : 0;
+                sf_i64 next = d > first ? sf_divided(p.dims[d], index) : 0;
                 sf_i64 at = index - next * p.dims[d].len;
                 line.x += at * p.dims[d].x;
                 line.y += at * p.dims[d].y;
@@ -412,32 +551,45 @@ SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 a
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------
- * Pieces: memory without gaps, moved 16 bytes at a time by the whole block, whatever is in it
+ * Pieces: memory without gaps, moved 16 bytes at a time by the whole block, whatever is in it and wherever it begins
  * ---------------------------------------------------------------------------------------------------------- */
+
+/* The buffer lies as `from` does, as far as multiples of 16 bytes go. */
 template <int SIZE> SF_DEVICE void sf_fetch_piece(const char *from, int length, unsigned char *buffer)
 {
-        enum { STEP = 16 / SIZE };
-        for (int at = sf_thread() * STEP; at < length; at += SF_THREADS * STEP)
-                if (at + STEP <= length)
-                        sf_copy_async<16>(buffer + at * SIZE, from + (sf_i64)at * SIZE);
+        const int past = (int)((sf_u64)from & 15), end = past + length * SIZE;
+        for (int at = sf_thread() * 16; at < end; at += SF_THREADS * 16)
+                if (at >= past && at + 16 <= end)
+                        sf_copy_async<16>(buffer + at - past, from + at - past);
                 else
-                        for (int j = at; j < length; j++)
-                                sf_copy_async<SIZE>(buffer + j * SIZE, from + (sf_i64)j * SIZE);
+                        for (int j = at < past ? past : at; j < at + 16 && j < end; j += SIZE)
+                                sf_copy_async<SIZE>(buffer + j - past, from + j - past);
 }
 
 template <int SIZE> SF_DEVICE void sf_store_piece(char *to, int length, const unsigned char *buffer)
 {
-        enum { STEP = 16 / SIZE };
-        for (int at = sf_thread() * STEP; at < length; at += SF_THREADS * STEP)
-                if (at + STEP <= length) {
+        const int past = (int)((sf_u64)to & 15), end = past + length * SIZE;
+        const bool alike = past == (int)((sf_u64)buffer & 15);
+        for (int at = sf_thread() * 16; at < end; at += SF_THREADS * 16)
+                if (at >= past && at + 16 <= end) {
                         sf_raw<16> r;
-                        sf_shared_load(buffer + at * SIZE, r);
-                        sf_store(to + (sf_i64)at * SIZE, r);
+                        if (alike)
+                                sf_shared_load(buffer + at - past, r);
+                        else
+#pragma unroll
+                                for (int k = 0; k < 16 / SIZE; k++) {
+                                        sf_raw<SIZE> one;
+                                        sf_shared_load(buffer + at - past + k * SIZE, one);
+                                        if (SIZE < 4 && k % (4 / (SIZE < 4 ? SIZE : 4)) == 0)
+                                                r.w[k * SIZE / 4] = 0;
+                                        sf_set_slot<SIZE>(r, k, sf_slot<SIZE>(one, 0));
+                                }
+                        sf_store(to + at - past, r);
                 } else {
-                        for (int j = at; j < length; j++) {
+                        for (int j = at < past ? past : at; j < at + 16 && j < end; j += SIZE) {
                                 sf_raw<SIZE> r;
-                                sf_shared_load(buffer + j * SIZE, r);
-                                sf_store(to + (sf_i64)j * SIZE, r);
+                                sf_shared_load(buffer + j - past, r);
+                                sf_store(to + j - past, r);
                         }
                 }
 }

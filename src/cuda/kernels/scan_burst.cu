@@ -199,23 +199,27 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
         sf_shift<32, SF_COLUMNS>(v, lane, before, identity);
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
+        for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_begin(p, v[i][j]);
 #if ODD
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_narrow(sf_holds::lower(v[i][j])));
                 if (sf_is_there(vector + i * 32, length))
                         sf_shared_store(sf_place_of(buffer, vector + i * 32, length), r);
-#else
-                sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), v[i], sf_load_results(line, at + i * SPREAD, p.n, sf_along(p)));
-#endif
         }
-#if ODD
         sf_sync_block();
         sf_store_piece<SF_OUT_SIZE>(line.y + offset, length, buffer);
+#else
+        sf_results with[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
+        sf_store_vectors<32, SPREAD>(p, line, at, p.n, v, with, lane);
 #endif
 }

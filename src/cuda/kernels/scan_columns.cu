@@ -16,6 +16,7 @@
  * number[0]: tiles a sequence has; number[1]: strips a row has; number[2]: vectors a row of the strip; number[3]: tiles a chunk has are
  * two to the power of it. inner: columns in all. scratch: for each batch position, chunk by chunk, a total for each column.
  */
+enum { LANES = SF_SLOTS < 32 ? SF_SLOTS : 32 /* of a warp, with neighbouring vectors */ };
 enum { ROWS = SF_ITEMS * SF_GROUPS, ON = SF_PARTIAL ? -1 : 1 /* from tile to tile */ };
 static_assert(SF_ITEMS <= SF_LOOSE / 2 && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
@@ -71,6 +72,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (SF_PARTIAL)
                 first += tiles - 1;
 #endif
+        sf_i64 columns = SF_RAGGED ? sf_padded(p.inner, SF_WIDTH) : p.inner; /* in scratch: whole vectors of them */
         sf_line line = sf_batch_line(p, batch);
         sf_i64 row = first * ROWS + group * SF_ITEMS;
         sf_i64 end = works ? p.n : 0;
@@ -95,7 +97,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
 #if SF_CHUNKED && !SF_PARTIAL
         if (works)
-                sf_look_up<SF_GROUPS, SF_WIDTH>((const sf_acc *)p.scratch + batch * folded * p.inner + column, p.inner, chunk, (int)p.number[3], group, counter, pitch);
+                sf_look_up<SF_GROUPS, SF_WIDTH>((const sf_acc *)p.scratch + batch * folded * columns + column, columns, chunk, (int)p.number[3], group, counter, pitch);
 #endif
 
         for (sf_i64 done = 0; done < tiles; done++, row += ON * ROWS) {
@@ -164,7 +166,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_groups<SF_GROUPS, SF_WIDTH>::fold(turn, pitch, total);
                         sf_count_back(counter, pitch, done, total);
                         if (done == tiles - 1)
-                                sf_enter((sf_acc *)p.scratch + (batch * folded + chunk) * p.inner + column, total);
+                                sf_enter((sf_acc *)p.scratch + (batch * folded + chunk) * columns + column, total);
                 }
 #else
 
@@ -178,7 +180,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (row + i + 1 == end)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        sf_store_total(p, line, column + j, v[i][j]);
+                                        if (!SF_RAGGED || column + j < p.inner)
+                                                sf_store_total(p, line, column + j, v[i][j]);
 #endif
 #if SF_EXCLUSIVE
 #pragma unroll
@@ -192,6 +195,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 else
                                         v[i][j] = identity;
 #endif
+#if SF_SHIFT_OUT
+                /* Rows of a warp's groups: its lanes take from each other, those beyond the last column too. */
+                const int below = group < SF_GROUPS ? sf_there(row, p.n) : 0;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = sf_begin(p, v[i][j]);
+                        const sf_stored r = sf_pack(p, v[i], with[i]);
+                        sf_store_shifted<LANES>(sf_moved(line, row + i, sf_along(p)), i < below, column, p.inner, r, r, false, true, thread & 31);
+                }
+#else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         if (SF_STAGED ? works : i < there) {
@@ -209,6 +224,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_store_vector(p, sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p), v[i], with[i]);
 #endif
                         }
+#endif
 #if SF_STAGED
                 sf_sync_block();
                 sf_store_piece<SF_OUT_SIZE>(line.y + t * ROWS * pitch * SF_OUT_SIZE, sf_length(p, t, pitch), buffer);

@@ -6,8 +6,9 @@
  * Teams no larger than a warp never meet a barrier, and hold SF_ROWS sequences at once to keep enough bytes under way.
  * Long bursts of reads, then of writes, are what the memory likes: a tile is as large as the registers allow.
  *
- * SF_STAGED: short rows lie one after the other but not so that vectors of 16 bytes begin with them. A block's rows are then one
- * piece of memory, moved as such through shared memory and scanned there in place; SF_WIDTH is 1.
+ * SF_STAGED: short sequences, or small matrices of some side by side, lie one after the other, but not so that vectors of 16 bytes begin with
+ * them. A block's are then one piece of memory, moved as such through shared memory and scanned there; SF_WIDTH is 1. What lies side
+ * by side is a unit: number[1] of them a block, number[2] sequences in each.
  *
  * number[0]: tiles a sequence has.
  */
@@ -22,27 +23,25 @@ enum {
 };
 
 #if SF_STAGED
-/* As sf_load_vector and sf_store_vector, of one element, in shared memory. */
-SF_DEVICE sf_vector sf_load_staged(const sf_line &line, sf_i64 index, sf_i64 end)
+/* As sf_load_vector, of one element in shared memory. `step`: elements from one to the next. */
+SF_DEVICE sf_vector sf_load_staged(const sf_line &line, sf_i64 index, sf_i64 end, int step)
 {
         sf_vector v = sf_no_vector();
         if (index < end)
-                sf_shared_load((const unsigned char *)line.x + SF_X_UNIT * (int)index * SF_IN_SIZE, v.x);
+                sf_shared_load((const unsigned char *)line.x + (int)index * step * SF_IN_SIZE, v.x);
         return v;
 }
-SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, const sf_acc (&v)[SF_WIDTH])
+SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, int step, const sf_acc (&v)[SF_WIDTH])
 {
         sf_raw<SF_OUT_SIZE> r;
         r.w[0] = 0;
         sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(sf_holds::lower(v[0])));
         if (index < end)
-                sf_shared_store((unsigned char *)line.y + SF_X_UNIT * (int)index * SF_OUT_SIZE, r);
+                sf_shared_store((unsigned char *)line.y + (int)index * step * SF_OUT_SIZE, r);
 }
-#define LOAD(line, index, end, by) sf_load_staged(line, index, end)
-#define STORE(p, line, index, end, by, v, with) sf_store_staged(line, index, end, v)
+#define LOAD(line, index, end, by) sf_load_staged(line, index, end, step)
 #else
 #define LOAD sf_load_vector
-#define STORE sf_store_vector
 #endif
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -55,26 +54,31 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         /* A team without a sequence of its own walks along with nothing to load or store. */
         sf_line line[SF_ROWS];
         sf_i64 end[SF_ROWS];
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++) {
-                sf_i64 row = (sf_block() * SF_ROWS + q) * TEAMS + team;
-                end[q] = row < p.units ? p.n : 0;
-                line[q] = sf_batch_line(p, row < p.units ? row : 0);
-        }
-
 #if SF_STAGED
-        sf_i64 top = sf_block() * (SF_ROWS * TEAMS); /* the block's first row; where rows run backwards they end where they begin */
-        int length = (int)((p.units - top < SF_ROWS * TEAMS ? p.units - top : SF_ROWS * TEAMS) * p.n);
-        sf_i64 piece = (top * p.n - (SF_X_UNIT < 0 ? p.n - 1 : 0)) * SF_IN_SIZE;
-        sf_fetch_piece<SF_IN_SIZE>(p.x + piece, length, sf_shared());
+        const int n = (int)p.n, inner = (int)p.number[2], step = p.sx < 0 ? -inner : inner;
+        const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit; what runs backwards ends where it begins */
+        const int units = (int)(p.units - top < p.number[1] ? p.units - top : p.number[1]), back = p.sx < 0 ? (n - 1) * inner : 0;
+        const sf_i64 first = top * n * inner - back;
+        unsigned char *in = sf_shared() + ((sf_u64)(p.x + first * SF_IN_SIZE) & 15), *out = in;
+        if (SF_IN_SIZE != SF_OUT_SIZE)
+                out = sf_shared() + sf_rows_staged((int)p.number[1] * n * inner * SF_IN_SIZE) + ((sf_u64)(p.y + first * SF_OUT_SIZE) & 15);
+        sf_fetch_piece<SF_IN_SIZE>(p.x + first * SF_IN_SIZE, units * n * inner, in);
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_block();
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                unsigned char *own = sf_shared() + ((q * TEAMS + team) * p.n + (SF_X_UNIT < 0 ? p.n - 1 : 0)) * SF_IN_SIZE;
-                line[q].x = (const char *)own;
-                line[q].y = (char *)own;
+                const int sequence = q * TEAMS + team, unit = sequence / inner, at = unit * (n - 1) * inner + sequence + back;
+                end[q] = unit < units ? n : 0;
+                line[q].x = (const char *)in + at * SF_IN_SIZE;
+                line[q].y = (char *)out + at * SF_OUT_SIZE;
+        }
+#else
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++) {
+                sf_i64 row = (sf_block() * SF_ROWS + q) * TEAMS + team;
+                end[q] = row < p.units ? p.n : 0;
+                line[q] = sf_batch_line(p, row < p.units ? row : 0);
         }
 #endif
 
@@ -145,16 +149,21 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
                         sf_shift<LANES, 1>(v[q], lane, before, identity);
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++) {
+                        for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[q][i][j] = sf_begin(p, v[q][i][j]);
-                                STORE(p, line[q], at + i * SPREAD, end[q], sf_along(p), v[q][i], with[q][i]);
-                        }
+#if SF_STAGED
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                sf_store_staged(line[q], at + i * SPREAD, end[q], step, v[q][i]);
+#else
+                        sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], v[q], with[q], lane);
+#endif
                 }
         }
 #if SF_STAGED
         sf_sync_block();
-        sf_store_piece<SF_OUT_SIZE>(p.y + piece, length, sf_shared());
+        sf_store_piece<SF_OUT_SIZE>(p.y + first * SF_OUT_SIZE, units * n * inner, out);
 #endif
 }

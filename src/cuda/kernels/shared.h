@@ -31,7 +31,18 @@ typedef int64_t sf_amount; /* whether it is few enough for a block is asked late
  * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_params_dim {
         sf_i64 len, x, y, m;
+        sf_u32 times, shift; /* an index below 2^31 divided by len: sf_high_word(index, times) >> shift */
 } sf_params_dim;
+
+/* Those two. 2^shift < len <= 2^(shift + 1), so what times * len is above 2^(32 + shift) is at most len, too little to show below 2^31. */
+SF_BOTH sf_params_dim sf_with_divisor(sf_params_dim d)
+{
+        d.shift = 0;
+        while (d.len > (sf_i64)2 << d.shift && d.shift < 30)
+                d.shift++;
+        d.times = d.len > 1 ? (sf_u32)(((sf_u64)1 << (32 + d.shift)) / (sf_u64)d.len + ((((sf_u64)1 << (32 + d.shift)) % (sf_u64)d.len) != 0)) : 0;
+        return d;
+}
 
 /* A result besides the first: another member's, or a scan's total. */
 typedef struct sf_also {
@@ -58,6 +69,10 @@ typedef struct sf_params {
         SF_ADDRESS(const char) x;
         SF_ADDRESS(char) y;
         SF_ADDRESS(const char) m;
+        SF_ADDRESS(const char) x_begin; /* all the memory of x, */
+        SF_ADDRESS(const char) x_end;
+        SF_ADDRESS(const char) m_begin; /* and of the mask */
+        SF_ADDRESS(const char) m_end;
         sf_i64 n;          /* length of a sequence */
         sf_i64 units;      /* rows, strips, chunks: what the kernel file deals out */
         sf_i64 sx, sy, sm; /* strides along the sequence, bytes; unused where it has several dims */
@@ -97,6 +112,12 @@ SF_BOTH sf_i64 sf_groups_below(sf_i64 tiles, sf_i64 levels)
         return groups;
 }
 
+/* Columns as whole vectors of so many. */
+SF_BOTH sf_i64 sf_padded(sf_i64 columns, sf_i64 width)
+{
+        return (columns + width - 1) / width * width;
+}
+
 /* The words of a group: mark and payload, 32 bits each, of accumulators of so many of 32 bits. */
 SF_BOTH sf_i64 sf_group_words(sf_i64 columns, sf_i64 acc_words)
 {
@@ -110,6 +131,9 @@ SF_BOTH sf_i64 sf_group_words(sf_i64 columns, sf_i64 acc_words)
 
 /* scan_rows.cu: totals of warps, of two tiles in turn. */
 SF_BOTH sf_amount sf_rows_end(sf_amount threads) { return 2 * (threads / 32); }
+
+/* In bytes: a piece of so many, wherever it begins. */
+SF_BOTH sf_amount sf_rows_staged(sf_amount bytes) { return (bytes + 15) / 16 * 16 + 16; }
 
 /* scan_columns.cu, behind what is staged: totals of groups, of two tiles in turn; the counter. */
 SF_BOTH sf_amount sf_columns_counter(sf_amount groups, sf_amount pitch)

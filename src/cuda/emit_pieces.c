@@ -1,0 +1,83 @@
+/* Short sequences, or small matrices of some side by side, that lie in one piece of memory: a block stages as many as it can hold. */
+#include "cuda/emit_draft.h"
+
+/* The most that a block stages, so that several blocks share a multiprocessor; what a unit may take of it. */
+#define MOST_STAGED (32 << 10)
+#define MOST_UNIT (16 << 10)
+/* Values a thread holds at most, of all its sequences. */
+#define MOST_HELD 32
+
+/* Does a tensor with these strides along the units, the sequence and across it lie in one piece? Either of the first may be absent. */
+static bool one_piece(int64_t unit, int64_t along, int64_t across, int64_t n, int64_t inner, int64_t size)
+{
+        return magnitude(along) == inner * size && (inner == 1 || across == size) && (unit == 0 || unit == n * inner * size);
+}
+
+/* Of 32 lanes that read a number of `size` bytes each at the same position of their sequences, how many meet in a bank of shared memory? */
+static int64_t meeting(int64_t team, int64_t n, int64_t inner, int64_t size)
+{
+        int64_t words[32], most = 1;
+        for (int64_t lane = 0; lane < 32; lane++) {
+                const int64_t sequence = lane / team, position = lane % team;
+                words[lane] = ((sequence / inner * n + position) * inner + sequence % inner) * size / 4;
+        }
+        for (int64_t a = 0; a < 32; a++) {
+                int64_t here = 0;
+                for (int64_t b = 0; b < 32; b++) {
+                        bool again = false;
+                        for (int64_t c = 0; c < b; c++)
+                                again = again || words[c] == words[b];
+                        here += !again && words[b] % 32 == words[a] % 32;
+                }
+                most = at_least(most, here);
+        }
+        return most;
+}
+
+bool sf_cuda_pieces(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
+{
+        const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out), words = value_size(s) / 4;
+        const sf_dim *seq = s->dims + s->nbatch, *last = s->nbatch ? seq - 1 : NULL;
+        if (!last || s->nseq != 1 || s->m || s->fuse || s->sibling || s->n < 2)
+                return false;
+        p->inner = magnitude(seq->x) == in ? 1 : last->len;
+        const bool beside = p->inner > 1;
+        if (s->nbatch > (beside ? 2 : 1))
+                return false;
+        const sf_dim *unit = beside ? (s->nbatch == 2 ? last - 1 : NULL) : last;
+        bool fits = one_piece(unit ? unit->x : 0, seq->x, last->x, s->n, p->inner, in);
+        if (!s->fold)
+                fits = fits && one_piece(unit ? unit->y : 0, seq->y, last->y, s->n, p->inner, out) && (seq->x < 0) == (seq->y < 0);
+        const int64_t bytes = s->n * p->inner * (in + (s->fold || in == out ? 0 : out));
+        if (!fits || bytes > MOST_UNIT || s->n > 32 * (MOST_HELD / words))
+                return false;
+
+        /* The team whose lanes are least in each other's way: in shared memory, exchanging totals, idle. */
+        int64_t best = 0;
+        for (int64_t team = 1; team <= 32; team *= 2) {
+                int64_t items = ceil_div(s->n, team);
+                if (s->fold)
+                        items = pow2_up(items);
+                if (items * words > MOST_HELD || (team > 1 && team >= 2 * s->n))
+                        continue;
+                const int64_t each = (s->fold ? 1 : 2) * meeting(team, s->n, p->inner, in) + 2 * log2_up(team) * words + 4;
+                const int64_t cost = each * team * items * 1024 / s->n;
+                if (!best || cost < best) {
+                        best = cost;
+                        p->team = team;
+                        p->items = items;
+                }
+        }
+        if (!best)
+                return false;
+        const int64_t units = s->batch / p->inner, sequences = threads / p->team, room = chip->small_tiles ? 4096 : MOST_STAGED;
+        p->rows = at_least(pow2_down(MOST_HELD / (p->items * words)), 1);
+        while (p->rows > 1 && p->rows * sequences / 2 >= p->inner && (p->rows * sequences / 2 / p->inner * bytes > room || p->rows * sequences / 2 >= p->inner * units ||
+                               2 * s->batch < p->rows * sequences * 2 * (int64_t)chip->multiprocessors))
+                p->rows /= 2;
+        p->each = at_most(at_most(p->rows * sequences / p->inner, at_least(room / bytes, 1)), units);
+        p->shared = sf_rows_staged(p->each * s->n * p->inner * in);
+        if (!s->fold && in != out)
+                p->shared += sf_rows_staged(p->each * s->n * p->inner * out);
+        return p->each > 0;
+}
