@@ -111,10 +111,10 @@ class Case:
         return lies.permute([self.order.index(d) for d in range(len(memory))])
 
     def output(self, x):
-        if self.fold:
-            return torch.empty([n for d, n in enumerate(self.shape) if d not in self.axes], device="cuda", dtype=self.result)
-        memory = torch.empty([self.shape[d] for d in self.order], device="cuda", dtype=self.result)
-        return memory.permute([self.order.index(d) for d in range(len(self.order))])
+        """In memory the dimensions follow each other as x's do, as torch has it."""
+        order = [d for d in self.order if not (self.fold and d in self.axes)]
+        memory = torch.empty([self.shape[d] for d in order], device="cuda", dtype=self.result)
+        return memory.permute([order.index(d) for d in sorted(order)])
 
     def torch(self, x):
         d = self.axes[0]

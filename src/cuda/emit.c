@@ -65,8 +65,10 @@ layout sf_cuda_shifted(layout l, bool always)
         const int in = l.in, out = s->fold ? in : size_of(s->out), most = 16 / (in > out ? in : out), moved = l.width * in;
         const int x = unit(l.line.x, in), y = s->fold ? 1 : unit(l.line.y, out);
         /* Lines of 4 bytes an element are read as quickly one by one, but for a scan's columns. */
-        const bool pays = always || in <= 2 ? l.width < most : moved == 4 && in == 4 && down && !s->fold && most == 4;
-        if (!pays || s->fuse || s->sibling || s->nseq > 1 || !x || !y || l.line.len < 2 * most || (down && (x != 1 || y != 1)))
+        const bool pays = always || in <= 2 || (in == 4 && s->nseq > 1) ? l.width < most : moved == 4 && in == 4 && down && !s->fold && most == 4;
+        /* Runs of several dimensions end in the midst of a vector: they had better be long. */
+        const bool runs = s->nseq == 1 || (!down && x == 1 && l.line.len >= 8 * most);
+        if (!pays || s->fuse || s->sibling || !runs || !x || !y || l.line.len < 2 * most || (down && (x != 1 || y != 1)))
                 return l;
         l.width = most;
         l.shift_in = true;

@@ -165,6 +165,7 @@ typedef struct pieces {
         int64_t inner; /* sequences side by side: a unit */
         int64_t each;  /* units a block */
         int64_t team, items, rows;
+        int64_t resident;
         int64_t shared; /* bytes */
 } pieces;
 

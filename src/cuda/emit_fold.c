@@ -60,6 +60,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, n = at_least(s->n, 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
+        if (l->shift_in) /* twice as much is loaded */
+                held = at_least(held / 2, 1);
         if (s->nseq > 1) /* every vector's address takes registers of its own */
                 held = at_most(held, 4);
         int64_t team, items, rows = 1, chunks = 1, part;
@@ -206,7 +208,7 @@ static sf_status plan_pieces(const sf_context *ctx, const sf_step *s, const sf_c
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)g.items;
         spec->flags |= SF_CUDA_SINGLE;
-        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(4, 2048 / threads);
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(g.resident, 2048 / threads);
         spec->extra[FOLD_TEAM] = (int32_t)g.team;
         spec->extra[FOLD_ROWS] = (int32_t)g.rows;
         spec->extra[FOLD_STAGED] = 1;

@@ -1,11 +1,12 @@
 /* Short sequences, or small matrices of some side by side, that lie in one piece of memory: a block stages as many as it can hold. */
 #include "cuda/emit_draft.h"
 
-/* The most that a block stages, so that several blocks share a multiprocessor; what a unit may take of it. */
-#define MOST_STAGED (32 << 10)
+/* The most that a block stages, so that several blocks share a multiprocessor, some computing while others load; what a unit may take. */
+#define MOST_STAGED (20 << 10)
 #define MOST_UNIT (16 << 10)
-/* Values a thread holds at most, of all its sequences. */
+/* Words of values a thread holds at most; and of several sequences. */
 #define MOST_HELD 32
+#define MOST_SEVERAL 16
 
 /* Does a tensor with these strides along the units, the sequence and across it lie in one piece? Either of the first may be absent. */
 static bool one_piece(int64_t unit, int64_t along, int64_t across, int64_t n, int64_t inner, int64_t size)
@@ -71,7 +72,8 @@ bool sf_cuda_pieces(const sf_step *s, const sf_cuda_chip *chip, int64_t threads,
         if (!best)
                 return false;
         const int64_t units = s->batch / p->inner, sequences = threads / p->team, room = chip->small_tiles ? 4096 : MOST_STAGED;
-        p->rows = at_least(pow2_down(MOST_HELD / (p->items * words)), 1);
+        p->rows = at_least(pow2_down(MOST_SEVERAL / (p->items * words)), 1);
+        p->resident = p->rows * p->items * words <= MOST_SEVERAL ? 5 : 3;
         while (p->rows > 1 && p->rows * sequences / 2 >= p->inner && (p->rows * sequences / 2 / p->inner * bytes > room || p->rows * sequences / 2 >= p->inner * units ||
                                2 * s->batch < p->rows * sequences * 2 * (int64_t)chip->multiprocessors))
                 p->rows /= 2;

@@ -62,7 +62,9 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 if (team == 1024 && team * items * width * size_of(s->in) < 65536)
                         team /= 2;
                 spec->threads = (int32_t)team;
-                spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_most(1024 / team, 8);
+                /* Small blocks have 64 registers a thread, unless that many elements are held. */
+                int64_t places = tile.elements * value_size(s) > 128 ? tile.threads * tile.resident : 1024;
+                spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_least(at_most(places / team, 8), 1);
         }
         int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * value_size(s);
         spec->items = (int32_t)items;
@@ -89,7 +91,7 @@ static sf_status plan_pieces(const sf_context *ctx, const sf_step *s, const sf_c
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)g.items;
         spec->flags |= SF_CUDA_SINGLE;
-        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(3, 2048 / threads);
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(g.resident, 2048 / threads);
         spec->extra[SCAN_ROWS_TEAM] = (int32_t)g.team;
         spec->extra[SCAN_ROWS_ROWS] = (int32_t)g.rows;
         spec->extra[SCAN_ROWS_STAGED] = 1;
@@ -172,7 +174,7 @@ static int64_t for_short_axis(const layout *l, int64_t width, sf_cuda_tile tile,
                 cut->slots *= 2;
         cut->strips = ceil_div(vectors, cut->slots);
         /* What is loaded, what is held, addresses. */
-        const int64_t loaded = *items * width * size_of(s->in) / 4, registers = 32 + *items * width * words + loaded;
+        const int64_t loaded = *items * width * size_of(s->in) / (l->shift_in ? 2 : 4), registers = 32 + *items * width * words + loaded;
         return chip->small_tiles || sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
 }
 
@@ -187,6 +189,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         /* What is staged leaves registers for more threads. H200, (4096, 1000, 33), of a copy: 0.92 without. */
         int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads * (in_one_piece(l) ? 2 : 1);
         int64_t places = tile.threads * tile.resident;
+        if (l->shift_in) /* twice as much is loaded */
+                places = at_most(places, 512);
         strip cut = strip_of(l, width, slots, threads);
         /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100), of a copy: two blocks of up to 512 0.53, 0.54, 0.51;
          * three of 256 0.49, 0.46, 0.48. */

@@ -53,6 +53,7 @@ static const row rows[] = {
          * 32 KiB in shared memory. */
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 8, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {512, 8, 1, 6, 0}},
 
         /* H200, 128 x 4096 x 4095 f32, of a copy's rate. Down rows that allow no vectors (dim 1), all on one machine: two blocks of 512 threads

@@ -23,10 +23,50 @@
 #define SF_X p.x
 #endif
 
+#if SF_NSEQ > 1 && SF_SHIFT_IN
+/* The same where vectors may lie at any address: one that a run of neighbours ends in the midst of is put together element by element. */
+SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
+{
+        const sf_params_dim &run = p.dims[SF_NBATCH + SF_NSEQ - 1];
+        const sf_i64 before = sf_divided(run, index), at = index - before * run.len;
+        sf_line here = line;
+        if (index + SF_WIDTH <= stop && at + SF_WIDTH <= run.len) {
+                sf_walk(p, SF_NBATCH, SF_NSEQ - 1, before, here);
+                here.x += at * run.x;
+                here.m += at * run.m;
+                return sf_load_vector(here, 0, SF_WIDTH, sf_along(p));
+        }
+        sf_vector v = sf_no_vector();
+#pragma unroll 1
+        for (int j = 0; j < SF_WIDTH; j++) {
+                sf_raw<SF_IN_SIZE> one;
+                sf_clear(one);
+#if SF_MASK
+                sf_raw<1> keep = {0};
+#endif
+                if (index + j < stop) {
+                        here = line;
+                        sf_walk(p, SF_NBATCH, SF_NSEQ, index + j, here);
+                        sf_load(here.x, one);
+#if SF_MASK
+                        sf_load(here.m, keep);
+#endif
+                }
+                sf_push<SF_IN_SIZE>(v.x, sf_slot<SF_IN_SIZE>(one, 0));
+#if SF_MASK
+                sf_push<1>(v.m, keep.w[0]);
+#endif
+        }
+        return v;
+}
+#endif
+
 /* A vector of the sequence that begins at `line`; its strides carry all dimensions of the sequence. WHOLE: it is there. */
 template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
 {
-#if SF_NSEQ > 1
+#if SF_NSEQ > 1 && SF_SHIFT_IN
+        return sf_fetch_run(p, line, index, stop);
+#elif SF_NSEQ > 1
         if (!WHOLE && index >= stop)
                 return sf_no_vector();
         sf_line at = line;

@@ -135,6 +135,15 @@ struct sf_vector {
 #if SF_MASK
         sf_raw<SF_WIDTH> m;
 #endif
+#if SF_SHIFT_IN
+        /* The second chunk, and how far into the first one the vector begins. */
+        sf_raw<SF_WIDTH * SF_IN_SIZE> x_next;
+        int x_past;
+#if SF_MASK
+        sf_raw<SF_WIDTH> m_next;
+        int m_past;
+#endif
+#endif
 };
 
 SF_DEVICE sf_vector sf_no_vector()
@@ -153,6 +162,14 @@ SF_DEVICE sf_vector sf_no_vector()
         for (int i = 0; i < (int)(sizeof v.m.w / 4); i++)
                 v.m.w[i] = 0;
 #endif
+#if SF_SHIFT_IN
+        v.x_next = v.x;
+        v.x_past = 0;
+#if SF_MASK
+        v.m_next = v.m;
+        v.m_past = 0;
+#endif
+#endif
         return v;
 }
 
@@ -161,49 +178,96 @@ SF_DEVICE sf_vector sf_no_vector()
  * itself lies in two. SF_SHIFT_IN: x and the mask may lie so; SF_SHIFT_OUT: y may.
  */
 
+/* Of two words the second where `on`. Of elements of an array the compiler would choose an address, and have the array in memory. */
+SF_DEVICE sf_u32 sf_second(sf_u32 a, sf_u32 b, bool on) { return on ? b : a; }
+
 /* The bytes of a and, behind it, b, from number `from` on, at most BYTES. */
+SF_DEVICE sf_raw<16> sf_cut(const sf_raw<16> &a, const sf_raw<16> &b, int from)
+{
+        const bool two = from & 8, one = from & 4;
+        const sf_u32 c0 = sf_second(a.w[0], a.w[2], two), c1 = sf_second(a.w[1], a.w[3], two), c2 = sf_second(a.w[2], b.w[0], two);
+        const sf_u32 c3 = sf_second(a.w[3], b.w[1], two), c4 = sf_second(b.w[0], b.w[2], two), c5 = sf_second(b.w[1], b.w[3], two);
+        const sf_u32 d0 = sf_second(c0, c1, one), d1 = sf_second(c1, c2, one), d2 = sf_second(c2, c3, one), d3 = sf_second(c3, c4, one),
+                     d4 = sf_second(c4, c5, one);
+        const int bits = (from & 3) * 8;
+        sf_raw<16> r;
+        r.w[0] = sf_second(sf_funnel(d0, d1, bits), b.w[0], from & 16);
+        r.w[1] = sf_second(sf_funnel(d1, d2, bits), b.w[1], from & 16);
+        r.w[2] = sf_second(sf_funnel(d2, d3, bits), b.w[2], from & 16);
+        r.w[3] = sf_second(sf_funnel(d3, d4, bits), b.w[3], from & 16);
+        return r;
+}
+SF_DEVICE sf_raw<8> sf_cut(const sf_raw<8> &a, const sf_raw<8> &b, int from)
+{
+        const bool one = from & 4;
+        const sf_u32 d0 = sf_second(a.w[0], a.w[1], one), d1 = sf_second(a.w[1], b.w[0], one), d2 = sf_second(b.w[0], b.w[1], one);
+        sf_raw<8> r;
+        r.w[0] = sf_second(sf_funnel(d0, d1, (from & 3) * 8), b.w[0], from & 8);
+        r.w[1] = sf_second(sf_funnel(d1, d2, (from & 3) * 8), b.w[1], from & 8);
+        return r;
+}
 template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int from)
 {
-        enum { WORDS = BYTES / 4 };
-        sf_u32 w[2 * WORDS + 1];
         sf_raw<BYTES> r;
-        if (BYTES < 4) {
+        if (BYTES == 4)
+                r.w[0] = sf_second(sf_funnel(a.w[0], b.w[0], (from & 3) * 8), b.w[0], from & 4);
+        else
                 r.w[0] = (a.w[0] | b.w[0] << 8 * BYTES) >> 8 * from & ((1u << 8 * BYTES % 32) - 1);
-                return r;
-        }
-#pragma unroll
-        for (int k = 0; k < WORDS; k++) {
-                w[k] = a.w[k];
-                w[WORDS + k] = b.w[k];
-        }
-        w[2 * WORDS] = 0;
-#pragma unroll
-        for (int by = WORDS; by; by /= 2)
-#pragma unroll
-                for (int k = 0; k + by <= 2 * WORDS; k++)
-                        w[k] = from & 4 * by ? w[k + by] : w[k];
-#pragma unroll
-        for (int k = 0; k < WORDS; k++)
-                r.w[k] = sf_funnel(w[k], w[k + 1], (from & 3) * 8);
         return r;
 }
 
-/* The bytes at `at`, if the chunks they lie in do not reach out of the tensor. */
-template <int BYTES> SF_DEVICE bool sf_load_shifted(const char *at, const char *begin, const char *end, sf_raw<BYTES> &r)
+/* A vector without its lowest slot, and a new one at its highest. */
+template <int SIZE, int BYTES> SF_DEVICE void sf_push(sf_raw<BYTES> &r, sf_u64 bits)
 {
-        if (BYTES < 4)
-                return false;
-        const int past = (int)((sf_u64)at & (BYTES - 1));
-        const char *chunk = at - past;
-        if (chunk < begin || chunk + (past ? 2 * BYTES : BYTES) > end)
-                return false;
-        sf_raw<BYTES> a, b;
-        sf_load(chunk, a);
-        b = a;
-        if (past)
-                sf_load(chunk + BYTES, b);
-        r = sf_cut(a, b, past);
-        return true;
+        enum { WORDS = (int)(sizeof r.w / 4), KEEPS = SIZE < 4 ? WORDS - 1 : WORDS - SIZE / 4 };
+        if (BYTES < 4) {
+                r.w[0] = r.w[0] >> 8 * SIZE | (sf_u32)bits << (8 * (BYTES - SIZE) & 31);
+                return;
+        }
+#pragma unroll
+        for (int k = 0; k < KEEPS; k++)
+                r.w[k] = SIZE < 4 ? sf_funnel(r.w[k], r.w[(k + 1) % WORDS], 8 * SIZE & 31) : r.w[(k + SIZE / 4) % WORDS];
+        if (SIZE < 4)
+                r.w[WORDS - 1] = sf_funnel(r.w[WORDS - 1], (sf_u32)bits, 8 * SIZE & 31);
+        else
+                sf_set_slot<SIZE>(r, BYTES / SIZE - 1, bits);
+}
+
+/* Elements of a chunk that belong to a vector, one by one. That is seldom: the code is short rather than quick. */
+template <int SIZE, int BYTES> SF_DEVICE void sf_load_slowly(const char *chunk, const char *begin, const char *end, sf_raw<BYTES> &r)
+{
+#pragma unroll 1
+        for (int k = 0; k < BYTES / SIZE; k++, chunk += SIZE) {
+                sf_raw<SIZE> one;
+                sf_clear(one);
+                if (chunk >= begin && chunk < end)
+                        sf_load(chunk, one);
+                sf_push<SIZE>(r, sf_slot<SIZE>(one, 0));
+        }
+}
+
+/*
+ * The chunks in which the vector at `index` of a line lies, and how far into the first one it begins. Whole, if they do not reach out of the
+ * tensor, of which all is from x_begin to x_end. Nothing is done with them yet, so that a thread has many under way.
+ */
+template <int UNIT, int SIZE, int BYTES>
+SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const char *begin, const char *end, sf_raw<BYTES> &a, sf_raw<BYTES> &b)
+{
+        const char *first = line - (UNIT < 0 ? (SF_WIDTH - 1) * SIZE : 0); /* as all vectors of the line lie */
+        const int past = (int)((sf_u64)first & (BYTES - 1));
+        const char *at = first + UNIT * index * SIZE, *chunk = at - past, *next = past ? chunk + BYTES : chunk;
+        if (index >= stop)
+                return past;
+        if (chunk >= begin && next + BYTES <= end) {
+                sf_load(chunk, a);
+                sf_load(next, b);
+        } else {
+                const int there = (int)(stop - index < SF_WIDTH ? stop - index : SF_WIDTH) * SIZE;
+                const char *low = UNIT < 0 ? at + BYTES - there : at;
+                sf_load_slowly<SIZE>(chunk, low, low + there, a);
+                sf_load_slowly<SIZE>(next, low, low + there, b);
+        }
+        return past;
 }
 
 #if !(SF_WIDTH & (SF_WIDTH - 1)) /* else it is no vector of the machine's, and comes by way of shared memory */
@@ -225,13 +289,11 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 #else
         sf_vector v = sf_no_vector();
 #if SF_SHIFT_IN
-        if (index >= end)
-                return v;
-        if (!sf_load_shifted(line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, by.x), by.x_begin, by.x_end, v.x))
-                sf_load_singly<SF_X_UNIT, SF_IN_SIZE>(line.x, index, end, by.x, v.x);
-#if SF_MASK
-        if (!SF_M_UNIT || !sf_load_shifted(line.m + sf_vector_offset<SF_M_UNIT, 1>(index, by.m), by.m_begin, by.m_end, v.m))
-                sf_load_singly<SF_M_UNIT, 1>(line.m, index, end, by.m, v.m);
+        v.x_past = sf_load_chunks<SF_X_UNIT, SF_IN_SIZE>(line.x, index, end, by.x_begin, by.x_end, v.x, v.x_next);
+#if SF_MASK && SF_M_UNIT
+        v.m_past = sf_load_chunks<SF_M_UNIT, 1>(line.m, index, end, by.m_begin, by.m_end, v.m, v.m_next);
+#elif SF_MASK
+        sf_load_singly<0, 1>(line.m, index, end, by.m, v.m);
 #endif
         return v;
 #endif
@@ -284,8 +346,15 @@ SF_DEVICE sf_number sf_element(const sf_params &p, const sf_vector &v, int j, sf
 }
 
 /* The elements of a vector, lifted. Element j is there if first + j * step is below stop; one that is not is neutral. */
-SF_DEVICE void sf_elements_below(const sf_params &p, const sf_vector &v, sf_i64 first, int step, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_WIDTH])
+SF_DEVICE void sf_elements_below(const sf_params &p, const sf_vector &loaded, sf_i64 first, int step, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_WIDTH])
 {
+        sf_vector v = loaded;
+#if SF_SHIFT_IN
+        v.x = sf_cut(v.x, v.x_next, v.x_past);
+#if SF_MASK && SF_M_UNIT
+        v.m = sf_cut(v.m, v.m_next, v.m_past);
+#endif
+#endif
 #if SF_HELD_IN
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++) {
@@ -417,15 +486,17 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
         if (there && whole && (UP ? first + SF_WIDTH - 1 : first) < end)
                 sf_store(at - past, chunk);
         else if (there)
-#pragma unroll
-                for (int k = 0; k < SF_WIDTH; k++)
+#pragma unroll 1
+                for (int k = 0; k < SF_WIDTH; k++, sf_push<SF_OUT_SIZE>(chunk, 0))
                         if ((UP ? first + k : first - k) < end && (whole || k >= shared))
-                                sf_store_slot(at - past + k * SF_OUT_SIZE, chunk, k);
-        if (there && closes && place == HIGH)
-#pragma unroll
-                for (int k = 0; k < SF_WIDTH; k++)
+                                sf_store_slot(at - past + k * SF_OUT_SIZE, chunk, 0);
+        if (there && closes && place == HIGH && past) {
+                sf_stored rest = own;
+#pragma unroll 1
+                for (int k = 0; k < SF_WIDTH; k++, sf_push<SF_OUT_SIZE>(rest, 0))
                         if (k >= SF_WIDTH - shared && index + sf_slot_of<SF_Y_UNIT>(k) < end)
-                                sf_store_slot(at + k * SF_OUT_SIZE, own, k);
+                                sf_store_slot(at + k * SF_OUT_SIZE, rest, 0);
+        }
 }
 #endif
 
