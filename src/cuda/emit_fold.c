@@ -225,7 +225,7 @@ sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, 
         layout l = sf_cuda_layout(s, down, false);
         const int64_t row = (down ? l.line.len : s->n) * size_of(s->in), matrix = row * (down ? s->n : 1);
         bool staged = false;
-        if (down ? matrix < 4096 : size_of(s->in) >= 4 ? l.width == 1 : l.width * size_of(s->in) < 8 && row < 32)
+        if (down ? matrix < 4096 : size_of(s->in) >= 4 ? l.width == 1 && (size_of(s->in) == 4 || row <= 512) : l.width * size_of(s->in) < 8 && row < 32)
                 SF_TRY(plan_pieces(ctx, s, chip, plan, &staged));
         if (staged)
                 return SF_OK;

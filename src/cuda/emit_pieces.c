@@ -7,6 +7,7 @@
 /* Words of values a thread holds at most; and of several sequences. */
 #define MOST_HELD 32
 #define MOST_SEVERAL 16
+#define MOST_FOLDED 48 /* by one thread, which keeps none of them for long */
 
 /* Does a tensor with these strides along the units, the sequence and across it lie in one piece? Either of the first may be absent. */
 static bool one_piece(int64_t unit, int64_t along, int64_t across, int64_t n, int64_t inner, int64_t size)
@@ -57,9 +58,10 @@ bool sf_cuda_pieces(const sf_step *s, const sf_cuda_chip *chip, int64_t threads,
         int64_t best = 0;
         for (int64_t team = 1; team <= 32; team *= 2) {
                 int64_t items = ceil_div(s->n, team);
-                if (s->fold)
+                /* Lanes that share a fold take items two and two. */
+                if (s->fold && team > 1)
                         items = pow2_up(items);
-                if (items * words > MOST_HELD || (team > 1 && team >= 2 * s->n))
+                if (items * words > (s->fold && team == 1 ? MOST_FOLDED : MOST_HELD) || (team > 1 && team >= 2 * s->n))
                         continue;
                 const int64_t each = (s->fold ? 1 : 2) * meeting(team, s->n, p->inner, in) + 2 * log2_up(team) * words + 4;
                 const int64_t cost = each * team * items * 1024 / s->n;

@@ -55,6 +55,15 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 items = 8; /* a warp's part is an aligned power of two */
                 spec->threads = (int32_t)team;
                 spec->extra[SF_CUDA_RESIDENT] = 1;
+        } else if (size_of(s->in) <= 2 && (vectors > tile.threads * held || 8 * vectors < 7 * pow2_up(vectors))) {
+                /* Much of a large tile would be empty at a row's end. A warp a row needs no barriers either; more where there are few rows. */
+                spec->threads = 256;
+                spec->extra[SF_CUDA_RESIDENT] = chip->small_tiles ? 1 : 2;
+                if (chip->small_tiles)
+                        spec->threads = tile.threads;
+                items = held;
+                for (team = 32; team < spec->threads && team * items < vectors && s->batch * team < 1024 * (int64_t)chip->multiprocessors;)
+                        team *= 2;
         } else {
                 team = at_most(pow2_up(ceil_div(vectors, held)), tile.threads);
                 items = held;
@@ -386,7 +395,7 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         /* Rows that are vectors as they lie, or long enough to be some at any address, and columns that fill a block are walked as such. */
         const int64_t row = (down ? l.line.len : s->n) * size_of(s->in), matrix = row * (down ? s->n : 1);
         bool staged = false;
-        if (down ? matrix < 4096 || (row < 4096 && s->n <= 8 && s->batch > l.line.len) : size_of(s->in) >= 4 ? l.width == 1 : l.width * size_of(s->in) < 8 && row < 32)
+        if (down ? matrix < 4096 || (row < 4096 && s->n <= 8 && s->batch > l.line.len) : size_of(s->in) >= 4 ? l.width == 1 && (size_of(s->in) == 4 || row <= 512) : l.width * size_of(s->in) < 8 && row < 32)
                 SF_TRY(plan_pieces(ctx, s, chip, plan, &staged));
         if (staged)
                 return SF_OK;

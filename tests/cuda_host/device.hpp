@@ -32,6 +32,17 @@ template <int BYTES> static inline void sf_load(const char *p, sf_raw<BYTES> &r)
                 r.w[0] = 0;
         memcpy(r.w, p, BYTES);
 }
+/* What reaches out of the tensor is not there to be read; but some of the chunk must be. */
+template <int BYTES> static inline void sf_load_chunk(const char *p, const char *begin, const char *end, sf_raw<BYTES> &r)
+{
+        sf_check_aligned(p, BYTES);
+        if (p + BYTES <= begin || p >= end)
+                exec_fail("a chunk that has nothing of its tensor");
+        memset(r.w, 0x5a, sizeof r.w);
+        for (int k = 0; k < BYTES; k++)
+                if (p + k >= begin && p + k < end)
+                        ((char *)r.w)[k] = p[k];
+}
 template <int BYTES> static inline void sf_load_steady(const char *p, sf_raw<BYTES> &r) { sf_load(p, r); }
 template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r)
 {

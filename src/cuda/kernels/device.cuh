@@ -162,6 +162,8 @@ SF_DEVICE void sf_load(const char *p, sf_raw<1> &r)
 {
         asm volatile("ld.global.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
 }
+/* The same of a chunk that may reach out of its tensor, which is from begin to end. */
+template <int BYTES> SF_DEVICE void sf_load_chunk(const char *p, const char *, const char *, sf_raw<BYTES> &r) { sf_load(p, r); }
 SF_DEVICE void sf_store(char *p, const sf_raw<16> &r)
 {
         asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(r.w[0]), "r"(r.w[1]), "r"(r.w[2]), "r"(r.w[3]));

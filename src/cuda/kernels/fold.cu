@@ -37,26 +37,20 @@ SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64
                 return sf_load_vector(here, 0, SF_WIDTH, sf_along(p));
         }
         sf_vector v = sf_no_vector();
-#pragma unroll 1
-        for (int j = 0; j < SF_WIDTH; j++) {
-                sf_raw<SF_IN_SIZE> one;
-                sf_clear(one);
-#if SF_MASK
-                sf_raw<1> keep = {0};
-#endif
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
                 if (index + j < stop) {
+                        sf_raw<SF_IN_SIZE> one;
                         here = line;
                         sf_walk(p, SF_NBATCH, SF_NSEQ, index + j, here);
                         sf_load(here.x, one);
+                        sf_set_slot<SF_IN_SIZE>(v.x, j, sf_slot<SF_IN_SIZE>(one, 0));
 #if SF_MASK
+                        sf_raw<1> keep;
                         sf_load(here.m, keep);
+                        sf_set_slot<1>(v.m, j, keep.w[0]);
 #endif
                 }
-                sf_push<SF_IN_SIZE>(v.x, sf_slot<SF_IN_SIZE>(one, 0));
-#if SF_MASK
-                sf_push<1>(v.m, keep.w[0]);
-#endif
-        }
         return v;
 }
 #endif

@@ -216,56 +216,22 @@ template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut(const sf_raw<BYTES> &a, cons
         return r;
 }
 
-/* A vector without its lowest slot, and a new one at its highest. */
-template <int SIZE, int BYTES> SF_DEVICE void sf_push(sf_raw<BYTES> &r, sf_u64 bits)
-{
-        enum { WORDS = (int)(sizeof r.w / 4), KEEPS = SIZE < 4 ? WORDS - 1 : WORDS - SIZE / 4 };
-        if (BYTES < 4) {
-                r.w[0] = r.w[0] >> 8 * SIZE | (sf_u32)bits << (8 * (BYTES - SIZE) & 31);
-                return;
-        }
-#pragma unroll
-        for (int k = 0; k < KEEPS; k++)
-                r.w[k] = SIZE < 4 ? sf_funnel(r.w[k], r.w[(k + 1) % WORDS], 8 * SIZE & 31) : r.w[(k + SIZE / 4) % WORDS];
-        if (SIZE < 4)
-                r.w[WORDS - 1] = sf_funnel(r.w[WORDS - 1], (sf_u32)bits, 8 * SIZE & 31);
-        else
-                sf_set_slot<SIZE>(r, BYTES / SIZE - 1, bits);
-}
-
-/* Elements of a chunk that belong to a vector, one by one. That is seldom: the code is short rather than quick. */
-template <int SIZE, int BYTES> SF_DEVICE void sf_load_slowly(const char *chunk, const char *begin, const char *end, sf_raw<BYTES> &r)
-{
-#pragma unroll 1
-        for (int k = 0; k < BYTES / SIZE; k++, chunk += SIZE) {
-                sf_raw<SIZE> one;
-                sf_clear(one);
-                if (chunk >= begin && chunk < end)
-                        sf_load(chunk, one);
-                sf_push<SIZE>(r, sf_slot<SIZE>(one, 0));
-        }
-}
-
 /*
- * The chunks in which the vector at `index` of a line lies, and how far into the first one it begins. Whole, if they do not reach out of the
- * tensor, of which all is from x_begin to x_end. Nothing is done with them yet, so that a thread has many under way.
+ * The chunks in which the vector at `index` of a line lies, and how far into the first one it begins. Nothing is done with them yet, so that
+ * a thread has many under way. A chunk of which any byte is the tensor's, from x_begin to x_end, is read whole, since memory is not given
+ * out in less; others are not touched.
  */
 template <int UNIT, int SIZE, int BYTES>
 SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const char *begin, const char *end, sf_raw<BYTES> &a, sf_raw<BYTES> &b)
 {
         const char *first = line - (UNIT < 0 ? (SF_WIDTH - 1) * SIZE : 0); /* as all vectors of the line lie */
         const int past = (int)((sf_u64)first & (BYTES - 1));
-        const char *at = first + UNIT * index * SIZE, *chunk = at - past, *next = past ? chunk + BYTES : chunk;
-        if (index >= stop)
-                return past;
-        if (chunk >= begin && next + BYTES <= end) {
-                sf_load(chunk, a);
-                sf_load(next, b);
-        } else {
-                const int there = (int)(stop - index < SF_WIDTH ? stop - index : SF_WIDTH) * SIZE;
-                const char *low = UNIT < 0 ? at + BYTES - there : at;
-                sf_load_slowly<SIZE>(chunk, low, low + there, a);
-                sf_load_slowly<SIZE>(next, low, low + there, b);
+        const char *chunk = first - past + UNIT * index * SIZE, *next = past ? chunk + BYTES : chunk;
+        if (index < stop) {
+                if (UNIT > 0 || chunk + BYTES > begin)
+                        sf_load_chunk(chunk, begin, end, a);
+                if (UNIT < 0 || next < end)
+                        sf_load_chunk(next, begin, end, b);
         }
         return past;
 }
@@ -460,6 +426,46 @@ SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 i
 }
 
 #if SF_SHIFT_OUT
+/* The slots from `low` to `high` of a chunk, whichever those are. */
+SF_DEVICE void sf_store_some(char *to, const sf_stored &chunk, int low, int high)
+{
+        enum { WORDS = (int)(sizeof chunk.w / 4) };
+#pragma unroll 1
+        for (int k = low; k < high; k++) {
+                const int byte = k * SF_OUT_SIZE;
+                sf_raw<SF_OUT_SIZE> one;
+                sf_u32 even = chunk.w[0], odd = chunk.w[WORDS > 1];
+                if (WORDS > 2) {
+                        even = sf_second(even, chunk.w[WORDS > 2 ? 2 : 0], byte & 8);
+                        odd = sf_second(odd, chunk.w[WORDS > 2 ? 3 : 0], byte & 8);
+                }
+                one.w[0] = sf_second(even, odd, WORDS > 1 && SF_OUT_SIZE < 8 && byte & 4) >> (byte & 3) * 8;
+                if (SF_OUT_SIZE == 8)
+                        one.w[SF_OUT_SIZE == 8] = odd;
+                sf_store(to + byte, one);
+        }
+}
+
+/* The same for the lanes that have some. In a warp of few teams these are few: all its lanes help each, a slot a lane. */
+template <bool TOGETHER> SF_DEVICE void sf_store_parts(bool some, char *to, const sf_stored &chunk, int low, int high, int lane)
+{
+        if (!TOGETHER) {
+                if (some)
+                        sf_store_some(to, chunk, low, high);
+                return;
+        }
+        for (sf_u32 left = sf_ballot(some && low < high); left; left &= left - 1) {
+                const int from = sf_lowest(left);
+                sf_stored theirs;
+#pragma unroll
+                for (int w = 0; w < (int)(sizeof chunk.w / 4); w++)
+                        theirs.w[w] = ::sf_shuffle(chunk.w[w], from);
+                char *place = (char *)::sf_shuffle((sf_u64)to, from);
+                const int limits = ::sf_shuffle(low | high << 8, from), first = limits & 255, last = limits >> 8;
+                sf_store_some(place, theirs, first + lane, first + lane < last ? first + lane + 1 : 0);
+        }
+}
+
 /*
  * The vectors of LANES neighbouring lanes, at any address, in chunks: each lane stores the chunk in which its vector begins, for which
  * it takes what comes before in memory from the lane that has it. The lane that has the lowest addresses takes that from `beyond` of the
@@ -470,7 +476,7 @@ template <int LANES>
 SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, sf_i64 end, const sf_stored &own, const sf_stored &beyond, bool follows,
                                 bool closes, int lane)
 {
-        enum { BYTES = SF_WIDTH * SF_OUT_SIZE, UP = SF_Y_UNIT > 0, LOW = UP ? 0 : LANES - 1, HIGH = LANES - 1 - LOW };
+        enum { BYTES = SF_WIDTH * SF_OUT_SIZE, UP = SF_Y_UNIT > 0, LOW = UP ? 0 : LANES - 1, HIGH = LANES - 1 - LOW, TOGETHER = LANES >= 16 };
         const int place = lane & (LANES - 1);
         char *at = line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, 0);
         const int past = (int)((sf_u64)at & (BYTES - 1)), shared = past / SF_OUT_SIZE;
@@ -480,22 +486,19 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
                 before.w[w] = ::sf_shuffle(place == HIGH ? beyond.w[w] : own.w[w], (lane & -LANES) | ((lane - SF_Y_UNIT) & (LANES - 1)));
         if (past)
                 chunk = sf_cut(before, own, BYTES - past);
-        /* The chunk's elements, slot by slot: from this index on, up or down. */
-        const sf_i64 first = UP ? index - shared : index + SF_WIDTH - 1 + shared;
-        const bool whole = place != LOW || follows || !past;
-        if (there && whole && (UP ? first + SF_WIDTH - 1 : first) < end)
+        /* Elements of the vector that are there, at most all; the chunk's begin `shared` before, or end that much behind. */
+        const int left = (int)(index >= end + SF_WIDTH ? -SF_WIDTH : end - index < 2 * SF_WIDTH ? end - index : 2 * SF_WIDTH);
+        const int lowest = place != LOW || follows ? 0 : shared;
+        const int low = UP ? lowest : lowest > SF_WIDTH + shared - left ? lowest : SF_WIDTH + shared - left;
+        const int high = UP && left + shared < SF_WIDTH ? left + shared : SF_WIDTH;
+        const bool whole = low == 0 && high == SF_WIDTH;
+        if (there && whole)
                 sf_store(at - past, chunk);
-        else if (there)
-#pragma unroll 1
-                for (int k = 0; k < SF_WIDTH; k++, sf_push<SF_OUT_SIZE>(chunk, 0))
-                        if ((UP ? first + k : first - k) < end && (whole || k >= shared))
-                                sf_store_slot(at - past + k * SF_OUT_SIZE, chunk, 0);
-        if (there && closes && place == HIGH && past) {
-                sf_stored rest = own;
-#pragma unroll 1
-                for (int k = 0; k < SF_WIDTH; k++, sf_push<SF_OUT_SIZE>(rest, 0))
-                        if (k >= SF_WIDTH - shared && index + sf_slot_of<SF_Y_UNIT>(k) < end)
-                                sf_store_slot(at + k * SF_OUT_SIZE, rest, 0);
+        sf_store_parts<TOGETHER>(there && !whole, at - past, chunk, low, high, lane);
+        if (closes) {
+                const int first = SF_WIDTH - shared; /* of its own slots */
+                const int from = UP || left >= shared ? 0 : shared - left, to = UP && left < SF_WIDTH ? left - first : shared;
+                sf_store_parts<TOGETHER>(there && past && place == HIGH, at - past + BYTES, sf_cut(own, own, BYTES - past), from, to, lane);
         }
 }
 #endif
