@@ -68,6 +68,18 @@ static void put_operand(const writing *w, const sf_again *a, int32_t k, int32_t 
                          (uint64_t)o->stride[d]);
 }
 
+/* May the results be read as vectors of 16 bytes, whatever the dimensions of the lines? */
+static bool contiguous(const sf_again *a)
+{
+        int64_t stride = size_of(a->dt);
+        for (int32_t d = a->dims - 1; d >= 0; d--) {
+                if (a->line[d].len > 1 && a->line[d].y != stride)
+                        return false;
+                stride *= a->line[d].len;
+        }
+        return aligned_to((int64_t)(uintptr_t)a->results, 16);
+}
+
 sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_cuda_chip *chip,
                              sf_cuda_plan *plan)
 {
@@ -87,7 +99,7 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
         spec->threads = THREADS;
         spec->items = spec->width = 1;
         spec->extra[SF_CUDA_NBATCH] = a->dims;
-        spec->extra[SF_CUDA_RESIDENT] = 1;
+        spec->extra[SF_CUDA_RESIDENT] = FILL;
         for (int32_t k = 0; k < a->steps; k++) {
                 const sf_again_step *step = &a->step[k];
                 uint32_t loads = sf_cuda_program_reads(&step->fuse.load, 1);
@@ -119,9 +131,13 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
         /* A line's last step is shared by the threads of a block, in runs of a power of two. */
         const sf_step *last = &a->step[a->steps - 1].step;
         int64_t blocks = at_most(a->lines, (int64_t)FILL * chip->multiprocessors);
+        int64_t each = 16 / size_of(a->dt);
         p.y = (uint64_t)(uintptr_t)a->results;
         p.units = a->lines;
         p.number[0] = ceil_div(a->lines, blocks);
+        p.number[2] = contiguous(a) && p.number[0] >= each;
+        if (p.number[2])
+                p.number[0] = ceil_div(p.number[0], each) * each;
         p.number[1] = pow2_up(ceil_div(at_least(last->n, 1), THREADS));
         sf_cuda_values(&a->step[0].step, &p.identity, &p.neutral, &p.initial);
         int32_t first = a->dims, constants = 0;

@@ -78,6 +78,7 @@ static inline unsigned sf_funnel(unsigned low, unsigned high, int bits)
         return (unsigned)(((unsigned long long)high << 32 | low) >> bits);
 }
 static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+static inline int sf_anew(int v) { return v; }
 static inline int sf_pair(int low, int high) { return (int)((unsigned)high << 16 | ((unsigned)low & 0xffff)); }
 
 /* Compiled with -ffp-contract=off, as the library is. */

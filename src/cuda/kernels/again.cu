@@ -1,6 +1,6 @@
 /*
- * again.cu: results that came out not finite, computed again (core/again.h). Where all are finite a
- * block looks at its share of them and is done.
+ * again.cu: results that came out not finite, computed again (core/again.h). A block looks at its
+ * share of them, all threads at once, and is done where all are finite, as nearly always.
  *
  * A block takes one line after another. Its threads share the sequence of the last step, each a run
  * of number[1] elements, a power of two, and one thread combines their totals. What an earlier step
@@ -11,7 +11,8 @@
  * SF_LOADS<k>(F) and SF_STORES<k>(F) list what programs of step k read, F(operand, dtype, the step
  * whose result it is or -1). Each operand has one step that reads it, and moves along the lines and
  * along that step's dims alone.
- *   units: lines. number[0]: lines a block looks at.
+ *   units: lines. number[0]: lines a block looks at; number[1]: said above; number[2]: the results
+ *   are contiguous and aligned, and a block's share is whole vectors, but for the last's.
  */
 
 /* Where every operand is: an address or, of a step's result, how many bytes into it. */
@@ -228,28 +229,61 @@ SF_DEVICE void sf_compute(const sf_params &p, sf_i64 line, sf_i64 n, sf_total<RO
         sf_sync_block();
 }
 
+/* Are the results of these lines finite, as far as this thread looks? EACH of them are one load. */
+template <int EACH> SF_DEVICE bool sf_sees_finite(const sf_params &p, sf_i64 first, sf_i64 stop)
+{
+        enum { AT_ONCE = 4, SIZE = SF_SIZE(RESULT), SPREAD = SF_THREADS * EACH };
+        bool finite = true;
+        for (sf_i64 at = first + sf_thread() * EACH; at < stop; at += AT_ONCE * SPREAD) {
+                sf_raw<EACH * SIZE> r[AT_ONCE] = {};
+#pragma unroll
+                for (int k = 0; k < AT_ONCE; k++) {
+                        sf_i64 line = at + k * SPREAD;
+                        if (line < stop)
+                                sf_load(EACH > 1 ? p.y + line * SIZE
+                                                 : sf_find_line(p, line, (sf_places *)0), r[k]);
+                }
+#pragma unroll
+                for (int k = 0; k < AT_ONCE; k++)
+#pragma unroll
+                        for (int j = 0; j < EACH; j++)
+                                finite = finite & sf_is_finite(sf_slot<SIZE>(r[k], j));
+        }
+        return finite;
+}
+
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
+        enum { WARPS = SF_THREADS / 32, EACH = 16 / SF_SIZE(RESULT) };
         sf_take_turn();
         int thread = sf_thread();
-        sf_u32 *marks = (sf_u32 *)sf_shared();
+        sf_u32 *marks = (sf_u32 *)sf_shared(), any = 0;
         sf_total<ROOT> *totals = (sf_total<ROOT> *)(sf_shared() + sf_again_totals(SF_THREADS));
-        sf_i64 n = sf_length<ROOT>(p), first = sf_block() * p.number[0];
+        sf_i64 first = sf_block() * p.number[0];
         sf_i64 stop = first + p.number[0] < p.units ? first + p.number[0] : p.units;
+        sf_i64 whole = p.number[2] ? stop - stop % EACH : first;
+        bool finite = sf_sees_finite<EACH>(p, first, whole) & sf_sees_finite<1>(p, whole, stop);
+        sf_u32 mark = sf_ballot(!finite);
+        if ((thread & 31) == 0)
+                marks[thread / 32] = mark;
+        sf_sync_block();
+#pragma unroll
+        for (int w = 0; w < WARPS; w++)
+                any |= marks[w];
+        if (!any)
+                return;
+
+        sf_i64 n = sf_length<ROOT>(p);
         for (; first < stop; first += SF_THREADS) {
-                bool again = false;
-                if (first + thread < stop) {
-                        const char *y = sf_find_line(p, first + thread, (sf_places *)0);
-                        again = !sf_is_finite(sf_bits_at<SF_SIZE(RESULT)>(y));
-                }
-                sf_u32 mark = sf_ballot(again);
+                sf_sync_block();
+                sf_i64 end = first + thread + 1; /* of this thread's one */
+                mark = sf_ballot(end <= stop && !sf_sees_finite<1>(p, first, end));
                 if ((thread & 31) == 0)
                         marks[thread / 32] = mark;
                 sf_sync_block();
-                for (int i = 0; i < SF_THREADS; i++)
-                        if (marks[i / 32] >> (i & 31) & 1)
-                                sf_compute(p, first + i, n, totals);
-                sf_sync_block();
+                for (int w = 0; w < WARPS; w++)
+                        for (sf_u32 left = marks[w]; left; left &= left - 1)
+                                sf_compute(p, first + 32 * w + sf_lowest(left), n, totals);
         }
 }
 #undef FIELD

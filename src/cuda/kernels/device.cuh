@@ -53,6 +53,13 @@ template <int LANES> SF_DEVICE int sf_sum_up(int v, int below)
         return v;
 }
 
+/* v, of which the compiler knows nothing: what it has computed of it before is computed again. */
+SF_DEVICE int sf_anew(int v)
+{
+        asm volatile("" : "+r"(v));
+        return v;
+}
+
 /* Two numbers of 16 bits in one register: the compiler would undo it. */
 SF_DEVICE int sf_pair(int low, int high)
 {

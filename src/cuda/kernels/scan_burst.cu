@@ -45,11 +45,12 @@ SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from,
         bool all = false;
         while (!all) {
                 all = true;
+                int thread = sf_anew(sf_thread()); /* addresses kept from try to try would spill */
 #pragma unroll
                 for (int l = 0; l < SF_DEPTH; l++)
 #pragma unroll
                         for (int k = 0; k < LOOKS; k++) {
-                                int own = sf_thread() + k * SF_THREADS;
+                                int own = thread + k * SF_THREADS;
                                 if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
                                         const sf_u64 *entry = sf_entry_of(p, unit, l, number >> (5 * l) & ~31ll, 0) + own * WORDS;
 #pragma unroll
@@ -61,7 +62,7 @@ SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from,
                 for (int l = 0; l < SF_DEPTH; l++)
 #pragma unroll
                         for (int k = 0; k < LOOKS; k++) {
-                                int own = sf_thread() + k * SF_THREADS;
+                                int own = thread + k * SF_THREADS;
                                 if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
                                         sf_words words;
 #pragma unroll
