@@ -24,6 +24,7 @@ from torch import Tensor
 
 from . import _axis, _scanfold
 from ._dtypes import CODES, code, name
+from ._others import CUDA
 
 __all__ = ["scan", "fold", "linear_sum"]
 
@@ -246,7 +247,12 @@ def _fold_axes(x, axis):
 
 
 def _mask(x, mask):
-    return mask if mask is None or isinstance(mask, Tensor) else torch.as_tensor(mask, device=x.device)
+    if mask is None or isinstance(mask, Tensor):
+        return mask
+    on_cuda = hasattr(mask, "__dlpack_device__") and int(mask.__dlpack_device__()[0]) == CUDA
+    if on_cuda:  # as_tensor does not wait for the stream of the mask's library
+        return torch.from_dlpack(mask)
+    return torch.as_tensor(mask, device=x.device)
 
 
 def _number(initial):

@@ -35,6 +35,10 @@ x = torch.ones(1 << 20)
 program = '[["input"],["scan",0,0,1,0,0,-1,0],["output",1]]'
 torch.set_num_threads(1)
 scanfold.cumsum(x, 0), scanfold.sum(x), torch.ops.scanfold.expression([x.reshape(1024, 1024)], program, 0)
+rows, columns = torch.ones(1000, 1), torch.ones(1, 1000)  # small, but for their outer product
+product = '[["input"],["input"],["apply",2,0,1,-1],["scan",2,0,1,0,0,-1,0],["output",3]]'
+torch.ops.scanfold.expression([rows, columns], product, 0)
+scanfold.run("sum(x * y, axis=1)", x=rows, y=columns)
 assert not ours(), "torch has one thread, and the library more"
 torch.set_num_threads(2)
 scanfold.cumsum(x, 0)
