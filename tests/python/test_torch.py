@@ -532,6 +532,21 @@ def test_transforms_are_torchs(device, call, transform):
         torch.testing.assert_close(torch.compile(ours, backend=backend)(x), expected)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.skipif(VERSION < (2, 5), reason="torch.compile needs torch 2.5 for this")
+@pytest.mark.parametrize("options", [{}, {"rest": "eager"}], ids=["inductor", "eager"])
+def test_compiled_functionalized_calls(device, options):
+    """Inside of functionalize, torch.compile meets tensors that AOTAutograd takes in no backend."""
+    def model(x, m):
+        y = scanfold.cumsum(x * 2, 1, mask=m)
+        y += 1
+        return y + scanfold.sum(x, 1, keepdim=True)
+    x, m = torch.randn(3, 4, device=device), torch.rand(3, 4, device=device) > 0.5
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.func.functionalize(model), backend="scanfold", options=options)
+    assert torch.equal(compiled(x, m), model(x, m))
+
+
 def test_symbolic_traces_hold_the_calls(device):
     def model(x, m, t):
         y = scanfold.cumsum(x * 2, dim=1, reverse=True, mask=m, initial=t)
