@@ -6,6 +6,7 @@
  */
 #include "harness.h"
 
+#include "cpu/cpus.h"
 #include "cpu/pool.h"
 
 #include <dirent.h>
@@ -213,7 +214,10 @@ static void bound(void)
         unsetenv("SCANFOLD_NUM_THREADS");
         CHECK(!sched_setaffinity(0, sizeof one, &one), "no affinity");
         sf_context *ctx = context_of(0);
-        CHECK(sf_context_threads(ctx) == CPU_COUNT(&all), "a bound caller: %d threads of %d", sf_context_threads(ctx), CPU_COUNT(&all));
+        const int quota = sf_cpu_quota(""), most = CPU_COUNT(&all);
+        const int cpus = quota && quota < most ? quota : most;
+        CHECK(sf_context_threads(ctx) == cpus, "a bound caller: %d threads of %d",
+              sf_context_threads(ctx), cpus);
         expect_help("a bound caller", &c);
         CHECK(c.cpus == CPU_COUNT(&all), "a bound caller: a helper has %d CPUs of %d", c.cpus, CPU_COUNT(&all));
         unsetenv("OMP_PROC_BIND");

@@ -212,6 +212,8 @@ static bool is_products(const sf_planner *p, const sf_pass *pass)
 static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, int32_t offset_axis, int64_t offset)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, root);
+        if (!n->count) /* nor is anything needed for it */
+                return;
         sf_pass *pass = sf_ir_alloc(p->ir, sizeof *pass);
         const sf_track *track;
         int32_t core, cut;
@@ -245,8 +247,7 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
         if (pass->masked)
                 need(p, p->plan->buffer[pass->mask.buffer].node);
         pass->products = is_products(p, pass);
-        if (n->count)
-                push(p, pass);
+        push(p, pass);
 }
 
 /* Makes the passes that compute a node that is to lie in memory. */
