@@ -79,14 +79,18 @@ static int check_subclass(PyObject *type, const char *name, known_type *found)
                 PyErr_Format(PyExc_TypeError, "%s is a masked array: give its data, and mask= with "
                              "True where elements count", name);
         if (refused == 0 && (refused = is_numpys(type, "numpy", "matrix")) > 0)
-                PyErr_Format(PyExc_TypeError, "%s is a numpy.matrix, whose sums keep two dimensions: "
-                             "give numpy.asarray(%s)", name, name);
+                PyErr_Format(PyExc_TypeError,
+                             "%s is a numpy.matrix, whose sums keep two dimensions: "
+                             "give numpy.asarray(%s)",
+                             name, name);
         int overrides = refused ? 0 : has_its_own(type, "__array_function__");
         if (!refused && !overrides)
                 overrides = has_its_own(type, "__array_ufunc__");
         if (overrides > 0)
-                PyErr_Format(PyExc_TypeError, "%s is %R, which gives NumPy's functions a meaning of "
-                             "its own: give numpy.asarray(%s)", name, type, name);
+                PyErr_Format(PyExc_TypeError,
+                             "%s is %R, which gives NumPy's functions a meaning of "
+                             "its own: give numpy.asarray(%s)",
+                             name, type, name);
         found->wraps = 1;
         return refused || overrides ? -1 : 0;
 }
@@ -542,7 +546,8 @@ int array_can_be_written(const array *out)
 
 int32_t array_thread_limit(const array *x)
 {
-        return x->kind == ARRAY_TORCH && x->view.device.device_type != SF_CUDA ? torch_threads() : 0;
+        return x->kind == ARRAY_TORCH && x->view.device.device_type != SF_CUDA ? torch_threads()
+                                                                               : 0;
 }
 
 int array_was_written(const array *out)

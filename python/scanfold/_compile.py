@@ -176,8 +176,8 @@ class _Compiler:
 
 
 def _is_functionalized(value):
-    """What torch.func.functionalize calls a compiled function with: AOTAutograd, which makes tensors
-    functional itself, refuses it in every backend."""
+    """What torch.func.functionalize calls a compiled function with: AOTAutograd, which makes
+    tensors functional itself, refuses it in every backend."""
     return isinstance(value, torch.Tensor) and torch._is_functional_tensor(value)
 
 

@@ -403,9 +403,12 @@ static int open_outputs(PyObject *given, outputs *out)
                                              (PyObject *)Py_TYPE(item));
                         array_close(&out->array[i]);
                 } else if (rc > 0) {
-                        PyErr_Format(PyExc_TypeError, "%s is a torch tensor that is more than its "
-                                     "memory (its device, a gradient, a subclass): give one that is "
-                                     "not", name);
+                        PyErr_Format(
+                                PyExc_TypeError,
+                                "%s is a torch tensor that is more than its "
+                                "memory (its device, a gradient, a subclass): give one that is "
+                                "not",
+                                name);
                 }
                 Py_DECREF(item);
                 return -1;
@@ -576,15 +579,18 @@ static PyObject *refuse_special(const expression *e, const inputs *in, int rc)
 {
         const char *name = sf_graph_input_name(e->graph, in->special);
         if (rc == ARRAY_RECORD)
-                PyErr_Format(PyExc_TypeError, "%s requires a gradient, which an expression has not: "
+                PyErr_Format(PyExc_TypeError,
+                             "%s requires a gradient, which an expression has not: "
                              "call scanfold's functions, such as scanfold.cumsum, or "
-                             "torch.compile(model, backend=\"scanfold\"); or give %s.detach()", name,
-                             name);
+                             "torch.compile(model, backend=\"scanfold\"); or give %s.detach()",
+                             name, name);
         else
-                PyErr_Format(PyExc_TypeError, "%s is a torch tensor that is more than its memory (a "
+                PyErr_Format(PyExc_TypeError,
+                             "%s is a torch tensor that is more than its memory (a "
                              "subclass, a transform such as vmap, a mode, autocast, a trace, its "
                              "device): call scanfold's functions, such as scanfold.cumsum, or "
-                             "torch.compile(model, backend=\"scanfold\")", name);
+                             "torch.compile(model, backend=\"scanfold\")",
+                             name);
         return NULL;
 }
 

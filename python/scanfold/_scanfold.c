@@ -16,7 +16,8 @@
 
 /* Below this many elements other threads could not do anything useful while we work. */
 #define KEEP_GIL_ELEMENTS 2048
-/* Fewer elements than this, of at most 16 bytes with their results, are never worth a second thread. */
+/* Fewer elements than this, of at most 16 bytes with their results, are never worth a second
+ * thread. */
 #define SHARED_ELEMENTS 65536
 
 enum { ARGUMENTS = 10 };

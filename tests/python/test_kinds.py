@@ -425,7 +425,9 @@ def test_cuda(cuda, torch):
 
 def test_layouts_and_dtypes_that_are_refused(device, torch):
     x = torch.eye(3, device=device)
-    layouts = [x.to_sparse(), x.to_sparse_csr()] + ([x.to_mkldnn()] if device == "cpu" and torch.backends.mkldnn.is_available() else [])
+    layouts = [x.to_sparse(), x.to_sparse_csr()]
+    if device == "cpu" and torch.backends.mkldnn.is_available():
+        layouts.append(x.to_mkldnn())
     others = [x.to(torch.complex64), x.to(torch.complex64).conj()]
     others += [torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)] if device == "cpu" else []
     others += [x.to(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]

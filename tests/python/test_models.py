@@ -27,7 +27,8 @@ def test_five_of_them(device, tmp_path, capsys):
     assert models.main(given + ["--json", str(path)]) == 0
     assert len(models.MODELS) >= 40
     rows = json.loads(path.read_text())["rows"]
-    passes = {name: [row["pass"] for row in rows if row["model"] == name] for name in FIVE.split(",")}
+    passes = {name: [row["pass"] for row in rows if row["model"] == name]
+              for name in FIVE.split(",")}
     assert passes["cumprod"] == ["forward"] and passes["mse_loss"] == ["forward", "backward"]
     assert sum(map(len, passes.values())) == len(rows) == 7
     assert "0 slower or wrong" in capsys.readouterr().out
