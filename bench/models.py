@@ -20,6 +20,7 @@ The exit status is 1 where a model is more than 3% slower than Inductor, wrong, 
 another backend of torch.compile to be timed in Inductor's place.
 """
 import argparse
+import contextlib
 import copy
 import json
 import math
@@ -553,6 +554,15 @@ def table(rows, against, small=False):
     return "\n".join(lines)
 
 
+def backward_again():
+    """What is saved for a backward pass stays, for the next one, in every torch that would let a
+    compiled one overwrite it."""
+    import torch._functorch.config as config
+    if hasattr(config, "donated_buffer"):
+        return config.patch(donated_buffer=False)
+    return contextlib.nullcontext()
+
+
 def machine(device):
     name = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
     return {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__,
@@ -585,7 +595,8 @@ def main(arguments=None):
             elif what.startswith("compiled by scanfold"):
                 sys.stderr.write(line + "\n")
             sys.stderr.flush()
-        rows += measure(name, options, tell)
+        with backward_again():
+            rows += measure(name, options, tell)
     if terminal:
         sys.stderr.write("\r\033[K")
     print(table(rows, options.against, options.small))
