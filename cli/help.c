@@ -158,9 +158,9 @@ static const char run_examples[] =
         "\nexamples:\n"
         "  scanfold run 'sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5' x=x.npy w=w.npy -o y.npy\n"
         "  scanfold run 'cumsum(x * m, axis=1)' x=x.npy m=m.npy -o y.npy\n"
-        "  scanfold run 'mean(square(x - mean(x)))' x=x.npy                     the variance, printed\n"
-        "  scanfold run 'sum(x, 1), max(x, 1)' x=x.npy -o s.npy -o m.npy        two results of one read\n"
-        "  scanfold run -o y.npy -- '-x' x=x.npy                                a minus first\n";
+        "  scanfold run 'mean(square(x - mean(x)))' x=x.npy                the variance, printed\n"
+        "  scanfold run 'sum(x, 1), max(x, 1)' x=x.npy -o s.npy -o m.npy   two results, one read\n"
+        "  scanfold run -o y.npy -- '-x' x=x.npy                           a minus first\n";
 
 static const char explain_examples[] =
         "\nexamples:\n"

@@ -168,7 +168,8 @@ SF_API const char *sf_version_string(void);
  * the process's default context, which is made on first use and never destroyed.
  *
  * Environment, read when a context is created:
- *   SCANFOLD_NUM_THREADS  threads a call may use; else OMP_NUM_THREADS (of a list, the first); else the CPUs this process may run on
+ *   SCANFOLD_NUM_THREADS  threads a call may use; else OMP_NUM_THREADS (of a list, the first); else the CPUs this process may run on,
+ *                         or fewer where its control groups leave it the time of fewer
  *   SCANFOLD_ISA          portable, avx2, avx512 or neon: force that instruction set (an error if it cannot run)
  *   SCANFOLD_BACKEND      ref: compute with the reference instead (slow; the bits are the same)
  * and, for CUDA, when it is first used:

@@ -25,7 +25,8 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         if (!sf_on_host(step->device))
                 return workspace ? sf_cuda_run_in(ctx, step, workspace, workspace_size) : sf_cuda_run(ctx, step);
         const sf_mode mode = sf_mode_enter();
-        sf_status status = ctx->backend == SF_BACKEND_REF ? sf_ref_run(ctx, step) : sf_cpu_run(ctx, step);
+        sf_status status =
+                ctx->backend == SF_BACKEND_REF ? sf_ref_run(ctx, step) : sf_cpu_run(ctx, step);
         sf_mode_leave(mode);
         return status;
 }

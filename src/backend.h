@@ -32,8 +32,9 @@ const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *con
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 
 /*
- * Results that came out not finite are computed again (core/again.h). all_finite: there are none, as far as the host can see without
- * waiting; of `again` only what describes the results is set. again: those that are.
+ * Results that came out not finite are computed again (core/again.h). all_finite: there are none,
+ * as far as the host can see without waiting; of `again` only what describes the results is set.
+ * again: those that are.
  */
 bool sf_backend_all_finite(sf_context *ctx, const sf_again *again);
 sf_status sf_backend_again(sf_context *ctx, const sf_again *again);

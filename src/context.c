@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No context has more threads than this, whatever it is asked for: as scanfold.h says. Further ones only take turns. */
+/* No context has more threads than this, whatever it is asked for: as scanfold.h says. Further ones
+ * only take turns. */
 #define THREADS_A_CPU 4
 #define LEAST_CAP 16
 
@@ -26,7 +27,9 @@ static sf_status read_threads(const char *name, int32_t *threads, bool *set)
         errno = 0;
         long value = strtol(text, &end, 10);
         if (errno || end == text || (*end && *end != ',') || value < 1 || value > INT32_MAX)
-                return sf_fail(NULL, SF_INVALID_ARGUMENT, "%s is \"%s\"; it must be a number of threads, 1 or more", name, text);
+                return sf_fail(NULL, SF_INVALID_ARGUMENT,
+                               "%s is \"%s\"; it must be a number of threads, 1 or more", name,
+                               text);
         *threads = (int32_t)value;
         return SF_OK;
 }
@@ -45,7 +48,8 @@ static sf_status init(sf_context *ctx, const sf_context_options *o)
                 SF_TRY(read_threads("SCANFOLD_NUM_THREADS", &ctx->threads, &set));
         if (!ctx->threads)
                 SF_TRY(read_threads("OMP_NUM_THREADS", &ctx->threads, &set));
-        const int64_t cpus = sf_cpu_count(), most = cpus * THREADS_A_CPU < LEAST_CAP ? LEAST_CAP : cpus * THREADS_A_CPU;
+        const int64_t cpus = sf_cpu_count(),
+                      most = cpus * THREADS_A_CPU < LEAST_CAP ? LEAST_CAP : cpus * THREADS_A_CPU;
         if (!ctx->threads)
                 ctx->threads = (int32_t)cpus;
         if (ctx->threads > most)

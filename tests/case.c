@@ -16,16 +16,19 @@ void case_arguments(int argc, char **argv)
                 if (!strcmp(argv[i], "--every"))
                         every = atol(argv[i + 1]);
                 else if (!strcmp(argv[i], "--op"))
-                        for (only = op_count() - 1; only >= 0 && strcmp(sf_op_name((sf_op)only), argv[i + 1]); only--) {
+                        for (only = op_count() - 1;
+                             only >= 0 && strcmp(sf_op_name((sf_op)only), argv[i + 1]); only--) {
                         }
         if (every < 1)
                 every = 1;
 }
 
-/* With --op, every case is that operation's; where it has no reals, integers of the same size take their place. */
+/* With --op, every case is that operation's; where it has no reals, integers of the same size take
+ * their place. */
 static test_case with_operation(const test_case *given)
 {
-        static const int whole[DT_COUNT] = {[DT_F16] = DT_I16, [DT_BF16] = DT_I16, [DT_F32] = DT_I32, [DT_F64] = DT_I64};
+        static const int whole[DT_COUNT] = {
+                [DT_F16] = DT_I16, [DT_BF16] = DT_I16, [DT_F32] = DT_I32, [DT_F64] = DT_I64};
         test_case c = *given;
         if (only < 0)
                 return c;

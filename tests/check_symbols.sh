@@ -17,7 +17,8 @@ if [ "$exported" != "$declared" ]; then
 fi
 soname=$(objdump -p "$library" | awk '$1 == "SONAME" {print $2}')
 number=$(sed -n 's/^#define SF_VERSION_\(MAJOR\|MINOR\) //p' "$header" | paste -s -d .)
-case $number in 0.*) ;; *) number=${number%%.*} ;; esac # before 1.0 a minor version may change the ABI
+# before 1.0 a minor version may change the ABI
+case $number in 0.*) ;; *) number=${number%%.*} ;; esac
 if [ "$soname" != "libscanfold.so.$number" ]; then
         echo "the soname is $soname; it must be libscanfold.so.$number"
         exit 1

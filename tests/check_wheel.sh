@@ -49,7 +49,8 @@ for program in "$bin/scanfold" "$bin/python -m scanfold"; do
         $program info | grep -q '(chosen)' || fail "$program info names no instruction set"
         [ "$($program sum x.npy)" = 15 ] || fail "$program sum is not 15"
         $program scan x.npy -o y.npy --axis 1 --reverse
-        "$bin/python" -c 'import numpy; assert numpy.load("y.npy").tolist() == [[3, 3, 2], [12, 9, 5]]'
+        "$bin/python" -c 'import numpy
+assert numpy.load("y.npy").tolist() == [[3, 3, 2], [12, 9, 5]]'
         rm y.npy
         $program sum none.npy 2> refusal && fail "$program found a file that is not there"
         grep -q '^scanfold: cannot open none.npy' refusal || fail "$program said: $(cat refusal)"

@@ -279,7 +279,8 @@ static void dtype_pairs(void)
                                                       strstr(sf_last_error(ctx), dts[to].name),
                                                       "the sentence names neither dtype: %s", sf_last_error(ctx));
                                         if (got != SF_OK && acc == DT_NONE)
-                                                CHECK(strstr(sf_last_error(ctx), "its result can be "),
+                                                CHECK(strstr(sf_last_error(ctx),
+                                                             "its result can be "),
                                                       "the sentence says not what is right: %s",
                                                       sf_last_error(ctx));
                                         if (got != SF_OK)

@@ -236,6 +236,8 @@ static const struct {
         {"concat([x, y], 0)", "x=8,9 y=2,9", 2},
         {"x + a + b + c + d + e + f + g", "x=8 a=8 b=8 c=8 d=8 e=8 f=8 g=8", 1},
         {"sum(x, 1)", "x=0,9", 0},
+        {"sum(cumsum(x, 0)) * sum(x, 0) - cumsum(x, 0)", "x=0,3,2", 0}, /* sums for nothing */
+        {"concat([sum(x, 1)[:0], sum(y, 1)], 0)", "x=8,9 y=8,9", 1},
         {"sum(x, 1), x - sum(x, 1)[:, None]", "x=8,9", 2},
         {"sum(x, 1) * 2, x - (sum(x, 1) * 2)[:, None]", "x=8,9", 2},
         {"cumsum((sum(x, 1) * 2).astype(f64), 0), (sum(x, 1) * 2).astype(f64)", "x=8,9", 3}, /* the sum, its scan, and the small rest */

@@ -1,8 +1,10 @@
 /*
- * Random graphs over small shapes: evaluated operator by operator (naive.c), and as a plan on every engine. Under `exact` every bit must be
- * the same; without it, reals must lie within the bound that follows from the roundings (naive.h). So must, on a device whose exp, log,
- * sigmoid and tanh are its own, what they are in; they are then kept out of graphs that compare and cast. Of values as large as there are,
- * what is finite operator by operator must be finite, and where a result is not, every bit of it must be the same.
+ * Random graphs over small shapes: evaluated operator by operator (naive.c), and as a plan on every
+ * engine. Under `exact` every bit must be the same; without it, reals must lie within the bound
+ * that follows from the roundings (naive.h). So must, on a device whose exp, log, sigmoid and tanh
+ * are its own, what they are in; they are then kept out of graphs that compare and cast. Of values
+ * as large as there are, what is finite operator by operator must be finite, and where a result is
+ * not, every bit of it must be the same.
  */
 #include "expr_tools.h"
 #include "naive.h"
@@ -56,7 +58,9 @@ static array *any(graph *r, int32_t *node)
 /* Of one sign or the other, two of them perhaps too large for a sum; some small ones. */
 static double huge_value(graph *r, double v, int dt)
 {
-        return pick(r, 3) ? (v < 0 ? -1 : 1) * (0.1 + (double)pick(r, 900) / 1000) * (dt == DT_F64 ? 1.7e308 : 3.3e38) : v * 1e-10;
+        return pick(r, 3) ? (v < 0 ? -1 : 1) * (0.1 + (double)pick(r, 900) / 1000) *
+                                    (dt == DT_F64 ? 1.7e308 : 3.3e38)
+                          : v * 1e-10;
 }
 
 static void add_input(graph *r)
@@ -75,7 +79,11 @@ static void add_input(graph *r)
         for (int64_t i = 0; i < a->count; i++) {
                 double v = (double)(int64_t)pick(r, 9) - 4;
                 if (is_real(a->dt))
-                        v = r->huge ? huge_value(r, v, a->dt) : pick(r, 20) || r->linear ? v + (double)pick(r, 1000) / 999 : pick(r, 3) ? INFINITY : pick(r, 2) ? NAN : -0.0;
+                        v = r->huge                    ? huge_value(r, v, a->dt)
+                            : pick(r, 20) || r->linear ? v + (double)pick(r, 1000) / 999
+                            : pick(r, 3)               ? INFINITY
+                            : pick(r, 2)               ? NAN
+                                                       : -0.0;
                 array_set(a, i, a->dt == DT_BOOL ? v > 0 : dts[a->dt].kind == 'u' ? fabs(v) : v);
                 a->mag[i] = fabs(array_get(a, i));
         }
@@ -363,8 +371,11 @@ static void check_on(const engine *e, const graph *r, uint64_t seed, bool exact,
                 copy(given, &out[i], true);
                 for (int64_t k = 0; k < v->count; k++) {
                         char *a = v->data + k * dts[v->dt].size, *b = given->data + k * dts[v->dt].size;
-                        bool same = same_bits(v->dt, a, b), finite = !is_real(v->dt) || isfinite(array_get(given, k));
-                        bool good = exact && !(r->platform && e->own_functions) ? same : r->huge ? finite || same : close_enough(v, given, k);
+                        bool same = same_bits(v->dt, a, b),
+                             finite = !is_real(v->dt) || isfinite(array_get(given, k));
+                        bool good = exact && !(r->platform && e->own_functions) ? same
+                                    : r->huge                                   ? finite || same
+                                              : close_enough(v, given, k);
                         if (!good) {
                                 char text[4000];
                                 sf_plan_explain(plan, SF_EXPLAIN_TEXT, text, sizeof text, NULL);
@@ -382,7 +393,11 @@ static void check_on(const engine *e, const graph *r, uint64_t seed, bool exact,
 
 static void check_graph(uint64_t seed, bool linear, bool huge)
 {
-        graph r = {.seed = hash(seed) ^ (huge ? 0x3333 : linear ? 0x5555 : 0), .linear = linear, .huge = huge};
+        graph r = {.seed = hash(seed) ^ (huge     ? 0x3333
+                                         : linear ? 0x5555
+                                                  : 0),
+                   .linear = linear,
+                   .huge = huge};
         CHECK(sf_graph_create(REF, &r.g) == SF_OK, "%s", sf_last_error(REF));
         int inputs = 1 + (int)pick(&r, 3), ops = 2 + (int)pick(&r, 10);
         for (int i = 0; i < inputs; i++)

@@ -55,7 +55,8 @@ static const rule rules[] = {
         /* Factors. */
         {"sum(x * 3, 1)", "x=4,5", "sum(x, 1) * 3", ROUNDS},
         {"sum(x / 3, 1)", "x=4,5", "sum(x, 1) / 3", ROUNDS},
-        {"cumsum(x * 3, 1)", "x=4,5", "cumsum(x * 3, 1)", EXACTLY}, /* of reals too many results to look at again */
+        /* of reals too many results to look at again */
+        {"cumsum(x * 3, 1)", "x=4,5", "cumsum(x * 3, 1)", EXACTLY},
         {"cumsum(-x, 1)", "x=4,5:i64", "-cumsum(x, 1)", EXACTLY},
         {"sum(3 * x, 1) / 2", "x=4,5", "sum(x, 1) * 1.5", ROUNDS},
         {"sum(x * 3, 1)", "x=4,5:i64", "sum(x, 1) * 3", EXACTLY},

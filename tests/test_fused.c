@@ -295,16 +295,19 @@ static sf_dtype dtype_of(sf_dt dt)
 }
 
 /*
- * Steps that do nothing to their elements but have an accumulator that loses some of their values, or reads their bits as another
- * type: a kernel of the elements' own type would keep what the accumulator drops. Rows, columns, and all axes together.
+ * Steps that do nothing to their elements but have an accumulator that loses some of their values,
+ * or reads their bits as another type: a kernel of the elements' own type would keep what the
+ * accumulator drops. Rows, columns, and all axes together.
  */
 static void check_accumulators(void)
 {
         static const struct {
                 sf_dt in, acc, out;
-        } kinds[] = {{SF_DT_F64, SF_DT_F32, SF_DT_F64}, {SF_DT_F16, SF_DT_U64, SF_DT_U16}, {SF_DT_BF16, SF_DT_I32, SF_DT_I16},
-                     {SF_DT_I16, SF_DT_I8, SF_DT_I16},  {SF_DT_I32, SF_DT_I8, SF_DT_I32},  {SF_DT_I64, SF_DT_I32, SF_DT_I64},
-                     {SF_DT_U8, SF_DT_I8, SF_DT_U8},    {SF_DT_I8, SF_DT_U32, SF_DT_I8},   {SF_DT_U16, SF_DT_U8, SF_DT_U16}};
+        } kinds[] = {{SF_DT_F64, SF_DT_F32, SF_DT_F64},  {SF_DT_F16, SF_DT_U64, SF_DT_U16},
+                     {SF_DT_BF16, SF_DT_I32, SF_DT_I16}, {SF_DT_I16, SF_DT_I8, SF_DT_I16},
+                     {SF_DT_I32, SF_DT_I8, SF_DT_I32},   {SF_DT_I64, SF_DT_I32, SF_DT_I64},
+                     {SF_DT_U8, SF_DT_I8, SF_DT_U8},     {SF_DT_I8, SF_DT_U32, SF_DT_I8},
+                     {SF_DT_U16, SF_DT_U8, SF_DT_U16}};
         enum { ROWS = 9, COLUMNS = 300, N = ROWS * COLUMNS };
         static union {
                 double f64[N];
@@ -315,7 +318,11 @@ static void check_accumulators(void)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
                 for (int form = 0; form < 6 * 4; form++) {
                         const int axes = form % 3 + 1, fold = form / 3 % 2 || axes == 3;
-                        sf_step s = {.fold = fold, .op = (sf_op)(form / 6), .in = kinds[k].in, .acc = kinds[k].acc, .out = kinds[k].out,
+                        sf_step s = {.fold = fold,
+                                     .op = (sf_op)(form / 6),
+                                     .in = kinds[k].in,
+                                     .acc = kinds[k].acc,
+                                     .out = kinds[k].out,
                                      .device = {SF_CPU, 0}};
                         s.identity = sf_identity(s.op, s.acc);
                         for (int i = 0; i < N; i++)
@@ -324,26 +331,36 @@ static void check_accumulators(void)
                                 else
                                         x.bits[i] = hash((uint64_t)i);
                         int64_t kept[2] = {axes & 1 ? 1 : ROWS, axes & 2 ? 1 : COLUMNS};
-                        sf_tensor tx = tensor(&x, dtype_of(s.in), 2, shape), ty = tensor(got, dtype_of(s.out), 2, fold ? kept : shape);
+                        sf_tensor tx = tensor(&x, dtype_of(s.in), 2, shape),
+                                  ty = tensor(got, dtype_of(s.out), 2, fold ? kept : shape);
                         sf_view views[2];
                         sf_fuse fuse = {.load_reads = 1};
-                        CHECK(sf_view_init(REF, "x", &tx, &views[0]) == SF_OK && sf_view_init(REF, "y", &ty, &views[1]) == SF_OK, "%s",
-                              sf_last_error(REF));
-                        sf_step_geometry(&s, &(sf_step_views){.x = &views[0], .y = &views[1], .axes = (uint64_t)axes, .keepdim = true, .operands = 1,
-                                                              .operand = {&views[0]}, .fuse = &fuse});
-                        /* A plain step converts as scanfold.h's do: never a real into an integer. */
-                        const bool plain = sf_dtypes[s.in].kind != SF_KIND_REAL || sf_dtypes[s.acc].kind == SF_KIND_REAL;
+                        CHECK(sf_view_init(REF, "x", &tx, &views[0]) == SF_OK &&
+                                      sf_view_init(REF, "y", &ty, &views[1]) == SF_OK,
+                              "%s", sf_last_error(REF));
+                        sf_step_geometry(&s, &(sf_step_views){.x = &views[0], .y = &views[1],
+                                                              .axes = (uint64_t)axes,
+                                                              .keepdim = true, .operands = 1,
+                                                              .operand = {&views[0]},
+                                                              .fuse = &fuse});
+                        /* A plain step converts as scanfold.h's do: no real into an integer. */
+                        const bool plain = sf_dtypes[s.in].kind != SF_KIND_REAL ||
+                                           sf_dtypes[s.acc].kind == SF_KIND_REAL;
                         for (int e = 0; e < engine_count; e++)
                                 for (int as_plain = 0; as_plain <= plain; as_plain++) {
                                         sf_step step = s;
                                         step.fuse = as_plain ? NULL : s.fuse;
                                         memset(got, 0, sizeof got);
-                                        CHECK(sf_backend_run(engines[e].ctx, &step, NULL, 0) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                                        CHECK(sf_backend_run(engines[e].ctx, &step, NULL, 0) ==
+                                                      SF_OK,
+                                              "%s", sf_last_error(engines[e].ctx));
                                         if (!e && !as_plain)
                                                 memcpy(expected, got, sizeof got);
-                                        CHECK(!memcmp(expected, got, sizeof got), "%s: %s %s of %s by way of %s into %s, axes %d", engines[e].name,
-                                              fold ? "fold" : "scan", sf_op_name(s.op), sf_dtypes[s.in].name, sf_dtypes[s.acc].name,
-                                              sf_dtypes[s.out].name, axes);
+                                        CHECK(!memcmp(expected, got, sizeof got),
+                                              "%s: %s %s of %s by way of %s into %s, axes %d",
+                                              engines[e].name, fold ? "fold" : "scan",
+                                              sf_op_name(s.op), sf_dtypes[s.in].name,
+                                              sf_dtypes[s.acc].name, sf_dtypes[s.out].name, axes);
                                         fused_checks++;
                                 }
                 }
@@ -351,7 +368,8 @@ static void check_accumulators(void)
 
 int main(int argc, char **argv)
 {
-        /* Seeds that once found something: an accumulator narrower than the elements, and reals scanned as the integers of their bits. */
+        /* Seeds that once found something: an accumulator narrower than the elements, and reals
+         * scanned as the integers of their bits. */
         static const uint64_t found[] = {2481, 12255, 30794};
         long cases = 3000, large = 60;
         uint64_t first = 1;

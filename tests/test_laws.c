@@ -245,9 +245,10 @@ static void initial_and_mask(void)
         }
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Products: whatever leaves the range on the way, a result is the tree's with no bound on exponents, brought into the range at the end
- * ---------------------------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------------------------------
+ * Products: whatever leaves the range on the way, a result is the tree's with no bound on
+ * exponents, brought into the range at the end
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct scaled {
         float part; /* in [0.5, 1), or 0 */
         long exponent;
@@ -270,7 +271,9 @@ static scaled times(scaled a, scaled b)
 
 static float value_of(scaled s)
 {
-        return ldexpf(s.part, s.exponent > 1000 ? 1000 : s.exponent < -1000 ? -1000 : (int)s.exponent);
+        return ldexpf(s.part, s.exponent > 1000    ? 1000
+                              : s.exponent < -1000 ? -1000
+                                                   : (int)s.exponent);
 }
 
 static void scan_scaled(scaled *v, int64_t n)
@@ -297,9 +300,13 @@ static void products_keep_their_exponents(void)
         EACH_LENGTH(n) {
                 for (int zero = 0; zero < 2; zero++) {
                         for (int64_t i = 0; i < n; i++) {
-                                /* Exponents wander far out of the range and come back, down to subnormal elements. */
+                                /* Exponents wander far out of the range and come back, down to
+                                 * subnormal elements. */
                                 int e = (int)(hash((uint64_t)(i / 5)) % 274) - 147;
-                                t[i] = ldexpf(1 + (float)(hash((uint64_t)i + 99) % 8388608) * 0x1p-23f, e) * (hash((uint64_t)i) % 2 ? 1 : -1);
+                                t[i] = ldexpf(1 + (float)(hash((uint64_t)i + 99) % 8388608) *
+                                                              0x1p-23f,
+                                              e) *
+                                       (hash((uint64_t)i) % 2 ? 1 : -1);
                         }
                         if (zero)
                                 t[0] = 0;
@@ -309,7 +316,8 @@ static void products_keep_their_exponents(void)
                         for (int64_t i = 0; i < n; i++)
                                 z[i] = value_of(v[i]);
                         float total;
-                        sf_tensor in = tensor(t, SF_F32, 1, &n), out = tensor(y, SF_F32, 1, &n), one = tensor(&total, SF_F32, 0, NULL);
+                        sf_tensor in = tensor(t, SF_F32, 1, &n), out = tensor(y, SF_F32, 1, &n),
+                                  one = tensor(&total, SF_F32, 0, NULL);
                         need(sf_scan(now->ctx, &in, &out, &scan));
                         equal("scan of products", n, y, z, n);
                         need(sf_fold(now->ctx, &in, &one, &fold));

@@ -1,6 +1,7 @@
 /*
- * Floating-point modes: a caller's rounding, flushing of denormal numbers and traps change no bit of a result, and are as they were
- * afterwards, as are its exception flags. Every mode has a process of its own, so that the pool's threads are started in it.
+ * Floating-point modes: a caller's rounding, flushing of denormal numbers and traps change no bit
+ * of a result, and are as they were afterwards, as are its exception flags. Every mode has a
+ * process of its own, so that the pool's threads are started in it.
  */
 #include "harness.h"
 
@@ -11,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Modes
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static void flush(void)
 {
 #if defined __x86_64__
@@ -58,8 +59,10 @@ static void nothing(void)
 static const struct {
         const char *name;
         void (*set)(void);
-} modes[] = {{"the default", nothing}, {"flush to zero", flush}, {"upward", up}, {"downward", down}, {"toward zero", to_zero},
-             {"upward, flush to zero", up_and_flush}, {"traps", trap}};
+} modes[] = {{"the default", nothing}, {"flush to zero", flush},
+             {"upward", up},           {"downward", down},
+             {"toward zero", to_zero}, {"upward, flush to zero", up_and_flush},
+             {"traps", trap}};
 
 /* All of the mode, and the flags. */
 static uint64_t state(void)
@@ -77,17 +80,19 @@ static uint64_t state(void)
 #endif
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Work: each fills `out`, and returns its bytes
- * ---------------------------------------------------------------------------------------------------------- */
-enum { ROWS = 300, COLUMNS = 512, N = ROWS * COLUMNS }; /* with its results, just enough for several threads */
+ * ---------------------------------------------------------------------------------------------- */
+/* with its results, just enough for several threads */
+enum { ROWS = 300, COLUMNS = 512, N = ROWS * COLUMNS };
 static float x[N];
 static double wide[N];
 
 static size_t scan(sf_context *ctx, void *out, int32_t ndim, int32_t axis, double initial)
 {
         int64_t shape[2] = {ROWS, COLUMNS}, line = N;
-        sf_tensor tx = tensor(x, SF_F32, ndim, ndim == 1 ? &line : shape), ty = tensor(out, SF_F32, ndim, ndim == 1 ? &line : shape);
+        sf_tensor tx = tensor(x, SF_F32, ndim, ndim == 1 ? &line : shape),
+                  ty = tensor(out, SF_F32, ndim, ndim == 1 ? &line : shape);
         sf_scan_options o = SF_SCAN_OPTIONS_INIT;
         o.axis = axis;
         o.initial = initial != 0 ? sf_real(initial) : o.initial;
@@ -115,24 +120,27 @@ static size_t fold(sf_context *ctx, void *out)
 {
         int64_t shape[2] = {ROWS, COLUMNS}, kept = ROWS;
         int32_t axis = 1;
-        sf_tensor tx = tensor(wide, SF_F64, 2, shape), ty = tensor(out, SF_F64, 1, &kept), tz = tensor((char *)out + ROWS * 8, SF_F32, 0, NULL);
+        sf_tensor tx = tensor(wide, SF_F64, 2, shape), ty = tensor(out, SF_F64, 1, &kept),
+                  tz = tensor((char *)out + ROWS * 8, SF_F32, 0, NULL);
         sf_fold_options o = SF_FOLD_OPTIONS_INIT;
         o.axes = &axis;
         o.naxes = 1;
         CHECK(sf_fold(ctx, &tx, &ty, &o) == SF_OK, "%s", sf_last_error(ctx));
-        CHECK(sf_fold(ctx, &tx, &tz, NULL) == SF_OK, "%s", sf_last_error(ctx)); /* all of it, and narrowed */
+        /* all of it, and narrowed */
+        CHECK(sf_fold(ctx, &tx, &tz, NULL) == SF_OK, "%s", sf_last_error(ctx));
         return ROWS * 8 + 4;
 }
 
-/* Programs on the way in and out, constants that are rounded as they are read, another that the plan computes; a small call as well, which
- * stays on this thread. */
+/* Programs on the way in and out, constants that are rounded as they are read, another that the
+ * plan computes; a small call as well, which stays on this thread. */
 static size_t plan_of(sf_context *ctx, void *out, int64_t rows)
 {
         int64_t shape[2] = {rows, COLUMNS};
         sf_tensor tx = tensor(x, SF_F32, 2, shape), ty = tensor(out, SF_F32, 2, shape);
         sf_graph *graph = NULL;
         sf_plan *plan = NULL;
-        CHECK(sf_graph_parse(ctx, "cumsum(exp(x * 0.1) * (1.1 * 1.3) + x, 1) / 3", &graph) == SF_OK, "%s", sf_last_error(ctx));
+        CHECK(sf_graph_parse(ctx, "cumsum(exp(x * 0.1) * (1.1 * 1.3) + x, 1) / 3", &graph) == SF_OK,
+              "%s", sf_last_error(ctx));
         CHECK(sf_plan_create(ctx, graph, 1, &tx, NULL, &plan) == SF_OK, "%s", sf_last_error(ctx));
         CHECK(sf_plan_run(plan, &tx, &ty, NULL) == SF_OK, "%s", sf_last_error(ctx));
         sf_plan_destroy(plan);
@@ -147,8 +155,10 @@ static size_t reading(sf_context *ctx, void *out)
         sf_tensor tx = tensor(wide, SF_F64, 1, &one), ty = tensor(out, SF_F64, 1, &one);
         sf_graph *graph = NULL;
         sf_plan *plan = NULL;
-        CHECK(sf_graph_parse(ctx, "x * 0 + 0.1", &graph) == SF_OK && sf_plan_create(ctx, graph, 1, &tx, NULL, &plan) == SF_OK &&
-                      sf_plan_run(plan, &tx, &ty, NULL) == SF_OK, "%s", sf_last_error(ctx));
+        CHECK(sf_graph_parse(ctx, "x * 0 + 0.1", &graph) == SF_OK &&
+                      sf_plan_create(ctx, graph, 1, &tx, NULL, &plan) == SF_OK &&
+                      sf_plan_run(plan, &tx, &ty, NULL) == SF_OK,
+              "%s", sf_last_error(ctx));
         sf_plan_destroy(plan);
         sf_graph_destroy(graph);
         return 8;
@@ -167,8 +177,13 @@ static size_t fused_small(sf_context *ctx, void *out)
 static const struct {
         const char *name;
         size_t (*run)(sf_context *, void *);
-} works[] = {{"scan of rows", scan_rows}, {"scan of columns", scan_columns}, {"scan of one line", scan_line},
-             {"fold", fold},              {"fused", fused},                  {"fused, small", fused_small}, {"a number", reading}};
+} works[] = {{"scan of rows", scan_rows},
+             {"scan of columns", scan_columns},
+             {"scan of one line", scan_line},
+             {"fold", fold},
+             {"fused", fused},
+             {"fused, small", fused_small},
+             {"a number", reading}};
 enum { WORKS = sizeof works / sizeof *works, MODES = sizeof modes / sizeof *modes };
 
 static char *right[WORKS];
@@ -181,7 +196,8 @@ static void check_mode(int m)
         if (!got)
                 abort();
         for (int e = 0; e < engine_count; e++)
-                for (int w = 0; w < WORKS && engines[e].threads % 2; w++) { /* one thread, and several */
+                /* one thread, and several */
+                for (int w = 0; w < WORKS && engines[e].threads % 2; w++) {
                         memset(got, 0, N * 8);
                         feclearexcept(FE_ALL_EXCEPT);
                         if (e % 2 && modes[m].set != trap)
@@ -191,9 +207,12 @@ static void check_mode(int m)
                         works[w].run(engines[e].ctx, got);
                         const uint64_t after = state();
                         fesetenv(FE_DFL_ENV);
-                        CHECK(before == after, "%s, %s on %s: the mode or the flags were %llx and are %llx", modes[m].name, works[w].name,
-                              engines[e].name, (unsigned long long)before, (unsigned long long)after);
-                        CHECK(!memcmp(got, right[w], bytes[w]), "%s, %s on %s: other bits", modes[m].name, works[w].name, engines[e].name);
+                        CHECK(before == after,
+                              "%s, %s on %s: the mode or the flags were %llx and are %llx",
+                              modes[m].name, works[w].name, engines[e].name,
+                              (unsigned long long)before, (unsigned long long)after);
+                        CHECK(!memcmp(got, right[w], bytes[w]), "%s, %s on %s: other bits",
+                              modes[m].name, works[w].name, engines[e].name);
                 }
         free(got);
 }
@@ -221,7 +240,8 @@ int main(void)
                         _exit(failures ? 1 : 0);
                 }
                 int status = 0;
-                CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status, "%s: the process ended with status %x", modes[m].name, (unsigned)status);
+                CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status,
+                      "%s: the process ended with status %x", modes[m].name, (unsigned)status);
                 checks += 2 * engine_count * WORKS;
         }
         for (int w = 0; w < WORKS; w++)

@@ -54,7 +54,8 @@ char *__wrap_strdup(const char *text)
 static const char line[] =
         "cumsum(flip(a * b + c[1:, None], (0, 1)), 1), sum(concat([d, e, a, b], 0), (0, 1)), "
         "mean(clamp(f.T, 0, 1) - 1 + 2 * f.T - 3 - f.T * 4 - f.T + 5 + f.T / 6, 0, keepdim=True), "
-        "linear(a, b), permute(a, (1, 0)), sum(a @ f, 1)"; /* the last is computed again where it is not finite */
+        /* and one that is computed again where it is not finite */
+        "linear(a, b), permute(a, (1, 0)), sum(a @ f, 1)";
 static const char shapes[] = "a=4,4 b=4,4 c=5 d=2,4 e=3,4 f=4,4";
 
 enum { PARSE, PLAN, EXPLAIN, STEPS };

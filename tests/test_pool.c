@@ -1,11 +1,14 @@
 /*
- * The pool's promises: a thread that cannot be started, or has not begun, is not missed; no more threads than the work is worth; a
- * child of fork() has threads of its own; helpers run on all CPUs. Every part has a process of its own, whose pool is new.
+ * The pool's promises: a thread that cannot be started, or has not begun, is not missed; no more
+ * threads than the work is worth; a child of fork() has threads of its own; helpers run on all
+ * CPUs. Every part has a process of its own, whose pool is new.
  *
- * The library's threads are started here by __wrap_pthread_create, which may refuse or hold them (linked with --wrap).
+ * The library's threads are started here by __wrap_pthread_create, which may refuse or hold them
+ * (linked with --wrap).
  */
 #include "harness.h"
 
+#include "cpu/cpus.h"
 #include "cpu/pool.h"
 
 #include <dirent.h>
@@ -22,15 +25,17 @@
 
 static long checks;
 
-/* ------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Starting threads
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static enum { START, REFUSE, HOLD } starts;
 static atomic_int asked;
 static atomic_bool released;
 
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *arg);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*routine)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*routine)(void *), void *arg);
 
 static void nap(void)
 {
@@ -46,7 +51,8 @@ static void *hold(void *arg)
         return held_routine(arg);
 }
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *arg)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*routine)(void *), void *arg)
 {
         atomic_fetch_add(&asked, 1);
         if (starts == REFUSE)
@@ -66,9 +72,9 @@ static int threads_now(void)
         return count;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Work
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Counts to a hundred, shared by whoever comes. */
 typedef struct count {
@@ -88,7 +94,7 @@ static void count_up(void *arg, int worker)
         }
         while (atomic_fetch_add(&c->next, 1) < 100)
                 atomic_fetch_add(&c->done, 1);
-        for (int i = 0; !worker && atomic_load(&c->stay) && !atomic_load(&c->helpers) && i < 200000; i++)
+        for (int i = 0; !worker && c->stay && !c->helpers && i < 200000; i++)
                 nap();
 }
 
@@ -112,12 +118,15 @@ static void expect_help(const char *what, count *c)
 /* A scan of this many f32, bit by bit as the reference has it. */
 static void check_scan(const char *what, sf_context *ctx, int64_t n)
 {
-        float *x = malloc((size_t)n * 4), *y = malloc((size_t)n * 4), *right = malloc((size_t)n * 4);
+        float *x = malloc((size_t)n * 4), *y = malloc((size_t)n * 4),
+              *right = malloc((size_t)n * 4);
         if (!x || !y || !right)
                 abort();
         fill(DT_F32, FILL_mixed, false, 3, n, x);
-        sf_tensor tx = tensor(x, SF_F32, 1, &n), ty = tensor(y, SF_F32, 1, &n), tr = tensor(right, SF_F32, 1, &n);
-        CHECK(sf_scan(REF, &tx, &tr, NULL) == SF_OK && sf_scan(ctx, &tx, &ty, NULL) == SF_OK, "%s: %s", what, sf_last_error(ctx));
+        sf_tensor tx = tensor(x, SF_F32, 1, &n), ty = tensor(y, SF_F32, 1, &n),
+                  tr = tensor(right, SF_F32, 1, &n);
+        CHECK(sf_scan(REF, &tx, &tr, NULL) == SF_OK && sf_scan(ctx, &tx, &ty, NULL) == SF_OK,
+              "%s: %s", what, sf_last_error(ctx));
         CHECK(!memcmp(y, right, (size_t)n * 4), "%s: other bits", what);
         checks++;
         free(x);
@@ -134,9 +143,9 @@ static sf_context *context_of(int32_t threads)
         return ctx;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * The parts
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static void refused(void)
 {
         count c;
@@ -144,8 +153,10 @@ static void refused(void)
         sf_context *ctx = context_of(5);
         check_scan("no thread can be started", ctx, 1 << 20);
         for (int i = 0; i < 300; i++)
-                CHECK(run_counting(5, &c) == 100 && !c.helpers, "no thread can be started, and work is left undone");
-        CHECK(asked < 4, "%d threads were asked for, one after another, where none can be had", asked);
+                CHECK(run_counting(5, &c) == 100 && !c.helpers,
+                      "no thread can be started, and work is left undone");
+        CHECK(asked < 4, "%d threads were asked for, one after another, where none can be had",
+              asked);
         starts = START;
         for (int i = 0; i < 1500; i++)
                 CHECK(run_counting(5, &c) == 100, "work is left undone");
@@ -159,7 +170,8 @@ static void held(void)
         count c;
         starts = HOLD;
         for (int i = 0; i < 10; i++)
-                CHECK(run_counting(3, &c) == 100 && !c.helpers, "work is left undone where threads have not begun");
+                CHECK(run_counting(3, &c) == 100 && !c.helpers,
+                      "work is left undone where threads have not begun");
         sf_context *ctx = context_of(3);
         check_scan("threads that have not begun", ctx, 1 << 20);
         CHECK(asked == 2, "%d threads were started for two helpers", asked);
@@ -171,12 +183,16 @@ static void held(void)
 static void many(void)
 {
         sf_context *ctx = context_of(100000);
-        const int before = threads_now(), cap = sf_context_threads(ctx), cpus = (int)sysconf(_SC_NPROCESSORS_CONF);
-        CHECK(cap >= 16 && cap <= (cpus > 4 ? 4 * cpus : 16), "100000 threads were asked for, and there are %d for %d CPUs", cap, cpus);
-        check_scan("many threads and little work", ctx, 1 << 17); /* 1 MiB with its results: four workers */
+        const int before = threads_now(), cap = sf_context_threads(ctx),
+                  cpus = (int)sysconf(_SC_NPROCESSORS_CONF);
+        CHECK(cap >= 16 && cap <= (cpus > 4 ? 4 * cpus : 16),
+              "100000 threads were asked for, and there are %d for %d CPUs", cap, cpus);
+        /* 1 MiB with its results: four workers */
+        check_scan("many threads and little work", ctx, 1 << 17);
         CHECK(threads_now() - before <= 3, "%d helpers for one MiB", threads_now() - before);
         check_scan("many threads", ctx, 1 << 20);
-        CHECK(threads_now() - before < cap, "%d helpers where %d threads are the most", threads_now() - before, cap);
+        CHECK(threads_now() - before < cap, "%d helpers where %d threads are the most",
+              threads_now() - before, cap);
         checks += 3;
         sf_context_destroy(ctx);
 }
@@ -190,15 +206,19 @@ static void limited(void)
         CHECK(threads_now() == before, "a limit of 1 thread, and a helper was started");
         CHECK(sf_set_thread_limit(2) == 1, "the limit was not kept");
         check_scan("a limit of 2", ctx, 1 << 19);
-        CHECK(threads_now() <= before + 1, "a limit of 2 threads, and %d helpers", threads_now() - before);
-        CHECK(sf_set_thread_limit(-7) == 2 && sf_set_thread_limit(0) == 0, "a negative limit is none");
+        CHECK(threads_now() <= before + 1, "a limit of 2 threads, and %d helpers",
+              threads_now() - before);
+        CHECK(sf_set_thread_limit(-7) == 2 && sf_set_thread_limit(0) == 0,
+              "a negative limit is none");
         check_scan("no limit", ctx, 1 << 19);
-        CHECK(threads_now() == before + 3, "%d helpers where three are right", threads_now() - before);
+        CHECK(threads_now() == before + 3, "%d helpers where three are right",
+              threads_now() - before);
         checks += 6;
         sf_context_destroy(ctx);
 }
 
-/* As OpenMP binds a thread to one CPU under OMP_PROC_BIND: helpers have all that the process had, in a child of fork() too. */
+/* As OpenMP binds a thread to one CPU under OMP_PROC_BIND: helpers have all that the process had,
+ * in a child of fork() too. */
 static void bound(void)
 {
         cpu_set_t all, one;
@@ -213,13 +233,18 @@ static void bound(void)
         unsetenv("SCANFOLD_NUM_THREADS");
         CHECK(!sched_setaffinity(0, sizeof one, &one), "no affinity");
         sf_context *ctx = context_of(0);
-        CHECK(sf_context_threads(ctx) == CPU_COUNT(&all), "a bound caller: %d threads of %d", sf_context_threads(ctx), CPU_COUNT(&all));
+        const int quota = sf_cpu_quota(""), most = CPU_COUNT(&all);
+        const int cpus = quota && quota < most ? quota : most;
+        CHECK(sf_context_threads(ctx) == cpus, "a bound caller: %d threads of %d",
+              sf_context_threads(ctx), cpus);
         expect_help("a bound caller", &c);
-        CHECK(c.cpus == CPU_COUNT(&all), "a bound caller: a helper has %d CPUs of %d", c.cpus, CPU_COUNT(&all));
+        CHECK(c.cpus == CPU_COUNT(&all), "a bound caller: a helper has %d CPUs of %d", c.cpus,
+              CPU_COUNT(&all));
         unsetenv("OMP_PROC_BIND");
         sf_context_destroy(ctx);
         ctx = context_of(0);
-        CHECK(sf_context_threads(ctx) == 1, "a process that may run on one CPU has %d threads", sf_context_threads(ctx));
+        CHECK(sf_context_threads(ctx) == 1, "a process that may run on one CPU has %d threads",
+              sf_context_threads(ctx));
         sf_context_destroy(ctx);
         checks += 3;
 }
@@ -245,7 +270,8 @@ static void in_child(const char *name, void (*part)(void))
                 _exit(failures ? 1 : 0);
         }
         int status = 0;
-        CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status, "%s: the process ended with status %x", name, (unsigned)status);
+        CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status,
+              "%s: the process ended with status %x", name, (unsigned)status);
         checks++;
 }
 

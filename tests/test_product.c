@@ -84,11 +84,15 @@ static void lifts(uint64_t step)
         for (uint64_t i = 0; i < (uint64_t)1 << 32; i += step) {
                 const float v = f32_of((uint32_t)i);
                 const product_f32 p = product_lift_f32(v), low = product_halve_f32(p);
-                bool fine = same_f32(product_lower_f32(p), v) && same_f32(product_lower_f32(low), v);
+                bool fine =
+                        same_f32(product_lower_f32(p), v) && same_f32(product_lower_f32(low), v);
                 if (isnormal(v)) {
-                        const product_f32 quick = product_lift_normal_f32(v, 0), half = product_lift_normal_f32(v, 1);
-                        fine = fine && f32_bits(quick.mantissa) == f32_bits(p.mantissa) && quick.exponent == p.exponent &&
-                               f32_bits(half.mantissa) == f32_bits(low.mantissa) && half.exponent == low.exponent;
+                        const product_f32 quick = product_lift_normal_f32(v, 0),
+                                          half = product_lift_normal_f32(v, 1);
+                        fine = fine && f32_bits(quick.mantissa) == f32_bits(p.mantissa) &&
+                               quick.exponent == p.exponent &&
+                               f32_bits(half.mantissa) == f32_bits(low.mantissa) &&
+                               half.exponent == low.exponent;
                         fine = fine && fabsf(p.mantissa) >= 1 && fabsf(p.mantissa) < 2;
                 }
                 checks++;
@@ -101,11 +105,15 @@ static void lifts(uint64_t step)
         for (uint64_t i = 0; i < 2000000; i++) {
                 const double v = f64_of(hash(i));
                 const product_f64 p = product_lift_f64(v), low = product_halve_f64(p);
-                bool fine = same_f64(product_lower_f64(p), v) && same_f64(product_lower_f64(low), v);
+                bool fine =
+                        same_f64(product_lower_f64(p), v) && same_f64(product_lower_f64(low), v);
                 if (isnormal(v)) {
-                        const product_f64 quick = product_lift_normal_f64(v, 0), half = product_lift_normal_f64(v, 1);
-                        fine = fine && f64_bits(quick.mantissa) == f64_bits(p.mantissa) && quick.exponent == p.exponent &&
-                               f64_bits(half.mantissa) == f64_bits(low.mantissa) && half.exponent == low.exponent;
+                        const product_f64 quick = product_lift_normal_f64(v, 0),
+                                          half = product_lift_normal_f64(v, 1);
+                        fine = fine && f64_bits(quick.mantissa) == f64_bits(p.mantissa) &&
+                               quick.exponent == p.exponent &&
+                               f64_bits(half.mantissa) == f64_bits(low.mantissa) &&
+                               half.exponent == low.exponent;
                 }
                 checks++;
                 CHECK(fine, "%a is lifted wrong", v);
@@ -127,7 +135,8 @@ static float mantissa_of(uint64_t n)
 
 static void lowers(void)
 {
-        static const int64_t far[] = {INT_MIN, INT_MIN + 1, -1000000, 1000000, INT_MAX - 1, INT_MAX};
+        static const int64_t far[] = {INT_MIN, INT_MIN + 1, -1000000,
+                                      1000000, INT_MAX - 1, INT_MAX};
         for (uint64_t n = 0; n < 3200; n++) {
                 const float m = mantissa_of(n);
                 for (int64_t k = -600; k <= 600 + (int64_t)(sizeof far / sizeof *far); k++) {
@@ -138,17 +147,25 @@ static void lowers(void)
                         const double is64 = product_lower_f64(q);
                         /* An exponent that wraps when the mantissa is settled is no number's. */
                         if (k <= 600) {
-                                CHECK(same_f32(is, (float)ldexp(m, (int)e)), "%a times 2^%d is lowered to %a", (double)m, (int)e, (double)is);
-                                CHECK(same_f64(is64, ldexp(m, (int)q.exponent)), "%a times 2^%d is lowered to %a", (double)m, (int)q.exponent, is64);
+                                CHECK(same_f32(is, (float)ldexp(m, (int)e)),
+                                      "%a times 2^%d is lowered to %a", (double)m, (int)e,
+                                      (double)is);
+                                CHECK(same_f64(is64, ldexp(m, (int)q.exponent)),
+                                      "%a times 2^%d is lowered to %a", (double)m, (int)q.exponent,
+                                      is64);
                         }
                         if (e >= -126 && e <= 127)
-                                CHECK(same_f32(is, product_lower_near_f32(p)), "near: %a times 2^%d", (double)m, (int)e);
+                                CHECK(same_f32(is, product_lower_near_f32(p)),
+                                      "near: %a times 2^%d", (double)m, (int)e);
                         if (k <= 600 && (e < -250 || e > 250))
-                                CHECK(same_f32(is, product_lower_deep_f32(p)), "deep: %a times 2^%d", (double)m, (int)e);
+                                CHECK(same_f32(is, product_lower_deep_f32(p)),
+                                      "deep: %a times 2^%d", (double)m, (int)e);
                         if (q.exponent >= -1022 && q.exponent <= 1023)
-                                CHECK(same_f64(is64, product_lower_near_f64(q)), "near: %a times 2^%d", (double)m, (int)q.exponent);
+                                CHECK(same_f64(is64, product_lower_near_f64(q)),
+                                      "near: %a times 2^%d", (double)m, (int)q.exponent);
                         if (k <= 600 && (q.exponent < -2042 || q.exponent > 2042))
-                                CHECK(same_f64(is64, product_lower_deep_f64(q)), "deep: %a times 2^%d", (double)m, (int)q.exponent);
+                                CHECK(same_f64(is64, product_lower_deep_f64(q)),
+                                      "deep: %a times 2^%d", (double)m, (int)q.exponent);
                         checks++;
                 }
         }

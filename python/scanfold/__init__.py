@@ -107,8 +107,8 @@ def cumsum():
                 and rounded once), integers and bool widen to int64, or to uint64 where NumPy would
     out         an array to write to, x itself included; it is returned
 
-    Reals are added in the order of docs/order.md, a tree. What overflows on the way is infinite, even
-    where a loop from the left would have met a number that takes it back.
+    Reals are added in the order of docs/order.md, a tree. What overflows on the way is infinite,
+    even where a loop from the left would have met a number that takes it back.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumsum(np.array([1, 2, 3, 4]))
@@ -389,8 +389,8 @@ def _run(expression, exact, out, inputs):
 def run(expression, /, *, exact=False, out=None, **inputs):
     """Computes an expression, such as "cumsum(x * m, 1)", in as few passes over memory as it needs.
 
-    expression   Python's operators and slices, the functions here, elementwise ones and views; names
-                 are inputs, commas at the top make several results
+    expression   Python's operators and slices, the functions here, elementwise ones and views;
+                 names are inputs, commas at the top make several results
     inputs       an array for each name, all on one device
     exact        every operator keeps its own rounding: no rewrite that rounds differently
     out          an array to write to, or a tuple of them for several results; it is returned

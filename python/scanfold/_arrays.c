@@ -79,14 +79,18 @@ static int check_subclass(PyObject *type, const char *name, known_type *found)
                 PyErr_Format(PyExc_TypeError, "%s is a masked array: give its data, and mask= with "
                              "True where elements count", name);
         if (refused == 0 && (refused = is_numpys(type, "numpy", "matrix")) > 0)
-                PyErr_Format(PyExc_TypeError, "%s is a numpy.matrix, whose sums keep two dimensions: "
-                             "give numpy.asarray(%s)", name, name);
+                PyErr_Format(PyExc_TypeError,
+                             "%s is a numpy.matrix, whose sums keep two dimensions: "
+                             "give numpy.asarray(%s)",
+                             name, name);
         int overrides = refused ? 0 : has_its_own(type, "__array_function__");
         if (!refused && !overrides)
                 overrides = has_its_own(type, "__array_ufunc__");
         if (overrides > 0)
-                PyErr_Format(PyExc_TypeError, "%s is %R, which gives NumPy's functions a meaning of "
-                             "its own: give numpy.asarray(%s)", name, type, name);
+                PyErr_Format(PyExc_TypeError,
+                             "%s is %R, which gives NumPy's functions a meaning of "
+                             "its own: give numpy.asarray(%s)",
+                             name, type, name);
         found->wraps = 1;
         return refused || overrides ? -1 : 0;
 }
@@ -384,6 +388,21 @@ static int refuse_dtype(PyObject *object, const char *name, sf_dtype dtype)
         return -1;
 }
 
+/*
+ * CuPy divides strides as unsigned numbers of bytes: -1 float arrives as 2**62 - 1. Addresses wrap
+ * at 2**64 bytes, so the bytes such a stride comes to are right: read as a signed number, they are
+ * the stride that was meant.
+ */
+static void mend_strides(array *a)
+{
+        const int64_t size = a->view.dtype.bits / 8;
+        if (!a->view.strides || size < 1 || a->view.ndim > SF_MAX_NDIM)
+                return;
+        for (int32_t d = 0; d < a->view.ndim; d++)
+                a->strides[d] = (int64_t)((uint64_t)a->view.strides[d] * (uint64_t)size) / size;
+        a->view.strides = a->strides;
+}
+
 int array_open(PyObject *object, const char *name, array_use use, array *a)
 {
         known_type type;
@@ -410,6 +429,8 @@ int array_open(PyObject *object, const char *name, array_use use, array *a)
                 rc = other_open(object, name, a);
                 break;
         }
+        if (!rc && type.kind >= ARRAY_EXCHANGE)
+                mend_strides(a);
         if (!rc && a->view.device.device_type == SF_CUDA_HOST)
                 a->view.device =
                         (sf_device){SF_CPU, 0}; /* pinned memory is the host's like any other */
@@ -525,12 +546,21 @@ int array_can_be_written(const array *out)
 
 int32_t array_thread_limit(const array *x)
 {
-        return x->kind == ARRAY_TORCH && x->view.device.device_type != SF_CUDA ? torch_threads() : 0;
+        return x->kind == ARRAY_TORCH && x->view.device.device_type != SF_CUDA ? torch_threads()
+                                                                               : 0;
 }
 
 int array_was_written(const array *out)
 {
         return out->kind == ARRAY_TORCH ? torch_was_written(out->object) : 0;
+}
+
+/* 0 and 1 are two names of the legacy default stream. */
+static int on_streams_of_their_own(const array *x, const array *a)
+{
+        uintptr_t one = (uintptr_t)x->stream, other = (uintptr_t)a->stream;
+        return x->view.device.device_type == SF_CUDA && a->view.device.device_type == SF_CUDA &&
+               one != other && (one > 1 || other > 1);
 }
 
 int array_wait(const array *a)
@@ -545,6 +575,16 @@ int array_wait(const array *a)
                                                (Py_ssize_t)(uintptr_t)a->stream);
         Py_XDECREF(waited);
         return waited ? 0 : -1;
+}
+
+int array_wait_before(const array *x, const array *a)
+{
+        return on_streams_of_their_own(x, a) ? array_wait(a) : 0;
+}
+
+int array_wants_a_wait(const array *x, const array *a)
+{
+        return a->waits || on_streams_of_their_own(x, a);
 }
 
 PyObject *array_result(const array *x, PyObject *result)

@@ -87,11 +87,21 @@ uint64_t array_version(const array *a);
 int array_is_parameter(const array *a);
 int array_is_captured(const array *a);
 
-/* Waits for the work on a CUDA array's stream. 0, or -1 with an exception. */
+/*
+ * Work goes to x's stream, whatever other arrays it takes. array_wait_before: before it, for what
+ * is under way on a's stream, where that is another. array_wants_a_wait: whether it is to be waited
+ * for itself, since a's library does not know of it. array_wait: for all work on a's stream.
+ * 0, or -1 with an exception. Nothing is waited for on the CPU.
+ */
+int array_wait_before(const array *x, const array *a);
+int array_wants_a_wait(const array *x, const array *a);
 int array_wait(const array *a);
 
-/* How many threads work on x's memory may take: as many as torch would for its own tensors on the CPU. 0: as many as there are. Asking
- * torch takes longer than a look at a small tensor: for those that are worth several threads. */
+/*
+ * How many threads work on x's memory may take: as many as torch would for its own tensors on the
+ * CPU. 0: as many as there are. Asking torch takes some 50 ns: a call that is known to need one
+ * thread only is spared it.
+ */
 int32_t array_thread_limit(const array *x);
 
 /* The finished result: steals `result`. NULL with an exception on failure. */

@@ -175,6 +175,12 @@ class _Compiler:
             return _boxed(gm)
 
 
+def _is_functionalized(value):
+    """What torch.func.functionalize calls a compiled function with: AOTAutograd, which makes
+    tensors functional itself, refuses it in every backend."""
+    return isinstance(value, torch.Tensor) and torch._is_functional_tensor(value)
+
+
 def _no_shared_cache():
     """torch keeps what it compiled on disk by the graph it was given, not by who compiled it: ours would be taken for Inductor's, and
     Inductor's for ours. (What Inductor itself is given, with our operators in it, it may keep.)"""
@@ -206,6 +212,8 @@ def backend(gm, example_inputs, *, options=None, report=None, mode=None, **_):
     rest = _option(options, "rest", ("inductor", "eager"))
     keep = KEEP_PARAMETERS if _option(options, "keep_weights", (False, True)) else 0
     exact = _option(options, "exact", (False, True))
+    if any(map(_is_functionalized, example_inputs)):
+        return gm.forward
     if rest == "inductor" and report is None:
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
         compiler = _Compiler(gm, example_inputs, compile_fx_inner, keep, exact, True, report)

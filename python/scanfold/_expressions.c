@@ -311,18 +311,6 @@ static kept_plan *plan_for(expression *e, const inputs *in)
         return found;
 }
 
-static int small(const inputs *in)
-{
-        int64_t count = 0;
-        for (int32_t i = 0; i < in->opened; i++) {
-                int64_t more = array_elements(&in->view[i]);
-                if (more < 0 || in->view[i].device.device_type == SF_CUDA)
-                        return 0;
-                count += more < KEEP_GIL_ELEMENTS ? more : KEEP_GIL_ELEMENTS;
-        }
-        return count < KEEP_GIL_ELEMENTS;
-}
-
 /* One run's results: opened, as C sees them, and as objects. */
 typedef struct outputs {
         array *array;
@@ -415,9 +403,12 @@ static int open_outputs(PyObject *given, outputs *out)
                                              (PyObject *)Py_TYPE(item));
                         array_close(&out->array[i]);
                 } else if (rc > 0) {
-                        PyErr_Format(PyExc_TypeError, "%s is a torch tensor that is more than its "
-                                     "memory (its device, a gradient, a subclass): give one that is "
-                                     "not", name);
+                        PyErr_Format(
+                                PyExc_TypeError,
+                                "%s is a torch tensor that is more than its "
+                                "memory (its device, a gradient, a subclass): give one that is "
+                                "not",
+                                name);
                 }
                 Py_DECREF(item);
                 return -1;
@@ -425,18 +416,14 @@ static int open_outputs(PyObject *given, outputs *out)
         return 0;
 }
 
-/*
- * Work goes to the first input's stream. Arrays whose own work is on another stream, as those of
- * two libraries may be, are waited for before it. The work itself is waited for where a library does
- * not know our stream.
- */
+/* Work goes to the first input's stream: see array_wait_before. */
 static int wait_for_others(const inputs *in, const outputs *out)
 {
         for (int32_t i = 1; i < in->opened; i++)
-                if (in->array[i].stream != in->array[0].stream && array_wait(&in->array[i]) < 0)
+                if (array_wait_before(&in->array[0], &in->array[i]) < 0)
                         return -1;
         for (int32_t i = 0; i < out->opened; i++)
-                if (out->array[i].stream != in->array[0].stream && array_wait(&out->array[i]) < 0)
+                if (array_wait_before(&in->array[0], &out->array[i]) < 0)
                         return -1;
         return 0;
 }
@@ -445,12 +432,26 @@ static int wait_for_work(const inputs *in, const outputs *out)
 {
         int unknown = 0;
         for (int32_t i = 0; i < in->opened; i++)
-                unknown |= in->array[i].waits || in->array[i].stream != in->array[0].stream;
+                unknown |= array_wants_a_wait(&in->array[0], &in->array[i]);
         for (int32_t i = 0; i < out->opened; i++)
-                unknown |= out->array[i].waits || out->array[i].stream != in->array[0].stream;
+                unknown |= array_wants_a_wait(&in->array[0], &out->array[i]);
         return unknown ? array_wait(&in->array[0]) : 0;
 }
 
+static int small(const sf_tensor *view, int32_t n)
+{
+        int64_t count = 0;
+        for (int32_t i = 0; i < n; i++) {
+                int64_t more = array_elements(&view[i]);
+                if (more < 0 || view[i].device.device_type == SF_CUDA)
+                        return 0;
+                count += more < KEEP_GIL_ELEMENTS ? more : KEEP_GIL_ELEMENTS;
+        }
+        return count < KEEP_GIL_ELEMENTS;
+}
+
+/* Small tensors may still be much work, as their outer product is: torch says how many threads it
+ * may take, whatever their size. */
 static int run_into(const expression *e, sf_plan *plan, const inputs *in, const outputs *out,
                     const uint64_t *versions)
 {
@@ -458,16 +459,15 @@ static int run_into(const expression *e, sf_plan *plan, const inputs *in, const 
         sf_status status;
         o.stream = in->array[0].stream;
         o.versions = versions;
-        if (small(in)) {
-                status = sf_plan_run(plan, in->view, out->view, &o);
-        } else {
-                int32_t limit = array_thread_limit(&in->array[0]);
-                Py_BEGIN_ALLOW_THREADS
-                sf_set_thread_limit(limit);
-                status = sf_plan_run(plan, in->view, out->view, &o);
-                sf_set_thread_limit(0);
-                Py_END_ALLOW_THREADS
-        }
+        int32_t limit = array_thread_limit(&in->array[0]);
+        PyThreadState *released = NULL;
+        if (!small(in->view, in->opened) || !small(out->view, out->opened))
+                released = PyEval_SaveThread();
+        sf_set_thread_limit(limit);
+        status = sf_plan_run(plan, in->view, out->view, &o);
+        sf_set_thread_limit(0);
+        if (released)
+                PyEval_RestoreThread(released);
         if (status != SF_OK)
                 raise_status(e->context, status);
         return status == SF_OK ? 0 : -1;
@@ -579,15 +579,18 @@ static PyObject *refuse_special(const expression *e, const inputs *in, int rc)
 {
         const char *name = sf_graph_input_name(e->graph, in->special);
         if (rc == ARRAY_RECORD)
-                PyErr_Format(PyExc_TypeError, "%s requires a gradient, which an expression has not: "
+                PyErr_Format(PyExc_TypeError,
+                             "%s requires a gradient, which an expression has not: "
                              "call scanfold's functions, such as scanfold.cumsum, or "
-                             "torch.compile(model, backend=\"scanfold\"); or give %s.detach()", name,
-                             name);
+                             "torch.compile(model, backend=\"scanfold\"); or give %s.detach()",
+                             name, name);
         else
-                PyErr_Format(PyExc_TypeError, "%s is a torch tensor that is more than its memory (a "
+                PyErr_Format(PyExc_TypeError,
+                             "%s is a torch tensor that is more than its memory (a "
                              "subclass, a transform such as vmap, a mode, autocast, a trace, its "
                              "device): call scanfold's functions, such as scanfold.cumsum, or "
-                             "torch.compile(model, backend=\"scanfold\")", name);
+                             "torch.compile(model, backend=\"scanfold\")",
+                             name);
         return NULL;
 }
 

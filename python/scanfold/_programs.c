@@ -28,7 +28,9 @@ static int32_t node(builder *b, Py_ssize_t at)
 {
         int64_t index = number(b, at);
         if (!b->failed && (index < -1 || index >= b->count)) {
-                PyErr_Format(PyExc_ValueError, "instruction %zd refers to %lld, which is none before it", b->count, (long long)index);
+                PyErr_Format(PyExc_ValueError,
+                             "instruction %zd refers to %lld, which is none before it", b->count,
+                             (long long)index);
                 b->failed = 1;
         }
         return b->failed || index < 0 ? 0 : b->node[index];
@@ -54,7 +56,8 @@ int32_t program_numbers(PyObject *sequence, int64_t *out)
 {
         Py_ssize_t n = PySequence_Size(sequence);
         if (n > SF_MAX_NDIM)
-                PyErr_Format(PyExc_ValueError, "%zd numbers are given where at most %d can be", n, SF_MAX_NDIM);
+                PyErr_Format(PyExc_ValueError, "%zd numbers are given where at most %d can be", n,
+                             SF_MAX_NDIM);
         for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++) {
                 PyObject *value = PySequence_GetItem(sequence, i);
                 out[i] = value ? PyLong_AsLongLong(value) : 0;
@@ -118,7 +121,8 @@ static int32_t build_view(builder *b, const char *name)
                 axes(b, 2, list, &count);
                 if (b->failed)
                         return -1;
-                return *name == 'f' ? sf_expr_flip(b->graph, x, count, list) : sf_expr_permute(b->graph, x, count, list);
+                return *name == 'f' ? sf_expr_flip(b->graph, x, count, list)
+                                    : sf_expr_permute(b->graph, x, count, list);
         }
         if (strcmp(name, "broadcast") == 0) {
                 numbers(b, 2, wide, &count);
@@ -147,7 +151,8 @@ static int32_t build_view(builder *b, const char *name)
         return 0;
 }
 
-/* The order an output instruction names; NULL with an exception where it is not one of axes from 0 on. */
+/* The order an output instruction names; NULL with an exception where it is not one of axes from 0
+ * on. */
 static memory_order *read_order(builder *b)
 {
         int32_t list[SF_MAX_NDIM], count;
@@ -157,7 +162,8 @@ static memory_order *read_order(builder *b)
                 named |= list[i] >= 0 && list[i] < count ? (uint64_t)1 << list[i] : 0;
         if (b->failed || count < 1 || named != ~(uint64_t)0 >> (64 - count)) {
                 if (!PyErr_Occurred())
-                        PyErr_Format(PyExc_ValueError, "instruction %zd names no order of axes", b->count);
+                        PyErr_Format(PyExc_ValueError, "instruction %zd names no order of axes",
+                                     b->count);
                 return NULL;
         }
         memory_order *order = PyMem_Malloc(sizeof *order + (size_t)count * sizeof order->axis[0]);
@@ -174,7 +180,8 @@ static memory_order *read_order(builder *b)
 static int32_t build_output(builder *b)
 {
         if (b->outputs == MAX_OUTPUTS) {
-                PyErr_Format(PyExc_ValueError, "the program has more than %d outputs", (int)MAX_OUTPUTS);
+                PyErr_Format(PyExc_ValueError, "the program has more than %d outputs",
+                             (int)MAX_OUTPUTS);
                 return -1;
         }
         if (PyTuple_Size(b->instruction) > 2 && !(b->order[b->outputs] = read_order(b)))
@@ -188,7 +195,8 @@ static int32_t build_output(builder *b)
 static int32_t build_input(builder *b)
 {
         if (b->inputs == MAX_INPUTS) {
-                PyErr_Format(PyExc_ValueError, "the program has more than %d inputs", (int)MAX_INPUTS);
+                PyErr_Format(PyExc_ValueError, "the program has more than %d inputs",
+                             (int)MAX_INPUTS);
                 return -1;
         }
         char numbered[16];
@@ -241,7 +249,8 @@ static int build(builder *b, PyObject *program)
                 if (name && !PyErr_Occurred() && made < 0)
                         PyErr_SetString(PyExc_ValueError, sf_last_error(NULL));
                 if (name && !PyErr_Occurred() && made == 0)
-                        PyErr_Format(PyExc_ValueError, "instruction %zd is %s, which is none", b->count, name);
+                        PyErr_Format(PyExc_ValueError, "instruction %zd is %s, which is none",
+                                     b->count, name);
                 Py_XDECREF(bytes);
                 if (PyErr_Occurred())
                         return -1;

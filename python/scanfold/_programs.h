@@ -1,7 +1,8 @@
 /*
  * Programs: a list of tuples becomes an sf_graph.
  *
- * An instruction is a tuple that begins with its name; it is known by its place in the list, and refers to earlier ones by theirs (-1: none).
+ * An instruction is a tuple that begins with its name; it is known by its place in the list, and
+ * refers to earlier ones by theirs (-1: none).
  *
  *     ("input",)                          inputs are numbered as they come
  *     ("constant", number)                ("like", x, number)
@@ -9,12 +10,14 @@
  *     ("cast", x, dtype)                  dtype as scanfold._dtypes numbers it; 0: the default
  *     ("flip", x, axes)                   ("permute", x, axes)
  *     ("squeeze", x, axis)                ("unsqueeze", x, axis)
- *     ("broadcast", x, shape)             ("slice", x, axis, start, stop, step)      ("select", x, axis, index)
+ *     ("broadcast", x, shape)             ("slice", x, axis, start, stop, step)
+ *     ("select", x, axis, index)
  *     ("concat", axis, parts)
  *     ("scan", x, op, axis, reverse, exclusive, mask, dtype)
  *     ("fold", x, op, axes, keepdim, dtype)                  ("mean", x, axes, keepdim, dtype)
  *     ("matmul", a, b)                    ("linear", x, w, bias)
- *     ("output", x)                       ("output", x, order)     its axes in torch's memory, outermost first; left out: row-major
+ *     ("output", x)                       ("output", x, order)     its axes in torch's memory,
+ *                                         outermost first; left out: row-major
  */
 #ifndef SCANFOLD_PYTHON_PROGRAMS_H
 #define SCANFOLD_PYTHON_PROGRAMS_H
@@ -29,7 +32,8 @@ typedef struct memory_order {
         int32_t axis[];
 } memory_order;
 
-/* Builds a program's nodes; order, with MAX_OUTPUTS places, has what its outputs name, for PyMem_Free. 0, or -1 with an exception. */
+/* Builds a program's nodes; order, with MAX_OUTPUTS places, has what its outputs name, for
+ * PyMem_Free. 0, or -1 with an exception. */
 int program_build(PyObject *program, sf_graph *graph, memory_order **order);
 
 /* A sequence of up to SF_MAX_NDIM numbers; how many, or -1 with an exception. */

@@ -173,8 +173,8 @@ def better_left(region, device):
     """Why Inductor does better with these nodes on a device ("cpu", "cuda"; None: there is no
     Inductor), or None where it does not. A scan is ours. A fold is where its large inputs are read
     by nobody else: else Inductor reads them once for all who want them. On CUDA there are folds
-    that do not run at the speed of memory yet (measured: up to 3 times Inductor's time); until costs
-    are estimated, they are known by their form."""
+    that do not run at the speed of memory yet (measured: up to 3 times Inductor's time); until
+    costs are estimated, they are known by their form."""
     if any(node.target in SCANS for node in region):
         return None
     largest = max(_numel(n) for n in _results(region))
@@ -405,7 +405,7 @@ def _free_filled(graph):
 
 
 def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
-    """Turns regions of an aten graph into expressions, in place. [(program, its nodes as text), ...]
+    """Turns regions of an aten graph into expressions, in place: [(program, nodes as text), ...]
 
     exact      every operator keeps its own rounding
     inductor   what is left is Inductor's, not eager
@@ -489,13 +489,16 @@ def _outer(graph, node):
         for target, number in reversed(factors):
             e = _call(graph, target, e, number)
         if not transposed:
-            # The column sums may be more than their type holds where the product is not: both are made in a wider one.
+            # The column sums may be more than their type holds where the product is not: both are
+            # made in a wider one.
             dtype = b.meta["val"].dtype
             wide, cast = WIDER.get(dtype, dtype), torch.ops.prims.convert_element_type.default
             if wide is dtype:
-                return _call(graph, aten.mul.Tensor, e, _call(graph, aten.sum.dim_IntList, b, [0], True))
+                sums = _call(graph, aten.sum.dim_IntList, b, [0], True)
+                return _call(graph, aten.mul.Tensor, e, sums)
             sums = _call(graph, aten.sum.dim_IntList, b, [0], True, dtype=wide)
-            return _call(graph, cast, _call(graph, aten.mul.Tensor, _call(graph, cast, e, wide), sums), dtype)
+            product = _call(graph, aten.mul.Tensor, _call(graph, cast, e, wide), sums)
+            return _call(graph, cast, product, dtype)
         row = _call(graph, aten.mm.default, _call(graph, aten.permute.default, e, [1, 0]), b)
         rows = shape_of(node)[0]
         return _call(graph, aten.expand.default, row, [rows if type(rows) is int else _call(graph, aten.sym_size.int, a, 0), -1])

@@ -16,7 +16,8 @@
 
 /* Below this many elements other threads could not do anything useful while we work. */
 #define KEEP_GIL_ELEMENTS 2048
-/* Fewer elements than this, of at most 16 bytes with their results, are never worth a second thread. */
+/* Fewer elements than this, of at most 16 bytes with their results, are never worth a second
+ * thread. */
 #define SHARED_ELEMENTS 65536
 
 enum { ARGUMENTS = 10 };
@@ -222,6 +223,13 @@ static int open_out(call *c, PyObject *out, const array_form *form)
         return 0;
 }
 
+static int wait_for_others(const call *c)
+{
+        if (c->has_mask && array_wait_before(&c->x, &c->mask) < 0)
+                return -1;
+        return array_wait_before(&c->x, &c->out);
+}
+
 static int small(const call *c)
 {
         int64_t count = array_elements(&c->x.view);
@@ -241,7 +249,9 @@ static PyObject *finish(call *c, sf_status status, int made)
                 raise_status(context, status);
                 return give_up(c);
         }
-        if ((c->x.waits || c->out.waits) && array_wait(&c->x) < 0)
+        int unknown = array_wants_a_wait(&c->x, &c->x) || array_wants_a_wait(&c->x, &c->out) ||
+                      (c->has_mask && array_wants_a_wait(&c->x, &c->mask));
+        if (unknown && array_wait(&c->x) < 0)
                 return give_up(c);
         if (!made && array_was_written(&c->out) < 0)
                 return give_up(c);
@@ -315,6 +325,8 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
                 rc = open_out(&c, out, &(array_form){.ndim = c.x.view.ndim, .shape = c.x.view.shape, .dtype = asked, .like = 1});
         if (rc)
                 return elsewhere(&c, rc, &scans, item);
+        if (wait_for_others(&c) < 0)
+                return give_up(&c);
         o.mask = c.has_mask ? &c.mask.view : NULL;
         o.stream = c.x.stream;
         sf_status status;
@@ -396,6 +408,8 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
                 rc = open_out(&c, out, &(array_form){.ndim = ndim, .shape = shape, .dtype = asked});
         if (rc)
                 return elsewhere(&c, rc, &folds, item);
+        if (wait_for_others(&c) < 0)
+                return give_up(&c);
         o.mask = c.has_mask ? &c.mask.view : NULL;
         o.stream = c.x.stream;
         if (small(&c)) {

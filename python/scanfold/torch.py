@@ -24,6 +24,7 @@ from torch import Tensor
 
 from . import _axis, _scanfold
 from ._dtypes import CODES, code, name
+from ._others import CUDA
 
 __all__ = ["scan", "fold", "linear_sum"]
 
@@ -40,7 +41,8 @@ _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", int)
 _forward_ad = torch.autograd.forward_ad
 
-WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float64, torch.float32: torch.float64}  # in range: bfloat16 has float32's
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float64,  # in range:
+         torch.float32: torch.float64}  # bfloat16 has float32's
 DTYPES = {number: getattr(torch, name) for name, number in CODES.items() if hasattr(torch, name)}
 
 _lib = torch.library.Library("scanfold", "DEF")
@@ -246,7 +248,12 @@ def _fold_axes(x, axis):
 
 
 def _mask(x, mask):
-    return mask if mask is None or isinstance(mask, Tensor) else torch.as_tensor(mask, device=x.device)
+    if mask is None or isinstance(mask, Tensor):
+        return mask
+    on_cuda = hasattr(mask, "__dlpack_device__") and int(mask.__dlpack_device__()[0]) == CUDA
+    if on_cuda:  # as_tensor does not wait for the stream of the mask's library
+        return torch.from_dlpack(mask)
+    return torch.as_tensor(mask, device=x.device)
 
 
 def _number(initial):
@@ -586,7 +593,8 @@ def _linear_sum_backward(ctx, grad):
     wanted = ctx.needs_input_grad[:2] + (bias is not None and ctx.needs_input_grad[2],)
     parts = None
     if x.dim() > 1 and grad.dtype == x.dtype == weight.dtype == (weight if bias is None else bias).dtype:
-        parts = _at_once(_linear_sum_gradient(x.dim(), ctx.scale, x.dtype, *wanted), grad, x, weight)
+        expression = _linear_sum_gradient(x.dim(), ctx.scale, x.dtype, *wanted)
+        parts = _at_once(expression, grad, x, weight)
     if parts is None:
         parts = _linear_sum_parts(ctx.scale, wanted, grad, x, weight, bias)
     parts = iter(parts if type(parts) is list else [parts])
@@ -594,15 +602,17 @@ def _linear_sum_backward(ctx, grad):
     return dx, dw if dw is None else dw.expand(weight.shape), db if db is None else db.expand(bias.shape), None
 
 
-# Both: dx, then what is every row of dw and every element of db, as far as they are wanted. A weight's column sums may be more than its
-# type holds where dx is not: they are made and multiplied in a wider one.
+# Both: dx, then what is every row of dw and every element of db, as far as they are wanted. A
+# weight's column sums may be more than its type holds where dx is not: they are made and multiplied
+# in a wider one.
 @functools.lru_cache(maxsize=64)
 def _linear_sum_gradient(ndim, scale, dtype, for_x, for_weight, for_bias):
     g, rows, wide = 4, list(range(ndim - 1)), code(WIDER.get(dtype, dtype))
     program = [("input",), ("input",), ("input",), ("constant", scale), ("apply", MUL, 0, 3, -1)]
     if for_x:
         at = len(program)
-        program += [("cast", 2, wide), ("fold", at, 0, [0], 0, 0), ("cast", g, wide), ("apply", MUL, at + 2, at + 1, -1), ("cast", at + 3, code(dtype)),
+        program += [("cast", 2, wide), ("fold", at, 0, [0], 0, 0), ("cast", g, wide),
+                    ("apply", MUL, at + 2, at + 1, -1), ("cast", at + 3, code(dtype)),
                     ("output", at + 4)]
     if for_weight:
         program += [("apply", MUL, g, 1, -1), ("fold", len(program), 0, rows, 0, 0), ("output", len(program) + 1)]

@@ -41,7 +41,8 @@ static bool holds_every_value(sf_dt out, sf_dt in)
 }
 
 const sf_op_row sf_ops[] = {
-#define OP(name, NAME, real, integer, natural, traits, on_bool) [SF_##NAME] = {#name, traits, on_bool},
+#define OP(name, NAME, real, integer, natural, traits, on_bool)                                    \
+        [SF_##NAME] = {#name, traits, on_bool},
 #include "core/ops.def"
 #undef OP
 };
@@ -98,7 +99,8 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
 {
         char text[128];
         if (!sf_op_name(op))
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "op is %d; it must be one of%s", (int)op, op_names);
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "op is %d; it must be one of%s", (int)op,
+                               op_names);
         if (!sf_step_pair(s, op, in, to))
                 return sf_fail(ctx, SF_UNSUPPORTED,
                                "%s of %s into %s is not supported; its result can be %s",

@@ -56,9 +56,10 @@ static inline bool sf_op_is(sf_op op, uint32_t trait)
         return sf_ops[op].traits & trait;
 }
 
-/* One accumulator's worth of value. Which member is live follows from the accumulator's sf_dt: integers and bool of
- * every width live in u64, wrapped to their width and then sign- or zero-extended. A product of reals that has left their
- * range is f32 or f64 times 2^exponent (value.h); of everything else the exponent is 0. */
+/* One accumulator's worth of value. Which member is live follows from the accumulator's sf_dt:
+ * integers and bool of every width live in u64, wrapped to their width and then sign- or
+ * zero-extended. A product of reals that has left their range is f32 or f64 times 2^exponent
+ * (value.h); of everything else the exponent is 0. */
 typedef struct sf_value {
         union {
                 float f32;

@@ -1,7 +1,8 @@
 /*
- * mode.h: the floating-point mode that the bits are promised for: round to nearest, denormal numbers kept, no traps. A caller may have
- * set another. Whatever computes is put between sf_mode_enter and sf_mode_leave; the pool's threads have the mode all their life.
- * Afterwards the caller finds its mode and its exception flags as they were.
+ * mode.h: the floating-point mode that the bits are promised for: round to nearest, denormal
+ * numbers kept, no traps. A caller may have set another. Whatever computes is put between
+ * sf_mode_enter and sf_mode_leave; the pool's threads have the mode all their life. Afterwards the
+ * caller finds its mode and its exception flags as they were.
  */
 #ifndef SF_MODE_H
 #define SF_MODE_H
@@ -18,8 +19,8 @@ typedef fenv_t sf_mode;
 #endif
 
 #if defined __x86_64__
-/* One register: six flags, and above them what is set up here: all exceptions masked, and nothing else. The older unit computes nothing,
- * but it is what strtod asks how to round. */
+/* One register: six flags, and above them what is set up here: all exceptions masked, and nothing
+ * else. The older unit computes nothing, but it is what strtod asks how to round. */
 #define SF_MODE_FLAGS 0x3fu
 #define SF_MODE_DEFAULT 0x1f80u
 #define SF_MODE_X87_DEFAULT 0x37fu
@@ -52,7 +53,8 @@ static inline void sf_mode_leave(sf_mode old)
 static inline sf_mode sf_mode_enter(void)
 {
         sf_mode old;
-        __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(old.control), "=r"(old.other)::"memory");
+        __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr"
+                         : "=r"(old.control), "=r"(old.other)::"memory");
         if (old.control)
                 __asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)0) : "memory");
         return old;

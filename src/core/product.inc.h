@@ -1,15 +1,17 @@
 /*
- * product.inc.h: a product of reals as a mantissa and an exponent, of numbers or of vectors of them. Template.
+ * product.inc.h: a product of reals as a mantissa and an exponent, of numbers or of vectors of
+ * them. Template.
  *
- * A product's value is mantissa * 2^exponent. The exponent has a range of its own, so no partial product
- * overflows or underflows: each combine rounds the mantissa once, as one multiplication does where nothing
- * leaves the range, and only the result is brought back into the range. So the product of a zero and of
- * numbers that would overflow is zero, and that of 1e-200 twice and 1e200 twice is 1.
+ * A product's value is mantissa * 2^exponent. The exponent has a range of its own, so no partial
+ * product overflows or underflows: each combine rounds the mantissa once, as one multiplication
+ * does where nothing leaves the range, and only the result is brought back into the range. So the
+ * product of a zero and of numbers that would overflow is zero, and that of 1e-200 twice and 1e200
+ * twice is 1.
  *
  *   lift     an element: its mantissa is in [1, 2), or the element is a zero, an infinity or a NaN
- *   combine  one rounded multiplication; the exponents are added. The left operand is settled. The right
- *            one need not be: its mantissa may have grown to 2^100 for f32, which is more than a tile and
- *            the totals of all levels to its left can make of it
+ *   combine  one rounded multiplication; the exponents are added. The left operand is settled. The
+ *            right one need not be: its mantissa may have grown to 2^100 for f32, which is more
+ *            than a tile and the totals of all levels to its left can make of it
  *   settle   brings a mantissa back to [1, 2): done to totals, which become left operands
  *   lower    the result: mantissa * 2^exponent, rounded once more where it is subnormal
  *
@@ -75,13 +77,14 @@ SF_INLINE P(product) P(product_lift)(P_REAL v)
 }
 
 /*
- * The same, of a number that is neither subnormal nor a zero, an infinity or a NaN. The mantissa is in
- * [1, 2) for half = 0, in [0.5, 1) for half = 1: with both in turn a product does not grow.
+ * The same, of a number that is neither subnormal nor a zero, an infinity or a NaN. The mantissa is
+ * in [1, 2) for half = 0, in [0.5, 1) for half = 1: with both in turn a product does not grow.
  */
 SF_INLINE P(product) P(product_lift_normal)(P_REAL v, P_INT half)
 {
         const P_UINT none = {0}, bits = P_BITS(v), bias = none + P_BIAS - (P_UINT)half;
-        const P_UINT field = (bits + bits - ((none + 2) << P_MANTISSA)) >> (P_MANTISSA + 1); /* less 1 */
+        /* less 1 */
+        const P_UINT field = (bits + bits - ((none + 2) << P_MANTISSA)) >> (P_MANTISSA + 1);
         P(product) p;
         p.mantissa = P_OF((bits & ~((none + P_FIELD) << P_MANTISSA)) | bias << P_MANTISSA);
         p.exponent = (P_INT)(field + half - (P_BIAS - 1));
@@ -120,7 +123,8 @@ SF_INLINE P_REAL P(product_power)(P_INT e)
 SF_INLINE P_REAL P(product_lower)(P(product) v)
 {
         v = P(product_settle)(v);
-        /* Two steps: the first is exact. The second overflows, rounds to a subnormal or zero, or is by one. */
+        /* Two steps: the first is exact. The second overflows, rounds to a subnormal or zero, or is
+         * by one. */
         const P_INT first = P(product_limit)(v.exponent);
         const P_INT second = P(product_limit)((P_INT)((P_UINT)v.exponent - (P_UINT)first));
         return P_TIMES(P_TIMES(v.mantissa, P(product_power)(first)), P(product_power)(second));

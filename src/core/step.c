@@ -98,10 +98,12 @@ static void append(sf_step *step, const sf_step_views *v, int32_t at, const plac
 /* May a fold meet its elements in any order? */
 static bool in_any_order(const sf_step *s)
 {
-        return s->fold && sf_op_is(s->op, SF_COMMUTES) && (!sf_op_is(s->op, SF_ORDERED) || sf_dtypes[s->acc].kind != SF_KIND_REAL);
+        return s->fold && sf_op_is(s->op, SF_COMMUTES) &&
+               (!sf_op_is(s->op, SF_ORDERED) || sf_dtypes[s->acc].kind != SF_KIND_REAL);
 }
 
-/* The dimensions of a sequence as memory has them, outermost the one that steps furthest, merged. Returns how many they are then. */
+/* The dimensions of a sequence as memory has them, outermost the one that steps furthest, merged.
+ * Returns how many they are then. */
 static int32_t as_memory_lies(sf_step *step, const sf_step_views *v, place *seq, int32_t count)
 {
         place sorted[SF_MAX_NDIM];

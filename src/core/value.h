@@ -82,9 +82,9 @@ static inline uint64_t sf_wrap(sf_dt dt, uint64_t v)
         return sf_dtypes[dt].kind == SF_KIND_SIGNED ? (uint64_t)((int64_t)(v << shift) >> shift) : v << shift >> shift;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Products of reals
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static inline uint32_t sf_f32_bits(float v)
 {
         uint32_t bits;
@@ -119,7 +119,8 @@ static inline sf_value sf_lower(sf_dt acc, sf_value v)
         if (!v.exponent)
                 return v;
         if (acc == SF_DT_F32)
-                return (sf_value){.f32 = sf_product_lower_f32((sf_product_f32){v.f32, (int32_t)v.exponent})};
+                return (sf_value){
+                        .f32 = sf_product_lower_f32((sf_product_f32){v.f32, (int32_t)v.exponent})};
         return (sf_value){.f64 = sf_product_lower_f64((sf_product_f64){v.f64, v.exponent})};
 }
 
@@ -130,16 +131,19 @@ static inline sf_value sf_multiply(sf_dt acc, sf_value a, sf_value b)
         int64_t exponent, lowest;
         if (acc == SF_DT_F32) {
                 sf_product_f32 p = sf_product_settle_f32(
-                        sf_product_combine_f32(sf_product_of_f32(a.f32, (int32_t)a.exponent), sf_product_of_f32(b.f32, (int32_t)b.exponent)));
+                        sf_product_combine_f32(sf_product_of_f32(a.f32, (int32_t)a.exponent),
+                                               sf_product_of_f32(b.f32, (int32_t)b.exponent)));
                 r = (sf_value){.f32 = p.mantissa, .exponent = exponent = p.exponent};
                 lowest = -126;
         } else {
-                sf_product_f64 p =
-                        sf_product_settle_f64(sf_product_combine_f64(sf_product_of_f64(a.f64, a.exponent), sf_product_of_f64(b.f64, b.exponent)));
+                sf_product_f64 p = sf_product_settle_f64(
+                        sf_product_combine_f64(sf_product_of_f64(a.f64, a.exponent),
+                                               sf_product_of_f64(b.f64, b.exponent)));
                 r = (sf_value){.f64 = p.mantissa, .exponent = exponent = p.exponent};
                 lowest = -1022;
         }
-        const bool special = acc == SF_DT_F32 ? r.f32 == 0 || !isfinite(r.f32) : r.f64 == 0 || !isfinite(r.f64);
+        const bool special =
+                acc == SF_DT_F32 ? r.f32 == 0 || !isfinite(r.f32) : r.f64 == 0 || !isfinite(r.f64);
         if (special)
                 r.exponent = 0;
         return special || exponent < lowest || exponent > 1 - lowest ? r : sf_lower(acc, r);
@@ -220,7 +224,8 @@ static inline void sf_value_store(sf_dt acc, sf_dt out, sf_value v, void *p)
 #define SF_EXTREME(a, b, wins, prefer_negative)                                                                          \
         ((a) != (a) ? (a) : (b) != (b) ? (b) : (a)wins(b) ? (a) : (b)wins(a) ? (b) : !signbit(a) == !(prefer_negative) ? (a) : (b))
 
-/* a combined with b, a to the left: one rounded operation of the accumulator's type; of a product, whatever its exponent. */
+/* a combined with b, a to the left: one rounded operation of the accumulator's type; of a product,
+ * whatever its exponent. */
 static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
 {
         if (acc == SF_DT_F32) {
@@ -258,10 +263,10 @@ static inline sf_value sf_identity(sf_op op, sf_dt acc)
         sf_kind kind = sf_dtypes[acc].kind;
         (void)bits;
         switch (op) {
-#define OP(name, NAME, real, integer, natural, traits, on_bool)                                                          \
-        case SF_##NAME:                                                                                                  \
-                return kind == SF_KIND_REAL     ? sf_value_from_f64(real, acc)                                           \
-                       : kind == SF_KIND_SIGNED ? (sf_value){.u64 = (uint64_t)(integer)}                                 \
+#define OP(name, NAME, real, integer, natural, traits, on_bool)                                    \
+        case SF_##NAME:                                                                            \
+                return kind == SF_KIND_REAL     ? sf_value_from_f64(real, acc)                     \
+                       : kind == SF_KIND_SIGNED ? (sf_value){.u64 = (uint64_t)(integer)}           \
                                                 : (sf_value){.u64 = (uint64_t)(natural)};
 #include "core/ops.def"
 #undef OP

@@ -93,9 +93,11 @@ int32_t sf_cpu_count(void)
 {
         cpus c;
         read_process(&c);
-        int count = CPU_COUNT_S(sizeof c.set, c.set);
-        long online = sysconf(_SC_NPROCESSORS_ONLN);
-        return count > 0 ? count : online > 0 ? (int32_t)online : 1;
+        const int set = CPU_COUNT_S(sizeof c.set, c.set);
+        const long online = sysconf(_SC_NPROCESSORS_ONLN);
+        const int32_t count = set > 0 ? set : online > 0 ? (int32_t)online : 1;
+        const int32_t quota = sf_cpu_quota("");
+        return quota && quota < count ? quota : count;
 }
 
 void sf_cpus_unbind(void)

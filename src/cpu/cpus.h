@@ -4,8 +4,12 @@
 
 #include <stdint.h>
 
-/* How many they are; at least 1. */
+/* How many they are, or, where that is less, how many CPUs' time it may take; at least 1. */
 int32_t sf_cpu_count(void);
+
+/* quota.c: how many CPUs' time the process's control groups leave it, rounded up; 0: no limit. The
+ * files of the system are looked for below the directory `root`: "", but for tests. */
+int32_t sf_cpu_quota(const char *root);
 
 /* Lets the calling thread run on all of them, whatever CPU the thread that started it is bound to. */
 void sf_cpus_unbind(void);

@@ -348,7 +348,9 @@ int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const s
         int32_t value;
         d->program = &pass->load;
         d->reads = &pass->load_reads;
-        bool choose = core && nc->arg[1] && (planner->plan->of_lines || !mask_in_memory(d, sf_ir_arg(ir, nc, 1), x->ndim));
+        bool choose =
+                core && nc->arg[1] &&
+                (planner->plan->of_lines || !mask_in_memory(d, sf_ir_arg(ir, nc, 1), x->ndim));
         value = emit_cast(d, compile(d, core ? sf_ir_arg(ir, nc, 0) : root, identity), pass->step.acc);
         if (choose)
                 value = emit_masked(d, sf_ir_arg(ir, nc, 1), value, identity);

@@ -197,7 +197,8 @@ static void text_passes(sf_story *s, sf_text *t)
                 add_bytes(t, moved.written);
                 sf_text_add(t, pass->kept >= 0 ? "; kept while the versions of what it reads stay\n" : "\n");
                 if (pass->again)
-                        sf_text_add(t, "               results that are not finite are computed again as written\n");
+                        sf_text_add(t, "               results that are not finite are computed "
+                                       "again as written\n");
         }
         if (!plan->passes)
                 sf_text_add(t, "  nothing: no output has an element\n");
@@ -305,8 +306,12 @@ static void json_passes(sf_story *s, sf_text *t)
                 sf_text_real(t, moved.read, 0);
                 sf_text_add(t, ", \"bytes_written\": ");
                 sf_text_real(t, moved.written, 0);
-                sf_text_add(t, ", \"fused\": %s, \"same_read\": %s, \"kept\": %s, \"products\": %s, \"again\": %s}", pass->fused ? "true" : "false",
-                            pass->sibling ? "true" : "false", pass->kept >= 0 ? "true" : "false", pass->products ? "true" : "false", pass->again ? "true" : "false");
+                sf_text_add(t,
+                            ", \"fused\": %s, \"same_read\": %s, \"kept\": %s, \"products\": %s, "
+                            "\"again\": %s}",
+                            pass->fused ? "true" : "false", pass->sibling ? "true" : "false",
+                            pass->kept >= 0 ? "true" : "false", pass->products ? "true" : "false",
+                            pass->again ? "true" : "false");
         }
         sf_text_add(t, "],\n");
 }

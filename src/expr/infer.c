@@ -501,7 +501,9 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
         sf_dt out = sf_dt_find(n->dtype);
         if (out == SF_DT_COUNT) {
                 sf_kind kind = sf_dtypes[node->dt].kind;
-                out = kind == SF_KIND_REAL || !sf_op_is(n->op, SF_WRAPS) ? node->dt : kind == SF_KIND_UNSIGNED ? SF_DT_U64 : SF_DT_I64;
+                out = kind == SF_KIND_REAL || !sf_op_is(n->op, SF_WRAPS) ? node->dt
+                      : kind == SF_KIND_UNSIGNED                         ? SF_DT_U64
+                                                                         : SF_DT_I64;
         }
         if (model.mean && sf_dtypes[out].kind != SF_KIND_REAL)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "mean of %s, which is %s; say what it should be, such as mean(x, dtype=f32)", show(ir, x).text,

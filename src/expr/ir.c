@@ -117,7 +117,8 @@ static int32_t make(sf_ir *ir, sf_ir_node n)
 
 int32_t sf_ir_input(sf_ir *ir, int32_t index, sf_dt dt, int32_t ndim, const int64_t *shape)
 {
-        int32_t made = make(ir, (sf_ir_node){.kind = SF_IR_INPUT, .index = index, .dt = dt, .ndim = ndim, .shape = shape});
+        int32_t made = make(ir, (sf_ir_node){.kind = SF_IR_INPUT, .index = index, .dt = dt,
+                                             .ndim = ndim, .shape = shape});
         ir->largest = ir->node[made]->count > ir->largest ? ir->node[made]->count : ir->largest;
         return made;
 }

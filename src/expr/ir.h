@@ -153,7 +153,8 @@ size_t sf_ir_print(const sf_ir *ir, int32_t node, char *text, size_t size);
 /* The same, with what lies in memory by its label: label[node], if not 0, is called t1, t2, ... The node itself is shown in full. */
 size_t sf_ir_print_labelled(const sf_ir *ir, int32_t node, const int32_t *label, char *text, size_t size);
 
-/* rewrite_matmul.c: is this a matmul, or one times numbers and with things added to it, that nobody else wants? */
+/* rewrite_matmul.c: is this a matmul, or one times numbers and with things added to it, that nobody
+ * else wants? */
 bool sf_ir_sums_matmul(const sf_ir *ir, int32_t node);
 
 /* rewrite.c: rewrites until nothing changes. */

@@ -212,6 +212,8 @@ static bool is_products(const sf_planner *p, const sf_pass *pass)
 static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, int32_t offset_axis, int64_t offset)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, root);
+        if (!n->count) /* nor is anything needed for it */
+                return;
         sf_pass *pass = sf_ir_alloc(p->ir, sizeof *pass);
         const sf_track *track;
         int32_t core, cut;
@@ -245,8 +247,7 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
         if (pass->masked)
                 need(p, p->plan->buffer[pass->mask.buffer].node);
         pass->products = is_products(p, pass);
-        if (n->count)
-                push(p, pass);
+        push(p, pass);
 }
 
 /* Makes the passes that compute a node that is to lie in memory. */
@@ -269,7 +270,9 @@ static void need(sf_planner *p, int32_t node)
                 const sf_ir_node *np = sf_ir_at(p->ir, part);
                 /* A scan or fold that others need as well, with what rides along, is made once, and copied here. */
                 const sf_track *ignored;
-                bool copies = np->kind == SF_IR_CONCAT || (np->uses > 1 && find_core(p, part, &ignored)) || (p->plan->written && p->plan->written->cut[part]);
+                bool copies = np->kind == SF_IR_CONCAT ||
+                              (np->uses > 1 && find_core(p, part, &ignored)) ||
+                              (p->plan->written && p->plan->written->cut[part]);
                 p->cut[part] |= copies;
                 make_pass(p, part, copies, buffer, n->index, offset);
                 offset += np->shape[n->index];
@@ -316,7 +319,9 @@ sf_status sf_plan_passes(sf_plan *plan)
         for (int32_t id = 1; plan->written && id <= ir->nodes; id++) {
                 p.cut[id] = plan->written->cut[id];
                 if (p.cut[id])
-                        sf_plan_remark(plan, id, "a result of its own, because it is rounded differently, and computed again where it is not finite");
+                        sf_plan_remark(plan, id,
+                                       "a result of its own, because it is rounded differently, "
+                                       "and computed again where it is not finite");
         }
         p.buffer_of = memset(sf_ir_alloc(ir, nodes * sizeof *p.buffer_of), -1, nodes * sizeof *p.buffer_of);
         plan->output_buffer = sf_ir_alloc(ir, (size_t)ir->outputs * sizeof *plan->output_buffer);

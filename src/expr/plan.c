@@ -196,7 +196,8 @@ static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ni
         return SF_OK;
 }
 
-/* Passes in their order, and for those that round differently what computes results again; if that cannot be, exact ones. */
+/* Passes in their order, and for those that round differently what computes results again; if that
+ * cannot be, exact ones. */
 static sf_status arrange_passes(sf_plan *plan)
 {
         bool again;

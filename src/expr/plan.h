@@ -65,7 +65,7 @@ typedef struct sf_pass {
         bool products;            /* a matmul that no rewrite could avoid */
         bool sibling;             /* done with the pass before it */
         int32_t kept;             /* -1, or which kept result this pass makes */
-        struct sf_repair *again;  /* NULL, or what computes results that are not finite again as written */
+        struct sf_repair *again;  /* NULL, or what computes results that are not finite again */
 } sf_pass;
 
 /* A result that outlives a run: while the inputs it depends on have the versions it was made from, its pass need not run. */
@@ -78,9 +78,10 @@ typedef struct sf_kept {
         uint64_t *versions; /* of all inputs, when it was made */
 } sf_kept;
 
-/* The graph as written, beside that which is computed and rounds differently: as_written.c. All arrays by node. */
+/* The graph as written, beside that which is computed and rounds differently: as_written.c. All
+ * arrays by node. */
 typedef struct sf_written {
-        int32_t *twin;    /* of a node that is computed: the node as written that stands for the same, or 0 */
+        int32_t *twin;    /* of a node that is computed: that as written which is the same, or 0 */
         int32_t *origin;  /* and the one that the user wrote, or 0 */
         bool *as_is;      /* its value is one of the graph as written */
         bool *cut;        /* must be a result of its own, so that it can be looked at */
@@ -157,13 +158,15 @@ sf_status sf_plan_passes(sf_plan *plan);
 /* The buffer that will hold this node, made on first asking. */
 int32_t sf_plan_buffer(sf_planner *planner, int32_t node);
 
-/* The positions of an axis that one line has: start + step * (the line's position along output axis `line`), or, with line < 0, all. */
+/* The positions of an axis that one line has: start + step * (the line's position along output axis
+ * `line`), or, with line < 0, all. */
 typedef struct sf_follow {
         int32_t line;
         int64_t start, step;
 } sf_follow;
 
-/* The results of a pass, computed as written: a plan whose inputs are buffers of the other, run for one line at a time (core/again.h). */
+/* The results of a pass, computed as written: a plan whose inputs are buffers of the other, run for
+ * one line at a time (core/again.h). */
 typedef struct sf_repair {
         sf_plan steps;
         int32_t of;                /* the buffer whose lines these are */
@@ -174,9 +177,10 @@ typedef struct sf_repair {
 } sf_repair;
 
 /*
- * as_written.c. find: the graph as written, if any rewrite has rounded differently. check: of complete passes, is every result
- * as written, or looked at? *again: after other cuts. repairs: of passes in their order, what computes them again. If either says
- * no, the plan is made of the exact graph: only. forget: frees what repairs made.
+ * as_written.c. find: the graph as written, if any rewrite has rounded differently. check: of
+ * complete passes, is every result as written, or looked at? *again: after other cuts. repairs: of
+ * passes in their order, what computes them again. If either says no, the plan is made of the exact
+ * graph: only. forget: frees what repairs made.
  */
 void sf_written_find(sf_plan *plan);
 bool sf_written_check(sf_plan *plan, bool *again);

@@ -140,7 +140,9 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
                 sf_text_add(p->text, ", initial=");
                 print_value(p->text, n->acc, n->value);
         }
-        sf_dt usual = kind == SF_KIND_REAL || !sf_op_is(n->op, SF_WRAPS) ? x->dt : kind == SF_KIND_UNSIGNED ? SF_DT_U64 : SF_DT_I64;
+        sf_dt usual = kind == SF_KIND_REAL || !sf_op_is(n->op, SF_WRAPS) ? x->dt
+                      : kind == SF_KIND_UNSIGNED                         ? SF_DT_U64
+                                                                         : SF_DT_I64;
         if (n->dt != usual)
                 sf_text_add(p->text, ", dtype=%s", sf_dtypes[n->dt].name);
         if (n->acc == SF_DT_F64 && n->dt != SF_DT_F64 && x->dt != SF_DT_F64)

@@ -1,7 +1,9 @@
 /*
- * rewrite.h: rewrites are sentences. One function each, headed by what it turns into what. It is shown a node and returns the node that is
- * to stand for it, or 0 where it has nothing to say. A rewrite after which results may be rounded differently asks sf_ir_may_round, last
- * before it makes anything; under `exact` the answer is no, and so it is where looking at the results again would cost too much.
+ * rewrite.h: rewrites are sentences. One function each, headed by what it turns into what. It is
+ * shown a node and returns the node that is to stand for it, or 0 where it has nothing to say. A
+ * rewrite after which results may be rounded differently asks sf_ir_may_round, last before it makes
+ * anything; under `exact` the answer is no, and so it is where looking at the results again would
+ * cost too much.
  */
 #ifndef SF_REWRITE_H
 #define SF_REWRITE_H
@@ -53,7 +55,9 @@ REWRITE_PROTOTYPE(matmul_products);
  */
 static inline bool sf_ir_may_round(sf_ir *ir, const sf_ir_node *n)
 {
-        ir->rounds = !ir->exact && (sf_ir_is_small(ir, n) || (n->kind == SF_IR_FOLD && sf_ir_sums_matmul(ir, sf_ir_now(ir, n->arg[0]))));
+        ir->rounds = !ir->exact &&
+                     (sf_ir_is_small(ir, n) ||
+                      (n->kind == SF_IR_FOLD && sf_ir_sums_matmul(ir, sf_ir_now(ir, n->arg[0]))));
         return ir->rounds;
 }
 

@@ -59,7 +59,8 @@ int32_t sf_rewrite_fold_broadcast(sf_ir *ir, const sf_ir_node *n)
                 count *= repeated && n->axes >> d & 1 ? (double)view->shape[d] : 1;
                 repeats |= repeated;
         }
-        if (!repeats || (count != 1 && (n->op == SF_PROD || (!sf_regroups_exactly(n) && !sf_ir_may_round(ir, n)))))
+        if (!repeats || (count != 1 && (n->op == SF_PROD ||
+                                        (!sf_regroups_exactly(n) && !sf_ir_may_round(ir, n)))))
                 return 0;
         sf_ir_node model = *n;
         bool times = count != 1 && n->op == SF_SUM && !n->mean;
@@ -142,12 +143,14 @@ static bool is_folded(const sf_ir *ir, int32_t id)
 {
         factor f;
         const sf_ir_node *n = sf_ir_at(ir, id);
-        while (is_factor(ir, n, &f) || n->kind == SF_IR_SQUEEZE || n->kind == SF_IR_UNSQUEEZE || n->kind == SF_IR_PERMUTE || n->kind == SF_IR_FLIP)
+        while (is_factor(ir, n, &f) || n->kind == SF_IR_SQUEEZE || n->kind == SF_IR_UNSQUEEZE ||
+               n->kind == SF_IR_PERMUTE || n->kind == SF_IR_FLIP)
                 n = n->kind == SF_IR_MAP ? sf_ir_at(ir, f.x) : sf_ir_argument(ir, n, 0);
         return n->kind == SF_IR_FOLD;
 }
 
-/* x * a / b * -c -> x * d: two operations become one, of reals where x is folded. A sign joins a factor or a divisor without changing a bit. */
+/* x * a / b * -c -> x * d: two operations become one, of reals where x is folded. A sign joins a
+ * factor or a divisor without changing a bit. */
 int32_t sf_rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
 {
         factor outer, inner;
@@ -161,12 +164,14 @@ int32_t sf_rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
         }
         if (!holds(n->dt, times / over))
                 return 0;
-        if (!sign && sf_ir_is_real(ir, outer.x) && (!is_folded(ir, inner.x) || !sf_ir_may_round(ir, n)))
+        if (!sign && sf_ir_is_real(ir, outer.x) &&
+            (!is_folded(ir, inner.x) || !sf_ir_may_round(ir, n)))
                 return 0;
         return apply_factor(ir, n->dt, inner.x, times, over);
 }
 
-/* fold(x * c) -> fold(x) * c, and of integers a scan: what is linear. Of f16 and bf16 the product is made before the result is rounded to them. */
+/* fold(x * c) -> fold(x) * c, and of integers a scan: what is linear. Of f16 and bf16 the product
+ * is made before the result is rounded to them. */
 int32_t sf_rewrite_hoist_factor(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *x = sf_ir_argument(ir, n, 0);

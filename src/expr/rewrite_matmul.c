@@ -33,9 +33,13 @@ bool sf_ir_sums_matmul(const sf_ir *ir, int32_t id)
         switch (n->code) {
         case SF_CODE_NEG: return sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0));
         case SF_CODE_MUL:
-        case SF_CODE_DIV: return sf_ir_is_number(ir, sf_ir_arg(ir, n, 1), &c) && sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0));
+        case SF_CODE_DIV:
+                return sf_ir_is_number(ir, sf_ir_arg(ir, n, 1), &c) &&
+                       sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0));
         case SF_CODE_ADD:
-        case SF_CODE_SUB: return sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0)) || sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 1));
+        case SF_CODE_SUB:
+                return sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 0)) ||
+                       sf_ir_sums_matmul(ir, sf_ir_arg(ir, n, 1));
         default: return false;
         }
 }
@@ -48,10 +52,12 @@ int32_t sf_rewrite_matmul_bias(sf_ir *ir, const sf_ir_node *n)
                 return 0;
         int32_t a = sf_ir_arg(ir, sum, 0), b = sf_ir_arg(ir, sum, 1);
         int32_t last = sum->ndim - 1;
-        if ((!sf_ir_sums_matmul(ir, a) && !sf_ir_sums_matmul(ir, b)) || last < 1 || !(n->axes >> (last - 1) & 3))
+        if ((!sf_ir_sums_matmul(ir, a) && !sf_ir_sums_matmul(ir, b)) || last < 1 ||
+            !(n->axes >> (last - 1) & 3))
                 return 0;
         bool real = sf_dtypes[sum->dt].kind == SF_KIND_REAL;
-        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir, n) : sum->dt != n->dt)
+        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir, n)
+                 : sum->dt != n->dt)
                 return 0;
         sf_ir_node model = *n;
         model.dt = n->dt == SF_DT_F64 ? SF_DT_F64 : n->acc;
@@ -74,7 +80,8 @@ int32_t sf_rewrite_matmul_fold(sf_ir *ir, const sf_ir_node *n)
         bool over_rows = n->axes >> rows & 1, over_columns = n->axes >> columns & 1, real = sf_dtypes[product->dt].kind == SF_KIND_REAL;
         if (!over_rows && !over_columns)
                 return 0;
-        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir, n) : product->dt != n->dt)
+        if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir, n)
+                 : product->dt != n->dt)
                 return 0; /* integers: the matmul wrapped before it was widened */
         sf_dt acc = n->acc == SF_DT_F64 ? SF_DT_F64 : accumulates_in(product->dt), dt = n->dt == SF_DT_F64 || !real ? n->dt : acc;
         int32_t a = sf_ir_cast(ir, sf_ir_arg(ir, product, 0), acc), b = sf_ir_cast(ir, sf_ir_arg(ir, product, 1), acc);

@@ -81,7 +81,8 @@ static char *find_tensor(const job *j, int32_t buffer, int64_t *strides)
 }
 
 /* A tensor of `ndim` axes as the pass walks it. */
-static void walk_tensor(const sf_pass *pass, const sf_track *track, int32_t ndim, const int64_t *strides, sf_view *v)
+static void walk_tensor(const sf_pass *pass, const sf_track *track, int32_t ndim,
+                        const int64_t *strides, sf_view *v)
 {
         v->ndim = pass->ndim;
         v->shape = pass->shape;
@@ -176,13 +177,15 @@ sf_status sf_plan_measure_scratch(sf_plan *plan)
         return SF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
  * Results computed again
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* A tensor as a pass of the steps walks it for line 0, and how far it moves from line to line; which step's result it is, or -1. */
-static int32_t see_line(const job *j, const sf_repair *r, const sf_again *a, int32_t at, const sf_access *access, sf_view *v,
-                        int64_t move[SF_AGAIN_DIMS], char **tensor)
+/* A tensor as a pass of the steps walks it for line 0, and how far it moves from line to line;
+ * which step's result it is, or -1. */
+static int32_t see_line(const job *j, const sf_repair *r, const sf_again *a, int32_t at,
+                        const sf_access *access, sf_view *v, int64_t move[SF_AGAIN_DIMS],
+                        char **tensor)
 {
         const sf_plan *steps = &r->steps;
         const sf_buffer *b = &steps->buffer[access->buffer];
@@ -203,7 +206,8 @@ static int32_t see_line(const job *j, const sf_repair *r, const sf_again *a, int
                 for (int32_t i = 0; i < steps->passes; i++)
                         made = steps->pass[i]->out.buffer == access->buffer ? i : made;
         } else {
-                v->data = find_tensor(j, b->place == SF_PLACE_INPUT ? r->leaf[b->index] : r->of, strides);
+                v->data = find_tensor(j, b->place == SF_PLACE_INPUT ? r->leaf[b->index] : r->of,
+                                      strides);
         }
         *tensor = v->data;
         walk_tensor(steps->pass[at], track, b->ndim, strides, v);
@@ -227,7 +231,8 @@ static void describe_step(const job *j, const sf_repair *r, int32_t at, sf_again
         sf_view operand[SF_OPERANDS_MAX], out;
         int64_t shape[SF_MAX_NDIM], move[SF_AGAIN_DIMS];
         char *tensor;
-        sf_step_views views = {.x = &operand[0], .y = &out, .axes = pass->axes, .keepdim = true, .reverse = pass->reverse,
+        sf_step_views views = {.x = &operand[0], .y = &out, .axes = pass->axes, .keepdim = true,
+                               .reverse = pass->reverse,
                                .operands = pass->operands ? pass->operands : 1, .fuse = &s->fuse};
         see_line(j, r, a, at, &pass->out, &out, move, &s->tensor);
         operand[0] = out; /* numbers alone: x is not read */

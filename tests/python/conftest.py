@@ -1,4 +1,5 @@
-"""The package under test is the one on the path: installed, or built in place with PYTHONPATH=python.
+"""The package under test is the one on the path: installed, or built in place, with
+PYTHONPATH=python.
 
 Every test runs on every device there is: it takes the fixture `device` ("cpu", and "cuda" where
 torch has one) and makes its tensors there, or its arrays by oracle.Here; or it says with

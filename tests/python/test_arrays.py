@@ -299,7 +299,8 @@ def test_using():
 
 
 @pytest.mark.host_only("a CPU's threads")
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda u: pickle.loads(pickle.dumps(u))],
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy,
+                                    lambda u: pickle.loads(pickle.dumps(u))],
                          ids=["copy", "deepcopy", "pickle"])
 def test_using_is_copied_by_what_was_asked(copied):
     with copied(scanfold.using(threads=3)):

@@ -51,7 +51,8 @@ def test_functions_trace_without_graph_breaks(device):
     def model(x, m):
         y = scanfold.cumsum(x, dim=1, reverse=True, mask=m) + scanfold.sum(x, axis=(0, 1), keepdims=True)
         return scanfold.max(y, 1), scanfold.cumprod(x, 0, dtype=torch.float64), scanfold.cumulative_sum(x, axis=0, include_initial=True)
-    x, m = torch.randn(4, 6, requires_grad=True, device=device), torch.rand(4, 6, device=device) > 0.5
+    x = torch.randn(4, 6, requires_grad=True, device=device)
+    m = torch.rand(4, 6, device=device) > 0.5
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     for ours, expected in zip(compiled(x, m), model(x, m)):
         assert torch.equal(ours, expected)
@@ -73,7 +74,8 @@ def test_export(device):
             return scanfold.cumsum(x, 1, reverse=True)
     program = torch.export.export(Model(), (torch.ones(2, 3, device=device),))
     assert "scanfold.scan" in str(program.graph)
-    assert torch.equal(program.module()(torch.ones(2, 3, device=device)), torch.tensor([[3.0, 2, 1]] * 2, device=device))
+    assert torch.equal(program.module()(torch.ones(2, 3, device=device)),
+                       torch.tensor([[3.0, 2, 1]] * 2, device=device))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -153,7 +155,8 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_models(device, name, fused):
     model, nodes, left = MODELS[name]
-    x, w = torch.randn(6, 40, requires_grad=True, device=device), torch.randn(16, 40, requires_grad=True, device=device)
+    x = torch.randn(6, 40, requires_grad=True, device=device)
+    w = torch.randn(16, 40, requires_grad=True, device=device)
     m = torch.rand(6, 40, device=device) > 0.3
     y = torch.compile(model, backend=eager_rest, fullgraph=True)(x, m, w)
     expected = model(x, m, w)
@@ -184,7 +187,8 @@ def test_nothing_is_left_to_inductor(device, model, dynamic, fused, monkeypatch)
     def refuse(gm, *args, **keywords):
         raise AssertionError(f"left to Inductor: {gm.graph}")
     monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx_inner", refuse)
-    x, m = torch.randn(5, 30, requires_grad=True, device=device), torch.rand(5, 30, device=device) > 0.5
+    x = torch.randn(5, 30, requires_grad=True, device=device)
+    m = torch.rand(5, 30, device=device) > 0.5
     import warnings
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)  # what a refusal becomes
@@ -223,7 +227,8 @@ def test_what_is_finite_stays_finite(device, fused):
     y, expected = torch.compile(model, backend=eager_rest, fullgraph=True)(x, w), model(x, w)
     torch.testing.assert_close(y, expected)
     g = torch.full_like(y, 1e-10)
-    for ours, right in zip(torch.autograd.grad(y, (x, w), g), torch.autograd.grad(expected, (x, w), g)):
+    for ours, right in zip(torch.autograd.grad(y, (x, w), g),
+                           torch.autograd.grad(expected, (x, w), g)):
         torch.testing.assert_close(ours, right)
     assert fused
 
@@ -287,7 +292,8 @@ pad = torch.nn.functional.pad
 LONGER = {  # the model, what it is in our own words, bit for bit, and how many nodes are one expression
     "zeros before": (lambda x: _put_before(0, torch.cumsum(x, 1)), _initial, 2),
     "zeros_like before": (lambda x: torch.cat([torch.zeros_like(x[:, :1]), torch.cumsum(x, 1)], -1), _initial, 2),
-    "zeros above": (lambda x: torch.cat([torch.zeros(1, x.shape[1], device=x.device), torch.cumsum(x, 0)]), lambda x: _initial(x, 0), 2),
+    "zeros above": (lambda x: torch.cat([torch.zeros(1, x.shape[1], device=x.device),
+                                         torch.cumsum(x, 0)]), lambda x: _initial(x, 0), 2),
     "of something": (lambda x: _put_before(0, torch.cumsum(x.abs(), 1)), lambda x: _initial(x.abs()), 3),
     "padded": (lambda x: pad(torch.cumsum(x, 1), (1, 0)), _initial, 2),
     "padded above": (lambda x: pad(torch.cumsum(x, 0), (0, 0, 1, 0)), lambda x: _initial(x, 0), 2),
@@ -302,7 +308,8 @@ LONGER = {  # the model, what it is in our own words, bit for bit, and how many 
                               lambda x: scanfold.cumsum(x, 1, reverse=True, exclusive=True), 5),
     "other number": (lambda x: _put_before(7, torch.cumsum(x, 1)), lambda x: _put_before(7, scanfold.cumsum(x, 1)), 2),
     "two before": (lambda x: pad(torch.cumsum(x, 1), (2, 0)), lambda x: pad(scanfold.cumsum(x, 1), (2, 0)), 1),
-    "wider": (lambda x: torch.cat([torch.zeros(x.shape[0], 1, dtype=torch.float64, device=x.device), torch.cumsum(x, 1)], 1), lambda x: _initial(x).double(), 1),
+    "wider": (lambda x: torch.cat([torch.zeros(x.shape[0], 1, dtype=torch.float64, device=x.device),
+                                   torch.cumsum(x, 1)], 1), lambda x: _initial(x).double(), 1),
     "a fold": (lambda x: _put_before(0, x.sum(1, keepdim=True)), lambda x: _put_before(0, scanfold.sum(x, 1, keepdim=True)), 1),
     "max": (lambda x: x.max(1).values, lambda x: scanfold.max(x, 1), 1),
     "min": (lambda x: x.abs().min(0, keepdim=True).values, lambda x: scanfold.min(x.abs(), 0, keepdims=True), 2),
@@ -386,7 +393,8 @@ TOGETHER = {
     "nothing shared": (lambda x, m: (x.sum(1), m.sum(1)), 2, 0),
     "a softmax": (_softmax, 0, 5),
     "read by what we do not know": (_read_by_others, 0, 3),
-    "numbers as tensors": (lambda x, m: torch.cumsum(torch.where(m, x, torch.full((), -2.0, device=x.device)), 1), 1, 0),
+    "numbers as tensors": (lambda x, m: torch.cumsum(
+        torch.where(m, x, torch.full((), -2.0, device=x.device)), 1), 1, 0),
     "numbers that are wanted": (_a_number_is_wanted, 1, 1),
     "normalized": (lambda x, m: x / x.sum(1, keepdim=True), 0, 2),
     "a path leaves and comes back": (_a_path_leaves_and_comes_back, 2, 1),
@@ -479,7 +487,8 @@ def test_several_results_have_the_bits_of_one(device):
 
 def test_several_results_are_differentiated(device):
     model = lambda x, m: torch.cumsum(x.exp() * m, 1).sum() + (x.exp() * m).sum(1).prod()  # noqa: E731
-    x, m = (torch.rand(3, 5, device=device) - 0.5).requires_grad_(), torch.rand(3, 5, device=device) > 0.2
+    x = (torch.rand(3, 5, device=device) - 0.5).requires_grad_()
+    m = torch.rand(3, 5, device=device) > 0.2
     ours, = torch.autograd.grad(torch.compile(model, backend=eager_rest, fullgraph=True)(x, m), x)
     theirs, = torch.autograd.grad(model(x, m), x)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
@@ -496,7 +505,8 @@ def _strided_models(x):
 def test_results_lie_in_memory_as_traced(device, rest, shape, orders):
     """What comes behind an expression was traced with certain strides, and Inductor insists on them."""
     for order in orders:
-        x = torch.randn([shape[i] for i in order], device=device).permute([order.index(d) for d in range(3)])
+        x = torch.randn([shape[i] for i in order], device=device)
+        x = x.permute([order.index(d) for d in range(3)])
         torch._dynamo.reset()
         ours = torch.compile(_strided_models, backend=lambda g, i: _compile.backend(g, i, options={"rest": rest}), fullgraph=True, dynamic=False)(x)
         for y, expected in zip(ours, _strided_models(x)):
@@ -677,7 +687,8 @@ def test_inductors_cache_is_not_ours(device, tmp_path):
     """
     environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
     for who in ("theirs", "ours", "theirs"):
-        out = subprocess.run([sys.executable, "-c", code, who, device], capture_output=True, text=True, timeout=300, env=environment)
+        out = subprocess.run([sys.executable, "-c", code, who, device], capture_output=True,
+                             text=True, timeout=300, env=environment)
         assert out.returncode == 0, out.stderr
 
 
@@ -695,7 +706,8 @@ def test_dynamic_shapes_backward(device):
         return (torch.matmul(x, w.T) / 2).sum(1, keepdim=True) * 1.5
     compiled = torch.compile(model, backend=eager_rest, dynamic=True)
     for rows, n, k in ((3, 5, 7), (4, 6, 9), (10, 3, 8)):
-        x, w = (torch.randn(*s, dtype=torch.float64, requires_grad=True, device=device) for s in ((rows, k), (n, k)))
+        x, w = (torch.randn(*s, dtype=torch.float64, requires_grad=True, device=device)
+                for s in ((rows, k), (n, k)))
         g = torch.randn(rows, 1, dtype=torch.float64, device=device)
         for ours, expected in zip(torch.autograd.grad(compiled(x, w), (x, w), g), torch.autograd.grad(model(x, w), (x, w), g)):
             torch.testing.assert_close(ours, expected)
@@ -704,7 +716,8 @@ def test_dynamic_shapes_backward(device):
 def test_lengths_that_depend_on_data(device):
     def model(x):
         n = x.nonzero().shape[0]
-        return torch.ones(n, 1, device=device).expand(n, 4) @ torch.ones(4, 1, device=device).expand(4, 3)
+        column, row = torch.ones(n, 1, device=device), torch.ones(4, 1, device=device)
+        return column.expand(n, 4) @ row.expand(4, 3)
     x = torch.tensor([1.0, 0.0, 2.0], device=device)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         assert torch.equal(torch.compile(model, backend=eager_rest, fullgraph=True)(x), model(x))
@@ -792,8 +805,10 @@ def test_found_by_name_without_an_import(device):
     import subprocess
     import sys
     code = ("import sys, torch; assert 'scanfold' not in sys.modules\n"
-            "print(torch.compile(lambda x: torch.cumsum(x.flip(0), 0).flip(0), backend='scanfold')(torch.ones(3, device=sys.argv[1])).tolist())")
-    out = subprocess.run([sys.executable, "-c", code, device], capture_output=True, text=True, timeout=300)
+            "print(torch.compile(lambda x: torch.cumsum(x.flip(0), 0).flip(0), backend='scanfold')"
+            "(torch.ones(3, device=sys.argv[1])).tolist())")
+    out = subprocess.run([sys.executable, "-c", code, device], capture_output=True, text=True,
+                         timeout=300)
     assert out.stdout.strip() == "[3.0, 2.0, 1.0]", out.stderr
 
 
@@ -821,26 +836,29 @@ def test_without_inductor_it_runs_all_the_same(device, monkeypatch):
 def test_explain(device, capsys):
     def model(x, w):
         return torch.sum(torch.matmul(x, w.T) / 2, dim=1, keepdim=True) * 1.5
-    report = scanfold.explain(model, torch.randn(8, 64, device=device), torch.randn(32, 64, device=device))
+    x, w = torch.randn(8, 64, device=device), torch.randn(32, 64, device=device)
+    report = scanfold.explain(model, x, w)
     text = capsys.readouterr().out
     assert "fused into one expression" in text and "before:" in text and "after:" in text
     assert report.graphs[0]["plans"] and len(report.graphs) == 1
     scanfold.explain(lambda x: torch.erf(x), torch.randn(3, device=device))
     assert "0 fused" in capsys.readouterr().out
     layer = torch.nn.Linear(4, 3, device=device)
-    scanfold.explain(lambda x: layer(x).sum(1), torch.randn(2, 4, device=device))  # nothing at hand that could be differentiated
+    # nothing at hand that could be differentiated
+    scanfold.explain(lambda x: layer(x).sum(1), torch.randn(2, 4, device=device))
     assert "1 fused" in capsys.readouterr().out
 
 
 def test_wrong_options(device):
-    with pytest.raises(Exception, match="rest"):
-        torch.compile(lambda x: x + 1, backend=lambda g, i: _compile.backend(g, i, options={"rest": "gcc"}))(torch.ones(1, device=device))
-    with pytest.raises(Exception, match="keep_weights"):
-        torch.compile(lambda x: x + 1, backend=lambda g, i: _compile.backend(g, i, options={"keep_weights": "always"}))(torch.ones(1, device=device))
+    x = torch.ones(1, device=device)
+    for options in ({"rest": "gcc"}, {"keep_weights": "always"}):
+        with pytest.raises(Exception, match=next(iter(options))):
+            torch.compile(lambda x: x + 1, backend=lambda g, i: _compile.backend(
+                g, i, options=options))(x)
     with pytest.raises(Exception, match="'keep_weight': the scanfold backend takes 'rest'"):
-        torch.compile(lambda x: x + 1, backend="scanfold", options={"keep_weight": True})(torch.ones(1, device=device))
+        torch.compile(lambda x: x + 1, backend="scanfold", options={"keep_weight": True})(x)
     with pytest.warns(UserWarning, match="max-autotune"):
-        torch.compile(lambda x: x + 1, backend="scanfold", mode="max-autotune")(torch.ones(1, device=device))
+        torch.compile(lambda x: x + 1, backend="scanfold", mode="max-autotune")(x)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ def test_the_five_operators_run(device):
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
         pytest.skip("the backend is for torch 2.3 and later")
     script = os.path.join(DOCS, "..", "examples", "kernelbench", "run.py")
-    done = subprocess.run([sys.executable, script, "--scale", "0.02", "--seconds", "0.05", "--rest", "eager", "--device", device],
+    done = subprocess.run([sys.executable, script, "--scale", "0.02", "--seconds", "0.05",
+                           "--rest", "eager", "--device", device],
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row.split()[0]: row for row in done.stdout.splitlines()[2:]}

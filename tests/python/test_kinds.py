@@ -11,6 +11,17 @@ import scanfold
 from scanfold import _scanfold
 
 
+def tensor_in(capsule):
+    """Where a DLPack capsule has its DLTensor: 8 bytes each for data, device, ndim and dtype,
+    shape, strides."""
+    look = ctypes.pythonapi.PyCapsule_GetPointer
+    look.restype, look.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    # version, context, deleter and flags come before a versioned tensor
+    if "versioned" in repr(capsule):
+        return look(capsule, b"dltensor_versioned") + 32
+    return look(capsule, b"dltensor")
+
+
 class Exporter:
     """An array known by DLPack alone; versioned or not."""
 
@@ -51,12 +62,7 @@ def test_pinned_memory_is_cpu_memory(versioned):
     class Pinned(Exporter):
         def __dlpack__(self, **keywords):
             capsule = super().__dlpack__(**keywords)
-            name = b"dltensor_versioned" if self.versioned else b"dltensor"
-            pointer = ctypes.pythonapi.PyCapsule_GetPointer
-            pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-            # version, context, deleter and flags come before a versioned tensor; data before device
-            at = pointer(capsule, name) + (32 if self.versioned else 0) + 8
-            ctypes.c_int32.from_address(at).value = 3
+            ctypes.c_int32.from_address(tensor_in(capsule) + 8).value = 3
             return capsule
 
         def __dlpack_device__(self):
@@ -73,6 +79,110 @@ def test_pinned_memory_is_cpu_memory(versioned):
          ("output", 3)], 1)
     ours = _scanfold.expression_run(expression, [x, Pinned(m, versioned)], 0)
     assert np.array_equal(ours, right)
+
+
+@pytest.mark.host_only("what it exports is NumPy's")
+@pytest.mark.parametrize("versioned", [False, True])
+def test_negative_strides_that_were_divided_as_unsigned_numbers(versioned):
+    """As CuPy's are: its strides in bytes are divided by the size of an element, a size_t."""
+    class CuPys(Exporter):
+        def __dlpack__(self, **keywords):
+            capsule = super().__dlpack__(**keywords)
+            strides = ctypes.c_void_p.from_address(tensor_in(capsule) + 32).value
+            for d, stride in enumerate(self.x.strides):
+                unsigned = stride % 2**64 // self.x.itemsize
+                ctypes.c_uint64.from_address(strides + 8 * d).value = unsigned
+            return capsule
+    for dtype in (np.int8, np.float16, np.float32, np.float64):
+        x = np.arange(60).reshape(3, 4, 5).astype(dtype)[::-1, ::2, ::-3]
+        m = np.array([True, False])[::-1]
+        with scanfold.using(backend="ref"):
+            right = scanfold.cumsum(x, 2, mask=m), scanfold.sum(x, (0, 2))
+        assert np.array_equal(scanfold.cumsum(CuPys(x, versioned), 2, mask=CuPys(m, versioned)),
+                              right[0])
+        assert np.array_equal(scanfold.sum(CuPys(x, versioned), (0, 2)), right[1])
+        out = np.zeros_like(right[0])[::-1]
+        scanfold.cumsum(x, 2, mask=m, dtype=out.dtype, out=CuPys(out, versioned))
+        assert np.array_equal(out, right[0])
+
+
+class OnDevice(Exporter):
+    """One that says of NumPy's memory that it is on CUDA's device 0."""
+    told = []  # the streams that consumers named
+
+    def __dlpack__(self, stream=None, **keywords):
+        self.told.append(stream)
+        capsule = super().__dlpack__(**keywords)
+        ctypes.c_int32.from_address(tensor_in(capsule) + 8).value = 2
+        return capsule
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+@pytest.mark.host_only("what it exports is NumPy's, and no work is done on it")
+def test_every_array_on_a_device_is_waited_for(monkeypatch):
+    """Work goes to x's stream; a mask and an out may have others. Their shapes are wrong, so that
+    no device is asked to do any work."""
+    from scanfold import _others
+
+    class OnStream(OnDevice):
+        """One that says on which stream its library works, as CuPy does."""
+    told, waited, stream = OnDevice.told, [], types.SimpleNamespace(ptr=77)
+
+    class Driver:
+        def __getattr__(self, name):
+            def call(*given):
+                if name == "cuStreamSynchronize":
+                    waited.append(given[0].value)
+                return 0
+            return call
+    loads = types.SimpleNamespace(**{**vars(ctypes), "CDLL": lambda name: Driver()})
+    monkeypatch.setattr(_others, "ctypes", loads)
+    cuda = types.SimpleNamespace(get_current_stream=lambda: stream)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(ndarray=OnStream, cuda=cuda))
+    x = np.ones((2, 3), np.float32)
+    wrong, m, like = np.ones(5, bool), np.ones(3, bool), np.ones(5, np.float32)
+    calls = [lambda x, y: scanfold.cumsum(x, 1, mask=y(wrong, True), out=OnDevice(x.x, True)),
+             lambda x, y: scanfold.sum(x, 1, mask=y(wrong, True), out=OnDevice(x.x, True)),
+             lambda x, y: scanfold.cumsum(x, 1, mask=OnDevice(m, True), out=y(like, True))]
+    for call in calls:
+        for number in (77, 0, 1):
+            stream.ptr = number
+            told.clear(), waited.clear()
+            with pytest.raises((ValueError, RuntimeError, NotImplementedError)):
+                call(OnDevice(x, True), OnStream)
+            assert sorted(told) == sorted([1, 1, number or 1])
+            # 0 and 1 are the stream that x's work goes to
+            assert waited == ([77] if number == 77 else [])
+
+
+@pytest.mark.host_only("what it exports is NumPy's, and no work is done on it")
+def test_a_mask_for_torchs_dispatcher_is_waited_for(torch, monkeypatch):
+    """torch.from_dlpack sees to it, torch.as_tensor does not."""
+    given, m = [], torch.tensor([True, False, True])
+    monkeypatch.setattr(torch, "from_dlpack", lambda mask: given.append(mask) or m)
+    mask = OnDevice(m.numpy(), True)
+    for call in (scanfold.cumsum, scanfold.sum):
+        call(torch.ones(2, 3, requires_grad=True), 1, mask=mask).sum().backward()
+    assert given == [mask, mask]
+
+
+def test_cupys_streams(cuda, torch):
+    """A mask that CuPy has not computed yet, on a stream of its own."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    stream, mask = cupy.cuda.Stream(non_blocking=True), cupy.zeros(1000, bool)
+    x = torch.ones(4, 1000, device="cuda")
+    for grad in (False, True):
+        mask[:] = False
+        cupy.cuda.Device().synchronize()
+        with stream:
+            busy = cupy.ones((4096, 4096), cupy.float32)
+            for _ in range(20):
+                busy = busy @ busy * 0
+            mask[:] = busy[0, :1000] == 0
+            y = scanfold.cumsum(x.clone().requires_grad_(grad), 1, mask=mask)
+        assert torch.equal(y.detach(), torch.cumsum(x, 1))
 
 
 @pytest.mark.host_only("what it exports is NumPy's")
@@ -146,34 +256,34 @@ def test_jax_arrays_of_every_dtype_and_shape():
 
 @pytest.mark.host_only("JAX chooses its device")
 def test_jax_takes_results_over_as_they_are(monkeypatch):
-    """A copy would be a pass over memory."""
-    jnp = pytest.importorskip("jax", reason="JAX is not installed").numpy
+    """A copy would be a pass over memory. On the CPU: JAX's own choice may be another device."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
     from scanfold import _others
     memory, addresses = _others._scanfold.memory, []
-    look = ctypes.pythonapi.PyCapsule_GetPointer
-    look.restype = ctypes.POINTER(ctypes.c_void_p)
-    look.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
     def watched(*form):
         capsule = memory(*form)
-        addresses.append(look(capsule, b"dltensor")[0])  # a DLTensor begins with its data
+        addresses.append(ctypes.c_void_p.from_address(tensor_in(capsule)).value)
         return capsule
     monkeypatch.setattr(_others, "_scanfold", types.SimpleNamespace(memory=watched))
     for n in (5, 100_000):
-        y = scanfold.cumsum(jnp.asarray(np.ones(n, np.float32)))
+        x = jax.device_put(np.ones(n, np.float32), jax.devices("cpu")[0])
+        y = scanfold.cumsum(x)
         assert y.unsafe_buffer_pointer() == addresses[-1]
 
 
 @pytest.mark.host_only("JAX chooses its device")
 def test_jax_without_its_inner_function(monkeypatch):
     """Where jaxlib has changed, results come by jax.numpy.from_dlpack."""
-    jnp = pytest.importorskip("jax", reason="JAX is not installed").numpy
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jnp, host = jax.numpy, jax.devices("cpu")[0]
     from scanfold import _others
     for dtype in (jnp.float32, jnp.bfloat16, jnp.int8):
-        quick = scanfold.cumsum(jnp.ones((3, 4), dtype), 1)
+        x = jax.device_put(jnp.ones((3, 4), dtype), host)
+        quick = scanfold.cumsum(x, 1)
         with monkeypatch.context() as patched:
             patched.setattr(_others, "_take_over", None)
-            slow = scanfold.cumsum(jnp.ones((3, 4), dtype), 1)
+            slow = scanfold.cumsum(x, 1)
         assert slow.dtype == quick.dtype and (slow == quick).all()
     assert _others._jax_take_over() is not None
 
@@ -315,7 +425,9 @@ def test_cuda(cuda, torch):
 
 def test_layouts_and_dtypes_that_are_refused(device, torch):
     x = torch.eye(3, device=device)
-    layouts = [x.to_sparse(), x.to_sparse_csr()] + ([x.to_mkldnn()] if device == "cpu" and torch.backends.mkldnn.is_available() else [])
+    layouts = [x.to_sparse(), x.to_sparse_csr()]
+    if device == "cpu" and torch.backends.mkldnn.is_available():
+        layouts.append(x.to_mkldnn())
     others = [x.to(torch.complex64), x.to(torch.complex64).conj()]
     others += [torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)] if device == "cpu" else []
     others += [x.to(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]

@@ -15,7 +15,8 @@ def _item(name, *fixtures, reason=None, **parameters):
 
 @pytest.mark.host_only("asks about tests")
 def test_a_test_that_says_nothing_of_devices_is_refused():
-    told = [_item("test_a[cpu]", "device", device="cpu"), _item("test_a[cuda]", "device", device="cuda"),
+    told = [_item("test_a[cpu]", "device", device="cpu"),
+            _item("test_a[cuda]", "device", device="cuda"),
             _item("test_b", "torch", "cuda"), _item("test_c", reason=("why",))]
     conftest.pytest_collection_modifyitems(told)
     assert conftest.pytest_report_collectionfinish(told) == "tests by device: cpu 1, cuda 2, host 1"
@@ -27,7 +28,8 @@ def test_a_test_that_says_nothing_of_devices_is_refused():
 @pytest.mark.host_only("asks about tests")
 def test_devices_are_those_there_are_or_those_named(monkeypatch):
     given = []
-    asked = types.SimpleNamespace(fixturenames=["device"], parametrize=lambda *values: given.extend(values))
+    asked = types.SimpleNamespace(fixturenames=["device"],
+                                  parametrize=lambda *values: given.extend(values))
     monkeypatch.setenv("SCANFOLD_TEST_DEVICES", "cuda,meta")
     conftest.pytest_generate_tests(asked)
     assert given == ["device", ["cuda", "meta"]]

@@ -92,9 +92,11 @@ def test_strides(device):
         for axis in range(x.dim()):
             assert torch.equal(scanfold.cumsum(x, axis), scanfold.cumsum(x.contiguous(), axis))
             assert torch.equal(scanfold.sum(x, axis), scanfold.sum(x.contiguous(), axis))
-    negated = torch.randn(4, dtype=torch.complex64, device=device).conj().imag  # a sign that is only written down
+    # a sign that is only written down
+    negated = torch.randn(4, dtype=torch.complex64, device=device).conj().imag
     assert torch.equal(scanfold.cumsum(negated, 0), scanfold.cumsum(negated.clone(), 0))
-    assert torch.equal(scanfold.cumsum(torch.ones(3, device=device), 0, mask=torch.tensor([1, 0, 1], dtype=torch.uint8, device=device)),
+    mask = torch.tensor([1, 0, 1], dtype=torch.uint8, device=device)
+    assert torch.equal(scanfold.cumsum(torch.ones(3, device=device), 0, mask=mask),
                        torch.tensor([1.0, 1, 2], device=device))
 
 
@@ -168,7 +170,8 @@ def test_devices_that_differ_are_refused(device, recorded):
         bridge.linear_sum(x, w.to("meta"))
     with pytest.raises(ValueError, match=f"bias is on device meta, x on {x.device}"):
         bridge.linear_sum(x, w, torch.ones(3, device="meta"))
-    with torch.no_grad(), pytest.raises(ValueError, match=f"out is on device meta, x on {x.device}"):
+    words = f"out is on device meta, x on {x.device}"
+    with torch.no_grad(), pytest.raises(ValueError, match=words):
         scanfold.cumsum(x, 1, out=torch.empty(4, 5, device="meta"))
     with pytest.raises(TypeError, match="x is .*ndarray.*, but mask is a torch tensor"):
         scanfold.cumsum(np.ones((4, 5)), 1, mask=m.to("meta"))
@@ -235,7 +238,8 @@ def test_fake_linear_sum_is_as_the_real_one(device):
     dtypes = _some_dtypes(device)
     for types in itertools.product(dtypes, dtypes, [None] + dtypes):
         for shape in ((4, 5), (5,), (0, 5), (2, 4, 5))[:4 if len(set(types)) == 1 else 1]:
-            given = [None if dtype is None else torch.ones(*s, dtype=dtype, device=device) for dtype, s in zip(types, (shape, (3, 5), (3,)))]
+            given = [None if dtype is None else torch.ones(*s, dtype=dtype, device=device)
+                     for dtype, s in zip(types, (shape, (3, 5), (3,)))]
             fakes = [t if t is None else t.to("meta") for t in given]
             assert _outcome(bridge.linear_sum, *given) == _outcome(bridge.linear_sum, *fakes)
 
@@ -258,7 +262,8 @@ def test_gradients_of_scans(device, scan):
                     {"reverse": True, "exclusive": True, "mask": mask, "initial": -0.4}):
         _check(lambda t: scan(t, 1, **options), x)
     _check(lambda t: scan(t, 0), x)
-    _check(lambda t: scan(t, 0), torch.tensor(1.5, dtype=torch.float64, requires_grad=True, device=device))
+    _check(lambda t: scan(t, 0),
+           torch.tensor(1.5, dtype=torch.float64, requires_grad=True, device=device))
 
 
 @pytest.mark.parametrize("fold", FOLDS)
@@ -270,7 +275,8 @@ def test_gradients_of_folds(device, fold):
 
 
 def test_gradients_where_there_are_zeros_and_equals(device):
-    x = torch.tensor([2.0, 0.0, 3.0, 0.0, 5.0], dtype=torch.float64, requires_grad=True, device=device)
+    x = torch.tensor([2.0, 0.0, 3.0, 0.0, 5.0], dtype=torch.float64, requires_grad=True,
+                     device=device)
     _check(lambda t: scanfold.cumprod(t, 0), x)
     _check(lambda t: scanfold.prod(t), x)
     y = torch.tensor([1.0, 2.0, 2.0], requires_grad=True, device=device)
@@ -360,7 +366,8 @@ def test_gradient_of_a_masked_scan_is_one_pass(device, options, mask_dtype, monk
             patched.setattr(bridge, "_scan_op", None)  # what it would be made of otherwise
             once, = torch.autograd.grad(y, x, g, retain_graph=True)
         back = scanfold.cumsum(g, axis, reverse="reverse" not in options, exclusive="exclusive" in options)
-        assert torch.equal(once, torch.where(mask.bool(), back, torch.zeros((), dtype=dtype, device=device)))
+        zero = torch.zeros((), dtype=dtype, device=device)
+        assert torch.equal(once, torch.where(mask.bool(), back, zero))
         again, = torch.autograd.grad(y, x, g.requires_grad_(), create_graph=True)  # to be differentiated: by its parts
         assert torch.equal(again, once) and again.requires_grad
 
@@ -368,7 +375,8 @@ def test_gradient_of_a_masked_scan_is_one_pass(device, options, mask_dtype, monk
 @pytest.mark.parametrize("wanted", [(True, True, True), (True, False, False), (False, True, False), (False, False, True), (False, True, True)])
 def test_gradient_of_linear_sum_is_its_parts(device, wanted, monkeypatch):
     for shape in ((5, 8), (2, 3, 8)):
-        tensors = [torch.randn(*s, requires_grad=w, device=device) for s, w in zip((shape, (6, 8), (6,)), wanted)]
+        tensors = [torch.randn(*s, requires_grad=w, device=device)
+                   for s, w in zip((shape, (6, 8), (6,)), wanted)]
         leaves = [t for t in tensors if t.requires_grad]
         y = bridge.linear_sum(*tensors, 0.75)
         g = torch.randn_like(y)
@@ -382,19 +390,23 @@ def test_gradient_of_linear_sum_is_its_parts(device, wanted, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_linear_sum_stays_finite(device, dtype):
     x = (torch.rand(6, 30, device=device) * 1e-8).to(dtype)
-    w = (torch.rand(40, 30, device=device) * 1.6e38 + 1.6e38).to(dtype)  # columns add up to infinity
+    w = (torch.rand(40, 30, device=device) * 1.6e38 + 1.6e38).to(dtype)  # columns add up to inf
     expected = (x.double() @ w.double().T).sum(1, keepdim=True) * 0.75
     for keep in (False, True, True):  # made, kept, read
-        torch.testing.assert_close(bridge.linear_sum(x, w, scale=0.75, keep_weight=keep).double(), expected, rtol=0.02, atol=0)
+        y = bridge.linear_sum(x, w, scale=0.75, keep_weight=keep)
+        torch.testing.assert_close(y.double(), expected, rtol=0.02, atol=0)
     x.requires_grad_()
     for graph in (False, True):  # at once, and by its parts
-        y, g = bridge.linear_sum(x, w, scale=0.75), torch.full((6, 1), 1e-10, dtype=dtype, device=device)
+        y = bridge.linear_sum(x, w, scale=0.75)
+        g = torch.full((6, 1), 1e-10, dtype=dtype, device=device)
         dx, = torch.autograd.grad(y, x, g, create_graph=graph)
-        torch.testing.assert_close(dx.double(), (0.75e-10 * w.double().sum(0)).expand(6, 30), rtol=0.02, atol=0)
+        right = (0.75e-10 * w.double().sum(0)).expand(6, 30)
+        torch.testing.assert_close(dx.double(), right, rtol=0.02, atol=0)
 
 
 def test_linear_sum(device):
-    x, w, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True, device=device) for s in ((2, 3, 5), (4, 5), (4,)))
+    x, w, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True, device=device)
+               for s in ((2, 3, 5), (4, 5), (4,)))
     expected = torch.nn.functional.linear(x, w, b).sum(-1, keepdim=True) * 1.5
     torch.testing.assert_close(bridge.linear_sum(x, w, b, 1.5), expected)
     _check(lambda x, w, b: bridge.linear_sum(x, w, b, 1.5), x, w, b)
@@ -402,7 +414,8 @@ def test_linear_sum(device):
 
 
 @pytest.mark.parametrize("call", [
-    lambda t, w: scanfold.cumsum(t, 1, mask=torch.tensor([True, False, True], device=t.device)), lambda t, w: scanfold.sum(t, (0, 1)),
+    lambda t, w: scanfold.cumsum(t, 1, mask=torch.tensor([True, False, True], device=t.device)),
+    lambda t, w: scanfold.sum(t, (0, 1)),
     lambda t, w: scanfold.max(t, 0), lambda t, w: scanfold.cumprod(t, -1, reverse=True, dtype=torch.float64),
     lambda t, w: bridge.linear_sum(t, w, w[:, 0], 0.5)], ids=["cumsum", "sum", "max", "cumprod", "linear_sum"])
 def test_recorded_and_dispatched_are_the_same(device, call):
@@ -459,9 +472,11 @@ def test_transforms_beside_what_is_recorded(device):
     w = torch.randn(4, 5, requires_grad=True, device=device)
     y = torch.func.vmap(lambda a: scanfold.cumsum(w, 1) * a)(torch.ones(3, device=device))
     y.sum().backward()
-    assert torch.equal(w.grad, scanfold.cumsum(torch.full((4, 5), 3.0, device=device), 1, reverse=True))
+    threes = torch.full((4, 5), 3.0, device=device)
+    assert torch.equal(w.grad, scanfold.cumsum(threes, 1, reverse=True))
     mapped = torch.func.vmap(lambda a: bridge.linear_sum(a, w))(torch.ones(3, 2, 5, device=device))
-    torch.testing.assert_close(mapped, torch.nn.functional.linear(torch.ones(3, 2, 5, device=device), w).sum(-1, keepdim=True))
+    whole = torch.nn.functional.linear(torch.ones(3, 2, 5, device=device), w)
+    torch.testing.assert_close(mapped, whole.sum(-1, keepdim=True))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -479,8 +494,10 @@ def test_transforms(device):
     torch.testing.assert_close(vmap(bridge.linear_sum)(x, w), (x @ w.transpose(1, 2)).sum(-1, keepdim=True))
     ones = torch.ones(5, device=device)
     assert grad(lambda t: scanfold.cumsum(t, 0).sum())(ones).tolist() == [5, 4, 3, 2, 1]
-    assert vmap(grad(lambda t: scanfold.cumsum(t, 0, reverse=True)[1]))(torch.ones(2, 5, device=device)).tolist() == [[0, 1, 1, 1, 1]] * 2
-    assert jvp(lambda t: scanfold.cumsum(t, 0), (ones,), (torch.arange(5.0, device=device),))[1].tolist() == [0, 1, 3, 6, 10]
+    mapped = vmap(grad(lambda t: scanfold.cumsum(t, 0, reverse=True)[1]))
+    assert mapped(torch.ones(2, 5, device=device)).tolist() == [[0, 1, 1, 1, 1]] * 2
+    pushed = jvp(lambda t: scanfold.cumsum(t, 0), (ones,), (torch.arange(5.0, device=device),))
+    assert pushed[1].tolist() == [0, 1, 3, 6, 10]
     torch.testing.assert_close(hessian(lambda t: (scanfold.cumsum(t, 0) ** 2).sum())(ones),
                                hessian(lambda t: (torch.cumsum(t, 0) ** 2).sum())(ones))
     torch.testing.assert_close(jacrev(jacrev(lambda t: scanfold.cumprod(t, 0).sum()))(ones),
@@ -516,7 +533,7 @@ def test_transforms_are_torchs(device, call, transform):
     ours, theirs = (TRANSFORMS[transform](function) for function in CALLS[call])
     x = torch.rand(4, dtype=torch.float64, device=device) + 0.5
     if transform in FORWARD and call in ("max", "cumprod"):
-        words = "^forward-mode differentiation of (max|prod) is not there, of sums only: use reverse"
+        words = "^forward-mode differentiation of (max|prod) is not there, of sums only: use"
         with pytest.raises(NotImplementedError, match=words):
             ours(x)
         return
@@ -530,6 +547,21 @@ def test_transforms_are_torchs(device, call, transform):
     for backend in backends if VERSION >= (2, 5) else ():
         torch._dynamo.reset()
         torch.testing.assert_close(torch.compile(ours, backend=backend)(x), expected)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.skipif(VERSION < (2, 5), reason="torch.compile needs torch 2.5 for this")
+@pytest.mark.parametrize("options", [{}, {"rest": "eager"}], ids=["inductor", "eager"])
+def test_compiled_functionalized_calls(device, options):
+    """Inside of functionalize, torch.compile meets tensors that AOTAutograd takes in no backend."""
+    def model(x, m):
+        y = scanfold.cumsum(x * 2, 1, mask=m)
+        y += 1
+        return y + scanfold.sum(x, 1, keepdim=True)
+    x, m = torch.randn(3, 4, device=device), torch.rand(3, 4, device=device) > 0.5
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.func.functionalize(model), backend="scanfold", options=options)
+    assert torch.equal(compiled(x, m), model(x, m))
 
 
 def test_symbolic_traces_hold_the_calls(device):
@@ -567,7 +599,8 @@ def test_nested_tensors_are_refused(device, recorded):
 def test_forward_mode(device):
     import torch.autograd.forward_ad as forward
     with forward.dual_level():
-        dual = forward.make_dual(torch.ones(3, device=device), torch.tensor([1.0, 2.0, 3.0], device=device))
+        dual = forward.make_dual(torch.ones(3, device=device),
+                                 torch.tensor([1.0, 2.0, 3.0], device=device))
         assert forward.unpack_dual(scanfold.cumsum(dual, 0)).tangent.tolist() == [1, 3, 6]
         assert forward.unpack_dual(scanfold.sum(dual)).tangent.item() == 6
         with pytest.raises(NotImplementedError, match="reverse mode"):
@@ -577,7 +610,8 @@ def test_forward_mode(device):
 def test_autocast(device):
     x = torch.ones(4, dtype=torch.bfloat16, device=device)
     with torch.autocast(device, dtype=torch.bfloat16):
-        assert scanfold.cumsum(x, 0).dtype == torch.cumsum(x, 0).dtype == (torch.float32 if x.is_cuda else torch.bfloat16)
+        wide = torch.float32 if x.is_cuda else torch.bfloat16
+        assert scanfold.cumsum(x, 0).dtype == torch.cumsum(x, 0).dtype == wide
         assert scanfold.sum(x, 0).dtype == torch.sum(x, 0).dtype
         assert scanfold.prod(x, 0).dtype == torch.prod(x, 0).dtype
         assert scanfold.max(x, 0).dtype == torch.bfloat16
@@ -613,7 +647,8 @@ def test_modes_see_the_operators(device):
 @pytest.mark.parametrize("recorded", [False, True])
 def test_jit_traces_hold_the_operators(device, recorded):
     """Not the results they had while they were traced."""
-    x, w = torch.randn(4, 5, requires_grad=recorded, device=device), torch.randn(3, 5, device=device)
+    x = torch.randn(4, 5, requires_grad=recorded, device=device)
+    w = torch.randn(3, 5, device=device)
     calls = {"scan": lambda x: scanfold.cumsum(x, 1, reverse=True) + x, "linear_sum": lambda x: bridge.linear_sum(x, w, scale=0.5),
              "fold": lambda x: scanfold.sum(x, (0, 1), mask=x > 0, initial=2.5, dtype=torch.float64)}
     for name, call in calls.items():
@@ -631,7 +666,8 @@ def test_jit_traces_hold_the_operators(device, recorded):
 @pytest.mark.parametrize("op", bridge.OPS)
 def test_opcheck(device, op):
     mask = torch.rand(3, 4, device=device) > 0.5
-    given = torch.randn(3, 4, requires_grad=True, device=device), torch.randn(4, 3, device=device).t(), torch.randint(0, 5, (3, 4), device=device)
+    given = (torch.randn(3, 4, requires_grad=True, device=device),
+             torch.randn(4, 3, device=device).t(), torch.randint(0, 5, (3, 4), device=device))
     for x in given:
         torch.library.opcheck(torch.ops.scanfold.scan, (x, op, 1, True, False, mask, None, None))
         torch.library.opcheck(torch.ops.scanfold.fold, (x, op, [0], True, False, None, None, None))
