@@ -211,7 +211,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         /* Too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
         int64_t sector = at_least(32 / size_of(s->in), 1);
         while (!in_chunks && 4 * cut.strips * outer < 3 * chip->multiprocessors && slots * width > sector && l->line.len > sector) {
-                if (width > 1)
+                /* Of narrow elements a strip is many columns: rather fewer vectors than shorter ones, down to a line of the cache. */
+                if (width > 1 && !(size_of(s->in) <= 2 && slots > 8))
                         width /= 2;
                 else
                         slots /= 2;

@@ -461,7 +461,7 @@ template <bool TOGETHER> SF_DEVICE void sf_store_parts(bool some, char *to, cons
                 for (int w = 0; w < (int)(sizeof chunk.w / 4); w++)
                         theirs.w[w] = ::sf_shuffle(chunk.w[w], from);
                 char *place = (char *)::sf_shuffle((sf_u64)to, from);
-                const int limits = ::sf_shuffle(low | high << 8, from), first = limits & 255, last = limits >> 8;
+                const int limits = ::sf_shuffle(low | (high < 0 ? 0 : high) << 8, from), first = limits & 255, last = limits >> 8;
                 sf_store_some(place, theirs, first + lane, first + lane < last ? first + lane + 1 : 0);
         }
 }
