@@ -168,7 +168,9 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 }
                 chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
                 spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
-                shared = sf_fold_end(spec->threads, beside * width, log2_up(part / items) + 1);
+                /* One value stands for all where any grouping gives the same. */
+                const bool one = !several_folds(s) && sf_cuda_is_free((int32_t)s->op, (int32_t)s->acc);
+                shared = sf_fold_end(spec->threads, beside * width, one ? 0 : log2_up(part / items) + 1);
                 shared *= held_size(s);
                 if (shared <= chip->shared_per_block || cut.groups == 1)
                         break;

@@ -9,10 +9,10 @@
 #define MOST_SEVERAL 16
 #define MOST_FOLDED 48 /* by one thread, which keeps none of them for long */
 
-/* Does a tensor with these strides along the units, the sequence and across it lie in one piece? Either of the first may be absent. */
+/* Does a tensor with these strides from unit to unit, along the sequence and across it lie in one piece? */
 static bool one_piece(int64_t unit, int64_t along, int64_t across, int64_t n, int64_t inner, int64_t size)
 {
-        return magnitude(along) == inner * size && (inner == 1 || across == size) && (unit == 0 || unit == n * inner * size);
+        return magnitude(along) == inner * size && (inner == 1 || across == size) && unit == n * inner * size;
 }
 
 /* Of 32 lanes that read a number of `size` bytes each at the same position of their sequences, how many meet in a bank of shared memory? */
@@ -47,9 +47,11 @@ bool sf_cuda_pieces(const sf_step *s, const sf_cuda_chip *chip, int64_t threads,
         if (s->nbatch > (beside ? 2 : 1))
                 return false;
         const sf_dim *unit = beside ? (s->nbatch == 2 ? last - 1 : NULL) : last;
-        bool fits = one_piece(unit ? unit->x : 0, seq->x, last->x, s->n, p->inner, in);
+        /* A single unit may be followed by any. */
+        const int64_t each = s->n * p->inner;
+        bool fits = one_piece(unit ? unit->x : each * in, seq->x, last->x, s->n, p->inner, in);
         if (!s->fold)
-                fits = fits && one_piece(unit ? unit->y : 0, seq->y, last->y, s->n, p->inner, out) && (seq->x < 0) == (seq->y < 0);
+                fits = fits && one_piece(unit ? unit->y : each * out, seq->y, last->y, s->n, p->inner, out) && (seq->x < 0) == (seq->y < 0);
         const int64_t bytes = s->n * p->inner * (in + (s->fold || in == out ? 0 : out));
         if (!fits || bytes > MOST_UNIT || s->n > 32 * (MOST_HELD / words))
                 return false;
@@ -63,8 +65,8 @@ bool sf_cuda_pieces(const sf_step *s, const sf_cuda_chip *chip, int64_t threads,
                         items = pow2_up(items);
                 if (items * words > (s->fold && team == 1 ? MOST_FOLDED : MOST_HELD) || (team > 1 && team >= 2 * s->n))
                         continue;
-                const int64_t each = (s->fold ? 1 : 2) * meeting(team, s->n, p->inner, in) + 2 * log2_up(team) * words + 4;
-                const int64_t cost = each * team * items * 1024 / s->n;
+                const int64_t turn = (s->fold ? 1 : 2) * meeting(team, s->n, p->inner, in) + 2 * log2_up(team) * words + 4;
+                const int64_t cost = turn * team * items * 1024 / s->n;
                 if (!best || cost < best) {
                         best = cost;
                         p->team = team;

@@ -168,10 +168,10 @@ enum {
         TILE = SPREAD * SF_ITEMS,
 };
 
+/* Each of a thread's vectors, folded. */
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_number neutral)
+SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_ITEMS])
 {
-        sf_acc a[SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_acc e[SF_WIDTH];
@@ -184,7 +184,27 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
                                 e[j] = sf_combine(e[j], e[(j + b) % SF_WIDTH]);
                 a[i] = e[0];
         }
+}
+
+template <bool WHOLE>
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_number neutral)
+{
+        sf_acc a[SF_ITEMS];
+        sf_fold_items<WHOLE>(p, v, at, stop, neutral, a);
         return sf_fold_lanes<LANES>(a, lane);
+}
+
+/* Where elements may be met in any order a thread keeps one value of all its own, and lanes meet once, at the end. */
+enum { ANY_ORDER = SF_FREE && SF_COMMUTES };
+template <bool WHOLE>
+SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, sf_acc before, sf_number neutral)
+{
+        sf_acc a[SF_ITEMS];
+        sf_fold_items<WHOLE>(p, v, at, stop, neutral, a);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                before = sf_combine(before, a[i]);
+        return before;
 }
 
 /* Which of the units, sequences or chunks of one, is a team's q-th. Long rows one after another, so that a team's totals are too; of
@@ -271,6 +291,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_i64 begin = at[q] - lane * SF_WIDTH;
                         sf_i64 tiles = begin < stop[q] ? (stop[q] - begin + TILE - 1) / TILE : 0;
                         sf_counter counter = {neutral};
+                        sf_acc own_total = neutral;
                         for (sf_i64 t = 0; t < tiles; t++) {
                                 sf_vector now[SF_ITEMS];
 #pragma unroll
@@ -285,15 +306,24 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         for (int i = 0; i < SF_ITEMS; i++)
                                                 next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
                                 sf_acc sum;
-                                if (t + 1 < tiles)
+                                if (ANY_ORDER && t + 1 < tiles)
+                                        own_total = sf_fold_own<true>(p, now, at[q], stop[q], own_total, absent);
+                                else if (ANY_ORDER)
+                                        own_total = sf_fold_own<false>(p, now, at[q], stop[q], own_total, absent);
+                                else if (t + 1 < tiles)
                                         sum = sf_fold_vectors<true>(p, now, at[q], stop[q], lane, absent);
                                 else
                                         sum = sf_fold_vectors<false>(p, now, at[q], stop[q], lane, absent);
-                                sf_count(counter, t, sum, lane);
+                                if (!ANY_ORDER)
+                                        sf_count(counter, t, sum, lane);
                                 at[q] += TILE;
                         }
-                        total = neutral;
-                        if (tiles > 0)
+                        total = own_total;
+                        if (ANY_ORDER)
+#pragma unroll
+                                for (int b = 1; b < 32; b *= 2)
+                                        total = sf_meet(total, lane, b);
+                        else if (tiles > 0)
                                 total = sf_settled(sf_counted(counter, tiles));
                         if (WARPS > 1) {
                                 sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS;
@@ -368,6 +398,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc *totals = (sf_acc *)sf_shared();
         sf_acc *counter = totals + sf_fold_counter(SF_THREADS, HELD) + thread;
         sf_i64 turns = 0;
+#if SF_FREE
+        sf_acc sum[SF_ROWS][SF_WIDTH]; /* of all there was: any grouping gives the same */
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sum[q][j] = neutral;
+#endif
         for (; row < stop; row += SF_ITEMS, turns++) {
                 sf_vector v[SF_ITEMS][SF_ROWS];
                 sf_acc a[SF_ITEMS][SF_ROWS][SF_WIDTH];
@@ -389,6 +427,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                         for (int j = 0; j < SF_WIDTH; j++)
                                                 a[i][q][j] = sf_combine(a[i][q][j], a[(i + b) % SF_ITEMS][q][j]);
+#if SF_FREE
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                sum[q][j] = sf_combine(sum[q][j], a[0][q][j]);
+#else
                 int k = 0;
                 for (; turns >> k & 1; k++)
 #pragma unroll
@@ -401,8 +446,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS] = sf_settled(a[0][q][j]);
+#endif
         }
 
+#if !SF_FREE
         /* What the counter holds, lowest level first; a group without rows is neutral. */
         bool any = false;
         sf_acc sum[SF_ROWS][SF_WIDTH];
@@ -424,6 +471,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                         any = true;
                 }
+#endif
         if (SF_GROUPS > 1) {
                 if (group < SF_GROUPS)
 #pragma unroll

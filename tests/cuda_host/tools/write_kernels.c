@@ -92,7 +92,7 @@ static const listed steps[] = {
         {"pieces_f32", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 3, {4 * P20, 3, 2}, 2, 0, 0, 0, 1, 0},
         {"sum_odd_rows_u8", 1, SF_MIN, SF_DT_U8, SF_DT_U8, 2, {4, 1203511813}, 2, 0, 0, 0, 1, 0},
         {"sum_odd_columns_bf16", 1, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {5369290, 270}, 1, 0, 0, 0, 1, 0},
-        {"sum_columns_u8", 1, SF_SUM, SF_DT_U8, SF_DT_I64, 2, {54235, 4111}, 1, 0, 0, 0, 1, 0},
+        {"sum_columns_u8", 1, SF_SUM, SF_DT_U8, SF_DT_I64, 2, {54235, 4111}, 1, 0, 0, 0, 0, 0},
         {"prod_rows", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 0, 1, 0},
         {"prod_rows_exclusive", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 1, 1, 0},
         {"prod_rows_masked", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 1, 0, 1, 0},
