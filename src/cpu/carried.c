@@ -90,7 +90,8 @@ void sf_carried_place(sf_sharer *w, char *room)
 static sf_rows scan_rows_job(sf_sharer *w, const sf_chunk *k, int64_t first, int64_t count)
 {
         const sf_panels *p = w->p;
-        sf_rows job = sf_panel_rows(p, &p->member[0], w->side[0], &k->piece, 0, k->whole, first, count);
+        const sf_block b = sf_panel_block(p, &k->scan, 0, first, count);
+        sf_rows job = sf_panel_rows(&w->walker[0], &b, k->whole);
         job.y = raw_at(w, k->side, first);
         job.y_row = p->leaf * raw_step(p);
         job.raw = job.resume = true;
@@ -108,7 +109,8 @@ static void scan_part(sf_sharer *w, const sf_chunk *k, int64_t first, int64_t co
                 m->kernels->scan_rows(&job);
                 return;
         }
-        sf_columns job = sf_panel_columns(p, m, w->side[0], &k->piece, 0, first, count);
+        const sf_block b = sf_panel_block(p, &k->scan, 0, first, count);
+        sf_columns job = sf_panel_columns(&w->walker[0], &b);
         job.y = raw_at(w, k->side, first);
         job.y_step = raw_step(p);
         job.resume = true;
@@ -124,11 +126,10 @@ void sf_carried_totals(sf_sharer *w, const sf_chunk *k)
         const sf_panel_member *m = &p->member[0];
         const bool columns = p->shape == SF_PANEL_COLUMNS;
         const int64_t tile = columns ? p->isa->scan_rows : p->isa->scan_tile * m->lanes->rows;
-        const int64_t level = sf_order_log2((uint64_t)(p->leaf / tile)), bytes = sf_panel_node_bytes(p, m);
+        const int64_t level = sf_order_log2((uint64_t)(p->leaf / tile)), bytes = sf_panel_total_bytes(p, m);
         for (int64_t r = 0; r < k->whole; r++) {
-                const char *counter = w->side[0] + m->counters +
-                                      (columns ? 0 : r * SF_ORDER_LEVELS) * m->entry_bytes;
-                memcpy(k->piece.of[0].sums + r * bytes, counter + level * m->entry_bytes, (size_t)bytes);
+                const char *counter = w->walker[0].scratch + m->counters + r * m->counter_bytes;
+                memcpy(k->scan.of[0].sums + r * bytes, counter + level * m->entry_bytes, (size_t)bytes);
         }
 }
 
@@ -143,11 +144,11 @@ void sf_carried_set(sf_sharer *w, const sf_chunk *k)
         const sf_panel_member *m = &p->member[0];
         if (sf_carried_rows(p))
                 return;
-        const sf_carry *carry = sf_panel_carry(p, m, w->side[1], 0);
+        const sf_carry *carry = sf_panel_carry(m, w->walker[1].scratch, 0);
         const int64_t vector = p->isa->vector_bytes, columns = p->cols * m->size;
         const int64_t each = (period_of(p) + 4) * vector, seq = m->step->dims[p->seq].y;
         const bool together = m->kernels->free && carry->count > 1;
-        char *lowest = k->piece.of[0].y + (seq < 0 ? (p->chunk - 1) * seq : 0);
+        char *lowest = k->scan.of[0].y + (seq < 0 ? (p->chunk - 1) * seq : 0);
         const bool aligned = (m->streams || m->gathers) && (uintptr_t)lowest % (uintptr_t)m->size == 0;
         const int64_t before = aligned ? (int64_t)(-(uintptr_t)lowest % (uintptr_t)vector) : 0;
         const int64_t phase = before % columns;
@@ -176,17 +177,17 @@ static void carry_part(sf_sharer *w, const sf_chunk *k, int64_t part, const sf_c
         const sf_dim *seq = &m->step->dims[p->seq];
         const int64_t step = raw_step(p), down = step < 0 ? (count - 1) * step : 0;
         sf_run run = w->run;
-        char *y = k->piece.of[0].y + first * seq->y;
+        char *y = k->scan.of[0].y + first * seq->y;
         run.x = raw_at(w, k->side, first) + down;
         run.y = y + down;
         run.count = count * p->cols;
         run.next = run.x;
         if (next && next->whole && part + 1 < SF_SHARED_PIECES)
-                run.next = next->piece.in[0].at + (first + count + (step < 0 ? count - 1 : 0)) * seq->x;
+                run.next = next->scan.in[0].at + (first + count + (step < 0 ? count - 1 : 0)) * seq->x;
         if (m->step->exclusive) {
                 run.x -= step;
                 if (!part) {
-                        m->kernels->narrow(y, sf_panel_carry(p, m, w->side[1], 0)->fill, p->cols);
+                        m->kernels->narrow(y, sf_panel_carry(m, w->walker[1].scratch, 0)->fill, p->cols);
                         run.x += step < 0 ? 0 : step;
                         run.y += step < 0 ? 0 : step;
                         run.count -= p->cols;
@@ -206,7 +207,7 @@ static void walk_runs(sf_sharer *w, const sf_chunk *now, const sf_chunk *next)
         }
 }
 
-void sf_carried_walk(sf_sharer *w, const sf_chunk *now, const sf_chunk *next)
+void sf_carried_walk(sf_sharer *w, sf_chunk *now, sf_chunk *next)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = &p->member[0];
@@ -219,7 +220,8 @@ void sf_carried_walk(sf_sharer *w, const sf_chunk *now, const sf_chunk *next)
         if (scans)
                 scan = scan_rows_job(w, next, 0, p->leaf);
         if (carries) {
-                carry = sf_panel_rows(p, m, w->side[1], &now->piece, 0, now->whole, 0, p->leaf);
+                const sf_block b = sf_panel_block(p, &now->scan, 0, 0, p->leaf);
+                carry = sf_panel_rows(&w->walker[1], &b, now->whole);
                 carry.x = raw_at(w, now->side, 0);
                 carry.x_row = p->leaf * raw_step(p);
                 carry.common = sf_shared_common(w);

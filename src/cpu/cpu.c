@@ -8,6 +8,85 @@
 #include "cpu/pool.h"
 
 /* ---------------------------------------------------------------------------------------------
+ * Pieces
+ * ------------------------------------------------------------------------------------------- */
+
+/* A place, by its coordinates in the dimensions of the walk. */
+typedef struct coordinates {
+        int64_t outer[SF_MAX_NDIM], line, col, along;
+} coordinates;
+
+static int64_t operand_offset(const sf_panels *p, const coordinates *c, const int64_t *stride)
+{
+        int64_t sum = c->along * stride[p->seq];
+        for (int32_t d = 0; d < p->nouter; d++)
+                sum += c->outer[d] * stride[p->outer[d]];
+        sum += p->line < 0 ? 0 : c->line * stride[p->line];
+        return sum + (p->col < 0 ? 0 : c->col * stride[p->col]);
+}
+
+/* In y and in the mask. */
+static void add_offset(sf_dim *sum, const sf_dim *dims, int32_t d, int64_t times)
+{
+        if (d < 0)
+                return;
+        sum->y += times * dims[d].y;
+        sum->m += times * dims[d].m;
+}
+
+static sf_dim result_offset(const sf_panels *p, const coordinates *c, const sf_dim *dims)
+{
+        sf_dim sum = {0, 0, 0, 0};
+        for (int32_t d = 0; d < p->nouter; d++)
+                add_offset(&sum, dims, p->outer[d], c->outer[d]);
+        add_offset(&sum, dims, p->line, c->line);
+        add_offset(&sum, dims, p->col, c->col);
+        add_offset(&sum, dims, p->seq, c->along);
+        return sum;
+}
+
+void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
+                 sf_piece *piece)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        const bool by_stride = leaf >= 0 && p->nseq == 1;
+        const int64_t first = leaf < 0 ? 0 : leaf * p->leaf;
+        /* From line to line, along this dimension. */
+        const int32_t to_next = by_stride ? p->seq : p->line;
+        const int64_t times = by_stride ? p->leaf : 1;
+        coordinates at;
+        at.line = line;
+        at.col = col;
+        at.along = by_stride ? first : 0;
+        for (int32_t d = p->nouter - 1; d >= 0; d--) {
+                const int64_t len = p->member[0].step->dims[p->outer[d]].len;
+                at.outer[d] = outer % len;
+                outer /= len;
+        }
+        piece->chunk = leaf >= 0;
+        piece->totals = piece->some = false;
+        piece->carry = 0;
+        piece->from = by_stride ? 0 : first;
+        piece->ahead = p->ahead;
+        for (int32_t k = 0; k < f->operands; k++) {
+                const sf_operand *x = &f->operand[k];
+                piece->in[k].at = x->data ? x->data + operand_offset(p, &at, x->stride) : NULL;
+                piece->in[k].line = to_next < 0 ? 0 : times * x->stride[to_next];
+        }
+        for (int32_t i = 0; i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                const sf_dim offset = result_offset(p, &at, s->dims);
+                sf_dim next = {0, 0, 0, 0};
+                add_offset(&next, s->dims, to_next, times);
+                piece->of[i].y = s->y + offset.y;
+                piece->of[i].y_line = next.y;
+                piece->of[i].m = s->m ? s->m + offset.m : NULL;
+                piece->of[i].m_line = next.m;
+                piece->of[i].sums = NULL;
+        }
+}
+
+/* ---------------------------------------------------------------------------------------------
  * Tasks
  * ------------------------------------------------------------------------------------------- */
 
@@ -23,56 +102,75 @@ static int64_t columns_before_a_line(const sf_panels *p, const sf_piece *piece)
 }
 
 /* One strip of columns of a line. The columns before the first line are the first strip's too. */
-static void run_strip(const sf_panels *p, sf_fused_machine *machine, char *scratch, sf_piece *piece,
-                      int64_t outer, int64_t line, int64_t strip)
+static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_t line, int64_t strip)
 {
+        const sf_panels *p = w->p;
         const int64_t all = sf_panels_length(p, p->col);
         sf_piece_at(p, outer, line, 0, -1, piece);
         const int64_t head = sf_smaller(columns_before_a_line(p, piece), all);
         if (head && !strip) {
                 piece->cols = head;
-                sf_panel_run(p, machine, scratch, piece);
+                sf_panel_run(w, piece);
         }
         const int64_t col = strip * p->cols + head;
         if (col >= all)
                 return;
         sf_piece_at(p, outer, line, col, -1, piece);
         piece->cols = sf_smaller(p->cols, all - col);
-        sf_panel_run(p, machine, scratch, piece);
+        sf_panel_run(w, piece);
 }
 
-static void run_task(const sf_panels *p, sf_fused_machine *machine, char *scratch, int64_t task)
+/* Takes the lowest digit off a number. */
+static int64_t digit(int64_t *number, int64_t base)
 {
-        const int64_t inner = p->outer_first ? p->outers : p->tiles, low = task % inner;
-        const int64_t strip = task / inner % p->strips, high = task / inner / p->strips;
-        const int64_t outer = p->outer_first ? low : high, tile = p->outer_first ? high : low;
+        if (base == 1) /* as it mostly is in small calls, where divisions count */
+                return 0;
+        const int64_t low = *number % base;
+        *number /= base;
+        return low;
+}
+
+static void run_task(const sf_walker *w, int64_t task)
+{
+        const sf_panels *p = w->p;
+        const int64_t low = digit(&task, p->outer_first ? p->outers : p->tiles);
+        const int64_t strip = digit(&task, p->strips);
+        const int64_t outer = p->outer_first ? low : task, tile = p->outer_first ? task : low;
         const int64_t end = sf_smaller((tile + 1) * p->tile, sf_panels_length(p, p->line));
-        const bool columns = p->shape == SF_PANEL_COLUMNS && p->members == 1;
-        sf_piece piece = {.n = p->n};
+        const bool columns = p->shape == SF_PANEL_COLUMNS && p->members == 1 && p->member[0].streams;
+        sf_piece piece;
+        piece.n = p->n;
         for (int64_t line = tile * p->tile; line < end; line += p->lines) {
                 const int64_t col = strip * p->cols;
                 piece.lines = sf_smaller(p->lines, end - line);
                 if (columns) {
-                        run_strip(p, machine, scratch, &piece, outer, line, strip);
+                        run_strip(w, &piece, outer, line, strip);
                         continue;
                 }
                 sf_piece_at(p, outer, line, col, -1, &piece);
                 piece.cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - col);
-                sf_panel_run(p, machine, scratch, &piece);
+                sf_panel_run(w, &piece);
         }
+}
+
+sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine)
+{
+        const sf_panels *p = c->panels;
+        char *scratch = c->scratch + (size_t)worker * c->scratch_each;
+        if (!p->straight)
+                sf_fused_machine_make(machine, p->isa->map, scratch + c->machine, p->slots);
+        return (sf_walker){p, scratch, machine};
 }
 
 static void work(void *arg, int worker)
 {
         sf_crew *c = arg;
         const sf_panels *p = c->panels;
-        char *scratch = c->scratch + (size_t)worker * c->scratch_each;
         sf_fused_machine machine;
+        const sf_walker w = sf_crew_walker(c, worker, &machine);
         int64_t task;
-        if (!p->straight)
-                sf_fused_machine_make(&machine, p->isa->map, scratch + c->machine, p->slots);
         while ((task = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < p->tasks)
-                run_task(p, &machine, scratch, task);
+                run_task(&w, task);
         if (p->stream)
                 p->isa->fence();
 }
@@ -126,7 +224,7 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         c.room = c.machine + (p->straight ? 0 : sf_fused_machine_bytes(p->slots));
         c.room = (c.room + 63) / 64 * 64;
         /* Workers write their scratch all the time: no two on one line, nor a power of two apart. */
-        c.scratch_each = c.room + (p->chunk ? sf_shared_room(p, c.machine) : 0);
+        c.scratch_each = c.room + (p->chunk ? c.machine + sf_carried_bytes(p) : 0);
         c.scratch_each = (c.scratch_each + 4095) / 4096 * 4096 + 4096 + 64;
         if (!p->chunk)
                 workers = (int)sf_smaller(workers, p->tasks);

@@ -52,20 +52,26 @@ int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
  * cache lines, and where it can be, one or as many for every worker. */
 static int64_t strip_width(const sf_panels *p, int workers)
 {
-        const int64_t cols = sf_panels_length(p, p->col), groups = p->member[0].step->batch / cols;
-        const int64_t least = p->direct ? LEAST_DIRECT_STRIP : LEAST_STRIP;
-        const int64_t most = p->straight ? MOST_COLUMNS : MOST_PANEL_COLUMNS;
-        const int64_t counter = p->levels * p->value_bytes * p->lines;
-        int64_t widest = p->direct ? most : sf_smaller(STRIP_BYTES / counter / 16 * 16, most);
-        widest = sf_larger(widest, 64);
+        const int64_t cols = sf_panels_length(p, p->col);
+        const int64_t counter = p->direct ? 0 : p->levels * p->value_bytes * p->lines;
+        int64_t widest = p->straight ? MOST_COLUMNS : MOST_PANEL_COLUMNS;
+        if (sf_smaller(cols, widest) * counter > STRIP_BYTES)
+                widest = sf_larger(STRIP_BYTES / counter / 16 * 16, 64);
         int64_t strips = sf_parts(cols, widest);
-        while (groups * strips < workers && cols / (strips + 1) >= least)
-                strips++;
-        const int64_t even = sf_parts(strips, workers) * workers;
-        if (groups * strips % workers && groups * strips < TASKS_EACH * workers && cols / even >= least)
-                strips = even;
+        if (workers > 1) {
+                const int64_t groups = p->member[0].step->batch / cols;
+                const int64_t least = p->direct ? LEAST_DIRECT_STRIP : LEAST_STRIP;
+                while (groups * strips < workers && cols / (strips + 1) >= least)
+                        strips++;
+                const int64_t even = sf_parts(strips, workers) * workers;
+                if (groups * strips % workers && groups * strips < TASKS_EACH * workers &&
+                    cols / even >= least)
+                        strips = even;
+        }
+        if (strips == 1)
+                return cols;
         const int64_t line = 64 / sf_smaller(p->widest, 4);
-        return sf_smaller(sf_parts(sf_parts(cols, strips), line) * line, cols);
+        return sf_parts(sf_parts(cols, strips), line) * line;
 }
 
 static void size_columns(sf_panels *p, int workers)
@@ -160,6 +166,8 @@ static int64_t lines_per_task(const sf_panels *p, int workers, int64_t together)
         const int64_t lines = sf_panels_length(p, p->line), all = lines * p->strips * p->outers;
         const int64_t positions = sf_smaller(p->n, TASK_BYTES);
         const int64_t line = sf_larger(1, positions * p->cols * sf_panels_bytes(p));
+        if (workers == 1 && line * lines <= TASK_BYTES)
+                return lines;
         int64_t tile = (p->outer_first ? REUSE_BYTES : TASK_BYTES) / line;
         if (workers > 1)
                 tile = sf_smaller(tile, all / (TASKS_EACH * workers));

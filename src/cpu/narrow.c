@@ -70,7 +70,7 @@ static void nodes_from_totals(const sf_panels *p, const sf_panel_member *m, cons
         const int64_t values = in_columns(p) ? sf_parts(piece->cols, m->kernels->width) * m->kernels->width
                                              : m->kernels->width;
         for (int64_t line = 0; line < piece->lines; line++, totals += piece->cols * m->size) {
-                char *node = piece->of[m - p->member].sums + line * sf_panel_node_bytes(p, m);
+                char *node = piece->of[m - p->member].sums + line * sf_panel_total_bytes(p, m);
                 for (int64_t v = 0; v < values; v += piece->cols)
                         memcpy(node + v * m->size, totals, (size_t)(sf_smaller(piece->cols, values - v) * m->size));
         }
@@ -107,7 +107,7 @@ static void own_left(const sf_panels *p, const sf_panel_member *m, char *scratch
         const int64_t size = sf_dtypes[m->step->out].size;
         char *left = scratch + m->totals;
         for (int64_t line = 0; line < sf_smaller(piece->lines, p->carries); line++) {
-                const sf_carry *carry = sf_panel_carry(p, m, scratch, piece->carry + line);
+                const sf_carry *carry = sf_panel_carry(m, scratch, piece->carry + line);
                 p->isa->map->mover(m->held, m->step->out)(carry->fill, columns ? m->size : 0, left + line * piece->cols * size, size,
                                                           p->carries > 1 || columns ? piece->cols : piece->lines);
         }

@@ -2,6 +2,7 @@
 #include "cpu/panel.h"
 
 #include "core/value.h"
+#include "core/walk.h"
 
 /* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart, they
  * would share a few sets of the first cache, and a load from one may be held up by a store to
@@ -13,16 +14,20 @@ static bool in_columns(const sf_panels *p)
         return p->shape == SF_PANEL_COLUMNS;
 }
 
-/* Elements between the first elements of two rows of the panel: a line's, or in columns a
- * position's. */
-int64_t sf_panel_pitch(const sf_panels *p, const sf_piece *piece)
-{
-        return in_columns(p) ? piece->cols : sf_smaller(p->block, piece->n) * piece->cols;
-}
-
 /* ---------------------------------------------------------------------------------------------
  * Scratch
  * ------------------------------------------------------------------------------------------- */
+int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m)
+{
+        const int64_t width = m->kernels->width;
+        return in_columns(p) ? sf_parts(p->cols, width) * width : width;
+}
+
+int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m)
+{
+        return sf_panel_values(p, m) * sf_value_bytes(m->kernels);
+}
+
 static size_t grow(size_t *total, int64_t bytes)
 {
         size_t at = *total;
@@ -32,160 +37,208 @@ static size_t grow(size_t *total, int64_t bytes)
 
 size_t sf_panel_scratch(sf_panels *p)
 {
-        const int64_t elements = (in_columns(p) ? 1 : p->lines) * p->block * p->cols;
+        const bool columns = in_columns(p);
+        const int64_t elements = (columns ? 1 : p->lines) * p->block * p->cols;
+        const int64_t rows = p->whole && !columns ? SF_CPU_FOLD_GROUP : p->lines;
         size_t total = 0;
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
-                const bool no_panel = p->direct || p->straight || m->through;
-                m->panel = grow(&total, no_panel ? 0 : elements * m->size);
+                const bool panel = !p->direct && !p->straight && !m->through;
+                m->panel = grow(&total, panel ? elements * m->size : 0);
                 if (p->shape == SF_PANEL_MAP)
                         continue;
-                m->entry_bytes = sf_panel_node_bytes(p, m) + (in_columns(p) ? ENTRY_PADDING : 0);
+                m->entry_bytes = sf_panel_total_bytes(p, m) + (columns ? ENTRY_PADDING : 0);
+                m->counter_bytes = (columns ? p->levels : SF_ORDER_LEVELS) * m->entry_bytes;
                 m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
                 m->totals = grow(&total, p->straight ? 0 : p->lines * p->cols * m->size);
-                const int64_t counters = p->whole ? SF_CPU_FOLD_GROUP : p->lines;
-                m->counters = grow(&total, p->direct ? 0
-                                           : in_columns(p)
-                                                   ? p->lines * p->levels * m->entry_bytes
-                                                   : counters * SF_ORDER_LEVELS * m->entry_bytes);
-                m->carries = grow(&total, p->carries * ((int64_t)sizeof(sf_carry) +
-                                                        p->entries * m->entry_bytes));
+                m->counters = grow(&total, p->direct ? 0 : rows * m->counter_bytes);
+                m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
+                m->entries = grow(&total, p->carries * p->entries * m->entry_bytes);
+                m->left = grow(&total, p->chunk ? p->entries * sf_panel_total_bytes(p, m) : 0);
         }
         return total;
 }
 
-static char *counters_of(const sf_panels *p, const sf_panel_member *m, char *scratch, int64_t line)
-{
-        const int64_t levels = in_columns(p) ? p->levels : SF_ORDER_LEVELS;
-        return scratch + m->counters + line * levels * m->entry_bytes;
-}
-
 /* ---------------------------------------------------------------------------------------------
- * Where a piece is
+ * Programs fill a panel and empty it
  * ------------------------------------------------------------------------------------------- */
 
-/* A place, by its coordinates in the dimensions of the walk. */
-typedef struct coordinates {
-        int64_t outer[SF_MAX_NDIM], line, col, along;
-} coordinates;
-
-static int64_t operand_offset(const sf_panels *p, const coordinates *c, const int64_t *stride)
+/* Elements between the first elements of two rows of the panel: a line's, or in columns a
+ * position's. */
+static int64_t pitch_of(const sf_panels *p, const sf_piece *piece)
 {
-        int64_t sum = c->along * stride[p->seq];
-        for (int32_t d = 0; d < p->nouter; d++)
-                sum += c->outer[d] * stride[p->outer[d]];
-        sum += p->line < 0 ? 0 : c->line * stride[p->line];
-        return sum + (p->col < 0 ? 0 : c->col * stride[p->col]);
+        return in_columns(p) ? piece->cols : sf_smaller(p->block, piece->n) * piece->cols;
 }
 
-/* In y and in the mask. */
-static void add_offset(sf_dim *sum, const sf_dim *dims, int32_t d, int64_t times)
+/* Where in the panel a line's block begins, in elements. */
+static int64_t line_in_panel(const sf_panels *p, const sf_block *b)
 {
-        if (d < 0)
+        return in_columns(p) ? 0 : b->line * pitch_of(p, b->piece);
+}
+
+/* A box of a block: positions by columns, or without columns lines by positions. `at` is where its
+ * memory begins: in reverse its last position. NULL: one position, by lines and columns. */
+static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t *at, int64_t count)
+{
+        const sf_piece *piece = b->piece;
+        const bool across = p->col >= 0;
+        const int64_t sign = p->reverse ? -1 : 1;
+        sf_fused_box box = {.rows = across && at ? count : piece->lines,
+                            .cols = across ? piece->cols : at ? count : 1};
+        for (int32_t k = 0; k < b->m->fuse->operands; k++) {
+                const int64_t *stride = b->m->fuse->operand[k].stride, line = piece->in[k].line;
+                const int64_t seq = at ? sign * stride[p->seq] : 0;
+                struct sf_fused_side *side = &box.in[k];
+                if (!piece->in[k].at) /* of no elements: a fold of nothing */
+                        continue;
+                side->at = piece->in[k].at + (at ? b->line : 0) * line;
+                for (int32_t d = 0; at && d < p->nseq; d++)
+                        side->at += at[d] * stride[p->nbatch + d];
+                side->row = across && at ? seq : line;
+                side->col = across ? stride[p->col] : seq;
+                side->ahead = at ? p->block * stride[p->seq] : 0;
+        }
+        return box;
+}
+
+/* A block into the panel, of one line or without columns of all: runs along the sequence's innermost
+ * dimension. */
+static void load(const sf_walker *w, const sf_block *b)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_piece *piece = b->piece;
+        const sf_dim *dims = m->step->dims, *seq = &dims[p->seq];
+        const int64_t row = p->col >= 0 ? piece->cols : pitch_of(p, piece);
+        const int64_t begin = piece->from + b->first + (p->reverse ? b->count - 1 : 0);
+        const int64_t m_seq = p->reverse ? -seq->m : seq->m;
+        for (int64_t done = 0, run; done < b->count; done += run) {
+                sf_walk at;
+                sf_walk_start(&at, dims + p->nbatch, p->nseq, begin + done);
+                run = b->count - done;
+                if (p->nseq > 1) /* with one dimension a piece never runs past its end */
+                        run = sf_smaller(run, seq->len - at.at[p->nseq - 1]);
+                const int64_t to = line_in_panel(p, b) + done * piece->cols;
+                sf_fused_box box = box_of(p, b, at.at, run);
+                box.y = w->scratch + m->panel + to * m->size;
+                box.y_row = row * m->size;
+                box.y_col = m->size;
+                if (!m->reads)
+                        sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
+                if (m->step->m && !m->masks)
+                        sf_fused_move(p->isa->map->mover(SF_DT_U8, SF_DT_U8),
+                                      (const char *)b->of->m + b->line * b->of->m_line + at.m,
+                                      p->col >= 0 ? m_seq : b->of->m_line,
+                                      p->col >= 0 ? dims[p->col].m : m_seq,
+                                      w->scratch + m->mask + to, row, 1, box.rows, box.cols);
+        }
+}
+
+/* The panel to memory; scans only, whose sequences have one dimension. */
+static void store(const sf_walker *w, const sf_block *b)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_dim *dims = m->step->dims;
+        const int64_t seq = p->reverse ? -dims[p->seq].y : dims[p->seq].y, cols = b->piece->cols;
+        const int64_t position = b->piece->from + b->first + (p->reverse ? b->count - 1 : 0);
+        const char *result = w->scratch + (m->gathers ? m->gathered : m->panel) +
+                             line_in_panel(p, b) * m->size;
+        char *y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
+        sf_fused_box box = box_of(p, b, &position, b->count);
+        if (m->gathers) { /* back to back in scratch as in memory, down in columns that go down */
+                y += in_columns(p) && seq < 0 ? (b->count - 1) * seq : 0;
+                p->isa->map->stream(y, result, box.rows * box.cols * m->size, result);
                 return;
-        sum->y += times * dims[d].y;
-        sum->m += times * dims[d].m;
+        }
+        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){
+                result, (p->col >= 0 ? cols : pitch_of(p, b->piece)) * m->size, m->size, 0};
+        box.y = y;
+        box.y_row = p->col >= 0 ? seq : b->of->y_line;
+        box.y_col = p->col >= 0 ? dims[p->col].y : seq;
+        box.stream = p->stream;
+        sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
 }
 
-static sf_dim result_offset(const sf_panels *p, const coordinates *c, const sf_dim *dims)
+/* The box of one position of all lines, as long runs as can be. */
+static sf_fused_box box_of_lines(const sf_panels *p, const sf_block *b, const char *result)
 {
-        sf_dim sum = {0, 0, 0, 0};
-        for (int32_t d = 0; d < p->nouter; d++)
-                add_offset(&sum, dims, p->outer[d], c->outer[d]);
-        add_offset(&sum, dims, p->line, c->line);
-        add_offset(&sum, dims, p->col, c->col);
-        add_offset(&sum, dims, p->seq, c->along);
-        return sum;
+        const int64_t size = b->m->size;
+        sf_fused_box box = box_of(p, b, NULL, 1);
+        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size, 0};
+        box.y = b->of->y;
+        box.y_row = b->of->y_line;
+        box.y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
+        if (p->col >= 0)
+                return box;
+        box.cols = box.rows; /* one column: the lines are the row */
+        box.rows = 1;
+        for (int32_t k = 0; k < SF_FUSED_SOURCES; k++)
+                box.in[k].col = box.in[k].row;
+        box.y_col = box.y_row;
+        return box;
 }
 
-void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
-                 sf_piece *piece)
+void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *totals)
 {
-        const sf_fuse *f = p->member[0].fuse;
-        const bool by_stride = leaf >= 0 && p->nseq == 1;
-        const int64_t first = leaf < 0 ? 0 : leaf * p->leaf;
-        /* From line to line, along this dimension. */
-        const int32_t to_next = by_stride ? p->seq : p->line;
-        const int64_t times = by_stride ? p->leaf : 1;
-        coordinates at = {.line = line, .col = col, .along = by_stride ? first : 0};
-        for (int32_t d = p->nouter - 1; d >= 0; d--) {
-                const int64_t len = p->member[0].step->dims[p->outer[d]].len;
-                at.outer[d] = outer % len;
-                outer /= len;
+        const sf_panel_member *m = b->m;
+        const sf_fused_box box = box_of_lines(w->p, b, totals);
+        /* So many results would each first be read. */
+        if (m->streams && box.y_col == m->size &&
+            (box.rows == 1 || box.y_row == box.cols * m->size))
+                w->p->isa->map->stream(box.y, totals, box.rows * box.cols * m->size, totals);
+        else
+                sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
+}
+
+/* Sequences of one element: in and out again. */
+static void run_map(const sf_walker *w, const sf_block *b)
+{
+        const sf_panel_member *m = b->m;
+        sf_fused_box box = box_of_lines(w->p, b, NULL);
+        box.stream = w->p->stream && m->through;
+        if (!m->through) {
+                box.y = w->scratch + m->panel;
+                box.y_row = box.cols * m->size;
+                box.y_col = m->size;
         }
-        piece->chunk = leaf >= 0;
-        piece->totals = piece->some = false;
-        piece->carry = 0;
-        piece->from = by_stride ? 0 : first;
-        piece->ahead = p->ahead;
-        for (int32_t k = 0; k < f->operands; k++) {
-                const sf_operand *x = &f->operand[k];
-                piece->in[k].at = x->data ? x->data + operand_offset(p, &at, x->stride) : NULL;
-                piece->in[k].line = to_next < 0 ? 0 : times * x->stride[to_next];
-        }
-        for (int32_t i = 0; i < p->members; i++) {
-                const sf_step *s = p->member[i].step;
-                const sf_dim offset = result_offset(p, &at, s->dims);
-                sf_dim next = {0, 0, 0, 0};
-                add_offset(&next, s->dims, to_next, times);
-                piece->of[i].y = s->y + offset.y;
-                piece->of[i].y_line = next.y;
-                piece->of[i].m = s->m ? s->m + offset.m : NULL;
-                piece->of[i].m_line = next.m;
-                piece->of[i].sums = NULL;
-        }
+        sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
+        if (!m->through)
+                sf_panel_store_totals(w, b, box.y);
 }
 
 /* ---------------------------------------------------------------------------------------------
  * What stands to the left of a piece
  * ------------------------------------------------------------------------------------------- */
-int64_t sf_panel_node_values(const sf_panels *p, const sf_panel_member *m)
+sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r)
 {
-        const int64_t width = m->kernels->width;
-        return in_columns(p) ? sf_parts(p->cols, width) * width : width;
-}
-
-int64_t sf_panel_node_bytes(const sf_panels *p, const sf_panel_member *m)
-{
-        return sf_panel_node_values(p, m) * sf_value_bytes(m->kernels);
-}
-
-sf_carry *sf_panel_carry(const sf_panels *p, const sf_panel_member *m, char *scratch, int64_t r)
-{
-        (void)p;
         return (sf_carry *)(void *)(scratch + m->carries) + r;
 }
 
-char *sf_panel_carry_room(const sf_panels *p, const sf_panel_member *m, char *scratch, int64_t r)
-{
-        return scratch + m->carries + p->carries * (int64_t)sizeof(sf_carry) +
-               r * p->entries * m->entry_bytes;
-}
-
-void sf_panel_first_fill(const sf_panel_member *m, char *fill, int64_t values)
+void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fill)
 {
         const sf_step *s = m->step;
         /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0
          * is 0.0) */
-        m->kernels->fill(fill, values, s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity)
-                                                      : s->identity);
+        const sf_value first = sf_combine(s->op, s->acc, s->initial, s->identity);
+        m->kernels->fill(fill, sf_panel_values(p, m), s->has_initial ? first : s->identity);
 }
 
 /* Of lines that are whole sequences: the initial value, and what comes before the first element. */
-static void make_carries(const sf_panels *p, const sf_panel_member *m, char *scratch, int64_t lines)
+static void make_carries(const sf_walker *w, const sf_panel_member *m, int64_t lines)
 {
         const sf_step *s = m->step;
-        const int64_t values = sf_panel_node_values(p, m);
-        for (int64_t r = 0; r < sf_smaller(lines, p->carries); r++) {
-                sf_carry *carry = sf_panel_carry(p, m, scratch, r);
-                char *room = sf_panel_carry_room(p, m, scratch, r);
-                *carry = (sf_carry){.count = s->has_initial, .entries = room,
-                                    .entry_stride = m->entry_bytes, .fill = room + m->entry_bytes};
+        if (!s->has_initial && !s->exclusive && !m->own_scan)
+                return;
+        for (int64_t r = 0; r < sf_smaller(lines, w->p->carries); r++) {
+                char *room = w->scratch + m->entries + r * w->p->entries * m->entry_bytes;
+                sf_carry *carry = sf_panel_carry(m, w->scratch, r);
+                *carry = (sf_carry){s->has_initial, room, m->entry_bytes, room + m->entry_bytes};
                 if (s->has_initial)
-                        m->kernels->fill(room, values, s->initial);
+                        m->kernels->fill(room, sf_panel_values(w->p, m), s->initial);
                 if (s->exclusive || m->own_scan)
-                        sf_panel_first_fill(m, carry->fill, values);
+                        sf_panel_first_fill(w->p, m, carry->fill);
         }
 }
 
@@ -193,175 +246,150 @@ static void make_carries(const sf_panels *p, const sf_panel_member *m, char *scr
  * Kernels
  * ------------------------------------------------------------------------------------------- */
 
-/* Where a kernel reads, writes and finds its mask for the panel's lines from `line` on, at position
- * `first`. */
+/* Where a kernel reads, writes and finds its mask, what is to the left, and its counters. */
 typedef struct place {
         const char *x;
         char *y;
         const uint8_t *m;
         int64_t x_step, y_step, m_step; /* from line to line, or in columns from position to position */
+        const sf_carry *carry;
+        char *counters;
 } place;
 
 /* Is only the total of the piece wanted? */
-static bool folds(const sf_step *s, const sf_piece *piece)
+static bool folds(const sf_block *b)
 {
-        return s->fold || piece->totals;
+        return b->m->step->fold || b->piece->totals;
 }
 
-static place place_of(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                      const sf_piece *piece, int64_t line, int64_t first, int64_t count)
+static place place_of(const sf_walker *w, const sf_block *b)
 {
-        const sf_dim *seq = &m->step->dims[p->seq];
-        const bool columns = in_columns(p);
-        const int64_t pitch = sf_panel_pitch(p, piece), position = piece->from + first;
-        const int64_t in_panel =
-                columns ? 0 : line * pitch + (p->reverse ? (count - 1) * piece->cols : 0);
-        const int32_t member = (int32_t)(m - p->member);
-        char *panel = scratch + m->panel + in_panel * m->size;
-        place at = {panel, panel, m->step->m ? (const uint8_t *)scratch + m->mask + in_panel : NULL,
-                    pitch * m->size, pitch * m->size, pitch};
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_piece *piece = b->piece;
+        const sf_step *s = m->step;
+        const sf_dim *seq = &s->dims[p->seq];
+        const bool columns = in_columns(p), left = s->has_initial || s->exclusive || piece->chunk;
+        const int64_t pitch = pitch_of(p, piece), position = piece->from + b->first;
+        const int64_t in_panel = line_in_panel(p, b) + (p->reverse ? (b->count - 1) * piece->cols : 0);
+        char *panel = w->scratch + m->panel + in_panel * m->size;
+        place at = {panel, panel, s->m ? (const uint8_t *)w->scratch + m->mask + in_panel : NULL,
+                    pitch * m->size, pitch * m->size, pitch, NULL,
+                    w->scratch + m->counters + (p->whole && !columns ? 0 : b->line) * m->counter_bytes};
+        if (left && !piece->totals)
+                at.carry = sf_panel_carry(m, w->scratch, p->carries > 1 ? piece->carry + b->line : 0);
         if (m->reads) {
                 const int32_t k = m->load.copied;
                 const int64_t step = m->fuse->operand[k].stride[p->seq];
-                at.x = piece->in[k].at + line * piece->in[k].line + position * step;
+                at.x = piece->in[k].at + b->line * piece->in[k].line + position * step;
                 at.x_step = columns ? step : piece->in[k].line;
         }
-        if (m->masks) {
-                at.m = piece->of[member].m;
-                at.m += at.m ? line * piece->of[member].m_line + position * seq->m : 0;
-                at.m_step = columns ? seq->m : piece->of[member].m_line;
+        if (m->masks && s->m) {
+                at.m = b->of->m + b->line * b->of->m_line + position * seq->m;
+                at.m_step = columns ? seq->m : b->of->m_line;
         }
         if (piece->totals) {
-                at.y_step = sf_panel_node_bytes(p, m);
-                at.y = piece->of[member].sums + line * at.y_step;
+                at.y_step = sf_panel_total_bytes(p, m);
+                at.y = b->of->sums + b->line * at.y_step;
         } else if (m->gathers) {
-                at.y = scratch + m->gathered + in_panel * m->size;
-                if (columns) {
-                        at.y -= seq->y < 0 ? (count - 1) * seq->y : 0;
-                        at.y_step = seq->y;
-                }
+                at.y = w->scratch + m->gathered + in_panel * m->size;
+                at.y += columns && seq->y < 0 ? (1 - b->count) * seq->y : 0;
+                at.y_step = columns ? seq->y : at.y_step;
         } else if (m->writes) {
-                at.y = piece->of[member].y + line * piece->of[member].y_line + position * seq->y;
-                at.y_step = columns ? seq->y : piece->of[member].y_line;
-        } else if (m->step->fold) {
-                at.y = scratch + m->totals + line * piece->cols * m->size;
+                at.y = b->of->y + b->line * b->of->y_line + position * seq->y;
+                at.y_step = columns ? seq->y : b->of->y_line;
+        } else if (s->fold) {
+                at.y = w->scratch + m->totals + b->line * piece->cols * m->size;
                 at.y_step = piece->cols * m->size;
         }
         return at;
 }
 
-/* What stands to the left of a line; NULL: nothing. */
-static const sf_carry *carry_of(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                                const sf_piece *piece, int64_t line)
+/* Is this not the end? A shared sequence's blocks that are whole never are, and wait for streamed
+ * stores once, at the worker's end. */
+static bool resumes(const sf_panels *p, const sf_block *b)
 {
-        const sf_step *s = m->step;
-        if (piece->totals || !(s->has_initial || s->exclusive || piece->chunk))
-                return NULL;
-        return sf_panel_carry(p, m, scratch, p->carries > 1 ? piece->carry + line : 0);
+        return b->first + b->count < b->piece->n ||
+               (b->piece->chunk && !folds(b) && b->count == p->block);
 }
 
-sf_rows sf_panel_rows(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                      const sf_piece *piece, int64_t line, int64_t rows, int64_t first, int64_t count)
+sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
 {
-        const place at = place_of(p, m, scratch, piece, line, first, count);
-        const bool fold = folds(m->step, piece);
-        return (sf_rows){.x = at.x,
-                         .y = at.y,
-                         .m = at.m,
-                         .x_row = at.x_step,
-                         .y_row = at.y_step,
-                         .m_row = at.m_step,
-                         .rows = rows,
-                         .n = count,
-                         .start = first,
-                         .resume = first + count < piece->n,
+        const place at = place_of(w, b);
+        const sf_panel_member *m = b->m;
+        const bool fold = folds(b);
+        return (sf_rows){.x = at.x, .y = at.y, .m = at.m,
+                         .x_row = at.x_step, .y_row = at.y_step, .m_row = at.m_step,
+                         .rows = rows, .n = b->count, .start = b->first,
+                         .resume = resumes(w->p, b),
                          .exclusive = m->step->exclusive && !fold,
                          .stream = m->streams && !fold,
-                         .raw = piece->totals,
+                         .raw = b->piece->totals,
                          .identity = m->step->identity,
-                         .ahead = m->reads ? piece->ahead : 0,
+                         .ahead = m->reads ? b->piece->ahead : 0,
                          .lanes = m->lanes,
-                         .carry = carry_of(p, m, scratch, piece, line),
-                         .carry_row = p->carries > 1,
-                         .counters = counters_of(p, m, scratch, p->whole ? 0 : line),
-                         .slots = SF_CPU_FOLD_GROUP};
+                         .carry = at.carry, .carry_row = w->p->carries > 1,
+                         .counters = at.counters, .slots = SF_CPU_FOLD_GROUP};
 }
 
-sf_columns sf_panel_columns(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                            const sf_piece *piece, int64_t line, int64_t first, int64_t count)
+sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
 {
-        const place at = place_of(p, m, scratch, piece, line, first, count);
-        const bool fold = folds(m->step, piece);
+        const place at = place_of(w, b);
+        const sf_panel_member *m = b->m;
+        const bool fold = folds(b);
         /* The few columns before a cache line begins are not streamed: cpu.c. */
-        const bool streams = m->streams && (fold ? m->writes : piece->cols * m->size >= 64);
-        return (sf_columns){.x = at.x,
-                            .y = at.y,
-                            .m = at.m,
-                            .x_step = at.x_step,
-                            .y_step = at.y_step,
-                            .m_step = at.m_step,
-                            .cols = piece->cols,
-                            .n = count,
-                            .start = first,
-                            .resume = first + count < piece->n,
+        const bool streams = m->streams && m->writes && b->piece->cols * m->size >= 64;
+        return (sf_columns){.x = at.x, .y = at.y, .m = at.m,
+                            .x_step = at.x_step, .y_step = at.y_step, .m_step = at.m_step,
+                            .cols = b->piece->cols, .n = b->count, .start = b->first,
+                            .resume = resumes(w->p, b),
                             .exclusive = m->step->exclusive && !fold,
-                            .stream = streams && !piece->totals,
-                            .raw = piece->totals,
+                            .stream = streams && !b->piece->totals,
+                            .raw = b->piece->totals,
                             .identity = m->step->identity,
-                            .ahead = m->reads ? piece->ahead : 0,
-                            .carry = carry_of(p, m, scratch, piece, line),
-                            .counters = counters_of(p, m, scratch, line),
-                            .counter_stride = m->entry_bytes};
+                            .ahead = m->reads ? b->piece->ahead : 0,
+                            .carry = at.carry,
+                            .counters = at.counters, .counter_stride = m->entry_bytes};
 }
 
-static void run_rows(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                     const sf_piece *piece, int64_t first, int64_t count)
+static void run_rows(const sf_walker *w, sf_block b)
 {
-        const sf_cpu_kernels *k = m->kernels;
-        const bool fold = folds(m->step, piece), packed = p->shape == SF_PANEL_PACKED;
+        const sf_cpu_kernels *k = b.m->kernels;
+        const bool fold = folds(&b), packed = w->p->shape == SF_PANEL_PACKED;
         void (*kernel)(const sf_rows *) = packed ? (fold ? k->fold_packed : k->scan_packed)
                                                  : (fold ? k->fold_rows : k->scan_rows);
         /* A sequence that is all here needs no counter of its own. */
-        const int64_t most = p->whole ? piece->lines : fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
-        for (int64_t line = 0; line < piece->lines; line += most) {
-                const int64_t rows = sf_smaller(most, piece->lines - line);
-                const sf_rows job = sf_panel_rows(p, m, scratch, piece, line, rows, first, count);
+        const int64_t all = b.piece->lines, group = fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
+        const int64_t most = w->p->whole ? all : group;
+        for (; b.line < all; b.line += most) {
+                const sf_rows job = sf_panel_rows(w, &b, sf_smaller(most, all - b.line));
                 kernel(&job);
         }
 }
 
-static void run_columns(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                        const sf_piece *piece, int64_t line, int64_t first, int64_t count)
-{
-        const sf_columns job = sf_panel_columns(p, m, scratch, piece, line, first, count);
-        (folds(m->step, piece) ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
-}
-
 /* The whole tiles of a block of a sum of products; returns how many positions that is. */
-static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                            const sf_piece *piece, int64_t first, int64_t count)
+static int64_t run_products(const sf_walker *w, sf_block b)
 {
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b.m;
         const bool columns = in_columns(p);
         const int64_t tile = columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * m->kernels->width;
-        const int64_t each = columns ? 1 : SF_CPU_GROUP, position = piece->from + first;
-        const sf_operand *x = &m->fuse->operand[m->factor[0]], *w = &m->fuse->operand[m->factor[1]];
-        const int64_t x_line = piece->in[m->factor[0]].line, w_line = piece->in[m->factor[1]].line;
-        count = count / tile * tile;
-        for (int64_t line = 0; line < piece->lines && count; line += each) {
-                sf_products job = {
-                        .x = piece->in[m->factor[0]].at + line * x_line + position * x->stride[p->seq],
-                        .w = piece->in[m->factor[1]].at + line * w_line + position * w->stride[p->seq],
-                        .x_step = columns ? x->stride[p->seq] : x_line,
-                        .w_step = columns ? w->stride[p->seq] : w_line,
-                        .many = columns ? piece->cols : sf_smaller(each, piece->lines - line),
-                        .n = count,
-                        .start = first,
-                        .spread = columns && !w->stride[p->col],
-                        .x_ahead = piece->ahead,
-                        .w_ahead = w_line ? piece->ahead : 0,
+        const int64_t each = columns ? 1 : SF_CPU_GROUP, count = b.count / tile * tile;
+        const int64_t position = b.piece->from + b.first, ahead = b.piece->ahead;
+        const int64_t seq[2] = {m->fuse->operand[m->factor[0]].stride[p->seq],
+                                m->fuse->operand[m->factor[1]].stride[p->seq]};
+        const struct sf_piece_in *x = &b.piece->in[m->factor[0]], *y = &b.piece->in[m->factor[1]];
+        for (; b.line < b.piece->lines && count; b.line += each) {
+                const sf_products job = {
+                        .x = x->at + b.line * x->line + position * seq[0],
+                        .w = y->at + b.line * y->line + position * seq[1],
+                        .x_step = columns ? seq[0] : x->line, .w_step = columns ? seq[1] : y->line,
+                        .many = columns ? b.piece->cols : sf_smaller(each, b.piece->lines - b.line),
+                        .n = count, .start = b.first,
+                        .spread = columns && !m->fuse->operand[m->factor[1]].stride[p->col],
+                        .x_ahead = ahead, .w_ahead = y->line ? ahead : 0,
                         .lanes = m->lanes,
-                        .counters = counters_of(p, m, scratch, line),
-                        .counter_stride = m->entry_bytes};
+                        .counters = place_of(w, &b).counters, .counter_stride = m->entry_bytes};
                 (columns ? m->kernels->products->columns : m->kernels->products->rows)(&job);
         }
         return count;
@@ -371,68 +399,70 @@ static int64_t run_products(const sf_panels *p, const sf_panel_member *m, char *
  * Pieces
  * ------------------------------------------------------------------------------------------- */
 
-/* Lines that a program takes at once: all of them, or with columns in the panel one. */
-static int64_t box_lines(const sf_panels *p, const sf_piece *piece)
-{
-        return p->col >= 0 ? 1 : piece->lines;
-}
-
 /* One block of one member: loaded, computed, stored. */
-static void run_block(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine,
-                      char *scratch, const sf_piece *piece, int64_t first, int64_t count)
+static void run_block(const sf_walker *w, sf_block b)
 {
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b.m;
         const bool loads = !m->reads || (m->step->m && !m->masks);
-        const bool stores = !folds(m->step, piece) && (!m->writes || m->gathers);
-        const int64_t step = box_lines(p, piece);
-        if (sf_narrow_run(p, m, scratch, piece, first, count))
+        const bool stores = !folds(&b) && (!m->writes || m->gathers), columns = in_columns(p);
+        const int64_t lines = b.piece->lines, step = p->col >= 0 ? 1 : lines;
+        if (sf_narrow_run(p, m, w->scratch, b.piece, b.first, b.count))
                 return;
         if (m->products) {
-                const int64_t whole = run_products(p, m, scratch, piece, first, count);
-                const int64_t end = first + count;
-                if (end < piece->n && whole == count)
+                const int64_t whole = run_products(w, b);
+                if (b.first + b.count < b.piece->n && whole == b.count)
                         return;
-                first += whole; /* what is over, if only to come to an end */
-                count = end - first;
+                b.first += whole; /* what is over, if only to come to an end */
+                b.count -= whole;
         }
-        for (int64_t line = 0; loads && !in_columns(p) && line < piece->lines; line += step)
-                sf_panel_load(p, m, machine, scratch, piece, line, first, count);
-        if (!in_columns(p))
-                run_rows(p, m, scratch, piece, first, count);
-        for (int64_t line = 0; in_columns(p) && line < piece->lines; line++) {
+        for (; b.line < lines && (columns || loads); b.line += step) {
                 if (loads)
-                        sf_panel_load(p, m, machine, scratch, piece, line, first, count);
-                run_columns(p, m, scratch, piece, line, first, count);
+                        load(w, &b);
+                if (!columns)
+                        continue;
+                const sf_columns job = sf_panel_columns(w, &b);
+                (folds(&b) ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
                 if (stores)
-                        sf_panel_store(p, m, machine, scratch, piece, line, first, count);
+                        store(w, &b);
         }
-        for (int64_t line = 0; stores && !in_columns(p) && line < piece->lines; line += step)
-                sf_panel_store(p, m, machine, scratch, piece, line, first, count);
+        b.line = 0;
+        if (!columns)
+                run_rows(w, b);
+        for (; stores && !columns && b.line < lines; b.line += step)
+                store(w, &b);
 }
 
-void sf_panel_walk(const sf_panels *p, sf_fused_machine *machine, char *scratch,
-                   const sf_piece *piece, int64_t first, int64_t end)
+sf_block sf_panel_block(const sf_panels *p, const sf_piece *piece, int32_t i, int64_t first,
+                        int64_t count)
 {
+        return (sf_block){&p->member[i], piece, &piece->of[i], 0, first, count};
+}
+
+void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t end)
+{
+        const sf_panels *p = w->p;
         const int64_t block = sf_narrow_block(p, piece, end - first);
         for (; first < end; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!piece->some || p->member[i].step->fold == piece->totals)
-                                run_block(p, &p->member[i], machine, scratch, piece, first,
-                                          sf_smaller(block, end - first));
+                                run_block(w, sf_panel_block(p, piece, i, first,
+                                                            sf_smaller(block, end - first)));
 }
 
-void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch,
-                  const sf_piece *piece)
+void sf_panel_run(const sf_walker *w, const sf_piece *piece)
 {
+        const sf_panels *p = w->p;
+        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
+                make_carries(w, &p->member[i], piece->lines);
+        if (p->shape != SF_PANEL_MAP)
+                sf_panel_walk(w, piece, 0, piece->n);
         for (int32_t i = 0; i < p->members; i++) {
+                const sf_panel_member *m = &p->member[i];
+                const sf_block all = sf_panel_block(p, piece, i, 0, piece->n);
                 if (p->shape == SF_PANEL_MAP)
-                        sf_panel_map(p, &p->member[i], machine, scratch, piece);
-                else
-                        make_carries(p, &p->member[i], scratch, piece->lines);
+                        run_map(w, &all);
+                else if (m->step->fold && !m->writes)
+                        sf_panel_store_totals(w, &all, w->scratch + m->totals);
         }
-        if (p->shape == SF_PANEL_MAP)
-                return;
-        sf_panel_walk(p, machine, scratch, piece, 0, piece->n);
-        for (int32_t i = 0; i < p->members; i++)
-                if (p->member[i].step->fold && !p->member[i].writes)
-                        sf_panel_store_totals(p, machine, i, piece, scratch + p->member[i].totals);
 }

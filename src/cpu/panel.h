@@ -57,8 +57,9 @@ typedef struct sf_panel_member {
         int32_t factor[2];
         const sf_lanes *lanes; /* the isa's, or own */
         sf_lanes own;
-        int64_t entry_bytes; /* of a counter's or carry's entry */
-        size_t panel, gathered, mask, counters, carries, totals; /* offsets into a worker's scratch */
+        int64_t entry_bytes, counter_bytes; /* of a counter's or carry's entry, and of a counter */
+        size_t panel, gathered, mask, totals, counters, carries, entries, left; /* offsets into a
+                          worker's scratch */
         char *sums; /* a shared axis: the totals of every line's leaves */
 } sf_panel_member;
 
@@ -125,7 +126,7 @@ static inline int64_t sf_larger(int64_t a, int64_t b)
 /* How many parts of `each` make `count`, the last perhaps not whole. */
 static inline int64_t sf_parts(int64_t count, int64_t each)
 {
-        return (count + each - 1) / each;
+        return count <= each ? count > 0 : (count + each - 1) / each;
 }
 static inline int64_t sf_power_below(int64_t v)
 {
@@ -171,7 +172,7 @@ void sf_cut_sizes(sf_panels *p, int workers);
 void sf_cut_tasks(sf_panels *p, int workers);
 
 /* ---------------------------------------------------------------------------------------------
- * panel.c: one piece
+ * cpu.c: pieces and walkers; panel.c: one piece
  * ------------------------------------------------------------------------------------------- */
 
 /* Some lines of some columns. Pointers stand on position 0 of the sequence (of a shared one, on the
@@ -183,19 +184,35 @@ typedef struct sf_piece {
         bool totals;     /* the leaves' totals are all that is wanted */
         bool some;       /* only of members that fold, or if not `totals` that scan */
         int64_t carry;   /* which of the carries is the first line's */
-        int64_t ahead;   /* bytes */
-        struct {
+        int64_t ahead;   /* bytes that kernels fetch ahead */
+        struct sf_piece_in {
                 const char *at;
-                int64_t line;
+                int64_t line; /* bytes from line to line */
         } in[SF_OPERANDS_MAX];
-        struct {
-                char *y, *sums; /* sums: of this piece's first leaf, and the next ones behind it */
+        struct sf_piece_of {
+                char *y, *sums; /* sums: the total of this piece's first leaf, the next behind it */
                 int64_t y_line;
                 const uint8_t *m;
                 int64_t m_line;
         } of[SF_PANEL_MEMBERS];
 } sf_piece;
 
+/* Some positions of one member's part in a piece, from line `line` on. */
+typedef struct sf_block {
+        const sf_panel_member *m;
+        const sf_piece *piece;
+        const struct sf_piece_of *of;
+        int64_t line, first, count;
+} sf_block;
+
+/* A worker at work. */
+typedef struct sf_walker {
+        const sf_panels *p;
+        char *scratch;
+        sf_fused_machine *machine; /* set up unless the step is straight */
+} sf_walker;
+
+sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine);
 /* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared axis
  * the leaves from `leaf` on, else -1. */
 void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
@@ -204,42 +221,25 @@ void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, i
 /* Lays out a worker's scratch; returns its size. */
 size_t sf_panel_scratch(sf_panels *p);
 /* All of a piece that is not of a shared axis. */
-void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch,
-                  const sf_piece *piece);
+void sf_panel_run(const sf_walker *w, const sf_piece *piece);
 /* Positions `first` to `end` of a piece, whose carries have been made. */
-void sf_panel_walk(const sf_panels *p, sf_fused_machine *machine, char *scratch,
-                   const sf_piece *piece, int64_t first, int64_t end);
-/* Elements between the first elements of two rows of the panel: a line's, or in columns a
- * position's. */
-int64_t sf_panel_pitch(const sf_panels *p, const sf_piece *piece);
-
-/* fill.c: positions first .. first + count - 1 of `line`, or of all lines, into the panel; */
-void sf_panel_load(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine,
-                   char *scratch, const sf_piece *piece, int64_t line, int64_t first, int64_t count);
-/* and from there to memory, of scans; */
-void sf_panel_store(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine,
-                    char *scratch, const sf_piece *piece, int64_t line, int64_t first, int64_t count);
-/* sequences of one element, in and out again. */
-void sf_panel_map(const sf_panels *p, const sf_panel_member *m, sf_fused_machine *machine,
-                  char *scratch, const sf_piece *piece);
+void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t end);
+sf_block sf_panel_block(const sf_panels *p, const sf_piece *piece, int32_t i, int64_t first,
+                        int64_t count);
 /* Stores lines x cols totals of a fold, of type held, a line's back to back. */
-void sf_panel_store_totals(const sf_panels *p, sf_fused_machine *machine, int32_t member,
-                           const sf_piece *piece, const char *totals);
-/* What a kernel is handed for `count` positions of `rows` lines from `line` on. */
-sf_rows sf_panel_rows(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                      const sf_piece *piece, int64_t line, int64_t rows, int64_t first, int64_t count);
-sf_columns sf_panel_columns(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                            const sf_piece *piece, int64_t line, int64_t first, int64_t count);
+void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *totals);
+/* What a kernel is handed for a block: of so many lines, or of one line's columns. */
+sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows);
+sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b);
 
-/* The carry of line r of a piece: where it is kept, and the room for its entries. */
-sf_carry *sf_panel_carry(const sf_panels *p, const sf_panel_member *m, char *scratch, int64_t r);
-char *sf_panel_carry_room(const sf_panels *p, const sf_panel_member *m, char *scratch, int64_t r);
+/* The carry of line r of a piece. */
+sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r);
 /* What an exclusive scan puts before the first element of all. */
-void sf_panel_first_fill(const sf_panel_member *m, char *fill, int64_t values);
-/* Values of a leaf's total, whole vectors of them: all columns of a strip, or one value in every
+void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fill);
+/* Values of a line's total, whole vectors of them: all columns of a strip, or one value in every
  * position of a vector. And their bytes. */
-int64_t sf_panel_node_values(const sf_panels *p, const sf_panel_member *m);
-int64_t sf_panel_node_bytes(const sf_panels *p, const sf_panel_member *m);
+int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m);
+int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
 
 /* ---------------------------------------------------------------------------------------------
  * narrow.c: narrow integers where they are, in any order
@@ -265,8 +265,8 @@ void sf_shared_plan(sf_panels *p, int workers);
 /* Bytes of the members' sums and of the flags, and these given out. */
 size_t sf_shared_bytes(const sf_panels *p);
 void sf_shared_start(sf_crew *c, sf_panels *p, char *base);
-/* Room that a worker needs besides one panel's scratch, of so many bytes. */
-size_t sf_shared_room(const sf_panels *p, size_t panel);
+/* What a worker needs for the carried way. */
+size_t sf_carried_bytes(const sf_panels *p);
 void sf_shared_work(void *crew, int worker);
 /* After all workers: the folds' results. */
 void sf_shared_finish(sf_crew *c);

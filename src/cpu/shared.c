@@ -78,12 +78,6 @@ void sf_shared_plan(sf_panels *p, int workers)
         p->entries = sf_order_log2((uint64_t)p->leaves) + 4;
 }
 
-/* Entries of a counter of leaves, and one to add in. */
-static int64_t left_entries(const sf_panels *p)
-{
-        return sf_order_log2((uint64_t)p->leaves) + 2;
-}
-
 static int64_t lines_of(const sf_panels *p)
 {
         return p->outers * sf_panels_length(p, p->line) * p->strips;
@@ -91,7 +85,7 @@ static int64_t lines_of(const sf_panels *p)
 
 static size_t sums_bytes(const sf_panels *p, const sf_panel_member *m)
 {
-        return (size_t)(lines_of(p) * p->leaves * sf_panel_node_bytes(p, m));
+        return (size_t)(lines_of(p) * p->leaves * sf_panel_total_bytes(p, m));
 }
 
 size_t sf_shared_bytes(const sf_panels *p)
@@ -112,32 +106,16 @@ void sf_shared_start(sf_crew *c, sf_panels *p, char *base)
         memset(base, 0, (size_t)(lines_of(p) * p->chunks));
 }
 
-size_t sf_shared_room(const sf_panels *p, size_t panel)
-{
-        size_t total = panel + sf_carried_bytes(p);
-        for (int32_t i = 0; i < p->members; i++)
-                total += (size_t)(left_entries(p) * sf_panel_node_bytes(p, &p->member[i]));
-        return total;
-}
-
 static void sharer_make(sf_sharer *w, sf_crew *c, int index)
 {
-        const sf_panels *p = c->panels;
-        char *scratch = c->scratch + (size_t)index * c->scratch_each;
         w->c = c;
-        w->p = p;
+        w->p = c->panels;
         w->line = -1;
         w->counted = 0;
-        w->side[0] = scratch;
-        w->side[1] = scratch + c->room;
-        w->left = w->side[1] + c->machine;
-        char *room = w->left;
-        for (int32_t i = 0; i < p->members; i++)
-                room += left_entries(p) * sf_panel_node_bytes(p, &p->member[i]);
-        if (p->carried)
-                sf_carried_place(w, room);
-        if (!p->straight)
-                sf_fused_machine_make(&w->machine, p->isa->map, scratch + c->machine, p->slots);
+        w->walker[0] = w->walker[1] = sf_crew_walker(c, index, &w->machine);
+        w->walker[1].scratch += c->room;
+        if (w->p->carried)
+                sf_carried_place(w, w->walker[1].scratch + c->machine);
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -153,7 +131,7 @@ static void leaves_at(const sf_panels *p, int64_t line, int64_t leaf, sf_piece *
         piece->cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - col);
         for (int32_t i = 0; i < p->members; i++) {
                 const sf_panel_member *m = &p->member[i];
-                piece->of[i].sums = m->sums + (line * p->leaves + leaf) * sf_panel_node_bytes(p, m);
+                piece->of[i].sums = m->sums + (line * p->leaves + leaf) * sf_panel_total_bytes(p, m);
         }
 }
 
@@ -169,9 +147,11 @@ static bool claim(sf_crew *c, sf_chunk *k)
         const int64_t leaf = k->number * (p->chunk / p->leaf);
         k->whole = length / p->leaf;
         k->over = length % p->leaf;
-        leaves_at(p, k->line, leaf, &k->piece);
-        k->piece.lines = k->whole;
-        k->piece.n = p->leaf;
+        leaves_at(p, k->line, leaf, &k->fold);
+        k->fold.lines = k->whole;
+        k->fold.n = p->leaf;
+        k->scan = k->fold;
+        k->fold.totals = k->scan.some = true;
         if (k->over) {
                 leaves_at(p, k->line, leaf + k->whole, &k->end);
                 k->end.lines = 1;
@@ -182,45 +162,24 @@ static bool claim(sf_crew *c, sf_chunk *k)
         return true;
 }
 
-/* The first walk, or the second, over part `part` of a chunk. */
-static void walk_part(sf_sharer *w, const sf_chunk *k, bool totals, int64_t part, int64_t ahead)
-{
-        const sf_panels *p = w->p;
-        const int64_t count = p->leaf / SF_SHARED_PIECES;
-        sf_piece piece = k->piece;
-        piece.totals = totals;
-        piece.some = !totals;
-        piece.ahead = ahead;
-        if (k->whole)
-                sf_panel_walk(p, &w->machine, w->side[!totals], &piece, part * count,
-                              (part + 1) * count);
-}
-
 /* The first walk over `next` and the second over `now`, which may be NULL, in turns. Meanwhile the
  * part that will be folded after this one is fetched. */
-static void walk_both(sf_sharer *w, const sf_chunk *now, const sf_chunk *next)
+static void walk_both(sf_sharer *w, sf_chunk *now, sf_chunk *next)
 {
         const sf_panels *p = w->p;
         const int64_t step = p->member[0].fuse->operand[0].stride[p->seq];
         const int64_t count = p->leaf / SF_SHARED_PIECES;
-        int64_t ahead = 0;
-        if (now && next && next->line == now->line && p->nseq == 1)
-                ahead = ((next->number - now->number) * p->chunk + count) * step;
-        for (int64_t part = 0; part < SF_SHARED_PIECES; part++) {
-                if (next)
-                        walk_part(w, next, true, part, 0);
-                if (now)
-                        walk_part(w, now, false, part, ahead);
+        const bool fetches = now && next && next->line == now->line;
+        if (now)
+                now->scan.ahead = fetches ? ((next->number - now->number) * p->chunk + count) * step : 0;
+        if (next && now) /* which fetches it */
+                next->fold.ahead = 0;
+        for (int64_t part = 0, at = 0; part < SF_SHARED_PIECES; part++, at += count) {
+                if (next && next->whole)
+                        sf_panel_walk(&w->walker[0], &next->fold, at, at + count);
+                if (now && now->whole)
+                        sf_panel_walk(&w->walker[1], &now->scan, at, at + count);
         }
-}
-
-/* All of a chunk of folds. */
-static void fold_chunk(sf_sharer *w, const sf_chunk *k)
-{
-        sf_piece piece = k->piece;
-        piece.totals = true;
-        if (k->whole)
-                sf_panel_walk(w->p, &w->machine, w->side[0], &piece, 0, w->p->leaf);
 }
 
 /* What is over at the end of a sequence: folds' totals, or scans from their carries. */
@@ -229,7 +188,7 @@ static void walk_end(sf_sharer *w, const sf_chunk *k, bool totals)
         sf_piece piece = k->end;
         piece.totals = totals;
         if (k->over)
-                sf_panel_walk(w->p, &w->machine, w->side[!totals], &piece, 0, k->over);
+                sf_panel_walk(&w->walker[!totals], &piece, 0, k->over);
 }
 
 static void publish(sf_sharer *w, const sf_chunk *k)
@@ -247,23 +206,20 @@ static void publish(sf_sharer *w, const sf_chunk *k)
 /* Entry `level` of a member's counter of leaves; the last one is room to add in. */
 static char *left_of(const sf_sharer *w, const sf_panel_member *m, int64_t level)
 {
-        char *at = w->left;
-        for (const sf_panel_member *before = w->p->member; before < m; before++)
-                at += left_entries(w->p) * sf_panel_node_bytes(w->p, before);
-        return at + level * sf_panel_node_bytes(w->p, m);
+        return w->walker[1].scratch + m->left + level * sf_panel_total_bytes(w->p, m);
 }
 
 /* sum = left combined with the sum so far; the first one is it. */
 static void sum_left(sf_sharer *w, const sf_panel_member *m, char *sum, const char *left, bool first)
 {
-        const size_t bytes = (size_t)sf_panel_node_bytes(w->p, m);
-        char *room = left_of(w, m, left_entries(w->p) - 1);
+        const size_t bytes = (size_t)sf_panel_total_bytes(w->p, m);
+        char *room = left_of(w, m, w->p->entries - 1);
         if (first) {
                 memcpy(sum, left, bytes);
                 return;
         }
         memcpy(room, left, bytes);
-        m->kernels->combine(room, sum, sf_panel_node_values(w->p, m));
+        m->kernels->combine(room, sum, sf_panel_values(w->p, m));
         memcpy(sum, room, bytes);
 }
 
@@ -275,7 +231,7 @@ static void count_leaf(sf_sharer *w)
         const int closed = sf_order_closed((uint64_t)leaf);
         for (int32_t i = 0; i < p->members; i++) {
                 const sf_panel_member *m = &p->member[i];
-                const int64_t bytes = sf_panel_node_bytes(p, m);
+                const int64_t bytes = sf_panel_total_bytes(p, m);
                 const char *total = m->sums + (w->line * p->leaves + leaf) * bytes;
                 char *sum = left_of(w, m, closed);
                 sum_left(w, m, sum, total, true);
@@ -295,7 +251,7 @@ void sf_shared_sum(sf_sharer *w, const sf_panel_member *m, char *to, const sf_ca
 
 sf_carry *sf_shared_common(const sf_sharer *w)
 {
-        return sf_panel_carry(w->p, &w->p->member[0], w->side[1], w->p->lines);
+        return sf_panel_carry(&w->p->member[0], w->walker[1].scratch, w->p->lines);
 }
 
 /* The counter's entries of some levels, lowest first, then perhaps the initial value. */
@@ -303,16 +259,16 @@ static sf_carry *set_carry(sf_sharer *w, const sf_panel_member *m, int64_t r, ui
                            bool initial)
 {
         const sf_panels *p = w->p;
-        char *room = sf_panel_carry_room(p, m, w->side[1], r);
-        sf_carry *carry = sf_panel_carry(p, m, w->side[1], r);
-        *carry = (sf_carry){.entries = room, .entry_stride = sf_panel_node_bytes(p, m),
+        char *room = w->walker[1].scratch + m->entries + r * p->entries * m->entry_bytes;
+        sf_carry *carry = sf_panel_carry(m, w->walker[1].scratch, r);
+        *carry = (sf_carry){.entries = room, .entry_stride = sf_panel_total_bytes(p, m),
                             .fill = room + (p->entries - 1) * m->entry_bytes};
         for (; bits; bits &= bits - 1)
                 sum_left(w, m, room + carry->count++ * carry->entry_stride,
                          left_of(w, m, __builtin_ctzll(bits)), true);
         if (initial)
                 m->kernels->fill(room + carry->count++ * carry->entry_stride,
-                                 sf_panel_node_values(p, m), m->step->initial);
+                                 sf_panel_values(p, m), m->step->initial);
         return carry;
 }
 
@@ -339,7 +295,7 @@ static void set_carries(sf_sharer *w, int64_t r, bool whole)
                 if (counted)
                         sf_shared_sum(w, m, carry->fill, carry, common);
                 else
-                        sf_panel_first_fill(m, carry->fill, sf_panel_node_values(p, m));
+                        sf_panel_first_fill(p, m, carry->fill);
         }
 }
 
@@ -386,12 +342,13 @@ void sf_shared_work(void *arg, int index)
         sharer_make(&w, c, index);
         if (all_fold(p)) {
                 while (claim(c, now)) {
-                        fold_chunk(&w, now);
+                        if (now->whole)
+                                sf_panel_walk(&w.walker[0], &now->fold, 0, p->leaf);
                         walk_end(&w, now, true);
                 }
                 return;
         }
-        void (*both)(sf_sharer *, const sf_chunk *, const sf_chunk *) =
+        void (*both)(sf_sharer *, sf_chunk *, sf_chunk *) =
                 p->carried ? sf_carried_walk : walk_both;
         bool has_now = claim(c, now);
         now->side = 0;
@@ -425,16 +382,16 @@ static void finish_line(sf_sharer *w, int32_t member, int64_t line)
         sf_piece piece;
         leaves_at(p, line, 0, &piece);
         piece.lines = 1;
-        char *total = sf_panel_carry_room(p, m, w->side[1], 0), *results = total + m->entry_bytes;
+        char *total = w->walker[1].scratch + m->entries, *results = total + m->entry_bytes;
         bool first = true;
         if (whole < p->leaves) {
-                sum_left(w, m, total, piece.of[member].sums + whole * sf_panel_node_bytes(p, m), true);
+                sum_left(w, m, total, piece.of[member].sums + whole * sf_panel_total_bytes(p, m), true);
                 first = false;
         }
         for (uint64_t bits = (uint64_t)whole; bits; bits &= bits - 1, first = false)
                 sum_left(w, m, total, left_of(w, m, __builtin_ctzll(bits)), first);
         if (m->step->has_initial) {
-                m->kernels->fill(results, sf_panel_node_values(p, m), m->step->initial);
+                m->kernels->fill(results, sf_panel_values(p, m), m->step->initial);
                 sum_left(w, m, total, results, false);
         }
         if (m->writes) {
@@ -442,7 +399,8 @@ static void finish_line(sf_sharer *w, int32_t member, int64_t line)
                 return;
         }
         m->kernels->narrow(results, total, piece.cols);
-        sf_panel_store_totals(p, &w->machine, member, &piece, results);
+        const sf_block all = sf_panel_block(p, &piece, member, 0, p->n);
+        sf_panel_store_totals(&w->walker[1], &all, results);
 }
 
 void sf_shared_finish(sf_crew *c)
