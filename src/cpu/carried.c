@@ -2,22 +2,23 @@
  * A shared axis (shared.c) of one plain step that is scanned once: the first walk leaves a chunk's
  * results in scratch, without what stands to their left; the second adds that, and writes them.
  *
- * Rows: the carries of one chunk and the scan of the next go together, row by row of a tile: a core
- * hides its reads behind its streamed stores only if it has both all the time. The next chunk's
- * lanes take the place of those just carried away.
+ * Rows: the carries of one chunk and the scan of the next go together, row by row of a tile: a
+ * core hides its reads behind its streamed stores only if it has both all the time. The next
+ * chunk's lanes take the place of those just carried away.
  *
- * Runs: a narrow matrix, whose vectors are not full, is contiguous in scratch. What is to the left of
- * its columns is repeated until it has a period of full vectors, and added to those.
+ * Runs: a narrow matrix, whose vectors are not full, is contiguous in scratch. What is to the left
+ * of its columns is repeated until it has a period of full vectors, and added to those.
  */
 #include "cpu/shared.h"
 
 #include <string.h>
 
-/* Vectors that rows of runs may be wide: the carries of a period should stay in a first-level cache. */
+/* Vectors that rows of runs may be wide: the carries of a period should stay in a first-level
+ * cache. */
 #define MOST_RUN 4
 /* A load may be held up by an earlier store to the same place in another page. Scratch is read and
- * written while tensors are, which mostly begin with a page: it begins elsewhere in one, and so does
- * its second half. */
+ * written while tensors are, which mostly begin with a page: it begins elsewhere in one, and so
+ * does its second half. */
 #define PAGE 4096
 
 bool sf_carried_rows(const sf_panels *p)
@@ -126,10 +127,12 @@ void sf_carried_totals(sf_sharer *w, const sf_chunk *k)
         const sf_panel_member *m = &p->member[0];
         const bool columns = p->shape == SF_PANEL_COLUMNS;
         const int64_t tile = columns ? p->isa->scan_rows : p->isa->scan_tile * m->lanes->rows;
-        const int64_t level = sf_order_log2((uint64_t)(p->leaf / tile)), bytes = sf_panel_total_bytes(p, m);
+        const int64_t level = sf_order_log2((uint64_t)(p->leaf / tile));
+        const int64_t bytes = sf_panel_total_bytes(p, m);
         for (int64_t r = 0; r < k->whole; r++) {
                 const char *counter = w->walker[0].scratch + m->counters + r * m->counter_bytes;
-                memcpy(k->scan.of[0].sums + r * bytes, counter + level * m->entry_bytes, (size_t)bytes);
+                memcpy(k->scan.of[0].sums + r * bytes, counter + level * m->entry_bytes,
+                       (size_t)bytes);
         }
 }
 
@@ -149,7 +152,8 @@ void sf_carried_set(sf_sharer *w, const sf_chunk *k)
         const int64_t each = (period_of(p) + 4) * vector, seq = m->step->dims[p->seq].y;
         const bool together = m->kernels->free && carry->count > 1;
         char *lowest = k->scan.of[0].y + (seq < 0 ? (p->chunk - 1) * seq : 0);
-        const bool aligned = (m->streams || m->gathers) && (uintptr_t)lowest % (uintptr_t)m->size == 0;
+        const bool aligned = (m->streams || m->gathers) &&
+                             (uintptr_t)lowest % (uintptr_t)m->size == 0;
         const int64_t before = aligned ? (int64_t)(-(uintptr_t)lowest % (uintptr_t)vector) : 0;
         const int64_t phase = before % columns;
         if (together)
@@ -157,7 +161,8 @@ void sf_carried_set(sf_sharer *w, const sf_chunk *k)
         w->run = (sf_run){.entries = together ? 1 : carry->count, .period = period_of(p),
                           .table = w->table, .base = lowest + before, .stream = aligned};
         for (int32_t e = 0; e < w->run.entries; e++) {
-                const char *from = together ? carry->fill : carry->entries + e * carry->entry_stride;
+                const char *entry = carry->entries + e * carry->entry_stride;
+                const char *from = together ? carry->fill : entry;
                 char *to = w->table + e * each;
                 memcpy(to, from + phase, (size_t)(columns - phase));
                 memcpy(to + columns - phase, from, (size_t)phase);
@@ -167,8 +172,8 @@ void sf_carried_set(sf_sharer *w, const sf_chunk *k)
 }
 
 /* One part of a chunk's results, from scratch. An exclusive result is the inclusive one before it,
- * the first of a chunk what is to the left of that. Meanwhile the next part of chunk `next`, which is
- * NULL if there is none, is fetched. */
+ * the first of a chunk what is to the left of that. Meanwhile the next part of chunk `next`, which
+ * is NULL if there is none, is fetched. */
 static void carry_part(sf_sharer *w, const sf_chunk *k, int64_t part, const sf_chunk *next)
 {
         const sf_panels *p = w->p;
@@ -183,11 +188,13 @@ static void carry_part(sf_sharer *w, const sf_chunk *k, int64_t part, const sf_c
         run.count = count * p->cols;
         run.next = run.x;
         if (next && next->whole && part + 1 < SF_SHARED_PIECES)
-                run.next = next->scan.in[0].at + (first + count + (step < 0 ? count - 1 : 0)) * seq->x;
+                run.next = next->scan.in[0].at +
+                           (first + count + (step < 0 ? count - 1 : 0)) * seq->x;
         if (m->step->exclusive) {
                 run.x -= step;
                 if (!part) {
-                        m->kernels->narrow(y, sf_panel_carry(m, w->walker[1].scratch, 0)->fill, p->cols);
+                        const sf_carry *carry = sf_panel_carry(m, w->walker[1].scratch, 0);
+                        m->kernels->narrow(y, carry->fill, p->cols);
                         run.x += step < 0 ? 0 : step;
                         run.y += step < 0 ? 0 : step;
                         run.count -= p->cols;

@@ -102,7 +102,8 @@ static int64_t columns_before_a_line(const sf_panels *p, const sf_piece *piece)
 }
 
 /* One strip of columns of a line. The columns before the first line are the first strip's too. */
-static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_t line, int64_t strip)
+static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_t line,
+                      int64_t strip)
 {
         const sf_panels *p = w->p;
         const int64_t all = sf_panels_length(p, p->col);
@@ -137,13 +138,13 @@ static void run_task(const sf_walker *w, int64_t task)
         const int64_t strip = digit(&task, p->strips);
         const int64_t outer = p->outer_first ? low : task, tile = p->outer_first ? task : low;
         const int64_t end = sf_smaller((tile + 1) * p->tile, sf_panels_length(p, p->line));
-        const bool columns = p->shape == SF_PANEL_COLUMNS && p->members == 1 && p->member[0].streams;
+        const bool columns = p->shape == SF_PANEL_COLUMNS && p->members == 1;
         sf_piece piece;
         piece.n = p->n;
         for (int64_t line = tile * p->tile; line < end; line += p->lines) {
                 const int64_t col = strip * p->cols;
                 piece.lines = sf_smaller(p->lines, end - line);
-                if (columns) {
+                if (columns && p->member[0].streams) {
                         run_strip(w, &piece, outer, line, strip);
                         continue;
                 }
@@ -182,8 +183,8 @@ static void work(void *arg, int worker)
 /* A fold of nothing: every result is the store's of the identity. */
 static void store_identity(const sf_step *s, const sf_fuse *f)
 {
-        sf_value v = sf_lower(s->acc, s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity)
-                                                     : s->identity);
+        const sf_value first = sf_combine(s->op, s->acc, s->initial, s->identity);
+        const sf_value v = sf_lower(s->acc, s->has_initial ? first : s->identity);
         sf_walk walk;
         sf_walk_start(&walk, s->dims, s->nbatch, 0);
         for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&walk)) {
@@ -223,7 +224,8 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         sf_crew c = {.panels = p, .machine = sf_panel_scratch(p)};
         c.room = c.machine + (p->straight ? 0 : sf_fused_machine_bytes(p->slots));
         c.room = (c.room + 63) / 64 * 64;
-        /* Workers write their scratch all the time: no two on one line, nor a power of two apart. */
+        /* Workers write their scratch all the time: no two on one line, nor a power of two
+         * apart. */
         c.scratch_each = c.room + (p->chunk ? c.machine + sf_carried_bytes(p) : 0);
         c.scratch_each = (c.scratch_each + 4095) / 4096 * 4096 + 4096 + 64;
         if (!p->chunk)
@@ -233,7 +235,8 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         const size_t bytes = shared + (size_t)workers * c.scratch_each;
         sf_arena *arena = sf_arena_borrow(ctx, bytes);
         if (!arena)
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had",
+                               bytes);
         place_constants(p, arena->base);
         c.scratch = arena->base + shared;
         if (p->chunk)

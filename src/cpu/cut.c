@@ -3,15 +3,16 @@
 #include "cpu/panel.h"
 
 /* Below this many bytes a call stays on the caller's thread: that takes a tenth of a millisecond,
- * and a helper that has just begun when something else takes its CPU can cost several. What a worker
- * should have at least. */
+ * and a helper that has just begun when something else takes its CPU can cost several. What a
+ * worker should have at least. */
 #define SHARE_BYTES (1 << 20)
 #define WORKER_BYTES (256 << 10)
 /* A task is about this large: small enough to balance, large enough that claiming it is nothing. So
  * many for each worker, that they end at about the same time. */
 #define TASK_BYTES (512 << 10)
 #define TASKS_EACH 8
-/* Rows that several outer positions read should stay in a second-level cache from one to the next. */
+/* Rows that several outer positions read should stay in a second-level cache from one to the
+ * next. */
 #define REUSE_BYTES (512 << 10)
 /* The counters of a strip of columns should stay in a core's own caches; wide strips are long runs
  * of memory. 8192 x 8191 f32: 12 KiB 0.6 of a copy, 48 KiB 0.7, 128 KiB 0.74, 512 KiB 0.83; aligned
@@ -34,6 +35,10 @@
 #define DIRECT_LINES 2048
 /* Short sequences that are packed are taken so many at a time: whole vectors of any length. */
 #define PACKED_LINES 64
+
+/* A load that goes straight to memory needs no panel, and cuts itself into blocks: so many panels'
+ * worth at a time. */
+#define MAP_PANELS 4
 
 int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
 {
@@ -98,7 +103,8 @@ static void size_rows(sf_panels *p)
                 return;
         const int64_t fit = SF_PANEL_BYTES / p->widest / p->n / SF_CPU_GROUP * SF_CPU_GROUP;
         if (p->direct)
-                p->lines = sf_smaller(sf_larger(SF_CPU_FOLD_GROUP, DIRECT_ELEMENTS / p->n), DIRECT_LINES);
+                p->lines = sf_smaller(DIRECT_LINES,
+                                      sf_larger(SF_CPU_FOLD_GROUP, DIRECT_ELEMENTS / p->n));
         else if (p->n <= p->block)
                 p->lines = sf_larger(SF_CPU_GROUP, fit);
         else if (sf_shape_crossed(p))
@@ -119,10 +125,14 @@ void sf_cut_sizes(sf_panels *p, int workers)
         const int64_t lines = sf_panels_length(p, p->line), cols = sf_panels_length(p, p->col);
         p->chunk = 0;
         p->carried = false;
+        p->whole = true;
         p->block = p->n;
         if (p->shape == SF_PANEL_MAP) {
-                p->cols = sf_smaller(cols, SF_PANEL_BYTES / p->widest);
-                p->lines = sf_smaller(lines, sf_larger(1, SF_PANEL_BYTES / p->widest / p->cols));
+                int64_t most = SF_PANEL_BYTES / p->widest;
+                if (p->members == 1 && p->member[0].through)
+                        most *= MAP_PANELS;
+                p->cols = sf_smaller(cols, most);
+                p->lines = sf_smaller(lines, sf_larger(1, most / p->cols));
                 return;
         }
         if (p->shape == SF_PANEL_COLUMNS)
@@ -184,16 +194,6 @@ void sf_cut_tasks(sf_panels *p, int workers)
         const int64_t lines = sf_panels_length(p, p->line), cols = sf_panels_length(p, p->col);
         if (p->chunk)
                 return;
-        if (p->shape == SF_PANEL_MAP && cols > p->cols) {
-                /* A load that goes straight to memory cuts itself into blocks; and all can take
-                 * longer runs than a panel. */
-                const int64_t run = sf_smaller(TASK_BYTES / sf_panels_bytes(p), cols / (8 * workers));
-                bool through = true;
-                for (int32_t i = 0; i < p->members; i++)
-                        through = through && p->member[i].through;
-                if (through)
-                        p->cols = sf_smaller(cols, sf_larger(p->cols, run / 1024 * 1024));
-        }
         p->strips = sf_parts(cols, p->cols);
         /* Rows that a later outer position reads again: as many as a cache keeps. */
         const int32_t near = p->nouter ? p->outer[p->nouter - 1] : -1;

@@ -50,7 +50,8 @@ void sf_narrow_choose(const sf_panels *p, sf_panel_member *m)
         const int32_t along = rows ? p->seq : p->col;
         const bool scans = !s->fold && !m->fuse->load.count && !m->fuse->store.count && p->nseq == 1 && (rows || columns) &&
                            sf_dtypes[s->out].kind != SF_KIND_REAL && x->stride[along] == sign * from && s->dims[along].y == sign * size;
-        /* Sums wrap in the results' type if the accumulator holds no fewer bits; max and min need the same values everywhere. */
+        /* Sums wrap in the results' type if the accumulator holds no fewer bits; max and min need
+         * the same values everywhere. */
         const bool wraps = s->op == SF_SUM && x->dt != SF_DT_BOOL && s->out != SF_DT_BOOL && from == size &&
                            sf_dtypes[x->dt].kind != SF_KIND_REAL && sf_dtypes[s->acc].kind != SF_KIND_REAL &&
                            sf_dtypes[s->acc].bits >= sf_dtypes[s->out].bits;
@@ -64,7 +65,8 @@ void sf_narrow_choose(const sf_panels *p, sf_panel_member *m)
 /* ---------------------------------------------------------------------------------------------
  * Running
  * ------------------------------------------------------------------------------------------- */
-/* Totals of a piece's lines, elements that are values, become nodes: in rows they repeat through the vector. */
+/* Totals of a piece's lines, elements that are values, become nodes: in rows they repeat through
+ * the vector. */
 static void nodes_from_totals(const sf_panels *p, const sf_panel_member *m, const sf_piece *piece, const char *totals)
 {
         const int64_t values = in_columns(p) ? sf_parts(piece->cols, m->kernels->width) * m->kernels->width
@@ -95,9 +97,11 @@ static void run_direct(const sf_panels *p, const sf_panel_member *m, char *scrat
 
 /* Where no panel is filled, blocks need not fit into one: so many at once. */
 #define OWN_BLOCKS 4
-/* Runs of columns go around the cache though they are shorter than SF_CPU_STREAM_LINE, since neighbours follow soon. */
+/* Runs of columns go around the cache though they are shorter than SF_CPU_STREAM_LINE, since
+ * neighbours follow soon. */
 #define STREAM_RUN 256
-/* Between such runs in the panel, which has 4 bytes an element: stores a page's multiple away from a load hold it up. */
+/* Between such runs in the panel, which has 4 bytes an element: stores a page's multiple away from
+ * a load hold it up. */
 #define OWN_PADDING (3 * 64)
 
 /* What stands to the left of a piece, an element of the results' type a line or column. */
@@ -113,7 +117,8 @@ static void own_left(const sf_panels *p, const sf_panel_member *m, char *scratch
         }
 }
 
-/* The lines that runs share with their neighbours are stored, not streamed, and a store that has to wait for its line holds up all behind it. */
+/* The lines that runs share with their neighbours are stored, not streamed, and a store that has to
+ * wait for its line holds up all behind it. */
 static void fetch_ends(char *y, int64_t step, int64_t runs, int64_t bytes)
 {
         for (int64_t r = 0; r < runs; r++, y += step) {
@@ -122,7 +127,8 @@ static void fetch_ends(char *y, int64_t step, int64_t runs, int64_t bytes)
         }
 }
 
-/* A block of narrow integers, scanned as they lie. What cannot be streamed as it is computed is put together in the panel. */
+/* A block of narrow integers, scanned as they lie. What cannot be streamed as it is computed is put
+ * together in the panel. */
 static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch, const sf_piece *piece, int64_t first, int64_t count)
 {
         const sf_step *s = m->step;
@@ -173,7 +179,8 @@ static void run_own(const sf_panels *p, const sf_panel_member *m, char *scratch,
         }
 }
 
-/* Columns whose results are put together in the panel: so many at a time, and it stays in the first-level cache. */
+/* Columns whose results are put together in the panel: so many at a time, and it stays in the
+ * first-level cache. */
 #define WIDE_COLUMNS 256
 
 /* The same into sums of 64 bits. */
@@ -186,7 +193,8 @@ static void run_wide(const sf_panels *p, const sf_panel_member *m, char *scratch
         const int64_t at = piece->from + first, x_line = piece->in[0].line, x_seq = operand->stride[p->seq], y_line = piece->of[member].y_line,
                       y_seq = s->dims[p->seq].y, size = m->size, run = (columns ? piece->cols : count) * size, y_step = columns ? y_seq : y_line;
         const uintptr_t begin = (uintptr_t)piece->of[member].y;
-        /* Whole cache lines and long rows are streamed as they are computed. Others that lie on end, and columns a few at a time, are put together first. */
+        /* Whole cache lines and long rows are streamed as they are computed. Others that lie on
+         * end, and columns a few at a time, are put together first. */
         const bool lines = !((begin | (uintptr_t)y_line | (uintptr_t)(columns ? y_seq : run)) % 64), on_end = y_step == run;
         const bool streams = p->stream && (lines || (!columns && run >= SF_CPU_STREAM_LINE && begin % 8 == 0));
         const bool gathers = p->stream && !streams && (columns ? on_end || run >= STREAM_RUN : p->whole && on_end);

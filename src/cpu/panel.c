@@ -4,8 +4,8 @@
 #include "core/value.h"
 #include "core/walk.h"
 
-/* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart, they
- * would share a few sets of the first cache, and a load from one may be held up by a store to
+/* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart,
+ * they would share a few sets of the first cache, and a load from one may be held up by a store to
  * another. 3 and 7 lines measured alike. */
 #define ENTRY_PADDING (7 * 64)
 
@@ -102,8 +102,8 @@ static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t 
         return box;
 }
 
-/* A block into the panel, of one line or without columns of all: runs along the sequence's innermost
- * dimension. */
+/* A block into the panel, of one line or without columns of all: runs along the sequence's
+ * innermost dimension. */
 static void load(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
@@ -251,7 +251,7 @@ typedef struct place {
         const char *x;
         char *y;
         const uint8_t *m;
-        int64_t x_step, y_step, m_step; /* from line to line, or in columns from position to position */
+        int64_t x_step, y_step, m_step; /* to the next line, or in columns to the next position */
         const sf_carry *carry;
         char *counters;
 } place;
@@ -271,13 +271,16 @@ static place place_of(const sf_walker *w, const sf_block *b)
         const sf_dim *seq = &s->dims[p->seq];
         const bool columns = in_columns(p), left = s->has_initial || s->exclusive || piece->chunk;
         const int64_t pitch = pitch_of(p, piece), position = piece->from + b->first;
-        const int64_t in_panel = line_in_panel(p, b) + (p->reverse ? (b->count - 1) * piece->cols : 0);
+        const int64_t last = p->reverse ? (b->count - 1) * piece->cols : 0;
+        const int64_t in_panel = line_in_panel(p, b) + last;
         char *panel = w->scratch + m->panel + in_panel * m->size;
         place at = {panel, panel, s->m ? (const uint8_t *)w->scratch + m->mask + in_panel : NULL,
-                    pitch * m->size, pitch * m->size, pitch, NULL,
-                    w->scratch + m->counters + (p->whole && !columns ? 0 : b->line) * m->counter_bytes};
+                    pitch * m->size, pitch * m->size, pitch, NULL, w->scratch + m->counters};
+        if (!p->whole || columns)
+                at.counters += b->line * m->counter_bytes;
         if (left && !piece->totals)
-                at.carry = sf_panel_carry(m, w->scratch, p->carries > 1 ? piece->carry + b->line : 0);
+                at.carry = sf_panel_carry(m, w->scratch,
+                                          piece->carry + (p->carries > 1 ? b->line : 0));
         if (m->reads) {
                 const int32_t k = m->load.copied;
                 const int64_t step = m->fuse->operand[k].stride[p->seq];

@@ -1,11 +1,12 @@
 /*
  * panel.h: how the CPU walks a step and its siblings: the plan, and one piece of the walk.
  *
- * A piece is some sequences side by side, walked block by block: the load program fills a panel with
- * a block of them, contiguous, in a type that the kernels have; a kernel scans or folds the panel in
- * place, resuming from the block before; the store program empties it into memory. Siblings do so in
- * turn while the operands' block is in cache. Where a program does nothing and the types agree, the
- * kernel reads or writes memory itself. A plain step is a piece of one block without any panel.
+ * A piece is some sequences side by side, walked block by block: the load program fills a panel
+ * with a block of them, contiguous, in a type that the kernels have; a kernel scans or folds the
+ * panel in place, resuming from the block before; the store program empties it into memory.
+ * Siblings do so in turn while the operands' block is in cache. Where a program does nothing and
+ * the types agree, the kernel reads or writes memory itself. A plain step is a piece of one block
+ * without any panel.
  *
  *   rows     a panel's rows are sequences
  *   packed   many short sequences, back to back, whole ones to a vector
@@ -48,12 +49,12 @@ typedef struct sf_panel_member {
         bool gathers; /* a scan whose results go there from another panel, laid out as memory is */
         const sf_direct_fold *direct; /* a fold, if only of a chunk, straight from operand 0, of
                                          another type; NULL: by way of a panel */
-        bool own_scan; /* a scan of narrow integers where they are, in lanes of their own size, or if
-                          `wide` into sums of 64 bits */
+        bool own_scan; /* a scan of narrow integers where they are, in lanes of their own size, or
+                          if `wide` into sums of 64 bits */
         bool wide;
         bool through;  /* map: the load goes straight to the output */
-        bool products; /* a sum of products of operands factor[0] and [1], whole tiles of it straight
-                          from memory */
+        bool products; /* a sum of products of operands factor[0] and [1], whole tiles of it
+                          straight from memory */
         int32_t factor[2];
         const sf_lanes *lanes; /* the isa's, or own */
         sf_lanes own;
@@ -98,7 +99,7 @@ typedef struct sf_panels {
         /* A shared axis: see shared.c. */
         int64_t chunk;         /* positions in a chunk; 0: no axis is shared */
         int64_t chunks;        /* in a sequence */
-        int64_t leaf, leaves;  /* positions in a leaf; leaves in a sequence, the last perhaps shorter */
+        int64_t leaf, leaves; /* positions in a leaf; leaves in a sequence, the last may be short */
         bool carried;          /* scanned into scratch, then carried; else folded, then scanned */
 
         sf_panel_member member[SF_PANEL_MEMBERS];
@@ -110,7 +111,7 @@ typedef struct sf_crew {
         const sf_panels *panels;
         char *scratch;
         size_t scratch_each;
-        size_t machine, room; /* of a worker's scratch: where programs run; of a shared axis the rest */
+        size_t machine, room; /* in a worker's scratch: where programs run; a shared axis's rest */
         _Atomic int64_t next;   /* task or chunk to be claimed */
         _Atomic uint8_t *ready; /* a shared axis: a flag for each chunk of each line */
 } sf_crew;
@@ -159,8 +160,8 @@ int64_t sf_panels_length(const sf_panels *p, int32_t d);
 int64_t sf_panels_read(const sf_panels *p);
 int64_t sf_panels_bytes(const sf_panels *p);
 
-/* Of shape.c, for plan.c: the shape of one plain step whose kernels read and write memory, or false;
- * the shape of all others. */
+/* Of shape.c, for plan.c: the shape of one plain step whose kernels read and write memory, or
+ * false; the shape of all others. */
 bool sf_shape_straight(sf_panels *p, sf_panel_member *m, const sf_step *s);
 void sf_shape_panel(sf_panels *p);
 void sf_shape_lanes(sf_panels *p, sf_panel_member *m);
@@ -213,8 +214,8 @@ typedef struct sf_walker {
 } sf_walker;
 
 sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine);
-/* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared axis
- * the leaves from `leaf` on, else -1. */
+/* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared
+ * axis the leaves from `leaf` on, else -1. */
 void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
                  sf_piece *piece);
 

@@ -57,7 +57,8 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
                         return false;
                 sf_dt last = f->load.count ? (sf_dt)f->load.code[f->load.count - 1].dt
                                            : f->operand[0].dt;
-                m->through = p->shape == SF_PANEL_MAP && !f->store.count && sf_survives(last, s->acc);
+                m->through = p->shape == SF_PANEL_MAP && !f->store.count &&
+                             sf_survives(last, s->acc);
                 sf_fused_compile(map, f, false, s->acc, m->held, m->through ? s->out : s->acc,
                                  m->through ? s->out : m->held, &m->load);
                 sf_fused_compile(map, f, true, s->acc, m->held, s->out, s->out, &m->store);
@@ -131,7 +132,8 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 m->writes = (apart || s->dims[p->col].y == m->size) &&
                             (columns || s->dims[p->seq].y == step * m->size);
         if (s->m)
-                m->masks = (apart || s->dims[p->col].m == 1) && (columns || s->dims[p->seq].m == step);
+                m->masks = (apart || s->dims[p->col].m == 1) &&
+                           (columns || s->dims[p->seq].m == step);
 }
 
 /* Is the load a product of two operands, or the square of one? */
@@ -203,8 +205,10 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
         const int64_t line = p->n * all * m->size; /* bytes of a line's results */
         const int64_t run = p->shape == SF_PANEL_COLUMNS ? all * m->size : line;
         m->streams = m->gathers = false;
-        if (!p->stream || m->own_scan ||
-            !(p->straight || (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held)))
+        if (!p->stream || m->own_scan)
+                return;
+        if (!p->straight &&
+            !(m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held))
                 return;
         if (s->fold) { /* so many results would each first be read */
                 m->streams = !p->chunk && s->batch * m->size >= SF_CPU_STREAM_BYTES &&
@@ -232,7 +236,8 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
                              SF_CPU_GROUP * line <= sf_larger(SF_PANEL_BYTES, p->lines * line);
 }
 
-/* How far kernels that read memory fetch ahead. Neighbouring lines that are short are one stream. */
+/* How far kernels that read memory fetch ahead. Neighbouring lines that are short are one
+ * stream. */
 static int64_t ahead_of(const sf_panels *p)
 {
         const sf_panel_member *m = &p->member[0];

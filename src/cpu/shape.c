@@ -189,6 +189,6 @@ void sf_shape_lanes(sf_panels *p, sf_panel_member *m)
         if (rows == width && cols == 1)
                 return;
         m->lanes = &m->own;
-        sf_lanes_make(&m->own, p->isa->vector_bytes, lane, p->isa->permute_bytes, groups, rows, cols,
-                      p->reverse);
+        sf_lanes_make(&m->own, p->isa->vector_bytes, lane, p->isa->permute_bytes, groups, rows,
+                      cols, p->reverse);
 }
