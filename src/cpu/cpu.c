@@ -1,255 +1,270 @@
-/* Step to tasks: rows, columns, or one long axis shared by threads; what no kernel reads and writes straight goes to fused.c. */
+/* A step planned (plan.c), and its tasks run by all threads. */
 #include "cpu/cpu.h"
 
 #include "core/arena.h"
 #include "core/value.h"
-#include "cpu/plan.h"
+#include "core/walk.h"
+#include "cpu/panel.h"
 #include "cpu/pool.h"
 
-#include <inttypes.h>
+/* ---------------------------------------------------------------------------------------------
+ * Pieces
+ * ------------------------------------------------------------------------------------------- */
 
-/* A task is about this large: small enough to balance, large enough that claiming it is nothing. */
-#define TASK_BYTES (512 << 10)
-/* The counters of a strip of columns should stay in a core's own caches; wide strips are long runs of memory. 8192 x 8191 f32: 12 KiB 0.6 of
- * a copy, 48 KiB 0.7, 128 KiB 0.74, 512 KiB 0.83; aligned rows of f32 gain nothing beyond 128 KiB. */
-#define STRIP_BYTES (512 << 10)
-#define MOST_COLUMNS 16384
-/* Strips are made narrower so that there is one for everyone, but not than this. */
-#define LEAST_STRIP 128
+/* A place, by its coordinates in the dimensions of the walk. */
+typedef struct coordinates {
+        int64_t outer[SF_MAX_NDIM], line, col, along;
+} coordinates;
 
-/* Vectors of scratch that a row kernel needs: a carry's entry and fill, and the counters. */
-#define ROWS_ENTRIES (2 + SF_CPU_FOLD_GROUP * SF_ORDER_LEVELS)
-/* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart, they would share a few sets of the first cache, and a
- * load from one may be held up by a store to another. 3 and 7 lines measured alike. */
-#define ENTRY_PADDING (7 * 64)
-
-typedef struct crew {
-        const sf_cpu_plan *plan;
-        int64_t tasks;
-        int64_t lines;  /* rows: lines in a task */
-        int64_t detour; /* rows: lines whose results are streamed by way of scratch at a time; 0 where they are not */
-        int64_t blocks; /* rows: tasks an outer position has */
-        int64_t strip;  /* columns: columns in a task */
-        int64_t levels; /* columns: entries of a counter */
-        char *scratch;
-        size_t scratch_each;
-        _Atomic int64_t next;
-} crew;
-
-static int64_t smaller(int64_t a, int64_t b)
+static int64_t operand_offset(const sf_panels *p, const coordinates *c, const int64_t *stride)
 {
-        return a < b ? a : b;
+        int64_t sum = c->along * stride[p->seq];
+        for (int32_t d = 0; d < p->nouter; d++)
+                sum += c->outer[d] * stride[p->outer[d]];
+        sum += p->line < 0 ? 0 : c->line * stride[p->line];
+        return sum + (p->col < 0 ? 0 : c->col * stride[p->col]);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Tasks
- * ---------------------------------------------------------------------------------------------------------- */
-static void run_rows(const crew *c, int64_t task, char *scratch)
+/* In y and in the mask. */
+static void add_offset(sf_dim *sum, const sf_dim *dims, int32_t d, int64_t times)
 {
-        const sf_cpu_plan *p = c->plan;
-        const sf_step *s = p->step;
-        int64_t first = task % c->blocks * c->lines, bytes = p->isa->vector_bytes * p->kernels->parts;
-        sf_carry carry;
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, task / c->blocks);
-        sf_rows job = {.x = s->x + at.x + first * p->line.x,
-                       .y = s->y + at.y + first * p->line.y,
-                       .m = s->m ? s->m + at.m + first * p->line.m : NULL,
-                       .x_row = p->line.x,
-                       .y_row = p->line.y,
-                       .m_row = p->line.m,
-                       .rows = smaller(c->lines, p->line.len - first),
-                       .n = s->n,
-                       .exclusive = s->exclusive,
-                       .stream = p->stream,
-                       .identity = s->identity,
-                       .ahead = p->ahead,
-                       .lanes = p->lanes,
-                       .carry = sf_cpu_carry_make(p, &carry, scratch, p->kernels->width),
-                       .counters = scratch + 2 * bytes,
-                       .slots = SF_CPU_FOLD_GROUP};
-        void (*kernel)(const sf_rows *) = p->shape == SF_CPU_PACKED ? (s->fold ? p->kernels->fold_packed : p->kernels->scan_packed)
-                                                                    : (s->fold ? p->kernels->fold_rows : p->kernels->scan_rows);
-        if (!c->detour) {
-                kernel(&job);
+        if (d < 0)
                 return;
+        sum->y += times * dims[d].y;
+        sum->m += times * dims[d].m;
+}
+
+static sf_dim result_offset(const sf_panels *p, const coordinates *c, const sf_dim *dims)
+{
+        sf_dim sum = {0, 0, 0, 0};
+        for (int32_t d = 0; d < p->nouter; d++)
+                add_offset(&sum, dims, p->outer[d], c->outer[d]);
+        add_offset(&sum, dims, p->line, c->line);
+        add_offset(&sum, dims, p->col, c->col);
+        add_offset(&sum, dims, p->seq, c->along);
+        return sum;
+}
+
+void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
+                 sf_piece *piece)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        const bool by_stride = leaf >= 0 && p->nseq == 1;
+        const int64_t first = leaf < 0 ? 0 : leaf * p->leaf;
+        /* From line to line, along this dimension. */
+        const int32_t to_next = by_stride ? p->seq : p->line;
+        const int64_t times = by_stride ? p->leaf : 1;
+        coordinates at;
+        at.line = line;
+        at.col = col;
+        at.along = by_stride ? first : 0;
+        for (int32_t d = p->nouter - 1; d >= 0; d--) {
+                const int64_t len = p->member[0].step->dims[p->outer[d]].len;
+                at.outer[d] = outer % len;
+                outer /= len;
         }
-        /* A line in reverse begins with the highest of its addresses. */
-        const int64_t all = job.rows, line = p->line.y, down = p->seq.y < 0 ? (s->n - 1) * -p->seq.y : 0;
-        char *y = job.y - down, *lines = scratch + ROWS_ENTRIES * bytes;
-        for (int64_t done = 0; done < all; done += c->detour) {
-                job.rows = smaller(c->detour, all - done);
-                job.y = lines + down;
-                kernel(&job);
-                p->isa->map->stream(y + done * line, lines, job.rows * line, lines); /* the kernel has fetched what comes next */
-                job.x += job.rows * job.x_row;
-                job.m = job.m ? job.m + job.rows * job.m_row : NULL;
+        piece->chunk = leaf >= 0;
+        piece->totals = piece->some = false;
+        piece->carry = 0;
+        piece->from = by_stride ? 0 : first;
+        piece->ahead = p->ahead;
+        for (int32_t k = 0; k < f->operands; k++) {
+                const sf_operand *x = &f->operand[k];
+                piece->in[k].at = x->data ? x->data + operand_offset(p, &at, x->stride) : NULL;
+                piece->in[k].line = to_next < 0 ? 0 : times * x->stride[to_next];
+        }
+        for (int32_t i = 0; i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                const sf_dim offset = result_offset(p, &at, s->dims);
+                sf_dim next = {0, 0, 0, 0};
+                add_offset(&next, s->dims, to_next, times);
+                piece->of[i].y = s->y + offset.y;
+                piece->of[i].y_line = next.y;
+                piece->of[i].m = s->m ? s->m + offset.m : NULL;
+                piece->of[i].m_line = next.m;
+                piece->of[i].sums = NULL;
         }
 }
 
-static void run_strip(const crew *c, const sf_walk *at, int64_t first, int64_t cols, bool stream, char *scratch)
+/* ---------------------------------------------------------------------------------------------
+ * Tasks
+ * ------------------------------------------------------------------------------------------- */
+
+/* Where every row of y begins at the same place in a cache line, how many columns before the next
+ * line begins? NumPy's large arrays begin 16 bytes into one: strips that begin with a line are
+ * streamed whole. */
+static int64_t columns_before_a_line(const sf_panels *p, const sf_piece *piece)
 {
-        const sf_cpu_plan *p = c->plan;
-        const sf_step *s = p->step;
-        int64_t row_bytes = c->strip * sf_value_bytes(p->kernels) + ENTRY_PADDING;
-        sf_carry carry;
-        sf_columns job = {.x = s->x + at->x + first * p->size,
-                          .y = s->y + at->y + first * p->size,
-                          .m = s->m ? s->m + at->m + first : NULL,
-                          .x_step = p->seq.x,
-                          .y_step = p->seq.y,
-                          .m_step = p->seq.m,
-                          .cols = cols,
-                          .n = s->n,
-                          .exclusive = s->exclusive,
-                          .stream = stream,
-                             .identity = s->identity,
-                          .ahead = p->ahead,
-                          .carry = sf_cpu_carry_make(p, &carry, scratch, c->strip),
-                          .counters = scratch + 2 * row_bytes,
-                          .counter_stride = row_bytes};
-        (s->fold ? p->kernels->fold_columns : p->kernels->scan_columns)(&job);
+        const sf_panel_member *m = &p->member[0];
+        const int64_t past = (int64_t)((uintptr_t)piece->of[0].y % 64);
+        const bool same = m->step->dims[p->seq].y % 64 == 0 && past % m->size == 0;
+        return m->streams && !m->step->fold && past && same ? (64 - past) / m->size : 0;
 }
 
-/* Where every row of y begins at the same place in a cache line, how many columns before the next line begins? NumPy's large arrays begin
- * 16 bytes into one: strips that begin with a line are streamed whole. */
-static int64_t columns_before_a_line(const sf_cpu_plan *p, const char *y)
+/* One strip of columns of a line. The columns before the first line are the first strip's too. */
+static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_t line,
+                      int64_t strip)
 {
-        int64_t past = (int64_t)((uintptr_t)y % 64);
-        return p->stream && !p->step->fold && past && p->seq.y % 64 == 0 && past % p->size == 0 ? (64 - past) / p->size : 0;
+        const sf_panels *p = w->p;
+        const int64_t all = sf_panels_length(p, p->col);
+        sf_piece_at(p, outer, line, 0, -1, piece);
+        const int64_t head = sf_smaller(columns_before_a_line(p, piece), all);
+        if (head && !strip) {
+                piece->cols = head;
+                sf_panel_run(w, piece);
+        }
+        const int64_t col = strip * p->cols + head;
+        if (col >= all)
+                return;
+        sf_piece_at(p, outer, line, col, -1, piece);
+        piece->cols = sf_smaller(p->cols, all - col);
+        sf_panel_run(w, piece);
 }
 
-static void run_columns(const crew *c, int64_t task, char *scratch)
+/* Takes the lowest digit off a number. */
+static int64_t digit(int64_t *number, int64_t base)
 {
-        const sf_cpu_plan *p = c->plan;
-        sf_walk at;
-        sf_walk_start(&at, p->outer_dims, p->nouter, task / c->blocks);
-        int64_t head = columns_before_a_line(p, p->step->y + at.y), number = task % c->blocks;
-        int64_t first = number * c->strip + head, end = number + 1 == c->blocks ? p->inner : smaller(first + c->strip, p->inner);
-        if (!number && head)
-                run_strip(c, &at, 0, smaller(head, p->inner), false, scratch);
-        if (first < end)
-                run_strip(c, &at, first, end - first, p->stream, scratch);
+        if (base == 1) /* as it mostly is in small calls, where divisions count */
+                return 0;
+        const int64_t low = *number % base;
+        *number /= base;
+        return low;
+}
+
+static void run_task(const sf_walker *w, int64_t task)
+{
+        const sf_panels *p = w->p;
+        const int64_t low = digit(&task, p->outer_first ? p->outers : p->tiles);
+        const int64_t strip = digit(&task, p->strips);
+        const int64_t outer = p->outer_first ? low : task, tile = p->outer_first ? task : low;
+        const int64_t end = sf_smaller((tile + 1) * p->tile, sf_panels_length(p, p->line));
+        const bool columns = p->shape == SF_PANEL_COLUMNS && p->members == 1;
+        sf_piece piece;
+        piece.n = p->n;
+        for (int64_t line = tile * p->tile; line < end; line += p->lines) {
+                const int64_t col = strip * p->cols;
+                piece.lines = sf_smaller(p->lines, end - line);
+                if (columns && p->member[0].streams) {
+                        run_strip(w, &piece, outer, line, strip);
+                        continue;
+                }
+                sf_piece_at(p, outer, line, col, -1, &piece);
+                piece.cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - col);
+                sf_panel_run(w, &piece);
+        }
+}
+
+sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine)
+{
+        const sf_panels *p = c->panels;
+        char *scratch = c->scratch + (size_t)worker * c->scratch_each;
+        if (!p->straight)
+                sf_fused_machine_make(machine, p->isa->map, scratch + c->machine, p->slots);
+        return (sf_walker){p, scratch, machine};
 }
 
 static void work(void *arg, int worker)
 {
-        crew *c = arg;
-        char *scratch = c->scratch + (size_t)worker * c->scratch_each;
+        sf_crew *c = arg;
+        const sf_panels *p = c->panels;
+        sf_fused_machine machine;
+        const sf_walker w = sf_crew_walker(c, worker, &machine);
         int64_t task;
-        while ((task = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < c->tasks) {
-                if (c->plan->shape == SF_CPU_COLUMNS)
-                        run_columns(c, task, scratch);
-                else
-                        run_rows(c, task, scratch);
-        }
-        if (c->detour)
-                c->plan->isa->fence();
+        while ((task = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < p->tasks)
+                run_task(&w, task);
+        if (p->stream)
+                p->isa->fence();
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Cutting
- * ---------------------------------------------------------------------------------------------------------- */
-
-/* How many equal tasks `count` things of `bytes` each make, so that workers end at about the same time. */
-static int64_t things_per_task(int64_t count, int64_t bytes, int workers, int64_t multiple)
-{
-        int64_t by_size = TASK_BYTES / (bytes ? bytes : 1), by_share = count / (8 * (int64_t)workers);
-        int64_t things = workers == 1 ? by_size : smaller(by_size, by_share);
-        things = things / multiple * multiple;
-        return things < multiple ? multiple : things;
-}
-
-static void cut(crew *c, int workers)
-{
-        const sf_cpu_plan *p = c->plan;
-        const sf_step *s = p->step;
-        int64_t vector = p->isa->vector_bytes * p->kernels->parts, lane = sf_value_bytes(p->kernels), line = 64 / p->size;
-        if (p->shape == SF_CPU_COLUMNS) {
-                /* The counter has an entry a level above the tile, of at least four positions, and one for the closing entry. */
-                c->levels = sf_order_log2((uint64_t)(s->n / 4 + 1)) + 2;
-                int64_t widest = STRIP_BYTES / (c->levels * lane) / 16 * 16;
-                widest = widest < 64 ? 64 : widest > MOST_COLUMNS ? MOST_COLUMNS : widest;
-                /* Enough strips for everyone, of whole cache lines and about the same width. */
-                int64_t strips = (p->inner + widest - 1) / widest;
-                while (p->outer * strips < workers && p->inner / (strips + 1) >= LEAST_STRIP)
-                        strips++;
-                /* Narrower than that, the one would be a few columns and the other the rest: threads share the columns (chain.c) instead. */
-                const int64_t even = (strips + workers - 1) / workers * workers;
-                if (p->outer * strips % workers && p->outer * strips < 8 * workers && p->inner / even >= LEAST_STRIP)
-                        strips = even;
-                c->strip = ((p->inner + strips - 1) / strips + line - 1) / line * line;
-                c->blocks = (p->inner + c->strip - 1) / c->strip;
-                c->tasks = p->outer * c->blocks;
-                c->scratch_each = (size_t)((c->levels + 2) * (c->strip * lane + ENTRY_PADDING));
-        } else {
-                c->lines = p->shape == SF_CPU_PACKED ? things_per_task(p->line.len, s->n * p->inner * p->size, workers, 64)
-                                                     : things_per_task(p->line.len, s->n * p->inner * p->size, workers, SF_CPU_FOLD_GROUP);
-                c->blocks = (p->line.len + c->lines - 1) / c->lines;
-                c->tasks = p->outer * c->blocks;
-                c->scratch_each = (size_t)(ROWS_ENTRIES * vector);
-                /* Only of whole sequences: a matrix's columns interleaved are one long line. */
-                if (p->detour && p->line.len > 1 && p->line.y == s->n * p->inner * p->size && p->line.y * SF_CPU_GROUP <= SF_CPU_DETOUR)
-                        c->detour = SF_CPU_DETOUR / p->line.y / SF_CPU_GROUP * SF_CPU_GROUP;
-                c->scratch_each += (size_t)(c->detour * p->line.y);
-        }
-        /* Workers write their scratch all the time: no two on one line, nor a power of two apart. */
-        c->scratch_each = (c->scratch_each + 4095) / 4096 * 4096 + 4096 + 64;
-}
-
-/* Would whole sequences leave workers idle while one long one is walked alone? */
-static bool shares_one_axis(const crew *c, int workers)
-{
-        const sf_cpu_plan *p = c->plan;
-        const sf_step *s = p->step;
-        if (workers == 1 || p->shape == SF_CPU_PACKED)
-                return false;
-        int64_t parts = p->shape == SF_CPU_COLUMNS ? c->tasks : p->outer * p->line.len;
-        int64_t part_bytes = s->n * s->batch / parts * p->size;
-        return part_bytes > SF_CPU_WORKER_BYTES && (parts < workers || (parts < 4 * workers && parts % workers));
-}
-
-/* ------------------------------------------------------------------------------------------------------------
+/* ---------------------------------------------------------------------------------------------
  * The whole of a step
- * ---------------------------------------------------------------------------------------------------------- */
-static void fill_identity(const sf_step *s)
+ * ------------------------------------------------------------------------------------------- */
+
+/* A fold of nothing: every result is the store's of the identity. */
+static void store_identity(const sf_step *s, const sf_fuse *f)
 {
-        sf_value v = s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity;
-        sf_walk at;
-        sf_walk_start(&at, s->dims, s->nbatch, 0);
-        for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&at))
-                sf_value_store(s->acc, s->out, v, s->y + at.y);
+        const sf_value first = sf_combine(s->op, s->acc, s->initial, s->identity);
+        const sf_value v = sf_lower(s->acc, s->has_initial ? first : s->identity);
+        sf_walk walk;
+        sf_walk_start(&walk, s->dims, s->nbatch, 0);
+        for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&walk)) {
+                const char *at[SF_OPERANDS_MAX];
+                for (int32_t k = 0; k < f->operands; k++) {
+                        at[k] = f->operand[k].data;
+                        for (int32_t d = 0; at[k] && d < s->nbatch; d++)
+                                at[k] += walk.at[d] * f->operand[k].stride[d];
+                }
+                sf_element_store(s->out, sf_store_eval(f, at, v, s->acc, s->out), s->y + walk.y);
+        }
+}
+
+/* Memory that the workers share: the programs' constants. Filled if there is a base. */
+static size_t place_constants(sf_panels *p, char *base)
+{
+        size_t total = 0;
+        for (int32_t i = 0; i < p->members && !p->straight; i++) {
+                sf_panel_member *m = &p->member[i];
+                m->load_constants = base + total;
+                total += sf_fused_constants_bytes(&m->load);
+                m->store_constants = base + total;
+                total += sf_fused_constants_bytes(&m->store);
+                if (base) {
+                        sf_fused_constants_fill(p->isa->map, &m->load, m->load_constants);
+                        sf_fused_constants_fill(p->isa->map, &m->store, m->store_constants);
+                }
+        }
+        return total;
+}
+
+static sf_status run_members(sf_context *ctx, sf_panels *p)
+{
+        const sf_step *s = p->member[0].step;
+        int workers = sf_cpu_workers(ctx, s->n * s->batch * sf_panels_bytes(p));
+        sf_panels_plan(p, workers);
+        sf_crew c = {.panels = p, .machine = sf_panel_scratch(p)};
+        c.room = c.machine + (p->straight ? 0 : sf_fused_machine_bytes(p->slots));
+        c.room = (c.room + 63) / 64 * 64;
+        /* Workers write their scratch all the time: no two on one line, nor a power of two
+         * apart. */
+        c.scratch_each = c.room + (p->chunk ? c.machine + sf_carried_bytes(p) : 0);
+        c.scratch_each = (c.scratch_each + 4095) / 4096 * 4096 + 4096 + 64;
+        if (!p->chunk)
+                workers = (int)sf_smaller(workers, p->tasks);
+        const size_t constants = (place_constants(p, NULL) + 63) / 64 * 64;
+        const size_t shared = constants + (p->chunk ? sf_shared_bytes(p) : 0);
+        const size_t bytes = shared + (size_t)workers * c.scratch_each;
+        sf_arena *arena = sf_arena_borrow(ctx, bytes);
+        if (!arena)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had",
+                               bytes);
+        place_constants(p, arena->base);
+        c.scratch = arena->base + shared;
+        if (p->chunk)
+                sf_shared_start(&c, p, arena->base + constants);
+        sf_pool_run(workers, p->chunk ? sf_shared_work : work, &c);
+        if (p->chunk)
+                sf_shared_finish(&c);
+        sf_arena_return(ctx, arena);
+        return SF_OK;
 }
 
 sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
 {
-        sf_cpu_plan plan;
-        if (s->fuse || s->sibling)
-                return sf_cpu_fused_run(ctx, s);
-        if (s->n == 0) {
-                fill_identity(s);
-                return SF_OK;
+        while (s) {
+                sf_panels p;
+                bool has_kernel = true;
+                sf_panels_start(&p, ctx->isa, s);
+                /* As many of the siblings as can be walked together; then the rest. */
+                for (; s && sf_panels_take(&p, s, &has_kernel); s = s->sibling) {
+                }
+                if (!has_kernel)
+                        return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s has no CPU kernel",
+                                       sf_op_name(s->op), sf_dtypes[s->in].name,
+                                       sf_dtypes[s->out].name);
+                for (int32_t i = 0; i < p.members && !p.n; i++)
+                        store_identity(p.member[i].step, p.member[i].fuse);
+                if (p.n)
+                        SF_TRY(run_members(ctx, &p));
         }
-        sf_cpu_plan_make(&plan, ctx->isa, s);
-        if (plan.shape == SF_CPU_STAGED)
-                return sf_cpu_fused_run(ctx, s);
-        int workers = sf_cpu_workers(ctx, s->n * s->batch * (sf_dtypes[s->in].size + (s->fold ? 0 : sf_dtypes[s->out].size)));
-        crew c = {.plan = &plan};
-        cut(&c, workers);
-        size_t bytes;
-        if (shares_one_axis(&c, workers)) {
-                if (sf_cpu_chain_run(ctx, &plan, workers))
-                        return SF_OK;
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the scratch of %d threads sharing one axis", workers);
-        }
-        if (c.tasks < workers)
-                workers = (int)c.tasks;
-        bytes = (size_t)workers * c.scratch_each;
-        sf_arena *arena = sf_arena_borrow(ctx, bytes);
-        if (!arena)
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
-        c.scratch = arena->base;
-        sf_pool_run(workers, work, &c);
-        sf_arena_return(ctx, arena);
         return SF_OK;
 }

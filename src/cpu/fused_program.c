@@ -1,5 +1,6 @@
 /* Programs to loops over blocks, and the loops run: see fused.h. */
 #include "cpu/fused.h"
+#include "cpu/kernels.h"
 
 #include <string.h>
 
@@ -7,8 +8,6 @@
 #define LONG_ROW 128
 /* Where some memory runs across the rows, this many are taken at once: a cache line of 4-byte elements, so that none is wasted. */
 #define CROSSED_ROWS 16
-/* Shorter runs leave too many cache lines half written to go around the cache. */
-#define STREAM_RUN 1024
 /* As much as may be under way at once: 16 lines. */
 #define AHEAD_BYTES 1024
 
@@ -438,7 +437,7 @@ static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused
         }
         char *y = box->y + r * box->y_row + j * box->y_col;
         bool direct = c->direct && box->y_col == c->out_size && (rows == 1 || box->y_row == cols * c->out_size);
-        bool streamed = direct && box->stream && rows * cols * c->out_size >= STREAM_RUN;
+        bool streamed = direct && box->stream && rows * cols * c->out_size >= SF_CPU_STREAM_LINE;
         void *own = m->value[SF_FUSED_LAST];
         if (direct && !streamed)
                 m->value[SF_FUSED_LAST] = y;

@@ -1,5 +1,5 @@
 /*
- * kernels.h: what the driver (cpu.c, chain.c, panel.c) hands to a kernel, and the table of kernels of an instruction set.
+ * kernels.h: what the driver (panel.c, carried.c) hands to a kernel, and the table of kernels of an instruction set.
  *
  * Two shapes of work cover every tensor:
  *

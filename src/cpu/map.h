@@ -1,5 +1,5 @@
 /*
- * map.h: elementwise work on contiguous blocks in cache: the loops of an instruction set, which fused.c strings together to programs.
+ * map.h: elementwise work on contiguous blocks in cache: the loops of an instruction set, which fused_program.c strings together.
  *
  * A block holds values of one class: a type that stands for all that are held the same way. f16, bf16 and f32 are held as f32; integers
  * of up to 32 bits, and bool, as 32-bit ones; the others as themselves. A loop computes in the class's type; what the narrower type

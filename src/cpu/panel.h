@@ -1,11 +1,15 @@
 /*
- * panel.h: how the CPU walks steps that no kernel reads and writes straight: fused ones, strides and types that have no kernel, siblings.
+ * panel.h: how the CPU walks a step and its siblings: the plan, and one piece of the walk.
  *
- * A piece is some sequences side by side, walked block by block: the load brings a block of them into a panel, contiguous, in a type the
- * kernels have; a kernel scans or folds the panel in place, carrying on from the block before; the store takes it to memory. Siblings
- * do so in turn while the operands' block is in cache.
+ * A piece is some sequences side by side, walked block by block: the load program fills a panel
+ * with a block of them, contiguous, in a type that the kernels have; a kernel scans or folds the
+ * panel in place, resuming from the block before; the store program empties it into memory.
+ * Siblings do so in turn while the operands' block is in cache. Where a program does nothing and
+ * the types agree, the kernel reads or writes memory itself. A plain step is a piece of one block
+ * without any panel.
  *
- *   rows     a panel's rows are sequences; packed: many short ones, on end
+ *   rows     a panel's rows are sequences
+ *   packed   many short sequences, back to back, whole ones to a vector
  *   columns  a panel's rows are positions, of neighbouring sequences
  *   narrow   as columns, but so few that the kernel for rows takes them interleaved
  *   map      sequences of one element: no kernel at all
@@ -16,117 +20,256 @@
 #include "cpu/fused.h"
 #include "cpu/kernels.h"
 
-#define SF_PANEL_MEMBERS 4       /* steps that share one walk, at most */
-#define SF_PANEL_CHUNK_LEVELS 12 /* log2 of how many chunks a shared axis has, at most */
+#include <stdatomic.h>
 
-typedef enum sf_panel_shape { SF_PANEL_MAP, SF_PANEL_ROWS, SF_PANEL_PACKED, SF_PANEL_COLUMNS, SF_PANEL_NARROW } sf_panel_shape;
+#define SF_PANEL_MEMBERS 4 /* steps that share one walk, at most */
+/* A panel: with what the load and the store touch, about a first-level cache. */
+#define SF_PANEL_BYTES (16 << 10)
+
+typedef enum sf_panel_shape {
+        SF_PANEL_MAP,
+        SF_PANEL_ROWS,
+        SF_PANEL_PACKED,
+        SF_PANEL_COLUMNS,
+        SF_PANEL_NARROW
+} sf_panel_shape;
 
 /* One of the steps. */
 typedef struct sf_panel_member {
         const sf_step *step;
         const sf_fuse *fuse;
         const sf_cpu_kernels *kernels;
-        sf_dt held;   /* the panel's element type: the accumulator's, widened to 32 bits */
-        int64_t size; /* its bytes, which are a lane's */
+        sf_dt held;   /* the type of what kernels read: in a panel the accumulator's, widened to 32
+                         bits; straight from memory what is there */
+        int64_t size; /* its bytes */
         sf_fused_code load, store;
         char *load_constants, *store_constants;
         bool reads, writes, masks; /* straight from and to memory, without a panel */
-        bool streams;              /* writes around the cache: no line would be left half written */
-        bool gathers;              /* a scan whose results go there from another panel, in which they lie as in memory */
-        const sf_direct_fold *direct; /* a fold, if only of a chunk, straight from operand 0, of another type; NULL: by way of a panel */
-        bool own_scan;             /* a scan of narrow integers as they lie, in lanes of their own size, or if `wide` into sums of 64 bits */
+        bool streams; /* writes around the cache: no line would be left half written */
+        bool gathers; /* a scan whose results go there from another panel, laid out as memory is */
+        const sf_direct_fold *direct; /* a fold, if only of a chunk, straight from operand 0, of
+                                         another type; NULL: by way of a panel */
+        bool own_scan; /* a scan of narrow integers where they are, in lanes of their own size, or
+                          if `wide` into sums of 64 bits */
         bool wide;
-        bool through;              /* map: the load goes straight to the output */
-        bool products;             /* a sum of products of operands factor[0] and [1], whole tiles of it straight from memory */
+        bool through;  /* map: the load goes straight to the output */
+        bool products; /* a sum of products of operands factor[0] and [1], whole tiles of it
+                          straight from memory */
         int32_t factor[2];
-        const sf_lanes *lanes;     /* the isa's, or own */
+        const sf_lanes *lanes; /* the isa's, or own */
         sf_lanes own;
-        size_t panel, gathered, mask, counters, carries, totals; /* offsets into a worker's scratch */
-        char *sums; /* a shared axis: the chunks' totals and theirs (fused.c) */
+        int64_t entry_bytes, counter_bytes; /* of a counter's or carry's entry, and of a counter */
+        size_t panel, gathered, mask, totals, counters, carries, entries, left; /* offsets into a
+                          worker's scratch */
+        char *sums; /* a shared axis: the totals of every line's leaves */
 } sf_panel_member;
 
+/* The plan: made once a call, read by every worker. */
 typedef struct sf_panels {
         const sf_cpu_isa *isa;
         sf_panel_shape shape;
         int32_t members;
+        bool straight;     /* a plain step: its kernel reads and writes memory, with no panel */
         int64_t n, block;  /* positions of a sequence, and of a panel at most */
         int32_t nbatch, nseq, seq; /* as in the steps; the sequence's innermost dimension */
-        bool reverse;      /* rows, packed, narrow: addresses go down along the sequence, and panels are filled as memory lies */
-        int32_t line, col; /* the dimensions that lines and columns of a piece belong to; -1: none */
+        bool reverse;      /* rows, packed, narrow: addresses go down along the sequence, and panels
+                              are filled as memory is */
+        int32_t line, col; /* the dimensions of a piece's lines and columns; -1: none */
         int64_t lines, cols; /* at most, in a piece */
         int64_t widest;    /* bytes of the widest panel's elements */
-        int64_t parts;     /* most components of a value */
+        int64_t value_bytes; /* of the widest value in a counter */
         int32_t slots;
-        bool whole;        /* a panel has all positions: nothing is resumed, and all its lines go to the kernel at once */
+        bool whole;        /* a block has all positions: nothing is resumed, and all its lines go to
+                              the kernel at once */
         int64_t carries;   /* lines that have a carry of their own; 1: they share it */
         int64_t levels;    /* columns: entries of a counter */
-        int64_t entry_lanes; /* of a carry's entry */
         int64_t entries;   /* a carry's, at most */
-        int32_t nouter, outer[SF_MAX_NDIM]; /* the remaining dimensions */
-        int64_t chunk;     /* a shared axis: positions in a chunk, else 0 */
-        int64_t chunks, nodes;
+        int64_t ahead;     /* bytes that a kernel fetches ahead of what it reads from memory */
         bool direct;       /* all members fold straight from operand 0, without a panel */
         bool stream;       /* results are too large to be worth caching */
+
+        /* Tasks: `tile` lines of a strip of columns at one position of the other dimensions. */
+        int32_t nouter, outer[SF_MAX_NDIM]; /* those dimensions */
+        int64_t outers;        /* and how many positions they have */
+        int64_t tile, tiles;   /* lines in a task; tasks along the lines */
+        int64_t strips;
+        bool outer_first;      /* outer positions change fastest: they share what a tile reads */
+        int64_t tasks;
+
+        /* A shared axis: see shared.c. */
+        int64_t chunk;         /* positions in a chunk; 0: no axis is shared */
+        int64_t chunks;        /* in a sequence */
+        int64_t leaf, leaves; /* positions in a leaf; leaves in a sequence, the last may be short */
+        bool carried;          /* scanned into scratch, then carried; else folded, then scanned */
+
         sf_panel_member member[SF_PANEL_MEMBERS];
         sf_fuse plain[SF_PANEL_MEMBERS]; /* what a member that is not fused has instead */
 } sf_panels;
 
-/* ------------------------------------------------------------------------------------------------------------
- * panel_plan.c: in this order
- * ---------------------------------------------------------------------------------------------------------- */
+/* What the workers of a call share. */
+typedef struct sf_crew {
+        const sf_panels *panels;
+        char *scratch;
+        size_t scratch_each;
+        size_t machine, room; /* in a worker's scratch: where programs run; a shared axis's rest */
+        _Atomic int64_t next;   /* task or chunk to be claimed */
+        _Atomic uint8_t *ready; /* a shared axis: a flag for each chunk of each line */
+} sf_crew;
+
+static inline int64_t sf_smaller(int64_t a, int64_t b)
+{
+        return a < b ? a : b;
+}
+static inline int64_t sf_larger(int64_t a, int64_t b)
+{
+        return a > b ? a : b;
+}
+/* How many parts of `each` make `count`, the last perhaps not whole. */
+static inline int64_t sf_parts(int64_t count, int64_t each)
+{
+        return count <= each ? count > 0 : (count + each - 1) / each;
+}
+static inline int64_t sf_power_below(int64_t v)
+{
+        return (int64_t)1 << sf_order_log2((uint64_t)(v < 1 ? 1 : v));
+}
+static inline int64_t sf_magnitude(int64_t v)
+{
+        return v < 0 ? -v : v;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * plan.c, shape.c and cut.c: the plan
+ * ------------------------------------------------------------------------------------------- */
 
 /* For a step and its siblings, of which none is taken yet. */
 void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *first);
-/* Takes a step in if it can be walked with those that are there. *has_kernel is cleared if nobody could walk it. */
+/* Takes a step in if it can be walked with those that are there. *has_kernel is cleared if nobody
+ * could walk it. */
 bool sf_panels_take(sf_panels *p, const sf_step *step, bool *has_kernel);
-/* Chooses shape and sizes; a second time, with a chunk, for an axis that is to be shared. */
-void sf_panels_plan(sf_panels *p, int workers, int64_t chunk);
-/* What remains to be chosen when sizes no longer change. */
-void sf_panels_settle(sf_panels *p);
+/* Everything else. */
+void sf_panels_plan(sf_panels *p, int workers);
 
+/* Does every value of a type survive the accumulator? */
+bool sf_survives(sf_dt dt, sf_dt acc);
+/* How many workers a call on ctx is worth that reads and writes so many bytes. */
+int sf_cpu_workers(const sf_context *ctx, int64_t bytes);
 /* The length of a dimension; of none, 1. */
-int64_t sf_panels_length(const sf_step *s, int32_t d);
-/* Is there an operand that stands still along one dimension and moves along another? */
-bool sf_panels_shares(const sf_panels *p, int32_t still, int32_t moving);
-/* Bytes of memory that an element of the walk stands for. */
+int64_t sf_panels_length(const sf_panels *p, int32_t d);
+/* Bytes of memory that an element of the walk stands for: read, and written. */
+int64_t sf_panels_read(const sf_panels *p);
 int64_t sf_panels_bytes(const sf_panels *p);
 
-/* ------------------------------------------------------------------------------------------------------------
- * panel.c
- * ---------------------------------------------------------------------------------------------------------- */
+/* Of shape.c, for plan.c: the shape of one plain step whose kernels read and write memory, or
+ * false; the shape of all others. */
+bool sf_shape_straight(sf_panels *p, sf_panel_member *m, const sf_step *s);
+void sf_shape_panel(sf_panels *p);
+void sf_shape_lanes(sf_panels *p, sf_panel_member *m);
+bool sf_shape_crossed(const sf_panels *p);
+/* Is there an operand that stands still along one dimension and moves along another? */
+bool sf_shape_shares(const sf_panels *p, int32_t still, int32_t moving);
+/* Of cut.c, for plan.c: sizes, and whether an axis is shared; then tasks. */
+void sf_cut_sizes(sf_panels *p, int workers);
+void sf_cut_tasks(sf_panels *p, int workers);
 
-/* Some lines of some columns. Pointers stand on position 0 of the sequence (of a chunked one, on the first chunk's). */
+/* ---------------------------------------------------------------------------------------------
+ * cpu.c: pieces and walkers; panel.c: one piece
+ * ------------------------------------------------------------------------------------------- */
+
+/* Some lines of some columns. Pointers stand on position 0 of the sequence (of a shared one, on the
+ * first leaf's). */
 typedef struct sf_piece {
         int64_t lines, cols;
-        int64_t from, n; /* positions; from is 0 but where a chunk's lines cannot be reached by a stride */
-        int64_t chunk;   /* which chunk the first line is, the others being the next; -1: lines are whole sequences */
-        bool totals;     /* the chunks' totals are all that is wanted */
-        struct {
+        int64_t from, n; /* positions; from is 0 but where no stride leads from leaf to leaf */
+        bool chunk;      /* lines are leaves of a shared axis; else whole sequences */
+        bool totals;     /* the leaves' totals are all that is wanted */
+        bool some;       /* only of members that fold, or if not `totals` that scan */
+        int64_t carry;   /* which of the carries is the first line's */
+        int64_t ahead;   /* bytes that kernels fetch ahead */
+        struct sf_piece_in {
                 const char *at;
-                int64_t line;
+                int64_t line; /* bytes from line to line */
         } in[SF_OPERANDS_MAX];
-        struct {
-                char *y, *sums; /* sums: of this line of the tensor, from the piece's first column on */
+        struct sf_piece_of {
+                char *y, *sums; /* sums: the total of this piece's first leaf, the next behind it */
                 int64_t y_line;
                 const uint8_t *m;
                 int64_t m_line;
         } of[SF_PANEL_MEMBERS];
 } sf_piece;
 
+/* Some positions of one member's part in a piece, from line `line` on. */
+typedef struct sf_block {
+        const sf_panel_member *m;
+        const sf_piece *piece;
+        const struct sf_piece_of *of;
+        int64_t line, first, count;
+} sf_block;
+
+/* A worker at work. */
+typedef struct sf_walker {
+        const sf_panels *p;
+        char *scratch;
+        sf_fused_machine *machine; /* set up unless the step is straight */
+} sf_walker;
+
+sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine);
+/* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared
+ * axis the leaves from `leaf` on, else -1. */
+void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
+                 sf_piece *piece);
+
 /* Lays out a worker's scratch; returns its size. */
 size_t sf_panel_scratch(sf_panels *p);
+/* All of a piece that is not of a shared axis. */
+void sf_panel_run(const sf_walker *w, const sf_piece *piece);
+/* Positions `first` to `end` of a piece, whose carries have been made. */
+void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t end);
+sf_block sf_panel_block(const sf_panels *p, const sf_piece *piece, int32_t i, int64_t first,
+                        int64_t count);
+/* Stores lines x cols totals of a fold, of type held, a line's back to back. */
+void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *totals);
+/* What a kernel is handed for a block: of so many lines, or of one line's columns. */
+sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows);
+sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b);
 
-/* A worker's scratch put to use: once before its first piece. */
-void sf_panel_start(const sf_panels *p, sf_fused_machine *machine, char *scratch);
-void sf_panel_run(const sf_panels *p, sf_fused_machine *machine, char *scratch, const sf_piece *piece);
+/* The carry of line r of a piece. */
+sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r);
+/* What an exclusive scan puts before the first element of all. */
+void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fill);
+/* Values of a line's total, whole vectors of them: all columns of a strip, or one value in every
+ * position of a vector. And their bytes. */
+int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m);
+int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
 
-/* Stores `lines` x `cols` totals of a fold, of type held, a line's on end. */
-void sf_panel_store_totals(const sf_panels *p, sf_fused_machine *machine, int32_t member, const sf_piece *piece, const char *totals);
+/* ---------------------------------------------------------------------------------------------
+ * narrow.c: narrow integers where they are, in any order
+ * ------------------------------------------------------------------------------------------- */
 
-/* Node `index` at `level` of the tree of sums over the chunks of one line, from a pointer to the line's. */
-char *sf_panel_node(const sf_panels *p, const sf_panel_member *m, char *sums, int level, int64_t index);
-/* Values of a node, whole vectors of them: all columns there are, or a carry's entry, with the total in every position. And their bytes. */
-int64_t sf_panel_node_values(const sf_panels *p, const sf_panel_member *m);
-int64_t sf_panel_node_bytes(const sf_panels *p, const sf_panel_member *m);
+/* May a fold take narrow integers as they are, side by side along a dimension? Do all steps? */
+const sf_direct_fold *sf_narrow_along(const sf_panels *p, const sf_panel_member *m, int32_t d);
+bool sf_narrow_all_along(const sf_panels *p, int32_t d);
+/* May a scan? */
+void sf_narrow_choose(const sf_panels *p, sf_panel_member *m);
+/* A block. Returns false if it is not for these kernels. */
+bool sf_narrow_run(const sf_panels *p, const sf_panel_member *m, char *scratch,
+                   const sf_piece *piece, int64_t first, int64_t count);
+/* Positions that are walked at once where it is. */
+int64_t sf_narrow_block(const sf_panels *p, const sf_piece *piece, int64_t count);
+
+/* ---------------------------------------------------------------------------------------------
+ * shared.c: one long axis shared by all threads; carried.c: the way that scans it once
+ * ------------------------------------------------------------------------------------------- */
+
+/* Chooses chunk and leaf, or leaves chunk 0 where the axis is too short for that. */
+void sf_shared_plan(sf_panels *p, int workers);
+/* Bytes of the members' sums and of the flags, and these given out. */
+size_t sf_shared_bytes(const sf_panels *p);
+void sf_shared_start(sf_crew *c, sf_panels *p, char *base);
+/* What a worker needs for the carried way. */
+size_t sf_carried_bytes(const sf_panels *p);
+void sf_shared_work(void *crew, int worker);
+/* After all workers: the folds' results. */
+void sf_shared_finish(sf_crew *c);
 
 #endif

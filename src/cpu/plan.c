@@ -1,138 +1,304 @@
-#include "cpu/plan.h"
+/*
+ * The plan of a step and its siblings (panel.h): which of them are walked together, what their
+ * kernels read and write themselves, and what is written around the cache.
+ */
+#include "cpu/panel.h"
 
-#include "core/value.h"
-#include "cpu/cpus.h"
-
-#include <string.h>
-
-/* Below this many bytes a call stays on the caller's thread: that takes a tenth of a millisecond, and a helper that has just begun when
- * something else takes its CPU can cost several. */
-#define SHARE_BYTES (1 << 20)
-
-int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
-{
-        if (bytes < SHARE_BYTES)
-                return 1;
-        const int32_t limit = sf_thread_limit(), threads = limit && limit < ctx->threads ? limit : ctx->threads;
-        return threads < bytes / SF_CPU_WORKER_BYTES ? threads : (int)(bytes / SF_CPU_WORKER_BYTES);
-}
-
-/* Is the stride `unit` elements of storage, or the other way round in reverse, in all tensors that have it? */
-static bool steps_by(const sf_cpu_plan *p, const sf_dim *dim, int64_t elements, bool with_y)
-{
-        return dim->x == elements * p->size && (!with_y || dim->y == elements * p->size) && (!p->step->m || dim->m == elements);
-}
-
-static void lanes_make(sf_cpu_plan *p, int64_t groups, int64_t rows)
-{
-        p->lanes = &p->isa->whole[(p->kernels->lane_bytes == 8) * 2 + p->reverse];
-        if (groups == 1 && rows == p->kernels->width && p->inner == 1)
-                return;
-        p->lanes = &p->own_lanes;
-        sf_lanes_make(&p->own_lanes, p->isa->vector_bytes, p->kernels->lane_bytes, p->isa->permute_bytes, (int32_t)groups, (int32_t)rows,
-                      (int32_t)p->inner, p->reverse);
-}
-
-/* Splits the batch dimensions into the line, the last of the first `count`, and the outer ones. */
-static void split_batch(sf_cpu_plan *p, int32_t count, bool with_line)
-{
-        const sf_step *s = p->step;
-        p->line = (sf_dim){1, 0, 0, 0};
-        if (with_line && count)
-                p->line = s->dims[--count];
-        p->nouter = count;
-        p->outer = 1;
-        for (int32_t d = 0; d < count; d++) {
-                p->outer_dims[d] = s->dims[d];
-                p->outer *= s->dims[d].len;
-        }
-}
-
-/* Prefetched ahead of each of several streams, of each where nothing is written, and of a single one. Measured. */
+/* Fetched ahead of each of several streams, of each where nothing is written, and of a single one.
+ * Measured. */
 #define AHEAD_OF_MANY 512
 #define AHEAD_OF_FOLDS 1024
 #define AHEAD_OF_ONE 4096
 
-static bool stream_pays(const sf_cpu_plan *p, int64_t line_bytes, int64_t pitch)
+/* ---------------------------------------------------------------------------------------------
+ * Members
+ * ------------------------------------------------------------------------------------------- */
+bool sf_survives(sf_dt dt, sf_dt acc)
 {
-        return p->stream && (line_bytes >= SF_CPU_STREAM_LINE || (line_bytes == pitch && pitch % 64 == 0 && !((uintptr_t)p->step->y % 64)));
+        sf_kind kind = sf_dtypes[dt].kind, held = sf_dtypes[acc].kind;
+        if (dt == acc)
+                return true;
+        if (held == SF_KIND_REAL)
+                return kind == SF_KIND_REAL && dt != SF_DT_F64;
+        if (kind == SF_KIND_REAL || (kind == SF_KIND_SIGNED && held == SF_KIND_UNSIGNED))
+                return false;
+        return sf_dtypes[dt].bits < sf_dtypes[acc].bits || kind == SF_KIND_BOOL;
 }
 
-/* Results that are to be streamed: by the kernels, if they can, else by way of scratch where they lie on end. */
-static void choose_stream(sf_cpu_plan *p, bool by_kernels, bool on_end)
+/* A plain step that is alone, if its elements are as a kernel takes them. */
+static bool member_straight(sf_panels *p, sf_panel_member *m)
 {
-        p->detour = p->stream && !by_kernels && on_end;
-        p->stream = p->stream && by_kernels;
+        const sf_step *s = m->step;
+        const sf_fuse *f = m->fuse;
+        if (p->members || s->sibling || f->load.count || f->store.count || s->in != s->out ||
+            s->nseq > 1)
+                return false;
+        m->held = s->in;
+        m->size = sf_dtypes[s->in].size;
+        m->kernels = p->isa->find(s->in, s->acc, s->op);
+        p->straight = m->kernels && sf_shape_straight(p, m, s);
+        m->load.copied = 0;
+        m->load.program = &f->load;
+        m->store.program = &f->store;
+        return p->straight;
 }
 
-void sf_cpu_plan_make(sf_cpu_plan *p, const sf_cpu_isa *isa, const sf_step *s)
+static bool member_make(sf_panels *p, sf_panel_member *m)
 {
-        p->step = s;
+        const sf_cpu_map *map = p->isa->map;
+        const sf_step *s = m->step;
+        const sf_fuse *f = m->fuse;
+        m->through = false;
+        if (!member_straight(p, m)) {
+                m->held = sf_class_dt(sf_class_of(s->acc));
+                m->size = sf_dtypes[m->held].size;
+                m->kernels = p->isa->find(m->held, m->held, s->op);
+                if (!m->kernels)
+                        return false;
+                sf_dt last = f->load.count ? (sf_dt)f->load.code[f->load.count - 1].dt
+                                           : f->operand[0].dt;
+                m->through = p->shape == SF_PANEL_MAP && !f->store.count &&
+                             sf_survives(last, s->acc);
+                sf_fused_compile(map, f, false, s->acc, m->held, m->through ? s->out : s->acc,
+                                 m->through ? s->out : m->held, &m->load);
+                sf_fused_compile(map, f, true, s->acc, m->held, s->out, s->out, &m->store);
+                p->slots = (int32_t)sf_larger(p->slots, sf_larger(m->load.slots, m->store.slots));
+        }
+        p->widest = sf_larger(p->widest, m->size);
+        p->value_bytes = sf_larger(p->value_bytes, sf_value_bytes(m->kernels));
+        return true;
+}
+
+/* A sequence of one element, and nothing around it, is its element. */
+static bool is_map(const sf_step *s)
+{
+        return s->n == 1 && !s->m && !s->exclusive && !s->has_initial;
+}
+
+void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
+{
         p->isa = isa;
-        p->shape = SF_CPU_STAGED; /* fused.c plans that for itself */
-        p->kernels = s->in == s->out && s->nseq == 1 ? isa->find(s->in, s->acc, s->op) : NULL;
-        if (!p->kernels)
-                return;
-        p->size = sf_dtypes[s->in].size;
-        p->seq = s->dims[s->nbatch];
-        p->inner = 1;
-        p->detour = false;
-        p->stream = !s->fold && !s->in_place && s->n * s->batch * (sf_dtypes[s->in].size + sf_dtypes[s->out].size) >= SF_CPU_STREAM_BYTES;
-        p->reverse = p->seq.x < 0;
-        p->ahead = s->fold ? AHEAD_OF_FOLDS : AHEAD_OF_MANY;
-        const int32_t width = p->kernels->width;
-
-        /* Along the sequence itself. A sequence of one element has no direction: any stride will do. */
-        int64_t sign = p->reverse ? -1 : 1;
-        if (s->n == 1 || steps_by(p, &p->seq, sign, !s->fold)) {
-                split_batch(p, s->nbatch, true);
-                bool packs = (s->fold ? 2 : 1) * s->n <= width && p->line.len > 1 && p->line.x == s->n * p->size && (!s->m || p->line.m == s->n) &&
-                             p->line.y == (s->fold ? 1 : s->n) * p->size;
-                p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
-                lanes_make(p, packs ? width / s->n : 1, packs ? s->n : width);
-                /* What is over after a row's last tile is stored, not streamed. */
-                const bool tiles = s->n * p->size >= SF_CPU_STREAM_LINE || s->n % (isa->scan_tile * width) == 0;
-                choose_stream(p, packs ? p->lanes->unit == width : tiles && stream_pays(p, s->n * p->size, p->line.y), p->line.y == s->n * p->size);
-                if (packs || s->n * p->size < AHEAD_OF_ONE)
-                        p->ahead = AHEAD_OF_ONE; /* neighbouring lines are one stream */
-                else if (p->reverse)
-                        p->ahead = -p->ahead;
-                return;
-        }
-        /* Across neighbouring sequences. */
-        const sf_dim *across = s->nbatch ? &s->dims[s->nbatch - 1] : NULL;
-        if (across && steps_by(p, across, 1, true)) {
-                p->inner = across->len;
-                bool block = 2 * p->inner <= width && steps_by(p, &p->seq, sign * p->inner, !s->fold);
-                if (!block) {
-                        p->shape = SF_CPU_COLUMNS;
-                        choose_stream(p, stream_pays(p, p->inner * p->size, p->seq.y), p->seq.y == sign * p->inner * p->size);
-                        /* So many results would each first be read. */
-                        if (s->fold && s->batch * p->size >= SF_CPU_STREAM_BYTES && p->inner * p->size >= SF_CPU_STREAM_LINE)
-                                p->stream = true;
-                        split_batch(p, s->nbatch - 1, false);
-                        return;
-                }
-                split_batch(p, s->nbatch - 1, true);
-                int64_t piece = s->n * p->inner;
-                bool packs = piece <= width && p->line.len > 1 && p->line.x == piece * p->size && (!s->m || p->line.m == piece) &&
-                             p->line.y == (s->fold ? p->inner : piece) * p->size;
-                p->shape = packs ? SF_CPU_PACKED : SF_CPU_ROWS;
-                lanes_make(p, packs ? width / piece : 1, packs ? s->n : (int64_t)1 << sf_order_log2((uint64_t)(width / p->inner)));
-                choose_stream(p, p->lanes->unit == width, true);
-                return;
-        }
+        p->members = 0;
+        p->straight = false;
+        p->slots = 0;
+        p->widest = 0;
+        p->value_bytes = 0;
+        p->n = s->n;
+        p->nbatch = s->nbatch;
+        p->nseq = s->nseq;
+        p->seq = s->nbatch + s->nseq - 1;
+        p->shape = is_map(s) ? SF_PANEL_MAP : SF_PANEL_ROWS;
 }
 
-const sf_carry *sf_cpu_carry_make(const sf_cpu_plan *p, sf_carry *carry, char *scratch, int64_t lanes)
+bool sf_panels_take(sf_panels *p, const sf_step *s, bool *has_kernel)
 {
-        const sf_step *s = p->step;
-        if (!s->has_initial && !s->exclusive)
-                return NULL;
-        *carry = (sf_carry){.count = s->has_initial, .entries = scratch, .entry_stride = 0, .fill = scratch + lanes * sf_value_bytes(p->kernels)};
-        p->kernels->fill(scratch, lanes, s->initial);
-        /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0 is 0.0) */
-        sf_value fill = s->has_initial ? sf_combine(s->op, s->acc, s->initial, s->identity) : s->identity;
-        p->kernels->fill(carry->fill, lanes, fill);
-        return carry;
+        sf_panel_member *m = &p->member[p->members];
+        const sf_step *first = p->members ? p->member[0].step : s;
+        if (p->members == SF_PANEL_MEMBERS)
+                return false;
+        if (!s->fuse)
+                sf_step_plain_fuse(s, &p->plain[p->members]);
+        m->step = s;
+        m->fuse = s->fuse ? s->fuse : &p->plain[p->members];
+        if (p->members && (!sf_step_same_walk(first, s, p->member[0].fuse, m->fuse) ||
+                           is_map(first) != is_map(s)))
+                return false;
+        *has_kernel = member_make(p, m);
+        p->members += *has_kernel;
+        return *has_kernel;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Straight from memory, straight to it
+ * ------------------------------------------------------------------------------------------- */
+
+/* Can a kernel read, write and mask so? */
+static void choose_directness(sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const bool apart = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
+        const bool narrow = p->shape == SF_PANEL_NARROW;
+        m->reads = m->writes = m->masks = p->straight;
+        if (p->straight || !(apart || columns || narrow) || p->nseq > 1)
+                return;
+        /* Elements from one position to the next, where the sequence is contiguous. */
+        const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
+        if (m->load.copy && m->load.source_dt[m->load.copied] == m->held) {
+                const int64_t *stride = m->fuse->operand[m->load.copied].stride;
+                m->reads = (apart || stride[p->col] == m->size) &&
+                           (columns || stride[p->seq] == step * m->size);
+        }
+        if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held && !s->fold)
+                m->writes = (apart || s->dims[p->col].y == m->size) &&
+                            (columns || s->dims[p->seq].y == step * m->size);
+        if (s->m)
+                m->masks = (apart || s->dims[p->col].m == 1) &&
+                           (columns || s->dims[p->seq].m == step);
+}
+
+/* Is the load a product of two operands, or the square of one? */
+static bool is_product(const sf_program *p, sf_dt dt, int32_t *factor)
+{
+        const sf_instruction *last = p->count == 2 || p->count == 3 ? &p->code[p->count - 1] : NULL;
+        if (!last || last->dt != dt ||
+            !(last->code == SF_CODE_MUL || (last->code == SF_CODE_SQUARE && p->count == 2)))
+                return false;
+        bool loads = true;
+        for (int k = 0; k < 2; k++) {
+                const int32_t arg = last->arg[last->code == SF_CODE_SQUARE ? 0 : k];
+                const sf_instruction *from = &p->code[arg];
+                loads = loads && from->code == SF_CODE_LOAD && from->dt == dt;
+                factor[k] = from->slot;
+        }
+        return loads;
+}
+
+/* May the kernel for products read both factors where they are? */
+static void choose_products(sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const bool columns = p->shape == SF_PANEL_COLUMNS, rows = p->shape == SF_PANEL_ROWS;
+        m->products = s->fold && m->kernels->products && !s->m && s->acc == m->held &&
+                      p->nseq == 1 && !p->reverse && (columns || (rows && !p->whole)) &&
+                      is_product(&m->fuse->load, m->held, m->factor);
+        if (!m->products)
+                return;
+        const sf_operand *a = &m->fuse->operand[m->factor[0]], *b = &m->fuse->operand[m->factor[1]];
+        const int32_t along = columns ? p->col : p->seq;
+        if (columns && a->stride[along] != m->size) { /* the one that may be spread comes second */
+                const sf_operand *first = a;
+                const int32_t factor = m->factor[0];
+                a = b;
+                b = first;
+                m->factor[0] = m->factor[1];
+                m->factor[1] = factor;
+        }
+        m->products = a->dt == m->held && b->dt == m->held && a->stride[along] == m->size &&
+                      (b->stride[along] == m->size || (columns && !b->stride[along]));
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Around the cache
+ * ------------------------------------------------------------------------------------------- */
+
+/* Does every run of results begin and end with a cache line? */
+static bool whole_lines(const sf_panels *p, const sf_panel_member *m, int64_t run)
+{
+        const sf_step *s = m->step;
+        bool whole = !((uintptr_t)s->y % 64) && run % 64 == 0;
+        for (int32_t d = 0; d < p->nbatch + p->nseq; d++)
+                whole = whole && (sf_magnitude(s->dims[d].y) == m->size || s->dims[d].y % 64 == 0);
+        return whole;
+}
+
+/*
+ * Are a member's results written around the cache? By the kernel, where the runs that it writes are
+ * long, or whole cache lines. By way of scratch, where shorter ones are back to back: many are
+ * computed there, and then copied. Results that a store program makes are streamed by its last loop
+ * (fused_program.c), those of narrow integers by their own kernels (narrow.c).
+ */
+static void choose_stream(const sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const sf_dim *seq = &s->dims[p->seq];
+        const int64_t all = sf_panels_length(p, p->col);
+        const int64_t line = p->n * all * m->size; /* bytes of a line's results */
+        const int64_t run = p->shape == SF_PANEL_COLUMNS ? all * m->size : line;
+        m->streams = m->gathers = false;
+        if (!p->stream || m->own_scan)
+                return;
+        if (!p->straight &&
+            !(m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held))
+                return;
+        if (s->fold) { /* so many results would each first be read */
+                m->streams = !p->chunk && s->batch * m->size >= SF_CPU_STREAM_BYTES &&
+                             (!p->straight || run >= SF_CPU_STREAM_LINE);
+                return;
+        }
+        const bool is_long = run >= SF_CPU_STREAM_LINE, lines = whole_lines(p, m, run);
+        switch (p->shape) {
+        case SF_PANEL_ROWS: /* what is left after a row's last tile is stored */
+                m->streams = is_long ||
+                             (lines && p->n % (p->isa->scan_tile * m->kernels->width) == 0);
+                break;
+        case SF_PANEL_COLUMNS: m->streams = is_long || lines; break;
+        default: m->streams = p->straight && m->lanes->unit == m->kernels->width; break;
+        }
+        m->streams = m->streams && m->writes;
+        if (m->streams || sf_magnitude(seq->y) != all * m->size)
+                return;
+        /* Lines back to back, several of them at once; or a shared one's blocks. */
+        if (p->chunk)
+                m->gathers = p->straight && p->shape != SF_PANEL_ROWS;
+        else
+                m->gathers = p->whole && p->shape != SF_PANEL_COLUMNS && p->line >= 0 &&
+                             s->dims[p->line].y == line &&
+                             SF_CPU_GROUP * line <= sf_larger(SF_PANEL_BYTES, p->lines * line);
+}
+
+/* How far kernels that read memory fetch ahead. Neighbouring lines that are short are one
+ * stream. */
+static int64_t ahead_of(const sf_panels *p)
+{
+        const sf_panel_member *m = &p->member[0];
+        const int64_t bytes = m->step->fold ? AHEAD_OF_FOLDS : AHEAD_OF_MANY;
+        if (p->shape == SF_PANEL_PACKED ||
+            (p->shape == SF_PANEL_ROWS && p->n * m->size < AHEAD_OF_ONE))
+                return AHEAD_OF_ONE;
+        return p->reverse ? -bytes : bytes;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * The whole
+ * ------------------------------------------------------------------------------------------- */
+int64_t sf_panels_read(const sf_panels *p)
+{
+        int64_t bytes = 0;
+        const sf_fuse *f = p->member[0].fuse;
+        for (int32_t k = 0; k < f->operands; k++)
+                bytes += sf_dtypes[f->operand[k].dt].size;
+        return bytes;
+}
+
+int64_t sf_panels_bytes(const sf_panels *p)
+{
+        int64_t bytes = sf_panels_read(p);
+        for (int32_t i = 0; i < p->members; i++)
+                bytes += p->member[i].step->fold ? 0 : sf_dtypes[p->member[i].step->out].size;
+        return bytes;
+}
+
+void sf_panels_plan(sf_panels *p, int workers)
+{
+        const sf_step *s = p->member[0].step;
+        if (!p->straight)
+                sf_shape_panel(p);
+        const int32_t along = p->shape == SF_PANEL_COLUMNS ? p->col : p->seq;
+        const bool may_direct = !p->straight && p->shape != SF_PANEL_NARROW;
+        p->direct = may_direct && sf_narrow_all_along(p, along);
+        p->stream = !s->in_place && s->n * s->batch * sf_panels_bytes(p) >= SF_CPU_STREAM_BYTES;
+        p->ahead = ahead_of(p);
+        p->nouter = 0;
+        p->outers = 1;
+        for (int32_t d = 0; d < p->nbatch; d++)
+                if (d != p->line && d != p->col) {
+                        p->outer[p->nouter++] = d;
+                        p->outers *= s->dims[d].len;
+                }
+        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
+                sf_shape_lanes(p, &p->member[i]);
+        sf_cut_sizes(p, workers);
+        for (int32_t i = 0; i < p->members; i++) {
+                sf_panel_member *m = &p->member[i];
+                m->streams = m->gathers = m->own_scan = m->writes = false;
+                if (p->shape == SF_PANEL_MAP)
+                        continue;
+                choose_directness(p, m);
+                choose_products(p, m);
+                m->direct = may_direct ? sf_narrow_along(p, m, along) : NULL;
+                if (may_direct)
+                        sf_narrow_choose(p, m);
+                choose_stream(p, m);
+        }
+        sf_cut_tasks(p, workers);
 }

@@ -1,0 +1,208 @@
+/* How large panels, strips and tasks are: see panel.h. */
+#include "cpu/cpus.h"
+#include "cpu/panel.h"
+
+/* Below this many bytes a call stays on the caller's thread: that takes a tenth of a millisecond,
+ * and a helper that has just begun when something else takes its CPU can cost several. What a
+ * worker should have at least. */
+#define SHARE_BYTES (1 << 20)
+#define WORKER_BYTES (256 << 10)
+/* A task is about this large: small enough to balance, large enough that claiming it is nothing. So
+ * many for each worker, that they end at about the same time. */
+#define TASK_BYTES (512 << 10)
+#define TASKS_EACH 8
+/* Rows that several outer positions read should stay in a second-level cache from one to the
+ * next. */
+#define REUSE_BYTES (512 << 10)
+/* The counters of a strip of columns should stay in a core's own caches; wide strips are long runs
+ * of memory. 8192 x 8191 f32: 12 KiB 0.6 of a copy, 48 KiB 0.7, 128 KiB 0.74, 512 KiB 0.83; aligned
+ * rows of f32 gain nothing beyond 128 KiB. */
+#define STRIP_BYTES (512 << 10)
+#define MOST_COLUMNS 16384
+/* By way of a panel: eight positions, the least that a kernel resumes after, are 128 KiB. */
+#define MOST_PANEL_COLUMNS 4096
+/* Strips are made narrower so that there is one for everyone, but not than this: four lines of f32.
+ * Narrow integers that are folded as they are gain from long runs. */
+#define LEAST_STRIP 64
+#define LEAST_DIRECT_STRIP 2048
+/* Elements of a panel of columns: long runs of memory count for more than the first-level cache. */
+#define COLUMNS_PANEL 8192
+/* Lines of columns that walk together where they share an operand. */
+#define TOGETHER 8
+/* Rows that are folded as they are fill no panel: a piece has about so many elements, and no more
+ * lines than their totals fit into a cache. */
+#define DIRECT_ELEMENTS (64 << 10)
+#define DIRECT_LINES 2048
+/* Short sequences that are packed are taken so many at a time: whole vectors of any length. */
+#define PACKED_LINES 64
+
+/* A load that goes straight to memory needs no panel, and cuts itself into blocks: so many panels'
+ * worth at a time. */
+#define MAP_PANELS 4
+
+int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
+{
+        if (bytes < SHARE_BYTES)
+                return 1;
+        const int32_t limit = sf_thread_limit();
+        const int32_t threads = limit && limit < ctx->threads ? limit : ctx->threads;
+        return (int)sf_smaller(threads, bytes / WORKER_BYTES);
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Sizes
+ * ------------------------------------------------------------------------------------------- */
+
+/* Columns in a strip: as many as counters may have, in strips of about the same width, of whole
+ * cache lines, and where it can be, one or as many for every worker. */
+static int64_t strip_width(const sf_panels *p, int workers)
+{
+        const int64_t cols = sf_panels_length(p, p->col);
+        const int64_t counter = p->direct ? 0 : p->levels * p->value_bytes * p->lines;
+        int64_t widest = p->straight ? MOST_COLUMNS : MOST_PANEL_COLUMNS;
+        if (sf_smaller(cols, widest) * counter > STRIP_BYTES)
+                widest = sf_larger(STRIP_BYTES / counter / 16 * 16, 64);
+        int64_t strips = sf_parts(cols, widest);
+        if (workers > 1) {
+                const int64_t groups = p->member[0].step->batch / cols;
+                const int64_t least = p->direct ? LEAST_DIRECT_STRIP : LEAST_STRIP;
+                while (groups * strips < workers && cols / (strips + 1) >= least)
+                        strips++;
+                const int64_t even = sf_parts(strips, workers) * workers;
+                if (groups * strips % workers && groups * strips < TASKS_EACH * workers &&
+                    cols / even >= least)
+                        strips = even;
+        }
+        if (strips == 1)
+                return cols;
+        const int64_t line = 64 / sf_smaller(p->widest, 4);
+        return sf_parts(sf_parts(cols, strips), line) * line;
+}
+
+static void size_columns(sf_panels *p, int workers)
+{
+        const int64_t lines = sf_panels_length(p, p->line);
+        /* The counter has an entry a level above the tile, of at least four positions, and one for
+         * the closing entry. */
+        p->levels = sf_order_log2((uint64_t)(p->n / 4 + 1)) + 2;
+        p->lines = sf_shape_shares(p, p->line, p->seq) ? sf_smaller(lines, TOGETHER) : 1;
+        p->cols = strip_width(p, workers);
+        if (!p->straight)
+                p->block = sf_larger(SF_CPU_TILE_ROWS, sf_power_below(COLUMNS_PANEL / p->cols));
+}
+
+/* Rows, interleaved or not: positions in a block and lines in a piece. */
+static void size_rows(sf_panels *p)
+{
+        p->cols = sf_panels_length(p, p->col);
+        p->lines = SF_CPU_GROUP;
+        if (p->straight)
+                return;
+        p->block = sf_power_below(SF_FUSED_BLOCK / p->cols); /* whole tiles of any kernel */
+        if (p->shape == SF_PANEL_NARROW)
+                return;
+        const int64_t fit = SF_PANEL_BYTES / p->widest / p->n / SF_CPU_GROUP * SF_CPU_GROUP;
+        if (p->direct)
+                p->lines = sf_smaller(DIRECT_LINES,
+                                      sf_larger(SF_CPU_FOLD_GROUP, DIRECT_ELEMENTS / p->n));
+        else if (p->n <= p->block)
+                p->lines = sf_larger(SF_CPU_GROUP, fit);
+        else if (sf_shape_crossed(p))
+                p->lines = 4 * SF_CPU_GROUP; /* a cache line of lines is taken at once */
+}
+
+/* Would whole sequences leave workers idle while one long one is walked alone? */
+static bool is_shared(const sf_panels *p, int workers)
+{
+        if (workers == 1 || p->shape == SF_PANEL_PACKED || (p->whole && !p->straight))
+                return false;
+        const int64_t parts = p->outers * sf_panels_length(p, p->line) * p->strips;
+        return parts < workers || (parts < 4 * workers && parts % workers);
+}
+
+void sf_cut_sizes(sf_panels *p, int workers)
+{
+        const int64_t lines = sf_panels_length(p, p->line), cols = sf_panels_length(p, p->col);
+        p->chunk = 0;
+        p->carried = false;
+        p->whole = true;
+        p->block = p->n;
+        if (p->shape == SF_PANEL_MAP) {
+                int64_t most = SF_PANEL_BYTES / p->widest;
+                if (p->members == 1 && p->member[0].through)
+                        most *= MAP_PANELS;
+                p->cols = sf_smaller(cols, most);
+                p->lines = sf_smaller(lines, sf_larger(1, most / p->cols));
+                return;
+        }
+        if (p->shape == SF_PANEL_COLUMNS)
+                size_columns(p, workers);
+        else
+                size_rows(p);
+        p->strips = sf_parts(cols, p->cols);
+        p->block = sf_smaller(p->block, p->n);
+        p->whole = p->n <= p->block;
+        p->entries = 2;
+        if (!is_shared(p, workers))
+                return;
+        if (p->shape == SF_PANEL_COLUMNS) { /* wide strips: nobody needs one for himself */
+                p->cols = strip_width(p, 1);
+                p->strips = sf_parts(cols, p->cols);
+        }
+        sf_shared_plan(p, workers);
+        if (!p->chunk && p->shape == SF_PANEL_COLUMNS)
+                size_columns(p, workers);
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Tasks
+ * ------------------------------------------------------------------------------------------- */
+
+/* Lines that one piece should have at least. */
+static int64_t lines_together(const sf_panels *p)
+{
+        const sf_panel_member *m = &p->member[0];
+        if (!p->straight || p->shape == SF_PANEL_COLUMNS)
+                return p->lines;
+        if (m->gathers)
+                return SF_PANEL_BYTES / (p->n * p->cols * m->size) / SF_CPU_GROUP * SF_CPU_GROUP;
+        return p->shape == SF_PANEL_PACKED ? PACKED_LINES : SF_CPU_FOLD_GROUP;
+}
+
+/* Lines in a task: by their size, by the workers' share, and in groups of those that go together,
+ * unless that leaves workers without. */
+static int64_t lines_per_task(const sf_panels *p, int workers, int64_t together)
+{
+        const int64_t lines = sf_panels_length(p, p->line), all = lines * p->strips * p->outers;
+        const int64_t positions = sf_smaller(p->n, TASK_BYTES);
+        const int64_t line = sf_larger(1, positions * p->cols * sf_panels_bytes(p));
+        if (workers == 1 && line * lines <= TASK_BYTES)
+                return lines;
+        int64_t tile = (p->outer_first ? REUSE_BYTES : TASK_BYTES) / line;
+        if (workers > 1)
+                tile = sf_smaller(tile, all / (TASKS_EACH * workers));
+        if (tile < together) /* as few rounds as can be, all of the same size */
+                tile = workers == 1 ? together
+                                    : sf_parts(all, workers * sf_parts(all, workers * together));
+        else
+                tile = tile / together * together;
+        return sf_smaller(tile, lines);
+}
+
+void sf_cut_tasks(sf_panels *p, int workers)
+{
+        const int64_t lines = sf_panels_length(p, p->line), cols = sf_panels_length(p, p->col);
+        if (p->chunk)
+                return;
+        p->strips = sf_parts(cols, p->cols);
+        /* Rows that a later outer position reads again: as many as a cache keeps. */
+        const int32_t near = p->nouter ? p->outer[p->nouter - 1] : -1;
+        p->outer_first = p->col < 0 && sf_shape_shares(p, near, p->line);
+        const int64_t together = lines_together(p);
+        p->tile = lines_per_task(p, workers, together);
+        p->tiles = sf_parts(lines, p->tile);
+        p->tasks = p->outers * p->strips * p->tiles;
+        const bool all = p->straight && p->shape != SF_PANEL_COLUMNS && !p->member[0].gathers;
+        p->lines = all ? p->tile : sf_smaller(together, p->tile);
+        p->carries = p->whole && p->shape != SF_PANEL_COLUMNS ? 1 : p->lines;
+}

@@ -1,0 +1,194 @@
+/* Which dimension neighbours in memory belong to, and so which kernels walk a step: see panel.h. */
+#include "cpu/panel.h"
+
+/* Fewer columns than this are gathered into rows, or walked interleaved. A matrix of fewer elements
+ * than some panels is not worth columns. */
+#define FEW_COLUMNS 16
+#define FEW_ELEMENTS 512
+
+int64_t sf_panels_length(const sf_panels *p, int32_t d)
+{
+        return d < 0 ? 1 : p->member[0].step->dims[d].len;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Straight: one plain step, of which kernels can read and write memory as it is
+ * ------------------------------------------------------------------------------------------- */
+
+/* Is a dimension's stride so many elements, in all tensors that have it? */
+static bool steps_by(const sf_panel_member *m, const sf_dim *dim, int64_t elements, bool with_y)
+{
+        return dim->x == elements * m->size && (!with_y || dim->y == elements * m->size) &&
+               (!m->step->m || dim->m == elements);
+}
+
+/* Are the short sequences of a line so few elements that several fit into a vector, and back to
+ * back? A row that is folded pays only where there are two. */
+static bool packs(const sf_panels *p, const sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const int64_t cols = p->col < 0 ? 1 : s->dims[p->col].len, elements = s->n * cols;
+        const int64_t results = s->fold ? cols : elements;
+        const sf_dim *line = p->line < 0 ? NULL : &s->dims[p->line];
+        return line && (s->fold && cols == 1 ? 2 : 1) * elements <= m->kernels->width &&
+               line->x == elements * m->size && (!s->m || line->m == elements) &&
+               line->y == results * m->size;
+}
+
+bool sf_shape_straight(sf_panels *p, sf_panel_member *m, const sf_step *s)
+{
+        const sf_dim *seq = &s->dims[s->nbatch], *last = s->nbatch ? seq - 1 : NULL;
+        const int64_t sign = seq->x < 0 ? -1 : 1;
+        p->reverse = sign < 0;
+        p->col = -1;
+        p->line = s->nbatch - 1;
+        /* A sequence of one element has no direction: any stride will do. */
+        if (s->n == 1 || steps_by(m, seq, sign, !s->fold)) {
+                p->shape = packs(p, m) ? SF_PANEL_PACKED : SF_PANEL_ROWS;
+                return true;
+        }
+        if (!last || !steps_by(m, last, 1, true))
+                return false;
+        p->col = s->nbatch - 1;
+        p->line = s->nbatch > 1 ? s->nbatch - 2 : -1;
+        if (2 * last->len <= m->kernels->width && steps_by(m, seq, sign * last->len, !s->fold)) {
+                p->shape = packs(p, m) ? SF_PANEL_PACKED : SF_PANEL_NARROW;
+                return true;
+        }
+        p->reverse = false;
+        p->shape = SF_PANEL_COLUMNS;
+        return true;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Panels
+ * ------------------------------------------------------------------------------------------- */
+
+/* What walking along dimension d costs: nothing for memory that stands still, little for
+ * neighbours, much for jumps. */
+static int64_t cost_along(const sf_panels *p, int32_t d)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        int64_t cost = 0;
+        for (int32_t k = 0; k < f->operands; k++) {
+                int64_t stride = sf_magnitude(f->operand[k].stride[d]);
+                cost += !stride ? 0 : stride == sf_dtypes[f->operand[k].dt].size ? 2 : 16;
+        }
+        for (int32_t i = 0; i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                if (!s->fold)
+                        cost += sf_magnitude(s->dims[d].y) == sf_dtypes[s->out].size ? 2 : 16;
+        }
+        return cost;
+}
+
+/* Does all the memory that moves along the sequence go down? */
+static bool goes_down(const sf_panels *p)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        bool down = false, up = p->nseq > 1;
+        for (int32_t k = 0; k < f->operands; k++) {
+                down = down || f->operand[k].stride[p->seq] < 0;
+                up = up || f->operand[k].stride[p->seq] > 0;
+        }
+        for (int32_t i = 0; i < p->members; i++)
+                up = up || p->member[i].step->dims[p->seq].y > 0;
+        return down && !up;
+}
+
+/* Are the positions of dimension `d` and the columns of `col` inside it back to back everywhere? */
+static bool back_to_back(const sf_panels *p, int32_t d, int32_t col)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        const int64_t cols = sf_panels_length(p, col);
+        bool same = true;
+        for (int32_t k = 0; same && k < f->operands; k++)
+                same = sf_magnitude(f->operand[k].stride[d]) == cols * f->operand[k].stride[col];
+        for (int32_t i = 0; same && i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                same = s->fold || sf_magnitude(s->dims[d].y) == cols * s->dims[col].y;
+        }
+        return same;
+}
+
+/* Few columns: interleaved, or side by side? Rows if neither is worth it. */
+static sf_panel_shape across(const sf_panels *p, int32_t col)
+{
+        const int64_t width = p->isa->vector_bytes / p->widest;
+        const int64_t cols = sf_panels_length(p, col), elements = p->n * cols;
+        const bool dense = back_to_back(p, p->seq, col);
+        if (elements >= FEW_ELEMENTS && dense && sf_narrow_all_along(p, col))
+                return SF_PANEL_COLUMNS; /* however few there are */
+        if (2 * cols <= width && p->nseq == 1 && elements >= FEW_ELEMENTS / 2 && dense)
+                return SF_PANEL_NARROW;
+        if (cols >= FEW_COLUMNS && (cols >= 8 * FEW_COLUMNS || elements >= FEW_ELEMENTS))
+                return SF_PANEL_COLUMNS;
+        return SF_PANEL_ROWS;
+}
+
+void sf_shape_panel(sf_panels *p)
+{
+        const int32_t last = p->nbatch - 1;
+        const sf_dim *dims = p->member[0].step->dims;
+        p->reverse = false;
+        p->col = last;
+        p->line = last > 0 ? last - 1 : -1;
+        if (p->shape == SF_PANEL_MAP)
+                return;
+        p->shape = SF_PANEL_ROWS;
+        if (last >= 0 && cost_along(p, last) < cost_along(p, p->seq))
+                p->shape = across(p, last);
+        p->reverse = p->shape != SF_PANEL_COLUMNS && goes_down(p);
+        if (p->shape != SF_PANEL_ROWS)
+                return;
+        /* The last dimension, unless it is so short that pieces would be crumbs. */
+        p->col = -1;
+        p->line = last;
+        for (int32_t d = 0; last >= 0 && dims[last].len < FEW_COLUMNS && d < last; d++)
+                if (dims[d].len > dims[p->line].len)
+                        p->line = d;
+        if (2 * p->n * p->widest <= p->isa->vector_bytes && last >= 0)
+                p->shape = SF_PANEL_PACKED;
+}
+
+bool sf_shape_shares(const sf_panels *p, int32_t still, int32_t moving)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        bool found = false;
+        for (int32_t k = 0; still >= 0 && moving >= 0 && k < f->operands; k++)
+                found = found || (!f->operand[k].stride[still] && f->operand[k].stride[moving]);
+        return found;
+}
+
+bool sf_shape_crossed(const sf_panels *p)
+{
+        const sf_fuse *f = p->member[0].fuse;
+        bool found = false;
+        for (int32_t k = 0; p->line >= 0 && k < f->operands; k++)
+                found = found || f->operand[k].stride[p->line] == sf_dtypes[f->operand[k].dt].size;
+        for (int32_t i = 0; p->line >= 0 && i < p->members; i++) {
+                const sf_step *s = p->member[i].step;
+                found = found || (!s->fold && s->dims[p->line].y == sf_dtypes[s->out].size);
+        }
+        return found;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Lanes
+ * ------------------------------------------------------------------------------------------- */
+void sf_shape_lanes(sf_panels *p, sf_panel_member *m)
+{
+        const int32_t width = m->kernels->width, lane = m->kernels->lane_bytes;
+        const int32_t cols = (int32_t)sf_panels_length(p, p->col);
+        const bool packed = p->shape == SF_PANEL_PACKED;
+        m->lanes = &p->isa->whole[(lane == 8) * 2 + p->reverse];
+        if (p->shape != SF_PANEL_NARROW && !packed)
+                return;
+        const int32_t rows = packed ? (int32_t)p->n : (int32_t)sf_power_below(width / cols);
+        const int32_t groups = packed ? width / (rows * cols) : 1;
+        if (rows == width && cols == 1)
+                return;
+        m->lanes = &m->own;
+        sf_lanes_make(&m->own, p->isa->vector_bytes, lane, p->isa->permute_bytes, groups, rows,
+                      cols, p->reverse);
+}
