@@ -77,17 +77,16 @@ SF_INLINE P(product) P(product_lift)(P_REAL v)
 }
 
 /*
- * The same, of a number that is neither subnormal nor a zero, an infinity or a NaN. The mantissa is
- * in [1, 2) for half = 0, in [0.5, 1) for half = 1: with both in turn a product does not grow.
+ * The same, of a number that is neither subnormal nor a zero, an infinity or a NaN, nor as large as
+ * 2^P_BIAS. The mantissa is in [1, 2) for half = 0, in [0.5, 1) for half = 1: with both in turn a
+ * product does not grow.
  */
 SF_INLINE P(product) P(product_lift_normal)(P_REAL v, P_INT half)
 {
         const P_UINT none = {0}, bits = P_BITS(v), bias = none + P_BIAS - (P_UINT)half;
-        /* less 1 */
-        const P_UINT field = (bits + bits - ((none + 2) << P_MANTISSA)) >> (P_MANTISSA + 1);
         P(product) p;
         p.mantissa = P_OF((bits & ~((none + P_FIELD) << P_MANTISSA)) | bias << P_MANTISSA);
-        p.exponent = (P_INT)(field + half - (P_BIAS - 1));
+        p.exponent = (P_INT)(bits + bits - (bias << (P_MANTISSA + 1))) >> (P_MANTISSA + 1);
         return p;
 }
 
@@ -140,14 +139,16 @@ SF_INLINE P_REAL P(product_lower_near)(P(product) v)
 }
 
 /*
- * The same where the exponent is further from zero than 2 * P_BIAS - 4, and a mantissa that is not
- * settled is in [2^-64, 2^99): it is infinite or zero, or the mantissa is a NaN.
+ * The same of a mantissa in [2^-64, 2^99), or a zero, an infinity or a NaN. Two powers share the
+ * exponent: where the first product is subnormal, the second is zero, so there is one rounding. At
+ * the limits the result is infinite or zero.
  */
-SF_INLINE P_REAL P(product_lower_deep)(P(product) v)
+SF_INLINE P_REAL P(product_lower_loose)(P(product) v)
 {
-        const P_INT none = {0}, lowest = none - (P_BIAS - 1), highest = none + P_BIAS;
-        const P_REAL power = P(product_power)(P_CHOOSE(v.exponent < none, lowest, highest));
-        return P_TIMES(P_TIMES(v.mantissa, power), power);
+        const P_INT none = {0}, lowest = none - 2 * (P_BIAS - 1), highest = none + 2 * P_BIAS;
+        const P_INT least = P_CHOOSE(v.exponent < lowest, lowest, v.exponent);
+        const P_INT e = P_CHOOSE(least > highest, highest, least), half = e >> 1;
+        return P_TIMES(P_TIMES(v.mantissa, P(product_power)(half)), P(product_power)(e - half));
 }
 
 #undef P_FIELD

@@ -82,16 +82,18 @@ static const row products[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {512, 16, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, -1, 16, 8, 8, 70, {256, 8, 2, 0, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, 0, 4, 4, 4, 70, {256, 16, 3, 32, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 2, 32, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, 0, 2, 8, 8, 70, {256, 8, 3, 32, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 2, 32, 0}},
-        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
+        {SF_CUDA_SCAN_NARROW, -1, -1, 16, 4, 4, 70, {256, 16, 3, 0, 0}},
         {SF_CUDA_SCAN_NARROW, -1, -1, 16, 8, 8, 70, {256, 8, 2, 0, 0}},
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 4, 4, 70, {512, 16, 1, 0, 0}},
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 8, 8, 70, {256, 8, 1, 0, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {256, 8, 1, 6, 0}},
-        {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 32, 1, 32, 4}},
-        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 2, 32, 4}},
+        {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 16, 2, 32, 4}},
+        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 16, 4, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 16, 8, 8, 70, {256, 16, 2, 32, 4}},
         {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 3, 0, 0}},
         {SF_CUDA_FOLD, 0, -1, 16, 8, 8, 70, {256, 8, 3, 0, 0}},
@@ -143,7 +145,7 @@ sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, in
 {
         if (members == 1 || chip->small_tiles)
                 return tile;
-        if (tile.beside > 4)
+        if (tile.threads > 256) /* two blocks would be one too many */
                 return (sf_cuda_tile){512, members == 2 ? 32 : 16, 1, tile.more, 4};
         int32_t most = members == 2 ? 3 : 2;
         tile.resident = tile.resident < most ? tile.resident : most;

@@ -10,6 +10,7 @@
 #define SF_HOST 1
 #define SF_DEVICE static inline __attribute__((always_inline))
 #define SF_DEVICE_MEMBER static inline __attribute__((always_inline))
+#define SF_DEVICE_METHOD inline
 #define SF_KERNEL static void
 #define __grid_constant__
 

@@ -14,6 +14,7 @@ typedef unsigned int sf_u32;
 #ifndef SF_HOST
 #define SF_DEVICE static __device__ __forceinline__
 #define SF_DEVICE_MEMBER static __device__ __forceinline__
+#define SF_DEVICE_METHOD __device__ __forceinline__
 #define SF_KERNEL extern "C" __global__ void __launch_bounds__(SF_THREADS, SF_RESIDENT)
 
 extern __shared__ __align__(16) unsigned char sf_shared_bytes[];

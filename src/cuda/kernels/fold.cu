@@ -172,17 +172,21 @@ enum {
 template <bool WHOLE>
 SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_ITEMS])
 {
+        sf_loaded loaded[SF_ITEMS][SF_WIDTH];
+        sf_acc e[SF_ITEMS][SF_WIDTH];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_loaded_below(p, v[i], WHOLE ? 0 : at + i * SPREAD, !WHOLE, WHOLE ? 1 : stop,
+                                neutral, loaded[i]);
+        sf_holds::lift_all<SF_ITEMS * SF_WIDTH>(&loaded[0][0], &e[0][0]);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_acc e[SF_WIDTH];
-                sf_i64 first = at + i * SPREAD;
-                sf_elements_below(p, v[i], WHOLE ? 0 : first, !WHOLE, WHOLE ? 1 : stop, neutral, e);
 #pragma unroll
                 for (int b = 1; b < SF_WIDTH; b *= 2)
 #pragma unroll
                         for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
-                                e[j] = sf_combine(e[j], e[(j + b) % SF_WIDTH]);
-                a[i] = e[0];
+                                e[i][j] = sf_combine(e[i][j], e[i][(j + b) % SF_WIDTH]);
+                a[i] = e[i][0];
         }
 }
 
@@ -408,6 +412,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
         for (; row < stop; row += SF_ITEMS, turns++) {
                 sf_vector v[SF_ITEMS][SF_ROWS];
+                sf_loaded loaded[SF_ITEMS][SF_ROWS][SF_WIDTH];
                 sf_acc a[SF_ITEMS][SF_ROWS][SF_WIDTH];
                 if (row + SF_ITEMS <= stop && column + (SF_ROWS - 1) * pitch < p.inner)
                         sf_fetch_rows<true>(p, line, row, stop, column, pitch, v);
@@ -417,7 +422,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++)
-                                sf_elements_below(p, v[i][q], row + i, 0, stop, absent, a[i][q]);
+                                sf_loaded_below(p, v[i][q], row + i, 0, stop, absent, loaded[i][q]);
+                sf_holds::lift_all<SF_ITEMS * HELD>(&loaded[0][0][0], &a[0][0][0]);
 #pragma unroll
                 for (int b = 1; b < SF_ITEMS; b *= 2)
 #pragma unroll

@@ -24,13 +24,16 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 in[i] = sf_load_vector(line[i], at[i], end[i], sf_along(p));
                 with[i] = sf_load_results(line[i], at[i], end[i], sf_along(p));
         }
+        sf_acc v[SF_ITEMS][SF_WIDTH];
+        sf_number result[SF_ITEMS][SF_WIDTH];
+        sf_elements(p, in, v);
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                sf_acc v[SF_WIDTH];
-                sf_elements(p, in[i], v);
+        for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        v[j] = sf_begin(p, sf_choose(SF_EXCLUSIVE, identity, v[j]));
-                sf_store_vector(p, line[i], at[i], end[i], sf_along(p), v, with[i]);
-        }
+                        v[i][j] = sf_begin(p, sf_choose(SF_EXCLUSIVE, identity, v[i][j]));
+        sf_lower_all(v, result);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_store_vector(p, line[i], at[i], end[i], sf_along(p), result[i], with[i]);
 }

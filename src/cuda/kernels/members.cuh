@@ -51,7 +51,7 @@ SF_DEVICE sf_acc sf_shuffle(const sf_acc &v, int lane)
 typedef sf_acc sf_number;
 struct sf_holds {
         SF_DEVICE_MEMBER const sf_acc &lower(const sf_acc &v) { return v; }
-        template <int N> SF_DEVICE_MEMBER void lift_all(const sf_acc (&from)[N], sf_acc (&to)[N])
+        template <int N> SF_DEVICE_MEMBER void lift_all(const sf_acc *from, sf_acc *to)
         {
 #pragma unroll
                 for (int i = 0; i < N; i++)

@@ -311,8 +311,15 @@ SF_DEVICE sf_number sf_element(const sf_params &p, const sf_vector &v, int j, sf
         return a;
 }
 
-/* The elements of a vector, lifted. Element j is there if first + j * step is below stop; one that is not is neutral. */
-SF_DEVICE void sf_elements_below(const sf_params &p, const sf_vector &loaded, sf_i64 first, int step, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_WIDTH])
+/* The elements of a vector, before they are lifted. Element j is there if first + j * step is below
+ * stop; one that is not is neutral. */
+#if SF_HELD_IN
+typedef sf_acc sf_loaded;
+#else
+typedef sf_number sf_loaded;
+#endif
+SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, sf_i64 first, int step,
+                               sf_i64 stop, sf_number neutral, sf_loaded (&a)[SF_WIDTH])
 {
         sf_vector v = loaded;
 #if SF_SHIFT_IN
@@ -328,21 +335,34 @@ SF_DEVICE void sf_elements_below(const sf_params &p, const sf_vector &loaded, sf
 #pragma unroll
                 for (int w = 0; w < SF_VALUE_SIZE / 4; w++)
                         words.w[w] = v.x.w[sf_slot_of<SF_X_UNIT>(j) * (SF_VALUE_SIZE / 4) + w];
-                a[j] = sf_holds::in_turn(sf_choose(first + j * step < stop, sf_of_words(words), sf_holds::lift(neutral)), j);
+                a[j] = sf_choose(first + j * step < stop, sf_of_words(words),
+                                 sf_holds::lift(neutral));
         }
 #else
-        sf_number number[SF_WIDTH], identity = sf_identity_number(p);
+        sf_number identity = sf_identity_number(p);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                number[j] = first + j * step < stop ? sf_element(p, v, j, identity) : neutral;
-        sf_holds::lift_all(number, a);
+                a[j] = first + j * step < stop ? sf_element(p, v, j, identity) : neutral;
 #endif
 }
 
-SF_DEVICE void sf_elements(const sf_params &p, const sf_vector &v, sf_acc (&a)[SF_WIDTH])
+/* The elements of all vectors of a thread, lifted together; and results, lowered together. */
+template <int N>
+SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_acc (&a)[N][SF_WIDTH])
 {
-        sf_elements_below(p, v, 0, 0, 1, sf_neutral_number(p), a);
+        sf_loaded loaded[N][SF_WIDTH];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                sf_loaded_below(p, v[i], 0, 0, 1, sf_neutral_number(p), loaded[i]);
+        sf_holds::lift_all<N * SF_WIDTH>(&loaded[0][0], &a[0][0]);
 }
+#if SF_MEMBERS == 1
+template <int N>
+SF_DEVICE void sf_lower_all(const sf_acc (&v)[N][SF_WIDTH], sf_number (&number)[N][SF_WIDTH])
+{
+        sf_holds::lower_all<N * SF_WIDTH>(&v[0][0], &number[0][0]);
+}
+#endif
 
 /* What the program on the way out reads beside the results. */
 struct sf_results {
@@ -383,20 +403,14 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_number v, const sf_results &w
 typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 
 /* A vector of results as they are stored. */
-SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_acc (&v)[SF_WIDTH], const sf_results &with)
+SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_number (&v)[SF_WIDTH], const sf_results &with)
 {
-#if SF_PRODUCTS
-        sf_number number[SF_WIDTH];
-        sf_holds::lower_all(v, number);
-#else
-        const sf_acc (&number)[SF_WIDTH] = v;
-#endif
         sf_stored r;
         for (int i = 0; i < (int)(sizeof r.w / 4); i++)
                 r.w[i] = 0;
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_outcome(p, number[j], with, j));
+                sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_outcome(p, v[j], with, j));
         return r;
 }
 
@@ -409,7 +423,7 @@ SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
         sf_store(y, one);
 }
 
-SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_acc (&v)[SF_WIDTH],
+SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_number (&v)[SF_WIDTH],
                                const sf_results &with)
 {
         if (index + SF_WIDTH <= end)
@@ -505,7 +519,7 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
 
 /* All of a thread's vectors, SPREAD elements apart: those of LANES lanes follow each other. */
 template <int LANES, int SPREAD>
-SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_acc (&v)[SF_ITEMS][SF_WIDTH],
+SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_number (&v)[SF_ITEMS][SF_WIDTH],
                                 const sf_results (&with)[SF_ITEMS], int lane)
 {
 #if SF_SHIFT_OUT

@@ -121,7 +121,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         }
         sf_sync_block();
         sf_u32 mark = sf_mark(*drawn);
-        sf_i64 ticket = (sf_u32)*drawn, unit = ticket < p.number[0] ? 0 : sf_divide(ticket, p.number[0]), number = ticket - unit * p.number[0];
+        /* No more than there are tickets: the upper halves take no registers. */
+        sf_i64 ticket = (sf_u32)*drawn, unit = 0;
+        if (ticket >= p.number[0])
+                unit = (sf_u32)sf_divide(ticket, p.number[0]);
+        sf_i64 number = (sf_u32)(ticket - unit * p.number[0]);
         sf_line line = sf_batch_line(p, unit);
         sf_i64 at = number * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
 #if ODD
@@ -145,9 +149,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = 0; i < SF_ITEMS; i++)
                         raw[i] = sf_load_vector(line, at + i * SPREAD, p.n, sf_along(p));
 #endif
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        sf_elements(p, raw[i], v[i]);
+                sf_elements(p, raw, v);
         }
         sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
         sf_last<SF_COLUMNS>(v, total);
@@ -160,8 +162,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_settle_all(sum);
                 sf_publish<1>(sf_entry_of(p, unit, 0, number, thread), sum[0], mark);
         }
-        sf_before<SHARE> before;
-        before.any = false;
+        sf_before<SHARE> before = sf_none_before<SHARE>();
         sf_levels<WARPS / 2, SHARE>::take(turn + own * SHARE, SF_COLUMNS, warp, v, before);
 
         /* The tile that is the last of its group publishes the group's total, and so on up, before it waits for anything else: others' totals
@@ -193,7 +194,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 left[s] = taken[bit * SF_COLUMNS + own * SHARE + s];
                         sf_take_all(left, v, before);
                 }
-        sf_spread<SHARE>(v);
+        sf_spread(v, before);
 #if SF_TOTAL
         if (number + 1 == p.number[0])
                 sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
@@ -204,13 +205,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_begin(p, v[i][j]);
+        sf_number result[SF_ITEMS][SF_WIDTH];
+        sf_lower_all(v, result);
 #if ODD
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_narrow(sf_holds::lower(v[i][j])));
+                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_narrow(result[i][j]));
                 if (sf_is_there(vector + i * 32, length))
                         sf_shared_store(sf_place_of(buffer, vector + i * 32, length), r);
         }
@@ -221,6 +224,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
-        sf_store_vectors<32, SPREAD>(p, line, at, p.n, v, with, lane);
+        sf_store_vectors<32, SPREAD>(p, line, at, p.n, result, with, lane);
 #endif
 }

@@ -153,7 +153,7 @@ SF_DEVICE void sf_stage_tile(const sf_params &p, const sf_claim &claim, sf_i64 m
 }
 
 template <bool WHOLE>
-SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_number (&v)[SF_ITEMS][SF_WIDTH])
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
@@ -164,21 +164,21 @@ SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 min
 
 SF_DEVICE void sf_unstage(const sf_params &p, int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
+        sf_vector raw[SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_vector raw;
 #if SF_LOAD_FUSED
-#define OPERAND(k, dt, unit) sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw.operand##k.raw);
+#define OPERAND(k, dt, unit) sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw[i].operand##k.raw);
                 SF_LOADS(OPERAND)
 #undef OPERAND
 #else
-                sf_shared_load(X_SLOT(stage, i, thread), raw.x);
+                sf_shared_load(X_SLOT(stage, i, thread), raw[i].x);
 #endif
 #if SF_MASK
-                sf_shared_load(M_SLOT(stage, i, thread), raw.m);
+                sf_shared_load(M_SLOT(stage, i, thread), raw[i].m);
 #endif
-                sf_elements(p, raw, v[i]);
         }
+        sf_elements(p, raw, v);
 }
 
 /* A thread's elements after the scan of its warp, put back where they came from. */
@@ -433,8 +433,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         ahead = ahead + 1 == SF_STAGES ? 0 : ahead + 1;
                         if (i >= 0) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH];
-                                sf_before<SHARE> past;
-                                past.any = false;
+                                sf_before<SHARE> past = sf_none_before<SHARE>();
                                 sf_claim claim = claims[i & (SF_RING - 1)];
                                 sf_tile tile = sf_tile_of(p, claim);
                                 if (ONCE)
@@ -463,7 +462,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                                 left[s] = here[s];
                                         sf_take_all(left, v, past);
                                 }
-                                sf_spread<SHARE>(v);
+                                sf_spread(v, past);
 #if SF_TOTAL
                                 if (tile.number + 1 == p.number[0])
                                         sf_store_totals<SF_COLUMNS, SPREAD>(p, tile.line, tile.number * TILE + mine, p.n, v);
@@ -474,10 +473,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                         for (int j = 0; j < SF_WIDTH; j++)
                                                 v[k][j] = sf_begin(p, v[k][j]);
+                                sf_number result[SF_ITEMS][SF_WIDTH];
+                                sf_lower_all(v, result);
                                 if (claim.there == 2)
-                                        sf_store_tile<true>(p, tile, mine, v);
+                                        sf_store_tile<true>(p, tile, mine, result);
                                 else
-                                        sf_store_tile<false>(p, tile, mine, v);
+                                        sf_store_tile<false>(p, tile, mine, result);
                         }
                 } else if (looker < 0) {
                         int done = i + SF_AHEAD - 1;

@@ -43,9 +43,9 @@ SF_DEVICE void sf_stage_tile(const sf_params &p, const char *x, sf_i64 t, bool t
 #endif
 
 /* How many of a thread's rows are there, the first of them `row`? Counted in 32 bits: every row's load and store asks. */
-SF_DEVICE int sf_there(sf_i64 row, sf_i64 end)
+SF_DEVICE int sf_there(const sf_params &p, bool works, sf_i64 row)
 {
-        return end - row < SF_ITEMS ? (int)(end - row) : SF_ITEMS;
+        return !works ? 0 : p.n - row < SF_ITEMS ? (int)(p.n - row) : SF_ITEMS;
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -75,7 +75,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_i64 columns = SF_RAGGED ? sf_padded(p.inner, SF_WIDTH) : p.inner; /* in scratch: whole vectors of them */
         sf_line line = sf_batch_line(p, batch);
         sf_i64 row = first * ROWS + group * SF_ITEMS;
-        sf_i64 end = works ? p.n : 0;
 
 #if SF_STAGED
         for (int k = 0; k < SF_STAGED - 1; k++)
@@ -84,7 +83,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #else
         sf_vector next[SF_ITEMS];
         sf_results next_with[SF_ITEMS];
-        int coming = sf_there(row, end);
+        int coming = sf_there(p, works, row);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 next[i] = sf_no_vector();
@@ -102,7 +101,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 
         for (sf_i64 done = 0; done < tiles; done++, row += ON * ROWS) {
                 sf_i64 t = first + ON * done;
-                int there = SF_STAGED ? 0 : sf_there(row, end);
+                int there = SF_STAGED ? 0 : sf_there(p, works, row);
                 sf_acc v[SF_ITEMS][SF_WIDTH];
 #if SF_STAGED
                 /* What this barrier also says: all have stored the tile before, so its buffer may be filled again. */
@@ -113,21 +112,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 turn_in = turn_in + 1 == SF_STAGED ? 0 : turn_in + 1;
                 /* Rows past the end are garbage, and nothing that is kept comes after them. A thread without columns reads another's. */
                 unsigned char *own = buffer + ((works ? group * SF_ITEMS * pitch : 0) + slot * SF_WIDTH) * SF_IN_SIZE;
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
-                        sf_vector raw;
-                        sf_shared_load(own + i * pitch * SF_IN_SIZE, raw.x);
-                        sf_elements(p, raw, v[i]);
-                }
-#else
+                sf_vector raw[SF_ITEMS];
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        sf_elements(p, next[i], v[i]);
+                        sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
+                sf_elements(p, raw, v);
+#else
+                sf_elements(p, next, v);
                 sf_results with[SF_ITEMS];
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         with[i] = next_with[i];
-                coming = sf_there(row + ON * ROWS, end);
+                coming = sf_there(p, works, row + ON * ROWS);
                 if (!SF_SINGLE && done + 1 < tiles)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
@@ -139,17 +135,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
 
                 /* Rows of a thread. */
-#pragma unroll
-                for (int b = 1; b < SF_ITEMS; b *= 2)
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                if (i & b)
-                                        sf_take_left(v[(i & -b) - 1 < 0 ? 0 : (i & -b) - 1], v[i]);
+                sf_scan_rows(v);
 
                 /* Groups of the tile. */
                 sf_acc *turn = totals + (t & 1) * (SF_GROUPS * pitch);
-                sf_before<SF_WIDTH> before;
-                before.any = false;
+                sf_before<SF_WIDTH> before = sf_none_before<SF_WIDTH>();
                 if (SF_GROUPS > 1) {
                         if (works)
                                 sf_enter(turn + group * pitch, v[SF_ITEMS - 1]);
@@ -157,12 +147,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (works && !SF_PARTIAL)
                                 sf_levels<SF_GROUPS / 2, SF_WIDTH>::take(turn, pitch, group, v, before);
                 }
-                sf_acc total[SF_WIDTH];
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        total[j] = v[SF_ITEMS - 1][j];
 #if SF_PARTIAL
                 if (group == 0 && works) {
+                        sf_acc total[SF_WIDTH];
                         sf_groups<SF_GROUPS, SF_WIDTH>::fold(turn, pitch, total);
                         sf_count_back(counter, pitch, done, total);
                         if (done == tiles - 1)
@@ -172,12 +159,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 
                 /* Tiles of the sequence. */
                 if (!SF_SINGLE && works)
-                        sf_take_tiles(counter, pitch, t, total, group == SF_GROUPS - 1, v, before);
+                        sf_take_tiles(counter, pitch, t, group == SF_GROUPS - 1, v, before);
+                sf_spread(v, before);
 
 #if SF_TOTAL
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        if (row + i + 1 == end)
+                        if (works && row + i + 1 == p.n)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         if (!SF_RAGGED || column + j < p.inner)
@@ -195,33 +183,34 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 else
                                         v[i][j] = identity;
 #endif
-#if SF_SHIFT_OUT
-                /* Rows of a warp's groups: its lanes take from each other, those beyond the last column too. */
-                const int below = group < SF_GROUPS ? sf_there(row, p.n) : 0;
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
+                for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_begin(p, v[i][j]);
-                        const sf_stored r = sf_pack(p, v[i], with[i]);
+                sf_number result[SF_ITEMS][SF_WIDTH];
+                sf_lower_all(v, result);
+#if SF_SHIFT_OUT
+                /* Rows of a warp's groups: its lanes take from each other, those beyond the last column too. */
+                const int below = sf_there(p, group < SF_GROUPS, row);
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        const sf_stored r = sf_pack(p, result[i], with[i]);
                         sf_store_shifted<LANES>(sf_moved(line, row + i, sf_along(p)), i < below, column, p.inner, r, r, false, true, thread & 31);
                 }
 #else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         if (SF_STAGED ? works : i < there) {
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        v[i][j] = sf_begin(p, v[i][j]);
 #if SF_STAGED
                                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
                                 r.w[0] = 0;
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(sf_holds::lower(v[i][j])));
+                                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(result[i][j]));
                                 sf_shared_store(own + i * pitch * SF_IN_SIZE, r);
 #else
-                                sf_store_vector(p, sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p), v[i], with[i]);
+                                sf_store_vector(p, sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p), result[i], with[i]);
 #endif
                         }
 #endif

@@ -52,9 +52,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (sf_i64 done = 0; done < tiles; done++, at += ON * TILE) {
                 sf_i64 t = first + ON * done;
                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE], *turn = turns + (t & 1) * (WARPS * SF_COLUMNS);
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        sf_elements(p, next[i], v[i]);
+                sf_elements(p, next, v);
 #if !SF_PARTIAL
                 sf_results with[SF_ITEMS];
 #pragma unroll
@@ -78,28 +76,31 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 }
 #else
                 sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
-                sf_before<SHARE> before;
-                before.any = false;
+                sf_before<SHARE> before = sf_none_before<SHARE>();
                 sf_last<SF_COLUMNS>(v, total);
                 if (lane >= 32 - SPAN)
                         sf_enter(turn + warp * SF_COLUMNS, total);
                 sf_sync_block();
                 sf_levels<WARPS / 2, SHARE>::take(turn, SF_COLUMNS, warp, v, before);
-                sf_last<SF_COLUMNS>(v, total);
-                sf_take_tiles(counter, SF_COLUMNS, t, total, warp == WARPS - 1 && lane >= 32 - SPAN, v, before);
-                sf_spread<SHARE>(v);
+                sf_take_tiles(counter, SF_COLUMNS, t, warp == WARPS - 1 && lane >= 32 - SPAN, v,
+                              before);
+                sf_spread(v, before);
 #if SF_TOTAL
                 if (t + 1 == p.number[0])
                         sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
 #endif
                 sf_shift<32, SF_COLUMNS>(v, lane, before, identity);
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
+                for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_begin(p, v[i][j]);
-                        sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), v[i], with[i]);
-                }
+                sf_number result[SF_ITEMS][SF_WIDTH];
+                sf_lower_all(v, result);
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), result[i],
+                                        with[i]);
 #endif
         }
 }

@@ -31,11 +31,11 @@ SF_DEVICE sf_vector sf_load_staged(const sf_line &line, sf_i64 index, sf_i64 end
                 sf_shared_load((const unsigned char *)line.x + (int)index * step * SF_IN_SIZE, v.x);
         return v;
 }
-SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, int step, const sf_acc (&v)[SF_WIDTH])
+SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, int step, const sf_number (&v)[SF_WIDTH])
 {
         sf_raw<SF_OUT_SIZE> r;
         r.w[0] = 0;
-        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(sf_holds::lower(v[0])));
+        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(v[0]));
         if (index < end)
                 sf_shared_store((unsigned char *)line.y + (int)index * step * SF_OUT_SIZE, r);
 }
@@ -100,9 +100,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_acc v[SF_ROWS][SF_ITEMS][SF_WIDTH];
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                sf_elements(p, next[q][i], v[q][i]);
+                        sf_elements(p, next[q], v[q]);
                 sf_results with[SF_ROWS][SF_ITEMS];
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++)
@@ -122,7 +120,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                                 next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, end[q], sf_along(p));
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
-                        sf_before<1> before = {{identity}, false};
+                        sf_before<1> before = sf_none_before<1>();
                         sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral));
                         sf_acc total;
                         if (WARPS > 1) {
@@ -142,7 +140,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                                 sf_count(counter[q], t, total, lane);
                         }
-                        sf_spread<1>(v[q]);
+                        sf_spread(v[q], before);
 #if SF_TOTAL
                         if (t + 1 == tiles && end[q])
                                 sf_store_totals<1, SPREAD>(p, line[q], at, end[q], v[q]);
@@ -153,12 +151,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[q][i][j] = sf_begin(p, v[q][i][j]);
+                        sf_number result[SF_ITEMS][SF_WIDTH];
+                        sf_lower_all(v[q], result);
 #if SF_STAGED
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-                                sf_store_staged(line[q], at + i * SPREAD, end[q], step, v[q][i]);
+                                sf_store_staged(line[q], at + i * SPREAD, end[q], step, result[i]);
 #else
-                        sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], v[q], with[q], lane);
+                        sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], result, with[q], lane);
 #endif
                 }
         }

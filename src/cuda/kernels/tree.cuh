@@ -30,25 +30,37 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
 }
 
 /*
- * Whatever a vector takes on its left, all its elements of a column take. The exponents of products, which are exact, need not be
- * added to each of them: between sf_join_vector and sf_spread those of the last SHARE elements are the elements' own, those of
- * the others say by how much they are below the last one's of their column.
+ * The exponents of products are exact, so their sums need no tree, and what all elements of a
+ * thread take need not be added to each:
+ *   of a vector, the last SHARE elements have their own, the others say by how much they are below
+ *   the last one's of their column;
+ *   of what the thread takes from other warps and tiles, one sum a column is owed to all (sf_before).
+ * sf_spread gives every element its own.
  */
 #define SF_SPARES_EXPONENTS (SF_PRODUCTS && SF_MEMBERS == 1)
-/* Exponents of 32 bits of one sequence are held two and two: those of a vector differ by less than 2^15. */
+/* Exponents of 32 bits are held, and sent to other lanes, two and two: that of a product of 128
+ * numbers is less than 2^15. */
 #define SF_PAIRS(columns) (SF_SPARES_EXPONENTS && (columns) == 1 && SF_VALUE_SIZE == 8)
+
+/* `left` onto v, but for exponents. */
+SF_DEVICE void sf_take_one(sf_acc left, sf_acc &v)
+{
+#if SF_SPARES_EXPONENTS
+        v.mantissa = sf_multiply(left.mantissa, v.mantissa);
+#else
+        v = sf_combine(left, v);
+#endif
+}
 
 template <int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_WIDTH])
 {
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++) {
+                sf_take_one(left[j % SHARE], v[j]);
 #if SF_SPARES_EXPONENTS
-                if (j < SF_WIDTH - SHARE) {
-                        v[j].mantissa = sf_multiply(left[j % SHARE].mantissa, v[j].mantissa);
-                        continue;
-                }
+                if (j >= SF_WIDTH - SHARE)
+                        v[j].exponent += left[j % SHARE].exponent;
 #endif
-                v[j] = sf_combine(left[j % SHARE], v[j]);
         }
 }
 
@@ -80,25 +92,48 @@ template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 }
 #endif
 
-template <int SHARE> SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+/* The rows of a thread, each of SF_WIDTH columns. */
+SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #if SF_SPARES_EXPONENTS
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                if (SF_PAIRS(SHARE))
+        for (int i = 1; i < SF_ITEMS; i++)
 #pragma unroll
-                        for (int j = 0; j + 2 < SF_WIDTH; j += 2) {
-                                v[i][j + 1].exponent = v[i][j].exponent >> 16;
-                                v[i][j].exponent = (short)v[i][j].exponent;
-                        }
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH - SHARE; j++)
-                        v[i][j].exponent = v[i][SF_WIDTH - SHARE + j % SHARE].exponent - v[i][j].exponent;
-        }
-#else
-        (void)v;
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j].exponent += v[i - 1][j].exponent;
 #endif
+#pragma unroll
+        for (int b = 1; b < SF_ITEMS; b *= 2)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        if (i & b)
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        sf_take_one(v[(i / b * b - 1) & (SF_ITEMS - 1)][j], v[i][j]);
 }
+
+#if SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8
+/* The exponents of vectors' last elements: each becomes the sum of its own and those of the lanes
+ * before. */
+template <int LANES, int SPAN, int SHARE>
+SF_DEVICE void sf_sum_exponents(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+        enum { FIRST = SF_WIDTH - SHARE, COUNT = SF_ITEMS * SHARE };
+#pragma unroll
+        for (int k = 0; k < COUNT; k += 2) {
+                sf_acc none, &low = v[k / SHARE][FIRST + k % SHARE];
+                none.exponent = 0;
+                sf_acc &next = v[(k + 1) / SHARE % SF_ITEMS][FIRST + (k + 1) % SHARE];
+                sf_acc &high = k + 1 < COUNT ? next : none;
+                int sum = low.exponent + high.exponent * 65536;
+#pragma unroll
+                for (int b = SPAN; b < LANES; b *= 2)
+                        sum = sf_sum_up<LANES>(sum, b);
+                low.exponent = (short)sum;
+                high.exponent = (sum - low.exponent) >> 16;
+        }
+}
+#endif
 
 /* CHOOSE: between lanes, what is taken is chosen, the neutral value where there is nothing: fewer instructions, by one an element and
  * level, but more registers than leaving the sums undone. */
@@ -108,11 +143,19 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
         sf_acc left[SHARE];
         int loose = SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1; /* numbers in an element (value.cuh) */
         /* Where no left total is settled between lanes, the exponents are sums, in whatever order. */
-        enum { SUMS = SF_PAIRS(COLUMNS) && SF_WIDTH * LANES <= SF_LOOSE_VECTORS(COLUMNS) };
+        enum { LOOSE = (SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1) * LANES / SPAN };
+        enum {
+                SUMS = SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8 &&
+                       (int)LOOSE <= SF_LOOSE_VECTORS(COLUMNS)
+        };
 #if SF_SPARES_EXPONENTS
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_join_vector<COLUMNS>(v[i]);
+#if SF_VALUE_SIZE == 8
+        if (SUMS)
+                sf_sum_exponents<LANES, SPAN, SHARE>(v);
+#endif
 #else
 #pragma unroll
         for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
@@ -128,21 +171,18 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                 int from = (lane & -b) - SPAN + (lane & (SPAN - 1));
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
-#if SF_SPARES_EXPONENTS
-                        if (SUMS) {
-                                left[0].mantissa = ::sf_shuffle(v[i][FIRST].mantissa, from & 31);
-                                left[0].exponent = 0;
-                                v[i][FIRST].exponent = sf_sum_up<LANES>((int)v[i][FIRST].exponent, b);
-                                if (CHOOSE)
-                                        left[0].mantissa = lane & b ? left[0].mantissa : neutral.mantissa;
-                                if (CHOOSE || lane & b)
-                                        sf_take_left(left, v[i]);
-                                continue;
-                        }
-#endif
 #pragma unroll
-                        for (int s = 0; s < SHARE; s++)
+                        for (int s = 0; s < SHARE; s++) {
+#if SF_SPARES_EXPONENTS
+                                if (SUMS) {
+                                        left[s].mantissa = ::sf_shuffle(v[i][FIRST + s].mantissa,
+                                                                        from & 31);
+                                        left[s].exponent = 0;
+                                        continue;
+                                }
+#endif
                                 left[s] = sf_shuffle(v[i][FIRST + s], from & 31);
+                        }
                         if (2 * loose > SF_LOOSE_VECTORS(COLUMNS))
                                 sf_settle_all(left);
                         if (CHOOSE)
@@ -174,7 +214,58 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
 template <int SHARE> struct sf_before {
         sf_acc e[SHARE];
         bool any;
+#if SF_SPARES_EXPONENTS
+        decltype(sf_acc::exponent) owed[SHARE];
+#endif
 };
+
+template <int SHARE> SF_DEVICE sf_before<SHARE> sf_none_before()
+{
+        sf_before<SHARE> before;
+        before.any = false;
+#if SF_SPARES_EXPONENTS
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                before.owed[s] = 0;
+#endif
+        return before;
+}
+
+/* The last elements of a vector get what they are owed. */
+template <int SHARE> SF_DEVICE void sf_pay(const sf_before<SHARE> &before, sf_acc (&last)[SHARE])
+{
+#if SF_SPARES_EXPONENTS
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                last[s].exponent += before.owed[s];
+#else
+        (void)before, (void)last;
+#endif
+}
+
+template <int SHARE>
+SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
+{
+#if SF_SPARES_EXPONENTS
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        v[i][SF_WIDTH - SHARE + s].exponent += before.owed[s];
+                if (SF_PAIRS(SHARE))
+#pragma unroll
+                        for (int j = 0; j + 2 < SF_WIDTH; j += 2) {
+                                v[i][j + 1].exponent = v[i][j].exponent >> 16;
+                                v[i][j].exponent = (short)v[i][j].exponent;
+                        }
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH - SHARE; j++)
+                        v[i][j].exponent = v[i][SF_WIDTH - SHARE + j % SHARE].exponent - v[i][j].exponent;
+        }
+#else
+        (void)v, (void)before;
+#endif
+}
 
 template <int SHARE> SF_DEVICE void sf_take_before(const sf_acc (&left)[SHARE], sf_before<SHARE> &before)
 {
@@ -198,7 +289,14 @@ SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
-                sf_take_left(left, v[i]);
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_take_one(left[j % SHARE], v[i][j]);
+#if SF_SPARES_EXPONENTS
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                before.owed[s] += left[s].exponent;
+#endif
         sf_take_before(left, before);
 }
 
@@ -343,6 +441,43 @@ SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
         return sf_combine_met(mine, sf_shuffle(mine, lane ^ bit), lane, bit);
 }
 
+/* The exponents of a fold of LANES lanes: taken out of what is combined, for a sum of their own,
+ * and put back. */
+template <int LANES> struct sf_apart {
+#if SF_SPARES_EXPONENTS
+        decltype(sf_acc::exponent) sum;
+        SF_DEVICE_METHOD void take_out(sf_acc (&a)[SF_ITEMS])
+        {
+                sum = 0;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        sum += a[i].exponent;
+                        a[i].exponent = 0;
+                }
+        }
+        SF_DEVICE_METHOD sf_acc put_back(sf_acc total, int lane)
+        {
+#pragma unroll
+                for (int b = 1; b < LANES; b *= 2)
+                        sum += ::sf_shuffle(sum, lane ^ b);
+                total.exponent += sum;
+                return total;
+        }
+        /* As long as none is settled, those taken out are zero. */
+        SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool settled)
+        {
+                if (settled)
+                        return sf_shuffle(v, lane);
+                v.mantissa = ::sf_shuffle(v.mantissa, lane);
+                return v;
+        }
+#else
+        SF_DEVICE_METHOD void take_out(sf_acc (&)[SF_ITEMS]) {}
+        SF_DEVICE_METHOD sf_acc put_back(sf_acc total, int) { return total; }
+        SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool) { return sf_shuffle(v, lane); }
+#endif
+};
+
 /* Values of `loose` numbers each are to be combined, two and two: must they be settled first? */
 SF_DEVICE bool sf_too_loose(int &loose, int limit)
 {
@@ -360,20 +495,28 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
 {
         enum { MET = SF_ITEMS < LANES ? SF_ITEMS : LANES };
         int loose = SF_WIDTH;
+        bool settled = false;
+        sf_apart<LANES> apart;
+        apart.take_out(a);
 #pragma unroll
         for (int b = 1; b < LANES; b *= 2) {
-                if (sf_too_loose(loose, SF_LOOSE_VECTORS(1)))
+                if (sf_too_loose(loose, SF_LOOSE_VECTORS(1))) {
                         sf_settle_all(a);
+                        settled = true;
+                }
                 if (SF_ITEMS / b > 1) {
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS / 2; i++)
                                 if (i < SF_ITEMS / b / 2) {
                                         sf_acc even = a[2 * i % SF_ITEMS], odd = a[(2 * i + 1) % SF_ITEMS];
-                                        sf_acc keep = sf_choose(lane & b, odd, even), other = sf_shuffle(sf_choose(lane & b, even, odd), lane ^ b);
+                                        sf_acc keep = sf_choose(lane & b, odd, even);
+                                        sf_acc other = sf_choose(lane & b, even, odd);
+                                        other = apart.shuffle(other, lane ^ b, settled);
                                         a[i] = sf_combine_met(keep, other, lane, b);
                                 }
                 } else {
-                        a[0] = sf_meet(a[0], lane, b);
+                        a[0] = sf_combine_met(a[0], apart.shuffle(a[0], lane ^ b, settled), lane,
+                                              b);
                 }
         }
         sf_settle_all(a);
@@ -389,7 +532,7 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                 for (int i = 0; i < SF_ITEMS / MET; i++)
                         if (i % (2 * b) == 0 && i + b < SF_ITEMS / MET)
                                 a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
-        return sf_settled(a[0]);
+        return apart.put_back(sf_settled(a[0]), lane);
 }
 
 /* The warp's total of what its threads hold; the lane's own columns, as above. */
@@ -495,33 +638,33 @@ template <int SHARE> SF_DEVICE void sf_enter(sf_acc *entry, const sf_acc (&total
                 entry[s] = sf_settled(total[s]);
 }
 
-/* Tile t takes from those before it, and its total, as the keeper has it, is carried up. A barrier lies between one tile's call and the
- * next's: an entry is rewritten only by a tile that does not read it, and read from the tile after on. */
+/* Tile t takes from those before it. Once it has those that carry, the keeper's last elements are
+ * the total of the block that the tile closes. A barrier lies between one tile's call and the
+ * next's: an entry is rewritten only by a tile that does not read it, and read from the tile after
+ * on. */
 template <int SHARE>
-SF_DEVICE void sf_take_tiles(sf_acc *counter, int pitch, sf_i64 t, sf_acc (&total)[SHARE], bool keeper, sf_acc (&v)[SF_ITEMS][SF_WIDTH],
-                             sf_before<SHARE> &before)
+SF_DEVICE void sf_take_tiles(sf_acc *counter, int pitch, sf_i64 t, bool keeper,
+                             sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
 {
         bool carries = true;
-        int k = 0;
-        for (; t >> k; k++) {
-                if (!(t >> k & 1)) {
-                        if (carries && keeper)
-                                sf_enter(counter + k * pitch, total);
-                        carries = false;
-                        continue;
-                }
-                sf_acc left[SHARE];
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        left[s] = counter[k * pitch + s];
-                sf_take_all(left, v, before);
-                if (carries)
+        for (int k = 0; carries || t >> k; k++) {
+                sf_acc last[SHARE];
+                if (t >> k & 1) {
 #pragma unroll
                         for (int s = 0; s < SHARE; s++)
-                                total[s] = sf_combine(left[s], total[s]);
+                                last[s] = counter[k * pitch + s];
+                        sf_take_all(last, v, before);
+                        continue;
+                }
+                if (carries && keeper) {
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                last[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+                        sf_pay(before, last);
+                        sf_enter(counter + k * pitch, last);
+                }
+                carries = false;
         }
-        if (carries && keeper)
-                sf_enter(counter + k * pitch, total);
 }
 
 /* The fold of a chunk's tiles, from the last to the first, so that the scan that follows finds the first ones in the cache. By one thread

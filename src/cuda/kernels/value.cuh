@@ -53,20 +53,21 @@ SF_DEVICE sf_product_f32 sf_settle(sf_product_f32 v) { return sf_product_settle_
 SF_DEVICE sf_product_f64 sf_settle(sf_product_f64 v) { return sf_product_settle_f64(v); }
 SF_DEVICE float sf_lower_near(sf_product_f32 v) { return sf_product_lower_near_f32(v); }
 SF_DEVICE double sf_lower_near(sf_product_f64 v) { return sf_product_lower_near_f64(v); }
-SF_DEVICE float sf_lower_deep(sf_product_f32 v) { return sf_product_lower_deep_f32(v); }
-SF_DEVICE double sf_lower_deep(sf_product_f64 v) { return sf_product_lower_deep_f64(v); }
+SF_DEVICE float sf_lower_loose(sf_product_f32 v) { return sf_product_lower_loose_f32(v); }
+SF_DEVICE double sf_lower_loose(sf_product_f64 v) { return sf_product_lower_loose_f64(v); }
 SF_DEVICE float sf_lower(sf_product_f32 v) { return sf_product_lower_f32(v); }
 SF_DEVICE double sf_lower(sf_product_f64 v) { return sf_product_lower_f64(v); }
 
-/* Neither subnormal nor a zero, an infinity or a NaN? */
-SF_DEVICE bool sf_is_normal(float v) { return sf_bits_of(v) * 2 - (1u << 24) < 254u << 24; }
-SF_DEVICE bool sf_is_normal(double v) { return sf_bits_of(v) * 2 - (1ull << 53) < 2046ull << 53; }
-/* Is 2^exponent a normal number? */
-SF_DEVICE bool sf_is_near(sf_product_f32 v) { return (sf_u32)(v.exponent + 126) < 254u; }
-SF_DEVICE bool sf_is_near(sf_product_f64 v) { return (sf_u64)(v.exponent + 1022) < 2046ull; }
-/* Is the result infinite or zero, whatever the mantissa? */
-SF_DEVICE bool sf_is_deep(sf_product_f32 v) { return (sf_u32)v.exponent + 250 > 500; }
-SF_DEVICE bool sf_is_deep(sf_product_f64 v) { return (sf_u64)v.exponent + 2042 > 4084; }
+/* Below sf_normals(): a number that sf_lift_normal takes. Below sf_nears(): a value that
+ * sf_lower_near takes. */
+SF_DEVICE sf_u32 sf_from_normal(float v) { return sf_bits_of(v) * 2 - (1u << 24); }
+SF_DEVICE sf_u64 sf_from_normal(double v) { return sf_bits_of(v) * 2 - (1ull << 53); }
+SF_DEVICE sf_u32 sf_from_near(sf_product_f32 v) { return (sf_u32)v.exponent + 126; }
+SF_DEVICE sf_u64 sf_from_near(sf_product_f64 v) { return (sf_u64)v.exponent + 1022; }
+SF_DEVICE sf_u32 sf_normals(float) { return 253u << 24; }
+SF_DEVICE sf_u64 sf_normals(double) { return 2045ull << 53; }
+SF_DEVICE sf_u32 sf_nears(float) { return 254; }
+SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #endif
 
 /* What holds a value of operation OP on numbers of type T. */
@@ -78,13 +79,13 @@ template <int OP, class T> struct sf_value {
         SF_DEVICE_MEMBER type settle(type v) { return v; }
         SF_DEVICE_MEMBER type choose(bool first, type a, type b) { return first ? a : b; }
         SF_DEVICE_MEMBER type shuffle(type v, int lane) { return ::sf_shuffle(v, lane); }
-        template <int N> SF_DEVICE_MEMBER void lift_all(const T (&from)[N], type (&to)[N])
+        template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, type *to)
         {
 #pragma unroll
                 for (int i = 0; i < N; i++)
                         to[i] = from[i];
         }
-        template <int N> SF_DEVICE_MEMBER void lower_all(const type (&from)[N], T (&to)[N])
+        template <int N> SF_DEVICE_MEMBER void lower_all(const type *from, T *to)
         {
 #pragma unroll
                 for (int i = 0; i < N; i++)
@@ -113,47 +114,48 @@ template <class T, class V> struct sf_product_value {
                 v.exponent = ::sf_shuffle(v.exponent, lane);
                 return v;
         }
-        /* Most numbers are normal, most results near or deep: one question for a whole vector. */
-        template <int N> SF_DEVICE_MEMBER void lift_all(const T (&from)[N], V (&to)[N])
+        /* Most numbers are normal, most results near: one question for all that a thread has. */
+        template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, V *to)
         {
-                bool normal = true;
+                decltype(sf_from_normal(T())) most = 0;
 #pragma unroll
-                for (int i = 0; i < N; i++)
-                        normal = normal & sf_is_normal(from[i]);
+                for (int i = 0; i < N; i++) {
+                        const decltype(most) own = sf_from_normal(from[i]);
+                        most = own > most ? own : most;
+                }
+                if (most < sf_normals(T()))
 #pragma unroll
-                for (int i = 0; i < N; i++)
-                        to[i] = sf_lift_normal(from[i], i & 1);
-                if (!normal)
+                        for (int i = 0; i < N; i++)
+                                to[i] = sf_lift_normal(from[i], i & 1);
+                else
 #pragma unroll
                         for (int i = 0; i < N; i++)
                                 to[i] = in_turn(sf_lift(from[i]), i);
         }
-        /* A settled value as a vector's number i. */
-        SF_DEVICE_MEMBER V in_turn(V v, int i) { return i & 1 ? sf_halved(v) : v; }
-        template <int N> SF_DEVICE_MEMBER void lower_all(const V (&from)[N], T (&to)[N])
+        /* The same of values that are settled. */
+        template <int N> SF_DEVICE_MEMBER void lift_all(const V *from, V *to)
         {
-                bool near = true, deep = true;
 #pragma unroll
                 for (int i = 0; i < N; i++)
-                        near = near & sf_is_near(from[i]);
-                if (near) {
+                        to[i] = in_turn(from[i], i);
+        }
+        SF_DEVICE_MEMBER V in_turn(V v, int i) { return i & 1 ? sf_halved(v) : v; }
+        template <int N> SF_DEVICE_MEMBER void lower_all(const V *from, T *to)
+        {
+                decltype(sf_from_near(V())) most = 0;
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                        const decltype(most) own = sf_from_near(from[i]);
+                        most = own > most ? own : most;
+                }
+                if (most < sf_nears(T()))
 #pragma unroll
                         for (int i = 0; i < N; i++)
                                 to[i] = sf_lower_near(from[i]);
-                        return;
-                }
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                        deep = deep & sf_is_deep(from[i]);
-                if (deep) {
+                else
 #pragma unroll
                         for (int i = 0; i < N; i++)
-                                to[i] = sf_lower_deep(from[i]);
-                        return;
-                }
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                        to[i] = sf_lower(from[i]);
+                                to[i] = sf_lower_loose(from[i]);
         }
 };
 template <> struct sf_value<SF_OP_PROD, float> : sf_product_value<float, sf_product_f32> {};
