@@ -39,10 +39,9 @@ template <int BYTES> static inline void sf_load_chunk(const char *p, const char 
         sf_check_aligned(p, BYTES);
         if (p + BYTES <= begin || p >= end)
                 exec_fail("a chunk that has nothing of its tensor");
-        memset(r.w, 0x5a, sizeof r.w);
+        memset(r.w, 0, sizeof r.w);
         for (int k = 0; k < BYTES; k++)
-                if (p + k >= begin && p + k < end)
-                        ((char *)r.w)[k] = p[k];
+                ((char *)r.w)[k] = p + k >= begin && p + k < end ? p[k] : 0x5a;
 }
 template <int BYTES> static inline void sf_load_steady(const char *p, sf_raw<BYTES> &r) { sf_load(p, r); }
 template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r)

@@ -172,21 +172,25 @@ enum {
 template <bool WHOLE>
 SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_ITEMS])
 {
-        sf_loaded loaded[SF_ITEMS][SF_WIDTH];
-        sf_acc e[SF_ITEMS][SF_WIDTH];
+        /* Products are lifted all at once, by one question; what is a number as it is takes fewer registers vector by vector. */
+        enum { AT_ONCE = SF_PRODUCTS ? SF_ITEMS : 1 };
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-                sf_loaded_below(p, v[i], WHOLE ? 0 : at + i * SPREAD, !WHOLE, WHOLE ? 1 : stop,
-                                neutral, loaded[i]);
-        sf_holds::lift_all<SF_ITEMS * SF_WIDTH>(&loaded[0][0], &e[0][0]);
+        for (int first = 0; first < SF_ITEMS; first += AT_ONCE) {
+                sf_loaded loaded[AT_ONCE][SF_WIDTH];
+                sf_acc e[AT_ONCE][SF_WIDTH];
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
+                for (int i = 0; i < AT_ONCE; i++)
+                        sf_loaded_below(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, neutral, loaded[i]);
+                sf_holds::template lift_all<AT_ONCE * SF_WIDTH>(&loaded[0][0], &e[0][0]);
 #pragma unroll
-                for (int b = 1; b < SF_WIDTH; b *= 2)
+                for (int i = 0; i < AT_ONCE; i++) {
 #pragma unroll
-                        for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
-                                e[i][j] = sf_combine(e[i][j], e[i][(j + b) % SF_WIDTH]);
-                a[i] = e[i][0];
+                        for (int b = 1; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                                for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
+                                        e[i][j] = sf_combine(e[i][j], e[i][(j + b) % SF_WIDTH]);
+                        a[first + i] = e[i][0];
+                }
         }
 }
 

@@ -94,7 +94,7 @@ static const listed steps[] = {
         {"sum_odd_columns_bf16", 1, SF_SUM, SF_DT_BF16, SF_DT_BF16, 2, {5369290, 270}, 1, 0, 0, 0, 1, 0},
         {"sum_columns_u8", 1, SF_SUM, SF_DT_U8, SF_DT_I64, 2, {54235, 4111}, 1, 0, 0, 0, 0, 0},
         {"prod_rows", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 0, 1, 0},
-        {"prod_rows_exclusive", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 1, 1, 0},
+        {"prod_rows_exclusive", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 1, 0, 0},
         {"prod_rows_masked", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 1, 0, 1, 0},
         {"prod_rows_bf16", 0, SF_PROD, SF_DT_BF16, SF_DT_BF16, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
         {"prod_rows_f64", 0, SF_PROD, SF_DT_F64, SF_DT_F64, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
