@@ -165,6 +165,6 @@ sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
         if (!fits)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "initial is %s; for an output of %s it must be an integer in that type's range", text,
                                sf_dtypes[s->out].name);
-        s->initial.u64 = u;
+        s->initial = (sf_value){.u64 = u};
         return SF_OK;
 }
