@@ -158,7 +158,7 @@ void sf_carried_set(sf_sharer *w, const sf_chunk *k)
         const int64_t phase = before % columns;
         if (together)
                 sf_shared_sum(w, m, carry->fill, carry, NULL);
-        w->run = (sf_run){.entries = together ? 1 : carry->count, .period = period_of(p),
+        w->run = (sf_run){.turn = m->kernels->turn, .entries = together ? 1 : carry->count, .period = period_of(p),
                           .table = w->table, .base = lowest + before, .stream = aligned};
         for (int32_t e = 0; e < w->run.entries; e++) {
                 const char *entry = carry->entries + e * carry->entry_stride;

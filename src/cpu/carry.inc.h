@@ -21,13 +21,13 @@ typedef struct O(carrier) {
         O(row) row[SF_CPU_GROUP];
 } O(carrier);
 
-SF_INLINE O(carrier) O(carrier_of)(const sf_rows *j, const int many, int64_t at)
+SF_INLINE O(carrier) O(carrier_of)(const sf_rows *j, const int many, int64_t at, const O(none) *none)
 {
         const int64_t offset = j->lanes->reverse ? -(int64_t)(K_WIDTH - j->lanes->inner) : 0;
         O(carrier) c = {.x = j->x + at * j->x_row + offset * K_LANE_BYTES, .y = j->y + at * j->y_row + offset * K_SIZE};
         for (int r = 0; r < many; r++) {
-                c.row[r].before = O(get_fill)(j->carry[(at + r) * j->carry_row].fill);
-                c.row[r].writer = N(writer_start)(c.y + r * j->y_row, j->stream, j->lanes->reverse);
+                c.row[r].before = O(get_fill)(j->carry[(at + r) * j->carry_row].fill, none);
+                N(writer_start)(&c.row[r].writer, c.y + r * j->y_row, j->stream, j->lanes->reverse);
         }
         return c;
 }
@@ -37,7 +37,7 @@ SF_INLINE void O(write_carried)(const sf_rows *j, const N(tables) *t, char *y, N
         if (j->exclusive) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
-                        v[i] = O(shift)(t, &row->before, v[i]);
+                        v[i] = N(shift)(t, &row->before, v[i]);
         }
         N(write)(&row->writer, y, v, V_SCAN_TILE);
 }
@@ -72,12 +72,13 @@ SF_INLINE void O(carry_few)(const int first, const char *x, int64_t x_row, const
         }
 }
 
-SF_INLINE void O(carrier_end)(const sf_rows *j, const N(tables) *t, const int many, O(carrier) *c, int64_t at)
+SF_INLINE void O(carrier_end)(const sf_rows *j, const N(tables) *t, const int many, O(carrier) *c, int64_t at,
+                              const O(none) *none)
 {
         for (int r = 0; r < many; r++) {
                 N(write_end)(&c->row[r].writer, c->y + r * j->y_row);
                 if (j->exclusive)
-                        O(put_fill)(j->carry[(at + r) * j->carry_row].fill, N(permute)(c->row[r].before, t->last));
+                        O(put_fill)(j->carry[(at + r) * j->carry_row].fill, N(before_of)(t, c->row[r].before), none);
         }
 }
 
@@ -86,7 +87,8 @@ SF_INLINE void O(carry_one)(const sf_rows *job, int64_t at)
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
         const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH;
-        O(carrier) c = O(carrier_of)(&j, 1, at);
+        const O(none) none = O(none_of)(j.identity, j.turn);
+        O(carrier) c = O(carrier_of)(&j, 1, at, &none);
         for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
                 O(val) v[V_SCAN_TILE];
                 V_UNROLL
@@ -98,7 +100,7 @@ SF_INLINE void O(carry_one)(const sf_rows *job, int64_t at)
                 c.x += V_SCAN_TILE * step * K_LANE_BYTES;
                 c.y += V_SCAN_TILE * step * K_SIZE;
         }
-        O(carrier_end)(&j, &t, 1, &c, at);
+        O(carrier_end)(&j, &t, 1, &c, at, &none);
 }
 
 /*
@@ -150,11 +152,11 @@ static V_APART void O(scan_last)(const sf_rows *j, const int64_t step)
 SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const bool plain, const int64_t step)
 {
         const sf_rows j = *next, n = *now;
-        const O(val) identity = O(broadcast)(j.identity);
+        const O(none) none = O(none_of)(j.identity, j.turn);
         const sf_carry *own = n.carry, common = *n.common;
-        O(carrier) c = O(carrier_of)(&n, plain ? 0 : SF_CPU_GROUP, 0);
+        O(carrier) c = O(carrier_of)(&n, plain ? 0 : SF_CPU_GROUP, 0, &none);
         O(place) p = O(place_of)(&j, K_WIDTH, 0);
-        O(left) left = O(left_of)(&j, &p, SF_CPU_GROUP, 0, identity);
+        O(left) left = O(left_of)(&j, &p, SF_CPU_GROUP, 0, &none);
         const int64_t shift = plain ? O(carry_shift)(c.y, step < 0) : 0;
         const uint64_t end = p.tile + (uint64_t)(j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH)) - (shift != 0);
         if (shift) {
@@ -167,7 +169,7 @@ SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
                 O(val) v[SF_CPU_GROUP][V_SCAN_TILE], w[CARRY_ROWS][V_SCAN_TILE];
                 V_UNROLL
                 for (int r = 0; r < SF_CPU_GROUP; r++) {
-                        O(load_tile)(p.x + r * j.x_row, !plain && p.m ? p.m + r * j.m_row : NULL, step, j.ahead, K_WIDTH, identity, v[r]);
+                        O(load_tile)(p.x + r * j.x_row, !plain && p.m ? p.m + r * j.m_row : NULL, step, j.ahead, true, K_WIDTH, &none, v[r]);
                         O(scan_tile)(&t, K_LOG_WIDTH, v[r]);
                         if (r % CARRY_ROWS == 0)
                                 O(carry_few)(r, c.x + r * n.x_row, n.x_row, own, &common, step, w);
@@ -191,7 +193,7 @@ SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
         }
         O(left_put)(&left, p.counters, p.tile, SF_CPU_GROUP);
         if (!plain)
-                O(carrier_end)(&n, &t, SF_CPU_GROUP, &c, 0);
+                O(carrier_end)(&n, &t, SF_CPU_GROUP, &c, 0, &none);
         if (shift)
                 O(scan_last)(next, step);
 }
@@ -239,18 +241,27 @@ SF_INLINE void O(carry_vectors)(const sf_run *j, int64_t at, const int many, O(v
         }
 }
 
+/* `count` elements, no more than a vector, with the carries from lane `at` of the table on. */
+static V_APART void O(carry_part)(const sf_run *j, const char *x, char *y, int64_t at, int count)
+{
+        const O(none) none = O(none_of)((sf_value){.u64 = 0}, j->turn);
+        O(val) v = O(load_part)(x, NULL, &none, 0, count);
+        O(carry_vectors)(j, at, 1, &v);
+        N(store_part)(y, O(lower)(v, &none), 0, count);
+}
+
 static void O(carry_run)(const sf_run *job)
 {
         const sf_run j = *job;
+        const O(none) none = O(none_of)((sf_value){.u64 = 0}, j.turn);
         const int64_t off = j.y - j.base, before = -off & (V_BYTES - 1);
-        int64_t left = j.count, head = before / K_SIZE < left ? before / K_SIZE : left, place = (off + before) / V_BYTES % j.period;
+        const int64_t head = before / K_SIZE < j.count ? before / K_SIZE : j.count;
+        int64_t left = j.count, place = (off + before) / V_BYTES % j.period;
         const char *x = j.x, *next = j.next;
         char *y = j.y;
         place = place < 0 ? place + j.period : place;
         if (head) {
-                O(val) v = N(load_part)(x, 0, (int)head);
-                O(carry_vectors)(&j, (place ? place : j.period) * K_WIDTH - before / K_SIZE, 1, &v);
-                N(store_part)(y, v, 0, (int)head);
+                O(carry_part)(&j, x, y, (place ? place : j.period) * K_WIDTH - before / K_SIZE, (int)head);
                 x += head * K_SIZE;
                 y += head * K_SIZE;
                 left -= head;
@@ -259,26 +270,24 @@ static void O(carry_run)(const sf_run *job)
                 O(val) v[4];
                 V_UNROLL
                 for (int i = 0; i < 4; i++, x += V_BYTES) {
-                        v[i] = O(get)(x);
+                        v[i] = O(load)(x, NULL, &none);
                         __builtin_prefetch(next + i * V_BYTES);
                 }
                 O(carry_vectors)(&j, place * K_WIDTH, 4, v);
                 V_UNROLL
                 for (int i = 0; i < 4; i++, y += V_BYTES) {
+                        const N(vec) result = O(lower)(v[i], &none);
                         if (j.stream)
-                                v_stream(y, &v[i], V_BYTES);
+                                v_stream(y, &result, V_BYTES);
                         else
-                                O(put)(y, v[i]);
+                                N(put)(y, result);
                 }
                 next += 4 * V_BYTES;
                 place += 4;
                 place -= place >= j.period ? j.period : 0;
         }
         for (; left > 0; left -= K_WIDTH) {
-                const int count = left < K_WIDTH ? (int)left : K_WIDTH;
-                O(val) v = N(load_part)(x, 0, count);
-                O(carry_vectors)(&j, place * K_WIDTH, 1, &v);
-                N(store_part)(y, v, 0, count);
+                O(carry_part)(&j, x, y, place * K_WIDTH, left < K_WIDTH ? (int)left : K_WIDTH);
                 x += V_BYTES;
                 y += V_BYTES;
                 place = place + 1 == j.period ? 0 : place + 1;

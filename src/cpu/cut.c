@@ -21,18 +21,12 @@
 #define MOST_COLUMNS 16384
 /* By way of a panel: eight positions, the least that a kernel resumes after, are 128 KiB. */
 #define MOST_PANEL_COLUMNS 4096
-/* Strips are made narrower so that there is one for everyone, but not than this: four lines of f32.
- * Narrow integers that are folded as they are gain from long runs. */
+/* Strips are made narrower so that there is one for everyone, but not than this: four lines of f32. */
 #define LEAST_STRIP 64
-#define LEAST_DIRECT_STRIP 2048
 /* Elements of a panel of columns: long runs of memory count for more than the first-level cache. */
 #define COLUMNS_PANEL 8192
 /* Lines of columns that walk together where they share an operand. */
 #define TOGETHER 8
-/* Rows that are folded as they are fill no panel: a piece has about so many elements, and no more
- * lines than their totals fit into a cache. */
-#define DIRECT_ELEMENTS (64 << 10)
-#define DIRECT_LINES 2048
 /* Short sequences that are packed are taken so many at a time: whole vectors of any length. */
 #define PACKED_LINES 64
 
@@ -58,19 +52,18 @@ int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
 static int64_t strip_width(const sf_panels *p, int workers)
 {
         const int64_t cols = sf_panels_length(p, p->col);
-        const int64_t counter = p->direct ? 0 : p->levels * p->value_bytes * p->lines;
+        const int64_t counter = p->levels * p->value_bytes * p->lines;
         int64_t widest = p->straight ? MOST_COLUMNS : MOST_PANEL_COLUMNS;
         if (sf_smaller(cols, widest) * counter > STRIP_BYTES)
                 widest = sf_larger(STRIP_BYTES / counter / 16 * 16, 64);
         int64_t strips = sf_parts(cols, widest);
         if (workers > 1) {
                 const int64_t groups = p->member[0].step->batch / cols;
-                const int64_t least = p->direct ? LEAST_DIRECT_STRIP : LEAST_STRIP;
-                while (groups * strips < workers && cols / (strips + 1) >= least)
+                while (groups * strips < workers && cols / (strips + 1) >= LEAST_STRIP)
                         strips++;
                 const int64_t even = sf_parts(strips, workers) * workers;
                 if (groups * strips % workers && groups * strips < TASKS_EACH * workers &&
-                    cols / even >= least)
+                    cols / even >= LEAST_STRIP)
                         strips = even;
         }
         if (strips == 1)
@@ -102,10 +95,7 @@ static void size_rows(sf_panels *p)
         if (p->shape == SF_PANEL_NARROW)
                 return;
         const int64_t fit = SF_PANEL_BYTES / p->widest / p->n / SF_CPU_GROUP * SF_CPU_GROUP;
-        if (p->direct)
-                p->lines = sf_smaller(DIRECT_LINES,
-                                      sf_larger(SF_CPU_FOLD_GROUP, DIRECT_ELEMENTS / p->n));
-        else if (p->n <= p->block)
+        if (p->n <= p->block)
                 p->lines = sf_larger(SF_CPU_GROUP, fit);
         else if (sf_shape_crossed(p))
                 p->lines = 4 * SF_CPU_GROUP; /* a cache line of lines is taken at once */

@@ -23,10 +23,7 @@ static const sf_cpu_isa *const isas[] = {
 static void make_tables(void)
 {
         for (int32_t i = 0; i < ISA_COUNT; i++)
-                for (int32_t t = 0; t < 4; t++) {
-                        int32_t lane = t & 2 ? 8 : 4, vector = isas[i]->vector_bytes;
-                        sf_lanes_make(&isas[i]->whole[t], vector, lane, isas[i]->permute_bytes, 1, vector / lane, 1, t & 1);
-                }
+                sf_lanes_make_whole(isas[i]->whole, isas[i]->vector_bytes, isas[i]->permute_bytes);
 }
 
 sf_status sf_cpu_choose(const char *name, const sf_cpu_isa **isa)

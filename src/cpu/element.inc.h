@@ -5,7 +5,7 @@ typedef K_VECTOR N(vec);
 typedef K_LANE_C N(vec_at) __attribute__((vector_size(V_BYTES), aligned(1), may_alias));
 typedef uint8_t N(bytes) __attribute__((vector_size(K_WIDTH), aligned(1), may_alias));
 
-#define K_SIZE ((int)sizeof(K_STORAGE))
+#define K_SIZE K_STORAGE_BYTES
 
 /* Lanes in scratch memory. */
 SF_INLINE N(vec) N(get)(const void *p)
@@ -26,31 +26,35 @@ SF_INLINE N(vec) N(load)(const char *p)
         return v_f32_from_f16(p);
 #elif K_CONVERT == K_BRAIN
         return v_f32_from_bf16(p);
-#else
+#elif K_CONVERT == K_WIDE
         return v_f64_from_f32(p);
+#elif K_CONVERT == K_TRUTH
+        return (N(vec))(*(const N(vec_at) *)p != 0) & 1;
+#else
+        return v_u64_from(p, K_SIZE, K_CONVERT == K_FROM_SIGNED, K_CONVERT == K_FROM_TRUTH);
 #endif
 }
 
 SF_INLINE void N(store)(char *p, N(vec) v)
 {
-#if K_CONVERT == K_SAME
-        *(N(vec_at) *)p = v;
-#elif K_CONVERT == K_HALF
+#if K_CONVERT == K_HALF
         v_f16_from_f32(p, v);
 #elif K_CONVERT == K_BRAIN
         v_bf16_from_f32(p, v);
-#else
+#elif K_CONVERT == K_WIDE
         v_f32_from_f64(p, v);
+#else
+        *(N(vec_at) *)p = v;
 #endif
 }
 
-/* p is aligned to the stored vector, K_WIDTH * K_SIZE bytes. */
+/* p is aligned to the stored vector, K_WIDTH * K_OUT bytes. */
 SF_INLINE void N(stream)(char *p, N(vec) v)
 {
-#if K_WIDTH * K_STORAGE_BYTES >= 16
+#if K_WIDTH * K_OUT >= 16
         char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
         N(store)(whole, v);
-        v_stream(p, whole, K_WIDTH * K_STORAGE_BYTES);
+        v_stream(p, whole, K_WIDTH * K_OUT);
 #else
         N(store)(p, v);
 #endif
@@ -58,15 +62,15 @@ SF_INLINE void N(stream)(char *p, N(vec) v)
 
 /* The same of `count` vectors one after another, up in memory or, from the end of the first one, down. Where two of them are a cache line, it
  * is written at once: half a line at a time occupies a buffer longer. */
-#if defined(V_STREAM_HALVES) && K_WIDTH * K_STORAGE_BYTES == 32
+#if defined(V_STREAM_HALVES) && K_WIDTH * K_OUT == 32
 enum { N(stream_align) = 64 };
 #else
-enum { N(stream_align) = K_WIDTH * K_STORAGE_BYTES };
+enum { N(stream_align) = K_WIDTH * K_OUT };
 #endif
 SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bool down)
 {
-        const int64_t step = down ? -K_WIDTH * K_SIZE : K_WIDTH * K_SIZE;
-#if defined(V_STREAM_HALVES) && K_WIDTH * K_STORAGE_BYTES == 32
+        const int64_t step = down ? -K_WIDTH * K_OUT : K_WIDTH * K_OUT;
+#if defined(V_STREAM_HALVES) && K_WIDTH * K_OUT == 32
         V_UNROLL
         for (int i = 0; i < count; i += 2) {
                 char first[V_BYTES] __attribute__((aligned(64))), second[V_BYTES] __attribute__((aligned(64)));
@@ -84,12 +88,29 @@ SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bo
 #endif
 }
 
-/* Lanes first .. first + count - 1 only; the others come out as zero, and no memory but theirs is touched. */
+/* v where the mask is on, else none. */
+SF_INLINE N(vec) N(masked)(v_mask m, N(vec) v, N(vec) none)
+{
+#if K_CONVERT >= K_FROM_UNSIGNED && defined(V_WIDEN_APART)
+        V_WIDEN_APART(v);
+#endif
+        return K_CAT(v_blend_, K_LANE)(m, v, none);
+}
+
+/* Lanes first .. first + count - 1 only; the others come out as zero, and no memory but theirs is touched. Where that
+ * takes more than an instruction it is a call, since there are ends everywhere. */
+#if (K_CONVERT == K_SAME || K_CONVERT == K_TRUTH) && defined(V_MASK_BITS)
 SF_INLINE N(vec) N(load_part)(const char *p, int first, int count)
 {
-#if K_CONVERT == K_SAME && defined(V_MASK_BITS)
-        return (N(vec))K_CAT(v_part_load, K_LANE_BYTES)(p, first, count);
+        const N(vec) v = (N(vec))K_CAT(v_part_load, K_LANE_BYTES)(p, first, count);
+#if K_CONVERT == K_TRUTH
+        return (N(vec))(v != 0) & 1;
 #endif
+        return v;
+}
+#else
+static V_APART N(vec) N(load_part)(const char *p, int first, int count)
+{
         char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
 #ifdef V_PARTS
         v_part_load(whole, p, K_SIZE, first, count);
@@ -99,20 +120,24 @@ SF_INLINE N(vec) N(load_part)(const char *p, int first, int count)
 #endif
         return N(load)(whole);
 }
+#endif
+#if K_OUT == K_LANE_BYTES && defined(V_MASK_BITS)
 SF_INLINE void N(store_part)(char *p, N(vec) v, int first, int count)
 {
-#if K_CONVERT == K_SAME && defined(V_MASK_BITS)
         K_CAT(v_part_store, K_LANE_BYTES)(p, (v_raw)v, first, count);
-        return;
-#endif
-        char whole[V_BYTES] __attribute__((aligned(64))); /* room for a whole vector of any storage */
+}
+#else
+static V_APART void N(store_part)(char *p, N(vec) v, int first, int count)
+{
+        char whole[V_BYTES] __attribute__((aligned(64)));
         N(store)(whole, v);
 #ifdef V_PARTS
-        v_part_store(p, whole, K_SIZE, first, count);
+        v_part_store(p, whole, K_OUT, first, count);
 #else
-        memcpy(p, whole + first * K_SIZE, (size_t)(count * K_SIZE));
+        memcpy(p, whole + first * K_OUT, (size_t)(count * K_OUT));
 #endif
 }
+#endif
 
 /* A mask's bytes. */
 SF_INLINE v_mask N(mask)(const uint8_t *p)
@@ -127,6 +152,10 @@ SF_INLINE v_mask N(mask_part)(const uint8_t *p, int first, int count)
 {
 #ifdef V_MASK_BITS
         return v_mask_bytes_part(p, first, count);
+#elif K_WIDTH > 8
+        uint8_t whole[K_WIDTH] = {0};
+        memcpy(whole + first, p, (size_t)count);
+        return N(mask)(whole);
 #else
         const uint64_t whole = v_bytes_part(p, count) << 8 * first;
         return N(mask)((const uint8_t *)&whole);
@@ -137,11 +166,13 @@ SF_INLINE N(vec) N(blend)(v_mask m, N(vec) yes, N(vec) no)
 {
         return K_CAT(v_blend_, K_LANE)(m, yes, no);
 }
+#if K_LANE_BYTES >= 4
 SF_INLINE N(vec) N(permute)(N(vec) v, v_raw index)
 {
         return (N(vec))K_CAT(v_permute, K_LANE_BYTES)((v_raw)v, index);
 }
-#ifdef V_PERMUTE_TWO
+#endif
+#if defined(V_PERMUTE_TWO) && K_LANE_BYTES >= 4
 SF_INLINE N(vec) N(permute_two)(N(vec) a, N(vec) b, v_raw index)
 {
         return (N(vec))K_CAT(v_permute_two, K_LANE_BYTES)((v_raw)a, (v_raw)b, index);
@@ -179,8 +210,18 @@ SF_INLINE N(vec) N(spread)(N(vec) v, int from, int inner)
 SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
 {
         V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++, y += step * K_SIZE)
+        for (int i = 0; i < V_SCAN_TILE; i++, y += step * K_OUT)
                 N(store_unit)(y, v[i], unit);
+}
+/* Likewise loaded, with `none` in the place of those that are masked out; mask may be NULL. A call: code that has a mask, or
+ * vectors that are not full, is no quicker with one more copy of this. */
+static V_APART void N(load_tile)(const char *x, const uint8_t *m, int64_t step, int unit, const N(vec) *none, N(vec) *v)
+{
+        for (int i = 0; i < V_SCAN_TILE; i++, x += step * K_SIZE, m = m ? m + step : NULL) {
+                v[i] = unit == K_WIDTH ? N(load)(x) : N(load_part)(x, 0, unit);
+                if (m)
+                        v[i] = N(masked)(unit == K_WIDTH ? N(mask)(m) : N(mask_part)(m, 0, unit), v[i], *none);
+        }
 }
 
 /*
@@ -188,7 +229,7 @@ SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
  * written at its end, all cache lines would be sent at once, and then none while the next ones are computed. Where a vector of results is less than a
  * cache line, keeping them costs more than it gains.
  */
-enum { N(holds) = K_CONVERT == K_SAME && V_BYTES == 64 };
+enum { N(holds) = K_OUT == K_LANE_BYTES && V_BYTES == 64 };
 typedef struct N(held) {
         char *y; /* where they go; NULL: there are none */
         N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
@@ -198,7 +239,7 @@ typedef struct N(held) {
 SF_INLINE bool N(aligned)(const sf_rows *j)
 {
         /* In reverse, results go down in memory from the end of the first one. */
-        const uintptr_t from = (uintptr_t)j->y + (uintptr_t)(j->lanes->reverse ? j->lanes->inner * K_SIZE : 0);
+        const uintptr_t from = (uintptr_t)j->y + (uintptr_t)(j->lanes->reverse ? j->lanes->inner * K_OUT : 0);
         return (from | (j->rows > 1 ? (uintptr_t)j->y_row : 0)) % N(stream_align) == 0;
 }
 
@@ -211,6 +252,10 @@ typedef struct N(tables) {
         v_mask level_on[SF_LANES_LEVELS];
         v_raw last, before; /* with V_PERMUTE_TWO, `before` of a vector and the one before it */
         v_mask before_on;
+#if K_LANE_BYTES < 4
+        v_raw part_level[V_PART_LEVELS + 1], part_last, part_before;
+        v_mask part_level_on[V_PART_LEVELS + 1], part_before_on;
+#endif
 } N(tables);
 
 SF_INLINE N(tables) N(tables_of)(const sf_lanes *l)
@@ -224,62 +269,134 @@ SF_INLINE N(tables) N(tables_of)(const sf_lanes *l)
         t.last = v_raw_load(l->last.bytes);
         t.before = v_raw_load(l->before.bytes);
         t.before_on = v_mask_of(&l->before_on);
-#ifdef V_PERMUTE_TWO
+#if K_LANE_BYTES < 4
+        for (int k = 0; k < V_PART_LEVELS; k++) {
+                t.part_level[k] = v_raw_load(l->parts->level[k].bytes);
+                t.part_level_on[k] = v_mask_of(&l->parts->level_on[k]);
+        }
+        t.part_last = v_raw_load(l->parts->last.bytes);
+        t.part_before = v_raw_load(l->parts->before.bytes);
+        t.part_before_on = v_mask_of(&l->parts->before_on);
+#elif defined(V_PERMUTE_TWO)
         t.before = (v_raw)K_CAT(v_blend_u, K_LANE_BITS)(t.before_on, (K_BITS)t.before, (K_BITS)t.last + K_WIDTH);
 #endif
         return t;
 }
 
+/* Every lane takes its left neighbour's, the first one what was last before; *before is then what is last here: with
+ * V_PERMUTE_TWO in its place, else in every lane. */
+SF_INLINE N(vec) N(shift)(const N(tables) *t, N(vec) *before, N(vec) v)
+{
+#if K_LANE_BYTES < 4
+        const v_raw ends = v_shuffle16((v_raw)v, t->last);
+        const v_u64 left = v_blend_u64(t->part_before_on, v_permute8(ends, t->part_before), (v_u64)*before);
+        const N(vec) inside = (N(vec))v_shuffle16((v_raw)v, t->before);
+        *before = (N(vec))v_permute8(ends, t->part_last);
+        return N(blend)(t->before_on, inside, (N(vec))left);
+#elif defined(V_PERMUTE_TWO)
+        const N(vec) shifted = N(permute_two)(v, *before, t->before);
+        *before = v;
+        return shifted;
+#else
+        const N(vec) shifted = N(blend)(t->before_on, N(permute)(v, t->before), *before);
+        *before = N(permute)(v, t->last);
+        return shifted;
+#endif
+}
+/* What *before holds, in every lane. */
+SF_INLINE N(vec) N(before_of)(const N(tables) *t, N(vec) before)
+{
+#if K_LANE_BYTES < 4
+        (void)t;
+        return before;
+#else
+        return N(permute)(before, t->last);
+#endif
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Writing a run of results vector after vector, whole aligned vectors past the cache where that is asked for. The tree knows
- * nothing of addresses, so where the output is not aligned the lanes are rotated into place between two results.
+ * nothing of addresses, so where the output is not aligned the lanes are rotated into place between two results: in
+ * registers, or where no instruction does, in memory.
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct N(writer) {
         bool stream, reverse, first;
         int phase;  /* lanes by which results start past an aligned address */
+#if K_LANE_BYTES < 4
+        char room[2 * V_BYTES] __attribute__((aligned(V_BYTES))); /* the two vectors that a result is part of */
+#else
         v_raw index; /* rotates by phase */
         v_mask below; /* the lanes below phase */
         N(vec) held; /* the previous result, rotated unless there is V_PERMUTE_TWO */
+#endif
 } N(writer);
 
-SF_INLINE N(writer) N(writer_start)(const char *y, bool stream, bool reverse)
+SF_INLINE void N(writer_start)(N(writer) *w, const char *y, bool stream, bool reverse)
 {
-        N(writer) w = {.stream = stream && (uintptr_t)y % K_STORAGE_BYTES == 0, .reverse = reverse, .first = true};
-        w.phase = (int)((uintptr_t)y % (K_WIDTH * K_STORAGE_BYTES) / K_STORAGE_BYTES);
-        w.index = v_rotate_index(w.phase, K_LANE_BYTES);
-        w.below = v_mask_below(w.phase, K_LANE_BYTES);
-        return w;
+        w->stream = stream && (uintptr_t)y % K_OUT == 0;
+        w->reverse = reverse;
+        w->first = true;
+        w->phase = (int)((uintptr_t)y % (K_WIDTH * K_OUT) / K_OUT);
+#if K_LANE_BYTES >= 4
+        w->index = v_rotate_index(w->phase, K_LANE_BYTES);
+        w->below = v_mask_below(w->phase, K_LANE_BYTES);
+#endif
 }
 
 /* Streams a result that does not start at an aligned address. */
+#if K_LANE_BYTES < 4
 SF_INLINE void N(write_one_turned)(N(writer) *w, char *y, N(vec) v)
 {
-        char *aligned = y - w->phase * K_SIZE;
+        const int past = w->phase * K_OUT, ends = w->reverse ? V_BYTES : 0; /* which of the two this one completes */
+        char *to = y - past + ends;
+        if (past % 16 == 0) { /* as large arrays of NumPy's begin: pieces of 16 bytes are whole lines soon enough */
+                for (int i = 0; i < V_BYTES; i += 16)
+                        v_stream(y + i, (const char *)&v + i, 16);
+                return;
+        }
+        if (w->reverse)
+                N(put)(w->room + V_BYTES, N(get)(w->room));
+        N(put)(w->room + past, v);
+        if (!w->first)
+                v_stream(to, w->room + ends, V_BYTES);
+        else if (w->reverse)
+                memcpy(to, w->room + ends, (size_t)past);
+        else
+                memcpy(y, w->room + past, (size_t)(V_BYTES - past));
+        if (!w->reverse)
+                N(put)(w->room, N(get)(w->room + V_BYTES));
+        w->first = false;
+}
+#else
+SF_INLINE void N(write_one_turned)(N(writer) *w, char *y, N(vec) v)
+{
+        char *aligned = y - w->phase * K_OUT;
         N(vec) turned = N(permute)(v, w->index);
         if (w->first && w->reverse)
-                N(store_part)(aligned + K_WIDTH * K_SIZE, turned, 0, w->phase);
+                N(store_part)(aligned + K_WIDTH * K_OUT, turned, 0, w->phase);
         else if (w->first)
                 N(store_part)(y, turned, w->phase, K_WIDTH - w->phase);
 #ifdef V_PERMUTE_TWO
         else if (w->reverse)
-                N(stream)(aligned + K_WIDTH * K_SIZE, N(permute_two)(v, w->held, w->index));
+                N(stream)(aligned + K_WIDTH * K_OUT, N(permute_two)(v, w->held, w->index));
         else
                 N(stream)(aligned, N(permute_two)(w->held, v, w->index));
         w->held = v;
 #else
         else if (w->reverse)
-                N(stream)(aligned + K_WIDTH * K_SIZE, N(blend)(w->below, turned, w->held));
+                N(stream)(aligned + K_WIDTH * K_OUT, N(blend)(w->below, turned, w->held));
         else
                 N(stream)(aligned, N(blend)(w->below, w->held, turned));
         w->held = turned;
 #endif
         w->first = false;
 }
+#endif
 
 /* `y` is where the first of `count` results belongs; they go up in memory by whole vectors, or down in reverse. */
-SF_INLINE void N(write)(N(writer) *w, char *y, const N(vec) *results, const int count)
+SF_INLINE void N(write_now)(N(writer) *w, char *y, const N(vec) *results, const int count)
 {
-        const int64_t step = w->reverse ? -K_WIDTH * K_SIZE : K_WIDTH * K_SIZE;
+        const int64_t step = w->reverse ? -K_WIDTH * K_OUT : K_WIDTH * K_OUT;
         if (!w->stream) {
                 V_UNROLL
                 for (int i = 0; i < count; i++)
@@ -297,19 +414,54 @@ SF_INLINE void N(write)(N(writer) *w, char *y, const N(vec) *results, const int 
                 }
         }
 }
+static V_APART void N(write)(N(writer) *w, char *y, const N(vec) *results, int count)
+{
+        const int64_t step = w->reverse ? -K_WIDTH * K_OUT : K_WIDTH * K_OUT;
+        for (int i = 0; i < count; i++)
+                N(write_now)(w, y + i * step, results + i, 1);
+}
 
 /* `y` is where the next vector would have gone. */
-SF_INLINE void N(write_end)(N(writer) *w, char *y)
+static V_APART void N(write_end)(N(writer) *w, char *y)
 {
         if (!w->stream || !w->phase || w->first)
                 return;
+#if K_LANE_BYTES < 4
+        const int past = w->phase * K_OUT;
+        if (past % 16 == 0)
+                return;
+        if (w->reverse)
+                memcpy(y + V_BYTES, w->room + past, (size_t)(V_BYTES - past));
+        else
+                memcpy(y - past, w->room, (size_t)past);
+#else
 #ifdef V_PERMUTE_TWO
         N(vec) turned = N(permute)(w->held, w->index);
 #else
         N(vec) turned = w->held;
 #endif
         if (w->reverse)
-                N(store_part)(y + K_WIDTH * K_SIZE, turned, w->phase, K_WIDTH - w->phase);
+                N(store_part)(y + K_WIDTH * K_OUT, turned, w->phase, K_WIDTH - w->phase);
         else
-                N(store_part)(y - w->phase * K_SIZE, turned, 0, w->phase);
+                N(store_part)(y - w->phase * K_OUT, turned, 0, w->phase);
+#endif
 }
+
+#if K_CONVERT >= K_FROM_UNSIGNED
+/* A vector's bytes of elements from p on, added up in each 8 of them: neighbours twice as wide, until they are lanes. */
+SF_INLINE v_u64 N(total)(const char *p)
+{
+        const uint64_t sign = (uint64_t)1 << (8 * K_SIZE - 1), every = ~(uint64_t)0 / (2 * sign - 1);
+        v_u64 v = (v_u64)v_raw_load(p);
+        if (K_CONVERT == K_FROM_TRUTH)
+                v = (v_u64)((v_u8)((v_u8)v != 0) & 1);
+        else if (K_CONVERT == K_FROM_SIGNED)
+                v ^= every * sign; /* as unsigned ones that are so much larger */
+        V_UNROLL
+        for (int bits = 8 * K_SIZE; bits < 64; bits *= 2) {
+                const uint64_t low = ~(uint64_t)0 / (((uint64_t)1 << bits) + 1);
+                v = (v & low) + (v >> bits & low);
+        }
+        return K_CONVERT == K_FROM_SIGNED ? v - 8 / K_SIZE * sign : v;
+}
+#endif

@@ -1,30 +1,32 @@
 /*
  * fold.inc.h: the fold of rows, of packed short rows, and of columns. Template; kernels.inc.h has the parameters.
  *
- * Rows: an ordered operation that is worth it folds contiguous rows by halves (fold_halves.inc.h). A free one that commutes needs no tree: vectors
+ * Rows: an ordered operation that commutes folds contiguous rows by halves (fold_halves.inc.h). A free one that commutes needs no tree: vectors
  * are combined lane by lane, and lanes with each other at the end. All else, and narrow matrices, take the total of a vector from the last lanes
  * of its scan, and that of a tile from those of its vectors.
  */
 #if defined(K_COMMUTES) && !defined(K_ORDERED)
 #define K_BY_LANES
 #endif
-#if defined(K_WHOLE) && defined(K_ORDERED)
+#if defined(K_ORDERED) && defined(K_COMMUTES) && defined(K_NEUTRAL)
 #define K_BY_HALVES
 #endif
 
 /* Row `at` has its total, in every position of a vector. */
-SF_INLINE void O(fold_end)(const sf_rows *j, int64_t at, O(val) total)
+static V_APART void O(fold_end)(const sf_rows *j, int64_t at, O(val) total)
 {
+        const O(none) none = O(none_of)(j->identity, j->turn);
         char *y = j->y + at * j->y_row;
         if (j->carry)
                 O(add_carry)(j->carry + at * j->carry_row, &total, 1);
         if (j->raw)
                 O(put)(y, O(settle)(total));
         else
-                N(store_part)(y, O(lower)(total), 0, j->lanes->inner);
+                N(store_part)(y, O(lower)(total, &none), 0, j->lanes->inner);
 }
 
-#if K_PARTS == 1
+#if defined(K_BY_HALVES) || (!defined(K_LEAN) && K_LANE_BYTES >= 4)
+#define K_SHORT_ROWS
 #include "cpu/fold_halves.inc.h"
 #endif
 
@@ -47,39 +49,49 @@ static int32_t O(fold_tile_vectors)(const sf_lanes *lanes)
  * Rows by vectors
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* `count` vectors from x on, `step` elements apart, to one with their total in the last position's lanes. */
-SF_INLINE O(val) O(fold_vectors)(const N(tables) *t, int levels, const char *x, const uint8_t *m, O(val) identity, int unit, int64_t step, const int count)
+/* A tile from x on, vectors `step` elements apart, to a vector with its total in the last position's lanes. levels: as in
+ * lane_scan. */
+SF_INLINE O(val) O(fold_vectors)(const N(tables) *t, const int levels, const char *x, const uint8_t *m, const O(none) *none,
+                                 int unit, int64_t step)
 {
         O(val) half[SF_CPU_NARROW_TILE];
-        V_UNROLL
-        for (int i = 0; i < count; i++) {
-                half[i] = O(load_some)(x + i * step * K_SIZE, m ? m + i * step : NULL, identity, 0, unit);
-                half[i] = O(settle)(O(lane_scan)(half[i], t, levels));
+        if (levels && !m) {
+                V_UNROLL
+                for (int i = 0; i < SF_CPU_NARROW_TILE; i++)
+                        half[i] = O(settle)(O(lane_scan)(O(load_some)(x + i * step * K_SIZE, NULL, none, 0, unit), t, levels));
+        } else {
+                for (int i = 0; i < SF_CPU_NARROW_TILE; i++) {
+                        half[i] = O(load_some)(x + i * step * K_SIZE, m ? m + i * step : NULL, none, 0, unit);
+                        half[i] = O(settle)(O(lane_scan)(half[i], t, levels));
+                }
         }
         V_UNROLL
-        for (int size = 1; size < count; size *= 2) {
+        for (int size = 1; size < SF_CPU_NARROW_TILE; size *= 2) {
                 V_UNROLL
-                for (int i = 0; i < count; i += 2 * size)
+                for (int i = 0; i < SF_CPU_NARROW_TILE; i += 2 * size)
                         half[i] = O(combine)(half[i], half[i + size]);
         }
         return O(settle)(half[0]);
 }
 
 /* What is fewer vectors than a tile has, `left` elements: their total in every position. */
-SF_INLINE O(val) O(fold_rest)(const sf_rows *j, const N(tables) *t, const char *x, const uint8_t *m, O(val) identity, const bool reverse, int64_t left)
+static V_APART O(val) O(fold_rest)(const sf_rows *j, const char *x, const uint8_t *m, int64_t left)
 {
         enum { LEVELS = 4 }; /* log2(SF_CPU_NARROW_TILE), and one */
+        const N(tables) tables = N(tables_of)(j->lanes), *t = &tables;
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const bool reverse = j->lanes->reverse;
         const int unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit;
-        O(val) inside[LEVELS], v = identity;
+        O(val) inside[LEVELS], v = none.value;
         for (int i = 0; left > 0; i++, left -= unit) {
                 const int count = left < unit ? (int)left : unit, first = reverse ? unit - count : 0;
                 const int64_t at = i * step + first;
-                v = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, identity, first, count);
-                v = O(settle)(O(lane_scan)(v, t, t->levels));
+                v = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, &none, first, count);
+                v = O(settle)(O(lane_scan)(v, t, 0));
                 /* The last position there is: where the vector is not full, not the last lanes. */
                 if (count == unit)
-                        v = O(permute)(v, t->last);
+                        v = O(last)(v, t);
                 else
                         v = O(spread)(v, reverse ? first : count - j->lanes->inner, j->lanes->inner);
                 const int closed = sf_order_closed((uint64_t)i);
@@ -93,14 +105,15 @@ SF_INLINE O(val) O(fold_rest)(const sf_rows *j, const N(tables) *t, const char *
         return v;
 }
 
-SF_INLINE void O(fold_by_vectors)(const sf_rows *j, const bool reverse)
+SF_INLINE void O(fold_by_vectors)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(val) identity = O(broadcast)(j->identity);
-        const int unit = j->lanes->unit, group = j->slots ? j->slots : SF_CPU_GROUP;
-        const int64_t size = SF_CPU_NARROW_TILE * unit, step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - j->lanes->inner) : 0;
-        const int64_t elements = j->n * j->lanes->inner, over = elements % size;
-        const uint64_t first = (uint64_t)(j->start * j->lanes->inner / size), last = first + (uint64_t)(elements / size);
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const bool reverse = j->lanes->reverse;
+        const int inner = j->lanes->inner, unit = j->lanes->unit, group = j->slots ? j->slots : SF_CPU_GROUP;
+        const int64_t size = SF_CPU_NARROW_TILE * unit, step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - inner) : 0;
+        const int64_t elements = j->n * inner, over = elements % size;
+        const uint64_t first = (uint64_t)(j->start * inner / size), last = first + (uint64_t)(elements / size);
         for (int64_t done = 0; done < j->rows;) {
                 const int many = j->rows - done < group ? (int)(j->rows - done) : group;
                 const char *x = j->x + done * j->x_row + offset * K_SIZE;
@@ -111,16 +124,18 @@ SF_INLINE void O(fold_by_vectors)(const sf_rows *j, const bool reverse)
                         for (int r = 0; r < many; r++) {
                                 const char *from = x + r * j->x_row;
                                 const uint8_t *mask = m ? m + r * j->m_row : NULL;
+#ifndef K_LEAN
                                 if (t.levels <= 2) /* a constant: the tables stay in registers */
-                                        v[r] = O(fold_vectors)(&t, 2, from, mask, identity, unit, step, SF_CPU_NARROW_TILE);
+                                        v[r] = O(fold_vectors)(&t, 2, from, mask, &none, unit, step);
                                 else
-                                        v[r] = O(fold_vectors)(&t, t.levels, from, mask, identity, unit, step, SF_CPU_NARROW_TILE);
+#endif
+                                        v[r] = O(fold_vectors)(&t, 0, from, mask, &none, unit, step);
                         }
                         /* Row by row this would be one long wait after another. */
                         const int closed = sf_order_closed(tile);
                         for (int r = 0; r < many; r++) {
                                 char *counter = counters + r * SF_ORDER_LEVELS * K_ENTRY;
-                                O(val) total = O(permute)(v[r], t.last);
+                                O(val) total = O(last)(v[r], &t);
                                 for (int k = 0; k < closed; k++)
                                         total = O(settle)(O(combine)(O(get)(counter + k * K_ENTRY), total));
                                 O(put)(counter + closed * K_ENTRY, total);
@@ -130,7 +145,7 @@ SF_INLINE void O(fold_by_vectors)(const sf_rows *j, const bool reverse)
                 }
                 for (int r = 0; r < many && !j->resume; r++) {
                         const char *counter = counters + r * SF_ORDER_LEVELS * K_ENTRY;
-                        O(val) total = O(fold_rest)(j, &t, x + r * j->x_row, m ? m + r * j->m_row : NULL, identity, reverse, over);
+                        O(val) total = O(fold_rest)(j, x + r * j->x_row, m ? m + r * j->m_row : NULL, over);
                         bool any = over > 0;
                         for (uint64_t bits = last; bits; bits &= bits - 1, any = true) {
                                 const O(val) entry = O(get)(counter + __builtin_ctzll(bits) * K_ENTRY);
@@ -150,31 +165,35 @@ SF_INLINE void O(fold_by_vectors)(const sf_rows *j, const bool reverse)
 #define K_APART 4
 
 /* `vectors` of each row from x on, `step` elements apart. */
-SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
-                                O(val) identity, O(val) *total)
+SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m,
+                                int64_t step, int64_t vectors, O(val) *total)
 {
+        const O(none) none = O(none_of)(j->identity, j->turn);
         O(val) v[SF_CPU_GROUP][K_APART];
         V_UNROLL
         for (int r = 0; r < rows; r++) {
                 V_UNROLL
                 for (int a = 0; a < apart; a++)
-                        v[r][a] = identity;
+                        v[r][a] = none.value;
         }
         int64_t i = 0;
-        for (; i + apart <= vectors; i += apart) {
+        for (; i + apart <= vectors && !m; i += apart) {
                 V_UNROLL
-                for (int a = 0; a < apart; a++, x += step * K_SIZE, m = m ? m + step : NULL) {
+                for (int a = 0; a < apart; a++, x += step * K_SIZE) {
                         V_UNROLL
                         for (int r = 0; r < rows; r++) {
-                                __builtin_prefetch(x + r * j->x_row + j->ahead);
-                                v[r][a] = O(combine)(v[r][a], O(load_some)(x + r * j->x_row, m ? m + r * j->m_row : NULL, identity, 0, unit));
+                                const char *at = x + r * j->x_row;
+                                __builtin_prefetch(at + j->ahead);
+                                v[r][a] = O(combine)(v[r][a], O(load_some)(at, NULL, &none, 0, unit));
                         }
                 }
         }
         for (; i < vectors; i++, x += step * K_SIZE, m = m ? m + step : NULL) {
                 V_UNROLL
-                for (int r = 0; r < rows; r++)
-                        v[r][0] = O(combine)(v[r][0], O(load_some)(x + r * j->x_row, m ? m + r * j->m_row : NULL, identity, 0, unit));
+                for (int r = 0; r < rows; r++) {
+                        const uint8_t *mask = m ? m + r * j->m_row : NULL;
+                        v[r][0] = O(combine)(v[r][0], O(load_some)(x + r * j->x_row, mask, &none, 0, unit));
+                }
         }
         V_UNROLL
         for (int r = 0; r < rows; r++) {
@@ -185,34 +204,87 @@ SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apar
         }
 }
 
-static V_APART void O(lanes_of_four)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, O(val) *total)
+static V_APART void O(lanes_of_part)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                                     O(val) *total)
 {
-        O(fold_lanes_of)(j, SF_CPU_GROUP, 1, K_WIDTH, x, m, step, vectors, O(broadcast)(j->identity), total);
+        O(fold_lanes_of)(j, 1, 1, j->lanes->unit, x, m, step, vectors, total);
 }
-static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, O(val) *total)
+#ifndef K_LEAN
+static V_APART void O(lanes_of_four)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                                     O(val) *total)
 {
-        O(fold_lanes_of)(j, 1, K_APART, K_WIDTH, x, m, step, vectors, O(broadcast)(j->identity), total);
+        O(fold_lanes_of)(j, SF_CPU_GROUP, 1, K_WIDTH, x, m, step, vectors, total);
 }
-static V_APART void O(lanes_of_part)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, O(val) *total)
+static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                                    O(val) *total)
 {
-        O(fold_lanes_of)(j, 1, K_APART, j->lanes->unit, x, m, step, vectors, O(broadcast)(j->identity), total);
+        O(fold_lanes_of)(j, 1, K_APART, K_WIDTH, x, m, step, vectors, total);
+}
+#endif
+
+#ifdef K_TOTALS
+/* `rows` rows of `vectors` vectors of lanes, up in memory: whole vectors of elements at a time. */
+SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t vectors, O(val) *total)
+{
+        enum { EACH = K_OUT / K_SIZE }; /* vectors of lanes in one of elements */
+        O(val) v[SF_CPU_GROUP];
+        O(fold_lanes_of)(j, rows, 1, K_WIDTH, x + vectors / EACH * V_BYTES, NULL, K_WIDTH, vectors % EACH, v);
+        for (int64_t i = 0; i < vectors / EACH; i++, x += V_BYTES) {
+                V_UNROLL
+                for (int r = 0; r < rows; r++) {
+                        __builtin_prefetch(x + r * j->x_row + j->ahead);
+                        v[r] = O(combine)(v[r], N(total)(x + r * j->x_row));
+                }
+        }
+        V_UNROLL
+        for (int r = 0; r < rows; r++)
+                total[r] = v[r];
+}
+static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, int64_t vectors, O(val) *total)
+{
+        const bool four = j->rows - at >= SF_CPU_GROUP;
+        if (four)
+                O(fold_totals_of)(j, SF_CPU_GROUP, x, vectors, total);
+        else
+                O(fold_totals_of)(j, 1, x, vectors, total);
+        return four ? SF_CPU_GROUP : 1;
+}
+#endif
+
+/* As many rows from `at` on as there is an instance for, which is returned. */
+SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                            O(val) *totals)
+{
+#ifdef K_TOTALS
+        if (!m && j->lanes->unit == K_WIDTH)
+                return O(fold_totals)(j, at, step < 0 ? x + (vectors - 1) * step * K_SIZE : x, vectors, totals);
+#endif
+#ifndef K_LEAN
+        if (j->lanes->unit == K_WIDTH) {
+                const bool four = j->rows - at >= SF_CPU_GROUP;
+                (four ? O(lanes_of_four) : O(lanes_of_one))(j, x, m, step, vectors, totals);
+                return four ? SF_CPU_GROUP : 1;
+        }
+#endif
+        (void)at;
+        O(lanes_of_part)(j, x, m, step, vectors, totals);
+        return 1;
 }
 
 SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(val) identity = O(broadcast)(j->identity);
+        const O(none) none = O(none_of)(j->identity, j->turn);
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
         const int over = (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
         const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;
         for (int64_t done = 0; done < j->rows;) {
-                const int many = unit < K_WIDTH || j->rows - done < SF_CPU_GROUP ? 1 : SF_CPU_GROUP;
                 const char *x = j->x + done * j->x_row + begin * K_SIZE;
                 const uint8_t *m = j->m ? j->m + done * j->m_row + begin : NULL;
                 O(val) totals[SF_CPU_GROUP];
-                (unit < K_WIDTH ? O(lanes_of_part) : many == 1 ? O(lanes_of_one) : O(lanes_of_four))(j, x, m, step, vectors, totals);
+                const int many = O(fold_lanes)(j, done, x, m, step, vectors, totals);
                 x += vectors * step * K_SIZE;
                 m = m ? m + vectors * step : NULL;
                 for (int r = 0; r < many; r++) {
@@ -221,10 +293,12 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
                         O(val) total = totals[r];
                         if (over) {
                                 const v_mask low = v_mask_below(reverse ? first : over, K_LANE_BYTES);
-                                O(val) v = O(load_part)(x + r * j->x_row + first * K_SIZE, m ? m + r * j->m_row + first : NULL, identity, first, over);
-                                total = O(combine)(total, reverse ? O(blend)(low, identity, v) : O(blend)(low, v, identity));
+                                const uint8_t *mask = m ? m + r * j->m_row + first : NULL;
+                                O(val) v = O(load_part)(x + r * j->x_row + first * K_SIZE, mask, &none, first, over);
+                                v = reverse ? O(blend)(low, none.value, v) : O(blend)(low, v, none.value);
+                                total = O(combine)(total, v);
                         }
-                        total = O(permute)(O(lane_scan)(total, &t, t.levels), t.last);
+                        total = O(last)(O(lane_scan)(total, &t, 0), &t);
                         if (before)
                                 total = O(combine)(O(get)(counter + sf_order_log2(before) * K_ENTRY), total);
                         if (!j->resume)
@@ -240,7 +314,7 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
 
 static void O(fold_rows)(const sf_rows *j)
 {
-#if K_PARTS == 1
+#ifdef K_SHORT_ROWS
         if (O(is_short)(j)) {
                 O(fold_short)(j);
                 return;
@@ -251,17 +325,15 @@ static void O(fold_rows)(const sf_rows *j)
 #else
 #ifdef K_BY_HALVES
         if (j->lanes->inner == 1 && j->lanes->unit == K_WIDTH) {
-                if (j->lanes->reverse)
-                        O(fold_by_halves)(j, true);
-                else
-                        O(fold_by_halves)(j, false);
+                O(fold_by_halves)(j);
                 return;
         }
 #endif
-        O(fold_by_vectors)(j, j->lanes->reverse);
+        O(fold_by_vectors)(j);
 #endif
 }
 
+#if K_LANE_BYTES >= 4
 /* ------------------------------------------------------------------------------------------------------------
  * Packed short rows; y is a run too.
  * ---------------------------------------------------------------------------------------------------------- */
@@ -269,30 +341,56 @@ static void O(fold_packed)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const v_raw take = v_raw_load(j->lanes->take.bytes);
-        const O(val) identity = O(broadcast)(j->identity);
+        const O(none) none = O(none_of)(j->identity, j->turn);
         const int unit = j->lanes->unit, taken = j->lanes->groups * j->lanes->inner;
         const int64_t elements = j->rows * j->n * j->lanes->inner;
         const int64_t offset = j->lanes->reverse ? -(j->n - 1) * j->lanes->inner : 0;
         const char *x = j->x + offset * K_SIZE;
         const uint8_t *m = j->m ? j->m + offset : NULL;
         char *y = j->y;
-        for (int64_t at = 0; at < elements; at += unit, y += taken * K_SIZE) {
+        for (int64_t at = 0; at < elements; at += unit, y += taken * K_OUT) {
                 __builtin_prefetch(x + at * K_SIZE + j->ahead);
                 const int count = elements - at < unit ? (int)(elements - at) : unit;
-                O(val) v = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, identity, 0, elements - at >= K_WIDTH ? K_WIDTH : count);
-                v = O(permute)(O(lane_scan)(v, &t, t.levels), take);
+                const int here = elements - at >= K_WIDTH ? K_WIDTH : count;
+                O(val) v = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, &none, 0, here);
+                v = O(permute)(O(lane_scan)(v, &t, 0), take);
                 if (j->carry)
                         O(add_carry)(j->carry, &v, 1);
-                N(store_part)(y, O(lower)(v), 0, count / (int)j->n);
+                N(store_part)(y, O(lower)(v, &none), 0, count / (int)j->n);
         }
 }
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------
  * Columns: tiles of V_FOLD_ROWS positions
  * ---------------------------------------------------------------------------------------------------------- */
 
+/* V_FOLD_ROWS positions of a vector of columns, `count` of them, to their total. */
+SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int count)
+{
+        O(val) v[V_FOLD_ROWS];
+        if (count == K_WIDTH && !m) {
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step) {
+                        if (K_WIDTH * K_SIZE >= 16) /* else most would be of the same line */
+                                __builtin_prefetch(x + j->ahead);
+                        v[i] = O(load)(x, NULL, none);
+                }
+        } else {
+                for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step, m = m ? m + j->m_step : NULL)
+                        v[i] = O(load_some)(x, m, none, 0, count);
+        }
+        V_UNROLL
+        for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
+                        v[i] = O(combine)(v[i], v[i + size]);
+        }
+        return v[0];
+}
+
 /* The tiles, into the counters. */
-SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, O(val) identity, int64_t tiles)
+SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
 {
         const char *x = j->x;
         const uint8_t *m = j->m;
@@ -300,22 +398,10 @@ SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, O(val) identity, int64
                 const int closed = sf_order_closed(tile);
                 for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
                         const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
-                        O(val) v[V_FOLD_ROWS];
-                        V_UNROLL
-                        for (int i = 0; i < V_FOLD_ROWS; i++) {
-                                const char *at = x + i * j->x_step + c * K_SIZE;
-                                __builtin_prefetch(at + j->ahead);
-                                v[i] = O(load_some)(at, m ? m + i * j->m_step + c : NULL, identity, 0, count);
-                        }
-                        V_UNROLL
-                        for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
-                                V_UNROLL
-                                for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
-                                        v[i] = O(combine)(v[i], v[i + size]);
-                        }
+                        O(val) v = O(fold_positions)(j, x + c * K_SIZE, m ? m + c : NULL, none, count);
                         for (int k = 0; k < closed; k++)
-                                v[0] = O(combine)(O(get)(j->counters + k * j->counter_stride + c * K_EACH), v[0]);
-                        O(put)(j->counters + closed * j->counter_stride + c * K_EACH, O(settle)(v[0]));
+                                v = O(combine)(O(get)(j->counters + k * j->counter_stride + c * K_EACH), v);
+                        O(put)(j->counters + closed * j->counter_stride + c * K_EACH, O(settle)(v));
                 }
                 x += V_FOLD_ROWS * j->x_step;
                 m = m ? m + V_FOLD_ROWS * j->m_step : NULL;
@@ -323,12 +409,14 @@ SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, O(val) identity, int64
 }
 
 /* The total of one vector of columns: `over` positions from x on, with the counter of `tiles` tiles to their left. */
-SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const uint8_t *m, O(val) identity, int64_t over, uint64_t tiles, int64_t c, int count)
+SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int64_t over,
+                                     uint64_t tiles, int64_t c, int count)
 {
-        O(val) inside[V_FOLD_ROWS_LOG + 1], total = identity;
+        O(val) inside[V_FOLD_ROWS_LOG + 1], total = none->value;
         bool any = over > 0;
         for (int i = 0; i < over; i++) {
-                total = O(load_part)(x + i * j->x_step + c * K_SIZE, m ? m + i * j->m_step + c : NULL, identity, 0, count);
+                const uint8_t *mask = m ? m + i * j->m_step + c : NULL;
+                total = O(load_part)(x + i * j->x_step + c * K_SIZE, mask, none, 0, count);
                 const int closed = sf_order_closed((uint64_t)i);
                 for (int k = 0; k < closed; k++)
                         total = O(combine)(inside[k], total);
@@ -348,36 +436,38 @@ SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const u
 
 static void O(fold_columns)(const sf_columns *j)
 {
-        const O(val) identity = O(broadcast)(j->identity);
+        const O(none) none = O(none_of)(j->identity, j->turn);
         const int64_t tiles = j->n / V_FOLD_ROWS, over = j->n % V_FOLD_ROWS;
-        O(fold_columns_tiles)(j, identity, tiles);
+        O(fold_columns_tiles)(j, &none, tiles);
         if (j->resume)
                 return;
         const char *x = j->x + tiles * V_FOLD_ROWS * j->x_step;
         const uint8_t *m = j->m ? j->m + tiles * V_FOLD_ROWS * j->m_step : NULL;
         const uint64_t before = (uint64_t)(j->start / V_FOLD_ROWS + tiles);
-        N(writer) writer = N(writer_start)(j->y, j->stream, false);
+        N(writer) writer;
+        N(writer_start)(&writer, j->y, j->stream, false);
         int64_t c = 0;
         for (; c < j->cols; c += K_WIDTH) {
                 const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
-                const O(val) total = O(fold_columns_end)(j, x, m, identity, over, before, c, count);
-                const N(vec) result = O(lower)(total);
+                const O(val) total = O(fold_columns_end)(j, x, m, &none, over, before, c, count);
+                const N(vec) result = O(lower)(total, &none);
                 if (j->raw) {
                         O(put)(j->y + c * K_EACH, O(settle)(total));
                 } else if (count == K_WIDTH) {
-                        N(write)(&writer, j->y + c * K_SIZE, &result, 1);
+                        N(write)(&writer, j->y + c * K_OUT, &result, 1);
                 } else {
-                        N(write_end)(&writer, j->y + c * K_SIZE);
+                        N(write_end)(&writer, j->y + c * K_OUT);
                         writer.first = true;
-                        N(store_part)(j->y + c * K_SIZE, result, 0, count);
+                        N(store_part)(j->y + c * K_OUT, result, 0, count);
                 }
         }
         if (j->raw)
                 return;
-        N(write_end)(&writer, j->y + c * K_SIZE);
+        N(write_end)(&writer, j->y + c * K_OUT);
         if (j->stream)
                 v_fence();
 }
 
 #undef K_BY_LANES
+#undef K_SHORT_ROWS
 #undef K_BY_HALVES

@@ -5,25 +5,22 @@
  * SF_CPU_TILE_VECTORS vectors of one row, or, of short rows, a vector of each of K_WIDTH rows.
  */
 
-/* Neighbouring elements of two vectors that follow one another, combined; `early` is first in the sequence. */
-SF_INLINE N(vec) O(halve)(N(vec) early, N(vec) late, const bool reverse)
+/* Neighbouring elements of two vectors that follow one another, combined. */
+SF_INLINE N(vec) O(halve)(N(vec) early, N(vec) late)
 {
-        if (reverse) {
-                N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(late, early), odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(late, early);
-                return O(combine)(odd, even);
-        }
-        N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early, late), odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early, late);
+        const N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early, late);
+        const N(vec) odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early, late);
         return O(combine)(even, odd);
 }
 
 /* `count` vectors that follow one another, a power of two of them, halved until there is one, v[0]. */
-SF_INLINE void O(halve_all)(N(vec) *v, const int count, const bool reverse)
+SF_INLINE void O(halve_all)(N(vec) *v, const int count)
 {
         V_UNROLL
         for (int size = count / 2; size > 0; size /= 2) {
                 V_UNROLL
                 for (int i = 0; i < size; i++)
-                        v[i] = O(halve)(v[2 * i], v[2 * i + 1], reverse);
+                        v[i] = O(halve)(v[2 * i], v[2 * i + 1]);
         }
 }
 
@@ -32,9 +29,10 @@ SF_INLINE void O(halve_all)(N(vec) *v, const int count, const bool reverse)
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* The totals of `left` elements, but no more than a vector, of each of `many` rows. */
-SF_INLINE N(vec) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t left, N(vec) identity, int64_t ahead)
+SF_INLINE N(vec) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t left, const O(none) *none,
+                                int64_t ahead)
 {
-        const N(vec) beyond = O(neutral)(identity);
+        const N(vec) beyond = O(neutral)(none);
         const v_mask on = v_mask_below(left < K_WIDTH ? (int)left : K_WIDTH, K_LANE_BYTES);
         N(vec) v[K_WIDTH];
         for (int r = 0; r < K_WIDTH; r++, x += j->x_row, m = m ? m + j->m_row : NULL) {
@@ -43,25 +41,28 @@ SF_INLINE N(vec) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
                         continue;
                 __builtin_prefetch(x + ahead);
                 if (left >= K_WIDTH)
-                        v[r] = O(load)(x, m, identity);
+                        v[r] = O(load)(x, m, none);
                 else
-                        v[r] = O(blend)(on, O(load_part)(x, m, identity, 0, (int)left), beyond);
+                        v[r] = O(blend)(on, O(load_part)(x, m, none, 0, (int)left), beyond);
         }
-        O(halve_all)(v, K_WIDTH, false);
+        O(halve_all)(v, K_WIDTH);
         return v[0];
 }
 
-SF_INLINE void O(fold_short)(const sf_rows *j)
+static V_APART void O(fold_short)(const sf_rows *j)
 {
-        const N(vec) identity = O(broadcast)(j->identity);
-        const int64_t ahead = K_WIDTH * j->x_row > j->ahead ? K_WIDTH * j->x_row : j->ahead; /* within these rows everything is on its way */
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        /* Within these rows everything is on its way. */
+        const int64_t ahead = K_WIDTH * j->x_row > j->ahead ? K_WIDTH * j->x_row : j->ahead;
         for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
                 const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
-                N(vec) inside[K_LOG_WIDTH + 1], total = identity;
+                const char *x = j->x + at * j->x_row;
+                const uint8_t *m = j->m ? j->m + at * j->m_row : NULL;
+                N(vec) inside[K_LOG_WIDTH + 1], total = none.value;
                 uint64_t vectors = 0;
                 for (int64_t i = 0; i < j->n; i += K_WIDTH, vectors++) {
                         const int closed = sf_order_closed(vectors);
-                        total = O(fold_across)(j, j->x + at * j->x_row + i * K_SIZE, j->m ? j->m + at * j->m_row + i : NULL, many, j->n - i, identity, ahead);
+                        total = O(fold_across)(j, x + i * K_SIZE, m ? m + i : NULL, many, j->n - i, &none, ahead);
                         for (int k = 0; k < closed; k++)
                                 total = O(combine)(inside[k], total);
                         inside[closed] = total;
@@ -70,7 +71,7 @@ SF_INLINE void O(fold_short)(const sf_rows *j)
                         total = O(combine)(inside[__builtin_ctzll(bits)], total);
                 if (j->carry)
                         O(add_carry)(j->carry, &total, 1);
-                N(store_unit)(j->y + at * K_SIZE, total, many);
+                N(store_unit)(j->y + at * K_OUT, O(lower)(total, &none), many);
         }
 }
 
@@ -78,204 +79,163 @@ SF_INLINE void O(fold_short)(const sf_rows *j)
 SF_INLINE bool O(is_short)(const sf_rows *j)
 {
         return j->n < K_WIDTH * K_WIDTH && 2 * j->rows >= K_WIDTH && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->lanes->reverse && !j->start &&
-               !j->resume && !(j->carry && j->carry_row) && !j->raw && j->y_row == K_SIZE;
+               !j->resume && !(j->carry && j->carry_row) && !j->raw && j->y_row == K_OUT;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * Long rows, several side by side
  *
- * What is left of a tile of each row goes on by halves with that of the other rows: one vector has the tile's total of a row in each lane, and one
- * counter serves all of them.
+ * What is left of a tile of each row goes on by halves with that of the other rows: lane r of a few vectors has the tile's
+ * total of row r, and one counter serves all of them. In reverse a tile's tree is the same, since the operation commutes;
+ * only tiles follow one another down in memory.
  * ---------------------------------------------------------------------------------------------------------- */
 #ifdef K_BY_HALVES
+enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
 
-/* A vector of which `left` elements are there, if not all; beyond them, what changes no value. */
-SF_INLINE N(vec) O(load_ragged)(const char *x, const uint8_t *m, N(vec) identity, const bool reverse, int64_t left)
-{
-        const N(vec) beyond = O(neutral)(identity);
-        if (left >= K_WIDTH)
-                return O(load)(x, m, identity);
-        if (left <= 0)
-                return beyond;
-        const int count = (int)left, first = reverse ? K_WIDTH - count : 0;
-        N(vec) v = O(load_part)(x + first * K_SIZE, m ? m + first : NULL, identity, first, count);
-        v_mask low = v_mask_below(reverse ? first : count, K_LANE_BYTES);
-        return reverse ? O(blend)(low, beyond, v) : O(blend)(low, v, beyond);
-}
-
-/* Vectors read of a row before it is the next one's turn. Memory answers best where neighbouring requests are for different rows; but what a turn
- * leaves is stored until the tile is whole. With vectors of 64 bytes, sums of rows beside plain reads: four 0.94 to
- * 1.01, two 0.94 to 1.00, sixteen 0.91 to 0.93. */
+/* Vectors read of a row before it is the next one's turn. Memory answers best where neighbouring requests are for different
+ * rows; but what a turn leaves is stored until the tile is whole. With vectors of 64 bytes, sums of rows beside plain reads:
+ * four 0.94 to 1.01, two 0.94 to 1.00, sixteen 0.91 to 0.93. */
 enum { O(turn) = 4, O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
-/* So many vectors from x on, of which `left` elements are there if not all, pair by pair to one. */
-SF_INLINE N(vec) O(fold_turn)(const char *x, const uint8_t *m, N(vec) identity, const bool reverse, const bool whole, int64_t left, int64_t ahead)
+/* So many vectors from x on, pair by pair to one. */
+SF_INLINE N(vec) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead)
 {
-        const int64_t step = reverse ? -K_WIDTH : K_WIDTH;
         N(vec) v[O(turn)];
         V_UNROLL
         for (int i = 0; i < O(turn); i++) {
-                const char *at = x + i * step * K_SIZE;
-                const uint8_t *mask = m ? m + i * step : NULL;
-                __builtin_prefetch(at + ahead);
-                v[i] = whole ? O(load)(at, mask, identity) : O(load_ragged)(at, mask, identity, reverse, left - i * K_WIDTH);
+                __builtin_prefetch(x + i * K_WIDTH * K_SIZE + ahead);
+                v[i] = O(load)(x + i * K_WIDTH * K_SIZE, m ? m + i * K_WIDTH : NULL, none);
         }
-        O(halve_all)(v, O(turn), reverse);
+        O(halve_all)(v, O(turn));
         return v[0];
 }
 
-/* A tile of each of `many` rows, or as much of it as `left` elements fill, to one vector a row: the totals of SF_CPU_TILE_VECTORS consecutive elements
- * in each lane. */
-SF_INLINE void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int many, N(vec) identity, const bool reverse, int64_t left,
-                            int64_t ahead, N(vec) *v)
+/* The same where elements low .. high - 1 of the turn are all there are; beyond them stands what changes no value. */
+static V_APART N(vec) O(fold_ragged)(const sf_rows *j, const char *x, const uint8_t *m, int64_t low, int64_t high)
 {
         enum { SIZE = O(turn) * K_WIDTH };
-        N(vec) part[SF_CPU_FOLD_GROUP][O(turns)];
-        for (int i = 0; i < O(turns); i++, left -= SIZE) {
-                const int64_t from = reverse ? -i * SIZE : i * SIZE;
-                for (int r = 0; r < many; r++) {
-                        const char *at = x + r * j->x_row + from * K_SIZE;
-                        const uint8_t *mask = m ? m + r * j->m_row + from : NULL;
-                        if (left < SIZE)
-                                part[r][i] = O(fold_turn)(at, mask, identity, reverse, false, left, ahead);
-                        else if (m)
-                                part[r][i] = O(fold_turn)(at, mask, identity, reverse, true, 0, ahead);
-                        else
-                                part[r][i] = O(fold_turn)(at, NULL, identity, reverse, true, 0, ahead);
-                }
-        }
-        for (int r = 0; r < many; r++) {
-                O(halve_all)(part[r], O(turns), reverse);
-                v[r] = part[r][0];
-        }
+        char turn[SIZE * K_SIZE] __attribute__((aligned(64)));
+        uint8_t mask[SIZE];
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const N(vec) beyond = O(neutral)(&none);
+        if (low >= high)
+                return beyond;
+        for (int i = 0; i < O(turn); i++)
+                N(store)(turn + i * K_WIDTH * K_SIZE, O(lower)(beyond, &none));
+        memcpy(turn + low * K_SIZE, x + low * K_SIZE, (size_t)((high - low) * K_SIZE));
+        memset(mask, 1, sizeof mask);
+        if (m)
+                memcpy(mask + low, m + low, (size_t)(high - low));
+        return O(fold_turn)(turn, m ? mask : NULL, &none, 0);
 }
 
 /* Vectors that have a lane for each row of a group. */
 enum { O(group_vectors) = SF_CPU_FOLD_GROUP > K_WIDTH ? SF_CPU_FOLD_GROUP / K_WIDTH : 1 };
-
-/* Where the totals of a group's rows are: row r's in lane[r] of the vectors. */
-typedef struct O(places) {
-        int many;
-        int levels; /* of lane_scan: those that there are not enough rows for */
-        int vectors;
-        int lane[SF_CPU_FOLD_GROUP];
-} O(places);
-
-SF_INLINE O(places) O(places_of)(int many, const bool reverse)
+SF_INLINE int O(vectors_of)(int many)
 {
-        O(places) p = {.many = many, .levels = K_LOG_WIDTH, .vectors = many};
-        for (; p.levels && p.vectors > 1; p.levels--)
-                p.vectors = (p.vectors + 1) / 2;
-        for (int r = 0; r < many; r++) {
-                const int last = ((r + 1) << p.levels) - 1;
-                p.lane[r] = reverse ? last / K_WIDTH * K_WIDTH + K_WIDTH - 1 - last % K_WIDTH : last;
-        }
-        return p;
+        return (many + K_WIDTH - 1) / K_WIDTH;
 }
 
-/* A tile's vector of each row to vectors of their totals. */
-SF_INLINE void O(fold_rows_together)(N(vec) *v, const N(tables) *t, const O(places) *p, const bool reverse)
+/* A tile of each of `many` rows, whose lowest address is x, to vectors of their totals. Elements low .. high - 1 of it are
+ * there. */
+static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t low, int64_t high,
+                                 int64_t ahead, N(vec) *v)
 {
-        int left = p->many;
-        for (int k = K_LOG_WIDTH; k > p->levels; k--, left = (left + 1) / 2) {
-                for (int i = 0; i < left / 2; i++)
-                        v[i] = O(halve)(v[2 * i], v[2 * i + 1], reverse);
-                if (left & 1)
-                        v[left / 2] = O(halve)(v[left - 1], v[left - 1], reverse);
-        }
-        for (int i = 0; i < left; i++)
-                v[i] = O(lane_scan)(v[i], t, p->levels);
-}
-
-/* What is fewer elements than a tile, of each row. Returns false if that is none. */
-SF_INLINE bool O(fold_over)(const sf_rows *j, const char *x, const uint8_t *m, N(vec) identity, const N(tables) *t, const O(places) *p,
-                            const bool reverse, int64_t left, int64_t ahead, N(vec) *v)
-{
-        if (left > K_WIDTH) {
-                O(fold_tile)(j, x, m, p->many, identity, reverse, left, ahead, v);
-                O(fold_rows_together)(v, t, p, reverse);
-        } else if (left) {
-                /* An element by itself is combined with nothing at all, so here nothing is put in the place of what is missing. */
-                const int count = (int)left, first = reverse ? K_WIDTH - count : 0;
-                K_LANE_C total[O(group_vectors) * K_WIDTH] = {0}, lane[K_WIDTH];
-                for (int r = 0; r < p->many; r++) {
-                        const uint8_t *mask = m ? m + r * j->m_row + first : NULL;
-                        N(vec) one = O(load_part)(x + r * j->x_row + first * K_SIZE, mask, identity, first, count);
-                        N(put)(lane, O(lane_scan)(one, t, K_LOG_WIDTH));
-                        total[p->lane[r]] = lane[reverse ? first : count - 1];
+        enum { SIZE = O(turn) * K_WIDTH };
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        N(vec) part[SF_CPU_FOLD_GROUP][O(turns)];
+        for (int i = 0; i < O(turns); i++) {
+                const int64_t from = i * SIZE, begin = low > from ? low - from : 0, end = high < from + SIZE ? high - from : SIZE;
+                for (int r = 0; r < many; r++) {
+                        const char *at = x + r * j->x_row + from * K_SIZE;
+                        const uint8_t *mask = m ? m + r * j->m_row + from : NULL;
+                        if (begin || end < SIZE)
+                                part[r][i] = O(fold_ragged)(j, at, mask, begin, end);
+                        else if (m)
+                                part[r][i] = O(fold_turn)(at, mask, &none, ahead);
+                        else
+                                part[r][i] = O(fold_turn)(at, NULL, &none, ahead);
                 }
-                for (int i = 0; i < p->vectors; i++)
-                        v[i] = N(get)(total + i * K_WIDTH);
         }
-        return left > 0;
+        for (int r = 0; r < many; r++) {
+                O(halve_all)(part[r], O(turns));
+                v[r] = part[r][0];
+        }
+        /* Every row has a vector, then half of one, and so on to a lane; a vector without another is halved with itself. */
+        for (int left = many, k = 0; k < K_LOG_WIDTH; k++) {
+                for (int i = 0; i < left / 2; i++)
+                        v[i] = O(halve)(v[2 * i], v[2 * i + 1]);
+                if (left & 1)
+                        v[left / 2] = O(halve)(v[left - 1], v[left - 1]);
+                left = (left + 1) / 2;
+        }
 }
 
 /* The rows' counters in the caller's memory have an entry's total in every lane of a vector. */
-SF_INLINE void O(get_entry)(const char *counters, int k, const O(places) *p, N(vec) *v)
+SF_INLINE void O(get_entry)(const char *counters, int k, int many, N(vec) *v)
 {
         K_LANE_C total[O(group_vectors) * K_WIDTH] = {0};
-        for (int r = 0; r < p->many; r++)
-                memcpy(&total[p->lane[r]], counters + (r * SF_ORDER_LEVELS + k) * V_BYTES, sizeof total[0]);
-        for (int i = 0; i < p->vectors; i++)
+        for (int r = 0; r < many; r++)
+                memcpy(&total[r], counters + (r * SF_ORDER_LEVELS + k) * V_BYTES, sizeof total[0]);
+        for (int i = 0; i < O(vectors_of)(many); i++)
                 v[i] = N(get)(total + i * K_WIDTH);
 }
-SF_INLINE N(vec) O(row_total)(const N(vec) *v, const O(places) *p, int r)
+SF_INLINE N(vec) O(row_total)(const N(vec) *v, int r)
 {
         sf_value one = {.u64 = 0};
-        memcpy(&one.K_VALUE, (const char *)v + p->lane[r] * K_LANE_BYTES, K_LANE_BYTES);
+        memcpy(&one.K_VALUE, (const char *)v + r * K_LANE_BYTES, K_LANE_BYTES);
         return N(broadcast)(one);
 }
 
-SF_INLINE void O(fold_by_halves)(const sf_rows *j, const bool reverse)
+static V_APART void O(fold_by_halves)(const sf_rows *j)
 {
-        const N(tables) t = N(tables_of)(j->lanes);
-        const N(vec) identity = O(broadcast)(j->identity);
-        const int64_t size = SF_CPU_TILE_VECTORS * K_WIDTH, step = reverse ? -size : size, offset = reverse ? 1 - K_WIDTH : 0;
-        const int64_t tiles = j->n / size, all = (j->n + size - 1) / size;
+        const bool reverse = j->lanes->reverse;
+        const int64_t size = O(tile), step = reverse ? -size : size;
+        const int64_t tiles = j->n / size, all = (j->n + size - 1) / size, left = j->n - tiles * size;
         const uint64_t first = (uint64_t)(j->start / size), last = first + (uint64_t)tiles;
         /* Entries that stay what they are need not be moved, where the sequence goes on. */
         const uint64_t moved = !j->resume ? ~0ull : first == last ? 0 : (2ull << sf_order_log2(first ^ last)) - 1;
         for (int64_t done = 0; done < j->rows;) {
                 const int many = j->rows - done < SF_CPU_FOLD_GROUP ? (int)(j->rows - done) : SF_CPU_FOLD_GROUP;
-                const O(places) p = O(places_of)(many, reverse);
-                const char *x = j->x + done * j->x_row + offset * K_SIZE;
-                const uint8_t *m = j->m ? j->m + done * j->m_row + offset : NULL;
+                const int vectors = O(vectors_of)(many);
+                const char *x = j->x + done * j->x_row + (reverse ? 1 - size : 0) * K_SIZE;
+                const uint8_t *m = j->m ? j->m + done * j->m_row + (reverse ? 1 - size : 0) : NULL;
                 N(vec) entry[SF_ORDER_LEVELS][O(group_vectors)], v[SF_CPU_FOLD_GROUP];
                 for (uint64_t bits = first & moved; bits; bits &= bits - 1)
-                        O(get_entry)(j->counters, __builtin_ctzll(bits), &p, entry[__builtin_ctzll(bits)]);
+                        O(get_entry)(j->counters, __builtin_ctzll(bits), many, entry[__builtin_ctzll(bits)]);
                 /* With its last tile a group fetches the beginning of the next one, or of what it will be resumed with. */
                 const int64_t on = j->resume ? j->ahead : many * j->x_row - (all - 1) * step * K_SIZE;
-                for (uint64_t tile = first; tile < last; tile++) {
-                        const int64_t ahead = tile + 1 < first + (uint64_t)all ? j->ahead : on;
-                        O(fold_tile)(j, x, m, many, identity, reverse, size, ahead, v);
-                        O(fold_rows_together)(v, &t, &p, reverse);
+                for (uint64_t tile = first; tile < last; tile++, x += step * K_SIZE, m = m ? m + step : NULL) {
+                        O(fold_tile)(j, x, m, many, 0, size, tile + 1 < first + (uint64_t)all ? j->ahead : on, v);
                         const int closed = sf_order_closed(tile);
-                        for (int i = 0; i < p.vectors; i++) {
+                        for (int i = 0; i < vectors; i++) {
                                 for (int k = 0; k < closed; k++)
                                         v[i] = O(combine)(entry[k][i], v[i]);
                                 entry[closed][i] = v[i];
                         }
-                        x += step * K_SIZE;
-                        m = m ? m + step : NULL;
                 }
                 if (j->resume) {
                         for (uint64_t bits = last & moved; bits; bits &= bits - 1)
                                 for (int r = 0; r < many; r++)
                                         N(put)(j->counters + (r * SF_ORDER_LEVELS + __builtin_ctzll(bits)) * V_BYTES,
-                                               O(row_total)(entry[__builtin_ctzll(bits)], &p, r));
+                                               O(row_total)(entry[__builtin_ctzll(bits)], r));
                         done += many;
                         continue;
                 }
-                bool any = O(fold_over)(j, x, m, identity, &t, &p, reverse, j->n - tiles * size, on, v);
+                bool any = left > 0;
+                if (left)
+                        O(fold_tile)(j, x, m, many, reverse ? size - left : 0, reverse ? size : left, on, v);
                 for (uint64_t bits = last; bits; bits &= bits - 1, any = true)
-                        for (int i = 0; i < p.vectors; i++)
-                                v[i] = any ? O(combine)(entry[__builtin_ctzll(bits)][i], v[i]) : entry[__builtin_ctzll(bits)][i];
+                        for (int i = 0; i < vectors; i++) {
+                                const N(vec) more = entry[__builtin_ctzll(bits)][i];
+                                v[i] = any ? O(combine)(more, v[i]) : more;
+                        }
                 for (int r = 0; r < many; r++, done++)
-                        O(fold_end)(j, done, O(row_total)(v, &p, r));
+                        O(fold_end)(j, done, O(row_total)(v, r));
         }
 }
 
-#ifdef K_PRODUCTS
+#if defined(K_PRODUCTS) && defined(K_WHOLE)
 #include "cpu/fold_products.inc.h"
 #endif
 #endif

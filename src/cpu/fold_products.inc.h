@@ -21,7 +21,7 @@ SF_INLINE N(vec) O(product_tile)(const char *x, const char *w, int64_t x_ahead, 
                 V_UNROLL
                 for (int k = 0; k < LEVELS; k++)
                         if ((i >> k & 1) && (i & ((1 << k) - 1)) == (1 << k) - 1)
-                                v = O(halve)(half[k], v, false);
+                                v = O(halve)(half[k], v);
                 half[sf_order_closed((uint64_t)i)] = v;
         }
         return half[LEVELS];

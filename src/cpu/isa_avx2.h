@@ -12,53 +12,39 @@ SF_INLINE v_raw v_permute8(v_raw a, v_raw index) /* the index names halves: V_PE
         return v_permute4(a, index);
 }
 
-#define V_SHUFFLE
-SF_INLINE v_raw v_shuffle16(v_raw v, const uint8_t *index)
+SF_INLINE v_raw v_shuffle16(v_raw v, v_raw index)
 {
-        return (v_raw)_mm256_shuffle_epi8((__m256i)v, _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)index)));
+        return (v_raw)_mm256_shuffle_epi8((__m256i)v, (__m256i)index);
 }
-#define V_MAX_NARROW
-SF_INLINE v_raw v_max_u8(v_raw a, v_raw b)
+#define V_LARGER_NARROW
+SF_INLINE v_u8 v_larger_u8(v_u8 a, v_u8 b)
 {
-        return (v_raw)_mm256_max_epu8((__m256i)a, (__m256i)b);
+        return (v_u8)_mm256_max_epu8((__m256i)a, (__m256i)b);
 }
-SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
+SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
 {
-        return (v_raw)_mm256_max_epu16((__m256i)a, (__m256i)b);
+        return (v_u16)_mm256_max_epu16((__m256i)a, (__m256i)b);
 }
 
-/* Max and min. The CPU's take b where either is NaN and where both are zeros. Of equal reals the sign bits are combined; a NaN in a takes
- * the result's place. */
-#define V_EXTREME_REAL
-#define V_EXTREME_32
-#define V_EXTREME(name, real, suffix)                                                                                    \
-        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name va, v_##name vb)                                    \
-        {                                                                                                                \
-                const real a = (real)va, b = (real)vb, nan = _mm256_cmp_##suffix(a, a, _CMP_UNORD_Q);                    \
-                real r;                                                                                                  \
-                if (larger)                                                                                        \
-                        r = _mm256_and_##suffix(_mm256_max_##suffix(a, b), _mm256_or_##suffix(_mm256_cmp_##suffix(a, b, _CMP_NEQ_UQ), a)); \
-                else                                                                                                     \
-                        r = _mm256_or_##suffix(_mm256_min_##suffix(a, b), _mm256_and_##suffix(_mm256_cmp_##suffix(a, b, _CMP_EQ_OQ), a)); \
-                return (v_##name)_mm256_blendv_##suffix(r, a, nan);                                                      \
-        }
-V_EXTREME(f32, __m256, ps)
-V_EXTREME(f64, __m256d, pd)
-#undef V_EXTREME
-#define V_EXTREME(name, suffix)                                                                                          \
-        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
-        {                                                                                                                \
-                return (v_##name)(larger ? _mm256_max_##suffix((__m256i)a, (__m256i)b)                             \
-                                               : _mm256_min_##suffix((__m256i)a, (__m256i)b));                           \
-        }
-V_EXTREME(u32, epu32)
-V_EXTREME(i32, epi32)
-#undef V_EXTREME
-
-#define V_SUM_BYTES
-SF_INLINE v_u64 v_sum_bytes(v_raw v)
+/* The CPU's max takes b where either is NaN and where both are zeros. Of equal reals the sign bits are combined; a
+ * NaN in a takes the result's place. */
+#define V_LARGER_REAL
+#define V_LARGER_32
+SF_INLINE v_f32 v_larger_f32(v_f32 va, v_f32 vb)
 {
-        return (v_u64)_mm256_sad_epu8((__m256i)v, _mm256_setzero_si256());
+        const __m256 a = (__m256)va, b = (__m256)vb, nan = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
+        const __m256 sign = _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ), a);
+        return (v_f32)_mm256_blendv_ps(_mm256_and_ps(_mm256_max_ps(a, b), sign), a, nan);
+}
+SF_INLINE v_f64 v_larger_f64(v_f64 va, v_f64 vb)
+{
+        const __m256d a = (__m256d)va, b = (__m256d)vb, nan = _mm256_cmp_pd(a, a, _CMP_UNORD_Q);
+        const __m256d sign = _mm256_or_pd(_mm256_cmp_pd(a, b, _CMP_NEQ_UQ), a);
+        return (v_f64)_mm256_blendv_pd(_mm256_and_pd(_mm256_max_pd(a, b), sign), a, nan);
+}
+SF_INLINE v_u32 v_larger_u32(v_u32 a, v_u32 b)
+{
+        return (v_u32)_mm256_max_epu32((__m256i)a, (__m256i)b);
 }
 
 #define V_WIDEN_INTEGERS
@@ -124,7 +110,7 @@ SF_INLINE void v_part_load(void *to, const void *p, int size, int first, int cou
                 const int *at = (const int *)((uintptr_t)p - (uintptr_t)(first * size));
                 _mm256_store_si256(to, _mm256_maskload_epi32(at, v_part_mask(size, first, count)));
         } else {
-                memset(to, 0, (size_t)(8 * size));
+                memset(to, 0, 32);
                 memcpy((char *)to + first * size, p, (size_t)(count * size));
         }
 }

@@ -2,7 +2,7 @@
 #include <immintrin.h>
 
 #define V_MASK_BITS
-typedef uint32_t v_mask;
+typedef uint64_t v_mask;
 
 SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
 {
@@ -35,81 +35,80 @@ SF_INLINE v_u32 v_blend_u32(v_mask m, v_u32 yes, v_u32 no)
 {
         return (v_u32)_mm512_mask_blend_epi32((__mmask16)m, (__m512i)no, (__m512i)yes);
 }
-SF_INLINE v_i32 v_blend_i32(v_mask m, v_i32 yes, v_i32 no)
-{
-        return (v_i32)v_blend_u32(m, (v_u32)yes, (v_u32)no);
-}
 SF_INLINE v_u64 v_blend_u64(v_mask m, v_u64 yes, v_u64 no)
 {
         return (v_u64)_mm512_mask_blend_epi64((__mmask8)m, (__m512i)no, (__m512i)yes);
 }
-SF_INLINE v_i64 v_blend_i64(v_mask m, v_i64 yes, v_i64 no)
+SF_INLINE v_u8 v_blend_u8(v_mask m, v_u8 yes, v_u8 no)
 {
-        return (v_i64)v_blend_u64(m, (v_u64)yes, (v_u64)no);
+        return (v_u8)_mm512_mask_blend_epi8(m, (__m512i)no, (__m512i)yes);
+}
+SF_INLINE v_u16 v_blend_u16(v_mask m, v_u16 yes, v_u16 no)
+{
+        return (v_u16)_mm512_mask_blend_epi16((__mmask32)m, (__m512i)no, (__m512i)yes);
 }
 
-#define V_SHUFFLE
-SF_INLINE v_raw v_shuffle16(v_raw v, const uint8_t *index)
+SF_INLINE v_raw v_shuffle16(v_raw v, v_raw index)
 {
-        return (v_raw)_mm512_shuffle_epi8((__m512i)v, _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)index)));
+        return (v_raw)_mm512_shuffle_epi8((__m512i)v, (__m512i)index);
 }
-#define V_MAX_NARROW
-SF_INLINE v_raw v_max_u8(v_raw a, v_raw b)
+#define V_LARGER_NARROW
+SF_INLINE v_u8 v_larger_u8(v_u8 a, v_u8 b)
 {
-        return (v_raw)_mm512_max_epu8((__m512i)a, (__m512i)b);
+        return (v_u8)_mm512_max_epu8((__m512i)a, (__m512i)b);
 }
-SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
+SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
 {
-        return (v_raw)_mm512_max_epu16((__m512i)a, (__m512i)b);
+        return (v_u16)_mm512_max_epu16((__m512i)a, (__m512i)b);
 }
 
-/* Max and min. range's knows that -0.0 is below +0.0, but would rather not have a NaN: a classified as one, and then b, takes the result's place. */
-#define V_EXTREME_REAL
-#define V_EXTREME_32
-#define V_EXTREME_64
-SF_INLINE v_f32 v_extreme_f32(const bool larger, v_f32 a, v_f32 b)
+/* range's knows that -0.0 is below +0.0, but would rather not have a NaN: b classified as one, and then a, takes
+ * the result's place. */
+#define V_LARGER_REAL
+#define V_LARGER_32
+#define V_LARGER_64
+SF_INLINE v_f32 v_larger_f32(v_f32 a, v_f32 b)
 {
-        const __m512i nan = _mm512_set1_epi32(0x11); /* a quiet one or a signalling one: itself; anything else: what was there */
-        __m512 r = larger ? _mm512_range_ps((__m512)a, (__m512)b, 5) : _mm512_range_ps((__m512)a, (__m512)b, 4);
-        r = _mm512_fixupimm_ps(r, (__m512)b, nan, 0);
+        const __m512i nan = _mm512_set1_epi32(0x11); /* a quiet one or a signalling one: itself; else what was there */
+        const __m512 r = _mm512_fixupimm_ps(_mm512_range_ps((__m512)a, (__m512)b, 5), (__m512)b, nan, 0);
         return (v_f32)_mm512_mask_mov_ps(r, _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q), (__m512)a);
 }
-SF_INLINE v_f64 v_extreme_f64(const bool larger, v_f64 a, v_f64 b)
+SF_INLINE v_f64 v_larger_f64(v_f64 a, v_f64 b)
 {
         const __m512i nan = _mm512_set1_epi64(0x11);
-        __m512d r = larger ? _mm512_range_pd((__m512d)a, (__m512d)b, 5) : _mm512_range_pd((__m512d)a, (__m512d)b, 4);
-        r = _mm512_fixupimm_pd(r, (__m512d)b, nan, 0);
+        const __m512d r = _mm512_fixupimm_pd(_mm512_range_pd((__m512d)a, (__m512d)b, 5), (__m512d)b, nan, 0);
         return (v_f64)_mm512_mask_mov_pd(r, _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_UNORD_Q), (__m512d)a);
 }
-#define V_EXTREME(name, suffix)                                                                                          \
-        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
-        {                                                                                                                \
-                return (v_##name)(larger ? _mm512_max_##suffix((__m512i)a, (__m512i)b)                             \
-                                               : _mm512_min_##suffix((__m512i)a, (__m512i)b));                           \
-        }
-V_EXTREME(u32, epu32)
-V_EXTREME(i32, epi32)
-V_EXTREME(u64, epu64)
-V_EXTREME(i64, epi64)
-#undef V_EXTREME
-
-#define V_SUM_BYTES
-SF_INLINE v_u64 v_sum_bytes(v_raw v)
+SF_INLINE v_u32 v_larger_u32(v_u32 a, v_u32 b)
 {
-        return (v_u64)_mm512_sad_epu8((__m512i)v, _mm512_setzero_si512());
+        return (v_u32)_mm512_max_epu32((__m512i)a, (__m512i)b);
+}
+SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
+{
+        return (v_u64)_mm512_max_epu64((__m512i)a, (__m512i)b);
 }
 
 /* A lane is on where its byte is not zero. */
-SF_INLINE v_mask v_mask_bytes(const uint8_t *p, int lanes)
+SF_INLINE v_mask v_mask_bytes(const uint8_t *p, const int lanes)
 {
-        __m128i bytes = lanes == 16 ? _mm_loadu_si128((const void *)p) : _mm_loadl_epi64((const void *)p);
+        if (lanes == 64)
+                return _mm512_test_epi8_mask(_mm512_loadu_si512(p), _mm512_set1_epi8(-1));
+        if (lanes == 32)
+                return _mm256_test_epi8_mask(_mm256_loadu_si256((const void *)p), _mm256_set1_epi8(-1));
+        const __m128i bytes = lanes == 16 ? _mm_loadu_si128((const void *)p) : _mm_loadl_epi64((const void *)p);
         return _mm_test_epi8_mask(bytes, bytes);
+}
+
+/* Lanes first .. first + count - 1 of a vector; v_mask_below is for all of them too. */
+SF_INLINE uint64_t v_lanes_on(int first, int count)
+{
+        return (count < 64 ? (1ull << count) - 1 : ~0ull) << first;
 }
 
 SF_INLINE v_mask v_mask_bytes_part(const uint8_t *p, int first, int count)
 {
-        __m128i bytes = _mm_maskz_loadu_epi8((__mmask16)(((1u << count) - 1) << first), p - first);
-        return _mm_test_epi8_mask(bytes, bytes);
+        const __m512i bytes = _mm512_maskz_loadu_epi8(v_lanes_on(first, count), p - first);
+        return _mm512_test_epi8_mask(bytes, bytes);
 }
 
 SF_INLINE void v_stream(void *to, const void *from, int bytes)
@@ -173,21 +172,37 @@ SF_INLINE void v_bf16_from_f32(void *p, v_f32 v)
 }
 
 /* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */
+SF_INLINE v_raw v_part_load1(const char *p, int first, int count)
+{
+        return (v_raw)_mm512_maskz_loadu_epi8(v_lanes_on(first, count), p - first);
+}
+SF_INLINE v_raw v_part_load2(const char *p, int first, int count)
+{
+        return (v_raw)_mm512_maskz_loadu_epi16((__mmask32)v_lanes_on(first, count), p - first * 2);
+}
 SF_INLINE v_raw v_part_load4(const char *p, int first, int count)
 {
-        return (v_raw)_mm512_maskz_loadu_epi32((__mmask16)(((1u << count) - 1) << first), p - first * 4);
+        return (v_raw)_mm512_maskz_loadu_epi32((__mmask16)v_lanes_on(first, count), p - first * 4);
 }
 SF_INLINE v_raw v_part_load8(const char *p, int first, int count)
 {
-        return (v_raw)_mm512_maskz_loadu_epi64((__mmask8)(((1u << count) - 1) << first), p - first * 8);
+        return (v_raw)_mm512_maskz_loadu_epi64((__mmask8)v_lanes_on(first, count), p - first * 8);
+}
+SF_INLINE void v_part_store1(char *p, v_raw v, int first, int count)
+{
+        _mm512_mask_storeu_epi8(p - first, v_lanes_on(first, count), (__m512i)v);
+}
+SF_INLINE void v_part_store2(char *p, v_raw v, int first, int count)
+{
+        _mm512_mask_storeu_epi16(p - first * 2, (__mmask32)v_lanes_on(first, count), (__m512i)v);
 }
 SF_INLINE void v_part_store4(char *p, v_raw v, int first, int count)
 {
-        _mm512_mask_storeu_epi32(p - first * 4, (__mmask16)(((1u << count) - 1) << first), (__m512i)v);
+        _mm512_mask_storeu_epi32(p - first * 4, (__mmask16)v_lanes_on(first, count), (__m512i)v);
 }
 SF_INLINE void v_part_store8(char *p, v_raw v, int first, int count)
 {
-        _mm512_mask_storeu_epi64(p - first * 8, (__mmask8)(((1u << count) - 1) << first), (__m512i)v);
+        _mm512_mask_storeu_epi64(p - first * 8, (__mmask8)v_lanes_on(first, count), (__m512i)v);
 }
 
 /* The same through memory, for elements that are converted. */
@@ -219,28 +234,17 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
                 _mm_mask_storeu_epi8(at, (__mmask16)on, _mm_load_si128(from));
 }
 
+/* gcc 12 cannot have a conversion and a mask in one instruction: it must not see them together. */
+#define V_WIDEN_APART(v) __asm__("" : "+v"(v))
 #define V_WIDEN_INTEGERS
 SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, const bool truth)
 {
-        if (truth)
-                return (v_u64)_mm512_cvtepu8_epi64(_mm_min_epu8(_mm_loadl_epi64(p), _mm_set1_epi8(1)));
-        if (size == 1)
-                return (v_u64)(is_signed ? _mm512_cvtepi8_epi64(_mm_loadl_epi64(p)) : _mm512_cvtepu8_epi64(_mm_loadl_epi64(p)));
+        if (size == 1) {
+                __m128i bytes = _mm_loadl_epi64(p);
+                bytes = truth ? _mm_min_epu8(bytes, _mm_set1_epi8(1)) : bytes;
+                return (v_u64)(is_signed ? _mm512_cvtepi8_epi64(bytes) : _mm512_cvtepu8_epi64(bytes));
+        }
         if (size == 2)
                 return (v_u64)(is_signed ? _mm512_cvtepi16_epi64(_mm_loadu_si128(p)) : _mm512_cvtepu16_epi64(_mm_loadu_si128(p)));
         return (v_u64)(is_signed ? _mm512_cvtepi32_epi64(_mm256_loadu_si256(p)) : _mm512_cvtepu32_epi64(_mm256_loadu_si256(p)));
-}
-
-/* Bytes first .. first + count - 1, fewer than all, of the vector that begins at p. */
-SF_INLINE v_raw v_bytes_load(const char *p, int first, int count)
-{
-        return (v_raw)_mm512_maskz_loadu_epi8(((1ull << count) - 1) << first, p);
-}
-SF_INLINE v_raw v_bytes_keep(v_raw v, int first, int count)
-{
-        return (v_raw)_mm512_maskz_mov_epi8(((1ull << count) - 1) << first, (__m512i)v);
-}
-SF_INLINE void v_bytes_store(char *p, v_raw v, int first, int count)
-{
-        _mm512_mask_storeu_epi8(p, ((1ull << count) - 1) << first, (__m512i)v);
 }

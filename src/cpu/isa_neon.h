@@ -12,28 +12,33 @@ SF_INLINE v_raw v_permute8(v_raw a, v_raw index)
         return v_permute4(a, index);
 }
 
-/* The CPU's max and min know that NaN wins and that -0.0 is below +0.0. Of 64-bit integers it has none. */
-#define V_EXTREME_REAL
-#define V_EXTREME_32
-#define V_EXTREME(name, type, suffix)                                                               \
-        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)              \
-        {                                                                                           \
-                return (v_##name)(larger ? vmaxq_##suffix((type)a, (type)b)                         \
-                                         : vminq_##suffix((type)a, (type)b));                       \
-        }
-V_EXTREME(f32, float32x4_t, f32)
-V_EXTREME(f64, float64x2_t, f64)
-V_EXTREME(u32, uint32x4_t, u32)
-V_EXTREME(i32, int32x4_t, s32)
-#undef V_EXTREME
-#define V_MAX_NARROW
-SF_INLINE v_raw v_max_u8(v_raw a, v_raw b)
+/* The CPU's max knows that NaN wins and that -0.0 is below +0.0. Of 64-bit integers it has none. */
+#define V_LARGER_REAL
+#define V_LARGER_32
+SF_INLINE v_f32 v_larger_f32(v_f32 a, v_f32 b)
 {
-        return (v_raw)vmaxq_u8((uint8x16_t)a, (uint8x16_t)b);
+        return (v_f32)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
 }
-SF_INLINE v_raw v_max_u16(v_raw a, v_raw b)
+SF_INLINE v_f64 v_larger_f64(v_f64 a, v_f64 b)
 {
-        return (v_raw)vmaxq_u16((uint16x8_t)a, (uint16x8_t)b);
+        return (v_f64)vmaxq_f64((float64x2_t)a, (float64x2_t)b);
+}
+SF_INLINE v_u32 v_larger_u32(v_u32 a, v_u32 b)
+{
+        return (v_u32)vmaxq_u32((uint32x4_t)a, (uint32x4_t)b);
+}
+#define V_LARGER_NARROW
+SF_INLINE v_u8 v_larger_u8(v_u8 a, v_u8 b)
+{
+        return (v_u8)vmaxq_u8((uint8x16_t)a, (uint8x16_t)b);
+}
+SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
+{
+        return (v_u16)vmaxq_u16((uint16x8_t)a, (uint16x8_t)b);
+}
+SF_INLINE v_raw v_shuffle16(v_raw v, v_raw index)
+{
+        return (v_raw)vqtbl1q_u8((uint8x16_t)v, (uint8x16_t)index);
 }
 
 /* A store pair with the non-temporal hint. */

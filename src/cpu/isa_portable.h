@@ -2,6 +2,7 @@
 #include "core/value.h"
 
 typedef v_raw v_mask;
+#define V_LONG static V_APART
 
 SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
 {
@@ -18,6 +19,17 @@ SF_INLINE v_raw v_permute8(v_raw a, v_raw index)
         return (v_raw){a[index[0]], a[index[1]]};
 }
 
+V_LONG v_raw v_shuffle16(v_raw a, v_raw index)
+{
+        uint8_t from[16], to[16], at[16];
+        memcpy(from, &a, 16);
+        memcpy(at, &index, 16);
+        for (int i = 0; i < 16; i++)
+                to[i] = from[at[i] & 15];
+        memcpy(&a, to, 16);
+        return a;
+}
+
 SF_INLINE void v_stream(void *to, const void *from, int bytes)
 {
         memcpy(to, from, (size_t)bytes);
@@ -26,8 +38,7 @@ SF_INLINE void v_fence(void)
 {
 }
 
-/* Long, and called from hundreds of places. */
-static V_APART v_f32 v_f32_from_f16(const void *p)
+V_LONG v_f32 v_f32_from_f16(const void *p)
 {
         uint16_t h[4];
         v_f32 v;
@@ -36,7 +47,7 @@ static V_APART v_f32 v_f32_from_f16(const void *p)
                 v[i] = sf_f32_from_f16(h[i]);
         return v;
 }
-static V_APART void v_f16_from_f32(void *p, v_f32 v)
+V_LONG void v_f16_from_f32(void *p, v_f32 v)
 {
         uint16_t h[4];
         for (int i = 0; i < 4; i++)

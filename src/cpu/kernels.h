@@ -58,6 +58,7 @@ typedef struct sf_rows {
         bool raw;    /* y is scratch. scan_rows: it gets lanes, not rounded to storage; full vectors of values of one component only. fold_rows: every
                         row gets a vector of values, its total in every position */
         sf_value identity;
+        uint64_t turn; /* the kernels' */
         int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
         const sf_lanes *lanes;
         const sf_carry *carry; /* of the first row; NULL: nothing to the left */
@@ -79,6 +80,7 @@ typedef struct sf_columns {
         bool exclusive, stream;
         bool raw; /* folds: y is scratch, and gets values, not rounded to storage: whole vectors of them */
         sf_value identity;
+        uint64_t turn;
         int64_t ahead;
         const sf_carry *carry; /* NULL: nothing to the left */
         char *counters;        /* entry k: `cols` lanes at counters + k * counter_stride */
@@ -101,8 +103,9 @@ typedef struct sf_products {
 
 /* Rows of a narrow matrix on end, as one run of memory: what stands to their left is repeated until it has the run's vectors' width. */
 typedef struct sf_run {
-        const char *x; /* lanes that a scan without carries wrote */
+        const char *x; /* elements that a scan without carries wrote */
         char *y;
+        uint64_t turn;
         int64_t count;    /* elements */
         int32_t entries;  /* added on the left in turn */
         int64_t period;   /* vectors after which entries repeat; a multiple of that, at least 4. There are 4 more behind each */
@@ -129,7 +132,9 @@ typedef struct sf_cpu_products {
 typedef struct sf_cpu_kernels {
         int32_t lane_bytes;
         int32_t width; /* lanes in a vector; 0: there are no kernels */
+        int32_t result_bytes; /* a stored result's */
         int32_t parts; /* components of a value, each as wide as a lane */
+        uint64_t turn; /* bits in which elements differ from values: min is max of elements whose bits are turned */
         bool free;     /* any grouping gives the same bits: a single carry stands for several */
         int32_t (*fold_tile)(const sf_lanes *); /* vectors in fold_rows' tile */
         void (*scan_rows)(const sf_rows *);
@@ -138,7 +143,7 @@ typedef struct sf_cpu_kernels {
          * has as many entries of its own as r has bits set, one after another. NULL where it is not worth it: a chunk is folded first. */
         void (*carry_rows)(const sf_rows *now, const sf_rows *next);
         void (*carry_run)(const sf_run *); /* NULL where elements are no lanes */
-        void (*scan_packed)(const sf_rows *);
+        void (*scan_packed)(const sf_rows *); /* NULL where lanes are too narrow for anything but whole rows and columns */
         void (*scan_columns)(const sf_columns *);
         void (*fold_rows)(const sf_rows *);
         void (*fold_packed)(const sf_rows *);
@@ -161,7 +166,7 @@ static inline int64_t sf_value_bytes(const sf_cpu_kernels *k)
 struct sf_cpu_isa {
         const char *name;
         bool (*usable)(void);
-        sf_lanes *whole; /* the tables for one run the whole vector wide: [lane_bytes == 8][reverse], made by sf_cpu_choose */
+        sf_lanes *whole; /* sf_lanes_whole, made by sf_cpu_choose */
         int32_t vector_bytes;
         int32_t permute_bytes; /* granularity of a permute index: lanes.h */
         int32_t scan_tile;     /* vectors in a row scan's tile */

@@ -3,22 +3,45 @@
  * a type. No kernel names an operation: what one is, its description in ops.inc.h says, in these parameters (undefined again at the foot):
  *
  *   K_OP             the operation's name
- *   K_ABSENT         define it where this type leaves the operation to another's kernels, or does not have it; nothing else is needed then
+ *   K_ABSENT         define it where this type leaves the operation to another's kernels, or does not have it; nothing
+ *                    else is needed then
  *   K_COMBINE(a, b)  two vectors combined lane by lane, a to the left
  *   K_PRODUCT        instead: values are the two components of core/product.inc.h
- *   K_ORDERED        define it where the grouping is the tree's. Else any grouping gives the same bits ("free"), and one running value
- *                    stands for all that is to the left
+ *   K_ORDERED        define it where the grouping is the tree's. Else any grouping gives the same bits ("free"), and one
+ *                    running value stands for all that is to the left
  *   K_COMMUTES       define it where a and b may be exchanged
  *   K_AGAIN          define it where combining with what is in there already changes nothing
+ *   K_TURN           bits in which elements differ from values. Kernels take them from their job, so that others may
+ *                    have the same kernels with other bits:
+ *   K_LIKE           those, as the end of their names: max_u32. Nothing else is needed then but K_TURN
  *   K_NEUTRAL        a vector that changes no value, not even the sign of a zero, where the identity might
- *   K_WHOLE          define it where all instances are worth their size: rows four at a time whatever is to their left, rows of a few vectors,
- *                    four tiles of a narrow matrix, and a shared axis that is read once
+ *   K_WHOLE          define it where all instances are worth their size: rows four at a time whatever is to their left,
+ *                    rows of a few vectors, four tiles of a narrow matrix, and a shared axis that is read once
+ *   K_TOTALS         define it where elements may be added up before they are combined, by N(total)
+ *   K_LEAN           define it where one instance for every case will do
  *
  * The type's parameters are in types.inc.h.
  */
 #define O(name) K_CAT(K_CAT(name, _), K_CAT(K_OP, K_CAT(_, K_NAME)))
+#ifdef K_LIKE
+#define L(name) K_CAT(K_CAT(name, _), K_LIKE)
+#else
+#define L(name) O(name)
+#endif
+#if defined(V_LEAN) && !defined(K_LEAN)
+#define K_LEAN
+#endif
+#if defined(K_LEAN) || K_LANE_BYTES < 4
+#undef K_WHOLE
+#endif
 
-#ifndef K_ABSENT
+/* Lanes of 1 or 2 bytes are exchanged in groups that no tree has. */
+#if K_LANE_BYTES < 4 && defined(K_ORDERED)
+#undef K_ABSENT
+#define K_ABSENT
+#endif
+
+#if !defined(K_ABSENT) && !defined(K_LIKE)
 
 /* ------------------------------------------------------------------------------------------------------------
  * Values: a vector of them, in registers and in scratch memory
@@ -38,17 +61,9 @@
 #include "core/product.inc.h"
 typedef O(product) O(val);
 
-SF_INLINE O(val) O(lift)(N(vec) v)
-{
-        return O(product_lift)(v);
-}
 SF_INLINE O(val) O(settle)(O(val) v)
 {
         return O(product_settle)(v);
-}
-SF_INLINE N(vec) O(lower)(O(val) v)
-{
-        return O(product_lower)(v);
 }
 SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
 {
@@ -69,26 +84,14 @@ SF_INLINE O(val) O(permute)(O(val) v, v_raw index)
 }
 SF_INLINE O(val) O(blend)(v_mask m, O(val) yes, O(val) no)
 {
-        return (O(val)){N(blend)(m, yes.mantissa, no.mantissa), (K_INTEGERS)N(blend)(m, (N(vec))yes.exponent, (N(vec))no.exponent)};
-}
-SF_INLINE O(val) O(broadcast)(sf_value value)
-{
-        const K_INTEGERS none = {0};
-        return O(product_of)(N(broadcast)(value), none + (K_LANE_INTEGER)value.exponent);
+        return (O(val)){N(blend)(m, yes.mantissa, no.mantissa),
+                        (K_INTEGERS)N(blend)(m, (N(vec))yes.exponent, (N(vec))no.exponent)};
 }
 #else
 #define K_PARTS 1
 typedef N(vec) O(val);
 
-SF_INLINE O(val) O(lift)(N(vec) v)
-{
-        return v;
-}
 SF_INLINE O(val) O(settle)(O(val) v)
-{
-        return v;
-}
-SF_INLINE N(vec) O(lower)(O(val) v)
 {
         return v;
 }
@@ -104,39 +107,87 @@ SF_INLINE void O(put)(char *p, O(val) v)
 {
         N(put)(p, v);
 }
+#if K_LANE_BYTES >= 4
 SF_INLINE O(val) O(permute)(O(val) v, v_raw index)
 {
         return N(permute)(v, index);
 }
+#endif
 SF_INLINE O(val) O(blend)(v_mask m, O(val) yes, O(val) no)
 {
         return N(blend)(m, yes, no);
 }
-SF_INLINE O(val) O(broadcast)(sf_value value)
-{
-        return N(broadcast)(value);
-}
 #endif
+
+/* The identity, as a value and as the element it comes from; and the bits in which elements differ from values. */
+typedef struct O(none) {
+        O(val) value;
+        N(vec) element;
+        K_BITS turn;
+} O(none);
+
+/* Elements to values, and back. */
+SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
+{
+        (void)none;
+#if defined(K_PRODUCT)
+        return O(product_lift)(v);
+#elif defined(K_TURN)
+        return (N(vec))((K_BITS)v ^ none->turn);
+#else
+        return v;
+#endif
+}
+SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
+{
+        (void)none;
+#if defined(K_PRODUCT)
+        return O(product_lower)(v);
+#elif defined(K_TURN)
+        return (N(vec))((K_BITS)v ^ none->turn);
+#else
+        return v;
+#endif
+}
+SF_INLINE O(val) O(broadcast)(sf_value value, const O(none) *none)
+{
+#ifdef K_PRODUCT
+        const K_INTEGERS zero = {0};
+        (void)none;
+        return O(product_of)(N(broadcast)(value), zero + (K_LANE_INTEGER)value.exponent);
+#else
+        return O(lift)(N(broadcast)(value), none);
+#endif
+}
+SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn)
+{
+        const K_BITS zero = {0};
+        O(none) none;
+        none.turn = zero + (K_LANE_UNSIGNED)turn;
+        none.element = N(broadcast)(identity);
+        none.value = O(broadcast)(identity, &none);
+        return none;
+}
 
 /* Bytes that a vector of values, and the value of one lane, take in scratch memory. A vector's components follow one another there. */
 #define K_ENTRY (K_PARTS * V_BYTES)
 #define K_EACH (K_PARTS * K_LANE_BYTES)
 
 /* Elements as values, with the mask applied; mask may be NULL. Of a part, the other lanes hold garbage. */
-SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, O(val) identity)
+SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
 {
-        O(val) v = O(lift)(N(load)(x));
-        return m ? O(blend)(N(mask)(m), v, identity) : v;
+        const N(vec) v = N(load)(x);
+        return O(lift)(m ? N(masked)(N(mask)(m), v, none->element) : v, none);
 }
-SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, O(val) identity, int first, int count)
+SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
 {
-        O(val) v = O(lift)(N(load_part)(x, first, count));
-        return m ? O(blend)(N(mask_part)(m, first, count), v, identity) : v;
+        const N(vec) v = N(load_part)(x, first, count);
+        return O(lift)(m ? N(masked)(N(mask_part)(m, first, count), v, none->element) : v, none);
 }
 /* Likewise where all lanes may be there. */
-SF_INLINE O(val) O(load_some)(const char *x, const uint8_t *m, O(val) identity, int first, int count)
+SF_INLINE O(val) O(load_some)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
 {
-        return count == K_WIDTH ? O(load)(x, m, identity) : O(load_part)(x, m, identity, first, count);
+        return count == K_WIDTH ? O(load)(x, m, none) : O(load_part)(x, m, none, first, count);
 }
 
 /* Every position of every column becomes what stands in the lanes from `from` on, `inner` of them. */
@@ -152,30 +203,72 @@ SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)
 }
 
 /* A value that changes none. */
-SF_INLINE O(val) O(neutral)(O(val) identity)
+SF_INLINE O(val) O(neutral)(const O(none) *none)
 {
 #ifdef K_NEUTRAL
-        (void)identity;
+        (void)none;
         return K_NEUTRAL;
 #else
-        return identity;
+        return none->value;
 #endif
 }
 
-/* The scan of a vector's lanes. `levels` is a constant where the whole vector is one run. */
-SF_INLINE O(val) O(lane_scan)(O(val) v, const N(tables) *t, int levels)
+#if K_LANE_BYTES >= 4
+/* One level of a vector's scan. */
+SF_INLINE O(val) O(lane_level)(O(val) v, const N(tables) *t, int k)
 {
-        V_UNROLL
-        for (int k = 0; k < levels; k++) {
-                const O(val) sum = O(combine)(O(permute)(v, t->level[k]), v);
+        const O(val) sum = O(combine)(O(permute)(v, t->level[k]), v);
 #ifdef K_AGAIN
-                v = sum; /* a lane with nothing to its left meets itself */
+        return sum; /* a lane with nothing to its left meets itself */
 #else
-                v = O(blend)(t->level_on[k], sum, v);
+        return O(blend)(t->level_on[k], sum, v);
 #endif
+}
+
+/* The scan of a vector's lanes. levels 0: as many as the tables have, else a constant. */
+SF_INLINE O(val) O(lane_scan)(O(val) v, const N(tables) *t, const int levels)
+{
+        if (!levels) {
+                for (int k = 0; k < t->levels; k++)
+                        v = O(lane_level)(v, t, k);
+                return v;
         }
+        V_UNROLL
+        for (int k = 0; k < levels; k++)
+                v = O(lane_level)(v, t, k);
         return v;
 }
+
+/* What a vector that is scanned comes to, in every position. */
+SF_INLINE O(val) O(last)(O(val) v, const N(tables) *t)
+{
+        return O(permute)(v, t->last);
+}
+#else
+/* The same in two steps: inside every 16 bytes, and then what they come to. */
+SF_INLINE O(val) O(lane_scan)(O(val) v, const N(tables) *t, const int levels)
+{
+        (void)levels;
+        V_UNROLL
+        for (int k = 0; 1 << k < 16 / K_LANE_BYTES; k++)
+                v = O(blend)(t->level_on[k], O(combine)((N(vec))v_shuffle16((v_raw)v, t->level[k]), v), v);
+#if V_BYTES > 16
+        O(val) ends = (N(vec))v_shuffle16((v_raw)v, t->last);
+        V_UNROLL
+        for (int k = 0; k < V_PART_LEVELS; k++) {
+                const O(val) sum = O(combine)((N(vec))v_permute8((v_raw)ends, t->part_level[k]), ends);
+                ends = (N(vec))v_blend_u64(t->part_level_on[k], (v_u64)sum, (v_u64)ends);
+        }
+        const O(val) all = O(combine)((N(vec))v_permute8((v_raw)ends, t->part_before), v);
+        v = (N(vec))v_blend_u64(t->part_before_on, (v_u64)all, (v_u64)v);
+#endif
+        return v;
+}
+SF_INLINE O(val) O(last)(O(val) v, const N(tables) *t)
+{
+        return (N(vec))v_permute8(v_shuffle16((v_raw)v, t->last), t->part_last);
+}
+#endif
 
 /* What stands to the left of the whole piece. */
 SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
@@ -191,15 +284,26 @@ SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
 /* ------------------------------------------------------------------------------------------------------------
  * Values in scratch memory, as the host moves them about
  * ---------------------------------------------------------------------------------------------------------- */
-static void O(fill)(void *values, int64_t count, sf_value value)
+SF_INLINE void O(fill_as)(void *values, int64_t count, sf_value value, uint64_t turn)
 {
-        const O(val) v = O(broadcast)(value);
+        const O(none) none = O(none_of)(value, turn);
+        const O(val) v = none.value;
         int64_t i = 0;
         for (; i + K_WIDTH <= count || (K_PARTS > 1 && i < count); i += K_WIDTH)
                 O(put)((char *)values + i * K_EACH, v);
         /* Values of one component are an array, which may end anywhere. */
         if (i < count)
                 memcpy((char *)values + i * K_EACH, &v, (size_t)((count - i) * K_EACH));
+}
+
+SF_INLINE void O(narrow_as)(void *elements, const void *values, int64_t count, uint64_t turn)
+{
+        const O(none) none = O(none_of)((sf_value){.u64 = 0}, turn);
+        for (int64_t i = 0; i < count; i += K_WIDTH) {
+                const int part = count - i < K_WIDTH ? (int)(count - i) : K_WIDTH;
+                const N(vec) v = O(lower)(O(get)((const char *)values + i * K_EACH), &none);
+                N(store_part)((char *)elements + i * K_OUT, v, 0, part);
+        }
 }
 
 static void O(join)(void *a, const void *b, int64_t count)
@@ -210,19 +314,11 @@ static void O(join)(void *a, const void *b, int64_t count)
         }
 }
 
-static void O(narrow)(void *elements, const void *values, int64_t count)
-{
-        for (int64_t i = 0; i < count; i += K_WIDTH) {
-                int part = count - i < K_WIDTH ? (int)(count - i) : K_WIDTH;
-                N(store_part)((char *)elements + i * K_SIZE, O(lower)(O(get)((const char *)values + i * K_EACH)), 0, part);
-        }
-}
-
 #include "cpu/scan.inc.h"
 
 #include "cpu/scan_columns.inc.h"
 
-#if K_PARTS == 1
+#if !defined(K_LEAN) && K_LANE_BYTES >= 4
 #include "cpu/carry.inc.h"
 #endif
 
@@ -231,40 +327,62 @@ static void O(narrow)(void *elements, const void *values, int64_t count)
 #if defined(K_PRODUCTS) && defined(K_WHOLE) && defined(K_ORDERED)
 static const sf_cpu_products O(products) = {O(fold_rows_products), O(fold_columns_products)};
 #endif
+#endif
+
+#ifndef K_ABSENT
+#ifndef K_TURN
+#define K_TURN 0
+#endif
+static void O(fill)(void *values, int64_t count, sf_value value)
+{
+        L(fill_as)(values, count, value, K_TURN);
+}
+static void O(narrow)(void *elements, const void *values, int64_t count)
+{
+        L(narrow_as)(elements, values, count, K_TURN);
+}
 
 static const sf_cpu_kernels O(kernels) = {
         .lane_bytes = K_LANE_BYTES,
         .width = K_WIDTH,
-        .parts = K_PARTS,
+        .result_bytes = K_OUT,
+        .turn = K_TURN,
+#ifdef K_PRODUCT
+        .parts = 2,
+#else
+        .parts = 1,
+#endif
 #ifndef K_ORDERED
         .free = true,
 #endif
-        .fold_tile = O(fold_tile_vectors),
-        .scan_rows = O(scan_rows),
+        .fold_tile = L(fold_tile_vectors),
+        .scan_rows = L(scan_rows),
 #ifdef K_WHOLE
-        .carry_rows = O(carry_rows),
+        .carry_rows = L(carry_rows),
 #endif
-#if K_CONVERT == K_SAME && K_PARTS == 1
-        .carry_run = O(carry_run),
+#if K_CONVERT == K_SAME && K_LANE_BYTES >= 4 && !defined(K_LEAN)
+        .carry_run = L(carry_run),
 #endif
-        .scan_packed = O(scan_packed),
-        .scan_columns = O(scan_columns),
-        .fold_rows = O(fold_rows),
-        .fold_packed = O(fold_packed),
-        .fold_columns = O(fold_columns),
+#if K_LANE_BYTES >= 4
+        .scan_packed = L(scan_packed),
+        .fold_packed = L(fold_packed),
+#endif
+        .scan_columns = L(scan_columns),
+        .fold_rows = L(fold_rows),
+        .fold_columns = L(fold_columns),
 #if defined(K_PRODUCTS) && defined(K_WHOLE) && defined(K_ORDERED)
         .products = &O(products),
 #endif
         .fill = O(fill),
-        .combine = O(join),
+        .combine = L(join),
         .narrow = O(narrow),
 };
-
 #else
 static const sf_cpu_kernels O(kernels) = {0};
 #endif
 
 #undef O
+#undef L
 #undef K_OP
 #undef K_ABSENT
 #undef K_COMBINE
@@ -272,8 +390,12 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_ORDERED
 #undef K_COMMUTES
 #undef K_AGAIN
+#undef K_TURN
+#undef K_LIKE
 #undef K_NEUTRAL
 #undef K_WHOLE
+#undef K_TOTALS
+#undef K_LEAN
 #undef K_PARTS
 #undef K_INTEGERS
 #undef K_ENTRY

@@ -32,6 +32,7 @@ static void fill(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t 
         l->groups = groups;
         l->unit = groups * group;
         l->reverse = reverse;
+        l->parts = NULL;
         l->levels = 0;
         while (1 << l->levels < rows)
                 l->levels++;
@@ -87,4 +88,22 @@ void sf_lanes_make(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_
         memcpy(r->key, key, sizeof key);
         r->reverse = reverse;
         r->lanes = *l;
+}
+
+void sf_lanes_make_whole(sf_lanes whole[SF_LANES_WHOLE], int32_t vector_bytes, int32_t permute_bytes)
+{
+        for (int32_t t = 0; t < SF_LANES_WHOLE; t++) {
+                const int32_t lane = 1 << t / 2;
+                const bool reverse = t & 1;
+                if (lane > 8) {
+                        fill(&whole[t], vector_bytes, 8, permute_bytes, 1, vector_bytes / 16, 2, reverse);
+                } else if (lane >= 4) {
+                        fill(&whole[t], vector_bytes, lane, permute_bytes, 1, vector_bytes / lane, 1, reverse);
+                } else {
+                        fill(&whole[t], vector_bytes, lane, 1, vector_bytes / 16, 16 / lane, 1, reverse);
+                        whole[t].parts = &whole[8 + reverse];
+                        whole[t].rows *= whole[t].groups; /* one run, whatever lanes meet first */
+                        whole[t].groups = 1;
+                }
+        }
 }

@@ -9,6 +9,9 @@
  *   4 columns walked downwards    inner 4, groups 1, rows = width / 4
  *   3 columns                     inner 3, groups 1, rows = the largest power of two that fits
  *   rows of 5 elements, packed    inner 1, groups = width / 5, rows = 5
+ *
+ * No instruction set moves lanes of 1 or 2 bytes further than 16 bytes. Those of a whole vector are groups of 16 bytes, which
+ * have tables of their own (`parts`): positions of 2 columns of 8 bytes.
  */
 #ifndef SF_CPU_LANES_H
 #define SF_CPU_LANES_H
@@ -17,7 +20,7 @@
 #include <stdint.h>
 
 #define SF_LANES_BYTES 64 /* the widest vector */
-#define SF_LANES_LEVELS 4 /* log2 of the most lanes: 16 of 4 bytes */
+#define SF_LANES_LEVELS 4 /* log2 of the most lanes that meet: 16 of 4 bytes, or of 1 in a part */
 
 /* A permute index: as the instruction set's permute wants it, in units of its permute_bytes. */
 typedef struct sf_permute {
@@ -41,7 +44,16 @@ typedef struct sf_lanes {
         sf_permute before;  /* every lane gets its column's previous position */
         sf_choice before_on; /* where there is one in this vector */
         sf_permute take;    /* the last position of every group, packed to the front */
+        const struct sf_lanes *parts; /* of lanes of 1 or 2 bytes; else NULL */
 } sf_lanes;
+
+/* The tables for one run the whole vector wide, of lanes of 1, 2, 4 or 8 bytes, and the parts of the first two. */
+#define SF_LANES_WHOLE 10
+void sf_lanes_make_whole(sf_lanes whole[SF_LANES_WHOLE], int32_t vector_bytes, int32_t permute_bytes);
+static inline const sf_lanes *sf_lanes_whole(const sf_lanes *whole, int32_t lane_bytes, bool reverse)
+{
+        return &whole[2 * (lane_bytes == 8 ? 3 : lane_bytes / 2) + reverse];
+}
 
 /* lane_bytes is 4 or 8; permute_bytes is the instruction set's. groups * rows * inner lanes must fit in the vector. */
 void sf_lanes_make(sf_lanes *lanes, int32_t vector_bytes, int32_t lane_bytes, int32_t permute_bytes, int32_t groups, int32_t rows,

@@ -9,7 +9,6 @@
 #define SF_CPU_MAP_H
 
 #include "core/program.h"
-#include "cpu/lanes.h"
 
 typedef enum sf_class {
         SF_CLASS_F32,
@@ -33,30 +32,6 @@ typedef void sf_loop(void *y, const void *a, const void *b, const void *c, int64
 /* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */
 typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64_t count);
 
-/* A fold of elements where they lie, which integers' order allows: they join what the totals are already. */
-typedef struct sf_direct_fold {
-        void (*rows)(void *totals, const char *x, int64_t row, int64_t rows, int64_t count); /* contiguous runs, `row` bytes apart */
-        void (*columns)(void *totals, const char *x, int64_t step, int64_t columns, int64_t count);
-} sf_direct_fold;
-
-/* A scan of bool or of integers of up to 16 bits into their own type, in lanes of their own size: sum, max or min. Or the sum of such, or of 32
- * bits, into integers of 64; then there is a y and no mask. */
-typedef struct sf_own_scan {
-        sf_dt dt;   /* own_scan: the results' type, and the elements' but for their sign */
-        sf_op op;   /* own_scan; wide_scan: sums */
-        sf_dt from; /* wide_scan: the elements' type */
-        bool exclusive;
-        bool stream;           /* write around the cache: rows, and columns of 64 bits whose rows begin with a line */
-        const sf_lanes *lanes; /* rows: the isa's for 8 bytes, as memory is walked. NULL: columns */
-        const char *x;         /* the first element; rows are contiguous, up or down in memory, and so are columns, up */
-        char *y;               /* NULL: only the carries are wanted */
-        const uint8_t *m;               /* NULL, or a byte an element */
-        int64_t x_step, y_step, m_step; /* bytes from one row to the next, or of columns from one position to the next */
-        int64_t many;                   /* rows or columns */
-        int64_t n;                      /* positions */
-        void *carries; /* what stands to the left, an element a row or column; afterwards with these */
-} sf_own_scan;
-
 typedef struct sf_cpu_map {
         sf_loop *const *loops[SF_CLASS_COUNT]; /* by class of the first argument (of `where`, of the second), then sf_code; NULL: none */
         sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals as program.h says of
@@ -70,10 +45,6 @@ typedef struct sf_cpu_map {
         void (*stream)(void *to, const void *from, int64_t bytes, const void *next);
         /* How elements of one type become another's; NULL for a pair that neither scanfold.h's table nor a class needs. */
         sf_move *(*mover)(sf_dt from, sf_dt to);
-        /* Of a narrow integer into totals of a class; NULL where there is none, and elements are widened first. */
-        const sf_direct_fold *(*direct)(sf_dt from, sf_class held, sf_op op);
-        void (*own_scan)(const sf_own_scan *);
-        void (*wide_scan)(const sf_own_scan *);
 } sf_cpu_map;
 
 extern const sf_cpu_map sf_map_portable;

@@ -1,16 +1,18 @@
 /*
- * ops.inc.h: the operations of core/ops.def as the CPU's kernels compute them, for one storage type. Template, included once a type by
- * type.inc.h. Each is a few parameters of kernels.inc.h, which says what they mean. Integers wrap, so every operation of theirs is free;
- * where the sign does not matter, signed types leave it to the unsigned ones.
+ * ops.inc.h: the operations of core/ops.def as the CPU's kernels compute them, for one storage type. Template, included once
+ * a type by type.inc.h. Each is a few parameters of kernels.inc.h, which says what they mean. Integers wrap, so every
+ * operation of theirs is free; where the sign does not matter, signed types leave it to the unsigned ones.
  */
 
 #define K_OP sum
-#if K_SIGNED
+#if K_SIGNED || K_CONVERT == K_TRUTH
 #define K_ABSENT
 #else
 #define K_COMBINE(a, b) ((a) + (b))
 #define K_COMMUTES
-#ifndef V_LEAN
+#if K_OUT > K_STORAGE_BYTES
+#define K_TOTALS
+#else
 #define K_WHOLE
 #endif
 #if K_REAL
@@ -20,8 +22,10 @@
 #endif
 #include "cpu/kernels.inc.h"
 
+/* Types that are converted to others and back take only sums straight from memory. */
 #define K_OP prod
-#if K_SIGNED
+#define K_LEAN
+#if K_SIGNED || K_CONVERT != K_SAME
 #define K_ABSENT
 #elif K_REAL
 #define K_PRODUCT
@@ -33,22 +37,31 @@
 #endif
 #include "cpu/kernels.inc.h"
 
+/* Max is that of reals or unsigned integers. With the sign bit turned it is that of signed ones, and of what is turned
+ * around min. */
 #define K_OP max
-#if K_WIDENED
+#if K_CONVERT != K_SAME && K_CONVERT != K_TRUTH
 #define K_ABSENT
+#elif K_SIGNED
+#define K_TURN K_SIGN
+#define K_LIKE K_CAT(max_, K_LANE)
 #else
-#define K_COMBINE(a, b) K_CAT(v_extreme_, K_LANE)(true, a, b)
+#define K_TURN 0
+#define K_COMBINE(a, b) K_CAT(v_larger_, K_LANE)(a, b)
 #define K_COMMUTES
 #define K_AGAIN
 #endif
 #include "cpu/kernels.inc.h"
 
 #define K_OP min
-#if K_WIDENED
+#if K_CONVERT != K_SAME && K_CONVERT != K_TRUTH
 #define K_ABSENT
 #else
-#define K_COMBINE(a, b) K_CAT(v_extreme_, K_LANE)(false, a, b)
-#define K_COMMUTES
-#define K_AGAIN
+#define K_TURN (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
+#if K_SIGNED
+#define K_LIKE K_CAT(max_, K_LANE)
+#else
+#define K_LIKE K_CAT(max_, K_NAME)
+#endif
 #endif
 #include "cpu/kernels.inc.h"

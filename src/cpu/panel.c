@@ -43,7 +43,7 @@ size_t sf_panel_scratch(sf_panels *p)
         size_t total = 0;
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
-                const bool panel = !p->direct && !p->straight && !m->through;
+                const bool panel = !p->straight && !m->through;
                 m->panel = grow(&total, panel ? elements * m->size : 0);
                 if (p->shape == SF_PANEL_MAP)
                         continue;
@@ -52,7 +52,7 @@ size_t sf_panel_scratch(sf_panels *p)
                 m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
                 m->totals = grow(&total, p->straight ? 0 : p->lines * p->cols * m->size);
-                m->counters = grow(&total, p->direct ? 0 : rows * m->counter_bytes);
+                m->counters = grow(&total, rows * m->counter_bytes);
                 m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
                 m->entries = grow(&total, p->carries * p->entries * m->entry_bytes);
                 m->left = grow(&total, p->chunk ? p->entries * sf_panel_total_bytes(p, m) : 0);
@@ -229,7 +229,7 @@ void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fil
 static void make_carries(const sf_walker *w, const sf_panel_member *m, int64_t lines)
 {
         const sf_step *s = m->step;
-        if (!s->has_initial && !s->exclusive && !m->own_scan)
+        if (!s->has_initial && !s->exclusive)
                 return;
         for (int64_t r = 0; r < sf_smaller(lines, w->p->carries); r++) {
                 char *room = w->scratch + m->entries + r * w->p->entries * m->entry_bytes;
@@ -237,7 +237,7 @@ static void make_carries(const sf_walker *w, const sf_panel_member *m, int64_t l
                 *carry = (sf_carry){s->has_initial, room, m->entry_bytes, room + m->entry_bytes};
                 if (s->has_initial)
                         m->kernels->fill(room, sf_panel_values(w->p, m), s->initial);
-                if (s->exclusive || m->own_scan)
+                if (s->exclusive)
                         sf_panel_first_fill(w->p, m, carry->fill);
         }
 }
@@ -328,7 +328,7 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
                          .exclusive = m->step->exclusive && !fold,
                          .stream = m->streams && !fold,
                          .raw = b->piece->totals,
-                         .identity = m->step->identity,
+                         .identity = m->step->identity, .turn = m->kernels->turn,
                          .ahead = m->reads ? b->piece->ahead : 0,
                          .lanes = m->lanes,
                          .carry = at.carry, .carry_row = w->p->carries > 1,
@@ -349,7 +349,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .exclusive = m->step->exclusive && !fold,
                             .stream = streams && !b->piece->totals,
                             .raw = b->piece->totals,
-                            .identity = m->step->identity,
+                            .identity = m->step->identity, .turn = m->kernels->turn,
                             .ahead = m->reads ? b->piece->ahead : 0,
                             .carry = at.carry,
                             .counters = at.counters, .counter_stride = m->entry_bytes};
@@ -410,8 +410,6 @@ static void run_block(const sf_walker *w, sf_block b)
         const bool loads = !m->reads || (m->step->m && !m->masks);
         const bool stores = !folds(&b) && (!m->writes || m->gathers), columns = in_columns(p);
         const int64_t lines = b.piece->lines, step = p->col >= 0 ? 1 : lines;
-        if (sf_narrow_run(p, m, w->scratch, b.piece, b.first, b.count))
-                return;
         if (m->products) {
                 const int64_t whole = run_products(w, b);
                 if (b.first + b.count < b.piece->n && whole == b.count)
@@ -442,10 +440,18 @@ sf_block sf_panel_block(const sf_panels *p, const sf_piece *piece, int32_t i, in
         return (sf_block){&p->member[i], piece, &piece->of[i], 0, first, count};
 }
 
+/* Is no panel filled? */
+static bool keeps_nothing(const sf_panel_member *m, const sf_piece *piece)
+{
+        const bool fold = m->step->fold || piece->totals;
+        return m->reads && !m->products && (m->masks || !m->step->m) &&
+               (fold || (m->writes && !m->gathers));
+}
+
 void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t end)
 {
         const sf_panels *p = w->p;
-        const int64_t block = sf_narrow_block(p, piece, end - first);
+        const int64_t block = p->members == 1 && keeps_nothing(&p->member[0], piece) ? end - first : p->block;
         for (; first < end; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!piece->some || p->member[i].step->fold == piece->totals)

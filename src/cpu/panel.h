@@ -38,7 +38,7 @@ typedef enum sf_panel_shape {
 typedef struct sf_panel_member {
         const sf_step *step;
         const sf_fuse *fuse;
-        const sf_cpu_kernels *kernels;
+        const sf_cpu_kernels *kernels; /* of what is held, or of what is read and widened to it */
         sf_dt held;   /* the type of what kernels read: in a panel the accumulator's, widened to 32
                          bits; straight from memory what is there */
         int64_t size; /* its bytes */
@@ -47,11 +47,6 @@ typedef struct sf_panel_member {
         bool reads, writes, masks; /* straight from and to memory, without a panel */
         bool streams; /* writes around the cache: no line would be left half written */
         bool gathers; /* a scan whose results go there from another panel, laid out as memory is */
-        const sf_direct_fold *direct; /* a fold, if only of a chunk, straight from operand 0, of
-                                         another type; NULL: by way of a panel */
-        bool own_scan; /* a scan of narrow integers where they are, in lanes of their own size, or
-                          if `wide` into sums of 64 bits */
-        bool wide;
         bool through;  /* map: the load goes straight to the output */
         bool products; /* a sum of products of operands factor[0] and [1], whole tiles of it
                           straight from memory */
@@ -85,7 +80,6 @@ typedef struct sf_panels {
         int64_t levels;    /* columns: entries of a counter */
         int64_t entries;   /* a carry's, at most */
         int64_t ahead;     /* bytes that a kernel fetches ahead of what it reads from memory */
-        bool direct;       /* all members fold straight from operand 0, without a panel */
         bool stream;       /* results are too large to be worth caching */
 
         /* Tasks: `tile` lines of a strip of columns at one position of the other dimensions. */
@@ -241,21 +235,6 @@ void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fil
  * position of a vector. And their bytes. */
 int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m);
 int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
-
-/* ---------------------------------------------------------------------------------------------
- * narrow.c: narrow integers where they are, in any order
- * ------------------------------------------------------------------------------------------- */
-
-/* May a fold take narrow integers as they are, side by side along a dimension? Do all steps? */
-const sf_direct_fold *sf_narrow_along(const sf_panels *p, const sf_panel_member *m, int32_t d);
-bool sf_narrow_all_along(const sf_panels *p, int32_t d);
-/* May a scan? */
-void sf_narrow_choose(const sf_panels *p, sf_panel_member *m);
-/* A block. Returns false if it is not for these kernels. */
-bool sf_narrow_run(const sf_panels *p, const sf_panel_member *m, char *scratch,
-                   const sf_piece *piece, int64_t first, int64_t count);
-/* Positions that are walked at once where it is. */
-int64_t sf_narrow_block(const sf_panels *p, const sf_piece *piece, int64_t count);
 
 /* ---------------------------------------------------------------------------------------------
  * shared.c: one long axis shared by all threads; carried.c: the way that scans it once

@@ -119,14 +119,22 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
         const bool apart = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
         const bool narrow = p->shape == SF_PANEL_NARROW;
         m->reads = m->writes = m->masks = p->straight;
-        if (p->straight || !(apart || columns || narrow) || p->nseq > 1)
+        if (p->straight)
+                return;
+        m->kernels = p->isa->find(m->held, m->held, s->op);
+        if (!(apart || columns || narrow) || p->nseq > 1)
                 return;
         /* Elements from one position to the next, where the sequence is contiguous. */
         const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
-        if (m->load.copy && m->load.source_dt[m->load.copied] == m->held) {
+        if (m->load.copy) {
+                const sf_dt dt = m->load.source_dt[m->load.copied];
                 const int64_t *stride = m->fuse->operand[m->load.copied].stride;
-                m->reads = (apart || stride[p->col] == m->size) &&
-                           (columns || stride[p->seq] == step * m->size);
+                const int64_t size = sf_dtypes[dt].size;
+                const sf_cpu_kernels *kernels = p->isa->find(dt, m->held, s->op);
+                m->reads = kernels && kernels->result_bytes == m->size &&
+                           (apart || stride[p->col] == size) &&
+                           (columns || stride[p->seq] == step * size);
+                m->kernels = m->reads ? kernels : m->kernels;
         }
         if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held && !s->fold)
                 m->writes = (apart || s->dims[p->col].y == m->size) &&
@@ -195,7 +203,7 @@ static bool whole_lines(const sf_panels *p, const sf_panel_member *m, int64_t ru
  * Are a member's results written around the cache? By the kernel, where the runs that it writes are
  * long, or whole cache lines. By way of scratch, where shorter ones are back to back: many are
  * computed there, and then copied. Results that a store program makes are streamed by its last loop
- * (fused_program.c), those of narrow integers by their own kernels (narrow.c).
+ * (fused_program.c).
  */
 static void choose_stream(const sf_panels *p, sf_panel_member *m)
 {
@@ -205,7 +213,7 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
         const int64_t line = p->n * all * m->size; /* bytes of a line's results */
         const int64_t run = p->shape == SF_PANEL_COLUMNS ? all * m->size : line;
         m->streams = m->gathers = false;
-        if (!p->stream || m->own_scan)
+        if (!p->stream)
                 return;
         if (!p->straight &&
             !(m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held))
@@ -273,9 +281,6 @@ void sf_panels_plan(sf_panels *p, int workers)
         const sf_step *s = p->member[0].step;
         if (!p->straight)
                 sf_shape_panel(p);
-        const int32_t along = p->shape == SF_PANEL_COLUMNS ? p->col : p->seq;
-        const bool may_direct = !p->straight && p->shape != SF_PANEL_NARROW;
-        p->direct = may_direct && sf_narrow_all_along(p, along);
         p->stream = !s->in_place && s->n * s->batch * sf_panels_bytes(p) >= SF_CPU_STREAM_BYTES;
         p->ahead = ahead_of(p);
         p->nouter = 0;
@@ -290,14 +295,11 @@ void sf_panels_plan(sf_panels *p, int workers)
         sf_cut_sizes(p, workers);
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
-                m->streams = m->gathers = m->own_scan = m->writes = false;
+                m->streams = m->gathers = m->writes = false;
                 if (p->shape == SF_PANEL_MAP)
                         continue;
                 choose_directness(p, m);
                 choose_products(p, m);
-                m->direct = may_direct ? sf_narrow_along(p, m, along) : NULL;
-                if (may_direct)
-                        sf_narrow_choose(p, m);
                 choose_stream(p, m);
         }
         sf_cut_tasks(p, workers);

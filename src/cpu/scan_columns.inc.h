@@ -21,10 +21,10 @@ typedef struct O(strip) {
 enum O(mode) { O(mode_store), O(mode_stream), O(mode_turn) };
 
 /* Inclusive results become exclusive ones. */
-SF_INLINE void O(shift_cells)(const O(strip) *s, const int rows, int64_t c, N(vec) *result)
+SF_INLINE void O(shift_cells)(const O(strip) *s, const int rows, int64_t c, const O(none) *none, N(vec) *result)
 {
-        N(vec) before = O(get_fill)(s->fill + c * K_EACH);
-        O(put_fill)(s->fill + c * K_EACH, result[rows - 1]);
+        N(vec) before = O(get_fill)(s->fill + c * K_EACH, none);
+        O(put_fill)(s->fill + c * K_EACH, result[rows - 1], none);
         V_UNROLL
         for (int i = V_SCAN_ROWS - 1; i > 0; i--)
                 result[i] = result[i - 1];
@@ -44,7 +44,8 @@ SF_INLINE void O(scan_positions)(O(val) *v)
 }
 
 /* The scan of one vector of columns, from elements to results. Scratch rows are padded to whole vectors. */
-SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, O(val) *v, N(vec) *result)
+SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, const O(none) *none, O(val) *v,
+                             N(vec) *result)
 {
 #ifdef K_ORDERED
         O(scan_positions)(v);
@@ -71,32 +72,32 @@ SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, O(val
 #endif
         V_UNROLL
         for (int i = 0; i < V_SCAN_ROWS; i++)
-                result[i] = O(lower)(v[i]);
+                result[i] = O(lower)(v[i], none);
         if (s->fill)
-                O(shift_cells)(s, rows, c, result);
+                O(shift_cells)(s, rows, c, none, result);
 }
 
 /* `many` vectors side by side, from column c on. */
-SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, O(val) identity, const bool masked, const int mode, const int many, int64_t c,
-                              N(writer) *writer, N(vec) *half)
+SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, const O(none) *none, const bool masked, const int mode,
+                              const int many, int64_t c, N(writer) *writer, N(vec) *half)
 {
-        const int64_t x_step = j->x_step, y_step = j->y_step, m_step = j->m_step, wide = K_WIDTH * K_STORAGE_BYTES;
+        const int64_t x_step = j->x_step, y_step = j->y_step, m_step = j->m_step, wide = K_WIDTH * K_OUT;
         const char *x = s->x + c * K_SIZE;
-        const uint8_t *m = masked ? s->m + c : NULL;
-        char *y = s->y + c * K_SIZE;
+        const uint8_t *m = masked && s->m ? s->m + c : NULL;
+        char *y = s->y + c * K_OUT;
         O(val) v[2][V_SCAN_ROWS];
         N(vec) result[2][V_SCAN_ROWS] = {{{0}}}; /* gcc cannot see that those in use are set */
         V_UNROLL
         for (int i = 0; i < V_SCAN_ROWS; i++, x += x_step) {
                 V_UNROLL
                 for (int k = 0; k < many; k++)
-                        v[k][i] = O(load)(x + k * wide, masked ? m + k * K_WIDTH : NULL, identity);
+                        v[k][i] = O(load)(x + k * K_WIDTH * K_SIZE, masked && m ? m + k * K_WIDTH : NULL, none);
                 if (masked)
-                        m += m_step;
+                        m = m ? m + m_step : NULL;
         }
         V_UNROLL
         for (int k = 0; k < many; k++)
-                O(scan_cells)(s, V_SCAN_ROWS, c + k * K_WIDTH, v[k], result[k]);
+                O(scan_cells)(s, V_SCAN_ROWS, c + k * K_WIDTH, none, v[k], result[k]);
         V_UNROLL
         for (int i = 0; i < V_SCAN_ROWS; i++, y += y_step) {
                 V_UNROLL
@@ -122,58 +123,76 @@ SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, O(val) ide
         }
 }
 
-/* A whole tile's whole vectors. The caller handles what is not whole: it would take the registers of this loop. */
-SF_INLINE void O(scan_strip)(const sf_columns *job, const O(strip) *strip, O(val) identity, const bool masked, const int mode)
+/* A whole tile's whole vectors. The caller handles what is not whole: it would take the registers of this loop. `masked`:
+ * there may be a mask. */
+SF_INLINE void O(scan_strip)(const sf_columns *job, const O(strip) *strip, const bool masked, const int mode, const int many)
 {
         const sf_columns j = *job; /* copies that no store can change */
         const O(strip) s = *strip;
+        const O(none) none = O(none_of)(j.identity, j.turn);
         const int64_t cols = j.cols / K_WIDTH * K_WIDTH;
-        /* Memory likes two lines of a row better than one each of two rows. */
-#ifdef K_WHOLE
-        const int many = V_BYTES == 64 && K_CONVERT == K_SAME && mode == O(mode_stream) ? 2 : 1;
-#else
-        const int many = 1;
-#endif
         N(writer) writer[V_SCAN_ROWS];
         N(vec) half[V_SCAN_ROWS];
         for (int i = 0; i < V_SCAN_ROWS; i++)
-                half[i] = O(lower)(identity);
+                half[i] = none.element;
         if (mode == O(mode_turn)) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++)
-                        writer[i] = N(writer_start)(s.y + i * j.y_step, true, false);
+                        N(writer_start)(&writer[i], s.y + i * j.y_step, true, false);
         }
         int64_t c = 0;
         for (; c <= cols - many * K_WIDTH; c += many * K_WIDTH)
-                O(scan_beside)(&j, &s, identity, masked, mode, many, c, writer, half);
-        if (c < cols)
-                O(scan_beside)(&j, &s, identity, masked, mode, 1, c, writer, half);
-        if (mode == O(mode_turn)) {
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_ROWS; i++)
-                        N(write_end)(&writer[i], s.y + i * j.y_step + cols * K_SIZE);
-        }
+                O(scan_beside)(&j, &s, &none, masked, mode, many, c, writer, half);
+        if (many > 1 && c < cols)
+                O(scan_beside)(&j, &s, &none, masked, mode, 1, c, writer, half);
+        for (int i = 0; mode == O(mode_turn) && i < V_SCAN_ROWS; i++)
+                N(write_end)(&writer[i], s.y + i * j.y_step + cols * K_OUT);
 }
 
-/* What that leaves: the columns from c on, and a last tile that is not full. */
-SF_INLINE void O(scan_rest)(const sf_columns *j, const O(strip) *s, O(val) identity, const bool whole, int64_t c)
+/* Each a function with all registers to itself. Where results are streamed or masks are there, any mode but turning is. */
+static V_APART void O(strip_any)(const sf_columns *j, const O(strip) *s, int mode)
 {
-        const int rows = whole ? V_SCAN_ROWS : s->rows, stored = whole ? V_SCAN_ROWS : s->stored;
+        O(scan_strip)(j, s, true, mode == O(mode_stream) ? O(mode_stream) : O(mode_store), 1);
+}
+#ifndef K_LEAN
+static V_APART void O(strip_stored)(const sf_columns *j, const O(strip) *s)
+{
+        O(scan_strip)(j, s, false, O(mode_store), 1);
+}
+static V_APART void O(strip_streamed)(const sf_columns *j, const O(strip) *s)
+{
+#ifdef K_WHOLE
+        /* Memory likes two lines of a row better than one each of two rows. */
+        O(scan_strip)(j, s, false, O(mode_stream), V_BYTES == 64 && K_CONVERT == K_SAME ? 2 : 1);
+#else
+        O(scan_strip)(j, s, false, O(mode_stream), 1);
+#endif
+}
+#endif
+#if defined(K_WHOLE) || K_LANE_BYTES < 4
+static V_APART void O(strip_turned)(const sf_columns *j, const O(strip) *s)
+{
+        O(scan_strip)(j, s, true, O(mode_turn), 1);
+}
+#endif
+
+/* What that leaves: the columns from c on, and a last tile that is not full. */
+static V_APART void O(scan_rest)(const sf_columns *j, const O(strip) *s, int64_t c)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn);
         for (; c < j->cols; c += K_WIDTH) {
                 const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
                 O(val) v[V_SCAN_ROWS];
                 N(vec) result[V_SCAN_ROWS];
-                V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++) {
-                        v[i] = identity; /* beyond the end: to the right of all that is stored */
-                        if (i < rows)
-                                v[i] = O(load_part)(s->x + i * j->x_step + c * K_SIZE, s->m ? s->m + i * j->m_step + c : NULL, identity, 0, count);
+                        const uint8_t *m = s->m ? s->m + i * j->m_step + c : NULL;
+                        v[i] = none.value; /* beyond the end: to the right of all that is stored */
+                        if (i < s->rows)
+                                v[i] = O(load_part)(s->x + i * j->x_step + c * K_SIZE, m, &none, 0, count);
                 }
-                O(scan_cells)(s, rows, c, v, result);
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_ROWS; i++)
-                        if (i < stored)
-                                N(store_part)(s->y + i * j->y_step + c * K_SIZE, result[i], 0, count);
+                O(scan_cells)(s, s->rows, c, &none, v, result);
+                for (int i = 0; i < s->stored; i++)
+                        N(store_part)(s->y + i * j->y_step + c * K_OUT, result[i], 0, count);
         }
 }
 
@@ -184,18 +203,18 @@ SF_INLINE void O(scan_rest)(const sf_columns *j, const O(strip) *s, O(val) ident
  */
 SF_INLINE void O(scan_four)(const sf_columns *j, const O(strip) *s, const bool stream)
 {
-        const O(val) identity = O(broadcast)(j->identity);
+        const O(none) none = O(none_of)(j->identity, j->turn);
         for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
                 const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
                 const char *x = s->x + c * K_SIZE;
-                char *y = s->y + c * K_SIZE;
-                O(val) one = identity, two = identity; /* the last tile's total where it is a left one, and that of the first two */
+                char *y = s->y + c * K_OUT;
+                O(val) one = none.value, two = none.value; /* the last tile's total where it is a left one, and that of the first two */
                 for (int k = 0; k < 4; k++) {
                         O(val) v[V_SCAN_ROWS];
                         N(vec) result[V_SCAN_ROWS];
                         V_UNROLL
                         for (int i = 0; i < V_SCAN_ROWS; i++, x += j->x_step)
-                                v[i] = O(load_some)(x, NULL, identity, 0, count);
+                                v[i] = O(load_some)(x, NULL, &none, 0, count);
                         O(scan_positions)(v);
                         if (k & 1) {
                                 V_UNROLL
@@ -222,9 +241,9 @@ SF_INLINE void O(scan_four)(const sf_columns *j, const O(strip) *s, const bool s
                                 O(put)(s->close + c * K_EACH, v[V_SCAN_ROWS - 1]);
                         V_UNROLL
                         for (int i = 0; i < V_SCAN_ROWS; i++)
-                                result[i] = O(lower)(v[i]);
+                                result[i] = O(lower)(v[i], &none);
                         if (s->fill)
-                                O(shift_cells)(s, V_SCAN_ROWS, c, result);
+                                O(shift_cells)(s, V_SCAN_ROWS, c, &none, result);
                         V_UNROLL
                         for (int i = 0; i < V_SCAN_ROWS; i++, y += j->y_step) {
                                 if (stream)
@@ -247,21 +266,33 @@ static V_APART void O(four_streamed)(const sf_columns *j, const O(strip) *s)
 /* Is a block of four tiles worth it? */
 SF_INLINE bool O(few)(const sf_columns *j, bool late, bool aligned)
 {
-        return j->cols <= 4 * K_WIDTH && !j->m && (!j->stream || (!late && aligned && j->cols % K_WIDTH == 0 && K_WIDTH * K_STORAGE_BYTES == 64));
+        return j->cols <= 4 * K_WIDTH && !j->m && (!j->stream || (!late && aligned && j->cols % K_WIDTH == 0 && K_WIDTH * K_OUT == 64));
 }
 #endif
 
-SF_INLINE void O(scan_tile_rows)(const sf_columns *j, const O(strip) *s, O(val) identity, const int mode)
+/* A whole tile. */
+SF_INLINE void O(scan_whole)(const sf_columns *j, const O(strip) *s, bool aligned)
 {
-        if (s->m)
-                O(scan_strip)(j, s, identity, true, mode);
+        const bool stream = j->stream && aligned;
+#ifdef K_LEAN
+        O(strip_any)(j, s, stream ? O(mode_stream) : O(mode_store));
+#else
+#if defined(K_WHOLE) || (K_LANE_BYTES < 4 && !defined(K_LEAN))
+        const bool turnable = K_OUT == K_LANE_BYTES && !((uintptr_t)j->y % K_OUT) && !(j->y_step % K_OUT);
+        if (j->stream && !aligned && turnable)
+                O(strip_turned)(j, s);
         else
-                O(scan_strip)(j, s, identity, false, mode);
+#endif
+        if (s->m)
+                O(strip_any)(j, s, stream ? O(mode_stream) : O(mode_store));
+        else
+                (stream ? O(strip_streamed) : O(strip_stored))(j, s);
+#endif
+        O(scan_rest)(j, s, j->cols / K_WIDTH * K_WIDTH);
 }
 
 static void O(scan_columns)(const sf_columns *j)
 {
-        const O(val) identity = O(broadcast)(j->identity);
         /* Results that are not written where elements are yet to be read may be stored a row late, and an exclusive scan needs no other shift. A last
          * tile is not streamed then: there should be many. */
         const bool late = j->exclusive && j->stream && !j->resume && j->n >= 8 * V_SCAN_ROWS;
@@ -270,9 +301,9 @@ static void O(scan_columns)(const sf_columns *j)
                       .fill = j->exclusive && !late ? j->carry->fill : NULL};
         uint64_t tile = (uint64_t)(j->start / V_SCAN_ROWS);
         /* Streaming needs rows of whole cache lines, or, where all instances are worth it, whole elements. */
-        const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_STORAGE_BYTES == 64 || K_WIDTH * K_STORAGE_BYTES == 32);
+        const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_OUT == 64 || K_WIDTH * K_OUT == 32);
         if (late)
-                O(narrow)(j->y, j->carry->fill, j->cols);
+                O(narrow_as)(j->y, j->carry->fill, j->cols, j->turn);
         for (int64_t done = 0; done < j->n; done += V_SCAN_ROWS, tile++) {
                 const int64_t left = j->n - done;
                 bool four = false;
@@ -304,20 +335,9 @@ static void O(scan_columns)(const sf_columns *j)
                         done += 3 * V_SCAN_ROWS;
                         tile += 3;
                 } else if (s.stored < V_SCAN_ROWS) {
-                        O(scan_rest)(j, &s, identity, false, 0);
+                        O(scan_rest)(j, &s, 0);
                 } else {
-#ifdef K_WHOLE
-                        const bool turnable = K_CONVERT == K_SAME && !((uintptr_t)j->y % K_STORAGE_BYTES) && !(j->y_step % K_STORAGE_BYTES);
-#else
-                        const bool turnable = false;
-#endif
-                        if (j->stream && aligned)
-                                O(scan_tile_rows)(j, &s, identity, O(mode_stream));
-                        else if (j->stream && turnable)
-                                O(scan_tile_rows)(j, &s, identity, O(mode_turn));
-                        else
-                                O(scan_tile_rows)(j, &s, identity, O(mode_store));
-                        O(scan_rest)(j, &s, identity, true, j->cols / K_WIDTH * K_WIDTH);
+                        O(scan_whole)(j, &s, aligned);
                 }
                 s.x += V_SCAN_ROWS * j->x_step;
                 s.y += V_SCAN_ROWS * j->y_step;

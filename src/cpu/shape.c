@@ -5,6 +5,9 @@
  * than some panels is not worth columns. */
 #define FEW_COLUMNS 16
 #define FEW_ELEMENTS 512
+/* Shorter rows and runs of columns of lanes that cannot be interleaved, in bytes, are quicker many at a time, in
+ * wider lanes. */
+#define LEAST_RUN 48
 
 int64_t sf_panels_length(const sf_panels *p, int32_t d)
 {
@@ -43,15 +46,20 @@ bool sf_shape_straight(sf_panels *p, sf_panel_member *m, const sf_step *s)
         p->col = -1;
         p->line = s->nbatch - 1;
         /* A sequence of one element has no direction: any stride will do. */
+        const bool packed = m->kernels->scan_packed;
         if (s->n == 1 || steps_by(m, seq, sign, !s->fold)) {
-                p->shape = packs(p, m) ? SF_PANEL_PACKED : SF_PANEL_ROWS;
+                if (!packed && s->n * m->size < LEAST_RUN)
+                        return false;
+                p->shape = packed && packs(p, m) ? SF_PANEL_PACKED : SF_PANEL_ROWS;
                 return true;
         }
         if (!last || !steps_by(m, last, 1, true))
                 return false;
+        if (!packed && last->len * m->size < LEAST_RUN)
+                return false;
         p->col = s->nbatch - 1;
         p->line = s->nbatch > 1 ? s->nbatch - 2 : -1;
-        if (2 * last->len <= m->kernels->width && steps_by(m, seq, sign * last->len, !s->fold)) {
+        if (packed && 2 * last->len <= m->kernels->width && steps_by(m, seq, sign * last->len, !s->fold)) {
                 p->shape = packs(p, m) ? SF_PANEL_PACKED : SF_PANEL_NARROW;
                 return true;
         }
@@ -117,8 +125,6 @@ static sf_panel_shape across(const sf_panels *p, int32_t col)
         const int64_t width = p->isa->vector_bytes / p->widest;
         const int64_t cols = sf_panels_length(p, col), elements = p->n * cols;
         const bool dense = back_to_back(p, p->seq, col);
-        if (elements >= FEW_ELEMENTS && dense && sf_narrow_all_along(p, col))
-                return SF_PANEL_COLUMNS; /* however few there are */
         if (2 * cols <= width && p->nseq == 1 && elements >= FEW_ELEMENTS / 2 && dense)
                 return SF_PANEL_NARROW;
         if (cols >= FEW_COLUMNS && (cols >= 8 * FEW_COLUMNS || elements >= FEW_ELEMENTS))
@@ -181,7 +187,7 @@ void sf_shape_lanes(sf_panels *p, sf_panel_member *m)
         const int32_t width = m->kernels->width, lane = m->kernels->lane_bytes;
         const int32_t cols = (int32_t)sf_panels_length(p, p->col);
         const bool packed = p->shape == SF_PANEL_PACKED;
-        m->lanes = &p->isa->whole[(lane == 8) * 2 + p->reverse];
+        m->lanes = sf_lanes_whole(p->isa->whole, lane, p->reverse);
         if (p->shape != SF_PANEL_NARROW && !packed)
                 return;
         const int32_t rows = packed ? (int32_t)p->n : (int32_t)sf_power_below(width / cols);

@@ -294,7 +294,7 @@ static void set_carries(sf_sharer *w, int64_t r, bool whole)
                 if (~own)
                         common = r ? sf_shared_common(w)
                                    : set_carry(w, m, p->lines, counted & ~own, s->has_initial);
-                if (!s->exclusive && !m->own_scan)
+                if (!s->exclusive)
                         continue;
                 if (counted)
                         sf_shared_sum(w, m, carry->fill, carry, common);

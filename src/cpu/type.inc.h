@@ -2,32 +2,44 @@
  * type.inc.h: the kernels of one storage type, all operations. Template, included once a type by types.inc.h.
  *
  * Parameters (undefined again at the foot):
- *   K_NAME       the storage type's name; with another accumulator, both: f32_f64
- *   K_STORAGE    its C type, and K_STORAGE_BYTES its size
- *   K_CONVERT    how elements become lanes: K_SAME, K_WIDE, K_HALF, K_BRAIN
- *   K_LANE       the lane type: f32, f64, u32, i32, u64 or i64, and K_LANE_C its C type, K_LANE_BYTES its size
- *   K_VALUE      the member of sf_value that holds one
- *   K_REAL       1 for real numbers, else 0; K_SIGNED likewise for signed integers; K_WIDENED for an accumulator that max and min never have
- *   K_PRODUCTS   define it where there are folds of products
+ *   K_NAME            the storage type's name; with another accumulator, both: f32_f64
+ *   K_LANE            the lane type: f32, f64, u8, u16, u32 or u64. If it is not defined, K_NAME
+ *   K_CONVERT         how elements become lanes. If it is not defined, K_SAME
+ *   K_STORAGE_BYTES   an element's. If it is not defined, a lane's
+ *   K_SIGNED          1 for signed integers, which have the kernels of their unsigned lanes. If it is not defined, 0
+ *   K_PRODUCTS        define it where there are folds of products
  */
 #define K_CAT_(a, b) a##b
 #define K_CAT(a, b) K_CAT_(a, b)
 #define N(name) K_CAT(K_CAT(name, _), K_NAME)
-#define K_VECTOR K_CAT(v_, K_LANE)
-#if K_LANE_BYTES == 4
-#define K_WIDTH V_LANES4
-#define K_BITS v_u32
-#define K_LANE_BITS 32
-#define K_LANE_INTEGER int32_t
-#define K_LANE_UNSIGNED uint32_t
-#else
-#define K_WIDTH V_LANES8
-#define K_BITS v_u64
-#define K_LANE_BITS 64
-#define K_LANE_INTEGER int64_t
-#define K_LANE_UNSIGNED uint64_t
+#ifndef K_LANE
+#define K_LANE K_NAME
 #endif
-#if K_WIDTH == 16
+#ifndef K_CONVERT
+#define K_CONVERT K_SAME
+#endif
+#ifndef K_STORAGE_BYTES
+#define K_STORAGE_BYTES K_LANE_BYTES
+#endif
+#define K_VECTOR K_CAT(v_, K_LANE)
+#define K_LANE_C K_CAT(K_C_, K_LANE)
+#define K_LANE_BYTES K_CAT(K_BYTES_, K_LANE)
+#define K_VALUE K_CAT(K_VALUE_, K_LANE)
+#define K_REAL K_CAT(K_REAL_, K_LANE)
+#define K_WIDTH (V_BYTES / K_LANE_BYTES)
+#define K_LANE_BITS K_CAT(K_BITS_OF_, K_LANE_BYTES)
+#define K_BITS K_CAT(v_u, K_LANE_BITS)
+#define K_LANE_INTEGER K_CAT(K_CAT(int, K_LANE_BITS), _t)
+#define K_LANE_UNSIGNED K_CAT(K_CAT(uint, K_LANE_BITS), _t)
+#define K_BITS_OF_1 8
+#define K_BITS_OF_2 16
+#define K_BITS_OF_4 32
+#define K_BITS_OF_8 64
+#if K_WIDTH == 64
+#define K_LOG_WIDTH 6
+#elif K_WIDTH == 32
+#define K_LOG_WIDTH 5
+#elif K_WIDTH == 16
 #define K_LOG_WIDTH 4
 #elif K_WIDTH == 8
 #define K_LOG_WIDTH 3
@@ -36,8 +48,20 @@
 #else
 #define K_LOG_WIDTH 1
 #endif
+#ifndef K_SIGNED
+#define K_SIGNED 0
+#endif
+/* Bytes of a result. */
+#if K_CONVERT >= K_FROM_UNSIGNED
+#define K_OUT K_LANE_BYTES
+#else
+#define K_OUT K_STORAGE_BYTES
+#endif
+#define K_SIGN ((uint64_t)1 << (K_LANE_BITS - 1))
 
+#if !K_SIGNED
 #include "cpu/element.inc.h"
+#endif
 
 #include "cpu/ops.inc.h"
 
@@ -57,9 +81,13 @@ static const sf_cpu_kernels *const N(kernels)[] = {
 #undef K_LANE_BITS
 #undef K_LANE_INTEGER
 #undef K_LANE_UNSIGNED
+#undef K_BITS_OF_1
+#undef K_BITS_OF_2
+#undef K_BITS_OF_4
+#undef K_BITS_OF_8
+#undef K_OUT
 #undef K_LOG_WIDTH
 #undef K_NAME
-#undef K_STORAGE
 #undef K_STORAGE_BYTES
 #undef K_CONVERT
 #undef K_LANE
@@ -68,5 +96,5 @@ static const sf_cpu_kernels *const N(kernels)[] = {
 #undef K_VALUE
 #undef K_REAL
 #undef K_SIGNED
-#undef K_WIDENED
+#undef K_SIGN
 #undef K_PRODUCTS

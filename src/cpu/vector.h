@@ -12,10 +12,12 @@
  *   v_stream_halves              (void *, const void *, const void *): the same of 64 bytes in two halves, if V_STREAM_HALVES is defined
  *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory; likewise bf16 if V_BRAIN is defined
  *   v_f64_from_f32, v_f32_from_f64   between a v_f64 and as many float in memory, if V_WIDEN is defined
- *   v_u64_from                   (const void *, size, is_signed, truth) -> v_u64: as many integers of 1, 2 or 4 bytes, or truths of 1, if V_WIDEN_INTEGERS is defined
- *   v_shuffle16                  (v_raw, const uint8_t index[16]) -> v_raw: the bytes of every 16, if V_SHUFFLE is defined
- *   v_max_u8, v_max_u16          (v_raw, v_raw) -> v_raw: of unsigned elements, if V_MAX_NARROW is defined
- * and, with V_MASK_BITS, v_blend_f32 ... v_blend_i64, v_mask_bytes, v_bytes_load, v_bytes_keep and v_bytes_store. The rest is GNU C vector arithmetic, which gcc and clang turn
+ *   V_LONG                       static V_APART, where functions of many scalar steps are better called
+ *   v_u64_from                   (const void *, size, is_signed, truth) -> v_u64: as many integers of 1, 2 or 4 bytes, or
+ *                                truths of 1, if V_WIDEN_INTEGERS is defined
+ *   v_shuffle16                  (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged; of an index, 4 bits count
+ *   v_larger_f32 ... v_larger_u64, if V_LARGER_REAL, V_LARGER_NARROW, V_LARGER_32 or V_LARGER_64 is defined
+ * and, with V_MASK_BITS, v_blend_f32 ... v_blend_u64, v_mask_bytes and v_mask_bytes_part. The rest is GNU C vector arithmetic, which gcc and clang turn
  * into the instructions of the flags the file is compiled with.
  */
 #ifndef SF_CPU_VECTOR_H
@@ -33,13 +35,17 @@
 #endif
 
 /* A function of its own, not merged into its caller: what the caller holds in registers must not take any from it. */
-#define V_APART __attribute__((noinline))
+#define V_APART __attribute__((noinline, unused))
 
+/* log2 of the parts of 16 bytes. */
+#define V_PART_LEVELS (V_BYTES == 64 ? 2 : V_BYTES == 32 ? 1 : 0)
 #define V_LANES4 (V_BYTES / 4)
 #define V_LANES8 (V_BYTES / 8)
 
 typedef float v_f32 __attribute__((vector_size(V_BYTES)));
 typedef double v_f64 __attribute__((vector_size(V_BYTES)));
+typedef uint8_t v_u8 __attribute__((vector_size(V_BYTES)));
+typedef uint16_t v_u16 __attribute__((vector_size(V_BYTES)));
 typedef uint32_t v_u32 __attribute__((vector_size(V_BYTES)));
 typedef int32_t v_i32 __attribute__((vector_size(V_BYTES)));
 typedef uint64_t v_u64 __attribute__((vector_size(V_BYTES)));
@@ -48,6 +54,9 @@ typedef v_u64 v_raw;
 typedef uint64_t v_raw_unaligned __attribute__((vector_size(V_BYTES), aligned(1), may_alias));
 
 #include V_ISA_HEADER
+#ifndef V_LONG
+#define V_LONG SF_INLINE
+#endif
 
 SF_INLINE v_raw v_raw_load(const void *p)
 {
@@ -86,6 +95,20 @@ SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
 }
 #endif
 
+#ifndef V_WIDEN_INTEGERS
+V_LONG v_u64 v_u64_from(const void *p, const int size, const bool is_signed, const bool truth)
+{
+        v_u64 v;
+        for (int i = 0; i < V_LANES8; i++) {
+                uint64_t one = 0;
+                memcpy(&one, (const char *)p + i * size, (size_t)size); /* little-endian, as every target is */
+                const int over = 64 - 8 * size;
+                v[i] = truth ? one != 0 : is_signed ? (uint64_t)((int64_t)(one << over) >> over) : one;
+        }
+        return v;
+}
+#endif
+
 /* 1 to 8 bytes from p on; a copy of so many would be a call. */
 SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
 {
@@ -115,7 +138,7 @@ SF_INLINE v_mask v_mask_of(const sf_choice *choice)
 SF_INLINE v_mask v_mask_below(int count, int lane_bytes)
 {
         (void)lane_bytes;
-        return (v_mask)((1u << count) - 1);
+        return (v_mask)(count < 64 ? (1ull << count) - 1 : ~0ull);
 }
 #else
 SF_INLINE v_mask v_mask_of(const sf_choice *choice)
@@ -134,22 +157,31 @@ SF_INLINE v_mask v_mask_below(int count, int lane_bytes)
 {
         return v_raw_load(v_ones_then_zeros + V_BYTES - count * lane_bytes);
 }
-/* Bytes first .. first + count - 1, the others zero: one end or the other is the vector's. */
-SF_INLINE v_raw v_bytes_keep(v_raw v, int first, int count)
+#define V_BLEND(mask, yes, no) (((mask) & (v_raw)(yes)) | (~(mask) & (v_raw)(no)))
+SF_INLINE v_f32 v_blend_f32(v_mask mask, v_f32 yes, v_f32 no)
 {
-        return first ? v & ~v_mask_below(first, 1) : v & v_mask_below(count, 1);
+        return (v_f32)V_BLEND(mask, yes, no);
 }
-#define V_BLEND(name)                                                                                                    \
-        SF_INLINE v_##name v_blend_##name(v_mask mask, v_##name yes, v_##name no)                                        \
-        {                                                                                                                \
-                return (v_##name)((mask & (v_raw)yes) | (~mask & (v_raw)no));                                            \
-        }
-V_BLEND(f32)
-V_BLEND(f64)
-V_BLEND(u32)
-V_BLEND(i32)
-V_BLEND(u64)
-V_BLEND(i64)
+SF_INLINE v_f64 v_blend_f64(v_mask mask, v_f64 yes, v_f64 no)
+{
+        return (v_f64)V_BLEND(mask, yes, no);
+}
+SF_INLINE v_u8 v_blend_u8(v_mask mask, v_u8 yes, v_u8 no)
+{
+        return (v_u8)V_BLEND(mask, yes, no);
+}
+SF_INLINE v_u16 v_blend_u16(v_mask mask, v_u16 yes, v_u16 no)
+{
+        return (v_u16)V_BLEND(mask, yes, no);
+}
+SF_INLINE v_u32 v_blend_u32(v_mask mask, v_u32 yes, v_u32 no)
+{
+        return (v_u32)V_BLEND(mask, yes, no);
+}
+SF_INLINE v_u64 v_blend_u64(v_mask mask, v_u64 yes, v_u64 no)
+{
+        return (v_u64)V_BLEND(mask, yes, no);
+}
 #undef V_BLEND
 #endif
 
@@ -188,57 +220,49 @@ SF_INLINE v_raw v_rotate_index(int by, int lane_bytes)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * The larger and the smaller of two. The vector spelling of value.h's SF_EXTREME.
+ * The larger of two. The vector spelling of value.h's SF_EXTREME: a NaN wins, and of two equal reals the sign bit
+ * is clear if either's is.
  * ---------------------------------------------------------------------------------------------------------- */
-
-/* Max and min. Of two equal reals the sign bit decides: clear if either is clear (max), set if either is set (min). */
-#ifndef V_EXTREME_REAL
-#define V_EXTREME(name, bits)                                                                                            \
-        SF_INLINE v_##name v_choose_##name(v_##bits mask, v_##name yes, v_##name no)                                     \
-        {                                                                                                                \
-                return (v_##name)((mask & (v_##bits)yes) | (~mask & (v_##bits)no));                                      \
-        }                                                                                                                \
-        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
-        {                                                                                                                \
-                v_##bits wins = larger ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
-                v_##bits tie = larger ? (v_##bits)a & (v_##bits)b : (v_##bits)a | (v_##bits)b;                     \
-                v_##name r = v_choose_##name(wins, a, b);                                                                \
-                r = v_choose_##name((v_##bits)(a == b), (v_##name)tie, r);                                               \
-                return v_choose_##name((v_##bits)(a != a), a, r); /* a NaN in b is already in r */                       \
-        }
-V_EXTREME(f32, u32)
-V_EXTREME(f64, u64)
-#undef V_EXTREME
+#ifndef V_LARGER_REAL
+SF_INLINE v_f32 v_larger_f32(v_f32 a, v_f32 b)
+{
+        const v_u32 wins = (v_u32)((a > b) | (a != a)), equal = (v_u32)(a == b);
+        const v_u32 r = (wins & (v_u32)a) | (~wins & (v_u32)b); /* a NaN in b is in it */
+        return (v_f32)(r & (~equal | (v_u32)a));
+}
+SF_INLINE v_f64 v_larger_f64(v_f64 a, v_f64 b)
+{
+        const v_u64 wins = (v_u64)((a > b) | (a != a)), equal = (v_u64)(a == b);
+        const v_u64 r = (wins & (v_u64)a) | (~wins & (v_u64)b);
+        return (v_f64)(r & (~equal | (v_u64)a));
+}
+#endif
+#ifndef V_LARGER_32
+SF_INLINE v_u32 v_larger_u32(v_u32 a, v_u32 b)
+{
+        const v_u32 wins = (v_u32)(a > b);
+        return (wins & a) | (~wins & b);
+}
+#endif
+#ifndef V_LARGER_64
+SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
+{
+        const v_u64 wins = (v_u64)(a > b);
+        return (wins & a) | (~wins & b);
+}
 #endif
 
-#define V_EXTREME(name, bits)                                                                                            \
-        SF_INLINE v_##name v_extreme_##name(const bool larger, v_##name a, v_##name b)                                      \
-        {                                                                                                                \
-                v_##bits wins = larger ? (v_##bits)(a > b) : (v_##bits)(a < b);                                    \
-                return (v_##name)((wins & (v_##bits)a) | (~wins & (v_##bits)b));                                         \
-        }
-#ifndef V_EXTREME_32
-V_EXTREME(u32, u32)
-V_EXTREME(i32, u32)
-#endif
-#ifndef V_EXTREME_64
-V_EXTREME(u64, u64)
-V_EXTREME(i64, u64)
-#endif
-#undef V_EXTREME
-
-/* The larger of unsigned bytes or pairs of them. */
-#ifndef V_MAX_NARROW
-#define V_MAX(name, ctype)                                                                                               \
-        SF_INLINE v_raw v_max_##name(v_raw a, v_raw b)                                                                   \
-        {                                                                                                                \
-                typedef ctype own __attribute__((vector_size(V_BYTES)));                                                 \
-                const v_raw wins = (v_raw)((own)a > (own)b);                                                             \
-                return (wins & a) | (~wins & b);                                                                         \
-        }
-V_MAX(u8, uint8_t)
-V_MAX(u16, uint16_t)
-#undef V_MAX
+#ifndef V_LARGER_NARROW
+SF_INLINE v_u8 v_larger_u8(v_u8 a, v_u8 b)
+{
+        const v_u8 wins = (v_u8)(a > b);
+        return (wins & a) | (~wins & b);
+}
+SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
+{
+        const v_u16 wins = (v_u16)(a > b);
+        return (wins & a) | (~wins & b);
+}
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,152 @@
+/*
+ * scan_left.inc.h: what stands to the left of a tile. Template, part of scan.inc.h.
+ *
+ * Ordered: a counter in memory, an entry a level, each a vector with the block's total in every position, so that adding it
+ * is one instruction. Free: one vector in a register has all of it, carries too. Where a walk stops, it is left in the
+ * counter's highest entry in use.
+ */
+
+/* Where a group of rows stands. */
+typedef struct O(place) {
+        const char *x;
+        char *y;
+        const uint8_t *m;
+        char *counters;
+        uint64_t tile;
+        int64_t step; /* elements from one vector to the next: down in reverse */
+} O(place);
+
+SF_INLINE O(place) O(place_of)(const sf_rows *j, int unit, int64_t at)
+{
+        const int inner = j->lanes->inner;
+        /* A vector's address is that of its lowest lane, which in reverse is its last position. */
+        const int64_t offset = j->lanes->reverse ? -(int64_t)(unit - inner) : 0;
+        return (O(place)){.x = j->x + at * j->x_row + offset * K_SIZE,
+                          .y = j->y + at * j->y_row + offset * (j->raw ? K_LANE_BYTES : K_OUT),
+                          .m = j->m ? j->m + at * j->m_row + offset : NULL,
+                          /* A call that resumes or will be resumed has few rows, each with a counter of its own. */
+                          .counters = j->counters + (j->resume || j->start ? at * SF_ORDER_LEVELS * K_ENTRY : 0),
+                          .tile = j->start ? (uint64_t)(j->start * inner / (V_SCAN_TILE * unit)) : 0,
+                          .step = j->lanes->reverse ? -unit : unit};
+}
+
+/* `elements` further on. */
+SF_INLINE O(place) O(place_on)(const sf_rows *j, O(place) p, int64_t elements)
+{
+        const int64_t on = p.step < 0 ? -elements : elements;
+        p.x += on * K_SIZE;
+        p.y += on * (j->raw ? K_LANE_BYTES : K_OUT);
+        p.m = p.m ? p.m + on : NULL;
+        return p;
+}
+
+#ifdef K_ORDERED
+typedef struct O(left) {
+        char *counters;
+} O(left);
+
+SF_INLINE O(left) O(left_of)(const sf_rows *j, const O(place) *p, const int many, int64_t at, const O(none) *none)
+{
+        (void)j, (void)many, (void)at, (void)none;
+        return (O(left)){p->counters};
+}
+
+/* Adds an entry of every row's counter to the left of all its vectors. */
+SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_SCAN_TILE], int64_t level)
+{
+        const char *first = counters + level * K_ENTRY; /* the others' are constants away */
+        V_UNROLL
+        for (int r = 0; r < many; r++) {
+                O(val) entry = O(get)(first + r * SF_ORDER_LEVELS * K_ENTRY);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[r][i] = O(combine)(entry, v[r][i]);
+        }
+}
+
+/* Everything to the left of tile number `tile` is added, lowest level first, and the block that it closes is counted. */
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const int many, O(val) (*v)[V_SCAN_TILE])
+{
+        const int64_t closed = sf_order_closed(tile);
+        char *close = left->counters + closed * K_ENTRY;
+        for (int64_t k = 0; k < closed; k++)
+                O(add_entry)(left->counters, many, v, k);
+        V_UNROLL
+        for (int r = 0; r < many; r++)
+                O(put)(close + r * SF_ORDER_LEVELS * K_ENTRY, O(settle)(O(last)(v[r][V_SCAN_TILE - 1], t)));
+        for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
+                O(add_entry)(left->counters, many, v, __builtin_ctzll(bits));
+}
+
+SF_INLINE void O(left_put)(const O(left) *left, char *counters, uint64_t tiles, const int many)
+{
+        (void)left, (void)counters, (void)tiles, (void)many;
+}
+
+/* One row's last tile, which nobody is to the right of. */
+SF_INLINE void O(take_last)(const sf_rows *j, const char *counters, uint64_t tile, int64_t at, const O(none) *none, O(val) *v)
+{
+        (void)none;
+        for (uint64_t bits = tile; bits; bits &= bits - 1) {
+                O(val) entry = O(get)(counters + __builtin_ctzll(bits) * K_ENTRY);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[i] = O(combine)(entry, v[i]);
+        }
+        if (j->carry)
+                O(add_carry)(j->carry + at * j->carry_row, v, V_SCAN_TILE);
+}
+#else
+typedef struct O(left) {
+        O(val) all[SF_CPU_GROUP];
+} O(left);
+
+/* All that is to the left of row `at` from a tile on. */
+SF_INLINE O(val) O(left_all)(const sf_rows *j, const char *counter, uint64_t tile, int64_t at, const O(none) *none)
+{
+        O(val) all = none->value;
+        if (tile)
+                all = O(get)(counter + sf_order_log2(tile) * K_ENTRY);
+        else if (j->carry)
+                O(add_carry)(j->carry + at * j->carry_row, &all, 1);
+        return all;
+}
+
+SF_INLINE O(left) O(left_of)(const sf_rows *j, const O(place) *p, const int many, int64_t at, const O(none) *none)
+{
+        O(left) left;
+        V_UNROLL
+        for (int r = 0; r < many; r++)
+                left.all[r] = O(left_all)(j, p->counters + r * SF_ORDER_LEVELS * K_ENTRY, p->tile, at + r, none);
+        return left;
+}
+
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const int many, O(val) (*v)[V_SCAN_TILE])
+{
+        (void)tile;
+        V_UNROLL
+        for (int r = 0; r < many; r++) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[r][i] = O(combine)(left->all[r], v[r][i]);
+                left->all[r] = O(settle)(O(last)(v[r][V_SCAN_TILE - 1], t));
+        }
+}
+
+/* Before `tiles` tiles have been walked there is nothing but the carry, which whoever goes on finds where it was. */
+SF_INLINE void O(left_put)(const O(left) *left, char *counters, uint64_t tiles, const int many)
+{
+        V_UNROLL
+        for (int r = 0; r < many; r++)
+                if (tiles)
+                        O(put)(counters + (r * SF_ORDER_LEVELS + sf_order_log2(tiles)) * K_ENTRY, left->all[r]);
+}
+
+SF_INLINE void O(take_last)(const sf_rows *j, const char *counters, uint64_t tile, int64_t at, const O(none) *none, O(val) *v)
+{
+        const O(val) all = O(left_all)(j, counters, tile, at, none);
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++)
+                v[i] = O(combine)(all, v[i]);
+}
+#endif
