@@ -1,7 +1,8 @@
 """Which nodes of an aten graph become one expression: regions, found and replaced in place.
 
 Each scan or fold is an anchor. What leads only to it or only comes from it joins it, and so do other anchors that read the same. A region is
-taken where it is convex (no path leaves it and comes back), where the library agrees to plan it, and where Inductor would not do better.
+taken where it is convex (no path leaves it and comes back), where the library agrees to plan it,
+and where the estimate says that Inductor would not do better.
 """
 import logging
 import operator
@@ -9,9 +10,9 @@ import operator
 import torch
 
 from . import _scanfold
-from ._translate import (CASTS, FLIPS, FOLDS, MATMULS, OURS, SCANS, VIEWS, Program, aten, constant,
-                         dtype_code, filled, lengthened, reshaped_product, same_length, shape_of,
-                         translate)
+from ._translate import (CASTS, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, SCANS, VIEWS, Program, aten,
+                         constant, dtype_code, filled, lengthened, reshaped_product,
+                         same_length, shape_of, translate)
 from .torch import WIDER
 
 log = logging.getLogger("scanfold")
@@ -130,35 +131,78 @@ def _hint(length):
     return length if isinstance(length, int) else length.node.hint
 
 
-def _reads_it_too(user, region):
-    """Whether a user outside is elementwise work, that Inductor would do in the same read; a view is as its users are."""
-    if user in region or user.op != "call_function" or _is_anchor(user):
-        return False
-    if user.target in VIEWS:
-        return any(_reads_it_too(u, region) for u in user.users)
-    target = user.target
-    return isinstance(target, torch._ops.OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims" or _translatable(user))
-
-
 def _inputs(region):
     return {n for member in region for n in _tensors(member)} - region
 
 
-def _ahead(node, region):
-    """The members that lead to a node, and what they and it read."""
-    seen, ahead = set(), [node]
+def _ahead(anchor, region):
+    """The members that lead to an anchor, as far as the anchors before it, and what they and it
+    read."""
+    seen, ahead = set(), [anchor]
     while ahead:
-        for n in _tensors(ahead.pop()):
-            if n not in seen:
-                seen.add(n)
-                if n in region:
-                    ahead.append(n)
+        for n in set(_tensors(ahead.pop())) - seen:
+            seen.add(n)
+            if n in region and not _is_anchor(n):
+                ahead.append(n)
     return seen
 
 
-def _is_work(node):
-    """Whether a node computes something of each element: views do not, casts belong to reading."""
-    return not _is_anchor(node) and not any(node.target in free for free in (VIEWS, FLIPS, CASTS))
+# --------------------------------------------------------------------------------------------------
+# Who has a region: what it costs us and Inductor, in bytes that a copy moves meanwhile
+# --------------------------------------------------------------------------------------------------
+# How much longer than a copy of as many bytes. Measured with bench/models.py on an H200.
+THEIR_FOLD = 1.1   # theirs take 1.03 (prod) to 1.5 (amax) of the time of ours
+THEIR_SCAN = 2.5   # 1.2 for rows of 4096, 4 for long rows
+THEIR_COLUMNS = 8  # a scan along another axis than the last
+OUR_FOLD = 1
+OUR_BAD_FOLD = 2   # of elementwise work with a broadcast operand, or over several trailing axes
+OUR_COPY = 3       # of what was made longer before a scan or fold: written, and read again
+LAUNCH = 8 << 20   # two microseconds
+
+
+def _bytes(nodes):
+    return sum(_numel(n) * n.meta["val"].dtype.itemsize for n in nodes)
+
+
+def _inductor_fuses(node, cuda):
+    """Whether Inductor makes a loop of a node, which others can join."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if cuda and node.target is aten.convolution.default:
+        return node.args[2] is not None  # on CUDA the bias is added in a loop of its own
+    if _is_anchor(node):
+        return cuda and node.target in FOLDS
+    return torch.Tag.pointwise in node.target.tags or node.target.namespace == "prims" or \
+        (not _is_product(node) and _translatable(node))
+
+
+def _maker(node):
+    """What computes a node, behind views."""
+    while node.target in VIEWS or node.target in RESHAPES:
+        node = node.args[0]
+    return node
+
+
+def _free(node, region, cuda):
+    """Whether Inductor has an input at hand: others read it in the same loop, or, on CUDA, it is
+    computed in one."""
+    def reads(user):
+        if user in region or user.op != "call_function":
+            return False
+        if user.target in VIEWS or user.target in RESHAPES:
+            return any(map(reads, user.users))
+        return _inductor_fuses(user, cuda)
+    maker = _maker(node)
+    return any(map(reads, maker.users)) or cuda and _inductor_fuses(maker, cuda)
+
+
+def _our_fold(fold, ahead, region):
+    work = [n for n in ahead & region if not _is_anchor(n)
+            and not any(n.target in free for free in (VIEWS, FLIPS, CASTS))]
+    dims, axes = len(shape_of(fold.args[0])), _folded_axes(fold)
+    trailing = 1 < len(axes) < dims and axes == list(range(dims - len(axes), dims))
+    stretched = any(1 < _numel(n) < _numel(fold.args[0]) for n in ahead - region)
+    return OUR_BAD_FOLD if work and (trailing or stretched) else OUR_FOLD
 
 
 def _folded_axes(fold):
@@ -169,32 +213,42 @@ def _folded_axes(fold):
     return sorted(a % dims for a in axes) if axes else list(range(dims))
 
 
+def estimate(region, device):
+    """(ours, theirs): what a region costs us, and what it would cost Inductor, on "cpu" or "cuda".
+
+    Ours: each scan or fold is a pass that reads all that leads to it; on the CPU all are one. What
+    Inductor makes for us alone, it has to write. Theirs: one loop, that reads each input once, and
+    those not that are at hand. A scan is a loop for itself: nobody else's read serves it."""
+    cuda, inputs, results = device == "cuda", _inputs(region), _bytes(_results(region))
+    anchors = [n for n in region if _is_anchor(n)]
+    scans = [n for n in anchors if n.target in SCANS]
+    ours, slower, behind = results, THEIR_FOLD, set(inputs)
+    for anchor in anchors if cuda else ():
+        ahead = _ahead(anchor, region)
+        behind -= ahead
+        slow = OUR_FOLD if anchor in scans else _our_fold(anchor, ahead, region)
+        ours += LAUNCH + slow * _bytes(ahead - region)
+        ours += OUR_COPY * 2 * _bytes(n for n in ahead & region if lengthened(n) is not None)
+    ours += _bytes(behind) + (0 if cuda else LAUNCH)
+    for scan in scans:
+        last = scan.args[2 if scan.target is OURS else 1] in (-1, len(shape_of(scan)) - 1)
+        slower = max(slower, THEIR_SCAN if cuda and last else THEIR_COLUMNS)
+    free = {n for n in inputs if not scans and _free(n, region, cuda)}
+    if cuda:
+        ours += _bytes(n for n in free if all(u in region for u in n.users))
+    theirs = LAUNCH + slower * (results + _bytes(inputs - free))
+    return ours, float("inf") if any(map(_is_product, region)) else theirs
+
+
 def better_left(region, device):
     """Why Inductor does better with these nodes on a device ("cpu", "cuda"; None: there is no
-    Inductor), or None where it does not. A scan is ours. A fold is where its large inputs are read
-    by nobody else: else Inductor reads them once for all who want them. On CUDA there are folds
-    that do not run at the speed of memory yet (measured: up to 3 times Inductor's time); until
-    costs are estimated, they are known by their form."""
-    if any(node.target in SCANS for node in region):
+    Inductor), or None where it does not."""
+    if device is None:
         return None
-    largest = max(_numel(n) for n in _results(region))
-    large = [n for n in _inputs(region) if _numel(n) > largest]
-    if any(_reads_it_too(u, region) for n in large for u in n.users):
-        return "what it reads is read by other work too, which Inductor does in the same read"
-    if device != "cuda" or any(map(_is_product, region)):
+    ours, theirs = estimate(region, device)
+    if ours <= theirs:
         return None
-    for fold in (n for n in region if n.target in FOLDS):
-        ahead = _ahead(fold, region)
-        if not any(n in region and _is_work(n) for n in ahead):
-            continue
-        read = fold.args[0]
-        quicker = "on CUDA, a fold of elementwise work {} is quicker in Inductor"
-        if any(1 < _numel(n) < _numel(read) for n in ahead if n not in region):
-            return quicker.format("with a broadcast operand")
-        dims, axes = len(shape_of(read)), _folded_axes(fold)
-        if 1 < len(axes) < dims and axes == list(range(dims - len(axes), dims)):
-            return quicker.format("over several trailing axes")
-    return None
+    return f"it would cost us {ours / 1e6:.3g} MB of a copy's time, and Inductor {theirs / 1e6:.3g}"
 
 
 def _described(node):
@@ -404,6 +458,31 @@ def _free_filled(graph):
     graph.eliminate_dead_code()
 
 
+def _scan_first(graph):
+    """scan(identity ++ x[:-1]) -> identity ++ scan(x)[:-1], which is an exclusive scan; the other
+    is a copy, and a scan of it. Of reals the two are rounded differently."""
+    for scan in [n for n in graph.nodes if n.target in (aten.cumsum.default, aten.cumprod.default)]:
+        axis, longer = scan.args[1] % max(len(shape_of(scan)), 1), lengthened(scan.args[0])
+        number = 0 if scan.target is aten.cumsum.default else 1
+        if longer is None or longer[1:] != (axis, number, True) or \
+                longer[0].target is not aten.slice.Tensor:
+            continue
+        part, shape = longer[0], list(shape_of(scan))
+        x, along, start, _, step = (list(part.args) + [0, 0, None, 1][len(part.args) - 1:])[:5]
+        if along % len(shape) != axis or start != 0 or step != 1 or list(shape_of(x)) != shape or \
+                not all(type(n) is int for n in shape):
+            continue
+        with graph.inserting_before(scan):
+            made = _call(graph, scan.target, x, axis, **scan.kwargs)
+            first = _call(graph, aten.new_full.default, made,
+                          shape[:axis] + [1] + shape[axis + 1:], number)
+            part = _call(graph, aten.slice.Tensor, made, axis, 0, shape[axis] - 1)
+            made = _call(graph, aten.cat.default, [first, part], axis)
+        made.meta = dict(scan.meta)
+        scan.replace_all_uses_with(made)
+    graph.eliminate_dead_code()
+
+
 def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
     """Turns regions of an aten graph into expressions, in place: [(program, nodes as text), ...]
 
@@ -412,6 +491,8 @@ def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
     declined   a list that gets (nodes as text, why) of what is left because Inductor does better
     """
     declined = [] if declined is None else declined
+    if not exact:
+        _left_alone(_scan_first, graph)
     _free_filled(graph)
     taken, fused, values = set(), [], _take_values(graph)
     anchors = [n for n in graph.nodes if _is_anchor(n)]
