@@ -133,6 +133,7 @@ sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
 {
         char text[64];
         s->has_initial = v.kind != SF_SCALAR_NONE;
+        s->initial = (sf_value){.u64 = 0};
         s->identity = sf_identity(s->op, s->acc);
         if (s->out == SF_DT_BOOL && s->op == SF_MIN)
                 s->identity.u64 = 1; /* true, not 255 */
