@@ -175,7 +175,8 @@ static const sf_cpu_kernels *find(sf_dt storage, sf_dt acc, sf_op op)
         static const sf_dt unsigned_of[SF_DT_COUNT] = {
                 [SF_DT_I8] = SF_DT_U8, [SF_DT_I16] = SF_DT_U16, [SF_DT_I32] = SF_DT_U32, [SF_DT_I64] = SF_DT_U64};
         const sf_cpu_kernels *found = look_up(storage, acc, op);
-        if (found || sf_dtypes[acc].kind != SF_KIND_SIGNED)
+        const bool widens = sf_dtypes[storage].bits < sf_dtypes[acc].bits;
+        if (found || sf_dtypes[acc].kind != SF_KIND_SIGNED || (storage != acc && !widens))
                 return found;
         return look_up(storage == acc ? unsigned_of[storage] : storage, unsigned_of[acc], op);
 }
