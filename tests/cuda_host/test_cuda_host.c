@@ -261,6 +261,24 @@ static void meet_large_mantissas(void)
         }
 }
 
+/* An axis that a thread holds whole, whatever its length: of small matrices, of wide ones, of narrow elements at odd addresses. */
+static void meet_short_axes(void)
+{
+        static const int64_t shapes[][3] = {{2, 6, 1216}, {2, 3, 1300}, {40, 5, 7}, {9, 7, 33}, {3, 2, 2051}};
+        static const int types[][2] = {{DT_F32, DT_F32}, {DT_U8, DT_I64}, {DT_F16, DT_F16}, {DT_U8, DT_U8}, {DT_I64, DT_I64}};
+        static const sf_op ops[] = {SF_SUM, SF_MIN, SF_PROD};
+        for (int i = 0; i < 20; i++) {
+                test_case c = case_plain(i & 1, 1, 3, shapes[i / 2 % 5]);
+                c.in = types[i / 4 % 5][0];
+                c.out = types[i / 4 % 5][1];
+                c.op = ops[i % 3];
+                c.seed = (uint64_t)i;
+                c.reverse = i % 4 == 2;
+                c.skew_x = c.skew_out = i % 3 ? dts[c.out].size : 0;
+                meet(&c);
+        }
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -273,6 +291,7 @@ static void meet_all(void)
         meet_products();
         meet_large_mantissas();
         host_chip = real_chip;
+        meet_short_axes();
         meet_shapes(false, 40);
         meet_shapes(true, 40);
         host_chip.multiprocessors = 2;

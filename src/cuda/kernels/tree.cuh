@@ -109,7 +109,7 @@ SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
                         if (i & b)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        sf_take_one(v[(i / b * b - 1) & (SF_ITEMS - 1)][j], v[i][j]);
+                                        sf_take_one(v[i < b ? 0 : i / b * b - 1][j], v[i][j]);
 }
 
 #if SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8
