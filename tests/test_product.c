@@ -86,7 +86,7 @@ static void lifts(uint64_t step)
                 const product_f32 p = product_lift_f32(v), low = product_halve_f32(p);
                 bool fine =
                         same_f32(product_lower_f32(p), v) && same_f32(product_lower_f32(low), v);
-                if (isnormal(v)) {
+                if (isnormal(v) && fabsf(v) < 0x1p127f) {
                         const product_f32 quick = product_lift_normal_f32(v, 0),
                                           half = product_lift_normal_f32(v, 1);
                         fine = fine && f32_bits(quick.mantissa) == f32_bits(p.mantissa) &&
@@ -107,7 +107,7 @@ static void lifts(uint64_t step)
                 const product_f64 p = product_lift_f64(v), low = product_halve_f64(p);
                 bool fine =
                         same_f64(product_lower_f64(p), v) && same_f64(product_lower_f64(low), v);
-                if (isnormal(v)) {
+                if (isnormal(v) && fabs(v) < 0x1p1023) {
                         const product_f64 quick = product_lift_normal_f64(v, 0),
                                           half = product_lift_normal_f64(v, 1);
                         fine = fine && f64_bits(quick.mantissa) == f64_bits(p.mantissa) &&
@@ -157,15 +157,15 @@ static void lowers(void)
                         if (e >= -126 && e <= 127)
                                 CHECK(same_f32(is, product_lower_near_f32(p)),
                                       "near: %a times 2^%d", (double)m, (int)e);
-                        if (k <= 600 && (e < -250 || e > 250))
-                                CHECK(same_f32(is, product_lower_deep_f32(p)),
-                                      "deep: %a times 2^%d", (double)m, (int)e);
+                        if (k <= 600)
+                                CHECK(same_f32(is, product_lower_loose_f32(p)),
+                                      "loose: %a times 2^%d", (double)m, (int)e);
                         if (q.exponent >= -1022 && q.exponent <= 1023)
                                 CHECK(same_f64(is64, product_lower_near_f64(q)),
                                       "near: %a times 2^%d", (double)m, (int)q.exponent);
-                        if (k <= 600 && (q.exponent < -2042 || q.exponent > 2042))
-                                CHECK(same_f64(is64, product_lower_deep_f64(q)),
-                                      "deep: %a times 2^%d", (double)m, (int)q.exponent);
+                        if (k <= 600)
+                                CHECK(same_f64(is64, product_lower_loose_f64(q)),
+                                      "loose: %a times 2^%d", (double)m, (int)q.exponent);
                         checks++;
                 }
         }
