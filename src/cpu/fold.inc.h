@@ -256,7 +256,8 @@ SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const u
                             O(val) *totals)
 {
 #ifdef K_TOTALS
-        if (!m && j->lanes->unit == K_WIDTH)
+        /* Lanes of other columns may not be added up. */
+        if (!m && j->lanes->unit == K_WIDTH && j->lanes->inner == 1)
                 return O(fold_totals)(j, at, step < 0 ? x + (vectors - 1) * step * K_SIZE : x, vectors, totals);
 #endif
 #ifndef K_LEAN
