@@ -204,9 +204,9 @@ static size_t place_constants(sf_panels *p, char *base)
         size_t total = 0;
         for (int32_t i = 0; i < p->members && !p->straight; i++) {
                 sf_panel_member *m = &p->member[i];
-                m->load_constants = base + total;
+                m->load_constants = base ? base + total : NULL;
                 total += sf_fused_constants_bytes(&m->load);
-                m->store_constants = base + total;
+                m->store_constants = base ? base + total : NULL;
                 total += sf_fused_constants_bytes(&m->store);
                 if (base) {
                         sf_fused_constants_fill(p->isa->map, &m->load, m->load_constants);
