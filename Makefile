@@ -137,7 +137,7 @@ endif
 # are added from the highest level down instead of from the lowest up, the same sum, another tree. Then exclusive columns that
 # are stored a row late: where the last tile is full, its last result is stored as well, and is a row too many.
 test-mutation: needs-test
-	FILE=src/cpu/scan.inc.h PATTERN='O(add_entry)(\(.*\), k);' \
+	FILE=src/cpu/scan_left.inc.h PATTERN='O(add_entry)(\(.*\), k);' \
 	        REPLACEMENT='O(add_entry)(\1, closed - 1 - k);' ./tests/mutation.sh
 	FILE=src/cpu/scan_columns.inc.h PATTERN='late && left <= V_SCAN_ROWS' REPLACEMENT='late \&\& left < V_SCAN_ROWS' \
 	        TEST='test_scan --only late' ./tests/mutation.sh

@@ -42,7 +42,7 @@ static int64_t raw_step(const sf_panels *p)
 {
         const sf_panel_member *m = &p->member[0];
         const int64_t pitch = p->cols * m->kernels->lane_bytes;
-        return m->step->dims[p->seq].x < 0 ? -pitch : pitch;
+        return m->step->dims[p->seq].y < 0 ? -pitch : pitch;
 }
 
 static char *raw_at(const sf_sharer *w, int side, int64_t position)
