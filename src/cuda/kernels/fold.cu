@@ -48,7 +48,7 @@ SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64
 #if SF_MASK
                         sf_raw<1> keep;
                         sf_load(here.m, keep);
-                        sf_set_slot<1>(v.m, j, keep.w[0]);
+                        sf_set_slot<1>(v.m, sf_slot_of<SF_M_UNIT>(j), keep.w[0]);
 #endif
                 }
         return v;
