@@ -451,6 +451,7 @@ class Contender:
 def timed(run, device, calls):
     """Milliseconds a call, of so many queued one behind the other."""
     if device == "cuda":
+        torch.cuda.synchronize()
         start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
         start.record()
         for _ in range(calls):

@@ -29,6 +29,7 @@ import time
 import torch
 
 import scanfold
+from models import timed
 from scanfold import _compile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -36,23 +37,6 @@ WORK = [("masked_cumsum", 1), ("masked_cumsum", 0), ("reverse_cumsum", 1), ("rev
         ("sum_over_dimension", 1), ("gemm_divide_sum_scale", None)]
 FORMS = ["eager", "default", "max-autotune", "call", "backend", "backend, kept"]
 QUEUE_MS, LEAST_CALLS, MOST_CALLS = 5.0, 8, 200  # how much work of the fastest form is queued, in how many calls
-
-
-def timed(run, device, calls):
-    """Milliseconds a call, of so many queued one behind the other."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-        start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
-        start.record()
-        for _ in range(calls):
-            run()
-        stop.record()
-        stop.synchronize()
-        return start.elapsed_time(stop) / calls
-    start = time.perf_counter()
-    for _ in range(calls):
-        run()
-    return (time.perf_counter() - start) * 1e3 / calls
 
 
 def medians(runs, device, seconds, calls):

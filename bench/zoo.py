@@ -37,7 +37,6 @@ TORCH_MOST = 1 << 31  # elements; torch 2.11's cummax of more ends in an illegal
 TOGETHER = 8  # cases whose kernels are compiled at a time
 MOST_CHECKED = 1 << 24  # elements that the CPU computes again
 
-gpu.CODES.update({torch.int8: (0, 8), torch.int16: (0, 16), torch.uint8: (1, 8)})
 REALS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = (torch.int32, torch.int64, torch.int8, torch.uint8)
 # How often each is drawn.

@@ -56,6 +56,12 @@ static inline bool sf_op_is(sf_op op, uint32_t trait)
         return sf_ops[op].traits & trait;
 }
 
+/* Does any grouping of the elements give the same bits? */
+static inline bool sf_op_free(sf_op op, sf_dt acc)
+{
+        return !sf_op_is(op, SF_ORDERED) || sf_dtypes[acc].kind != SF_KIND_REAL;
+}
+
 /* One accumulator's worth of value. Which member is live follows from the accumulator's sf_dt:
  * integers and bool of every width live in u64, wrapped to their width and then sign- or
  * zero-extended. A product of reals that has left their range is f32 or f64 times 2^exponent

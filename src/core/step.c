@@ -95,13 +95,6 @@ static void append(sf_step *step, const sf_step_views *v, int32_t at, const plac
                 v->fuse->operand[k].stride[at] = stride_of(v, k, p);
 }
 
-/* May a fold meet its elements in any order? */
-static bool in_any_order(const sf_step *s)
-{
-        return s->fold && sf_op_is(s->op, SF_COMMUTES) &&
-               (!sf_op_is(s->op, SF_ORDERED) || sf_dtypes[s->acc].kind != SF_KIND_REAL);
-}
-
 /* The dimensions of a sequence as memory has them, outermost the one that steps furthest, merged.
  * Returns how many they are then. */
 static int32_t as_memory_lies(sf_step *step, const sf_step_views *v, place *seq, int32_t count)
@@ -168,7 +161,7 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
                         batch[at] = p;
                 }
         }
-        if (nseq > 1 && step->n && !v->fuse && in_any_order(step))
+        if (nseq > 1 && step->n && !v->fuse && step->fold && sf_op_is(step->op, SF_COMMUTES) && sf_op_free(step->op, step->acc))
                 nseq = as_memory_lies(step, v, seq, nseq);
         int32_t kept = 0;
         for (int32_t d = 0; d < nbatch; d++) {

@@ -122,11 +122,6 @@ sf_cuda_parts sf_cuda_params_parts(const sf_cuda_spec *spec)
         return parts;
 }
 
-static sf_params_dim params_dim(const sf_dim *d)
-{
-        return sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m});
-}
-
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial)
 {
         *identity = *neutral = s->identity.u64;
@@ -200,9 +195,9 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
                 d.p.im = l->line.m;
         }
         for (int32_t k = 0; k < l->nbatch; k++)
-                d.p.dims[k] = params_dim(&s->dims[k]);
+                d.p.dims[k] = sf_cuda_params_dim(&s->dims[k]);
         for (int32_t k = 0; s->nseq > 1 && k < s->nseq; k++)
-                d.p.dims[l->nbatch + k] = params_dim(&seq[k]);
+                d.p.dims[l->nbatch + k] = sf_cuda_params_dim(&seq[k]);
         return d;
 }
 

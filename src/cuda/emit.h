@@ -42,12 +42,6 @@ static inline bool sf_cuda_is_product(int32_t op, int32_t acc)
         return op == SF_PROD && (acc == SF_DT_F32 || acc == SF_DT_F64);
 }
 
-/* Does any grouping give the same bits? */
-static inline bool sf_cuda_is_free(int32_t op, int32_t acc)
-{
-        return !sf_op_is((sf_op)op, SF_ORDERED) || sf_dtypes[acc].kind != SF_KIND_REAL;
-}
-
 /* The bytes of a value as a kernel holds it. Narrow integers are carried in 32 bits. */
 static inline int sf_cuda_value_size(int32_t op, int32_t acc)
 {

@@ -44,7 +44,7 @@ static void put_word(const writing *w, size_t part, int64_t index, uint64_t word
 
 static void put_dim(const writing *w, int32_t number, const sf_dim *d)
 {
-        const sf_params_dim dim = sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m});
+        const sf_params_dim dim = sf_cuda_params_dim(d);
         memcpy(w->params + offsetof(sf_params, dims) + (size_t)number * sizeof dim, &dim,
                sizeof dim);
 }

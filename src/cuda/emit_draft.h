@@ -149,6 +149,11 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial);
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared);
 
+static inline sf_params_dim sf_cuda_params_dim(const sf_dim *d)
+{
+        return sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m});
+}
+
 /* How a strip of columns is dealt out to the threads of a block. */
 typedef struct strip {
         int64_t slots;  /* vectors a row */
@@ -159,18 +164,6 @@ typedef struct strip {
 
 /* Strips of `slots` vectors for blocks of `threads`; a row that is not much wider is taken whole. */
 strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
-
-/* Short sequences that lie in one piece of memory, x's and for a scan y's too, as scan_rows.cu and fold.cu stage them. */
-typedef struct pieces {
-        int64_t inner; /* sequences side by side: a unit */
-        int64_t each;  /* units a block */
-        int64_t team, items, rows;
-        int64_t resident;
-        int64_t shared; /* bytes */
-} pieces;
-
-/* How they are dealt out to blocks of `threads`; false: there are none, or they had better be walked otherwise. */
-bool sf_cuda_pieces(const sf_step *step, const sf_cuda_chip *chip, int64_t threads, pieces *p);
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_fuse.c: the programs of a fused step
@@ -242,6 +235,13 @@ int64_t sf_cuda_total_across(const sf_step *line, int64_t columns);
 
 /* Such a line, of so many sequences side by side; one is fine too. fits: it is long enough; else nothing is planned. */
 sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * emit_pieces.c: short sequences that lie in one piece of memory, as scan_rows.cu and fold.cu stage them
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* fits: they are such, and best taken so, and have been planned; else nothing is. */
+sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 /* ------------------------------------------------------------------------------------------------------------
  * emit_scan.c, emit_fold.c

@@ -169,7 +169,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
                 spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
                 /* One value stands for all where any grouping gives the same. */
-                const bool one = !several_folds(s) && sf_cuda_is_free((int32_t)s->op, (int32_t)s->acc);
+                const bool one = !several_folds(s) && sf_op_free(s->op, s->acc);
                 shared = sf_fold_end(spec->threads, beside * width, one ? 0 : log2_up(part / items) + 1);
                 shared *= held_size(s);
                 if (shared <= chip->shared_per_block || cut.groups == 1)
@@ -195,40 +195,11 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, true, chip, plan, plan_columns);
 }
 
-/* Short sequences, or small matrices of some side by side, in pieces. fits: it has been planned. */
-static sf_status plan_pieces(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
-{
-        const int64_t threads = chip->small_tiles ? 64 : 256;
-        pieces g;
-        *fits = sf_cuda_pieces(s, chip, threads, &g);
-        if (!*fits)
-                return SF_OK;
-        layout l = sf_cuda_layout(s, false, false);
-        l.width = 1;
-        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_FOLD, &l);
-        sf_cuda_spec *spec = &d.launch->spec;
-        spec->threads = (int32_t)threads;
-        spec->items = (int32_t)g.items;
-        spec->flags |= SF_CUDA_SINGLE;
-        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(g.resident, 2048 / threads);
-        spec->extra[FOLD_TEAM] = (int32_t)g.team;
-        spec->extra[FOLD_ROWS] = (int32_t)g.rows;
-        spec->extra[FOLD_STAGED] = 1;
-        d.p.units = s->batch;
-        d.p.number[0] = g.each;
-        d.p.number[1] = g.inner;
-        d.p.number[2] = s->n;
-        plan->launches = 1;
-        return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch / g.inner, g.each), g.shared);
-}
-
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, down, false);
-        const int64_t row = (down ? l.line.len : s->n) * size_of(s->in), matrix = row * (down ? s->n : 1);
-        bool staged = false;
-        if (down ? matrix < 4096 : size_of(s->in) >= 4 ? l.width == 1 && (size_of(s->in) == 4 || row <= 512) : l.width * size_of(s->in) < 8 && row < 32)
-                SF_TRY(plan_pieces(ctx, s, chip, plan, &staged));
+        bool staged;
+        SF_TRY(sf_cuda_plan_pieces(ctx, &l, down, chip, plan, &staged));
         if (staged)
                 return SF_OK;
         l = sf_cuda_shifted(l, false);

@@ -15,28 +15,37 @@ static bool one_piece(int64_t unit, int64_t along, int64_t across, int64_t n, in
         return magnitude(along) == inner * size && (inner == 1 || across == size) && unit == n * inner * size;
 }
 
-/* Of 32 lanes that read a number of `size` bytes each at the same position of their sequences, how many meet in a bank of shared memory? */
+typedef struct pieces {
+        int64_t inner; /* sequences side by side: a unit */
+        int64_t each;  /* units a block */
+        int64_t team, items, rows;
+        int64_t resident;
+        int64_t shared; /* bytes */
+} pieces;
+
+/* Of 32 lanes that read a number of `size` bytes each at the same position of their sequences, about how many meet in a bank of shared memory?
+ * Asked at every call, so it takes one walk over the lanes, without a division. */
 static int64_t meeting(int64_t team, int64_t n, int64_t inner, int64_t size)
 {
-        int64_t words[32], most = 1;
-        for (int64_t lane = 0; lane < 32; lane++) {
-                const int64_t sequence = lane / team, position = lane % team;
-                words[lane] = ((sequence / inner * n + position) * inner + sequence % inner) * size / 4;
-        }
-        for (int64_t a = 0; a < 32; a++) {
-                int64_t here = 0;
-                for (int64_t b = 0; b < 32; b++) {
-                        bool again = false;
-                        for (int64_t c = 0; c < b; c++)
-                                again = again || words[c] == words[b];
-                        here += !again && words[b] % 32 == words[a] % 32;
+        int64_t seen[32], most = 1, unit = 0, column = 0;
+        int32_t count[32] = {0};
+        for (int64_t lane = 0; lane < 32; lane += team) {
+                for (int64_t position = 0; position < team; position++) {
+                        const int64_t word = ((unit + position) * inner + column) * size >> 2, bank = word & 31;
+                        if (!count[bank] || seen[bank] != word)
+                                most = at_least(most, ++count[bank]);
+                        seen[bank] = word;
                 }
-                most = at_least(most, here);
+                if (++column == inner) {
+                        column = 0;
+                        unit += n;
+                }
         }
         return most;
 }
 
-bool sf_cuda_pieces(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
+/* How they are dealt out to blocks of `threads`; false: there are none, or they are too long. */
+static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
 {
         const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out), words = value_size(s) / 4;
         const sf_dim *seq = s->dims + s->nbatch, *last = s->nbatch ? seq - 1 : NULL;
@@ -86,4 +95,42 @@ bool sf_cuda_pieces(const sf_step *s, const sf_cuda_chip *chip, int64_t threads,
         if (!s->fold && in != out)
                 p->shared += sf_rows_staged(p->each * s->n * p->inner * out);
         return p->each > 0;
+}
+
+/* Rows that are vectors as they lie, or long enough to be some at any address, and columns that fill a block are better walked as such. */
+static bool suits(const layout *l, bool down)
+{
+        const sf_step *s = l->step;
+        const int64_t size = size_of(s->in), row = (down ? l->line.len : s->n) * size;
+        if (down)
+                return row * s->n < 4096 || (!s->fold && row < 4096 && s->n <= 8 && s->batch > l->line.len);
+        return size >= 4 ? l->width == 1 && (size == 4 || row <= 512) : l->width * size < 8 && row < 32;
+}
+
+sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
+{
+        const sf_step *s = l->step;
+        const int64_t threads = chip->small_tiles ? 64 : 256;
+        pieces g;
+        *fits = suits(l, down) && deal(s, chip, threads, &g);
+        if (!*fits)
+                return SF_OK;
+        layout one = sf_cuda_layout(s, false, false);
+        one.width = 1;
+        draft d = sf_cuda_draft(&plan->launch[0], s->fold ? SF_CUDA_FOLD : SF_CUDA_SCAN_ROWS, &one);
+        sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = (int32_t)threads;
+        spec->items = (int32_t)g.items;
+        spec->flags |= SF_CUDA_SINGLE;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(g.resident, 2048 / threads);
+        spec->extra[s->fold ? FOLD_TEAM : SCAN_ROWS_TEAM] = (int32_t)g.team;
+        spec->extra[s->fold ? FOLD_ROWS : SCAN_ROWS_ROWS] = (int32_t)g.rows;
+        spec->extra[s->fold ? FOLD_STAGED : SCAN_ROWS_STAGED] = 1;
+        d.p.units = s->batch;
+        d.p.number[0] = 1;
+        d.p.number[1] = g.each;
+        d.p.number[2] = s->n;
+        d.p.number[3] = g.inner;
+        plan->launches = 1;
+        return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, g.each * g.inner), g.shared);
 }

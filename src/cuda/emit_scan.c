@@ -86,32 +86,6 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, rows * (spec->threads / team)), shared);
 }
 
-/* Short sequences, or small matrices of some side by side, in pieces. fits: it has been planned. */
-static sf_status plan_pieces(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
-{
-        const int64_t threads = chip->small_tiles ? 64 : 256;
-        pieces g;
-        *fits = sf_cuda_pieces(s, chip, threads, &g);
-        if (!*fits)
-                return SF_OK;
-        layout l = narrowed(sf_cuda_layout(s, false, false), 1);
-        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_ROWS, &l);
-        sf_cuda_spec *spec = &d.launch->spec;
-        spec->threads = (int32_t)threads;
-        spec->items = (int32_t)g.items;
-        spec->flags |= SF_CUDA_SINGLE;
-        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(g.resident, 2048 / threads);
-        spec->extra[SCAN_ROWS_TEAM] = (int32_t)g.team;
-        spec->extra[SCAN_ROWS_ROWS] = (int32_t)g.rows;
-        spec->extra[SCAN_ROWS_STAGED] = 1;
-        d.p.units = s->batch / g.inner;
-        d.p.number[0] = 1;
-        d.p.number[1] = g.each;
-        d.p.number[2] = g.inner;
-        plan->launches = 1;
-        return sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, g.each), g.shared);
-}
-
 /* A step over sequences of one element: the last batch dimension is walked as a sequence is, but nothing depends on anything. */
 sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
@@ -361,6 +335,11 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 if (sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc)) /* which takes more to compute with */
                         tile.resident = (int32_t)at_least(tile.resident - 2, 1);
         }
+        /* Vectors at any address take registers to put together: half as many threads a block, three quarters a multiprocessor. */
+        if (l.shift_out && tile.threads * tile.resident > 512 && !chip->small_tiles) {
+                tile.threads = 256;
+                tile.resident = 3;
+        }
         int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads;
         /* A small tensor is spread over the whole chip. */
         while (threads > 128 && s->batch * ceil_div(s->n, threads * items * l.width) < chip->multiprocessors * tile.resident)
@@ -393,11 +372,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, down, false);
-        /* Rows that are vectors as they lie, or long enough to be some at any address, and columns that fill a block are walked as such. */
-        const int64_t row = (down ? l.line.len : s->n) * size_of(s->in), matrix = row * (down ? s->n : 1);
-        bool staged = false;
-        if (down ? matrix < 4096 || (row < 4096 && s->n <= 8 && s->batch > l.line.len) : size_of(s->in) >= 4 ? l.width == 1 && (size_of(s->in) == 4 || row <= 512) : l.width * size_of(s->in) < 8 && row < 32)
-                SF_TRY(plan_pieces(ctx, s, chip, plan, &staged));
+        bool staged;
+        SF_TRY(sf_cuda_plan_pieces(ctx, &l, down, chip, plan, &staged));
         if (staged)
                 return SF_OK;
         /* Narrow matrices that lie in one piece are staged as they are. */

@@ -103,7 +103,7 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         for (int k = 0; k < f->beside; k++)
                 products = products || sf_cuda_is_product(f->also[k].op, f->also[k].acc);
         put(w, "#define SF_PRODUCTS %d\n#define SF_VALUE_SIZE %d\n", products, sf_cuda_value_size(spec->op, spec->acc));
-        put(w, "#define SF_FREE %d\n", !(folds && f->beside) && sf_cuda_is_free(spec->op, spec->acc));
+        put(w, "#define SF_FREE %d\n", !(folds && f->beside) && sf_op_free((sf_op)spec->op, (sf_dt)spec->acc));
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
         put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds ? 1 + f->beside : 1, f->beside, total);
         if (total)

@@ -64,7 +64,7 @@ static inline bool sf_ir_may_round(sf_ir *ir, const sf_ir_node *n)
 /* Does regrouping the elements of this scan or fold leave every bit as it is? Integers wrap; the largest is the largest. */
 static inline bool sf_regroups_exactly(const sf_ir_node *n)
 {
-        return !sf_op_is(n->op, SF_ORDERED) || sf_dtypes[n->acc].kind != SF_KIND_REAL;
+        return sf_op_free(n->op, n->acc);
 }
 
 /* An argument as it is now. */

@@ -8,7 +8,7 @@
  *   number[0]: chunks a sequence; number[1]: elements a chunk; number[2]: elements a warp's part.
  *   units: sequences times chunks.
  *   SF_STAGED: short sequences, not fit for vectors, or small matrices of some side by side, lie in one piece of memory: a block's go
- *   through shared memory. What lies side by side is a unit: number[0] of them a block, number[1] sequences in each.
+ *   through shared memory. What lies side by side is a unit: number[1] of them a block, number[3] sequences in each.
  * SF_DOWN 1, columns: SF_GROUPS groups of SLOTS threads each walk an aligned part of the rows of a strip. A thread holds
  * SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once: neighbouring vectors of one warp share the
  * sectors that rows straddle where they are not aligned. Its counter of block totals is its own part of shared memory.
@@ -226,7 +226,7 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 
 #if SF_STAGED
 /* What is beyond the block's own is nobody's. */
-#define UNIT_OF(q) ((q) * TEAMS + team < units * inner ? top * inner + (q) * TEAMS + team : p.units)
+#define UNIT_OF(q) ((q) * TEAMS + team < sequences ? top * inner + (q) * TEAMS + team : p.units)
 #else
 #define UNIT_OF(q) sf_unit(q, team)
 #endif
@@ -247,9 +247,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_i64 at[SF_ROWS], stop[SF_ROWS];
         sf_vector next[SF_ROWS][SF_ITEMS];
 #if SF_STAGED
-        const int n = (int)p.n, inner = (int)p.number[1], back = p.sx < 0 ? n - 1 : 0;
-        const sf_i64 top = sf_block() * p.number[0], all = p.units / inner; /* the block's first unit */
-        const int units = (int)(all - top < p.number[0] ? all - top : p.number[0]);
+        const int n = (int)p.n, inner = (int)p.number[3], most = (int)p.number[1] * inner, back = p.sx < 0 ? n - 1 : 0;
+        const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit */
+        const int sequences = p.units - top * inner < most ? (int)(p.units - top * inner) : most;
 #endif
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
@@ -271,7 +271,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_STAGED
         const char *from = SF_X + (top * n - back) * inner * SF_IN_SIZE;
         const unsigned char *in = sf_shared() + ((sf_u64)from & 15);
-        sf_fetch_piece<SF_IN_SIZE>(from, units * n * inner, sf_shared() + ((sf_u64)from & 15));
+        sf_fetch_piece<SF_IN_SIZE>(from, sequences * n, sf_shared() + ((sf_u64)from & 15));
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_block();

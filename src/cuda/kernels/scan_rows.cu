@@ -8,9 +8,9 @@
  *
  * SF_STAGED: short sequences, or small matrices of some side by side, lie one after the other, but not so that vectors of 16 bytes begin with
  * them. A block's are then one piece of memory, moved as such through shared memory and scanned there; SF_WIDTH is 1. What lies side
- * by side is a unit: number[1] of them a block, number[2] sequences in each.
+ * by side is a unit: number[1] of them a block, number[3] sequences in each.
  *
- * number[0]: tiles a sequence has.
+ * number[0]: tiles a sequence has. units: sequences.
  */
 enum {
         LANES = SF_TEAM < 32 ? SF_TEAM : 32,
@@ -55,21 +55,22 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_line line[SF_ROWS];
         sf_i64 end[SF_ROWS];
 #if SF_STAGED
-        const int n = (int)p.n, inner = (int)p.number[2], step = p.sx < 0 ? -inner : inner;
+        const int n = (int)p.n, inner = (int)p.number[3], step = p.sx < 0 ? -inner : inner;
         const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit; what runs backwards ends where it begins */
-        const int units = (int)(p.units - top < p.number[1] ? p.units - top : p.number[1]), back = p.sx < 0 ? (n - 1) * inner : 0;
+        const int most = (int)p.number[1] * inner, back = p.sx < 0 ? (n - 1) * inner : 0;
+        const int sequences = p.units - top * inner < most ? (int)(p.units - top * inner) : most;
         const sf_i64 first = top * n * inner - back;
         unsigned char *in = sf_shared() + ((sf_u64)(p.x + first * SF_IN_SIZE) & 15), *out = in;
         if (SF_IN_SIZE != SF_OUT_SIZE)
-                out = sf_shared() + sf_rows_staged((int)p.number[1] * n * inner * SF_IN_SIZE) + ((sf_u64)(p.y + first * SF_OUT_SIZE) & 15);
-        sf_fetch_piece<SF_IN_SIZE>(p.x + first * SF_IN_SIZE, units * n * inner, in);
+                out = sf_shared() + sf_rows_staged(most * n * SF_IN_SIZE) + ((sf_u64)(p.y + first * SF_OUT_SIZE) & 15);
+        sf_fetch_piece<SF_IN_SIZE>(p.x + first * SF_IN_SIZE, sequences * n, in);
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_block();
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                const int sequence = q * TEAMS + team, unit = sequence / inner, at = unit * (n - 1) * inner + sequence + back;
-                end[q] = unit < units ? n : 0;
+                const int sequence = q * TEAMS + team, at = sequence / inner * (n - 1) * inner + sequence + back;
+                end[q] = sequence < sequences ? n : 0;
                 line[q].x = (const char *)in + at * SF_IN_SIZE;
                 line[q].y = (char *)out + at * SF_OUT_SIZE;
         }
@@ -164,6 +165,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         }
 #if SF_STAGED
         sf_sync_block();
-        sf_store_piece<SF_OUT_SIZE>(p.y + first * SF_OUT_SIZE, units * n * inner, out);
+        sf_store_piece<SF_OUT_SIZE>(p.y + first * SF_OUT_SIZE, sequences * n, out);
 #endif
 }
