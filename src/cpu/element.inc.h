@@ -206,6 +206,23 @@ SF_INLINE N(vec) N(spread)(N(vec) v, int from, int inner)
         return (N(vec))bits;
 }
 
+/* The results of a position, back from memory, in every position of a vector. */
+SF_INLINE N(vec) N(results)(const char *p, int inner)
+{
+        N(vec) v = {0};
+#if K_OUT == K_LANE_BYTES
+        memcpy(&v, p, (size_t)(inner * K_OUT));
+#else
+        v = N(load_part)(p, 0, inner);
+#endif
+        if (inner > 1)
+                return N(spread)(v, 0, inner);
+        const K_LANE_C one = v[0];
+        for (int i = 0; i < K_WIDTH; i++)
+                v[i] = one;
+        return v;
+}
+
 /* V_SCAN_TILE vectors, `step` elements apart. */
 SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
 {
@@ -448,20 +465,29 @@ static V_APART void N(write_end)(N(writer) *w, char *y)
 }
 
 #if K_CONVERT >= K_FROM_UNSIGNED
+/* A vector's bytes of elements from p on, unsigned: signed ones are larger by half of what there are. */
+SF_INLINE v_u64 N(unsigned)(const char *p)
+{
+        const uint64_t sign = (uint64_t)1 << (8 * K_SIZE - 1), every = ~(uint64_t)0 / (2 * sign - 1);
+        const v_u64 v = (v_u64)v_raw_load(p);
+        if (K_CONVERT == K_FROM_TRUTH)
+                return (v_u64)((v_u8)((v_u8)v != 0) & 1);
+        return K_CONVERT == K_FROM_SIGNED ? v ^ every * sign : v;
+}
+
 /* A vector's bytes of elements from p on, added up in each 8 of them: neighbours twice as wide, until they are lanes. */
 SF_INLINE v_u64 N(total)(const char *p)
 {
-        const uint64_t sign = (uint64_t)1 << (8 * K_SIZE - 1), every = ~(uint64_t)0 / (2 * sign - 1);
-        v_u64 v = (v_u64)v_raw_load(p);
-        if (K_CONVERT == K_FROM_TRUTH)
-                v = (v_u64)((v_u8)((v_u8)v != 0) & 1);
-        else if (K_CONVERT == K_FROM_SIGNED)
-                v ^= every * sign; /* as unsigned ones that are so much larger */
+        v_u64 v = N(unsigned)(p);
+#if K_SIZE == 1 && defined(V_TOTAL_BYTES)
+        v = v_total_bytes(v);
+#else
         V_UNROLL
         for (int bits = 8 * K_SIZE; bits < 64; bits *= 2) {
                 const uint64_t low = ~(uint64_t)0 / (((uint64_t)1 << bits) + 1);
                 v = (v & low) + (v >> bits & low);
         }
-        return K_CONVERT == K_FROM_SIGNED ? v - 8 / K_SIZE * sign : v;
+#endif
+        return K_CONVERT == K_FROM_SIGNED ? v - ((uint64_t)8 / K_SIZE << (8 * K_SIZE - 1)) : v;
 }
 #endif

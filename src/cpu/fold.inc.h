@@ -169,6 +169,7 @@ SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apar
                                 int64_t step, int64_t vectors, O(val) *total)
 {
         const O(none) none = O(none_of)(j->identity, j->turn);
+        const int64_t ahead = ahead_of_rows(j, vectors * unit * K_SIZE, rows);
         O(val) v[SF_CPU_GROUP][K_APART];
         V_UNROLL
         for (int r = 0; r < rows; r++) {
@@ -183,7 +184,7 @@ SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apar
                         V_UNROLL
                         for (int r = 0; r < rows; r++) {
                                 const char *at = x + r * j->x_row;
-                                __builtin_prefetch(at + j->ahead);
+                                __builtin_prefetch(at + ahead);
                                 v[r][a] = O(combine)(v[r][a], O(load_some)(at, NULL, &none, 0, unit));
                         }
                 }
@@ -227,12 +228,13 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8
 SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t vectors, O(val) *total)
 {
         enum { EACH = K_OUT / K_SIZE }; /* vectors of lanes in one of elements */
+        const int64_t ahead = ahead_of_rows(j, vectors * K_WIDTH * K_SIZE, rows);
         O(val) v[SF_CPU_GROUP];
         O(fold_lanes_of)(j, rows, 1, K_WIDTH, x + vectors / EACH * V_BYTES, NULL, K_WIDTH, vectors % EACH, v);
         for (int64_t i = 0; i < vectors / EACH; i++, x += V_BYTES) {
                 V_UNROLL
                 for (int r = 0; r < rows; r++) {
-                        __builtin_prefetch(x + r * j->x_row + j->ahead);
+                        __builtin_prefetch(x + r * j->x_row + ahead);
                         v[r] = O(combine)(v[r], N(total)(x + r * j->x_row));
                 }
         }
@@ -250,6 +252,41 @@ static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, i
         return four ? SF_CPU_GROUP : 1;
 }
 #endif
+
+/*
+ * Columns that do not divide a vector: after K_WIDTH positions lanes are of the same columns again, so as many running vectors as that takes
+ * meet every element in whole vectors. What they come to is laid out as a vector of `unit` lanes is.
+ */
+static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint8_t *m)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const int inner = j->lanes->inner, unit = j->lanes->unit, together = inner & -inner;
+        const int period = inner / together; /* a vector's width is a power of two, and wider than inner */
+        const int64_t elements = j->n * inner, size = (int64_t)period * K_WIDTH;
+        O(val) v[K_WIDTH + 1];
+        for (int p = 0; p <= period; p++)
+                v[p] = none.value;
+        int64_t i = 0;
+        for (; i + 2 * size <= elements && !m; i += 2 * size)
+                for (int p = 0; p < period; p++) {
+                        const char *at = x + (i + p * K_WIDTH) * K_SIZE;
+                        __builtin_prefetch(at + j->ahead);
+                        v[p] = O(combine)(v[p], O(combine)(O(load)(at, NULL, &none), O(load)(at + size * K_SIZE, NULL, &none)));
+                }
+        for (int p = 0; i < elements; i += K_WIDTH, p = p + 1 < period ? p + 1 : 0) {
+                const int count = elements - i < K_WIDTH ? (int)(elements - i) : K_WIDTH;
+                O(val) more = O(load_some)(x + i * K_SIZE, m ? m + i : NULL, &none, 0, count);
+                if (count < K_WIDTH)
+                        more = O(blend)(v_mask_below(count, K_LANE_BYTES), more, none.value);
+                v[p] = O(combine)(v[p], more);
+        }
+        O(val) total = none.value;
+        for (int from = 0; from < size; from += unit) {
+                const O(val) more = O(get)((const char *)v + from * K_LANE_BYTES);
+                total = O(combine)(total, O(blend)(v_mask_below(size - from < unit ? (int)size - from : unit, K_LANE_BYTES), more, none.value));
+        }
+        return total;
+}
 
 /* As many rows from `at` on as there is an instance for, which is returned. */
 SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
@@ -279,13 +316,17 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
-        const int over = (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
+        const bool periodic = K_LANE_BYTES >= 4 && unit < K_WIDTH && vectors >= 4 * inner;
+        const int over = periodic ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
+        const int64_t lowest = reverse ? -(j->n - 1) * inner : 0;
         const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;
         for (int64_t done = 0; done < j->rows;) {
                 const char *x = j->x + done * j->x_row + begin * K_SIZE;
                 const uint8_t *m = j->m ? j->m + done * j->m_row + begin : NULL;
                 O(val) totals[SF_CPU_GROUP];
-                const int many = O(fold_lanes)(j, done, x, m, step, vectors, totals);
+                const int many = periodic ? 1 : O(fold_lanes)(j, done, x, m, step, vectors, totals);
+                if (periodic)
+                        totals[0] = O(fold_period)(j, j->x + done * j->x_row + lowest * K_SIZE, j->m ? j->m + done * j->m_row + lowest : NULL);
                 x += vectors * step * K_SIZE;
                 m = m ? m + vectors * step : NULL;
                 for (int r = 0; r < many; r++) {
@@ -390,19 +431,99 @@ SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uin
         return v[0];
 }
 
+/* How many of a counter's entries a tile is combined with before it takes the place of the next one. Free: what there is is in the first. */
+SF_INLINE int O(closed_by)(uint64_t tile)
+{
+#ifdef K_ORDERED
+        return sf_order_closed(tile);
+#else
+        return tile > 0;
+#endif
+}
+SF_INLINE int O(in_place)(int closed)
+{
+#ifdef K_ORDERED
+        return closed;
+#else
+        return 0 * closed;
+#endif
+}
+/* Bits: the entries in use after so many tiles. */
+SF_INLINE uint64_t O(in_use)(uint64_t tiles)
+{
+#ifdef K_ORDERED
+        return tiles;
+#else
+        return tiles > 0;
+#endif
+}
+
+#ifdef K_TOTALS
+/*
+ * Sums that widen: of every vector of elements, those at even and at odd places are added up apart, in lanes twice as wide, which hold the sums of
+ * so many tiles; they are kept where the counter would have its second entry. Returns how many columns that was.
+ */
+static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
+{
+        enum { BITS = 8 * K_SIZE, LANES = V_BYTES / K_SIZE };
+        const int64_t most = BITS == 32 ? INT64_MAX : (1 << (BITS & 31)) / V_FOLD_ROWS, cols = j->cols / LANES * LANES;
+        const uint64_t low = ~(uint64_t)0 / (((uint64_t)1 << BITS) + 1), sign = K_CONVERT == K_FROM_SIGNED ? (uint64_t)1 << (BITS - 1) : 0;
+        const char *x = j->x;
+        K_LANE_C *totals = (K_LANE_C *)j->counters;
+        char *sums = j->counters + j->counter_stride;
+        for (int64_t c = 0; c < cols && !j->start; c += K_WIDTH)
+                O(put)((char *)(totals + c), none->value);
+        for (int64_t left = tiles, now; left > 0; left -= now) {
+                now = left < most ? left : most;
+                memset(sums, 0, (size_t)(2 * cols * K_SIZE));
+                for (int64_t tile = 0; tile < now; tile++, x += V_FOLD_ROWS * j->x_step)
+                        for (int64_t c = 0; c < cols; c += LANES) {
+                                char *sum = sums + 2 * c * K_SIZE;
+                                const char *at = x + c * K_SIZE;
+                                N(vec) even = N(get)(sum), odd = N(get)(sum + V_BYTES);
+                                V_UNROLL
+                                for (int i = 0; i < V_FOLD_ROWS; i++, at += j->x_step) {
+                                        __builtin_prefetch(at + j->ahead);
+                                        const v_u64 v = N(unsigned)(at);
+                                        even += v & low;
+                                        odd += v >> BITS & low;
+                                }
+                                N(put)(sum, even);
+                                N(put)(sum + V_BYTES, odd);
+                        }
+                for (int64_t c = 0; c < cols; c += LANES) {
+                        K_TWICE sum[LANES];
+                        memcpy(sum, sums + 2 * c * K_SIZE, sizeof sum);
+                        for (int l = 0; l < LANES / 2; l++) {
+                                totals[c + 2 * l] += sum[l] - (uint64_t)(now * V_FOLD_ROWS) * sign;
+                                totals[c + 2 * l + 1] += sum[LANES / 2 + l] - (uint64_t)(now * V_FOLD_ROWS) * sign;
+                        }
+                }
+        }
+        return cols;
+}
+#endif
+
 /* The tiles, into the counters. */
 SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
 {
         const char *x = j->x;
         const uint8_t *m = j->m;
+        int64_t done = 0;
+#ifdef K_TOTALS
+        if (!m && tiles >= 4)
+                done = O(fold_wide_tiles)(j, none, tiles);
+#endif
+        if (done == j->cols)
+                return;
         for (uint64_t tile = (uint64_t)(j->start / V_FOLD_ROWS); tiles > 0; tiles--, tile++) {
-                const int closed = sf_order_closed(tile);
-                for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
+                const int closed = O(closed_by)(tile), place = O(in_place)(closed);
+                for (int64_t c = done; c < j->cols; c += K_WIDTH) {
                         const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
                         O(val) v = O(fold_positions)(j, x + c * K_SIZE, m ? m + c : NULL, none, count);
                         for (int k = 0; k < closed; k++)
                                 v = O(combine)(O(get)(j->counters + k * j->counter_stride + c * K_EACH), v);
-                        O(put)(j->counters + closed * j->counter_stride + c * K_EACH, O(settle)(v));
+                        O(put)(j->counters + place * j->counter_stride + c * K_EACH, O(settle)(v));
                 }
                 x += V_FOLD_ROWS * j->x_step;
                 m = m ? m + V_FOLD_ROWS * j->m_step : NULL;
@@ -426,7 +547,7 @@ SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const u
                         if (i >> k & 1)
                                 total = O(combine)(inside[k], total);
         }
-        for (uint64_t bits = tiles; bits; bits &= bits - 1, any = true) {
+        for (uint64_t bits = O(in_use)(tiles); bits; bits &= bits - 1, any = true) {
                 const O(val) entry = O(get)(j->counters + __builtin_ctzll(bits) * j->counter_stride + c * K_EACH);
                 total = any ? O(combine)(entry, total) : entry;
         }

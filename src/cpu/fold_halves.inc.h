@@ -49,9 +49,57 @@ SF_INLINE N(vec) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
         return v[0];
 }
 
+#ifdef K_TOTALS
+/* Rows on end of `lanes` lanes each, a power of two of them, once elements have been added up: pair by pair they become totals side by side. */
+SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const char *x = j->x;
+        for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
+                N(vec) v[K_WIDTH];
+                const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
+                V_UNROLL
+                for (int i = 0; i < lanes; i++, x += V_BYTES) {
+                        char last[V_BYTES] = {0};
+                        const int64_t there = many * j->x_row - i * V_BYTES;
+                        const bool whole = there >= V_BYTES;
+                        if (!whole && there > 0)
+                                memcpy(last, x, (size_t)there);
+                        __builtin_prefetch(x + j->ahead);
+                        v[i] = N(total)(whole ? x : last);
+                }
+                O(halve_all)(v, lanes);
+                N(vec) total = O(combine)(none.value, v[0]);
+                if (j->carry)
+                        O(add_carry)(j->carry, &total, 1);
+                N(store_unit)(j->y + at * K_OUT, O(lower)(total, &none), many);
+        }
+}
+
+/* How many lanes such rows have; 0: they are none. */
+SF_INLINE int64_t O(dense_lanes)(const sf_rows *j)
+{
+        const int64_t bytes = j->n * K_SIZE;
+        return !j->m && j->x_row == bytes && bytes % K_OUT == 0 && !(bytes & (bytes - 1)) && bytes <= K_WIDTH * K_OUT ? bytes / K_OUT : 0;
+}
+#endif
+
 static V_APART void O(fold_short)(const sf_rows *j)
 {
         const O(none) none = O(none_of)(j->identity, j->turn);
+#ifdef K_TOTALS
+        switch (O(dense_lanes)(j)) {
+        case 1: O(fold_dense)(j, 1); return;
+        case 2: O(fold_dense)(j, 2); return;
+#if K_WIDTH >= 4
+        case 4: O(fold_dense)(j, 4); return;
+#endif
+#if K_WIDTH >= 8
+        case 8: O(fold_dense)(j, 8); return;
+#endif
+        default: break;
+        }
+#endif
         /* Within these rows everything is on its way. */
         const int64_t ahead = K_WIDTH * j->x_row > j->ahead ? K_WIDTH * j->x_row : j->ahead;
         for (int64_t at = 0; at < j->rows; at += K_WIDTH) {

@@ -123,3 +123,10 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
                 memcpy(p, (const char *)from + first * size, (size_t)(count * size));
         }
 }
+
+/* Every 8 bytes, added up. */
+#define V_TOTAL_BYTES
+SF_INLINE v_u64 v_total_bytes(v_u64 v)
+{
+        return (v_u64)_mm256_sad_epu8((__m256i)v, _mm256_setzero_si256());
+}

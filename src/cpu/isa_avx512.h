@@ -248,3 +248,10 @@ SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, 
                 return (v_u64)(is_signed ? _mm512_cvtepi16_epi64(_mm_loadu_si128(p)) : _mm512_cvtepu16_epi64(_mm_loadu_si128(p)));
         return (v_u64)(is_signed ? _mm512_cvtepi32_epi64(_mm256_loadu_si256(p)) : _mm512_cvtepu32_epi64(_mm256_loadu_si256(p)));
 }
+
+/* Every 8 bytes, added up. */
+#define V_TOTAL_BYTES
+SF_INLINE v_u64 v_total_bytes(v_u64 v)
+{
+        return (v_u64)_mm512_sad_epu8((__m512i)v, _mm512_setzero_si512());
+}

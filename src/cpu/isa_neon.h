@@ -63,3 +63,10 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         uint16x4_t h = vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v));
         memcpy(p, &h, sizeof h);
 }
+
+/* Every 8 bytes, added up. */
+#define V_TOTAL_BYTES
+SF_INLINE v_u64 v_total_bytes(v_u64 v)
+{
+        return (v_u64)vpaddlq_u32(vpaddlq_u16(vpaddlq_u8((uint8x16_t)v)));
+}

@@ -190,6 +190,16 @@ SF_INLINE O(val) O(load_some)(const char *x, const uint8_t *m, const O(none) *no
         return count == K_WIDTH ? O(load)(x, m, none) : O(load_part)(x, m, none, first, count);
 }
 
+/* How far on rows that are read `many` at a time are fetched: past each other, where they are shorter than that. */
+#ifndef K_AHEAD
+#define K_AHEAD
+static inline int64_t ahead_of_rows(const sf_rows *j, int64_t bytes, int many)
+{
+        const int64_t past = many * j->x_row;
+        return bytes <= j->ahead && past > j->ahead ? past : j->ahead;
+}
+#endif
+
 /* Every position of every column becomes what stands in the lanes from `from` on, `inner` of them. */
 SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)
 {

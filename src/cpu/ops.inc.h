@@ -40,7 +40,7 @@
 /* Max is that of reals or unsigned integers. With the sign bit turned it is that of signed ones, and of what is turned
  * around min. */
 #define K_OP max
-#if K_CONVERT != K_SAME && K_CONVERT != K_TRUTH
+#if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
 #define K_ABSENT
 #elif K_SIGNED
 #define K_TURN K_SIGN
@@ -54,7 +54,7 @@
 #include "cpu/kernels.inc.h"
 
 #define K_OP min
-#if K_CONVERT != K_SAME && K_CONVERT != K_TRUTH
+#if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
 #define K_ABSENT
 #else
 #define K_TURN (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)

@@ -90,7 +90,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
         const int64_t turn = (j.ahead < 0 ? -j.ahead : j.ahead) / (V_SCAN_TILE * K_WIDTH * K_SIZE);
         const bool turns = turn < tiles && !j.resume;
         const int64_t row = (j.lanes->reverse ? -elements : elements) * K_SIZE;
-        const int64_t beyond = j.ahead + (turns ? many * j.x_row - row : 0);
+        const int64_t beyond = turns ? j.ahead + many * j.x_row - row : ahead_of_rows(&j, elements * K_SIZE, many);
         N(held) held = {.y = NULL};
         for (; groups > 0; groups--, at += many) {
                 O(place) p = O(place_of)(&j, K_WIDTH, at);
@@ -101,7 +101,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                         V_UNROLL
                         for (int r = 0; r < many; r++) {
                                 O(load_tile)(p.x + r * j.x_row, p.m ? p.m + r * j.m_row : NULL, p.step,
-                                             todo > turn ? j.ahead : beyond, true, K_WIDTH, &none, v[r]);
+                                             turns && todo > turn ? j.ahead : beyond, true, K_WIDTH, &none, v[r]);
                                 O(scan_tile)(&t, K_LOG_WIDTH, v[r]);
                                 if (N(holds) && held.y)
                                         N(stream_run)(held.y + r * j.y_row, held.v[r], V_SCAN_TILE, p.step < 0);
@@ -336,10 +336,14 @@ SF_INLINE void O(scan_rows_of)(const sf_rows *j)
         O(scan_any)(j);
 }
 #else
-/* Nothing to the left, and results that are written as they are. */
+/* Nothing to the left that is not in a register, and results that are written as they are. */
 SF_INLINE bool O(is_simple)(const sf_rows *j)
 {
-        return !j->carry && !j->exclusive && (!j->stream || N(aligned)(j));
+#ifdef K_ORDERED
+        if (j->carry)
+                return false;
+#endif
+        return !j->exclusive && (!j->stream || N(aligned)(j));
 }
 
 SF_INLINE void O(scan_simple)(const sf_rows *j)
@@ -355,6 +359,76 @@ SF_INLINE void O(scan_simple)(const sf_rows *j)
         }
 }
 
+#ifndef K_ORDERED
+/* Positions that come before the first of a row's that is streamed to an aligned address; -1: there is none, or rows differ. */
+SF_INLINE int64_t O(before_aligned)(const sf_rows *j)
+{
+        const uintptr_t align = N(stream_align), y = (uintptr_t)j->y;
+        const int64_t bytes = (int64_t)((j->lanes->reverse ? y + (uintptr_t)(j->lanes->inner * K_OUT) : align - y % align) % align);
+        const int64_t position = j->lanes->inner * K_OUT;
+        if (bytes % position || bytes / position > j->n)
+                return -1;
+        /* And so many more vectors that whole tiles are left, but for a part of one. */
+        const int64_t first = bytes / position, vector = K_WIDTH / j->lanes->inner, all = (j->n - first) / vector;
+        return first + all % V_SCAN_TILE * vector;
+}
+
+/*
+ * Streamed results of a free operation, at any address: what comes before the first aligned one is a scan of its own, and its last result all
+ * that the others need of it. There is nothing to turn into place then.
+ */
+static V_APART void O(scan_peeled)(const sf_rows *job)
+{
+        const O(none) none = O(none_of)(job->identity, job->turn);
+        const int inner = job->lanes->inner, step = job->lanes->reverse ? -inner : inner;
+        const int group = job->rows == 1 || job->y_row % N(stream_align) == 0 ? SF_CPU_GROUP : 1;
+        const uint64_t after = (uint64_t)((job->start + job->n) * inner / (V_SCAN_TILE * K_WIDTH));
+        for (int64_t at = 0; at < job->rows; at += group) {
+                char values[SF_CPU_GROUP][K_ENTRY];
+                sf_carry carry[SF_CPU_GROUP];
+                sf_rows head = *job, body;
+                head.x += at * job->x_row;
+                head.y += at * job->y_row;
+                head.m = job->m ? job->m + at * job->m_row : NULL;
+                head.carry = job->carry ? job->carry + at * job->carry_row : NULL;
+                head.counters += job->resume || job->start ? at * SF_ORDER_LEVELS * K_ENTRY : 0;
+                head.rows = job->rows - at < group ? job->rows - at : group;
+                body = head;
+                head.n = O(before_aligned)(&head);
+                head.stream = false;
+                if (head.n < 0) {
+                        O(scan_any)(&body);
+                        continue;
+                }
+                O(scan_any)(&head);
+                body.x += head.n * step * K_SIZE;
+                body.y += head.n * step * K_OUT;
+                body.m = body.m ? body.m + head.n * step : NULL;
+                body.n -= head.n;
+                body.start = 0;
+                body.resume = false;
+                body.carry = carry;
+                body.carry_row = 1;
+                for (int r = 0; r < head.rows; r++) {
+                        const char *last = body.y + r * job->y_row - step * K_OUT;
+                        O(val) all;
+                        if (head.n)
+                                all = O(lift)(N(results)(last, inner), &none);
+                        else
+                                all = O(left_all)(&head, head.counters + r * SF_ORDER_LEVELS * K_ENTRY, O(place_of)(&head, K_WIDTH, 0).tile, r, &none);
+                        O(put)(values[r], all);
+                        carry[r] = (sf_carry){1, values[r], 0, NULL};
+                }
+                O(scan_simple)(&body);
+                for (int r = 0; job->resume && after && r < head.rows; r++) {
+                        const char *last = body.y + r * job->y_row + (body.n - 1) * step * K_OUT;
+                        O(put)(head.counters + (r * SF_ORDER_LEVELS + sf_order_log2(after)) * K_ENTRY,
+                               O(lift)(N(results)(last, inner), &none));
+                }
+        }
+}
+#endif
+
 SF_INLINE void O(scan_rows_of)(const sf_rows *j)
 {
         if (j->lanes->unit != K_WIDTH) {
@@ -367,12 +441,16 @@ SF_INLINE void O(scan_rows_of)(const sf_rows *j)
 #endif
         } else if (O(is_simple)(j)) {
 #ifdef K_WHOLE
-                const bool whole = !j->start && !j->resume && !j->stream && !j->raw;
+                const bool whole = !j->start && !j->resume && !j->stream && !j->raw && !j->carry;
                 if (whole && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1)
                         O(scan_short)(j, (j->n + K_WIDTH - 1) / K_WIDTH);
                 else
 #endif
                         O(scan_simple)(j);
+#ifndef K_ORDERED
+        } else if (j->stream && !j->exclusive && j->n * j->lanes->inner >= 4 * V_SCAN_TILE * K_WIDTH && (uintptr_t)j->y % K_OUT == 0) {
+                O(scan_peeled)(j);
+#endif
         } else {
                 O(scan_any)(j);
         }

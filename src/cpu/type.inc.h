@@ -31,6 +31,10 @@
 #define K_BITS K_CAT(v_u, K_LANE_BITS)
 #define K_LANE_INTEGER K_CAT(K_CAT(int, K_LANE_BITS), _t)
 #define K_LANE_UNSIGNED K_CAT(K_CAT(uint, K_LANE_BITS), _t)
+#define K_TWICE K_CAT(K_TWICE_OF_, K_STORAGE_BYTES)
+#define K_TWICE_OF_1 uint16_t
+#define K_TWICE_OF_2 uint32_t
+#define K_TWICE_OF_4 uint64_t
 #define K_BITS_OF_1 8
 #define K_BITS_OF_2 16
 #define K_BITS_OF_4 32
@@ -81,6 +85,10 @@ static const sf_cpu_kernels *const N(kernels)[] = {
 #undef K_LANE_BITS
 #undef K_LANE_INTEGER
 #undef K_LANE_UNSIGNED
+#undef K_TWICE
+#undef K_TWICE_OF_1
+#undef K_TWICE_OF_2
+#undef K_TWICE_OF_4
 #undef K_BITS_OF_1
 #undef K_BITS_OF_2
 #undef K_BITS_OF_4
