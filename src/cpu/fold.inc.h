@@ -52,9 +52,12 @@ static int32_t O(fold_tile_vectors)(const sf_lanes *lanes)
 /* A tile from x on, vectors `step` elements apart, to a vector with its total in the last position's lanes. levels: as in
  * lane_scan. */
 SF_INLINE O(val) O(fold_vectors)(const N(tables) *t, const int levels, const char *x, const uint8_t *m, const O(none) *none,
-                                 int unit, int64_t step)
+                                 int unit, int64_t step, int64_t ahead)
 {
         O(val) half[SF_CPU_NARROW_TILE];
+        V_UNROLL
+        for (int i = 0; i < SF_CPU_NARROW_TILE; i++)
+                __builtin_prefetch(x + i * step * K_SIZE + ahead);
         if (levels && !m) {
                 V_UNROLL
                 for (int i = 0; i < SF_CPU_NARROW_TILE; i++)
@@ -126,10 +129,10 @@ SF_INLINE void O(fold_by_vectors)(const sf_rows *j)
                                 const uint8_t *mask = m ? m + r * j->m_row : NULL;
 #ifndef K_LEAN
                                 if (t.levels <= 2) /* a constant: the tables stay in registers */
-                                        v[r] = O(fold_vectors)(&t, 2, from, mask, &none, unit, step);
+                                        v[r] = O(fold_vectors)(&t, 2, from, mask, &none, unit, step, j->ahead);
                                 else
 #endif
-                                        v[r] = O(fold_vectors)(&t, 0, from, mask, &none, unit, step);
+                                        v[r] = O(fold_vectors)(&t, 0, from, mask, &none, unit, step, j->ahead);
                         }
                         /* Row by row this would be one long wait after another. */
                         const int closed = sf_order_closed(tile);

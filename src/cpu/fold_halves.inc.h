@@ -161,20 +161,21 @@ SF_INLINE N(vec) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
 /* The same where elements low .. high - 1 of the turn are all there are; beyond them stands what changes no value. */
 static V_APART N(vec) O(fold_ragged)(const sf_rows *j, const char *x, const uint8_t *m, int64_t low, int64_t high)
 {
-        enum { SIZE = O(turn) * K_WIDTH };
-        char turn[SIZE * K_SIZE] __attribute__((aligned(64)));
-        uint8_t mask[SIZE];
         const O(none) none = O(none_of)(j->identity, j->turn);
         const N(vec) beyond = O(neutral)(&none);
-        if (low >= high)
-                return beyond;
-        for (int i = 0; i < O(turn); i++)
-                N(store)(turn + i * K_WIDTH * K_SIZE, O(lower)(beyond, &none));
-        memcpy(turn + low * K_SIZE, x + low * K_SIZE, (size_t)((high - low) * K_SIZE));
-        memset(mask, 1, sizeof mask);
-        if (m)
-                memcpy(mask + low, m + low, (size_t)(high - low));
-        return O(fold_turn)(turn, m ? mask : NULL, &none, 0);
+        N(vec) v[O(turn)];
+        for (int i = 0; i < O(turn); i++, low -= K_WIDTH, high -= K_WIDTH) {
+                const int first = low > 0 ? (int)low : 0, end = high < K_WIDTH ? (int)high : K_WIDTH;
+                v[i] = beyond;
+                if (first >= end)
+                        continue;
+                const int64_t at = i * K_WIDTH + first;
+                v[i] = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, &none, first, end - first);
+                v[i] = O(blend)(v_mask_below(end, K_LANE_BYTES), v[i], beyond);
+                v[i] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[i]);
+        }
+        O(halve_all)(v, O(turn));
+        return v[0];
 }
 
 /* Vectors that have a lane for each row of a group. */

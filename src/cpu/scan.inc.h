@@ -153,12 +153,16 @@ static V_APART void O(simple_four)(const sf_rows *j, int64_t at, int64_t groups)
 #define K_GENERAL_FOUR
 #endif
 /* Inline where that is worth its size: what a loop holds in registers does not survive a call in it. */
-SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const bool inlined)
+SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const bool full)
 {
-        if (inlined)
+#ifdef K_GENERAL_FOUR
+        if (full) {
                 N(write_now)(writer, y, v, V_SCAN_TILE);
-        else
-                N(write)(writer, y, v, V_SCAN_TILE);
+                return;
+        }
+#endif
+        (void)full;
+        N(write)(writer, y, v, V_SCAN_TILE);
 }
 
 /* The whole tiles of one group of rows, whatever there is to do. levels 0: as many as the tables say, and vectors that may
@@ -190,7 +194,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                                      &none, v[r]);
                         O(scan_tile)(&t, levels, v[r]);
                         if (N(holds) && held.y)
-                                O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], many > 1);
+                                O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], levels);
                 }
                 O(take_left)(&t, &left, p.tile, many, v);
                 V_UNROLL
@@ -211,7 +215,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         if (!stream)
                                 N(store_tile)(p.y + r * j.y_row, p.step, unit, result);
                         else if (!N(holds))
-                                O(write_tile)(&row[r].writer, p.y + r * j.y_row, result, many > 1);
+                                O(write_tile)(&row[r].writer, p.y + r * j.y_row, result, levels);
                 }
                 held.y = N(holds) && stream ? p.y : NULL;
                 p.x += V_SCAN_TILE * p.step * K_SIZE;
@@ -494,6 +498,28 @@ static void O(scan_packed)(const sf_rows *j)
         N(writer) writer;
         N(writer_start)(&writer, y, j->stream && unit == K_WIDTH, false);
         int64_t at = 0;
+#ifndef K_LEAN
+        for (; unit == K_WIDTH && !m && at + V_SCAN_TILE * K_WIDTH <= elements; at += V_SCAN_TILE * K_WIDTH) {
+                O(val) v[V_SCAN_TILE];
+                N(vec) result[V_SCAN_TILE];
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++) {
+                        const char *from = x + (at + i * K_WIDTH) * K_SIZE;
+                        __builtin_prefetch(from + j->ahead);
+                        v[i] = O(packed_scan)(O(load)(from, NULL, &none), &t);
+                }
+                if (j->carry)
+                        O(add_carry)(j->carry, v, V_SCAN_TILE);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++) {
+                        N(vec) before = fill;
+                        result[i] = O(lower)(v[i], &none);
+                        if (j->exclusive)
+                                result[i] = N(shift)(&t, &before, result[i]);
+                }
+                N(write_now)(&writer, y + at * K_OUT, result, V_SCAN_TILE);
+        }
+#endif
         for (; at < elements; at += unit) {
                 const int count = elements - at < unit ? (int)(elements - at) : unit;
                 __builtin_prefetch(x + at * K_SIZE + j->ahead);
@@ -505,7 +531,7 @@ static void O(scan_packed)(const sf_rows *j)
                 if (j->exclusive)
                         result = N(shift)(&t, &before, result);
                 if (count == K_WIDTH) {
-                        N(write_now)(&writer, y + at * K_OUT, &result, 1);
+                        N(write)(&writer, y + at * K_OUT, &result, 1);
                 } else {
                         N(write_end)(&writer, y + at * K_OUT);
                         writer.first = true;

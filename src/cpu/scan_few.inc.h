@@ -10,8 +10,8 @@ SF_INLINE void O(scan_short_as)(const sf_rows *job, const int count)
         const O(none) none = O(none_of)(j.identity, j.turn);
         const int part = (int)(j.n - (count - 1) * K_WIDTH), first = j.lanes->reverse ? K_WIDTH - part : 0;
         const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH, last = (count - 1) * step + first;
-        for (int64_t r = 0; r < j.rows; r++) {
-                const O(place) p = O(place_of)(&j, K_WIDTH, r);
+        O(place) p = O(place_of)(&j, K_WIDTH, 0);
+        for (int64_t r = 0; r < j.rows; r++, p.x += j.x_row, p.y += j.y_row, p.m = p.m ? p.m + j.m_row : NULL) {
                 O(val) v[V_SCAN_TILE];
                 __builtin_prefetch(p.x + j.ahead);
                 V_UNROLL
