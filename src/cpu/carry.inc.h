@@ -39,7 +39,7 @@ SF_INLINE void O(write_carried)(const sf_rows *j, const N(tables) *t, char *y, N
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[i] = N(shift)(t, &row->before, v[i]);
         }
-        N(write)(&row->writer, y, v, V_SCAN_TILE);
+        N(write_now)(&row->writer, y, v, V_SCAN_TILE);
 }
 
 /* A tile of CARRY_ROWS rows from `first` on. Rows are leaves of an aligned block: each has an entry of its own for every bit of its number. */

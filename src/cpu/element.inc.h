@@ -465,20 +465,19 @@ static V_APART void N(write_end)(N(writer) *w, char *y)
 }
 
 #if K_CONVERT >= K_FROM_UNSIGNED
-/* A vector's bytes of elements from p on, unsigned: signed ones are larger by half of what there are. */
-SF_INLINE v_u64 N(unsigned)(const char *p)
+/* A vector's bytes of elements, unsigned: signed ones are larger by half of what there are. */
+SF_INLINE v_u64 N(unsigned)(v_u64 v)
 {
         const uint64_t sign = (uint64_t)1 << (8 * K_SIZE - 1), every = ~(uint64_t)0 / (2 * sign - 1);
-        const v_u64 v = (v_u64)v_raw_load(p);
         if (K_CONVERT == K_FROM_TRUTH)
                 return (v_u64)((v_u8)((v_u8)v != 0) & 1);
         return K_CONVERT == K_FROM_SIGNED ? v ^ every * sign : v;
 }
 
-/* A vector's bytes of elements from p on, added up in each 8 of them: neighbours twice as wide, until they are lanes. */
-SF_INLINE v_u64 N(total)(const char *p)
+/* A vector's bytes of elements, added up in each 8 of them: neighbours twice as wide, until they are lanes. */
+SF_INLINE v_u64 N(total)(v_u64 v)
 {
-        v_u64 v = N(unsigned)(p);
+        v = N(unsigned)(v);
 #if K_SIZE == 1 && defined(V_TOTAL_BYTES)
         v = v_total_bytes(v);
 #else
@@ -489,5 +488,17 @@ SF_INLINE v_u64 N(total)(const char *p)
         }
 #endif
         return K_CONVERT == K_FROM_SIGNED ? v - ((uint64_t)8 / K_SIZE << (8 * K_SIZE - 1)) : v;
+}
+
+/* The first `bytes` of a vector's; the others are zero. */
+SF_INLINE v_u64 N(first_bytes)(const char *p, int bytes)
+{
+#ifdef V_MASK_BITS
+        return (v_u64)v_part_load1(p, 0, bytes);
+#else
+        v_u64 v = {0};
+        memcpy(&v, p, (size_t)bytes);
+        return v;
+#endif
 }
 #endif

@@ -227,32 +227,53 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8
 #endif
 
 #ifdef K_TOTALS
-/* `rows` rows of `vectors` vectors of lanes, up in memory: whole vectors of elements at a time. */
-SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t vectors, O(val) *total)
+enum { O(adds_up) = 1 };
+/* Rows of `bytes` bytes of elements, up in memory, whole vectors of them at a time. */
+SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t bytes, O(val) *total)
 {
-        enum { EACH = K_OUT / K_SIZE }; /* vectors of lanes in one of elements */
-        const int64_t ahead = ahead_of_rows(j, vectors * K_WIDTH * K_SIZE, rows);
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const int64_t ahead = ahead_of_rows(j, bytes, rows);
         O(val) v[SF_CPU_GROUP];
-        O(fold_lanes_of)(j, rows, 1, K_WIDTH, x + vectors / EACH * V_BYTES, NULL, K_WIDTH, vectors % EACH, v);
-        for (int64_t i = 0; i < vectors / EACH; i++, x += V_BYTES) {
+        V_UNROLL
+        for (int r = 0; r < rows; r++)
+                v[r] = none.value;
+        int64_t at = 0;
+        for (; at + K_APART * V_BYTES <= bytes; at += K_APART * V_BYTES) {
                 V_UNROLL
                 for (int r = 0; r < rows; r++) {
-                        __builtin_prefetch(x + r * j->x_row + ahead);
-                        v[r] = O(combine)(v[r], N(total)(x + r * j->x_row));
+                        V_UNROLL
+                        for (int a = 0; a < K_APART; a++) {
+                                const char *from = x + r * j->x_row + at + a * V_BYTES;
+                                __builtin_prefetch(from + ahead);
+                                v[r] = O(combine)(v[r], N(total)((v_u64)v_raw_load(from)));
+                        }
                 }
+        }
+        for (; at < bytes; at += V_BYTES) {
+                const int left = bytes - at < V_BYTES ? (int)(bytes - at) : V_BYTES;
+                V_UNROLL
+                for (int r = 0; r < rows; r++)
+                        v[r] = O(combine)(v[r], N(total)(N(first_bytes)(x + r * j->x_row + at, left)));
         }
         V_UNROLL
         for (int r = 0; r < rows; r++)
                 total[r] = v[r];
 }
-static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, int64_t vectors, O(val) *total)
+static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O(val) *total)
 {
         const bool four = j->rows - at >= SF_CPU_GROUP;
         if (four)
-                O(fold_totals_of)(j, SF_CPU_GROUP, x, vectors, total);
+                O(fold_totals_of)(j, SF_CPU_GROUP, x, j->n * K_SIZE, total);
         else
-                O(fold_totals_of)(j, 1, x, vectors, total);
+                O(fold_totals_of)(j, 1, x, j->n * K_SIZE, total);
         return four ? SF_CPU_GROUP : 1;
+}
+#else
+enum { O(adds_up) = 0 };
+SF_INLINE int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O(val) *total)
+{
+        (void)j, (void)at, (void)x, (void)total;
+        return 1;
 }
 #endif
 
@@ -295,11 +316,6 @@ static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint
 SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
                             O(val) *totals)
 {
-#ifdef K_TOTALS
-        /* Lanes of other columns may not be added up. */
-        if (!m && j->lanes->unit == K_WIDTH && j->lanes->inner == 1)
-                return O(fold_totals)(j, at, step < 0 ? x + (vectors - 1) * step * K_SIZE : x, vectors, totals);
-#endif
 #ifndef K_LEAN
         if (j->lanes->unit == K_WIDTH) {
                 const bool four = j->rows - at >= SF_CPU_GROUP;
@@ -319,17 +335,24 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
+        /* Lanes of other columns may not be added up. */
+        const bool adds = O(adds_up) && !j->m && inner == 1;
         const bool periodic = K_LANE_BYTES >= 4 && unit < K_WIDTH && vectors >= 4 * inner;
-        const int over = periodic ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
+        const int over = periodic || adds ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
         const int64_t lowest = reverse ? -(j->n - 1) * inner : 0;
         const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;
         for (int64_t done = 0; done < j->rows;) {
                 const char *x = j->x + done * j->x_row + begin * K_SIZE;
                 const uint8_t *m = j->m ? j->m + done * j->m_row + begin : NULL;
                 O(val) totals[SF_CPU_GROUP];
-                const int many = periodic ? 1 : O(fold_lanes)(j, done, x, m, step, vectors, totals);
-                if (periodic)
-                        totals[0] = O(fold_period)(j, j->x + done * j->x_row + lowest * K_SIZE, j->m ? j->m + done * j->m_row + lowest : NULL);
+                const char *bottom = j->x + done * j->x_row + lowest * K_SIZE;
+                int many = 1;
+                if (adds)
+                        many = O(fold_totals)(j, done, bottom, totals);
+                else if (periodic)
+                        totals[0] = O(fold_period)(j, bottom, j->m ? j->m + done * j->m_row + lowest : NULL);
+                else
+                        many = O(fold_lanes)(j, done, x, m, step, vectors, totals);
                 x += vectors * step * K_SIZE;
                 m = m ? m + vectors * step : NULL;
                 for (int r = 0; r < many; r++) {
@@ -487,7 +510,7 @@ static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *no
                                 V_UNROLL
                                 for (int i = 0; i < V_FOLD_ROWS; i++, at += j->x_step) {
                                         __builtin_prefetch(at + j->ahead);
-                                        const v_u64 v = N(unsigned)(at);
+                                        const v_u64 v = N(unsigned)((v_u64)v_raw_load(at));
                                         even += v & low;
                                         odd += v >> BITS & low;
                                 }

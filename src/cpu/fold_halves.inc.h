@@ -60,13 +60,9 @@ SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
                 const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
                 V_UNROLL
                 for (int i = 0; i < lanes; i++, x += V_BYTES) {
-                        char last[V_BYTES] = {0};
                         const int64_t there = many * j->x_row - i * V_BYTES;
-                        const bool whole = there >= V_BYTES;
-                        if (!whole && there > 0)
-                                memcpy(last, x, (size_t)there);
                         __builtin_prefetch(x + j->ahead);
-                        v[i] = N(total)(whole ? x : last);
+                        v[i] = N(total)(there >= V_BYTES ? (v_u64)v_raw_load(x) : N(first_bytes)(x, there > 0 ? (int)there : 0));
                 }
                 O(halve_all)(v, lanes);
                 N(vec) total = O(combine)(none.value, v[0]);

@@ -5,7 +5,7 @@
 #include "cpu/panel.h"
 
 /* How finely a chunk's two walks are interleaved with those of its neighbours: in so many parts. */
-#define SF_SHARED_PIECES 16
+#define SF_SHARED_PIECES 4
 
 typedef struct sf_chunk {
         int64_t index, line, number; /* index is line * chunks + number */
