@@ -128,6 +128,24 @@ static void check_operations(void)
         }
 }
 
+/* The largest of halves, in results that are streamed from wherever they begin: in rows, a line of the cache is two vectors. */
+static void check_halves(void)
+{
+        static const struct {
+                int32_t axis;
+                int64_t shape[2];
+        } work[] = {{1, {530, 4099}}, {1, {1030, 2112}}, {1, {1, 2200003}}, {0, {1025, 2112}}};
+        for (int i = 0; i < 4 * 6; i++) {
+                test_case c = case_plain(false, work[i / 6].axis, 2, work[i / 6].shape);
+                set_options(&c, (unsigned)(i % 4 ? i * 7 + i / 6 : i / 4) % 16);
+                c.in = c.out = i % 2 ? DT_F16 : DT_BF16;
+                c.op = i % 3 ? SF_MAX : SF_MIN;
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                c.skew_out = 2 * (i * 7 % 33);
+                check(&c, 0);
+        }
+}
+
 /* Integers that are scanned in lanes of their own size, in results that are streamed: rows, whole or put together, columns, one axis for all. */
 static void check_narrow_integers(void)
 {
@@ -281,7 +299,7 @@ static const struct {
         void (*check)(void);
 } lists[] = {{"shapes", check_shapes}, {"dtypes", check_dtypes}, {"layouts", check_layouts}, {"in place", check_in_place}, {"rank 64", check_rank_64},
              {"big", check_big}, {"lines", check_lines}, {"short lines", check_short_lines}, {"late", check_late}, {"operations", check_operations},
-             {"narrow integers", check_narrow_integers}, {"widened", check_widened},
+             {"halves", check_halves}, {"narrow integers", check_narrow_integers}, {"widened", check_widened},
              {"shifted", check_shifted}};
 
 /* --only NAME: one of the lists. */

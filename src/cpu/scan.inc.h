@@ -372,9 +372,9 @@ SF_INLINE int64_t O(before_aligned)(const sf_rows *j)
         const int64_t position = j->lanes->inner * K_OUT;
         if (bytes % position || bytes / position > j->n)
                 return -1;
-        /* And so many more vectors that whole tiles are left, but for a part of one. */
-        const int64_t first = bytes / position, vector = K_WIDTH / j->lanes->inner, all = (j->n - first) / vector;
-        return first + all % V_SCAN_TILE * vector;
+        /* And so many more lines that whole tiles are left, but for a part of one. */
+        const int64_t first = bytes / position, line = (int64_t)align / position, all = (j->n - first) / line;
+        return first + all % (V_SCAN_TILE * K_WIDTH * K_OUT / (int64_t)align) * line;
 }
 
 /*
