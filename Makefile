@@ -69,7 +69,7 @@ stage-test-package: stage-test-python
 stage-test-cuda: stage-test-package
 
 build-gcc: needs-test
-	$(STRICT) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=17 -DSCANFOLD_PYTHON=ON
+	$(STRICT) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=17 -DSCANFOLD_TEST_EVERY=4 -DSCANFOLD_PYTHON=ON
 	+$(call BUILD,build/gcc)
 
 test-gcc: $(if $(BUILT),,build-gcc)
@@ -126,7 +126,7 @@ test-tsan: needs-test
 test-neon: needs-test
 ifeq ($(MACHINE),x86_64)
 	$(STRICT) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_TEST_EVERY=60 \
-	        -DSCANFOLD_FUZZ_ITERATIONS=500 -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
+	        -DSCANFOLD_FUZZ_ITERATIONS=200 -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
 	+$(call BUILD,build/neon)
 	cd build/neon && $(CTEST) -L core -LE cuda
 else

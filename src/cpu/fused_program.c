@@ -300,9 +300,6 @@ void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, bool store, sf
         finish(&m, values[p->count - 1], to, dest);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Memory
- * ---------------------------------------------------------------------------------------------------------- */
 /* A quarter of a page and a line more than the widest values take. A load whose address has the same last 12 bits as a store shortly
  * before it is held up on most CPUs; so blocks that are walked together must not lie just below each other within a page. */
 #define BLOCK_BYTES (SF_FUSED_BLOCK * (int64_t)sizeof(sf_value) + 1024 + 64)

@@ -1,0 +1,185 @@
+/*
+ * fold_columns.inc.h: the fold of columns, in tiles of V_FOLD_ROWS positions. Template, part of fold.inc.h.
+ */
+
+/* V_FOLD_ROWS positions of a vector of columns, `count` of them, to their total. */
+SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int count)
+{
+        O(val) v[V_FOLD_ROWS];
+        if (count == K_WIDTH && !m) {
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step) {
+                        if (K_WIDTH * K_SIZE >= 16) /* else most would be of the same line */
+                                __builtin_prefetch(x + j->ahead);
+                        v[i] = O(load)(x, NULL, none);
+                }
+        } else {
+                for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step, m = m ? m + j->m_step : NULL)
+                        v[i] = O(load_some)(x, m, none, 0, count);
+        }
+        V_UNROLL
+        for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
+                        v[i] = O(combine)(v[i], v[i + size]);
+        }
+        return v[0];
+}
+
+/* How many of a counter's entries a tile is combined with before it takes the place of the next one. Free: what there is is in the first. */
+SF_INLINE int O(closed_by)(uint64_t tile)
+{
+#ifdef K_ORDERED
+        return sf_order_closed(tile);
+#else
+        return tile > 0;
+#endif
+}
+SF_INLINE int O(in_place)(int closed)
+{
+#ifndef K_ORDERED
+        closed = 0;
+#endif
+        return closed;
+}
+/* Bits: the entries in use after so many tiles. */
+SF_INLINE uint64_t O(in_use)(uint64_t tiles)
+{
+#ifdef K_ORDERED
+        return tiles;
+#else
+        return tiles > 0;
+#endif
+}
+
+#ifdef K_TOTALS
+/*
+ * Sums that widen: of every vector of elements, those at even and at odd places are added up apart, in lanes twice as wide, which hold the sums of
+ * so many tiles; they are kept where the counter would have its second entry. Returns how many columns that was.
+ */
+static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
+{
+        enum { BITS = 8 * K_SIZE, LANES = V_BYTES / K_SIZE };
+        const int64_t most = BITS == 32 ? INT64_MAX : (1 << (BITS & 31)) / V_FOLD_ROWS, cols = j->cols / LANES * LANES;
+        const uint64_t low = ~(uint64_t)0 / (((uint64_t)1 << BITS) + 1), sign = K_CONVERT == K_FROM_SIGNED ? (uint64_t)1 << (BITS - 1) : 0;
+        const char *x = j->x;
+        K_LANE_C *totals = (K_LANE_C *)j->counters;
+        char *sums = j->counters + j->counter_stride;
+        for (int64_t c = 0; c < cols && !j->start; c += K_WIDTH)
+                O(put)((char *)(totals + c), none->value);
+        for (int64_t left = tiles, now; left > 0; left -= now) {
+                now = left < most ? left : most;
+                memset(sums, 0, (size_t)(2 * cols * K_SIZE));
+                for (int64_t tile = 0; tile < now; tile++, x += V_FOLD_ROWS * j->x_step)
+                        for (int64_t c = 0; c < cols; c += LANES) {
+                                char *sum = sums + 2 * c * K_SIZE;
+                                const char *at = x + c * K_SIZE;
+                                N(vec) even = N(get)(sum), odd = N(get)(sum + V_BYTES);
+                                V_UNROLL
+                                for (int i = 0; i < V_FOLD_ROWS; i++, at += j->x_step) {
+                                        __builtin_prefetch(at + j->ahead);
+                                        const v_u64 v = N(unsigned)((v_u64)v_raw_load(at));
+                                        even += v & low;
+                                        odd += v >> BITS & low;
+                                }
+                                N(put)(sum, even);
+                                N(put)(sum + V_BYTES, odd);
+                        }
+                for (int64_t c = 0; c < cols; c += LANES) {
+                        K_TWICE sum[LANES];
+                        memcpy(sum, sums + 2 * c * K_SIZE, sizeof sum);
+                        for (int l = 0; l < LANES / 2; l++) {
+                                totals[c + 2 * l] += sum[l] - (uint64_t)(now * V_FOLD_ROWS) * sign;
+                                totals[c + 2 * l + 1] += sum[LANES / 2 + l] - (uint64_t)(now * V_FOLD_ROWS) * sign;
+                        }
+                }
+        }
+        return cols;
+}
+#endif
+
+/* The tiles, into the counters. */
+SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
+{
+        const char *x = j->x;
+        const uint8_t *m = j->m;
+        int64_t done = 0;
+#ifdef K_TOTALS
+        if (!m && tiles >= 4)
+                done = O(fold_wide_tiles)(j, none, tiles);
+#endif
+        if (done == j->cols)
+                return;
+        for (uint64_t tile = (uint64_t)(j->start / V_FOLD_ROWS); tiles > 0; tiles--, tile++) {
+                const int closed = O(closed_by)(tile), place = O(in_place)(closed);
+                for (int64_t c = done; c < j->cols; c += K_WIDTH) {
+                        const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                        O(val) v = O(fold_positions)(j, x + c * K_SIZE, m ? m + c : NULL, none, count);
+                        for (int k = 0; k < closed; k++)
+                                v = O(combine)(O(get)(j->counters + k * j->counter_stride + c * K_EACH), v);
+                        O(put)(j->counters + place * j->counter_stride + c * K_EACH, O(settle)(v));
+                }
+                x += V_FOLD_ROWS * j->x_step;
+                m = m ? m + V_FOLD_ROWS * j->m_step : NULL;
+        }
+}
+
+/* The total of one vector of columns: `over` positions from x on, with the counter of `tiles` tiles to their left. */
+SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int64_t over,
+                                     uint64_t tiles, int64_t c, int count)
+{
+        O(val) inside[V_FOLD_ROWS_LOG + 1], total = none->value;
+        bool any = over > 0;
+        for (int i = 0; i < over; i++) {
+                const uint8_t *mask = m ? m + i * j->m_step + c : NULL;
+                total = O(load_part)(x + i * j->x_step + c * K_SIZE, mask, none, 0, count);
+                const int closed = sf_order_closed((uint64_t)i);
+                for (int k = 0; k < closed; k++)
+                        total = O(combine)(inside[k], total);
+                inside[closed] = total;
+                for (int k = closed; k < V_FOLD_ROWS_LOG; k++)
+                        if (i >> k & 1)
+                                total = O(combine)(inside[k], total);
+        }
+        for (uint64_t bits = O(in_use)(tiles); bits; bits &= bits - 1, any = true) {
+                const O(val) entry = O(get)(j->counters + __builtin_ctzll(bits) * j->counter_stride + c * K_EACH);
+                total = any ? O(combine)(entry, total) : entry;
+        }
+        for (int e = 0; j->carry && e < j->carry->count; e++)
+                total = O(combine)(O(get)(j->carry->entries + e * j->carry->entry_stride + c * K_EACH), total);
+        return total;
+}
+
+static void O(fold_columns)(const sf_columns *j)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const int64_t tiles = j->n / V_FOLD_ROWS, over = j->n % V_FOLD_ROWS;
+        O(fold_columns_tiles)(j, &none, tiles);
+        if (j->resume)
+                return;
+        const char *x = j->x + tiles * V_FOLD_ROWS * j->x_step;
+        const uint8_t *m = j->m ? j->m + tiles * V_FOLD_ROWS * j->m_step : NULL;
+        const uint64_t before = (uint64_t)(j->start / V_FOLD_ROWS + tiles);
+        N(writer) writer;
+        N(writer_start)(&writer, j->y, j->stream, false);
+        int64_t c = 0;
+        for (; c < j->cols; c += K_WIDTH) {
+                const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                const O(val) total = O(fold_columns_end)(j, x, m, &none, over, before, c, count);
+                const N(vec) result = O(lower)(total, &none);
+                if (j->raw) {
+                        O(put)(j->y + c * K_EACH, O(settle)(total));
+                } else if (count == K_WIDTH) {
+                        N(write)(&writer, j->y + c * K_OUT, &result, 1);
+                } else {
+                        N(write_end)(&writer, j->y + c * K_OUT);
+                        writer.first = true;
+                        N(store_part)(j->y + c * K_OUT, result, 0, count);
+                }
+        }
+        if (j->raw)
+                return;
+        N(write_end)(&writer, j->y + c * K_OUT);
+        if (j->stream)
+                v_fence();
+}

@@ -1,0 +1,219 @@
+/*
+ * fold_lanes.inc.h: the fold of rows where any grouping and any order give the same bits. Template, part of fold.inc.h. Vectors are combined lane
+ * by lane, and lanes with each other at the end. Sums that widen add elements up before they are lanes.
+ */
+
+/* Neighbouring vectors of one row are combined apart, so that none waits for the one before. */
+#define K_APART 4
+
+/* `vectors` of each row from x on, `step` elements apart. */
+SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m,
+                                int64_t step, int64_t vectors, O(val) *total)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const int64_t ahead = ahead_of_rows(j, vectors * unit * K_SIZE, rows);
+        O(val) v[SF_CPU_GROUP][K_APART];
+        V_UNROLL
+        for (int r = 0; r < rows; r++) {
+                V_UNROLL
+                for (int a = 0; a < apart; a++)
+                        v[r][a] = none.value;
+        }
+        int64_t i = 0;
+        for (; i + apart <= vectors && !m; i += apart) {
+                V_UNROLL
+                for (int a = 0; a < apart; a++, x += step * K_SIZE) {
+                        V_UNROLL
+                        for (int r = 0; r < rows; r++) {
+                                const char *at = x + r * j->x_row;
+                                __builtin_prefetch(at + ahead);
+                                v[r][a] = O(combine)(v[r][a], O(load_some)(at, NULL, &none, 0, unit));
+                        }
+                }
+        }
+        for (; i < vectors; i++, x += step * K_SIZE, m = m ? m + step : NULL) {
+                V_UNROLL
+                for (int r = 0; r < rows; r++) {
+                        const uint8_t *mask = m ? m + r * j->m_row : NULL;
+                        v[r][0] = O(combine)(v[r][0], O(load_some)(x + r * j->x_row, mask, &none, 0, unit));
+                }
+        }
+        V_UNROLL
+        for (int r = 0; r < rows; r++) {
+                V_UNROLL
+                for (int a = 1; a < apart; a++)
+                        v[r][0] = O(combine)(v[r][0], v[r][a]);
+                total[r] = v[r][0];
+        }
+}
+
+static V_APART void O(lanes_of_part)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                                     O(val) *total)
+{
+        O(fold_lanes_of)(j, 1, 1, j->lanes->unit, x, m, step, vectors, total);
+}
+#ifndef K_LEAN
+static V_APART void O(lanes_of_four)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                                     O(val) *total)
+{
+        O(fold_lanes_of)(j, SF_CPU_GROUP, 1, K_WIDTH, x, m, step, vectors, total);
+}
+static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                                    O(val) *total)
+{
+        O(fold_lanes_of)(j, 1, K_APART, K_WIDTH, x, m, step, vectors, total);
+}
+#endif
+
+#ifdef K_TOTALS
+enum { O(adds_up) = 1 };
+/* Rows of `bytes` bytes of elements, up in memory, whole vectors of them at a time. */
+SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t bytes, O(val) *total)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const int64_t ahead = ahead_of_rows(j, bytes, rows);
+        O(val) v[SF_CPU_GROUP];
+        V_UNROLL
+        for (int r = 0; r < rows; r++)
+                v[r] = none.value;
+        int64_t at = 0;
+        for (; at + K_APART * V_BYTES <= bytes; at += K_APART * V_BYTES) {
+                V_UNROLL
+                for (int r = 0; r < rows; r++) {
+                        V_UNROLL
+                        for (int a = 0; a < K_APART; a++) {
+                                const char *from = x + r * j->x_row + at + a * V_BYTES;
+                                __builtin_prefetch(from + ahead);
+                                v[r] = O(combine)(v[r], N(total)((v_u64)v_raw_load(from)));
+                        }
+                }
+        }
+        for (; at < bytes; at += V_BYTES) {
+                const int left = bytes - at < V_BYTES ? (int)(bytes - at) : V_BYTES;
+                V_UNROLL
+                for (int r = 0; r < rows; r++)
+                        v[r] = O(combine)(v[r], N(total)(N(first_bytes)(x + r * j->x_row + at, left)));
+        }
+        V_UNROLL
+        for (int r = 0; r < rows; r++)
+                total[r] = v[r];
+}
+static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O(val) *total)
+{
+        const bool four = j->rows - at >= SF_CPU_GROUP;
+        if (four)
+                O(fold_totals_of)(j, SF_CPU_GROUP, x, j->n * K_SIZE, total);
+        else
+                O(fold_totals_of)(j, 1, x, j->n * K_SIZE, total);
+        return four ? SF_CPU_GROUP : 1;
+}
+#else
+enum { O(adds_up) = 0 };
+SF_INLINE int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O(val) *total)
+{
+        (void)j, (void)at, (void)x, (void)total;
+        return 1;
+}
+#endif
+
+/*
+ * Columns that do not divide a vector: after K_WIDTH positions lanes are of the same columns again, so as many running vectors as that takes
+ * meet every element in whole vectors. What they come to is laid out as a vector of `unit` lanes is.
+ */
+static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint8_t *m)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const int inner = j->lanes->inner, unit = j->lanes->unit, together = inner & -inner;
+        const int period = inner / together; /* a vector's width is a power of two, and wider than inner */
+        const int64_t elements = j->n * inner, size = (int64_t)period * K_WIDTH;
+        O(val) v[K_WIDTH + 1];
+        for (int p = 0; p <= period; p++)
+                v[p] = none.value;
+        int64_t i = 0;
+        for (; i + 2 * size <= elements && !m; i += 2 * size)
+                for (int p = 0; p < period; p++) {
+                        const char *at = x + (i + p * K_WIDTH) * K_SIZE;
+                        __builtin_prefetch(at + j->ahead);
+                        v[p] = O(combine)(v[p], O(combine)(O(load)(at, NULL, &none), O(load)(at + size * K_SIZE, NULL, &none)));
+                }
+        for (int p = 0; i < elements; i += K_WIDTH, p = p + 1 < period ? p + 1 : 0) {
+                const int count = elements - i < K_WIDTH ? (int)(elements - i) : K_WIDTH;
+                O(val) more = O(load_some)(x + i * K_SIZE, m ? m + i : NULL, &none, 0, count);
+                if (count < K_WIDTH)
+                        more = O(blend)(v_mask_below(count, K_LANE_BYTES), more, none.value);
+                v[p] = O(combine)(v[p], more);
+        }
+        O(val) total = none.value;
+        for (int from = 0; from < size; from += unit) {
+                const O(val) more = O(get)((const char *)v + from * K_LANE_BYTES);
+                total = O(combine)(total, O(blend)(v_mask_below(size - from < unit ? (int)size - from : unit, K_LANE_BYTES), more, none.value));
+        }
+        return total;
+}
+
+/* As many rows from `at` on as there is an instance for, which is returned. */
+SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
+                            O(val) *totals)
+{
+#ifndef K_LEAN
+        if (j->lanes->unit == K_WIDTH) {
+                const bool four = j->rows - at >= SF_CPU_GROUP;
+                (four ? O(lanes_of_four) : O(lanes_of_one))(j, x, m, step, vectors, totals);
+                return four ? SF_CPU_GROUP : 1;
+        }
+#endif
+        (void)at;
+        O(lanes_of_part)(j, x, m, step, vectors, totals);
+        return 1;
+}
+
+SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
+{
+        const N(tables) t = N(tables_of)(j->lanes);
+        const O(none) none = O(none_of)(j->identity, j->turn);
+        const bool reverse = j->lanes->reverse;
+        const int inner = j->lanes->inner, unit = j->lanes->unit;
+        const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
+        /* Lanes of other columns may not be added up. */
+        const bool adds = O(adds_up) && !j->m && inner == 1;
+        const bool periodic = K_LANE_BYTES >= 4 && unit < K_WIDTH && vectors >= 4 * inner;
+        const int over = periodic || adds ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
+        const int64_t lowest = reverse ? -(j->n - 1) * inner : 0;
+        const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;
+        for (int64_t done = 0; done < j->rows;) {
+                const char *x = j->x + done * j->x_row + begin * K_SIZE;
+                const uint8_t *m = j->m ? j->m + done * j->m_row + begin : NULL;
+                O(val) totals[SF_CPU_GROUP];
+                const char *bottom = j->x + done * j->x_row + lowest * K_SIZE;
+                int many = 1;
+                if (adds)
+                        many = O(fold_totals)(j, done, bottom, totals);
+                else if (periodic)
+                        totals[0] = O(fold_period)(j, bottom, j->m ? j->m + done * j->m_row + lowest : NULL);
+                else
+                        many = O(fold_lanes)(j, done, x, m, step, vectors, totals);
+                x += vectors * step * K_SIZE;
+                m = m ? m + vectors * step : NULL;
+                for (int r = 0; r < many; r++) {
+                        const int64_t at = done + r;
+                        char *counter = j->counters + (j->resume || j->start ? at : r) * SF_ORDER_LEVELS * K_ENTRY;
+                        O(val) total = totals[r];
+                        if (over) {
+                                const v_mask low = v_mask_below(reverse ? first : over, K_LANE_BYTES);
+                                const uint8_t *mask = m ? m + r * j->m_row + first : NULL;
+                                O(val) v = O(load_part)(x + r * j->x_row + first * K_SIZE, mask, &none, first, over);
+                                v = reverse ? O(blend)(low, none.value, v) : O(blend)(low, v, none.value);
+                                total = O(combine)(total, v);
+                        }
+                        total = O(last)(O(lane_scan)(total, &t, 0), &t);
+                        if (before)
+                                total = O(combine)(O(get)(counter + sf_order_log2(before) * K_ENTRY), total);
+                        if (!j->resume)
+                                O(fold_end)(j, at, total);
+                        else if (after)
+                                O(put)(counter + sf_order_log2(after) * K_ENTRY, total);
+                }
+                done += many;
+        }
+}
+#undef K_APART
