@@ -108,6 +108,22 @@ static V_APART O(val) O(fold_rest)(const sf_rows *j, const char *x, const uint8_
         return v;
 }
 
+/* Have the tiles of `many` rows been folded in a simpler way? */
+SF_INLINE bool O(tiles_are_plain)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t step, const O(none) *none, O(val) *v)
+{
+#ifdef K_PRODUCT
+        K_BITS worst = {0};
+        if (j->lanes->inner > 1 || j->lanes->unit != K_WIDTH)
+                return false;
+        for (int r = 0; r < many; r++)
+                v[r] = O(fold_plainly)(x + r * j->x_row, m ? m + r * j->m_row : NULL, none, step, j->ahead, &worst);
+        return !O(strays)(worst, O(total_most));
+#else
+        (void)j, (void)x, (void)m, (void)many, (void)step, (void)none, (void)v;
+        return false;
+#endif
+}
+
 SF_INLINE void O(fold_by_vectors)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
@@ -124,7 +140,8 @@ SF_INLINE void O(fold_by_vectors)(const sf_rows *j)
                 char *counters = j->counters + (j->resume ? done * SF_ORDER_LEVELS * K_ENTRY : 0);
                 for (uint64_t tile = first; tile < last; tile++) {
                         O(val) v[SF_CPU_FOLD_GROUP];
-                        for (int r = 0; r < many; r++) {
+                        const bool plain = O(tiles_are_plain)(j, x, m, many, step, &none, v);
+                        for (int r = 0; r < many && !plain; r++) {
                                 const char *from = x + r * j->x_row;
                                 const uint8_t *mask = m ? m + r * j->m_row : NULL;
 #ifndef K_LEAN

@@ -66,7 +66,6 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8
 #endif
 
 #ifdef K_TOTALS
-enum { O(adds_up) = 1 };
 /* Rows of `bytes` bytes of elements, up in memory, whole vectors of them at a time. */
 SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t bytes, O(val) *total)
 {
@@ -106,13 +105,6 @@ static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O
         else
                 O(fold_totals_of)(j, 1, x, j->n * K_SIZE, total);
         return four ? SF_CPU_GROUP : 1;
-}
-#else
-enum { O(adds_up) = 0 };
-SF_INLINE int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O(val) *total)
-{
-        (void)j, (void)at, (void)x, (void)total;
-        return 1;
 }
 #endif
 
@@ -174,8 +166,11 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
-        /* Lanes of other columns may not be added up. */
-        const bool adds = O(adds_up) && !j->m && inner == 1;
+#ifdef K_TOTALS
+        const bool adds = !j->m && inner == 1; /* lanes of other columns may not be added up */
+#else
+        const bool adds = false;
+#endif
         const bool periodic = K_LANE_BYTES >= 4 && unit < K_WIDTH && vectors >= 4 * inner;
         const int over = periodic || adds ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
         const int64_t lowest = reverse ? -(j->n - 1) * inner : 0;
@@ -186,9 +181,12 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
                 O(val) totals[SF_CPU_GROUP];
                 const char *bottom = j->x + done * j->x_row + lowest * K_SIZE;
                 int many = 1;
+#ifdef K_TOTALS
                 if (adds)
                         many = O(fold_totals)(j, done, bottom, totals);
-                else if (periodic)
+                else
+#endif
+                if (periodic)
                         totals[0] = O(fold_period)(j, bottom, j->m ? j->m + done * j->m_row + lowest : NULL);
                 else
                         many = O(fold_lanes)(j, done, x, m, step, vectors, totals);

@@ -324,6 +324,17 @@ static void O(join)(void *a, const void *b, int64_t count)
         }
 }
 
+#ifdef K_PRODUCT
+#include "cpu/product_plain.inc.h"
+#else
+SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int count, N(vec) *result)
+{
+        V_UNROLL
+        for (int i = 0; i < count; i++)
+                result[i] = O(lower)(v[i], none);
+}
+#endif
+
 #include "cpu/scan.inc.h"
 
 #include "cpu/scan_columns.inc.h"

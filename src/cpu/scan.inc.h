@@ -111,9 +111,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                         for (int r = 0; r < many; r++) {
                                 char *y = p.y + r * j.y_row;
                                 N(vec) result[V_SCAN_TILE];
-                                V_UNROLL
-                                for (int i = 0; i < V_SCAN_TILE; i++)
-                                        result[i] = O(lower)(v[r][i], &none);
+                                O(lower_all)(v[r], &none, V_SCAN_TILE, result);
                                 if (raw) {
                                         V_UNROLL
                                         for (int i = 0; i < V_SCAN_TILE; i++)
@@ -165,6 +163,17 @@ SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const 
         N(write)(writer, y, v, V_SCAN_TILE);
 }
 
+/* Has a tile been scanned in a simpler way? */
+SF_INLINE bool O(is_plain)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, O(val) *v)
+{
+#ifdef K_PRODUCT
+        return j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && O(scan_plainly)(j, x, m, step, v);
+#else
+        (void)j, (void)x, (void)m, (void)step, (void)v;
+        return false;
+#endif
+}
+
 /* The whole tiles of one group of rows, whatever there is to do. levels 0: as many as the tables say, and vectors that may
  * not be full. */
 SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, int64_t at, O(row) *rows)
@@ -190,9 +199,12 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                 O(val) v[SF_CPU_GROUP][V_SCAN_TILE];
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
-                        O(load_tile)(p.x + r * j.x_row, p.m ? p.m + r * j.m_row : NULL, p.step, j.ahead, levels, unit,
-                                     &none, v[r]);
-                        O(scan_tile)(&t, levels, v[r]);
+                        const char *x = p.x + r * j.x_row;
+                        const uint8_t *m = p.m ? p.m + r * j.m_row : NULL;
+                        if (!O(is_plain)(&j, x, m, p.step, v[r])) {
+                                O(load_tile)(x, m, p.step, j.ahead, levels, unit, &none, v[r]);
+                                O(scan_tile)(&t, levels, v[r]);
+                        }
                         if (N(holds) && held.y)
                                 O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], levels);
                 }
@@ -204,9 +216,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         if (j.carry)
                                 O(add_carry)(j.carry + (at + r) * j.carry_row, v[r], V_SCAN_TILE);
 #endif
-                        V_UNROLL
-                        for (int i = 0; i < V_SCAN_TILE; i++)
-                                result[i] = O(lower)(v[r][i], &none);
+                        O(lower_all)(v[r], &none, V_SCAN_TILE, result);
                         if (j.exclusive) {
                                 V_UNROLL
                                 for (int i = 0; i < V_SCAN_TILE; i++)
