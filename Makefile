@@ -68,6 +68,7 @@ stage-test-gcc stage-test-cuda-host stage-test-python: stage-build-gcc
 stage-test-package: stage-test-python
 stage-test-cuda: stage-test-package
 
+# One listed case in four; a build without SCANFOLD_TEST_EVERY runs all of them.
 build-gcc: needs-test
 	$(STRICT) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=17 -DSCANFOLD_TEST_EVERY=4 -DSCANFOLD_PYTHON=ON
 	+$(call BUILD,build/gcc)

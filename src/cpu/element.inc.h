@@ -201,6 +201,10 @@ SF_INLINE N(vec) N(spread)(N(vec) v, int from, int inner)
         K_BITS bits = (K_BITS)v;
         K_LANE_UNSIGNED lane[K_WIDTH];
         memcpy(lane, &bits, sizeof lane);
+        if (inner == 1) { /* one instruction */
+                const K_BITS zero = {0};
+                return (N(vec))(zero + lane[from]);
+        }
         for (int l = 0; l < K_WIDTH; l++)
                 bits[l] = lane[from + l % inner];
         return (N(vec))bits;
@@ -209,18 +213,13 @@ SF_INLINE N(vec) N(spread)(N(vec) v, int from, int inner)
 /* The results of a position, back from memory, in every position of a vector. */
 SF_INLINE N(vec) N(results)(const char *p, int inner)
 {
-        N(vec) v = {0};
 #if K_OUT == K_LANE_BYTES
+        N(vec) v = {0};
         memcpy(&v, p, (size_t)(inner * K_OUT));
 #else
-        v = N(load_part)(p, 0, inner);
+        const N(vec) v = N(load_part)(p, 0, inner);
 #endif
-        if (inner > 1)
-                return N(spread)(v, 0, inner);
-        const K_LANE_C one = v[0];
-        for (int i = 0; i < K_WIDTH; i++)
-                v[i] = one;
-        return v;
+        return N(spread)(v, 0, inner);
 }
 
 /* V_SCAN_TILE vectors, `step` elements apart. */

@@ -96,8 +96,7 @@ static V_APART void O(fold_short)(const sf_rows *j)
         default: break;
         }
 #endif
-        /* Within these rows everything is on its way. */
-        const int64_t ahead = K_WIDTH * j->x_row > j->ahead ? K_WIDTH * j->x_row : j->ahead;
+        const int64_t ahead = sf_rows_ahead(j, j->n * K_SIZE, K_WIDTH);
         for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
                 const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
                 const char *x = j->x + at * j->x_row;

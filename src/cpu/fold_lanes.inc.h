@@ -11,7 +11,7 @@ SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apar
                                 int64_t step, int64_t vectors, O(val) *total)
 {
         const O(none) none = O(none_of)(j->identity, j->turn);
-        const int64_t ahead = ahead_of_rows(j, vectors * unit * K_SIZE, rows);
+        const int64_t ahead = sf_rows_ahead(j, vectors * unit * K_SIZE, rows);
         O(val) v[SF_CPU_GROUP][K_APART];
         V_UNROLL
         for (int r = 0; r < rows; r++) {
@@ -70,7 +70,7 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8
 SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t bytes, O(val) *total)
 {
         const O(none) none = O(none_of)(j->identity, j->turn);
-        const int64_t ahead = ahead_of_rows(j, bytes, rows);
+        const int64_t ahead = sf_rows_ahead(j, bytes, rows);
         O(val) v[SF_CPU_GROUP];
         V_UNROLL
         for (int r = 0; r < rows; r++)

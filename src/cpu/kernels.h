@@ -68,6 +68,13 @@ typedef struct sf_rows {
         int32_t slots;         /* folds: there are counters for so many rows instead, at most SF_CPU_FOLD_GROUP; 0: for SF_CPU_GROUP */
 } sf_rows;
 
+/* How far on rows of so many bytes that are read `many` at a time are fetched: past each other, where they are shorter than that. */
+static inline int64_t sf_rows_ahead(const sf_rows *j, int64_t bytes, int many)
+{
+        const int64_t past = many * j->x_row;
+        return bytes <= j->ahead && past > j->ahead ? past : j->ahead;
+}
+
 typedef struct sf_columns {
         const char *x;
         char *y; /* folds: the totals, `cols` elements; NULL with resume */

@@ -174,10 +174,14 @@ SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn)
 #define K_EACH (K_PARTS * K_LANE_BYTES)
 
 /* Elements as values, with the mask applied; mask may be NULL. Of a part, the other lanes hold garbage. */
-SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
+SF_INLINE N(vec) O(element)(const char *x, const uint8_t *m, const O(none) *none)
 {
         const N(vec) v = N(load)(x);
-        return O(lift)(m ? N(masked)(N(mask)(m), v, none->element) : v, none);
+        return m ? N(masked)(N(mask)(m), v, none->element) : v;
+}
+SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
+{
+        return O(lift)(O(element)(x, m, none), none);
 }
 SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
 {
@@ -189,16 +193,6 @@ SF_INLINE O(val) O(load_some)(const char *x, const uint8_t *m, const O(none) *no
 {
         return count == K_WIDTH ? O(load)(x, m, none) : O(load_part)(x, m, none, first, count);
 }
-
-/* How far on rows that are read `many` at a time are fetched: past each other, where they are shorter than that. */
-#ifndef K_AHEAD
-#define K_AHEAD
-static inline int64_t ahead_of_rows(const sf_rows *j, int64_t bytes, int many)
-{
-        const int64_t past = many * j->x_row;
-        return bytes <= j->ahead && past > j->ahead ? past : j->ahead;
-}
-#endif
 
 /* Every position of every column becomes what stands in the lanes from `from` on, `inner` of them. */
 SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)

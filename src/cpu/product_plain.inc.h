@@ -35,11 +35,6 @@ SF_INLINE bool O(strays)(K_BITS worst, const int most)
         return O(reaches)(worst, (K_LANE_UNSIGNED)(2 * most + 1) << (O(mantissa_bits) + 1));
 }
 
-SF_INLINE N(vec) O(element)(const char *x, const uint8_t *m, const O(none) *none)
-{
-        return m ? N(masked)(N(mask)(m), N(load)(x), none->element) : N(load)(x);
-}
-
 /* The total of a fold's tile of full vectors, in every lane, which counts if nothing strays. In reverse the pairs are the same. */
 SF_INLINE O(val) O(fold_plainly)(const char *x, const uint8_t *m, const O(none) *none, int64_t step, int64_t ahead, K_BITS *worst)
 {
@@ -106,7 +101,7 @@ SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int coun
         K_BITS worst = {0};
         V_UNROLL
         for (int i = 0; i < count; i++)
-                worst = K_CAT(v_larger_u, K_LANE_BITS)(worst, (K_BITS)(v[i].exponent + (O(bias) - 1)));
+                worst = K_CAT(v_larger_u, K_LANE_BITS)(worst, (K_BITS)v[i].exponent + (K_LANE_UNSIGNED)(O(bias) - 1));
         const bool near = !O(reaches)(worst, 2 * O(bias));
         V_UNROLL
         for (int i = 0; i < count; i++)

@@ -90,7 +90,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
         const int64_t turn = (j.ahead < 0 ? -j.ahead : j.ahead) / (V_SCAN_TILE * K_WIDTH * K_SIZE);
         const bool turns = turn < tiles && !j.resume;
         const int64_t row = (j.lanes->reverse ? -elements : elements) * K_SIZE;
-        const int64_t beyond = turns ? j.ahead + many * j.x_row - row : ahead_of_rows(&j, elements * K_SIZE, many);
+        const int64_t beyond = turns ? j.ahead + many * j.x_row - row : sf_rows_ahead(&j, elements * K_SIZE, many);
         N(held) held = {.y = NULL};
         for (; groups > 0; groups--, at += many) {
                 O(place) p = O(place_of)(&j, K_WIDTH, at);
@@ -374,13 +374,13 @@ SF_INLINE void O(scan_simple)(const sf_rows *j)
 }
 
 #ifndef K_ORDERED
-/* Positions that come before the first of a row's that is streamed to an aligned address; -1: there is none, or rows differ. */
+/* Positions that come before the first of a long row's that is streamed to an aligned address; -1: none of them is. */
 SF_INLINE int64_t O(before_aligned)(const sf_rows *j)
 {
         const uintptr_t align = N(stream_align), y = (uintptr_t)j->y;
         const int64_t bytes = (int64_t)((j->lanes->reverse ? y + (uintptr_t)(j->lanes->inner * K_OUT) : align - y % align) % align);
         const int64_t position = j->lanes->inner * K_OUT;
-        if (bytes % position || bytes / position > j->n)
+        if (bytes % position)
                 return -1;
         /* And so many more lines that whole tiles are left, but for a part of one. */
         const int64_t first = bytes / position, line = (int64_t)align / position, all = (j->n - first) / line;
