@@ -238,6 +238,15 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  *
  *   SF_SUM   a + b. On bool to bool: or.        SF_MAX   the larger; NaN wins; -0.0 is below +0.0.
  *   SF_PROD  a * b. On bool to bool: and.       SF_MIN   the smaller; NaN wins; -0.0 is below +0.0.
+ *   SF_ARGMAX, SF_ARGMIN            where the largest or smallest element stands: the first of equal ones, as NumPy's argmax.
+ *   SF_LAST_ARGMAX, SF_LAST_ARGMIN  the same, the last of equal ones, as the indices of torch's cummax. "Last" is as the
+ *                                   sequence is walked: with `reverse`, the one that stands first.
+ *                                   NaN wins; zeros of either sign are equal. An index counts from the beginning of the axis,
+ *                                   of several folded axes in row-major order. Of nothing but masked-out elements it is -1.
+ *   SF_LOGSUMEXP  log(exp(a) + exp(b)) without overflow. What is -inf counts as nothing; +inf and NaN stay.
+ *   SF_RECURRENCE h = a h + b: sf_recurrence has it.
+ *
+ * docs/order.md says what each computes, to the bit.
  *
  * A product of reals keeps its exponent apart until it is stored, so no partial product overflows or underflows: a zero
  * makes every product that it is part of zero, unless a factor is infinite or NaN. A partial sum may overflow, as
@@ -254,13 +263,28 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  *   bool                bool                         bool
  *   any integer, bool   f32 f64                      out's own       rounded to out
  *
+ * Indices are i32 or i64 for every x, which is compared as it is: `accumulator` and `initial` are refused. Results of
+ * SF_LOGSUMEXP are real.
+ *
  * A sum of reals overflows where the order does. {-3e38, 0, 3e38, 3e38} in f32 ends in inf, because the
  * last two are added first; a loop from the left would end in 3e38. An f64 accumulator has room for it.
  *
  * `accumulator` in the options asks for another one: f64 where the table says f32, or an integer type no narrower than
  * out's for integers. (For integers, and for max and min, it changes no bit.) Every other pair is refused with SF_UNSUPPORTED.
  * ---------------------------------------------------------------------------------------------------------- */
-typedef enum sf_op { SF_SUM = 0, SF_PROD = 1, SF_MAX = 2, SF_MIN = 3, SF_OP_MAX = 0x7fffffff } sf_op;
+typedef enum sf_op {
+        SF_SUM = 0,
+        SF_PROD = 1,
+        SF_MAX = 2,
+        SF_MIN = 3,
+        SF_ARGMAX = 4,
+        SF_ARGMIN = 5,
+        SF_LAST_ARGMAX = 6,
+        SF_LAST_ARGMIN = 7,
+        SF_LOGSUMEXP = 8,
+        SF_RECURRENCE = 9,
+        SF_OP_MAX = 0x7fffffff
+} sf_op;
 
 /* "sum" and so on, or NULL for a number that is no operation. */
 SF_API const char *sf_op_name(sf_op op);
@@ -309,7 +333,8 @@ static inline sf_scalar sf_real(double f)
  *     s[i]  =  exclusive ? (i ? s[i-1] : identity) : s[i]
  *     y[i]  =  (out's dtype)(initial ? initial + s[i] : s[i])
  *
- * identity is +0.0 for sum, 1 for prod, the lowest value (-inf) for max, the highest (+inf) for min.
+ * identity is +0.0 for sum, 1 for prod, the lowest value (-inf) for max, the highest (+inf) for min, -inf for logsumexp, and
+ * an index of -1.
  *
  * out has x's shape. It may be the very same view as x (same data, offset, shape and strides, and a dtype of the
  * same size), and the scan is then done in place; any other overlap with x or mask is refused.
@@ -349,7 +374,7 @@ SF_API sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
  *     y  =  (out's dtype)(initial ? initial + (a[0] + ... + a[n-1]) : (a[0] + ... + a[n-1]))
  *
  * which is the last element of the scan, bit for bit. With n = 0 the sum in brackets is the identity;
- * max and min over an axis of length 0 are refused, even where there are no results, unless there is an
+ * max, min and indices over an axis of length 0 are refused, even where there are no results, unless there is an
  * initial value.
  *
  * out has x's shape with the folded axes removed, or, with keepdim, of length 1. It must not overlap x or mask.
@@ -384,6 +409,23 @@ SF_API sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
  */
 SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fold_options *options, int32_t *ndim,
                                int64_t *shape);
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Linear recurrence
+ *
+ * For every line along options->axis, with h before the first element 0, or options->initial:
+ *
+ *     h[i]  =  a[i] * h[i-1] + b[i]
+ *
+ * in the order of docs/order.md: blocks of elements, each a pair of numbers (a, b) that stands for h -> a h + b, are joined
+ * two by two. So a = 1 is the cumulative sum of b, bit for bit, and a = 0 is b.
+ *
+ * a broadcasts to b's shape: a number for all, a gate a channel, or one an element. a, b and out are real, or out is and the
+ * others integers, as in the table above; out has b's shape and may be b itself. options are sf_scan's; op is ignored. A masked-out
+ * element leaves h as it is. With exclusive set, out[i] is h[i-1].
+ * ---------------------------------------------------------------------------------------------------------- */
+SF_API sf_status sf_recurrence(sf_context *ctx, const sf_tensor *a, const sf_tensor *b, const sf_tensor *out,
+                               const sf_scan_options *options);
 
 /*
  * The scratch a call with these arguments needs on its device, for a caller who gives a workspace: *size is set on SF_OK; 0 for most

@@ -116,6 +116,7 @@ static sf_status check_device(const sf_context *ctx, const char *name, const sf_
 
 typedef struct request {
         const sf_tensor *x, *out, *mask;
+        const sf_tensor *a; /* a recurrence's, whose b is x; else NULL */
         sf_op op;
         uint64_t axes;
         bool fold, keepdim, reverse, exclusive;
@@ -126,17 +127,63 @@ typedef struct request {
         size_t *needs; /* not NULL: say how much workspace it would take, and do nothing */
 } request;
 
+/* Can every position along these axes be written as an index of type `out`? */
+static sf_status check_index(const sf_context *ctx, const sf_step *s, const sf_view *x, uint64_t axes)
+{
+        int64_t n = 1;
+        for (int32_t d = 0; d < x->ndim; d++)
+                n *= axes >> d & 1 ? x->shape[d] : 1;
+        if (sf_op_is(s->op, SF_INDEX) && s->out == SF_DT_I32 && n > (int64_t)INT32_MAX + 1)
+                return sf_fail(ctx, SF_UNSUPPORTED, "out is i32, but there are %" PRId64 " positions; their indices need i64", n);
+        return SF_OK;
+}
+
+/* The dtypes of a step: of a recurrence, a's as well, which must go with out as b's does. */
+static sf_status choose_dtypes(const sf_context *ctx, const request *r, const sf_view *x, const sf_view *a, sf_dt out, sf_step *s)
+{
+        sf_step other;
+        if (!a)
+                return sf_step_dtypes(ctx, s, r->op, x->dt, out, r->accumulator);
+        SF_TRY(sf_step_dtypes(ctx, &other, SF_SUM, a->dt, out, r->accumulator));
+        SF_TRY(sf_step_dtypes(ctx, s, SF_SUM, x->dt, out, r->accumulator));
+        if (sf_dtypes[out].kind != SF_KIND_REAL)
+                return sf_fail(ctx, SF_UNSUPPORTED, "out is %s; a recurrence's must be f16, bf16, f32 or f64", sf_dtypes[out].name);
+        s->op = SF_RECURRENCE;
+        s->acc = other.acc == SF_DT_F64 ? SF_DT_F64 : s->acc;
+        return SF_OK;
+}
+
+/* The programs of a recurrence: b is operand 0, a operand 1. */
+static void recurrence_programs(sf_fuse *f, sf_dt a)
+{
+        f->operands = 2;
+        f->load.count = f->load.constants = f->store.count = f->store.constants = f->beside.constants = 0;
+        f->beside.count = 1;
+        f->beside.code[0] = (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)a, .slot = 1};
+        f->load_reads = 3;
+        f->store_reads = 0;
+}
+
 static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
 {
-        sf_view out, mask;
+        sf_view out, mask, a;
         sf_step step;
+        sf_fuse fuse;
         int64_t shape[SF_MAX_NDIM];
         SF_TRY(sf_view_init(ctx, "out", r->out, &out));
         SF_TRY(sf_backend_check(ctx, "x", r->x->device));
         SF_TRY(check_device(ctx, "out", r->out, r->x));
         int32_t rank = folded_shape(x->ndim, x->shape, r->fold ? r->axes : 0, r->keepdim, shape);
         SF_TRY(check_shape(ctx, &out, rank, shape));
-        SF_TRY(sf_step_dtypes(ctx, &step, r->op, x->dt, out.dt, r->accumulator));
+        if (r->a) {
+                SF_TRY(sf_view_init(ctx, "a", r->a, &a));
+                SF_TRY(check_device(ctx, "a", r->a, r->x));
+                if (sf_view_overlap(&a, &out))
+                        return sf_fail(ctx, SF_INVALID_ARGUMENT, "out overlaps a; it must be b itself or memory of its own");
+                SF_TRY(sf_view_broadcast(ctx, "a", &a, x));
+        }
+        SF_TRY(choose_dtypes(ctx, r, x, r->a ? &a : NULL, out.dt, &step));
+        SF_TRY(check_index(ctx, &step, x, r->axes));
         const sf_mode mode = sf_mode_enter(); /* the initial value is rounded, as results are */
         sf_status initial = sf_step_initial(ctx, &step, r->initial);
         sf_mode_leave(mode);
@@ -171,10 +218,17 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         step.stream = r->stream;
         /* One node needs no graph: it goes straight to where a plan's passes go. */
         sf_step_views views = {.x = x, .y = &out, .m = r->mask ? &mask : NULL, .axes = r->axes, .keepdim = r->keepdim, .reverse = r->reverse};
+        if (r->a) {
+                recurrence_programs(&fuse, a.dt);
+                views.operands = 2;
+                views.operand[0] = x;
+                views.operand[1] = &a;
+                views.fuse = &fuse;
+        }
         return sf_run_steps(ctx, 1, &step, &views, r->workspace, r->workspace_size, r->needs);
 }
 
-static sf_status scan(sf_context *given, const sf_tensor *tx, const sf_tensor *out, const sf_scan_options *options, size_t *needs)
+static sf_status scan(sf_context *given, const sf_tensor *a, const sf_tensor *tx, const sf_tensor *out, const sf_scan_options *options, size_t *needs)
 {
         sf_context *ctx;
         sf_scan_options o = SF_SCAN_OPTIONS_INIT;
@@ -182,8 +236,8 @@ static sf_status scan(sf_context *given, const sf_tensor *tx, const sf_tensor *o
         SF_TRY(sf_context_resolve(given, &ctx));
         if (options)
                 SF_TRY(sf_options_read(ctx, "sf_scan_options", options, &o, sizeof o));
-        SF_TRY(sf_view_init(ctx, "x", tx, &x));
-        request r = {.x = tx, .out = out, .mask = o.mask, .op = o.op, .reverse = o.reverse != 0, .exclusive = o.exclusive != 0,
+        SF_TRY(sf_view_init(ctx, a ? "b" : "x", tx, &x));
+        request r = {.a = a, .x = tx, .out = out, .mask = o.mask, .op = o.op, .reverse = o.reverse != 0, .exclusive = o.exclusive != 0,
                      .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream, .workspace = o.workspace,
                      .workspace_size = o.workspace_size, .needs = needs};
         SF_TRY(read_axis(ctx, o.axis, x.ndim, &r.axes));
@@ -208,7 +262,12 @@ static sf_status fold(sf_context *given, const sf_tensor *tx, const sf_tensor *o
 
 sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options)
 {
-        return scan(ctx, x, out, options, NULL);
+        return scan(ctx, NULL, x, out, options, NULL);
+}
+
+sf_status sf_recurrence(sf_context *ctx, const sf_tensor *a, const sf_tensor *b, const sf_tensor *out, const sf_scan_options *options)
+{
+        return a ? scan(ctx, a, b, out, options, NULL) : sf_fail(ctx, SF_INVALID_ARGUMENT, "a is NULL; it must be a tensor that broadcasts to b");
 }
 
 sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options)
@@ -218,7 +277,7 @@ sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, con
 
 sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options, size_t *size)
 {
-        return size ? scan(ctx, x, out, options, size) : sf_fail(ctx, SF_INVALID_ARGUMENT, "size is NULL; it must point to where the bytes are to go");
+        return size ? scan(ctx, NULL, x, out, options, size) : sf_fail(ctx, SF_INVALID_ARGUMENT, "size is NULL; it must point to where the bytes are to go");
 }
 
 sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options, size_t *size)

@@ -24,7 +24,7 @@ void case_arguments(int argc, char **argv)
 }
 
 /* With --op, every case is that operation's; where it has no reals, integers of the same size take
- * their place. */
+ * their place, and where its results are indices or reals, those do. */
 static test_case with_operation(const test_case *given)
 {
         static const int whole[DT_COUNT] = {
@@ -33,7 +33,11 @@ static test_case with_operation(const test_case *given)
         if (only < 0)
                 return c;
         c.op = (sf_op)only;
-        if (!pair_allowed(c.op, DT_F32, DT_F32) && (whole[c.in] || whole[c.out])) {
+        if (is_index(c.op))
+                c.out = c.seed % 3 ? DT_I64 : DT_I32;
+        else if (!pair_allowed(c.op, DT_I32, DT_I32) && !whole[c.out])
+                c.out = dts[c.in].size < 4 ? DT_F32 : DT_F64;
+        else if (!pair_allowed(c.op, DT_F32, DT_F32) && (whole[c.in] || whole[c.out])) {
                 c.in = whole[c.in] ? whole[c.in] : c.in;
                 c.out = whole[c.out] ? whole[c.out] : c.out;
         }
@@ -41,6 +45,7 @@ static test_case with_operation(const test_case *given)
                 c.out = c.in;
         if (!accumulator_allowed(c.op, c.in, c.out, c.acc))
                 c.acc = DT_NONE;
+        c.in_place = c.in_place && dts[c.in].size == dts[c.out].size;
         return c;
 }
 
@@ -213,6 +218,8 @@ void case_print(const test_case *c, FILE *to)
  * ---------------------------------------------------------------------------------------------------------- */
 static sf_scalar initial_of(const test_case *c)
 {
+        if (is_index(c->op)) /* which have none */
+                return (sf_scalar){0};
         int acc = accumulator_of(c->in, c->out, c->acc), bits = dts[acc].size * 8;
         uint64_t all = UINT64_MAX >> (64 - bits);
         const sf_scalar reals[INITIALS] = {{0}, sf_real(1234.567), sf_int(-3), sf_uint(UINT64_MAX - 1), sf_real(-0.0)};
@@ -414,10 +421,10 @@ static bool engine_wanted(const engine *e, int64_t bytes)
         return bytes >= 1 << 15 || e->threads == 1 || e->threads == 3;
 }
 
-/* max and min of nothing, without an initial value, is the one refusal a case may meet. */
+/* An extreme of nothing, without an initial value, is the one refusal a case may meet. */
 static bool refused(const test_case *c, int64_t x_count, int64_t out_count)
 {
-        return c->fold && !x_count && out_count && !c->initial && (c->op == SF_MAX || c->op == SF_MIN);
+        return c->fold && !x_count && out_count && (is_index(c->op) || (!c->initial && (c->op == SF_MAX || c->op == SF_MIN)));
 }
 
 static const test_case *running;

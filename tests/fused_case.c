@@ -441,7 +441,7 @@ static void check_naively(const fused_case *c, const part *p)
                                 sf_value v = upto ? fold_in_pairs(s, a, upto) : s->identity;
                                 if (s->has_initial)
                                         v = sf_combine(s->op, s->acc, s->initial, v);
-                                v = sf_store_eval(&p->fuse, at, sf_lower(s->acc, v), s->acc,
+                                v = sf_store_eval(&p->fuse, at, sf_lower(s->op, s->acc, v), s->acc,
                                                   s->out);
                                 char got[8], expected[8];
                                 int64_t where[MOST_RANK];

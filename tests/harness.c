@@ -61,9 +61,20 @@ int op_count(void)
         return count;
 }
 
+bool is_index(sf_op op)
+{
+        return op >= SF_ARGMAX && op <= SF_LAST_ARGMIN;
+}
+
 bool pair_allowed(sf_op op, int in, int out)
 {
         char from = dts[in].kind, to = dts[out].kind;
+        if (op == SF_RECURRENCE) /* which sf_recurrence has */
+                return false;
+        if (is_index(op))
+                return out == DT_I32 || out == DT_I64;
+        if (op == SF_LOGSUMEXP && to != 'r')
+                return false;
         if (from == 'r')
                 return to == 'r';
         if (to == 'r')
@@ -88,6 +99,8 @@ bool accumulator_allowed(sf_op op, int in, int out, int acc)
                 return false;
         if (acc == DT_NONE)
                 return true;
+        if (is_index(op))
+                return false;
         int own = accumulator_of(in, out, DT_NONE);
         if (dts[own].kind == 'r')
                 return acc == DT_F64 || (acc == DT_F32 && own == DT_F32);

@@ -52,6 +52,7 @@ extern const dt_row dts[DT_COUNT];
 int op_count(void);
 
 /* The table of scanfold.h, read a second time: is the pair allowed, and with which accumulators (DT_NONE: unset)? */
+bool is_index(sf_op op);
 bool pair_allowed(sf_op op, int in, int out);
 bool accumulator_allowed(sf_op op, int in, int out, int acc);
 /* The accumulator used; integers answer with out's own. */

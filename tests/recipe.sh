@@ -16,7 +16,7 @@ if [ "$files" -gt 5 ]; then
         echo "recipe: an operation takes $files files; five are enough" >&2
         exit 1
 fi
-sed -i 's/^#define K_OP \(sum\|prod\|max\|min\)$/&\n#define K_ABSENT/' "$work/src/cpu/ops.inc.h"
+sed -i '/^#define K_OP \(xor\|latest\)$/! s/^#define K_OP .*$/&\n#define K_ABSENT/' "$work/src/cpu/ops.inc.h"
 cmake -S "$work" -B "$work/build" -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF \
         -DSCANFOLD_CUDA_HOST=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -w" \
         > "$work/log" 2>&1 &&

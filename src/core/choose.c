@@ -59,6 +59,12 @@ bool sf_step_pair(sf_step *s, sf_op op, sf_dt in, sf_dt out)
         s->op = op;
         s->in = in;
         s->out = out;
+        if (sf_op_is(op, SF_INDEX)) {
+                s->acc = in == SF_DT_F16 || in == SF_DT_BF16 ? SF_DT_F32 : in == SF_DT_BOOL ? SF_DT_U8 : in;
+                return out == SF_DT_I32 || out == SF_DT_I64;
+        }
+        if (sf_op_is(op, SF_ROUNDS) && to != SF_KIND_REAL)
+                return false;
         if (to == SF_KIND_BOOL) {
                 s->op = sf_ops[op].on_bool;
                 s->acc = SF_DT_U8;
@@ -101,6 +107,9 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
         if (!sf_op_name(op))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "op is %d; it must be one of%s", (int)op,
                                op_names);
+        if (sf_op_is(op, SF_TWO))
+                return sf_fail(ctx, SF_UNSUPPORTED, "op is SF_RECURRENCE, of %s into %s here, but it takes two elements a position: sf_recurrence computes it",
+                               sf_dtypes[in].name, sf_dtypes[to].name);
         if (!sf_step_pair(s, op, in, to))
                 return sf_fail(ctx, SF_UNSUPPORTED,
                                "%s of %s into %s is not supported; its result can be %s",
@@ -110,9 +119,10 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
                 return SF_OK;
         sf_dt asked = sf_dt_find(accumulator);
         bool real = sf_dtypes[s->acc].kind == SF_KIND_REAL;
-        bool wider = asked < SF_DT_COUNT && asked != SF_DT_F16 && asked != SF_DT_BF16 && asked != SF_DT_BOOL && to != SF_DT_BOOL &&
+        /* Positions are found among elements as they are. */
+        bool wider = !sf_op_is(op, SF_INDEX) && asked < SF_DT_COUNT && asked != SF_DT_F16 && asked != SF_DT_BF16 && asked != SF_DT_BOOL && to != SF_DT_BOOL &&
                      (sf_dtypes[asked].kind == SF_KIND_REAL) == real && sf_dtypes[asked].bits >= sf_dtypes[s->acc].bits;
-        const char *right = to == SF_DT_BOOL ? "left unset"
+        const char *right = to == SF_DT_BOOL || sf_op_is(op, SF_INDEX) ? "left unset"
                             : !real          ? "left unset or an integer type no narrower than "
                             : s->acc == SF_DT_F32 ? "left unset, f32 or f64"
                                                   : "left unset or f64";
@@ -121,7 +131,7 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
                                "accumulator %s does not fit %s of %s into %s; it must be %s%s",
                                sf_dtype_text(accumulator, text), sf_op_name(op), sf_dtypes[in].name,
                                sf_dtypes[to].name, right,
-                               real || to == SF_DT_BOOL ? "" : sf_dtypes[s->acc].name);
+                               real || to == SF_DT_BOOL || sf_op_is(op, SF_INDEX) ? "" : sf_dtypes[s->acc].name);
         /* Integers wrap, and the largest of some reals is the same in any wider type: there a wider accumulator changes no bit
          * and is not used. */
         if (real && sf_op_is(op, SF_ORDERED))
@@ -133,6 +143,8 @@ sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
 {
         char text[64];
         s->has_initial = v.kind != SF_SCALAR_NONE;
+        if (s->has_initial && sf_op_is(s->op, SF_INDEX))
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "initial is given, but %s is a position among the elements: leave it unset", sf_op_name(s->op));
         s->initial = (sf_value){.u64 = 0};
         s->identity = sf_identity(s->op, s->acc);
         if (s->out == SF_DT_BOOL && s->op == SF_MIN)
@@ -149,6 +161,8 @@ sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
                 s->initial = v.kind == SF_SCALAR_REAL  ? sf_value_from_f64(v.value.f, s->acc)
                              : v.kind == SF_SCALAR_INT ? sf_value_from_integer(SF_DT_I64, (uint64_t)v.value.i, s->acc)
                                                        : sf_value_from_integer(SF_DT_U64, v.value.u, s->acc);
+                if (sf_op_is(s->op, SF_PAIR))
+                        s->initial = sf_with_one(s->acc, s->initial);
                 return SF_OK;
         }
         bool is_signed = sf_dtypes[s->acc].kind == SF_KIND_SIGNED, fits = true;

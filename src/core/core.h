@@ -41,7 +41,10 @@ typedef struct sf_dtype_row {
 extern const sf_dtype_row sf_dtypes[SF_DT_COUNT];
 
 /* What is known of an operation besides how it combines: ops.def. */
-enum { SF_REALS = 1, SF_ORDERED = 2, SF_WRAPS = 4, SF_EMPTY = 8, SF_COMMUTES = 16 };
+enum {
+        SF_REALS = 1, SF_ORDERED = 2, SF_WRAPS = 4, SF_EMPTY = 8, SF_COMMUTES = 16,
+        SF_PAIR = 32, SF_INDEX = 64, SF_ROUNDS = 128, SF_TWO = 256
+};
 
 typedef struct sf_op_row {
         const char *name;
@@ -64,16 +67,26 @@ static inline bool sf_op_free(sf_op op, sf_dt acc)
 
 /* One accumulator's worth of value. Which member is live follows from the accumulator's sf_dt:
  * integers and bool of every width live in u64, wrapped to their width and then sign- or
- * zero-extended. A product of reals that has left their range is f32 or f64 times 2^exponent
- * (value.h); of everything else the exponent is 0. */
+ * zero-extended. The second component (value.h) is 0 unless the operation has one. */
 typedef struct sf_value {
         union {
                 float f32;
                 double f64;
                 uint64_t u64;
         };
-        int64_t exponent;
+        union {
+                int64_t exponent; /* of a product of reals that has left their range: times 2^exponent */
+                int64_t index;    /* the position of an extreme */
+                float also32;     /* logsumexp: the sum, as a multiple of e to the first component; */
+                double also64;    /* recurrence: what the state before is multiplied by */
+        };
 } sf_value;
+
+/* The type of an operation's results before they are rounded to the output's. */
+static inline sf_dt sf_op_result(sf_op op, sf_dt acc)
+{
+        return sf_op_is(op, SF_INDEX) ? SF_DT_I64 : acc;
+}
 
 /* ------------------------------------------------------------------------------------------------------------
  * status.c: a code, and a sentence kept for the calling thread

@@ -119,12 +119,12 @@ static double eval_f64(sf_code code, double a, double b)
         case SF_CODE_DIV: return a / b;
         case SF_CODE_NEG: return -a;
         case SF_CODE_ABS: return fabs(a);
-        case SF_CODE_EXP: return exp(a);
-        case SF_CODE_LOG: return log(a);
+        case SF_CODE_EXP: return sf_exp_f64(a);
+        case SF_CODE_LOG: return sf_log_f64(a);
         case SF_CODE_SQRT: return sqrt(a);
         case SF_CODE_SQUARE: return a * a;
         case SF_CODE_RELU: return a > 0 || a != a ? a : 0.0;
-        case SF_CODE_SIGMOID: return 1.0 / (1.0 + exp(-a));
+        case SF_CODE_SIGMOID: return 1.0 / (1.0 + sf_exp_f64(-a));
         default: return tanh(a);
         }
 }
@@ -229,6 +229,11 @@ sf_value sf_load_eval(const sf_fuse *f, const char *const *at, sf_dt to)
         if (!f->load.count)
                 return sf_cast(f->operand[0].dt, to, sf_element_load(f->operand[0].dt, at[0]));
         return run(f, &f->load, at, (sf_value){.u64 = 0}, to, to);
+}
+
+sf_value sf_beside_eval(const sf_fuse *f, const char *const *at, sf_dt to)
+{
+        return run(f, &f->beside, at, (sf_value){.u64 = 0}, to, to);
 }
 
 sf_value sf_store_eval(const sf_fuse *f, const char *const *at, sf_value result, sf_dt from, sf_dt to)

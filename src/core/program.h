@@ -13,8 +13,8 @@
  * Types: every instruction has one. A value of f16 or bf16 is held as an f32 that the narrow type can represent: an instruction of
  * that type computes in f32 and rounds its result, as if it had been stored and loaded again. Integers wrap. Arithmetic on bool is
  * done on 0 and 1, and whatever is not 0 is true: add is or, mul is and. Each operation is one rounded operation: nothing is
- * contracted or reassociated, so that a program gives the same bits on every backend, but for exp, log, sigmoid and tanh: those of f32
- * have the same bits on every CPU (elementary.h), those of f64 are the C library's, and a GPU's are its own.
+ * contracted or reassociated, so that a program gives the same bits on every backend, but for exp, log, sigmoid and tanh: they
+ * have the same bits on every CPU (elementary.h), but for tanh of f64, which is the C library's; a GPU's are its own.
  *
  * Casts: real to real rounds once. Integer to real rounds once, by way of f32 to f16 and bf16. Integer to integer wraps. To bool:
  * whatever is not 0 is true, NaN too. A program's last value is cast to the type asked of it.
@@ -76,7 +76,8 @@ typedef struct sf_fuse {
         int32_t operands;
         sf_operand operand[SF_OPERANDS_MAX];
         sf_program load, store;
-        uint32_t load_reads, store_reads; /* bit k: the program reads operand k */
+        sf_program beside; /* of operations whose elements come in twos (SF_TWO): the other one, as the load makes the first */
+        uint32_t load_reads, store_reads; /* bit k: the program reads operand k; load_reads is of both */
 } sf_fuse;
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -96,6 +97,7 @@ sf_value sf_code_eval(const sf_instruction *i, const sf_program *p, const sf_val
  * `result`, of type `from`, is what RESULT stands for, and the value of a store of no instructions. A load of none is operand 0.
  */
 sf_value sf_load_eval(const sf_fuse *fuse, const char *const *at, sf_dt to);
+sf_value sf_beside_eval(const sf_fuse *fuse, const char *const *at, sf_dt to);
 sf_value sf_store_eval(const sf_fuse *fuse, const char *const *at, sf_value result, sf_dt from, sf_dt to);
 
 #endif

@@ -1,6 +1,7 @@
 /* From checked views to the geometry of a step: any axes become batch dimensions and a sequence, merged where they act
  * as one, so that a backend sees as few dimensions as there really are. */
 #include "core/step.h"
+#include "core/value.h"
 
 /* A dimension under construction: its strides in x, y and the mask, and where to find them in a fused step's other operands. */
 typedef struct place {
@@ -130,6 +131,7 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
         step->n = 1;
         step->batch = 1;
         step->fuse = v->fuse;
+        step->reverse = v->reverse;
         if (v->fuse)
                 start_operands(v);
 
@@ -161,7 +163,8 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
                         batch[at] = p;
                 }
         }
-        if (nseq > 1 && step->n && !v->fuse && step->fold && sf_op_is(step->op, SF_COMMUTES) && sf_op_free(step->op, step->acc))
+        if (nseq > 1 && step->n && !v->fuse && step->fold && sf_op_is(step->op, SF_COMMUTES) && sf_op_free(step->op, step->acc) &&
+            !sf_op_is(step->op, SF_INDEX))
                 nseq = as_memory_lies(step, v, seq, nseq);
         int32_t kept = 0;
         for (int32_t d = 0; d < nbatch; d++) {
@@ -180,6 +183,14 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
                 append(step, v, kept + d, &seq[d]);
         step->nbatch = kept;
         step->nseq = nseq;
+}
+
+sf_value sf_step_lower(const sf_step *s, sf_value v)
+{
+        v = sf_lower(s->op, s->acc, v);
+        if (sf_op_is(s->op, SF_INDEX) && s->reverse && (int64_t)v.u64 >= 0)
+                v.u64 = (uint64_t)(s->n - 1) - v.u64;
+        return v;
 }
 
 bool sf_step_same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb)
@@ -204,5 +215,5 @@ void sf_step_plain_fuse(const sf_step *s, sf_fuse *f)
                 f->operand[0].stride[d] = s->dims[d].x;
         f->load_reads = 1;
         f->store_reads = 0;
-        f->load.count = f->load.constants = f->store.count = f->store.constants = 0;
+        f->load.count = f->load.constants = f->store.count = f->store.constants = f->beside.count = f->beside.constants = 0;
 }

@@ -27,6 +27,7 @@ typedef struct sf_step {
         bool exclusive; /* scans only */
         bool in_place;  /* y is x, element for element */
         bool has_initial;
+        bool reverse;   /* the sequence was taken from its end: positions are counted from there, but an index from the other */
         sf_op op;
         sf_dt in, acc, out; /* acc is f32, f64 or an integer type, never f16, bf16 or bool */
         sf_value identity, initial;
@@ -63,6 +64,9 @@ typedef struct sf_step_views {
 /* Fills the geometry: x, y, m, n, batch, dims, and the operands of views->fuse, which becomes the step's. The views have been checked
  * and have at least one output element. */
 void sf_step_geometry(sf_step *step, const sf_step_views *views);
+
+/* A value of the step's operation as a number of type sf_op_result; an index counts from the axis's beginning. */
+sf_value sf_step_lower(const sf_step *step, sf_value v);
 
 /* A plain step as a fused one that does nothing to its elements. */
 void sf_step_plain_fuse(const sf_step *step, sf_fuse *fuse);

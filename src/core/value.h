@@ -113,8 +113,8 @@ static inline uint32_t sf_f32_bits(float v)
 #define P_BIAS 1023
 #include "core/product.inc.h"
 
-/* What the value is as a number of the accumulator's type. */
-static inline sf_value sf_lower(sf_dt acc, sf_value v)
+/* A product as a number of the accumulator's type. */
+static inline sf_value sf_product_lower(sf_dt acc, sf_value v)
 {
         if (!v.exponent)
                 return v;
@@ -146,7 +146,7 @@ static inline sf_value sf_multiply(sf_dt acc, sf_value a, sf_value b)
                 acc == SF_DT_F32 ? r.f32 == 0 || !isfinite(r.f32) : r.f64 == 0 || !isfinite(r.f64);
         if (special)
                 r.exponent = 0;
-        return special || exponent < lowest || exponent > 1 - lowest ? r : sf_lower(acc, r);
+        return special || exponent < lowest || exponent > 1 - lowest ? r : sf_product_lower(acc, r);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -195,11 +195,10 @@ static inline sf_value sf_value_load(sf_dt in, sf_dt acc, const void *p)
         }
 }
 
-/* Rounds the accumulator's value once to `out` and writes it at p. */
+/* Rounds a number of type `acc` once to `out` and writes it at p. */
 static inline void sf_value_store(sf_dt acc, sf_dt out, sf_value v, void *p)
 {
         if (sf_dtypes[acc].kind == SF_KIND_REAL) {
-                v = sf_lower(acc, v);
                 double wide = acc == SF_DT_F32 ? (double)v.f32 : v.f64;
                 uint16_t half = out == SF_DT_F16 ? sf_f16_from(wide) : sf_bf16_from(wide);
                 float single = (float)wide;
@@ -224,6 +223,107 @@ static inline void sf_value_store(sf_dt acc, sf_dt out, sf_value v, void *p)
 #define SF_EXTREME(a, b, wins, prefer_negative)                                                                          \
         ((a) != (a) ? (a) : (b) != (b) ? (b) : (a)wins(b) ? (a) : (b)wins(a) ? (b) : !signbit(a) == !(prefer_negative) ? (a) : (b))
 
+/* -------------------------------------------------------------------------------------------------
+ * Values of two components (docs/order.md, "Values of two components")
+ * ---------------------------------------------------------------------------------------------- */
+
+/* The index of nothing: of several equal ones the first wins, or the last. */
+static inline int64_t sf_no_index(sf_op op)
+{
+        return op == SF_ARGMAX || op == SF_ARGMIN ? INT64_MAX : -1;
+}
+
+/* The better of two, NaN before all else; of equal ones, zeros of either sign among them, the first
+ * or the last. */
+static inline sf_value sf_better(sf_op op, sf_dt acc, sf_value a, sf_value b)
+{
+        const bool largest = op == SF_ARGMAX || op == SF_LAST_ARGMAX, first = sf_no_index(op) > 0;
+        bool above, below; /* is b above a, below it? */
+        if (sf_dtypes[acc].kind == SF_KIND_REAL) {
+                const double x = acc == SF_DT_F32 ? (double)a.f32 : a.f64;
+                const double y = acc == SF_DT_F32 ? (double)b.f32 : b.f64;
+                above = x != x || y != y ? (largest ? y != y && x == x : x != x && y == y) : y > x;
+                below = x != x || y != y ? (largest ? x != x && y == y : y != y && x == x) : y < x;
+        } else if (sf_dtypes[acc].kind == SF_KIND_SIGNED) {
+                above = (int64_t)b.u64 > (int64_t)a.u64;
+                below = (int64_t)b.u64 < (int64_t)a.u64;
+        } else {
+                above = b.u64 > a.u64;
+                below = b.u64 < a.u64;
+        }
+        if (above || below)
+                return above == largest ? b : a;
+        return (b.index < a.index) == first ? b : a;
+}
+
+/* The sum of two, each a second component times e to the first: the larger first component stays. */
+static inline sf_value sf_add_exponentials(sf_dt acc, sf_value a, sf_value b)
+{
+        if (acc == SF_DT_F32) {
+                const bool right = a.f32 == a.f32 && !(a.f32 >= b.f32);
+                const sf_value large = right ? b : a, small = right ? a : b;
+                const float d = large.f32 == small.f32 ? 0 : small.f32 - large.f32;
+                return (sf_value){.f32 = large.f32,
+                                  .also32 = large.also32 + small.also32 * sf_exp_f32(d)};
+        }
+        const bool right = a.f64 == a.f64 && !(a.f64 >= b.f64);
+        const sf_value large = right ? b : a, small = right ? a : b;
+        const double d = large.f64 == small.f64 ? 0 : small.f64 - large.f64;
+        return (sf_value){.f64 = large.f64,
+                          .also64 = large.also64 + small.also64 * sf_exp_f64(d)};
+}
+
+/* The state x becomes also * x + first: one such step after another. */
+static inline sf_value sf_one_after_another(sf_dt acc, sf_value a, sf_value b)
+{
+        if (acc == SF_DT_F32) {
+                const float carried = b.also32 * a.f32;
+                return (sf_value){.f32 = carried + b.f32, .also32 = a.also32 * b.also32};
+        }
+        const double carried = b.also64 * a.f64;
+        return (sf_value){.f64 = carried + b.f64, .also64 = a.also64 * b.also64};
+}
+
+/* The second component that a number gets where an element does not bring one. */
+static inline sf_value sf_with_one(sf_dt acc, sf_value v)
+{
+        if (acc == SF_DT_F32)
+                v.also32 = 1;
+        else
+                v.also64 = 1;
+        return v;
+}
+
+/* An element at a position of its sequence as a value; `beside` is the other of two. */
+static inline sf_value sf_lift(sf_op op, sf_dt acc, sf_value v, sf_value beside, int64_t position)
+{
+        if (sf_op_is(op, SF_INDEX)) {
+                v.index = position;
+        } else if (sf_op_is(op, SF_TWO)) {
+                if (acc == SF_DT_F32)
+                        v.also32 = beside.f32;
+                else
+                        v.also64 = beside.f64;
+        } else if (sf_op_is(op, SF_PAIR)) {
+                v = sf_with_one(acc, v);
+        }
+        return v;
+}
+
+/* A value as a number of type sf_op_result. An index of nothing is -1. */
+static inline sf_value sf_lower(sf_op op, sf_dt acc, sf_value v)
+{
+        if (sf_op_is(op, SF_INDEX))
+                return (sf_value){.u64 = v.index == sf_no_index(op) ? UINT64_MAX : (uint64_t)v.index};
+        if (op == SF_LOGSUMEXP && acc == SF_DT_F32)
+                return (sf_value){.f32 = v.f32 + sf_log_f32(v.also32)};
+        if (op == SF_LOGSUMEXP)
+                return (sf_value){.f64 = v.f64 + sf_log_f64(v.also64)};
+        if (op == SF_PROD && sf_dtypes[acc].kind == SF_KIND_REAL)
+                return sf_product_lower(acc, v);
+        return acc == SF_DT_F32 ? (sf_value){.f32 = v.f32} : (sf_value){.u64 = v.u64};
+}
+
 /* a combined with b, a to the left: one rounded operation of the accumulator's type; of a product,
  * whatever its exponent. */
 static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
@@ -234,7 +334,9 @@ static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
                 case SF_PROD: return sf_multiply(acc, a, b);
                 case SF_MAX: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, >, false)};
                 case SF_MIN: return (sf_value){.f32 = SF_EXTREME(a.f32, b.f32, <, true)};
-                default: return a; /* there is no other */
+                case SF_LOGSUMEXP: return sf_add_exponentials(acc, a, b);
+                case SF_RECURRENCE: return sf_one_after_another(acc, a, b);
+                default: return sf_better(op, acc, a, b);
                 }
         }
         if (acc == SF_DT_F64) {
@@ -243,7 +345,9 @@ static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
                 case SF_PROD: return sf_multiply(acc, a, b);
                 case SF_MAX: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, >, false)};
                 case SF_MIN: return (sf_value){.f64 = SF_EXTREME(a.f64, b.f64, <, true)};
-                default: return a;
+                case SF_LOGSUMEXP: return sf_add_exponentials(acc, a, b);
+                case SF_RECURRENCE: return sf_one_after_another(acc, a, b);
+                default: return sf_better(op, acc, a, b);
                 }
         }
         bool below = sf_dtypes[acc].kind == SF_KIND_SIGNED ? (int64_t)a.u64 < (int64_t)b.u64 : a.u64 < b.u64;
@@ -252,12 +356,12 @@ static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
         case SF_PROD: return (sf_value){.u64 = sf_wrap(acc, a.u64 * b.u64)};
         case SF_MAX: return below ? b : a;
         case SF_MIN: return below ? a : b;
-        default: return a;
+        default: return sf_better(op, acc, a, b);
         }
 }
 
-/* What a masked-out element counts as. */
-static inline sf_value sf_identity(sf_op op, sf_dt acc)
+/* The identity's first component. */
+static inline sf_value sf_identity_number(sf_op op, sf_dt acc)
 {
         int bits = sf_dtypes[acc].bits;
         sf_kind kind = sf_dtypes[acc].kind;
@@ -272,6 +376,15 @@ static inline sf_value sf_identity(sf_op op, sf_dt acc)
 #undef OP
         default: return (sf_value){.u64 = 0};
         }
+}
+
+/* What a masked-out element counts as. */
+static inline sf_value sf_identity(sf_op op, sf_dt acc)
+{
+        sf_value v = sf_identity_number(op, acc);
+        if (sf_op_is(op, SF_INDEX))
+                v.index = sf_no_index(op);
+        return sf_op_is(op, SF_TWO) ? sf_with_one(acc, v) : v;
 }
 
 #endif

@@ -194,7 +194,7 @@ static void carry_part(sf_sharer *w, const sf_chunk *k, int64_t part, const sf_c
                 run.x -= step;
                 if (!part) {
                         const sf_carry *carry = sf_panel_carry(m, w->walker[1].scratch, 0);
-                        m->kernels->narrow(y, carry->fill, p->cols);
+                        m->kernels->narrow(y, carry->fill, p->cols, false);
                         run.x += step < 0 ? 0 : step;
                         run.y += step < 0 ? 0 : step;
                         run.count -= p->cols;

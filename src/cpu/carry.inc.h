@@ -87,7 +87,7 @@ SF_INLINE void O(carry_one)(const sf_rows *job, int64_t at)
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
         const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH;
-        const O(none) none = O(none_of)(j.identity, j.turn);
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         O(carrier) c = O(carrier_of)(&j, 1, at, &none);
         for (int64_t left = j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH); left > 0; left--) {
                 O(val) v[V_SCAN_TILE];
@@ -152,7 +152,7 @@ static V_APART void O(scan_last)(const sf_rows *j, const int64_t step)
 SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const bool plain, const int64_t step)
 {
         const sf_rows j = *next, n = *now;
-        const O(none) none = O(none_of)(j.identity, j.turn);
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const sf_carry *own = n.carry, common = *n.common;
         O(carrier) c = O(carrier_of)(&n, plain ? 0 : SF_CPU_GROUP, 0, &none);
         O(place) p = O(place_of)(&j, K_WIDTH, 0);
@@ -244,7 +244,7 @@ SF_INLINE void O(carry_vectors)(const sf_run *j, int64_t at, const int many, O(v
 /* `count` elements, no more than a vector, with the carries from lane `at` of the table on. */
 static V_APART void O(carry_part)(const sf_run *j, const char *x, char *y, int64_t at, int count)
 {
-        const O(none) none = O(none_of)((sf_value){.u64 = 0}, j->turn);
+        const O(none) none = O(none_of)((sf_value){.u64 = 0}, j->turn, 0);
         O(val) v = O(load_part)(x, NULL, &none, 0, count);
         O(carry_vectors)(j, at, 1, &v);
         N(store_part)(y, O(lower)(v, &none), 0, count);
@@ -253,7 +253,7 @@ static V_APART void O(carry_part)(const sf_run *j, const char *x, char *y, int64
 static void O(carry_run)(const sf_run *job)
 {
         const sf_run j = *job;
-        const O(none) none = O(none_of)((sf_value){.u64 = 0}, j.turn);
+        const O(none) none = O(none_of)((sf_value){.u64 = 0}, j.turn, 0);
         const int64_t off = j.y - j.base, before = -off & (V_BYTES - 1);
         const int64_t head = before / K_SIZE < j.count ? before / K_SIZE : j.count;
         int64_t left = j.count, place = (off + before) / V_BYTES % j.period;

@@ -67,6 +67,8 @@ void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, i
         piece->totals = piece->some = false;
         piece->carry = 0;
         piece->from = by_stride ? 0 : first;
+        piece->base = at.along;
+        piece->base_line = by_stride ? p->leaf : 0;
         piece->ahead = p->ahead;
         for (int32_t k = 0; k < f->operands; k++) {
                 const sf_operand *x = &f->operand[k];
@@ -184,7 +186,7 @@ static void work(void *arg, int worker)
 static void store_identity(const sf_step *s, const sf_fuse *f)
 {
         const sf_value first = sf_combine(s->op, s->acc, s->initial, s->identity);
-        const sf_value v = sf_lower(s->acc, s->has_initial ? first : s->identity);
+        const sf_value v = sf_step_lower(s, s->has_initial ? first : s->identity);
         sf_walk walk;
         sf_walk_start(&walk, s->dims, s->nbatch, 0);
         for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&walk)) {
@@ -194,7 +196,7 @@ static void store_identity(const sf_step *s, const sf_fuse *f)
                         for (int32_t d = 0; at[k] && d < s->nbatch; d++)
                                 at[k] += walk.at[d] * f->operand[k].stride[d];
                 }
-                sf_element_store(s->out, sf_store_eval(f, at, v, s->acc, s->out), s->y + walk.y);
+                sf_element_store(s->out, sf_store_eval(f, at, v, sf_op_result(s->op, s->acc), s->out), s->y + walk.y);
         }
 }
 
@@ -208,8 +210,11 @@ static size_t place_constants(sf_panels *p, char *base)
                 total += sf_fused_constants_bytes(&m->load);
                 m->store_constants = base ? base + total : NULL;
                 total += sf_fused_constants_bytes(&m->store);
+                m->beside_constants = base ? base + total : NULL;
+                total += sf_fused_constants_bytes(&m->beside);
                 if (base) {
                         sf_fused_constants_fill(p->isa->map, &m->load, m->load_constants);
+                        sf_fused_constants_fill(p->isa->map, &m->beside, m->beside_constants);
                         sf_fused_constants_fill(p->isa->map, &m->store, m->store_constants);
                 }
         }

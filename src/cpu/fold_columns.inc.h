@@ -152,7 +152,7 @@ SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const u
 
 static void O(fold_columns)(const sf_columns *j)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const int64_t tiles = j->n / V_FOLD_ROWS, over = j->n % V_FOLD_ROWS;
         O(fold_columns_tiles)(j, &none, tiles);
         if (j->resume)

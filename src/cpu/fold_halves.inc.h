@@ -53,7 +53,7 @@ SF_INLINE N(vec) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
 /* Rows on end of `lanes` lanes each, a power of two of them, once elements have been added up: pair by pair they become totals side by side. */
 SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const char *x = j->x;
         for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
                 N(vec) v[K_WIDTH];
@@ -82,7 +82,7 @@ SF_INLINE int64_t O(dense_lanes)(const sf_rows *j)
 
 static V_APART void O(fold_short)(const sf_rows *j)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
 #ifdef K_TOTALS
         switch (O(dense_lanes)(j)) {
         case 1: O(fold_dense)(j, 1); return;
@@ -156,7 +156,7 @@ SF_INLINE N(vec) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
 /* The same where elements low .. high - 1 of the turn are all there are; beyond them stands what changes no value. */
 static V_APART N(vec) O(fold_ragged)(const sf_rows *j, const char *x, const uint8_t *m, int64_t low, int64_t high)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const N(vec) beyond = O(neutral)(&none);
         N(vec) v[O(turn)];
         for (int i = 0; i < O(turn); i++, low -= K_WIDTH, high -= K_WIDTH) {
@@ -186,7 +186,7 @@ static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t 
                                  int64_t ahead, N(vec) *v)
 {
         enum { SIZE = O(turn) * K_WIDTH };
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         N(vec) part[SF_CPU_FOLD_GROUP][O(turns)];
         for (int i = 0; i < O(turns); i++) {
                 const int64_t from = i * SIZE, begin = low > from ? low - from : 0, end = high < from + SIZE ? high - from : SIZE;

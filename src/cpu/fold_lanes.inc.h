@@ -10,7 +10,7 @@
 SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m,
                                 int64_t step, int64_t vectors, O(val) *total)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const int64_t ahead = sf_rows_ahead(j, vectors * unit * K_SIZE, rows);
         O(val) v[SF_CPU_GROUP][K_APART];
         V_UNROLL
@@ -69,7 +69,7 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8
 /* Rows of `bytes` bytes of elements, up in memory, whole vectors of them at a time. */
 SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t bytes, O(val) *total)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const int64_t ahead = sf_rows_ahead(j, bytes, rows);
         O(val) v[SF_CPU_GROUP];
         V_UNROLL
@@ -114,7 +114,7 @@ static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O
  */
 static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint8_t *m)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const int inner = j->lanes->inner, unit = j->lanes->unit, together = inner & -inner;
         const int period = inner / together; /* a vector's width is a power of two, and wider than inner */
         const int64_t elements = j->n * inner, size = (int64_t)period * K_WIDTH;
@@ -162,7 +162,7 @@ SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const u
 SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
@@ -171,7 +171,7 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
 #else
         const bool adds = false;
 #endif
-        const bool periodic = K_LANE_BYTES >= 4 && unit < K_WIDTH && vectors >= 4 * inner;
+        const bool periodic = K_LANE_BYTES >= 4 && K_PARTS == 1 && unit < K_WIDTH && vectors >= 4 * inner;
         const int over = periodic || adds ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
         const int64_t lowest = reverse ? -(j->n - 1) * inner : 0;
         const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;

@@ -45,11 +45,11 @@ typedef struct sf_fused_code {
 } sf_fused_code;
 
 /*
- * The loops that compute `p`, cast to `to` and stored as `dest`: `to` itself or, for an integer that goes into a kernel's panel, its class.
+ * The loops that compute `p`, one of the fuse's programs, cast to `to` and stored as `dest`: `to` itself or, for an integer that goes into a kernel's panel, its class.
  * `result` and `held` are the accumulator's type and the type its results lie in memory as. An empty load is operand 0, an empty
  * store the result.
  */
-void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, bool store, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
+void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_program *p, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
                       sf_fused_code *code);
 
 /* rows x cols elements, of every source and of the destination. */

@@ -251,10 +251,10 @@ static bool wraps_anyway(const sf_program *p, sf_dt result, sf_dt to)
         return only && !is_real(to) && to != SF_DT_BOOL && sf_dtypes[to].bits <= sf_dtypes[result].bits;
 }
 
-void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, bool store, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
+void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_program *p, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
                       sf_fused_code *code)
 {
-        const sf_program *p = store ? &fuse->store : &fuse->load;
+        const bool store = p == &fuse->store;
         maker m = {.map = map, .code = code};
         value values[SF_PROGRAM_MAX];
         int32_t uses[SF_PROGRAM_MAX] = {0};

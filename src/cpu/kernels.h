@@ -59,6 +59,7 @@ typedef struct sf_rows {
                         row gets a vector of values, its total in every position */
         sf_value identity;
         uint64_t turn; /* the kernels' */
+        int64_t beside; /* where elements come in twos: bytes from x to the other one */
         int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
         const sf_lanes *lanes;
         const sf_carry *carry; /* of the first row; NULL: nothing to the left */
@@ -88,6 +89,7 @@ typedef struct sf_columns {
         bool raw; /* folds: y is scratch, and gets values, not rounded to storage: whole vectors of them */
         sf_value identity;
         uint64_t turn;
+        int64_t beside;
         int64_t ahead;
         const sf_carry *carry; /* NULL: nothing to the left */
         char *counters;        /* entry k: `cols` lanes at counters + k * counter_stride */
@@ -143,6 +145,7 @@ typedef struct sf_cpu_kernels {
         int32_t parts; /* components of a value, each as wide as a lane */
         uint64_t turn; /* bits in which elements differ from values: min is max of elements whose bits are turned */
         bool free;     /* any grouping gives the same bits: a single carry stands for several */
+        bool two;      /* elements come in twos */
         int32_t (*fold_tile)(const sf_lanes *); /* vectors in fold_rows' tile */
         void (*scan_rows)(const sf_rows *);
         /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans `next`, if not NULL, into
@@ -160,8 +163,8 @@ typedef struct sf_cpu_kernels {
         void (*fill)(void *values, int64_t count, sf_value value);
         /* values a = a combined with b on its right, elementwise */
         void (*combine)(void *a, const void *b, int64_t count);
-        /* elements[0 .. count) = the values, rounded to storage */
-        void (*narrow)(void *elements, const void *values, int64_t count);
+        /* elements[0 .. count) = the values, rounded to storage. `late`: as the identity says, of equal elements the last one's position */
+        void (*narrow)(void *elements, const void *values, int64_t count, bool late);
 } sf_cpu_kernels;
 
 /* Bytes of a value in scratch memory. */

@@ -6,7 +6,10 @@
  *   K_ABSENT         define it where this type leaves the operation to another's kernels, or does not have it; nothing
  *                    else is needed then
  *   K_COMBINE(a, b)  two vectors combined lane by lane, a to the left
- *   K_PRODUCT        instead: values are the two components of core/product.inc.h
+ *   K_VALUES         instead: the file that says what a value of two components is (values.inc.h)
+ *   K_TWO            define it where an element is two, and kernels are told where the other one stands
+ *   K_NO_ELEMENT     define it where the identity is no element's value
+ *   K_PRODUCT        define it where values are products of reals, and tiles may be multiplied plainly
  *   K_ORDERED        define it where the grouping is the tree's. Else any grouping gives the same bits ("free"), and one
  *                    running value stands for all that is to the left
  *   K_COMMUTES       define it where a and b may be exchanged
@@ -43,179 +46,7 @@
 
 #if !defined(K_ABSENT) && !defined(K_LIKE)
 
-/* ------------------------------------------------------------------------------------------------------------
- * Values: a vector of them, in registers and in scratch memory
- * ---------------------------------------------------------------------------------------------------------- */
-#ifdef K_PRODUCT
-#define K_PARTS 2
-#define K_INTEGERS K_CAT(v_i, K_LANE_BITS)
-#define P(name) O(name)
-#define P_REAL N(vec)
-#define P_INT K_INTEGERS
-#define P_UINT K_BITS
-#define P_BITS(v) ((K_BITS)(v))
-#define P_OF(i) ((N(vec))(i))
-#define P_CHOOSE(c, y, n) ((K_INTEGERS)(((c) & (y)) | (~(c) & (n))))
-#define P_MANTISSA (K_LANE_BITS == 32 ? 23 : 52)
-#define P_BIAS (K_LANE_BITS == 32 ? 127 : 1023)
-#include "core/product.inc.h"
-typedef O(product) O(val);
-
-SF_INLINE O(val) O(settle)(O(val) v)
-{
-        return O(product_settle)(v);
-}
-SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
-{
-        return O(product_combine)(a, b);
-}
-SF_INLINE O(val) O(get)(const char *p)
-{
-        return (O(val)){N(get)(p), (K_INTEGERS)N(get)(p + V_BYTES)};
-}
-SF_INLINE void O(put)(char *p, O(val) v)
-{
-        N(put)(p, v.mantissa);
-        N(put)(p + V_BYTES, (N(vec))v.exponent);
-}
-SF_INLINE O(val) O(permute)(O(val) v, v_raw index)
-{
-        return (O(val)){N(permute)(v.mantissa, index), (K_INTEGERS)N(permute)((N(vec))v.exponent, index)};
-}
-SF_INLINE O(val) O(blend)(v_mask m, O(val) yes, O(val) no)
-{
-        return (O(val)){N(blend)(m, yes.mantissa, no.mantissa),
-                        (K_INTEGERS)N(blend)(m, (N(vec))yes.exponent, (N(vec))no.exponent)};
-}
-#else
-#define K_PARTS 1
-typedef N(vec) O(val);
-
-SF_INLINE O(val) O(settle)(O(val) v)
-{
-        return v;
-}
-SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
-{
-        return K_COMBINE(a, b);
-}
-SF_INLINE O(val) O(get)(const char *p)
-{
-        return N(get)(p);
-}
-SF_INLINE void O(put)(char *p, O(val) v)
-{
-        N(put)(p, v);
-}
-#if K_LANE_BYTES >= 4
-SF_INLINE O(val) O(permute)(O(val) v, v_raw index)
-{
-        return N(permute)(v, index);
-}
-#endif
-SF_INLINE O(val) O(blend)(v_mask m, O(val) yes, O(val) no)
-{
-        return N(blend)(m, yes, no);
-}
-#endif
-
-/* The identity, as a value and as the element it comes from; and the bits in which elements differ from values. */
-typedef struct O(none) {
-        O(val) value;
-        N(vec) element;
-        K_BITS turn;
-} O(none);
-
-/* Elements to values, and back. */
-SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
-{
-        (void)none;
-#if defined(K_PRODUCT)
-        return O(product_lift)(v);
-#elif defined(K_TURN)
-        return (N(vec))((K_BITS)v ^ none->turn);
-#else
-        return v;
-#endif
-}
-SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
-{
-        (void)none;
-#if defined(K_PRODUCT)
-        return O(product_lower)(v);
-#elif defined(K_TURN)
-        return (N(vec))((K_BITS)v ^ none->turn);
-#else
-        return v;
-#endif
-}
-SF_INLINE O(val) O(broadcast)(sf_value value, const O(none) *none)
-{
-#ifdef K_PRODUCT
-        const K_INTEGERS zero = {0};
-        (void)none;
-        return O(product_of)(N(broadcast)(value), zero + (K_LANE_INTEGER)value.exponent);
-#else
-        return O(lift)(N(broadcast)(value), none);
-#endif
-}
-SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn)
-{
-        const K_BITS zero = {0};
-        O(none) none;
-        none.turn = zero + (K_LANE_UNSIGNED)turn;
-        none.element = N(broadcast)(identity);
-        none.value = O(broadcast)(identity, &none);
-        return none;
-}
-
-/* Bytes that a vector of values, and the value of one lane, take in scratch memory. A vector's components follow one another there. */
-#define K_ENTRY (K_PARTS * V_BYTES)
-#define K_EACH (K_PARTS * K_LANE_BYTES)
-
-/* Elements as values, with the mask applied; mask may be NULL. Of a part, the other lanes hold garbage. */
-SF_INLINE N(vec) O(element)(const char *x, const uint8_t *m, const O(none) *none)
-{
-        const N(vec) v = N(load)(x);
-        return m ? N(masked)(N(mask)(m), v, none->element) : v;
-}
-SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
-{
-        return O(lift)(O(element)(x, m, none), none);
-}
-SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
-{
-        const N(vec) v = N(load_part)(x, first, count);
-        return O(lift)(m ? N(masked)(N(mask_part)(m, first, count), v, none->element) : v, none);
-}
-/* Likewise where all lanes may be there. */
-SF_INLINE O(val) O(load_some)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
-{
-        return count == K_WIDTH ? O(load)(x, m, none) : O(load_part)(x, m, none, first, count);
-}
-
-/* Every position of every column becomes what stands in the lanes from `from` on, `inner` of them. */
-SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)
-{
-#ifdef K_PRODUCT
-        v.exponent = (K_INTEGERS)N(spread)((N(vec))v.exponent, from, inner);
-        v.mantissa = N(spread)(v.mantissa, from, inner);
-        return v;
-#else
-        return N(spread)(v, from, inner);
-#endif
-}
-
-/* A value that changes none. */
-SF_INLINE O(val) O(neutral)(const O(none) *none)
-{
-#ifdef K_NEUTRAL
-        (void)none;
-        return K_NEUTRAL;
-#else
-        return none->value;
-#endif
-}
+#include "cpu/values.inc.h"
 
 #if K_LANE_BYTES >= 4
 /* One level of a vector's scan. */
@@ -290,7 +121,7 @@ SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
  * ---------------------------------------------------------------------------------------------------------- */
 SF_INLINE void O(fill_as)(void *values, int64_t count, sf_value value, uint64_t turn)
 {
-        const O(none) none = O(none_of)(value, turn);
+        const O(none) none = O(none_of)(value, turn, 0);
         const O(val) v = none.value;
         int64_t i = 0;
         for (; i + K_WIDTH <= count || (K_PARTS > 1 && i < count); i += K_WIDTH)
@@ -300,9 +131,9 @@ SF_INLINE void O(fill_as)(void *values, int64_t count, sf_value value, uint64_t 
                 memcpy((char *)values + i * K_EACH, &v, (size_t)((count - i) * K_EACH));
 }
 
-SF_INLINE void O(narrow_as)(void *elements, const void *values, int64_t count, uint64_t turn)
+SF_INLINE void O(narrow_as)(void *elements, const void *values, int64_t count, uint64_t turn, bool late)
 {
-        const O(none) none = O(none_of)((sf_value){.u64 = 0}, turn);
+        const O(none) none = O(none_of)((sf_value){.u64 = 0, .index = -(int64_t)late}, turn, 0);
         for (int64_t i = 0; i < count; i += K_WIDTH) {
                 const int part = count - i < K_WIDTH ? (int)(count - i) : K_WIDTH;
                 const N(vec) v = O(lower)(O(get)((const char *)values + i * K_EACH), &none);
@@ -352,9 +183,9 @@ static void O(fill)(void *values, int64_t count, sf_value value)
 {
         L(fill_as)(values, count, value, K_TURN);
 }
-static void O(narrow)(void *elements, const void *values, int64_t count)
+static void O(narrow)(void *elements, const void *values, int64_t count, bool late)
 {
-        L(narrow_as)(elements, values, count, K_TURN);
+        L(narrow_as)(elements, values, count, K_TURN, late);
 }
 
 static const sf_cpu_kernels O(kernels) = {
@@ -362,13 +193,16 @@ static const sf_cpu_kernels O(kernels) = {
         .width = K_WIDTH,
         .result_bytes = K_OUT,
         .turn = K_TURN,
-#ifdef K_PRODUCT
+#ifdef K_VALUES
         .parts = 2,
 #else
         .parts = 1,
 #endif
 #ifndef K_ORDERED
         .free = true,
+#endif
+#ifdef K_TWO
+        .two = true,
 #endif
         .fold_tile = L(fold_tile_vectors),
         .scan_rows = L(scan_rows),
@@ -401,6 +235,12 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_OP
 #undef K_ABSENT
 #undef K_COMBINE
+#undef K_VALUES
+#undef K_TWO
+#undef K_NO_ELEMENT
+#undef K_FIRST
+#undef K_SECOND
+#undef K_SECOND_VEC
 #undef K_PRODUCT
 #undef K_ORDERED
 #undef K_COMMUTES

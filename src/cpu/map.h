@@ -40,6 +40,8 @@ typedef struct sf_cpu_map {
         sf_loop *settle[SF_DT_COUNT];          /* a class's values to those of a narrower type: rounded, or wrapped; NULL: nothing to do */
         sf_loop *round[SF_DT_COUNT];           /* f64 to f16 or bf16, rounded once, held as f32; NULL for all others */
         void (*fill)(void *y, sf_class class, sf_value value, int64_t count);
+        /* Integers of 4 or 8 bytes: from, from + step, and so on. */
+        void (*number)(void *y, int64_t size, int64_t from, int64_t step, int64_t count);
         /* A copy that goes around the cache where it can; the isa's fence waits for it. Meanwhile as many bytes from `next` on are
          * fetched: a core keeps memory busy only if it reads and writes at once. */
         void (*stream)(void *to, const void *from, int64_t bytes, const void *next);

@@ -63,8 +63,8 @@ SF_INLINE M_C N(extreme)(const sf_op op, M_C a, M_C b)
 #define M_TANH sf_tanh_f32
 #else
 #define M_LIBM(name) name
-#define M_EXP exp
-#define M_LOG log
+#define M_EXP sf_exp_f64
+#define M_LOG sf_log_f64
 #define M_TANH tanh
 #endif
 SF_INLINE M_C N(eval)(const sf_code code, M_C a, M_C b)

@@ -202,6 +202,16 @@ static void round_bf16(void *y, const void *a, const void *b, const void *c, int
                 ((at_f32 *)y)[i] = sf_f32_from_bf16(sf_bf16_from(((const at_f64 *)a)[i]));
 }
 
+static void number(void *y, int64_t size, int64_t from, int64_t step, int64_t count)
+{
+        if (size == 4)
+                for (int64_t i = 0; i < count; i++)
+                        ((at_u32 *)y)[i] = (uint32_t)from + (uint32_t)i * (uint32_t)step;
+        else
+                for (int64_t i = 0; i < count; i++)
+                        ((at_u64 *)y)[i] = (uint64_t)from + (uint64_t)i * (uint64_t)step;
+}
+
 static void fill(void *y, sf_class class, sf_value v, int64_t count)
 {
         switch (class) {
@@ -249,6 +259,7 @@ const sf_cpu_map MAP_TABLE = {
                    [SF_DT_U8] = settle_u8, [SF_DT_U16] = settle_u16, [SF_DT_BOOL] = settle_bool},
         .round = {[SF_DT_F16] = round_f16, [SF_DT_BF16] = round_bf16},
         .fill = fill,
+        .number = number,
         .stream = stream,
         .mover = mover};
 #undef CASTS_FROM

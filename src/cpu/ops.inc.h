@@ -28,6 +28,7 @@
 #if K_SIGNED || K_CONVERT != K_SAME
 #define K_ABSENT
 #elif K_REAL
+#define K_VALUES "cpu/value_product.inc.h"
 #define K_PRODUCT
 #define K_ORDERED
 #define K_COMMUTES
@@ -63,5 +64,85 @@
 #else
 #define K_LIKE K_CAT(max_, K_NAME)
 #endif
+#endif
+#include "cpu/kernels.inc.h"
+
+/* Positions: elements that are compared as they are, or for min turned around, in lanes that hold a position too. One operation's kernels
+ * serve all four. */
+#define K_OP argmax
+#define K_LEAN
+#define K_TWO
+#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
+#define K_ABSENT
+#elif K_SIGNED
+#define K_VALUES "cpu/value_index.inc.h"
+#define K_TURN K_SIGN
+#define K_LIKE K_CAT(argmax_, K_LANE)
+#else
+#define K_VALUES "cpu/value_index.inc.h"
+#define K_NO_ELEMENT
+#define K_TURN 0
+#define K_COMMUTES
+#define K_AGAIN
+#endif
+#include "cpu/kernels.inc.h"
+
+#define K_OP argmin
+#define K_LEAN
+#define K_TWO
+#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
+#define K_ABSENT
+#else
+#define K_VALUES "cpu/value_index.inc.h"
+#define K_TURN (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
+#define K_LIKE K_CAT(argmax_, K_LANE)
+#endif
+#include "cpu/kernels.inc.h"
+
+#define K_OP last_argmax
+#define K_LEAN
+#define K_TWO
+#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
+#define K_ABSENT
+#else
+#define K_VALUES "cpu/value_index.inc.h"
+#define K_TURN (K_SIGNED ? K_SIGN : 0)
+#define K_LIKE K_CAT(argmax_, K_LANE)
+#endif
+#include "cpu/kernels.inc.h"
+
+#define K_OP last_argmin
+#define K_LEAN
+#define K_TWO
+#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
+#define K_ABSENT
+#else
+#define K_VALUES "cpu/value_index.inc.h"
+#define K_TURN (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
+#define K_LIKE K_CAT(argmax_, K_LANE)
+#endif
+#include "cpu/kernels.inc.h"
+
+#define K_OP logsumexp
+#define K_LEAN
+#if !K_REAL || K_CONVERT != K_SAME
+#define K_ABSENT
+#else
+#define K_VALUES "cpu/value_exponentials.inc.h"
+#define K_NO_ELEMENT
+#define K_ORDERED
+#define K_COMMUTES
+#endif
+#include "cpu/kernels.inc.h"
+
+#define K_OP recurrence
+#define K_LEAN
+#define K_TWO
+#if !K_REAL || K_CONVERT != K_SAME
+#define K_ABSENT
+#else
+#define K_VALUES "cpu/value_recurrence.inc.h"
+#define K_NO_ELEMENT
+#define K_ORDERED
 #endif
 #include "cpu/kernels.inc.h"

@@ -49,6 +49,7 @@ size_t sf_panel_scratch(sf_panels *p)
                         continue;
                 m->entry_bytes = sf_panel_total_bytes(p, m) + (columns ? ENTRY_PADDING : 0);
                 m->counter_bytes = (columns ? p->levels : SF_ORDER_LEVELS) * m->entry_bytes;
+                m->other = grow(&total, m->kernels->two ? elements * m->size : 0);
                 m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
                 m->totals = grow(&total, p->straight ? 0 : p->lines * p->cols * m->size);
@@ -102,6 +103,29 @@ static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t 
         return box;
 }
 
+/* What stands beside the elements of such a block: their positions, counted from the axis's
+ * beginning. */
+static void number(const sf_walker *w, const sf_block *b)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_piece *piece = b->piece;
+        const bool down = m->step->reverse != p->reverse; /* along the panel */
+        const int64_t step = down ? -1 : 1, across = p->col >= 0 ? piece->cols : 1;
+        for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++) {
+                int64_t at = piece->base + line * piece->base_line + piece->from + b->first;
+                at += p->reverse ? b->count - 1 : 0;
+                at = m->step->reverse ? p->n - 1 - at : at;
+                const int64_t to = in_columns(p) ? 0 : line * pitch_of(p, piece);
+                char *y = w->scratch + m->other + to * m->size;
+                if (across == 1)
+                        p->isa->map->number(y, m->size, at, step, b->count);
+                else
+                        for (int64_t i = 0; i < b->count; i++)
+                                p->isa->map->number(y + i * across * m->size, m->size, at + i * step, 0, across);
+        }
+}
+
 /* A block into the panel, of one line or without columns of all: runs along the sequence's
  * innermost dimension. */
 static void load(const sf_walker *w, const sf_block *b)
@@ -113,6 +137,8 @@ static void load(const sf_walker *w, const sf_block *b)
         const int64_t row = p->col >= 0 ? piece->cols : pitch_of(p, piece);
         const int64_t begin = piece->from + b->first + (p->reverse ? b->count - 1 : 0);
         const int64_t m_seq = p->reverse ? -seq->m : seq->m;
+        if (sf_op_is(m->step->op, SF_INDEX))
+                number(w, b);
         for (int64_t done = 0, run; done < b->count; done += run) {
                 sf_walk at;
                 sf_walk_start(&at, dims + p->nbatch, p->nseq, begin + done);
@@ -126,6 +152,10 @@ static void load(const sf_walker *w, const sf_block *b)
                 box.y_col = m->size;
                 if (!m->reads)
                         sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
+                if (sf_op_is(m->step->op, SF_TWO)) {
+                        box.y = w->scratch + m->other + to * m->size;
+                        sf_fused_eval(w->machine, &m->beside, m->beside_constants, &box);
+                }
                 if (m->step->m && !m->masks)
                         sf_fused_move(p->isa->map->mover(SF_DT_U8, SF_DT_U8),
                                       (const char *)b->of->m + b->line * b->of->m_line + at.m,
@@ -222,7 +252,7 @@ void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fil
         /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0
          * is 0.0) */
         const sf_value first = sf_combine(s->op, s->acc, s->initial, s->identity);
-        m->kernels->fill(fill, sf_panel_values(p, m), s->has_initial ? first : s->identity);
+        m->kernels->fill(fill, sf_panel_values(p, m), s->has_initial ? first : m->identity);
 }
 
 /* Of lines that are whole sequences: the initial value, and what comes before the first element. */
@@ -328,7 +358,8 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
                          .exclusive = m->step->exclusive && !fold,
                          .stream = m->streams && !fold,
                          .raw = b->piece->totals,
-                         .identity = m->step->identity, .turn = m->kernels->turn,
+                         .identity = m->identity, .turn = m->kernels->turn,
+                         .beside = (int64_t)m->other - (int64_t)m->panel,
                          .ahead = m->reads ? b->piece->ahead : 0,
                          .lanes = m->lanes,
                          .carry = at.carry, .carry_row = w->p->carries > 1,
@@ -349,7 +380,8 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .exclusive = m->step->exclusive && !fold,
                             .stream = streams && !b->piece->totals,
                             .raw = b->piece->totals,
-                            .identity = m->step->identity, .turn = m->kernels->turn,
+                            .identity = m->identity, .turn = m->kernels->turn,
+                            .beside = (int64_t)m->other - (int64_t)m->panel,
                             .ahead = m->reads ? b->piece->ahead : 0,
                             .carry = at.carry,
                             .counters = at.counters, .counter_stride = m->entry_bytes};

@@ -42,8 +42,10 @@ typedef struct sf_panel_member {
         sf_dt held;   /* the type of what kernels read: in a panel the accumulator's, widened to 32
                          bits; straight from memory what is there */
         int64_t size; /* its bytes */
-        sf_fused_code load, store;
-        char *load_constants, *store_constants;
+        sf_dt made;   /* the type of what kernels write, as wide: an index's, or held */
+        sf_value identity; /* the step's; of indices it says which of equal elements wins as they are numbered here */
+        sf_fused_code load, beside, store;
+        char *load_constants, *beside_constants, *store_constants;
         bool reads, writes, masks; /* straight from and to memory, without a panel */
         bool streams; /* writes around the cache: no line would be left half written */
         bool gathers; /* a scan whose results go there from another panel, laid out as memory is */
@@ -54,8 +56,8 @@ typedef struct sf_panel_member {
         const sf_lanes *lanes; /* the isa's, or own */
         sf_lanes own;
         int64_t entry_bytes, counter_bytes; /* of a counter's or carry's entry, and of a counter */
-        size_t panel, gathered, mask, totals, counters, carries, entries, left; /* offsets into a
-                          worker's scratch */
+        size_t panel, other, gathered, mask, totals, counters, carries, entries, left; /* offsets
+                          into a worker's scratch. other: a panel for what stands beside elements */
         char *sums; /* a shared axis: the totals of every line's leaves */
 } sf_panel_member;
 
@@ -175,6 +177,8 @@ void sf_cut_tasks(sf_panels *p, int workers);
 typedef struct sf_piece {
         int64_t lines, cols;
         int64_t from, n; /* positions; from is 0 but where no stride leads from leaf to leaf */
+        int64_t base, base_line; /* the sequence's position where the first line's pointers stand,
+                                    and how much further the next line's do */
         bool chunk;      /* lines are leaves of a shared axis; else whole sequences */
         bool totals;     /* the leaves' totals are all that is wanted */
         bool some;       /* only of members that fold, or if not `totals` that scan */

@@ -31,9 +31,9 @@ static bool member_straight(sf_panels *p, sf_panel_member *m)
         const sf_step *s = m->step;
         const sf_fuse *f = m->fuse;
         if (p->members || s->sibling || f->load.count || f->store.count || s->in != s->out ||
-            s->nseq > 1)
+            s->nseq > 1 || sf_op_is(s->op, SF_INDEX | SF_TWO))
                 return false;
-        m->held = s->in;
+        m->held = m->made = s->in;
         m->size = sf_dtypes[s->in].size;
         m->kernels = p->isa->find(s->in, s->acc, s->op);
         p->straight = m->kernels && sf_shape_straight(p, m, s);
@@ -43,26 +43,54 @@ static bool member_straight(sf_panels *p, sf_panel_member *m)
         return p->straight;
 }
 
+/* The type that elements are held in: of indices, one with as wide a lane as they need. */
+static sf_dt held_by(const sf_step *s)
+{
+        static const sf_class wide[SF_CLASS_COUNT] = {SF_CLASS_F64, SF_CLASS_F64, SF_CLASS_I64, SF_CLASS_U64, SF_CLASS_I64, SF_CLASS_U64};
+        const sf_class class = sf_class_of(s->acc);
+        return sf_class_dt(sf_op_is(s->op, SF_INDEX) && s->n >= INT32_MAX ? wide[class] : class);
+}
+
+/* Positions count from the axis's beginning. In reverse the last of them comes first. */
+static sf_value identity_of(const sf_step *s)
+{
+        sf_value v = s->identity;
+        if (sf_op_is(s->op, SF_INDEX) && s->reverse)
+                v.index = v.index < 0 ? INT64_MAX : -1;
+        return v;
+}
+
 static bool member_make(sf_panels *p, sf_panel_member *m)
 {
+        static const sf_program nothing = {0};
         const sf_cpu_map *map = p->isa->map;
         const sf_step *s = m->step;
         const sf_fuse *f = m->fuse;
         m->through = false;
+        m->identity = identity_of(s);
+        m->beside.program = &nothing;
         if (!member_straight(p, m)) {
-                m->held = sf_class_dt(sf_class_of(s->acc));
+                m->held = m->made = held_by(s);
                 m->size = sf_dtypes[m->held].size;
                 m->kernels = p->isa->find(m->held, m->held, s->op);
                 if (!m->kernels)
                         return false;
+                const sf_dt acc = m->size > sf_dtypes[s->acc].size && sf_op_is(s->op, SF_INDEX) ? m->held : s->acc;
+                if (sf_op_is(s->op, SF_INDEX))
+                        m->made = m->size == 4 ? SF_DT_I32 : SF_DT_I64;
+                if (sf_op_is(s->op, SF_TWO))
+                        sf_fused_compile(map, f, &f->beside, s->acc, m->held, s->acc, m->held, &m->beside);
                 sf_dt last = f->load.count ? (sf_dt)f->load.code[f->load.count - 1].dt
                                            : f->operand[0].dt;
                 m->through = p->shape == SF_PANEL_MAP && !f->store.count &&
                              sf_survives(last, s->acc);
-                sf_fused_compile(map, f, false, s->acc, m->held, m->through ? s->out : s->acc,
+                sf_fused_compile(map, f, &f->load, acc, m->held, m->through ? s->out : acc,
                                  m->through ? s->out : m->held, &m->load);
-                sf_fused_compile(map, f, true, s->acc, m->held, s->out, s->out, &m->store);
+                sf_fused_compile(map, f, &f->store, sf_op_is(s->op, SF_INDEX) ? m->made : s->acc,
+                                 m->made, s->out, s->out, &m->store);
                 p->slots = (int32_t)sf_larger(p->slots, sf_larger(m->load.slots, m->store.slots));
+                if (sf_op_is(s->op, SF_TWO))
+                        p->slots = (int32_t)sf_larger(p->slots, m->beside.slots);
         }
         p->widest = sf_larger(p->widest, m->size);
         p->value_bytes = sf_larger(p->value_bytes, sf_value_bytes(m->kernels));
@@ -72,7 +100,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
 /* A sequence of one element, and nothing around it, is its element. */
 static bool is_map(const sf_step *s)
 {
-        return s->n == 1 && !s->m && !s->exclusive && !s->has_initial;
+        return s->n == 1 && !s->m && !s->exclusive && !s->has_initial && !sf_op_is(s->op, SF_PAIR);
 }
 
 void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
@@ -126,7 +154,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 return;
         /* Elements from one position to the next, where the sequence is contiguous. */
         const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
-        if (m->load.copy) {
+        if (m->load.copy && !m->kernels->two) {
                 const sf_dt dt = m->load.source_dt[m->load.copied];
                 const int64_t *stride = m->fuse->operand[m->load.copied].stride;
                 const int64_t size = sf_dtypes[dt].size;
@@ -136,7 +164,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                            (columns || stride[p->seq] == step * size);
                 m->kernels = m->reads ? kernels : m->kernels;
         }
-        if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held && !s->fold)
+        if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made && !s->fold)
                 m->writes = (apart || s->dims[p->col].y == m->size) &&
                             (columns || s->dims[p->seq].y == step * m->size);
         if (s->m)
@@ -216,7 +244,7 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
         if (!p->stream)
                 return;
         if (!p->straight &&
-            !(m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->held))
+            !(m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made))
                 return;
         if (s->fold) { /* so many results would each first be read */
                 m->streams = !p->chunk && s->batch * m->size >= SF_CPU_STREAM_BYTES &&

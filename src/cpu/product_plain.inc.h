@@ -61,7 +61,7 @@ SF_INLINE O(val) O(fold_plainly)(const char *x, const uint8_t *m, const O(none) 
 static V_APART bool O(scan_plainly)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, O(val) *v)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const K_INTEGERS exponent = {0};
         K_BITS worst = {0};
         N(vec) p[V_SCAN_TILE];

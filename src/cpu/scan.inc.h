@@ -35,6 +35,13 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
         V_UNROLL
         for (int i = 0; i < V_SCAN_TILE; i++)
                 __builtin_prefetch(x + i * step * K_SIZE + ahead);
+#ifdef K_NO_ELEMENT
+        if (!full) {
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[i] = O(load_some)(x + i * step * K_SIZE, m ? m + i * step : NULL, none, 0, unit);
+                return;
+        }
+#else
         if (!full) {
                 N(vec) element[V_SCAN_TILE];
                 const N(vec) masked = none->element;
@@ -42,7 +49,10 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[i] = O(lift)(element[i], none);
-        } else if (m) {
+                return;
+        }
+#endif
+        if (m) {
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[i] = O(load)(x + i * step * K_SIZE, m + i * step, none);
@@ -72,7 +82,7 @@ SF_INLINE N(vec) O(get_fill)(const char *fill, const O(none) *none)
 }
 SF_INLINE void O(put_fill)(char *fill, N(vec) v, const O(none) *none)
 {
-        O(put)(fill, O(lift)(v, none));
+        O(put)(fill, O(raise)(v, none));
 }
 
 #ifndef K_LEAN
@@ -83,7 +93,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
 {
         const sf_rows j = *job; /* a copy that no store can change */
         const N(tables) t = N(tables_of)(j.lanes);
-        const O(none) none = O(none_of)(j.identity, j.turn);
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH);
         const bool raw = K_CONVERT != K_SAME && j.raw, hold = N(holds) && j.stream;
         /* What would be fetched from beyond the end of a long row is fetched from the beginning of the next group's. */
@@ -180,7 +190,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
 {
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
-        const O(none) none = O(none_of)(j.identity, j.turn);
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int unit = levels ? K_WIDTH : j.lanes->unit;
         const int64_t tiles = j.n * j.lanes->inner / (V_SCAN_TILE * unit);
         const bool stream = j.stream && unit == K_WIDTH;
@@ -265,7 +275,7 @@ static V_APART void O(general_one)(const sf_rows *j, int64_t at, O(row) *row)
 static V_APART void O(scan_end)(const sf_rows *j, int64_t at, const O(place) *p, O(row) *row, int64_t left)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const bool reverse = p->step < 0;
         const int unit = j->lanes->unit;
         O(val) v[V_SCAN_TILE];
@@ -393,7 +403,7 @@ SF_INLINE int64_t O(before_aligned)(const sf_rows *j)
  */
 static V_APART void O(scan_peeled)(const sf_rows *job)
 {
-        const O(none) none = O(none_of)(job->identity, job->turn);
+        const O(none) none = O(none_of)(job->identity, job->turn, job->beside);
         const int inner = job->lanes->inner, step = job->lanes->reverse ? -inner : inner;
         const int group = job->rows == 1 || job->y_row % N(stream_align) == 0 ? SF_CPU_GROUP : 1;
         const uint64_t after = (uint64_t)((job->start + job->n) * inner / (V_SCAN_TILE * K_WIDTH));

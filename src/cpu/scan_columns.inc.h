@@ -129,7 +129,7 @@ SF_INLINE void O(scan_strip)(const sf_columns *job, const O(strip) *strip, const
 {
         const sf_columns j = *job; /* copies that no store can change */
         const O(strip) s = *strip;
-        const O(none) none = O(none_of)(j.identity, j.turn);
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int64_t cols = j.cols / K_WIDTH * K_WIDTH;
         N(writer) writer[V_SCAN_ROWS];
         N(vec) half[V_SCAN_ROWS];
@@ -179,7 +179,7 @@ static V_APART void O(strip_turned)(const sf_columns *j, const O(strip) *s)
 /* What that leaves: the columns from c on, and a last tile that is not full. */
 static V_APART void O(scan_rest)(const sf_columns *j, const O(strip) *s, int64_t c)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         for (; c < j->cols; c += K_WIDTH) {
                 const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
                 O(val) v[V_SCAN_ROWS];
@@ -203,7 +203,7 @@ static V_APART void O(scan_rest)(const sf_columns *j, const O(strip) *s, int64_t
  */
 SF_INLINE void O(scan_four)(const sf_columns *j, const O(strip) *s, const bool stream)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         for (int64_t c = 0; c < j->cols; c += K_WIDTH) {
                 const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
                 const char *x = s->x + c * K_SIZE;
@@ -303,7 +303,7 @@ static void O(scan_columns)(const sf_columns *j)
         /* Streaming needs rows of whole cache lines, or, where all instances are worth it, whole elements. */
         const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_OUT == 64 || K_WIDTH * K_OUT == 32);
         if (late)
-                O(narrow_as)(j->y, j->carry->fill, j->cols, j->turn);
+                O(narrow_as)(j->y, j->carry->fill, j->cols, j->turn, j->identity.index < 0);
         for (int64_t done = 0; done < j->n; done += V_SCAN_ROWS, tile++) {
                 const int64_t left = j->n - done;
                 bool four = false;

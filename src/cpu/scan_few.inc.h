@@ -7,7 +7,7 @@ SF_INLINE void O(scan_short_as)(const sf_rows *job, const int count)
 {
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
-        const O(none) none = O(none_of)(j.identity, j.turn);
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int part = (int)(j.n - (count - 1) * K_WIDTH), first = j.lanes->reverse ? K_WIDTH - part : 0;
         const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH, last = (count - 1) * step + first;
         O(place) p = O(place_of)(&j, K_WIDTH, 0);
@@ -56,7 +56,7 @@ static V_APART int64_t O(narrow_blocks)(const sf_rows *job)
         enum { BLOCK = 4 * V_SCAN_TILE, LEVELS = 2 };
         const sf_rows j = *job;
         const N(tables) t = N(tables_of)(j.lanes);
-        const O(none) none = O(none_of)(j.identity, j.turn);
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int unit = j.lanes->unit;
         const int64_t blocks = j.n / (BLOCK * j.lanes->rows);
         for (int64_t at = 0; at < j.rows; at++) {

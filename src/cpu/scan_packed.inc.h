@@ -16,7 +16,7 @@ SF_INLINE O(val) O(packed_scan)(O(val) v, const N(tables) *t)
 static void O(scan_packed)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(none) none = O(none_of)(j->identity, j->turn);
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const N(vec) fill = j->exclusive ? O(get_fill)(j->carry->fill, &none) : none.element;
         const int unit = j->lanes->unit;
         const int64_t elements = j->rows * j->n * j->lanes->inner;

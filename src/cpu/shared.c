@@ -399,10 +399,10 @@ static void finish_line(sf_sharer *w, int32_t member, int64_t line)
                 sum_left(w, m, total, results, false);
         }
         if (m->writes) {
-                m->kernels->narrow(piece.of[member].y, total, piece.cols);
+                m->kernels->narrow(piece.of[member].y, total, piece.cols, m->identity.index < 0);
                 return;
         }
-        m->kernels->narrow(results, total, piece.cols);
+        m->kernels->narrow(results, total, piece.cols, m->identity.index < 0);
         const sf_block all = sf_panel_block(p, &piece, member, 0, p->n);
         sf_panel_store_totals(&w->walker[1], &all, results);
 }

@@ -6,6 +6,7 @@
  *   V_FOLD_ROWS, V_FOLD_ROWS_LOG   positions in a column fold's tile
  *   V_LEAN                         define it where one instance of a kernel for every case will do
  */
+#include "core/elementary.h"
 #include "cpu/kernels.h"
 
 /* How elements become lanes. */

@@ -50,15 +50,21 @@ static void stand(source *s)
         }
 }
 
-static sf_value element(source *from)
+static sf_value element(source *from, int64_t position)
 {
         const sf_step *s = from->step;
+        sf_value v, beside = {.u64 = 0};
         if (s->m && !s->m[from->batch.m + from->item.m])
                 return s->identity;
-        if (!s->fuse)
-                return sf_value_load(s->in, s->acc, s->x + from->batch.x + from->item.x);
-        stand(from);
-        return sf_load_eval(s->fuse, from->at, s->acc);
+        if (s->fuse) {
+                stand(from);
+                v = sf_load_eval(s->fuse, from->at, s->acc);
+                if (sf_op_is(s->op, SF_TWO))
+                        beside = sf_beside_eval(s->fuse, from->at, s->acc);
+        } else {
+                v = sf_value_load(s->in, s->acc, s->x + from->batch.x + from->item.x);
+        }
+        return sf_lift(s->op, s->acc, v, beside, position);
 }
 
 static void store(source *from, sf_value v, char *y)
@@ -66,12 +72,13 @@ static void store(source *from, sf_value v, char *y)
         const sf_step *s = from->step;
         if (s->has_initial)
                 v = sf_combine(s->op, s->acc, s->initial, v);
+        v = sf_step_lower(s, v);
         if (!s->fuse) {
-                sf_value_store(s->acc, s->out, v, y);
+                sf_value_store(sf_op_result(s->op, s->acc), s->out, v, y);
                 return;
         }
         stand(from);
-        sf_element_store(s->out, sf_store_eval(s->fuse, from->at, sf_lower(s->acc, v), s->acc, s->out), y);
+        sf_element_store(s->out, sf_store_eval(s->fuse, from->at, v, sf_op_result(s->op, s->acc), s->out), y);
 }
 
 static void run_sequence(source *from, sf_value *a)
@@ -80,7 +87,7 @@ static void run_sequence(source *from, sf_value *a)
         const sf_dim *seq = s->dims + s->nbatch;
         sf_walk_start(&from->item, seq, s->nseq, 0);
         for (int64_t i = 0; i < s->n; i++, sf_walk_next(&from->item))
-                a[i] = element(from);
+                a[i] = element(from, i);
         if (s->fold) {
                 store(from, s->n ? fold(s->op, s->acc, a, s->n) : s->identity, s->y + from->batch.y);
                 return;

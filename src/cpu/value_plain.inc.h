@@ -1,0 +1,35 @@
+/*
+ * value_plain.inc.h: a value that is a number, K_COMBINE its combine. Template; values.inc.h says what such a file has.
+ */
+typedef N(vec) O(val);
+#include "cpu/value_none.inc.h"
+
+SF_INLINE O(val) O(settle)(O(val) v)
+{
+        return v;
+}
+SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
+{
+        return K_COMBINE(a, b);
+}
+SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
+{
+        (void)none;
+#ifdef K_TURN
+        return (N(vec))((K_BITS)v ^ none->turn);
+#else
+        return v;
+#endif
+}
+SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
+{
+        return O(lift)(v, none);
+}
+SF_INLINE O(val) O(raise)(N(vec) result, const O(none) *none)
+{
+        return O(lift)(result, none);
+}
+SF_INLINE O(val) O(broadcast)(sf_value value, const O(none) *none)
+{
+        return O(lift)(N(broadcast)(value), none);
+}

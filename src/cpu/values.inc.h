@@ -1,0 +1,142 @@
+/*
+ * values.inc.h: a vector of an operation's values, in registers and in scratch memory. Template, part of kernels.inc.h. A file that the description
+ * names, K_VALUES, or value_plain.inc.h says what a value is. It has
+ *
+ *   O(val)        a vector of values: a vector, or a struct of two with lanes of one size, whose members it calls K_FIRST and K_SECOND, the
+ *                 second's type K_SECOND_VEC
+ *   O(combine)    two values, the left one first
+ *   O(settle)     done to totals, which become left operands
+ *   O(lift)       elements as values; O(lift_two) where K_TWO is defined, of elements and what stands beside them
+ *   O(lower)      values as results
+ *   O(raise)      results as values that are lowered to them: an exclusive scan keeps one
+ *   O(broadcast)  a number in all lanes
+ */
+#ifdef K_VALUES
+#define K_PARTS 2
+#define K_INTEGERS K_CAT(v_i, K_LANE_BITS)
+#include K_VALUES
+
+SF_INLINE O(val) O(get)(const char *p)
+{
+        return (O(val)){N(get)(p), (K_SECOND_VEC)N(get)(p + V_BYTES)};
+}
+SF_INLINE void O(put)(char *p, O(val) v)
+{
+        N(put)(p, v.K_FIRST);
+        N(put)(p + V_BYTES, (N(vec))v.K_SECOND);
+}
+SF_INLINE O(val) O(permute)(O(val) v, v_raw index)
+{
+        return (O(val)){N(permute)(v.K_FIRST, index), (K_SECOND_VEC)N(permute)((N(vec))v.K_SECOND, index)};
+}
+SF_INLINE O(val) O(blend)(v_mask m, O(val) yes, O(val) no)
+{
+        return (O(val)){N(blend)(m, yes.K_FIRST, no.K_FIRST), (K_SECOND_VEC)N(blend)(m, (N(vec))yes.K_SECOND, (N(vec))no.K_SECOND)};
+}
+SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)
+{
+        return (O(val)){N(spread)(v.K_FIRST, from, inner), (K_SECOND_VEC)N(spread)((N(vec))v.K_SECOND, from, inner)};
+}
+#else
+#define K_PARTS 1
+#include "cpu/value_plain.inc.h"
+
+SF_INLINE O(val) O(get)(const char *p)
+{
+        return N(get)(p);
+}
+SF_INLINE void O(put)(char *p, O(val) v)
+{
+        N(put)(p, v);
+}
+#if K_LANE_BYTES >= 4
+SF_INLINE O(val) O(permute)(O(val) v, v_raw index)
+{
+        return N(permute)(v, index);
+}
+#endif
+SF_INLINE O(val) O(blend)(v_mask m, O(val) yes, O(val) no)
+{
+        return N(blend)(m, yes, no);
+}
+/* Every position of every column becomes what stands in the lanes from `from` on, `inner` of them. */
+SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)
+{
+        return N(spread)(v, from, inner);
+}
+#endif
+
+/* `beside` and an identity whose position is none mean something to values of two components only. */
+SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn, int64_t beside)
+{
+        const K_BITS zero = {0};
+        O(none) none;
+        none.turn = zero + (K_LANE_UNSIGNED)turn;
+        none.element = N(broadcast)(identity);
+#if K_PARTS > 1
+        none.beside = beside;
+        none.late = (K_INTEGERS)(zero - (identity.index < 0));
+#else
+        (void)beside;
+#endif
+        none.value = O(broadcast)(identity, &none);
+        return none;
+}
+
+/* Bytes that a vector of values, and the value of one lane, take in scratch memory. A vector's components follow one another there. */
+#define K_ENTRY (K_PARTS * V_BYTES)
+#define K_EACH (K_PARTS * K_LANE_BYTES)
+
+/* Elements as values, with the mask applied; mask may be NULL. Of a part, the other lanes hold garbage. */
+SF_INLINE N(vec) O(element)(const char *x, const uint8_t *m, const O(none) *none)
+{
+        const N(vec) v = N(load)(x);
+        return m ? N(masked)(N(mask)(m), v, none->element) : v;
+}
+#ifdef K_TWO
+SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
+{
+        const O(val) v = O(lift_two)(N(load)(x), N(load)(x + none->beside), none);
+        return m ? O(blend)(N(mask)(m), v, none->value) : v;
+}
+SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
+{
+        const O(val) v = O(lift_two)(N(load_part)(x, first, count), N(load_part)(x + none->beside, first, count), none);
+        return m ? O(blend)(N(mask_part)(m, first, count), v, none->value) : v;
+}
+#else
+SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
+{
+#ifdef K_NO_ELEMENT
+        const O(val) v = O(lift)(N(load)(x), none);
+        return m ? O(blend)(N(mask)(m), v, none->value) : v;
+#else
+        return O(lift)(O(element)(x, m, none), none);
+#endif
+}
+SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
+{
+        const N(vec) v = N(load_part)(x, first, count);
+#ifdef K_NO_ELEMENT
+        return m ? O(blend)(N(mask_part)(m, first, count), O(lift)(v, none), none->value) : O(lift)(v, none);
+#else
+        return O(lift)(m ? N(masked)(N(mask_part)(m, first, count), v, none->element) : v, none);
+#endif
+}
+#endif
+/* Likewise where all lanes may be there. */
+SF_INLINE O(val) O(load_some)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
+{
+        return count == K_WIDTH ? O(load)(x, m, none) : O(load_part)(x, m, none, first, count);
+}
+
+/* A value that changes none. */
+SF_INLINE O(val) O(neutral)(const O(none) *none)
+{
+#ifdef K_NEUTRAL
+        (void)none;
+        return K_NEUTRAL;
+#else
+        return none->value;
+#endif
+}

@@ -1,0 +1,176 @@
+/* Linear recurrences: every engine against the reference, bit by bit; laws; a plain loop; what is refused. */
+#include "harness.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static long checks;
+
+typedef struct form {
+        int64_t shape[3];
+        int32_t axis;
+        int a_axes; /* bit d: a has axis d; else it is stretched along it */
+        int dt_a, dt_b, dt_out;
+        bool reverse, exclusive, initial, mask, in_place, turned; /* turned: b's last two axes are exchanged in memory */
+} form;
+
+static sf_scan_options options_of(const form *f, const sf_tensor *mask)
+{
+        sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+        o.axis = f->axis;
+        o.reverse = f->reverse;
+        o.exclusive = f->exclusive;
+        o.initial = f->initial ? sf_real(0.75) : (sf_scalar){0};
+        o.mask = f->mask ? mask : NULL;
+        return o;
+}
+
+/* Numbers whose products neither vanish nor grow. */
+static void fill_gates(int dt, int64_t count, uint64_t seed, void *to)
+{
+        for (int64_t i = 0; i < count; i++) {
+                const double v = 0.25 + (double)(hash(seed + (uint64_t)i) % 1000) / 1250;
+                const float f = (float)v;
+                if (dt == DT_F64)
+                        memcpy((char *)to + i * 8, &v, 8);
+                else
+                        memcpy((char *)to + i * 4, &f, 4);
+        }
+}
+
+static void check_form(const form *f, uint64_t seed)
+{
+        const int64_t *n = f->shape, all = n[0] * n[1] * n[2];
+        int64_t a_shape[3], turned[3] = {n[1] * n[2], 1, n[1]};
+        for (int d = 0; d < 3; d++)
+                a_shape[d] = f->a_axes >> d & 1 ? n[d] : 1;
+        char *a = malloc((size_t)all * 8), *b = malloc((size_t)all * 8), *right = malloc((size_t)all * 8), *y = malloc((size_t)all * 8);
+        uint8_t *m = malloc((size_t)all);
+        CHECK(a && b && right && y && m, "memory");
+        fill_gates(f->dt_a, all, seed, a);
+        fill(f->dt_b, FILL_finite, false, seed + 1, all, b);
+        for (int64_t i = 0; i < all; i++)
+                m[i] = hash(seed + 2 + (uint64_t)i) % 4 != 0;
+        sf_tensor ta = tensor(a, dts[f->dt_a].dtype, 3, a_shape), tb = tensor(b, dts[f->dt_b].dtype, 3, (int64_t *)n);
+        sf_tensor tm = tensor(m, SF_BOOL, 3, (int64_t *)n), tr = tensor(right, dts[f->dt_out].dtype, 3, (int64_t *)n);
+        tb.strides = f->turned ? turned : NULL;
+        const sf_scan_options o = options_of(f, &tm);
+        CHECK(sf_recurrence(engines[0].ctx, &ta, &tb, &tr, &o) == SF_OK, "the reference says %s", sf_last_error(engines[0].ctx));
+        for (int e = 1; e < engine_count; e++) {
+                sf_tensor ty = tensor(y, dts[f->dt_out].dtype, 3, (int64_t *)n);
+                if (f->in_place) {
+                        memcpy(y, b, (size_t)(all * dts[f->dt_b].size));
+                        tb.data = y;
+                        ty.strides = tb.strides;
+                }
+                sf_status s = sf_recurrence(engines[e].ctx, &ta, &tb, &ty, &o);
+                tb.data = b;
+                CHECK(s == SF_OK, "%s: %s", engines[e].name, sf_last_error(engines[e].ctx));
+                checks++;
+                for (int64_t i = 0; i < all; i++) {
+                        const int64_t at = f->in_place && f->turned ? i / (n[1] * n[2]) * n[1] * n[2] + i / n[2] % n[1] + i % n[2] * n[1] : i;
+                        const int size = dts[f->dt_out].size;
+                        if (same_bits(f->dt_out, right + i * size, y + at * size))
+                                continue;
+                        FAIL("%s: (%" PRId64 ", %" PRId64 ", %" PRId64 ") along %d, a %d, %s %s -> %s%s%s%s%s%s%s: element %" PRId64 " is %" PRIx64 ", not %" PRIx64,
+                             engines[e].name, n[0], n[1], n[2], (int)f->axis, f->a_axes, dts[f->dt_a].name, dts[f->dt_b].name, dts[f->dt_out].name,
+                             f->reverse ? " reverse" : "", f->exclusive ? " exclusive" : "", f->initial ? " initial" : "", f->mask ? " mask" : "",
+                             f->in_place ? " in place" : "", f->turned ? " turned" : "", i, bits_of(f->dt_out, y + at * size), bits_of(f->dt_out, right + i * size));
+                        break;
+                }
+        }
+        free(a), free(b), free(right), free(y), free(m);
+}
+
+static void against_the_reference(long every)
+{
+        static const int64_t shapes[][3] = {{1, 1, 1}, {1, 1, 5}, {2, 3, 17}, {3, 64, 4}, {1, 1000, 1}, {5, 4, 300}, {2, 33, 65}, {1, 7, 5000},
+                                            {40, 3, 100}, {1, 300, 40}, {1, 1, 300000}, {1, 70000, 3}, {2, 5000, 70}};
+        static const int types[][3] = {{DT_F32, DT_F32, DT_F32}, {DT_F64, DT_F64, DT_F64}, {DT_F32, DT_F32, DT_F64}, {DT_F32, DT_F16, DT_F16},
+                                       {DT_F64, DT_F32, DT_F32}, {DT_F32, DT_BF16, DT_F32}, {DT_F32, DT_I16, DT_F32}};
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+                for (int32_t axis = 0; axis < 3; axis++)
+                        for (int k = 0; k < (shapes[i][0] * shapes[i][1] * shapes[i][2] < 20000 ? 12 : 2); k++) {
+                                const uint64_t r = hash(i * 1000 + (uint64_t)axis * 100 + (uint64_t)k);
+                                form f = {.axis = axis - (k % 2 ? 3 : 0), .a_axes = k % 3 ? (int)(r % 8) : 7, .reverse = r >> 8 & 1, .exclusive = r >> 9 & 1,
+                                          .initial = r >> 10 & 1, .mask = r >> 11 & 1, .turned = r >> 12 & 1};
+                                const int *t = types[k % 2 ? r >> 16 & 1 : (r >> 16) % 7];
+                                if ((r >> 40) % (uint64_t)every)
+                                        continue;
+                                memcpy(f.shape, shapes[i], sizeof f.shape);
+                                f.dt_a = t[0], f.dt_b = t[1], f.dt_out = t[2];
+                                f.in_place = t[1] == t[2] && (r >> 13 & 1);
+                                check_form(&f, r);
+                        }
+}
+
+/* a = 1 is the cumulative sum, a = 0 is b, and the order is near a plain loop. */
+static void laws(void)
+{
+        enum { N = 3000 };
+        static float a[N], b[N], y[N], z[N];
+        int64_t n = N, one = 1;
+        float gate = 1;
+        fill(DT_F32, FILL_finite, false, 3, N, b);
+        for (int64_t i = 0; i < N; i++)
+                b[i] = ldexpf(frexpf(b[i], &(int){0}), 2);
+        fill_gates(DT_F32, N, 4, a);
+        for (int e = 0; e < engine_count; e++) {
+                sf_tensor ta = tensor(&gate, SF_F32, 1, &one), tb = tensor(b, SF_F32, 1, &n), ty = tensor(y, SF_F32, 1, &n), tz = tensor(z, SF_F32, 1, &n);
+                gate = 1;
+                CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, &ty, NULL) == SF_OK && sf_scan(engines[e].ctx, &tb, &tz, NULL) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                CHECK(!memcmp(y, z, sizeof y), "%s: with a = 1 it is not the cumulative sum", engines[e].name);
+                gate = 0;
+                CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, &ty, NULL) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                for (int64_t i = 0; i < N; i++)
+                        CHECK(y[i] == b[i], "%s: with a = 0 element %" PRId64 " is not b's", engines[e].name, i);
+                ta = tensor(a, SF_F32, 1, &n);
+                CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, &ty, NULL) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                double h = 0, most = 0;
+                for (int64_t i = 0; i < N; i++) {
+                        h = a[i] * h + b[i];
+                        most = fmax(most, fabs(h - y[i]));
+                }
+                CHECK(most < 1e-4, "%s: %g from a plain loop", engines[e].name, most);
+                checks += 3;
+        }
+}
+
+static void refusals(void)
+{
+        float a[12] = {0}, b[12] = {0}, y[12];
+        int32_t whole[12];
+        int64_t shape[2] = {3, 4}, other[2] = {3, 3}, longer[3] = {2, 3, 4};
+        sf_tensor ta = tensor(a, SF_F32, 2, shape), tb = tensor(b, SF_F32, 2, shape), ty = tensor(y, SF_F32, 2, shape), tw = tensor(whole, SF_I32, 2, shape);
+        memset(y, 0x5a, sizeof y);
+        memset(whole, 0x5a, sizeof whole);
+        CHECK(sf_recurrence(NULL, NULL, &tb, &ty, NULL) == SF_INVALID_ARGUMENT && strstr(sf_last_error(NULL), "a is NULL"), "a NULL: %s", sf_last_error(NULL));
+        ta.shape = other;
+        CHECK(sf_recurrence(NULL, &ta, &tb, &ty, NULL) == SF_INVALID_ARGUMENT && strstr(sf_last_error(NULL), "(3, 3)"), "shapes: %s", sf_last_error(NULL));
+        ta = tensor(a, SF_F32, 3, longer);
+        CHECK(sf_recurrence(NULL, &ta, &tb, &ty, NULL) == SF_INVALID_ARGUMENT, "ranks: %s", sf_last_error(NULL));
+        ta = tensor(a, SF_F32, 2, shape);
+        CHECK(sf_recurrence(NULL, &ta, &tb, &tw, NULL) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "i32"), "dtype: %s", sf_last_error(NULL));
+        ty.data = a;
+        CHECK(sf_recurrence(NULL, &ta, &tb, &ty, NULL) == SF_INVALID_ARGUMENT && strstr(sf_last_error(NULL), "overlaps a"), "overlap: %s", sf_last_error(NULL));
+        sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+        o.op = SF_RECURRENCE;
+        ty.data = y;
+        CHECK(sf_scan(NULL, &tb, &ty, &o) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "sf_recurrence"), "as a scan: %s", sf_last_error(NULL));
+        for (int i = 0; i < 12; i++)
+                CHECK(((unsigned char *)y)[4 * i] == 0x5a && ((unsigned char *)whole)[4 * i] == 0x5a, "a refused call has written");
+        checks += 6;
+}
+
+int main(int argc, char **argv)
+{
+        long every = argc > 2 && !strcmp(argv[1], "--every") ? atol(argv[2]) : 1;
+        engines_open();
+        against_the_reference(every < 1 ? 1 : every);
+        laws();
+        refusals();
+        engines_close();
+        return finish("test_recurrence", checks);
+}
