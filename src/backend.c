@@ -24,7 +24,7 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
 static sf_status check_operations(const sf_context *ctx, const sf_step *step)
 {
         for (const sf_step *s = step; s && !sf_on_host(s->device); s = s->sibling)
-                if (sf_op_is(s->op, SF_PAIR))
+                if (sf_op_is(s->op, SF_INDEX | SF_TWO))
                         return sf_fail(ctx, SF_UNSUPPORTED, "%s is not there on CUDA devices yet; move its tensors to the CPU",
                                        sf_op_name(s->op));
         return SF_OK;

@@ -30,7 +30,7 @@ endif()
 foreach(isa portable avx2 avx512 neon)
   set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
   # Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags.
-  set_property(SOURCE src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
+  set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 endforeach()
 
 # An instruction set's kernels take minutes to compile, everything else seconds. Builders start files

@@ -214,9 +214,9 @@ static double in_real(sf_function f, bool single, double a, double b)
         case SF_NEG: return -a;
         case SF_ABS: return fabs(a);
         case SF_RELU: return isnan(a) || a > 0 ? a : 0;
-        case SF_EXP: return single ? sf_exp_f32((float)a) : exp(a);
-        case SF_LOG: return single ? sf_log_f32((float)a) : log(a);
-        case SF_SIGMOID: return single ? sf_sigmoid_f32((float)a) : 1 / (1 + exp(-a));
+        case SF_EXP: return single ? sf_exp_f32((float)a) : sf_exp_f64(a);
+        case SF_LOG: return single ? sf_log_f32((float)a) : sf_log_f64(a);
+        case SF_SIGMOID: return single ? sf_sigmoid_f32((float)a) : 1 / (1 + sf_exp_f64(-a));
         default: return single ? sf_tanh_f32((float)a) : tanh(a);
         }
 }

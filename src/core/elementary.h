@@ -27,6 +27,20 @@ static inline uint64_t sf_f64_bits(double v)
         return bits;
 }
 
+static inline float sf_f32_from_bits(uint32_t bits)
+{
+        float f;
+        memcpy(&f, &bits, 4);
+        return f;
+}
+
+static inline uint32_t sf_f32_bits(float v)
+{
+        uint32_t bits;
+        memcpy(&bits, &v, 4);
+        return bits;
+}
+
 /*
  * e^v - 1 as (power - 1) + power * *rest, with v = k ln 2 + r, |r| <= ln(2) / 2 and power = 2^k. The series of e^r - 1 ends with
  * r^10 / 10!: what is left out is below 3.5e-13 of it. |v| must be below 700. A NaN comes out as one, in *rest.
@@ -106,66 +120,14 @@ static inline float sf_log_f32(float x)
         return x < 0 || x != x ? NAN : y;
 }
 
-/* ln 2 in two parts: the first ends so early that it can be multiplied by any exponent without rounding. */
-#define SF_LN2_HIGH 0x1.62e42feep-1
-#define SF_LN2_LOW 0x1.a39ef35793c76p-33
-
-static inline double sf_exp_f64(double x)
-{
-        /* Beyond these the result no longer changes: 0, or infinity. NaN stays. */
-        double v = x < -746 ? -746 : x;
-        v = v > 710 ? 710 : v;
-        const double magic = 0x1.8p52;
-        double n = v * 0x1.71547652b82fep0 + magic, half;
-        uint64_t k = sf_f64_bits(n), first;
-        n -= magic;
-        half = n * 0.5 + magic;
-        first = sf_f64_bits(half);
-        double r = (v - n * SF_LN2_HIGH) - n * SF_LN2_LOW;
-        /* |r| <= ln(2) / 2; the series ends with r^13 / 13!: what is left out is below 5e-18. */
-        double p = 1.0 / 6227020800;
-        p = p * r + 1.0 / 479001600;
-        p = p * r + 1.0 / 39916800;
-        p = p * r + 1.0 / 3628800;
-        p = p * r + 1.0 / 362880;
-        p = p * r + 1.0 / 40320;
-        p = p * r + 1.0 / 5040;
-        p = p * r + 1.0 / 720;
-        p = p * r + 1.0 / 120;
-        p = p * r + 1.0 / 24;
-        p = p * r + 1.0 / 6;
-        p = p * r + 0.5;
-        p = 1 + (r + (r * r) * p);
-        /* By 2^k in two steps, of which the first is exact: k goes beyond the exponents there are. The integers' other bits are shifted out. */
-        return p * sf_f64_from_bits((first + 1023) << 52) * sf_f64_from_bits((k - first + 1023) << 52);
-}
-
-static inline double sf_log_f64(double x)
-{
-        /* As for an f32, but that x may be subnormal. f = m - 1 is exact, log m = f - (f^2 / 2 - s (f^2 / 2 + rest)), and the series of
-         * `rest` ends with s^22 / 23: what is left out is below 2e-20. */
-        const double scaled = x < 0x1p-1022 ? x * 0x1p54 : x;
-        const uint64_t bits = sf_f64_bits(scaled), from = bits - 0x3fe6a09e667f3bcdu;
-        double e = sf_f64_from_bits(0x4330000000000000u + (from >> 52)) - 0x1p52;
-        e = e >= 2048 ? e - 4096 : e;
-        e = x < 0x1p-1022 ? e - 54 : e;
-        const double m = sf_f64_from_bits(bits - (from >> 52 << 52));
-        const double f = m - 1, s = f / (2 + f), s2 = s * s, half = 0.5 * f * f;
-        double p = 2.0 / 23;
-        p = p * s2 + 2.0 / 21;
-        p = p * s2 + 2.0 / 19;
-        p = p * s2 + 2.0 / 17;
-        p = p * s2 + 2.0 / 15;
-        p = p * s2 + 2.0 / 13;
-        p = p * s2 + 2.0 / 11;
-        p = p * s2 + 2.0 / 9;
-        p = p * s2 + 2.0 / 7;
-        p = p * s2 + 2.0 / 5;
-        p = p * s2 + 2.0 / 3;
-        double y = e * SF_LN2_HIGH - ((half - (s * (half + p * s2) + e * SF_LN2_LOW)) - f);
-        y = x == 0 ? -INFINITY : y;
-        y = x == INFINITY ? INFINITY : y;
-        return x < 0 || x != x ? NAN : y;
-}
+/* exp and log of an f64, and of f32 those for sums of exponentials. */
+#define E_INLINE static inline
+#define E_U32 uint32_t
+#define E_U64 uint64_t
+#define E_F32_BITS(v) sf_f32_bits(v)
+#define E_F32_OF(u) sf_f32_from_bits(u)
+#define E_F64_BITS(v) sf_f64_bits(v)
+#define E_F64_OF(u) sf_f64_from_bits(u)
+#include "core/exponentials.inc.h"
 
 #endif

@@ -51,13 +51,6 @@ static inline uint16_t sf_bf16_from(double v)
         return sf_narrow(v, 8, 7);
 }
 
-static inline float sf_f32_from_bits(uint32_t bits)
-{
-        float f;
-        memcpy(&f, &bits, 4);
-        return f;
-}
-
 static inline float sf_f32_from_bf16(uint16_t h)
 {
         return sf_f32_from_bits((uint32_t)h << 16);
@@ -85,12 +78,6 @@ static inline uint64_t sf_wrap(sf_dt dt, uint64_t v)
 /* -------------------------------------------------------------------------------------------------
  * Products of reals
  * ---------------------------------------------------------------------------------------------- */
-static inline uint32_t sf_f32_bits(float v)
-{
-        uint32_t bits;
-        memcpy(&bits, &v, 4);
-        return bits;
-}
 #define P(name) sf_##name##_f32
 #define P_REAL float
 #define P_INT int32_t
@@ -264,13 +251,13 @@ static inline sf_value sf_add_exponentials(sf_dt acc, sf_value a, sf_value b)
                 const sf_value large = right ? b : a, small = right ? a : b;
                 const float d = large.f32 == small.f32 ? 0 : small.f32 - large.f32;
                 return (sf_value){.f32 = large.f32,
-                                  .also32 = large.also32 + small.also32 * sf_exp_f32(d)};
+                                  .also32 = large.also32 + small.also32 * sf_exp_below_f32(d)};
         }
         const bool right = a.f64 == a.f64 && !(a.f64 >= b.f64);
         const sf_value large = right ? b : a, small = right ? a : b;
         const double d = large.f64 == small.f64 ? 0 : small.f64 - large.f64;
         return (sf_value){.f64 = large.f64,
-                          .also64 = large.also64 + small.also64 * sf_exp_f64(d)};
+                          .also64 = large.also64 + small.also64 * sf_exp_below_f64(d)};
 }
 
 /* The state x becomes also * x + first: one such step after another. */
@@ -304,8 +291,9 @@ static inline sf_value sf_lift(sf_op op, sf_dt acc, sf_value v, sf_value beside,
                         v.also32 = beside.f32;
                 else
                         v.also64 = beside.f64;
-        } else if (sf_op_is(op, SF_PAIR)) {
-                v = sf_with_one(acc, v);
+        } else if (sf_op_is(op, SF_PAIR)) { /* e^-inf is nothing, once */
+                const bool nothing = acc == SF_DT_F32 ? v.f32 == -INFINITY : v.f64 == -INFINITY;
+                v = nothing ? v : sf_with_one(acc, v);
         }
         return v;
 }
@@ -316,9 +304,9 @@ static inline sf_value sf_lower(sf_op op, sf_dt acc, sf_value v)
         if (sf_op_is(op, SF_INDEX))
                 return (sf_value){.u64 = v.index == sf_no_index(op) ? UINT64_MAX : (uint64_t)v.index};
         if (op == SF_LOGSUMEXP && acc == SF_DT_F32)
-                return (sf_value){.f32 = v.f32 + sf_log_f32(v.also32)};
+                return (sf_value){.f32 = v.f32 + sf_log_above_f32(v.also32)};
         if (op == SF_LOGSUMEXP)
-                return (sf_value){.f64 = v.f64 + sf_log_f64(v.also64)};
+                return (sf_value){.f64 = v.f64 + sf_log_above_f64(v.also64)};
         if (op == SF_PROD && sf_dtypes[acc].kind == SF_KIND_REAL)
                 return sf_product_lower(acc, v);
         return acc == SF_DT_F32 ? (sf_value){.f32 = v.f32} : (sf_value){.u64 = v.u64};

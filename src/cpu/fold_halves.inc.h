@@ -1,20 +1,27 @@
 /*
- * fold_halves.inc.h: folds of rows by halves. Template; kernels.inc.h has the parameters. Values of one component.
+ * fold_halves.inc.h: folds of rows by halves. Template; kernels.inc.h has the parameters.
  *
  * Neighbours are combined pair by pair, two vectors to one, until one vector is left with a block's total in every lane. A tile is
  * SF_CPU_TILE_VECTORS vectors of one row, or, of short rows, a vector of each of K_WIDTH rows.
  */
 
-/* Neighbouring elements of two vectors that follow one another, combined. */
-SF_INLINE N(vec) O(halve)(N(vec) early, N(vec) late)
+/* Neighbouring values of two vectors that follow one another, combined. */
+SF_INLINE O(val) O(halve)(O(val) early, O(val) late)
 {
+#if K_PARTS > 1
+        const O(val) even = {(N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early.K_FIRST, late.K_FIRST),
+                             (K_SECOND_VEC)K_CAT(V_EVENS, K_LANE_BYTES)((N(vec))early.K_SECOND, (N(vec))late.K_SECOND)};
+        const O(val) odd = {(N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early.K_FIRST, late.K_FIRST),
+                            (K_SECOND_VEC)K_CAT(V_ODDS, K_LANE_BYTES)((N(vec))early.K_SECOND, (N(vec))late.K_SECOND)};
+#else
         const N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early, late);
         const N(vec) odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early, late);
+#endif
         return O(combine)(even, odd);
 }
 
 /* `count` vectors that follow one another, a power of two of them, halved until there is one, v[0]. */
-SF_INLINE void O(halve_all)(N(vec) *v, const int count)
+SF_INLINE void O(halve_all)(O(val) *v, const int count)
 {
         V_UNROLL
         for (int size = count / 2; size > 0; size /= 2) {
@@ -29,12 +36,12 @@ SF_INLINE void O(halve_all)(N(vec) *v, const int count)
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* The totals of `left` elements, but no more than a vector, of each of `many` rows. */
-SF_INLINE N(vec) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t left, const O(none) *none,
+SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t left, const O(none) *none,
                                 int64_t ahead)
 {
-        const N(vec) beyond = O(neutral)(none);
+        const O(val) beyond = O(neutral)(none);
         const v_mask on = v_mask_below(left < K_WIDTH ? (int)left : K_WIDTH, K_LANE_BYTES);
-        N(vec) v[K_WIDTH];
+        O(val) v[K_WIDTH];
         for (int r = 0; r < K_WIDTH; r++, x += j->x_row, m = m ? m + j->m_row : NULL) {
                 v[r] = beyond;
                 if (r >= many)
@@ -101,7 +108,7 @@ static V_APART void O(fold_short)(const sf_rows *j)
                 const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
                 const char *x = j->x + at * j->x_row;
                 const uint8_t *m = j->m ? j->m + at * j->m_row : NULL;
-                N(vec) inside[K_LOG_WIDTH + 1], total = none.value;
+                O(val) inside[K_LOG_WIDTH + 1], total = none.value;
                 uint64_t vectors = 0;
                 for (int64_t i = 0; i < j->n; i += K_WIDTH, vectors++) {
                         const int closed = sf_order_closed(vectors);
@@ -141,9 +148,9 @@ enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
 enum { O(turn) = 4, O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
 /* So many vectors from x on, pair by pair to one. */
-SF_INLINE N(vec) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead)
+SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead)
 {
-        N(vec) v[O(turn)];
+        O(val) v[O(turn)];
         V_UNROLL
         for (int i = 0; i < O(turn); i++) {
                 __builtin_prefetch(x + i * K_WIDTH * K_SIZE + ahead);
@@ -154,11 +161,11 @@ SF_INLINE N(vec) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
 }
 
 /* The same where elements low .. high - 1 of the turn are all there are; beyond them stands what changes no value. */
-static V_APART N(vec) O(fold_ragged)(const sf_rows *j, const char *x, const uint8_t *m, int64_t low, int64_t high)
+static V_APART O(val) O(fold_ragged)(const sf_rows *j, const char *x, const uint8_t *m, int64_t low, int64_t high)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
-        const N(vec) beyond = O(neutral)(&none);
-        N(vec) v[O(turn)];
+        const O(val) beyond = O(neutral)(&none);
+        O(val) v[O(turn)];
         for (int i = 0; i < O(turn); i++, low -= K_WIDTH, high -= K_WIDTH) {
                 const int first = low > 0 ? (int)low : 0, end = high < K_WIDTH ? (int)high : K_WIDTH;
                 v[i] = beyond;
@@ -183,11 +190,11 @@ SF_INLINE int O(vectors_of)(int many)
 /* A tile of each of `many` rows, whose lowest address is x, to vectors of their totals. Elements low .. high - 1 of it are
  * there. */
 static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t low, int64_t high,
-                                 int64_t ahead, N(vec) *v)
+                                 int64_t ahead, O(val) *v)
 {
         enum { SIZE = O(turn) * K_WIDTH };
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
-        N(vec) part[SF_CPU_FOLD_GROUP][O(turns)];
+        O(val) part[SF_CPU_FOLD_GROUP][O(turns)];
         for (int i = 0; i < O(turns); i++) {
                 const int64_t from = i * SIZE, begin = low > from ? low - from : 0, end = high < from + SIZE ? high - from : SIZE;
                 for (int r = 0; r < many; r++) {
@@ -215,20 +222,20 @@ static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t 
         }
 }
 
-/* The rows' counters in the caller's memory have an entry's total in every lane of a vector. */
-SF_INLINE void O(get_entry)(const char *counters, int k, int many, N(vec) *v)
+/* The rows' counters in the caller's memory have an entry's total in every lane of a vector: here row r has lane r of a few vectors. */
+SF_INLINE void O(get_entry)(const char *counters, int k, int many, O(val) *v)
 {
-        K_LANE_C total[O(group_vectors) * K_WIDTH] = {0};
+        K_LANE_C total[O(group_vectors)][K_PARTS][K_WIDTH];
+        memset(total, 0, sizeof total);
         for (int r = 0; r < many; r++)
-                memcpy(&total[r], counters + (r * SF_ORDER_LEVELS + k) * V_BYTES, sizeof total[0]);
+                for (int c = 0; c < K_PARTS; c++)
+                        memcpy(&total[r / K_WIDTH][c][r % K_WIDTH], counters + (r * SF_ORDER_LEVELS + k) * K_ENTRY + c * V_BYTES, K_LANE_BYTES);
         for (int i = 0; i < O(vectors_of)(many); i++)
-                v[i] = N(get)(total + i * K_WIDTH);
+                v[i] = O(get)((const char *)total[i]);
 }
-SF_INLINE N(vec) O(row_total)(const N(vec) *v, int r)
+SF_INLINE O(val) O(row_total)(const O(val) *v, int r)
 {
-        sf_value one = {.u64 = 0};
-        memcpy(&one.K_VALUE, (const char *)v + r * K_LANE_BYTES, K_LANE_BYTES);
-        return N(broadcast)(one);
+        return O(spread)(v[r / K_WIDTH], r % K_WIDTH, 1);
 }
 
 static V_APART void O(fold_by_halves)(const sf_rows *j)
@@ -244,7 +251,7 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
                 const int vectors = O(vectors_of)(many);
                 const char *x = j->x + done * j->x_row + (reverse ? 1 - size : 0) * K_SIZE;
                 const uint8_t *m = j->m ? j->m + done * j->m_row + (reverse ? 1 - size : 0) : NULL;
-                N(vec) entry[SF_ORDER_LEVELS][O(group_vectors)], v[SF_CPU_FOLD_GROUP];
+                O(val) entry[SF_ORDER_LEVELS][O(group_vectors)], v[SF_CPU_FOLD_GROUP];
                 for (uint64_t bits = first & moved; bits; bits &= bits - 1)
                         O(get_entry)(j->counters, __builtin_ctzll(bits), many, entry[__builtin_ctzll(bits)]);
                 /* With its last tile a group fetches the beginning of the next one, or of what it will be resumed with. */
@@ -261,7 +268,7 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
                 if (j->resume) {
                         for (uint64_t bits = last & moved; bits; bits &= bits - 1)
                                 for (int r = 0; r < many; r++)
-                                        N(put)(j->counters + (r * SF_ORDER_LEVELS + __builtin_ctzll(bits)) * V_BYTES,
+                                        O(put)(j->counters + (r * SF_ORDER_LEVELS + __builtin_ctzll(bits)) * K_ENTRY,
                                                O(row_total)(entry[__builtin_ctzll(bits)], r));
                         done += many;
                         continue;
@@ -271,7 +278,7 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
                         O(fold_tile)(j, x, m, many, reverse ? size - left : 0, reverse ? size : left, on, v);
                 for (uint64_t bits = last; bits; bits &= bits - 1, any = true)
                         for (int i = 0; i < vectors; i++) {
-                                const N(vec) more = entry[__builtin_ctzll(bits)][i];
+                                const O(val) more = entry[__builtin_ctzll(bits)][i];
                                 v[i] = any ? O(combine)(more, v[i]) : more;
                         }
                 for (int r = 0; r < many; r++, done++)

@@ -8,7 +8,6 @@
  *   K_COMBINE(a, b)  two vectors combined lane by lane, a to the left
  *   K_VALUES         instead: the file that says what a value of two components is (values.inc.h)
  *   K_TWO            define it where an element is two, and kernels are told where the other one stands
- *   K_NO_ELEMENT     define it where the identity is no element's value
  *   K_PRODUCT        define it where values are products of reals, and tiles may be multiplied plainly
  *   K_ORDERED        define it where the grouping is the tree's. Else any grouping gives the same bits ("free"), and one
  *                    running value stands for all that is to the left
@@ -237,7 +236,6 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_COMBINE
 #undef K_VALUES
 #undef K_TWO
-#undef K_NO_ELEMENT
 #undef K_FIRST
 #undef K_SECOND
 #undef K_SECOND_VEC

@@ -80,7 +80,6 @@
 #define K_LIKE K_CAT(argmax_, K_LANE)
 #else
 #define K_VALUES "cpu/value_index.inc.h"
-#define K_NO_ELEMENT
 #define K_TURN 0
 #define K_COMMUTES
 #define K_AGAIN
@@ -129,9 +128,9 @@
 #define K_ABSENT
 #else
 #define K_VALUES "cpu/value_exponentials.inc.h"
-#define K_NO_ELEMENT
 #define K_ORDERED
 #define K_COMMUTES
+#define K_NEUTRAL (none->value)
 #endif
 #include "cpu/kernels.inc.h"
 
@@ -142,7 +141,6 @@
 #define K_ABSENT
 #else
 #define K_VALUES "cpu/value_recurrence.inc.h"
-#define K_NO_ELEMENT
 #define K_ORDERED
 #endif
 #include "cpu/kernels.inc.h"

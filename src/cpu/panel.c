@@ -49,7 +49,10 @@ size_t sf_panel_scratch(sf_panels *p)
                         continue;
                 m->entry_bytes = sf_panel_total_bytes(p, m) + (columns ? ENTRY_PADDING : 0);
                 m->counter_bytes = (columns ? p->levels : SF_ORDER_LEVELS) * m->entry_bytes;
-                m->other = grow(&total, m->kernels->two ? elements * m->size : 0);
+                if (!m->reads) {
+                        m->other = grow(&total, m->kernels->two ? elements * m->size : 0);
+                        m->apart = (int64_t)m->other - (int64_t)m->panel;
+                }
                 m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
                 m->totals = grow(&total, p->straight ? 0 : p->lines * p->cols * m->size);
@@ -359,7 +362,7 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
                          .stream = m->streams && !fold,
                          .raw = b->piece->totals,
                          .identity = m->identity, .turn = m->kernels->turn,
-                         .beside = (int64_t)m->other - (int64_t)m->panel,
+                         .beside = m->apart,
                          .ahead = m->reads ? b->piece->ahead : 0,
                          .lanes = m->lanes,
                          .carry = at.carry, .carry_row = w->p->carries > 1,
@@ -381,7 +384,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .stream = streams && !b->piece->totals,
                             .raw = b->piece->totals,
                             .identity = m->identity, .turn = m->kernels->turn,
-                            .beside = (int64_t)m->other - (int64_t)m->panel,
+                            .beside = m->apart,
                             .ahead = m->reads ? b->piece->ahead : 0,
                             .carry = at.carry,
                             .counters = at.counters, .counter_stride = m->entry_bytes};

@@ -47,6 +47,7 @@ typedef struct sf_panel_member {
         sf_fused_code load, beside, store;
         char *load_constants, *beside_constants, *store_constants;
         bool reads, writes, masks; /* straight from and to memory, without a panel */
+        int64_t apart; /* where elements come in twos: bytes from one to the other, in memory or in the panels */
         bool streams; /* writes around the cache: no line would be left half written */
         bool gathers; /* a scan whose results go there from another panel, laid out as memory is */
         bool through;  /* map: the load goes straight to the output */

@@ -140,6 +140,20 @@ bool sf_panels_take(sf_panels *p, const sf_step *s, bool *has_kernel)
  * Straight from memory, straight to it
  * ------------------------------------------------------------------------------------------- */
 
+/* Do elements that come in twos lie as far apart everywhere, as what kernels take? */
+static bool are_twins(sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        if (!sf_op_is(s->op, SF_TWO) || !m->load.copy || !m->beside.copy)
+                return false;
+        const sf_operand *x = &m->fuse->operand[m->load.copied], *other = &m->fuse->operand[m->beside.copied];
+        bool same = x->dt == m->held && other->dt == m->held;
+        for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
+                same = same && x->stride[d] == other->stride[d];
+        m->apart = other->data - x->data;
+        return same;
+}
+
 /* Can a kernel read, write and mask so? */
 static void choose_directness(sf_panels *p, sf_panel_member *m)
 {
@@ -154,7 +168,10 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 return;
         /* Elements from one position to the next, where the sequence is contiguous. */
         const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
-        if (m->load.copy && !m->kernels->two) {
+        if (m->kernels->two) {
+                m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
+                           (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
+        } else if (m->load.copy) {
                 const sf_dt dt = m->load.source_dt[m->load.copied];
                 const int64_t *stride = m->fuse->operand[m->load.copied].stride;
                 const int64_t size = sf_dtypes[dt].size;

@@ -35,7 +35,7 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
         V_UNROLL
         for (int i = 0; i < V_SCAN_TILE; i++)
                 __builtin_prefetch(x + i * step * K_SIZE + ahead);
-#ifdef K_NO_ELEMENT
+#ifdef K_TWO
         if (!full) {
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[i] = O(load_some)(x + i * step * K_SIZE, m ? m + i * step : NULL, none, 0, unit);

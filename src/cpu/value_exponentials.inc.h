@@ -16,7 +16,7 @@ static V_APART N(vec) O(exp)(N(vec) v)
         K_LANE_C a[K_WIDTH];
         memcpy(a, &v, sizeof a);
         for (int i = 0; i < K_WIDTH; i++)
-                a[i] = K_CAT(sf_exp_, K_LANE)(a[i]);
+                a[i] = K_CAT(sf_exp_below_, K_LANE)(a[i]);
         return N(get)(a);
 }
 static V_APART N(vec) O(log)(N(vec) v)
@@ -24,7 +24,7 @@ static V_APART N(vec) O(log)(N(vec) v)
         K_LANE_C a[K_WIDTH];
         memcpy(a, &v, sizeof a);
         for (int i = 0; i < K_WIDTH; i++)
-                a[i] = K_CAT(sf_log_, K_LANE)(a[i]);
+                a[i] = K_CAT(sf_log_above_, K_LANE)(a[i]);
         return N(get)(a);
 }
 
@@ -47,9 +47,10 @@ SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
 }
 SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
 {
-        const N(vec) zero = {0};
+        /* e^-inf is nothing, once. */
+        const N(vec) zero = {0}, one = zero + 1;
         (void)none;
-        return (O(val)){v, zero + 1};
+        return (O(val)){v, (N(vec))((K_INTEGERS)one & (K_INTEGERS)(v != zero - (K_LANE_C)INFINITY))};
 }
 SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
 {

@@ -107,21 +107,12 @@ SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *no
 #else
 SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
 {
-#ifdef K_NO_ELEMENT
-        const O(val) v = O(lift)(N(load)(x), none);
-        return m ? O(blend)(N(mask)(m), v, none->value) : v;
-#else
         return O(lift)(O(element)(x, m, none), none);
-#endif
 }
 SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
 {
         const N(vec) v = N(load_part)(x, first, count);
-#ifdef K_NO_ELEMENT
-        return m ? O(blend)(N(mask_part)(m, first, count), O(lift)(v, none), none->value) : O(lift)(v, none);
-#else
         return O(lift)(m ? N(masked)(N(mask_part)(m, first, count), v, none->element) : v, none);
-#endif
 }
 #endif
 /* Likewise where all lanes may be there. */

@@ -237,8 +237,8 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;
         int members = 0;
         for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL) {
-                /* A product takes as many registers as two. */
-                members += several_folds(d->l.step) && sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? 2 : 1;
+                /* A value of two components takes as many registers as two. */
+                members += several_folds(d->l.step) && sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? 2 : 1;
                 largest = at_least(largest, size_of((int32_t)s->acc));
                 if (!s->fold)
                         largest = at_least(largest, size_of((int32_t)s->out));

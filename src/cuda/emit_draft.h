@@ -82,7 +82,7 @@ static inline int value_size(const sf_step *s)
 /* The same of a total that a fold leaves in scratch memory, where narrow integers are no wider than they are. */
 static inline int total_size(const sf_step *s)
 {
-        return (int)at_least(size_of((int32_t)s->acc), sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? value_size(s) : 0);
+        return (int)at_least(size_of((int32_t)s->acc), sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? value_size(s) : 0);
 }
 
 /*

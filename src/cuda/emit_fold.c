@@ -67,7 +67,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         int64_t team, items, rows = 1, chunks = 1, part;
         bool single = vectors <= 32 * held;
         spec->threads = tile.threads;
-        spec->extra[SF_CUDA_RESIDENT] = resume && sf_cuda_is_product(spec->op, spec->acc) ? 1 : tile.resident; /* totals are twice as large */
+        spec->extra[SF_CUDA_RESIDENT] = resume && sf_cuda_is_pair(spec->op, spec->acc) ? 1 : tile.resident; /* totals are twice as large */
         if (single) {
                 team = at_most(pow2_up(vectors), 32);
                 items = pow2_up(ceil_div(vectors, team));

@@ -158,7 +158,7 @@ static int64_t for_short_axis(const layout *l, int64_t width, sf_cuda_tile tile,
         cut->strips = ceil_div(vectors, cut->slots);
         /* What is loaded, what is held, addresses. */
         const int64_t loaded = *items * width * size_of(s->in) / (l->shift_in ? 2 : 4), registers = 32 + *items * width * words + loaded;
-        return chip->small_tiles || sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
+        return chip->small_tiles || sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
 }
 
 /* In chunks: three launches, of strips as wide as is best; else one, of strips narrow enough to go round. */
@@ -332,7 +332,7 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 int64_t held = pow2_down(at_least(44 / vector, 1));
                 tile = (sf_cuda_tile){.threads = chip->small_tiles ? 64 : 256, .elements = (int32_t)(held * l.width)};
                 tile.resident = (held + 1) * vector <= 30 ? 4 : (held + 1) * vector <= 40 ? 3 : (held + 1) * vector <= 80 ? 2 : 1;
-                if (sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc)) /* which takes more to compute with */
+                if (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc)) /* which takes more to compute with */
                         tile.resident = (int32_t)at_least(tile.resident - 2, 1);
         }
         /* Vectors at any address take registers to put together: half as many threads a block, three quarters a multiprocessor. */

@@ -99,10 +99,13 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         const sf_cuda_fused *f = &spec->fused;
         const bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN;
         const bool total = f->beside && !folds && !again;
-        bool products = sf_cuda_is_product(spec->op, spec->acc);
-        for (int k = 0; k < f->beside; k++)
+        bool products = sf_cuda_is_product(spec->op, spec->acc), exponentials = spec->op == SF_LOGSUMEXP;
+        for (int k = 0; k < f->beside; k++) {
                 products = products || sf_cuda_is_product(f->also[k].op, f->also[k].acc);
-        put(w, "#define SF_PRODUCTS %d\n#define SF_VALUE_SIZE %d\n", products, sf_cuda_value_size(spec->op, spec->acc));
+                exponentials = exponentials || f->also[k].op == SF_LOGSUMEXP;
+        }
+        put(w, "#define SF_PRODUCTS %d\n#define SF_EXPONENTIALS %d\n#define SF_PAIRED (SF_PRODUCTS || SF_EXPONENTIALS)\n", products, exponentials);
+        put(w, "#define SF_VALUE_SIZE %d\n", sf_cuda_value_size(spec->op, spec->acc));
         put(w, "#define SF_FREE %d\n", !(folds && f->beside) && sf_op_free((sf_op)spec->op, (sf_dt)spec->acc));
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
         put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds ? 1 + f->beside : 1, f->beside, total);

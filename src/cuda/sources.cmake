@@ -1,7 +1,7 @@
 # The CUDA backend: found and loaded at run time, so that it builds anywhere and links nothing. Appends to SCANFOLD_SOURCES.
 file(GLOB SCANFOLD_KERNELS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/kernels/*.cu ${PROJECT_SOURCE_DIR}/src/cuda/kernels/*.cuh
      ${PROJECT_SOURCE_DIR}/src/cuda/kernels/*.h)
-list(APPEND SCANFOLD_KERNELS ${PROJECT_SOURCE_DIR}/src/core/product.inc.h) # value.cuh includes it
+list(APPEND SCANFOLD_KERNELS ${PROJECT_SOURCE_DIR}/src/core/product.inc.h ${PROJECT_SOURCE_DIR}/src/core/exponentials.inc.h) # value.cuh includes them
 set(SCANFOLD_EMBEDDED ${PROJECT_BINARY_DIR}/embedded_kernels.c)
 string(REPLACE ";" "," kernels "${SCANFOLD_KERNELS}")
 add_custom_command(OUTPUT ${SCANFOLD_EMBEDDED}

@@ -116,7 +116,7 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
                            const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile)
 {
         const row *r = NULL;
-        if (sf_cuda_is_product(spec->op, spec->acc))
+        if (sf_cuda_is_pair(spec->op, spec->acc))
                 r = row_for(products, sizeof products / sizeof *products, chip, spec, in, size);
         if (!r)
                 r = row_for(rows, sizeof rows / sizeof *rows, chip, spec, in, size);

@@ -140,7 +140,8 @@ static void compile_variety(const sf_cuda_chip *chip, const char *arch, long eve
                                         bool real = to == SF_KIND_REAL;
                                         /* The table of scanfold.h, as far as it takes to give every kind of load and store a turn. */
                                         if ((from == SF_KIND_REAL && !real) || (from != SF_KIND_REAL && (out == SF_DT_F16 || out == SF_DT_BF16)) ||
-                                            (to == SF_KIND_BOOL && (from != SF_KIND_BOOL || op < 2)) || (op >= 2 && !real && in != out) || sf_op_is((sf_op)op, SF_PAIR))
+                                            (to == SF_KIND_BOOL && (from != SF_KIND_BOOL || op < 2)) || (op >= 2 && !real && in != out) ||
+                                            sf_op_is((sf_op)op, SF_INDEX | SF_TWO) || (sf_op_is((sf_op)op, SF_ROUNDS) && !real))
                                                 continue;
                                         if (turn++ % every)
                                                 continue;

@@ -59,6 +59,9 @@ template <int OP> SF_DEVICE double sf_join(double a, double b) { return sf_join_
 template <int OP> SF_DEVICE sf_product_f32 sf_join(sf_product_f32 a, sf_product_f32 b) { return sf_combined(a, b); }
 template <int OP> SF_DEVICE sf_product_f64 sf_join(sf_product_f64 a, sf_product_f64 b) { return sf_combined(a, b); }
 #endif
+#if SF_EXPONENTIALS
+template <int OP, class T> SF_DEVICE sf_exponentials<T> sf_join(sf_exponentials<T> a, sf_exponentials<T> b) { return sf_combined(a, b); }
+#endif
 
 /* All operations there are commute, bit for bit (but for which of two NaNs it is), which saves
  * lanes that exchange totals asking whose belongs on the left. Tests put an operation here that
@@ -119,8 +122,8 @@ struct sf_words {
 SF_DEVICE sf_words sf_words_of(sf_acc v)
 {
         sf_words words;
-#if SF_PRODUCTS
-        const sf_u64 part[2] = {sf_bits_of_number(v.mantissa), (sf_u64)v.exponent};
+#if SF_PAIRED
+        const sf_u64 part[2] = {sf_bits_of_number(sf_holds::first(v)), sf_holds::second(v)};
 #else
         const sf_u64 part[1] = {sf_bits_of_number(v)};
 #endif
@@ -141,11 +144,8 @@ SF_DEVICE sf_acc sf_of_words(const sf_words &words)
                 for (int w = 0; w < (int)(sizeof(sf_number) / 4); w++)
                         part[k] |= (sf_u64)words.w[k * (int)(sizeof(sf_number) / 4) + w] << (32 * w);
         }
-#if SF_PRODUCTS
-        sf_acc v;
-        v.mantissa = sf_number_of(part[0]);
-        v.exponent = (decltype(v.exponent))part[1];
-        return v;
+#if SF_PAIRED
+        return sf_holds::made(sf_number_of(part[0]), part[1]);
 #else
         return sf_number_of(part[0]);
 #endif
@@ -154,7 +154,7 @@ SF_DEVICE sf_acc sf_of_words(const sf_words &words)
 SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b) { return SF_JOIN(SF_OP, a, b); }
 SF_DEVICE sf_acc sf_choose(bool first, sf_acc a, sf_acc b) { return sf_holds::choose(first, a, b); }
 SF_DEVICE sf_acc sf_settled(sf_acc v) { return sf_holds::settle(v); }
-#if SF_PRODUCTS
+#if SF_PAIRED
 SF_DEVICE sf_acc sf_shuffle(sf_acc v, int lane) { return sf_holds::shuffle(v, lane); }
 #endif
 SF_DEVICE sf_number sf_identity_number(const sf_params &p) { return sf_number_of(p.identity); }
@@ -167,8 +167,8 @@ SF_DEVICE sf_acc sf_neutral(const sf_params &p) { return sf_acc_of(p.neutral); }
  * Elements: storage to accumulator and back
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* SF_HELD_IN: x is totals of products that another launch has left, as they are held. */
-#define SF_HELD_IN (SF_RESUME && SF_PRODUCTS)
+/* SF_HELD_IN: x is totals of two components that another launch has left, as they are held. */
+#define SF_HELD_IN (SF_RESUME && SF_PAIRED)
 #define SF_IN_SIZE (SF_HELD_IN ? SF_VALUE_SIZE : SF_SIZE(SF_IN))
 
 /* Element j of a vector, its bits in the low end; the last slot first where the neighbours stand backwards. */

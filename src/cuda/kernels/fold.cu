@@ -80,8 +80,8 @@ template <int SIZE> SF_DEVICE void sf_put_bits(char *y, sf_u64 bits)
 }
 
 #if SF_MEMBERS > 1 && SF_PARTIAL
-/* Total number `part` of a member; a product as it is held, settled, any other in the accumulator's type. */
-template <bool PRODUCT, int ACC> struct sf_keeper {
+/* Total number `part` of a member; one of two components as it is held, settled, any other in the accumulator's type. */
+template <bool PAIR, int ACC> struct sf_keeper {
         template <class V> SF_DEVICE_MEMBER void put(char *totals, sf_i64 part, V v)
         {
                 sf_put_bits<SF_SIZE(ACC)>(totals + part * SF_SIZE(ACC), sf_dtype<ACC>::bits(v));
@@ -93,7 +93,7 @@ template <int ACC> struct sf_keeper<true, ACC> {
 template <int OP, int ACC, class V> SF_DEVICE void sf_keep_total(char *totals, sf_i64 part, V v)
 {
         typedef sf_value<OP, sf_of<ACC>> holds;
-        sf_keeper<holds::PRODUCT, ACC>::put(totals, part, holds::settle(v));
+        sf_keeper<holds::PAIR, ACC>::put(totals, part, holds::settle(v));
 }
 #endif
 
@@ -120,7 +120,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 #undef MEMBER
 #undef OPERAND
 #else
-#if SF_PARTIAL && SF_PRODUCTS
+#if SF_PARTIAL && SF_PAIRED
         ((sf_acc *)p.scratch)[part] = sf_settled(v);
 #else
         sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, sf_holds::lower(v), with, j));

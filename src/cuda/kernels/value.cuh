@@ -1,7 +1,7 @@
 /*
  * value.cuh: how the value of an operation is held. Most are the number they are. A product of reals
- * is a mantissa and an exponent (core/product.inc.h), so that it never leaves the range on the way:
- * elements are lifted, values combined, results lowered.
+ * is a mantissa and an exponent (core/product.inc.h), so that it never leaves the range on the way, and
+ * logsumexp a sum of exponentials: elements are lifted, values combined, results lowered.
  *
  * A combine multiplies the mantissas of two values. They must stay in [2^-64, 2^99) in f32. So whatever
  * is kept for others to take, in shared memory, scratch memory or a counter, or published, is settled
@@ -70,10 +70,48 @@ SF_DEVICE sf_u32 sf_nears(float) { return 254; }
 SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #endif
 
+#if SF_EXPONENTIALS
+#define E_INLINE SF_DEVICE
+#define E_U32 sf_u32
+#define E_U64 sf_u64
+#define E_F32_BITS(v) sf_bits_of(v)
+#define E_F32_OF(u) sf_float_of(u)
+#define E_F64_BITS(v) sf_bits_of(v)
+#define E_F64_OF(u) sf_double_of(u)
+#include "exponentials.inc.h"
+
+SF_DEVICE float sf_exp_below(float d) { return sf_exp_below_f32(d); }
+SF_DEVICE double sf_exp_below(double d) { return sf_exp_below_f64(d); }
+SF_DEVICE float sf_log_above(float v) { return sf_log_above_f32(v); }
+SF_DEVICE double sf_log_above(double v) { return sf_log_above_f64(v); }
+
+/* A sum of exponentials: `times` e^power. */
+SF_DEVICE float sf_real_of(sf_u64 bits, float) { return sf_float_of((sf_u32)bits); }
+SF_DEVICE double sf_real_of(sf_u64 bits, double) { return sf_double_of(bits); }
+SF_DEVICE float sf_infinity(float) { return sf_float_of(0x7f800000u); }
+SF_DEVICE double sf_infinity(double) { return sf_double_of(0x7ff0000000000000ull); }
+
+template <class T> struct alignas(2 * sizeof(T)) sf_exponentials {
+        T power, times;
+};
+
+template <class T> SF_DEVICE sf_exponentials<T> sf_combined(sf_exponentials<T> a, sf_exponentials<T> b)
+{
+        /* a's power stays where it is the larger, or NaN. Of equal powers, infinite ones too, the difference is 0. */
+        const bool left = a.power != a.power || a.power >= b.power;
+        const T large = left ? a.power : b.power, small = left ? b.power : a.power;
+        const T most = left ? a.times : b.times, more = left ? b.times : a.times;
+        sf_exponentials<T> c;
+        c.power = large;
+        c.times = most + more * sf_exp_below(large == small ? (T)0 : small - large);
+        return c;
+}
+#endif
+
 /* What holds a value of operation OP on numbers of type T. */
 template <int OP, class T> struct sf_value {
         typedef T type;
-        enum { PRODUCT = 0 };
+        enum { PAIR = 0 };
         SF_DEVICE_MEMBER type lift(T v) { return v; }
         SF_DEVICE_MEMBER T lower(type v) { return v; }
         SF_DEVICE_MEMBER type settle(type v) { return v; }
@@ -96,7 +134,16 @@ template <int OP, class T> struct sf_value {
 #if SF_PRODUCTS
 template <class T, class V> struct sf_product_value {
         typedef V type;
-        enum { PRODUCT = 1 };
+        enum { PAIR = 1 };
+        SF_DEVICE_MEMBER T first(V v) { return v.mantissa; }
+        SF_DEVICE_MEMBER sf_u64 second(V v) { return (sf_u64)v.exponent; }
+        SF_DEVICE_MEMBER V made(T first, sf_u64 second)
+        {
+                V v;
+                v.mantissa = first;
+                v.exponent = (decltype(v.exponent))second;
+                return v;
+        }
         SF_DEVICE_MEMBER V lift(T v) { return sf_lift(v); }
         SF_DEVICE_MEMBER T lower(V v) { return sf_lower(v); }
         SF_DEVICE_MEMBER V settle(V v) { return sf_settle(v); }
@@ -160,4 +207,61 @@ template <class T, class V> struct sf_product_value {
 };
 template <> struct sf_value<SF_OP_PROD, float> : sf_product_value<float, sf_product_f32> {};
 template <> struct sf_value<SF_OP_PROD, double> : sf_product_value<double, sf_product_f64> {};
+#endif
+
+#if SF_EXPONENTIALS
+template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> {
+        typedef sf_exponentials<T> type;
+        enum { PAIR = 1 };
+        SF_DEVICE_MEMBER T first(type v) { return v.power; }
+        SF_DEVICE_MEMBER sf_u64 second(type v) { return (sf_u64)sf_bits_of(v.times); }
+        SF_DEVICE_MEMBER type made(T first, sf_u64 second)
+        {
+                type v;
+                v.power = first;
+                v.times = sf_real_of(second, first);
+                return v;
+        }
+        /* e^-inf is nothing, once. */
+        SF_DEVICE_MEMBER type lift(T v)
+        {
+                type one;
+                one.power = v;
+                one.times = v == -sf_infinity(v) ? 0 : 1;
+                return one;
+        }
+        SF_DEVICE_MEMBER T lower(type v) { return v.power + sf_log_above(v.times); }
+        SF_DEVICE_MEMBER type settle(type v) { return v; }
+        SF_DEVICE_MEMBER type choose(bool first, type a, type b)
+        {
+                type c;
+                c.power = first ? a.power : b.power;
+                c.times = first ? a.times : b.times;
+                return c;
+        }
+        SF_DEVICE_MEMBER type shuffle(type v, int lane)
+        {
+                v.power = ::sf_shuffle(v.power, lane);
+                v.times = ::sf_shuffle(v.times, lane);
+                return v;
+        }
+        template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, type *to)
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = lift(from[i]);
+        }
+        template <int N> SF_DEVICE_MEMBER void lift_all(const type *from, type *to)
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = from[i];
+        }
+        template <int N> SF_DEVICE_MEMBER void lower_all(const type *from, T *to)
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = lower(from[i]);
+        }
+};
 #endif
