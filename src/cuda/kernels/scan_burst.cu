@@ -194,7 +194,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 left[s] = taken[bit * SF_COLUMNS + own * SHARE + s];
                         sf_take_all(left, v, before);
                 }
-        sf_spread(v, before);
+        sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral));
 #if SF_TOTAL
         if (number + 1 == p.number[0])
                 sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);

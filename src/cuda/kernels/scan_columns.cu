@@ -159,8 +159,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 
                 /* Tiles of the sequence. */
                 if (!SF_SINGLE && works)
-                        sf_take_tiles(counter, pitch, t, group == SF_GROUPS - 1, v, before);
-                sf_spread(v, before);
+                        sf_take_tiles<!SF_CHUNKED>(counter, pitch, t, group == SF_GROUPS - 1, v, before);
+                sf_spread_rows(v, before);
 
 #if SF_TOTAL
 #pragma unroll

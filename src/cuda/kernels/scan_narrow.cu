@@ -82,9 +82,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_enter(turn + warp * SF_COLUMNS, total);
                 sf_sync_block();
                 sf_levels<WARPS / 2, SHARE>::take(turn, SF_COLUMNS, warp, v, before);
-                sf_take_tiles(counter, SF_COLUMNS, t, warp == WARPS - 1 && lane >= 32 - SPAN, v,
+                sf_take_tiles<false>(counter, SF_COLUMNS, t, warp == WARPS - 1 && lane >= 32 - SPAN, v,
                               before);
-                sf_spread(v, before);
+                sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral));
 #if SF_TOTAL
                 if (t + 1 == p.number[0])
                         sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);

@@ -133,7 +133,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         } else {
                                 total = sf_shuffle(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
                         }
-                        if (!SF_SINGLE) {
+                        if (!SF_SINGLE && SF_OWES) {
+                                /* Of all tiles there were: any grouping gives the same. */
+                                sf_acc left[1] = {counter[q].entry};
+                                if (t)
+                                        sf_take_all(left, v[q], before);
+                                counter[q].entry = t ? sf_combine(left[0], total) : total;
+                        } else if (!SF_SINGLE) {
                                 for (int k = 0; t >> k; k++) {
                                         sf_acc left[1] = {sf_shuffle(counter[q].entry, k)};
                                         if (t >> k & 1)
@@ -141,7 +147,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                                 sf_count(counter[q], t, total, lane);
                         }
-                        sf_spread(v[q], before);
+                        sf_spread<LANES, 1>(v[q], before, lane, sf_acc_of(p.neutral));
 #if SF_TOTAL
                         if (t + 1 == tiles && end[q])
                                 sf_store_totals<1, SPREAD>(p, line[q], at, end[q], v[q]);

@@ -42,6 +42,15 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
  * numbers is less than 2^15. */
 #define SF_PAIRS(columns) (SF_SPARES_EXPONENTS && (columns) == 1 && SF_VALUE_SIZE == 8)
 
+/*
+ * Where any grouping gives the same bits (integers, max, min) there need be no tree, and nothing is combined with every element at
+ * every level:
+ *   of a vector, elements are scanned one after another, by themselves, but for the last SHARE, which stand for all before them in the warp;
+ *   of what the thread takes from other warps and tiles, one value a column is kept (sf_before);
+ *   sf_spread gives every element what stands before it, at once.
+ */
+#define SF_OWES (SF_FREE && SF_MEMBERS == 1)
+
 /* `left` onto v, but for exponents. */
 SF_DEVICE void sf_take_one(sf_acc left, sf_acc &v)
 {
@@ -95,6 +104,14 @@ template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 /* The rows of a thread, each of SF_WIDTH columns. */
 SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
+#if SF_OWES
+#pragma unroll
+        for (int i = 1; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j] = sf_combine(v[i - 1][j], v[i][j]);
+        return;
+#endif
 #if SF_SPARES_EXPONENTS
 #pragma unroll
         for (int i = 1; i < SF_ITEMS; i++)
@@ -135,6 +152,45 @@ SF_DEVICE void sf_sum_exponents(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 }
 #endif
 
+#if SF_OWES
+template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc)
+{
+        enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
+        const int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = COLUMNS; j < SF_WIDTH; j++)
+                        v[i][j] = sf_combine(v[i][(j - COLUMNS) & (SF_WIDTH - 1)], v[i][j]);
+#pragma unroll
+        for (int b = SPAN; b < LANES; b *= 2) {
+                const int from = (lane & -b) - SPAN + (lane & (SPAN - 1));
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++) {
+                                const sf_acc left = sf_shuffle(v[i][FIRST + s], from & 31);
+                                if (lane & b)
+                                        v[i][FIRST + s] = sf_combine(left, v[i][FIRST + s]);
+                        }
+        }
+        /* Items: all are asked for at once, so that no answer waits for another. */
+        sf_acc left[SF_ITEMS][SHARE];
+#pragma unroll
+        for (int i = 1; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        left[i][s] = sf_shuffle(v[i - 1][FIRST + s], last);
+#pragma unroll
+        for (int i = 1; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++) {
+                        if (i > 1)
+                                left[i][s] = sf_combine(left[i > 1 ? i - 1 : 1][s], left[i][s]);
+                        v[i][FIRST + s] = sf_combine(left[i][s], v[i][FIRST + s]);
+                }
+}
+#else
 /* CHOOSE: between lanes, what is taken is chosen, the neutral value where there is nothing: fewer instructions, by one an element and
  * level, but more registers than leaving the sums undone. */
 template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
@@ -209,6 +265,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                                 sf_take_left(left, v[i]);
                         }
 }
+#endif
 
 /* What stands before a warp's first elements: the totals it took, lowest level first, each on the left of those before. */
 template <int SHARE> struct sf_before {
@@ -238,13 +295,58 @@ template <int SHARE> SF_DEVICE void sf_pay(const sf_before<SHARE> &before, sf_ac
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
                 last[s].exponent += before.owed[s];
+#elif SF_OWES
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                if (before.any)
+                        last[s] = sf_combine(before.e[s], last[s]);
 #else
         (void)before, (void)last;
 #endif
 }
 
-template <int SHARE>
-SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
+#if SF_OWES
+/* Of the rows of a thread. */
+template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
+{
+        if (before.any)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = sf_combine(before.e[j % SHARE], v[i][j]);
+}
+
+/* After sf_scan_warp. The last elements of a lane are what stands before those of the next; of the last lane, before the next item's. */
+template <int LANES, int COLUMNS>
+SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int lane, sf_acc neutral)
+{
+        enum { SHARE = sf_columns<COLUMNS>::SHARE, FIRST = SF_WIDTH - SHARE };
+        if (SHARE == SF_WIDTH) /* all are last elements */
+                return sf_spread_rows(v, before);
+        const int place = lane & (LANES - 1);
+        sf_acc owed[SHARE];
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                owed[s] = before.any ? before.e[s] : neutral;
+#pragma unroll
+        for (int i = SF_ITEMS - 1; i >= 0; i--)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++) {
+                        /* The last lane is sent round to the first: there it has what stands in the item before. */
+                        sf_acc send = v[i][FIRST + s], left;
+                        if (i)
+                                send = sf_choose(place == LANES - 1, v[i ? i - 1 : 0][FIRST + s], send);
+                        left = sf_combine(owed[s], sf_shuffle(send, (lane & -LANES) | ((lane - 1) & (LANES - 1))));
+                        left = sf_choose(i == 0 && place == 0, owed[s], left);
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                if (j % SHARE == s)
+                                        v[i][j] = sf_combine(j < FIRST ? left : owed[s], v[i][j]);
+                }
+}
+#else
+template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
 {
 #if SF_SPARES_EXPONENTS
 #pragma unroll
@@ -266,10 +368,16 @@ SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE>
         (void)v, (void)before;
 #endif
 }
+template <int LANES, int COLUMNS>
+SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int, sf_acc)
+{
+        sf_spread_rows(v, before);
+}
+#endif
 
 template <int SHARE> SF_DEVICE void sf_take_before(const sf_acc (&left)[SHARE], sf_before<SHARE> &before)
 {
-#if SF_EXCLUSIVE
+#if SF_EXCLUSIVE || SF_OWES
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
                 if (before.any)
@@ -287,16 +395,19 @@ template <int SHARE> SF_DEVICE void sf_take_before(const sf_acc (&left)[SHARE], 
 template <int SHARE>
 SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
 {
+#if !SF_OWES
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         sf_take_one(left[j % SHARE], v[i][j]);
+#endif
 #if SF_SPARES_EXPONENTS
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
                 before.owed[s] += left[s].exponent;
 #endif
+        (void)v;
         sf_take_before(left, before);
 }
 
@@ -641,11 +752,27 @@ template <int SHARE> SF_DEVICE void sf_enter(sf_acc *entry, const sf_acc (&total
 /* Tile t takes from those before it. Once it has those that carry, the keeper's last elements are
  * the total of the block that the tile closes. A barrier lies between one tile's call and the
  * next's: an entry is rewritten only by a tile that does not read it, and read from the tile after
- * on. */
-template <int SHARE>
+ * on. WHOLE: the block has the sequence from its beginning on; where any grouping will do, two
+ * entries in turn then hold all that stands before. */
+template <bool WHOLE, int SHARE>
 SF_DEVICE void sf_take_tiles(sf_acc *counter, int pitch, sf_i64 t, bool keeper,
                              sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
 {
+        if (SF_OWES && WHOLE) {
+                sf_acc last[SHARE];
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        last[s] = counter[(t & 1) * pitch + s];
+                if (t)
+                        sf_take_all(last, v, before);
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        last[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
+                sf_pay(before, last);
+                if (keeper)
+                        sf_enter(counter + ((t & 1) ^ 1) * pitch, last);
+                return;
+        }
         bool carries = true;
         for (int k = 0; carries || t >> k; k++) {
                 sf_acc last[SHARE];
