@@ -29,7 +29,7 @@ static bool aligned(uint64_t address, int64_t stride, int size, int bytes)
 layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
 {
         const sf_dim *seq = s->dims + s->nbatch;
-        layout l = {.step = s, .nbatch = s->nbatch - down, .line = down ? s->dims[s->nbatch - 1] : seq[s->nseq - 1]};
+        layout l = {.step = s, .nbatch = s->nbatch - down, .packs = 1, .line = down ? s->dims[s->nbatch - 1] : seq[s->nseq - 1]};
         l.in = resume ? total_size(s) : size_of(s->in);
         l.loads = !resume && (sf_cuda_loads_fused(s) || several_folds(s));
         if (l.loads) {
@@ -61,14 +61,13 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
 layout sf_cuda_shifted(layout l, bool always)
 {
         const sf_step *s = l.step;
-        const bool down = l.nbatch < s->nbatch;
-        const int in = l.in, out = s->fold ? in : size_of(s->out), most = 16 / (in > out ? in : out), moved = l.width * in;
+        const int in = l.in, out = s->fold ? in : size_of(s->out), most = 16 / (in > out ? in : out);
         const int x = unit(l.line.x, in), y = s->fold ? 1 : unit(l.line.y, out);
-        /* Lines of 4 bytes an element are read as quickly one by one, but for a scan's columns. */
-        const bool pays = always || in <= 2 || (in == 4 && s->nseq > 1) ? l.width < most : moved == 4 && in == 4 && down && !s->fold && most == 4;
+        /* Lines of 4 bytes an element are read as quickly one by one. */
+        const bool pays = l.width < most && (always || in <= 2 || (in == 4 && s->nseq > 1));
         /* Runs of several dimensions end in the midst of a vector: they had better be long. */
-        const bool runs = s->nseq == 1 || (!down && x == 1 && l.line.len >= 8 * most);
-        if (!pays || s->fuse || s->sibling || !runs || !x || !y || l.line.len < 2 * most || (down && (x != 1 || y != 1)))
+        const bool runs = s->nseq == 1 || (x == 1 && l.line.len >= 8 * most);
+        if (l.nbatch < s->nbatch || !pays || s->fuse || s->sibling || !runs || !x || !y || l.line.len < 2 * most)
                 return l;
         l.width = most;
         l.shift_in = true;
@@ -76,18 +75,37 @@ layout sf_cuda_shifted(layout l, bool always)
         return l;
 }
 
+layout sf_cuda_in_packs(layout l)
+{
+        const sf_step *s = l.step;
+        const int in = l.in, out = size_of(s->out);
+        /* Of single bytes a thread would have 16 columns, and few rows of them. */
+        const int most = (int)at_most(16 / (in > out ? in : out), 8);
+        if (s->fuse || s->sibling)
+                return l;
+        if (l.width > most)
+                l.width = most;
+        if (in > 4 || l.width == most || unit(l.line.x, in) != 1 || unit(l.line.y, out) != 1 || l.line.len < 2 * most)
+                return l;
+        l.packs = most / l.width;
+        l.width = most;
+        return l;
+}
+
 /* The mask is read as vectors too where it allows. */
 static int mask_unit(const layout *l)
 {
         const sf_step *s = l->step;
-        int u = unit(l->line.m, 1);
-        if (!u || l->width == 1 || l->shift_in)
+        const int u = unit(l->line.m, 1), width = l->width / l->packs;
+        if (l->packs > 1 && u != 1)
+                return 0;
+        if (!u || width == 1 || l->shift_in)
                 return u;
-        bool fits = aligned((uint64_t)(uintptr_t)s->m, l->line.m, 1, l->width);
+        bool fits = aligned((uint64_t)(uintptr_t)s->m, l->line.m, 1, width);
         int32_t own = l->nbatch < s->nbatch ? s->nbatch - 1 : s->nbatch + s->nseq - 1;
         for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
                 if (d != own)
-                        fits = fits && aligned_to(s->dims[d].m, l->width);
+                        fits = fits && aligned_to(s->dims[d].m, width);
         return fits ? u : 0;
 }
 

@@ -48,7 +48,7 @@ static draft on_totals(const draft *scan, const sf_step *alone, sf_cuda_launch *
 sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, dealing c, int64_t lines, int64_t columns, int64_t shared,
                             bool each_for_itself, sf_cuda_plan *plan)
 {
-        int64_t acc = value_size(d->l.step), outer = d->l.step->batch / (d->l.nbatch < d->l.step->nbatch ? columns : 1);
+        int64_t acc = value_size(d->l.step), outer = d->l.step->batch / (d->l.nbatch < d->l.step->nbatch ? d->l.line.len : 1);
         columns = sf_padded(columns, d->launch->spec.flags & SF_CUDA_RAGGED ? d->l.width : 1);
         sf_step other;
         const sf_step *alone = d->l.step;

@@ -115,6 +115,7 @@ typedef struct layout {
         sf_dim line;        /* along it vectors are taken: the sequence's last dimension, or the columns */
         int32_t nbatch;     /* dims[0 .. nbatch) of the step are positions a launch deals out */
         int width;          /* elements of a vector: aligned on every line, in x and, for a scan, in y */
+        int packs;          /* of columns: such parts of a vector are, as far apart as memory.cuh says; else 1 */
         int in;             /* bytes of an element of x */
         bool shift_in, shift_out; /* vectors of x and the mask, and those of y, lie at any address */
         bool loads;         /* there is a program on the way in */
@@ -124,8 +125,11 @@ typedef struct layout {
  * program on the way in has been through already. */
 layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
 
-/* The same with wider vectors, at any address, where that is quicker; or wherever it can be. */
+/* The same with wider vectors, at any address, where that is quicker; or wherever it can be. Of lines of a sequence alone. */
 layout sf_cuda_shifted(layout l, bool always);
+
+/* Columns of a scan: in packs, where vectors would be short. */
+layout sf_cuda_in_packs(layout l);
 
 typedef struct draft {
         sf_cuda_launch *launch;

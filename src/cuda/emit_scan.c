@@ -3,9 +3,10 @@
 
 #include <inttypes.h>
 
-/* Fewer elements a vector; what was aligned stays so, and the mask may become so. */
+/* Fewer elements a vector, rather fewer packs; what was aligned stays so, and the mask may become so. */
 static layout narrowed(layout l, int width)
 {
+        l.packs = (int)at_least(l.packs * width / l.width, 1);
         l.width = width;
         return l;
 }
@@ -122,18 +123,8 @@ static bool in_one_piece(const layout *l)
         const sf_step *s = l->step;
         const sf_dim *seq = s->dims + s->nbatch;
         int64_t in = size_of(s->in), out = size_of(s->out), len = l->line.len;
-        return in == out && !s->m && !s->fuse && l->width * in < 16 && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
+        return in == out && !s->m && !s->fuse && l->width < at_most(16 / in, 8) && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
                in_sixteens(s, l->nbatch, 0);
-}
-
-/* Vectors at any address are stored by lanes that take from each other: a power of two of them have a row of the strip. */
-static strip strip_of(const layout *l, int64_t width, int64_t slots, int64_t threads)
-{
-        const int64_t vectors = ceil_div(l->line.len, width);
-        if (!l->shift_out)
-                return sf_cuda_strip(vectors, slots, threads);
-        slots = at_most(at_most(slots, 32), pow2_up(vectors));
-        return (strip){slots, at_most(pow2_down(at_least(threads / slots, 1)), 64), ceil_div(vectors, slots), false};
 }
 
 /*
@@ -141,10 +132,10 @@ static strip strip_of(const layout *l, int64_t width, int64_t slots, int64_t thr
  * that are then free allow. So a block has enough to do, and there are more threads, with fewer bytes under way each. Returns how
  * many threads a multiprocessor should hold.
  */
-static int64_t for_short_axis(const layout *l, int64_t width, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut, int64_t *items, int64_t places)
+static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut, int64_t *items, int64_t places)
 {
         const sf_step *s = l->step;
-        const int64_t outer = s->batch / l->line.len, vectors = ceil_div(l->line.len, width), words = value_size(s) / 4;
+        const int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width), words = value_size(s) / 4;
         if (s->n > cut->groups * *items)
                 return places;
         /* Half of a thread's registers for what it holds, at 128 of them. */
@@ -157,7 +148,7 @@ static int64_t for_short_axis(const layout *l, int64_t width, sf_cuda_tile tile,
                 cut->slots *= 2;
         cut->strips = ceil_div(vectors, cut->slots);
         /* What is loaded, what is held, addresses. */
-        const int64_t loaded = *items * width * size_of(s->in) / (l->shift_in ? 2 : 4), registers = 32 + *items * width * words + loaded;
+        const int64_t loaded = *items * l->packs * ceil_div(width / l->packs * size_of(s->in), 4), registers = 32 + *items * width * words + loaded;
         return chip->small_tiles || sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
 }
 
@@ -172,15 +163,13 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         /* What is staged leaves registers for more threads. H200, (4096, 1000, 33), of a copy: 0.92 without. */
         int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads * (in_one_piece(l) ? 2 : 1);
         int64_t places = tile.threads * tile.resident;
-        if (l->shift_in) /* twice as much is loaded */
-                places = at_most(places, 512);
-        strip cut = strip_of(l, width, slots, threads);
+        strip cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
         /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100), of a copy: two blocks of up to 512 0.53, 0.54, 0.51;
          * three of 256 0.49, 0.46, 0.48. */
         if (in_chunks && cut.whole && threads == 256 && value_size(s) == 4) {
                 threads = 512;
                 places = 1024;
-                cut = strip_of(l, width, slots, threads);
+                cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
         }
         /* Too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
         int64_t sector = at_least(32 / size_of(s->in), 1);
@@ -191,24 +180,24 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 else
                         slots /= 2;
                 threads = at_most(2 * tile.threads, 512);
-                cut = strip_of(l, width, slots, threads);
+                cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
                 if (cut.whole && cut.strips == 1 && slots * width > sector) {
-                        cut = (strip){slots, at_most(pow2_down(threads / slots), 64), ceil_div(l->line.len / width, slots), false};
+                        cut = (strip){slots, at_most(pow2_down(threads / slots), 64), ceil_div(ceil_div(l->line.len, width), slots), false};
                 }
         }
         int64_t items = pow2_down(at_least(tile.elements / width, 1));
-        if (width != l->width) {
-                layout other = narrowed(*l, (int)width);
-                d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, &other);
-        }
+        const layout own = narrowed(*l, (int)width);
+        if (width != l->width)
+                d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, &own);
         /* A short axis needs no more groups than it has rows for. */
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
         if (!in_chunks && !cut.whole)
-                places = for_short_axis(l, width, tile, chip, &cut, &items, places);
+                places = for_short_axis(&own, tile, chip, &cut, &items, places);
         int64_t tiles = ceil_div(s->n, cut.groups * items);
         int64_t piece = cut.groups * items * l->line.len * size_of(s->in), staged = cut.whole && in_one_piece(l) && aligned_to(piece, 16) ? 3 : 0;
         spec->extra[SCAN_COLUMNS_STAGED] = (int32_t)staged;
+        spec->extra[SCAN_COLUMNS_PACKS] = own.packs;
         spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
@@ -233,7 +222,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 return plan_columns(ctx, l, chip, plan, false);
         spec->extra[SCAN_COLUMNS_CHUNKED] = 1;
         d.p.number[3] = c.log;
-        return sf_cuda_in_chunks(ctx, chip, &d, c, d.p.units, l->line.len, shared, false, plan);
+        return sf_cuda_in_chunks(ctx, chip, &d, c, d.p.units, own.packs > 1 ? cut.strips * cut.slots * width : l->line.len, shared, false, plan);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -378,7 +367,7 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
                 return SF_OK;
         /* Narrow matrices that lie in one piece are staged as they are. */
         if (!down || size_of(s->in) < 4 || !in_one_piece(&l) || l.line.len > 4 * 32)
-                l = sf_cuda_shifted(l, false);
+                l = down ? sf_cuda_in_packs(l) : sf_cuda_shifted(l, false);
         SF_TRY(down ? plan_columns(ctx, &l, chip, plan, false) : plan_rows(ctx, &l, chip, plan));
         /* How many times over do these blocks fill the chip, and how much of the last time is idle? */
         const sf_cuda_launch *launch = &plan->launch[0];

@@ -49,6 +49,18 @@ template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r
         sf_check_aligned(p, BYTES);
         memcpy(p, r.w, BYTES);
 }
+template <int BYTES> static inline void sf_load_below(int k, int n, const char *p, sf_raw<BYTES> &r)
+{
+        if (k < n)
+                sf_load(p, r);
+        else
+                memset(r.w, 0xa5, sizeof r.w);
+}
+template <int BYTES> static inline void sf_store_below(int k, int n, char *p, const sf_raw<BYTES> &r)
+{
+        if (k < n)
+                sf_store(p, r);
+}
 
 static inline unsigned char *sf_shared() { return exec_shared(); }
 static inline int sf_thread() { return exec_thread(); }

@@ -193,6 +193,43 @@ SF_DEVICE void sf_store(char *p, const sf_raw<1> &r)
         asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(r.w[0]));
 }
 
+/*
+ * The same if k is less than n; what is not loaded reads as anything. Written as a condition before a plain load, it would be a branch, or
+ * the address would be computed once more for each; and where branches meet, what was loaded is waited for.
+ */
+SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<8> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %3, %4; @c ld.global.v2.u32 {%0, %1}, [%2]; }" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p), "r"(k), "r"(n));
+}
+SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<4> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u32 %0, [%1]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n));
+}
+SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<2> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u16 %0, [%1]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n));
+}
+SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<1> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u8 %0, [%1]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n));
+}
+SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<8> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %3, %4; @c st.global.v2.u32 [%0], {%1, %2}; }" ::"l"(p), "r"(r.w[0]), "r"(r.w[1]), "r"(k), "r"(n));
+}
+SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<4> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u32 [%0], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n));
+}
+SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<2> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u16 [%0], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n));
+}
+SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<1> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u8 [%0], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n));
+}
+
 /* What no launch of ours writes meanwhile: two loads of one address may become one. */
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<8> &r) { asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<4> &r) { asm("ld.global.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }

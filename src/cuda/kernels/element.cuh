@@ -177,7 +177,7 @@ template <int SIZE, int BYTES> SF_DEVICE sf_u64 sf_slot(const sf_raw<BYTES> &r, 
         if (SIZE == 8)
                 return (sf_u64)r.w[(2 * j) % ((BYTES + 3) / 4)] | (sf_u64)r.w[(2 * j + 1) % ((BYTES + 3) / 4)] << 32;
         sf_u32 w = r.w[j * SIZE / 4];
-        if (SIZE == 4)
+        if (SIZE == 4 || SIZE == BYTES) /* what is alone in its word has nothing above it */
                 return w;
         return w >> (j * SIZE % 4 * 8) & ((1u << (SIZE % 4 * 8)) - 1);
 }

@@ -123,8 +123,24 @@ template <int DT, int UNIT> SF_DEVICE void sf_load_operand(sf_operand<DT, UNIT> 
 }
 #endif
 
+/*
+ * Columns that vectors of 16 bytes do not fit: a thread's are SF_PACKS packs, as far apart as the threads beside it have theirs in
+ * between, so that a warp's load of one pack of each is one piece of memory. Packs are as wide as every row allows.
+ */
+#ifndef SF_PACKS /* only scan_columns.cu has them */
+#define SF_PACKS 1
+#endif
+enum { PACK = SF_WIDTH / SF_PACKS };
+
 /* What is loaded of a vector of elements. */
 struct sf_vector {
+#if SF_PACKS > 1
+        sf_raw<PACK * SF_IN_SIZE> pack[SF_PACKS];
+#if SF_MASK
+        sf_raw<PACK> keep[SF_PACKS];
+#endif
+};
+#else
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_operand<dt, unit> operand##k;
         SF_LOADS(OPERAND)
@@ -145,10 +161,21 @@ struct sf_vector {
 #endif
 #endif
 };
+#endif
 
 SF_DEVICE sf_vector sf_no_vector()
 {
         sf_vector v;
+#if SF_PACKS > 1
+#pragma unroll
+        for (int q = 0; q < SF_PACKS; q++) {
+                sf_clear(v.pack[q]);
+#if SF_MASK
+                sf_clear(v.keep[q]);
+#endif
+        }
+        return v;
+#else
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_clear(v.operand##k.raw);
         SF_LOADS(OPERAND)
@@ -171,6 +198,7 @@ SF_DEVICE sf_vector sf_no_vector()
 #endif
 #endif
         return v;
+#endif
 }
 
 /*
@@ -236,7 +264,31 @@ SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const 
         return past;
 }
 
-#if !(SF_WIDTH & (SF_WIDTH - 1)) /* else it is no vector of the machine's, and comes by way of shared memory */
+#if SF_PACKS > 1
+/* The vector whose first pack lies at column `index`, the next ones each `apart` columns on; `packs` of them are there. */
+SF_DEVICE sf_vector sf_load_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_strides &by)
+{
+        sf_vector v;
+        const char *x = line.x + index * SF_IN_SIZE, *m = line.m + index * by.m;
+        (void)m;
+#pragma unroll
+        for (int q = 0; q < SF_PACKS; q++) {
+                sf_load_below(q, packs, x + q * apart * SF_IN_SIZE, v.pack[q]);
+#if SF_MASK && SF_M_UNIT
+                sf_load_below(q, packs, m + q * apart, v.keep[q]);
+#elif SF_MASK
+                sf_clear(v.keep[q]);
+#pragma unroll
+                for (int j = 0; j < PACK; j++) {
+                        sf_raw<1> one;
+                        sf_load_below(q, packs, m + (q * apart + j) * by.m, one);
+                        sf_set_slot<1>(v.keep[q], j, one.w[0]);
+                }
+#endif
+        }
+        return v;
+}
+#elif !(SF_WIDTH & (SF_WIDTH - 1)) /* else it is no vector of the machine's, and comes by way of shared memory */
 /* The vector at `index` of a line along which x, the mask and the operands step by these strides. What lies at or past `end` reads as
  * anything. */
 SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by)
@@ -302,9 +354,16 @@ SF_DEVICE sf_number sf_element(const sf_params &p, const sf_vector &v, int j, sf
 #undef OPERAND
 #else
         (void)p;
+#if SF_PACKS > 1
+        sf_number a = sf_widen(sf_slot<SF_SIZE(SF_IN)>(v.pack[j / PACK], j % PACK));
+#else
         sf_number a = sf_widen(sf_slot<SF_SIZE(SF_IN)>(v.x, sf_slot_of<SF_X_UNIT>(j)));
 #endif
-#if SF_MASK
+#endif
+#if SF_MASK && SF_PACKS > 1
+        if (!sf_slot<1>(v.keep[j / PACK], j % PACK))
+                a = identity;
+#elif SF_MASK
         if (!sf_slot<1>(v.m, sf_slot_of<SF_M_UNIT>(j)))
                 a = identity;
 #endif
@@ -399,7 +458,22 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_number v, const sf_results &w
 #endif
 }
 
-#if SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores element by element */
+#if SF_PACKS > 1
+/* As sf_load_packs. */
+SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_number (&v)[SF_WIDTH])
+{
+        char *y = line.y + index * SF_OUT_SIZE;
+#pragma unroll
+        for (int q = 0; q < SF_PACKS; q++) {
+                sf_raw<PACK * SF_OUT_SIZE> r;
+                sf_clear(r);
+#pragma unroll
+                for (int j = 0; j < PACK; j++)
+                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(v[q * PACK + j]));
+                sf_store_below(q, packs, y + q * apart * SF_OUT_SIZE, r);
+        }
+}
+#elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores element by element */
 typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 
 /* A vector of results as they are stored. */

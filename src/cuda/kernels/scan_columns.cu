@@ -12,11 +12,12 @@
  * SF_CHUNKED: too few strips to fill the chip, so every block has a chunk of one, as tree.cuh says. SF_PARTIAL: the launch before, which
  * only leaves the totals of chunks in scratch.
  *
+ * SF_PACKS > 1: vectors in packs (memory.cuh). In scratch and shared memory the columns of a thread are neighbours all the same.
+ *
  * SF_SLOTS: vectors a row, or 0: number[2] says (a narrow matrix, whatever its width).
  * number[0]: tiles a sequence has; number[1]: strips a row has; number[2]: vectors a row of the strip; number[3]: tiles a chunk has are
  * two to the power of it. inner: columns in all. scratch: for each batch position, chunk by chunk, a total for each column.
  */
-enum { LANES = SF_SLOTS < 32 ? SF_SLOTS : 32 /* of a warp, with neighbouring vectors */ };
 enum { ROWS = SF_ITEMS * SF_GROUPS, ON = SF_PARTIAL ? -1 : 1 /* from tile to tile */ };
 static_assert(SF_ITEMS <= SF_LOOSE / 2 && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
@@ -48,6 +49,44 @@ SF_DEVICE int sf_there(const sf_params &p, bool works, sf_i64 row)
         return !works ? 0 : p.n - row < SF_ITEMS ? (int)(p.n - row) : SF_ITEMS;
 }
 
+#if !SF_STAGED
+/* Where a thread's columns lie in a row: the first of them, and how many packs there are from it on. */
+struct sf_place {
+        sf_i64 column;
+        int apart, packs;
+};
+
+SF_DEVICE sf_place sf_place_of(const sf_params &p, sf_i64 first, int slot)
+{
+        sf_place at = {first + slot * PACK, SLOTS * PACK, SF_PACKS};
+        if (SF_PACKS > 1 && p.inner - at.column <= (SF_PACKS - 1) * at.apart)
+                at.packs = (int)(p.inner - at.column + at.apart - 1) / at.apart;
+        return at;
+}
+
+SF_DEVICE sf_vector sf_load_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there)
+{
+#if SF_PACKS > 1
+        return sf_load_packs(line, at.column, at.apart, there ? at.packs : 0, sf_across(p));
+#else
+        return there ? sf_load_vector(line, at.column, p.inner, sf_across(p)) : sf_no_vector();
+#endif
+}
+
+#if !SF_PARTIAL
+SF_DEVICE void sf_store_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there, const sf_number (&v)[SF_WIDTH], const sf_results &with)
+{
+#if SF_PACKS > 1
+        (void)p, (void)with;
+        sf_store_packs(line, at.column, at.apart, there ? at.packs : 0, v);
+#else
+        if (there)
+                sf_store_vector(p, line, at.column, p.inner, sf_across(p), v, with);
+#endif
+}
+#endif
+#endif
+
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
@@ -59,8 +98,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                                       pitch);          /* a row for each level */
 
         sf_i64 unit = sf_divide(sf_block(), p.number[1]), batch = unit, first = 0, tiles = SF_SINGLE ? 1 : p.number[0];
-        sf_i64 column = (sf_block() - unit * p.number[1]) * pitch + slot * SF_WIDTH;
+        sf_i64 strip = (sf_block() - unit * p.number[1]) * pitch, column = strip + slot * SF_WIDTH;
+#if SF_STAGED
         bool works = group < SF_GROUPS && column < p.inner;
+#else
+        const sf_place place = sf_place_of(p, strip, slot);
+        bool works = group < SF_GROUPS && place.column < p.inner;
+#endif
 #if SF_CHUNKED
         sf_i64 folded = (p.number[0] - 1) >> p.number[3], chunks = folded + !SF_PARTIAL;
         batch = sf_divide(unit, chunks);
@@ -72,7 +116,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (SF_PARTIAL)
                 first += tiles - 1;
 #endif
-        sf_i64 columns = SF_RAGGED ? sf_padded(p.inner, SF_WIDTH) : p.inner; /* in scratch: whole vectors of them */
+        /* In scratch: whole vectors of them, in packs whole strips. */
+        sf_i64 columns = SF_PACKS > 1 ? p.number[1] * pitch : SF_RAGGED ? sf_padded(p.inner, SF_WIDTH) : p.inner;
         sf_line line = sf_batch_line(p, batch);
         sf_i64 row = first * ROWS + group * SF_ITEMS;
 
@@ -86,12 +131,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int coming = sf_there(p, works, row);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                next[i] = sf_no_vector();
-                if (i < coming) {
-                        sf_line at = sf_moved(line, row + i, sf_along(p));
-                        next[i] = sf_load_vector(at, column, p.inner, sf_across(p));
+                sf_line at = sf_moved(line, row + i, sf_along(p));
+                next[i] = sf_load_row(p, at, place, i < coming);
+                if (i < coming)
                         next_with[i] = sf_load_results(at, column, p.inner, sf_across(p));
-                }
         }
 #endif
 #if SF_CHUNKED && !SF_PARTIAL
@@ -127,9 +170,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 if (!SF_SINGLE && done + 1 < tiles)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-                                if (i < coming) {
+                                if (SF_PACKS > 1 || i < coming) {
                                         sf_line at = sf_moved(line, row + ON * ROWS + i, sf_along(p));
-                                        next[i] = sf_load_vector(at, column, p.inner, sf_across(p));
+                                        next[i] = sf_load_row(p, at, place, i < coming);
                                         next_with[i] = sf_load_results(at, column, p.inner, sf_across(p));
                                 }
 #endif
@@ -190,18 +233,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 v[i][j] = sf_begin(p, v[i][j]);
                 sf_number result[SF_ITEMS][SF_WIDTH];
                 sf_lower_all(v, result);
-#if SF_SHIFT_OUT
-                /* Rows of a warp's groups: its lanes take from each other, those beyond the last column too. */
-                const int below = sf_there(p, group < SF_GROUPS, row);
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
-                        const sf_stored r = sf_pack(p, result[i], with[i]);
-                        sf_store_shifted<LANES>(sf_moved(line, row + i, sf_along(p)), i < below, column, p.inner, r, r, false, true, thread & 31);
-                }
-#else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        if (SF_STAGED ? works : i < there) {
+                        if (SF_PACKS > 1 || (SF_STAGED ? works : i < there)) {
 #if SF_STAGED
                                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
                                 r.w[0] = 0;
@@ -210,10 +244,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(result[i][j]));
                                 sf_shared_store(own + i * pitch * SF_IN_SIZE, r);
 #else
-                                sf_store_vector(p, sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_across(p), result[i], with[i]);
+                                sf_store_row(p, sf_moved(line, row + i, sf_along(p)), place, i < there, result[i], with[i]);
 #endif
                         }
-#endif
 #if SF_STAGED
                 sf_sync_block();
                 sf_store_piece<SF_OUT_SIZE>(line.y + t * ROWS * pitch * SF_OUT_SIZE, sf_length(p, t, pitch), buffer);
