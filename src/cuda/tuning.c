@@ -59,6 +59,7 @@ static const row rows[] = {
         /* H200, 128 x 4096 x 4095 f32, of a copy's rate. Down rows that allow no vectors (dim 1), all on one machine: two blocks of 512 threads
          * with 4 rows of 5 columns each: 1.013; of 6 columns 1.012, of 4 0.998, of 7 1.0, 8 rows of 3 1.001; one block of 1024 with 4 rows of 5
          * 1.01, of 4 0.992. With vectors (dim 0): 256 x 32, three blocks: 1.01; 1024 x 16: 0.72. */
+        {SF_CUDA_FOLD, 1, -1, 2, 2, 4, 70, {256, 32, 3, 32, 8}}, /* a register for each of them */
         {SF_CUDA_FOLD, 1, -1, 16, 2, 4, 70, {256, 64, 2, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 20, 2, 32, 5}},
         {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 3, 32, 4}},
@@ -92,6 +93,8 @@ static const row products[] = {
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 8, 8, 70, {256, 8, 1, 0, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {256, 8, 1, 6, 0}},
+        {SF_CUDA_FOLD, 1, -1, 2, 2, 4, 70, {256, 32, 3, 32, 8}},
+        {SF_CUDA_FOLD, 1, -1, 16, 2, 4, 70, {256, 32, 3, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 16, 2, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 16, 4, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 16, 8, 8, 70, {256, 16, 2, 32, 4}},

@@ -71,6 +71,27 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
 #endif
 }
 
+/* COUNT lists of N elements, each folded in the order; of products the value is not settled. */
+template <int N, int COUNT> SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
+{
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_HELD_IN
+        /* Four numbers of 16 bits, at most 2^16 and at least 2^-24, have no product that f32 does not have. */
+        sf_holds::template fold_each<SF_IN == SF_DT_F16 && !SF_LOAD_FUSED>(x, to);
+#else
+        sf_acc e[COUNT][N];
+        sf_holds::template lift_all<COUNT * N>(&x[0][0], &e[0][0]);
+#pragma unroll
+        for (int c = 0; c < COUNT; c++) {
+#pragma unroll
+                for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                        for (int i = 0; i + b < N; i += 2 * b)
+                                e[c][i] = sf_combine(e[c][i], e[c][(i + b) % N]);
+                to[c] = e[c][0];
+        }
+#endif
+}
+
 template <int SIZE> SF_DEVICE void sf_put_bits(char *y, sf_u64 bits)
 {
         sf_raw<SIZE> r;
@@ -177,20 +198,14 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
 #pragma unroll
         for (int first = 0; first < SF_ITEMS; first += AT_ONCE) {
                 sf_loaded loaded[AT_ONCE][SF_WIDTH];
-                sf_acc e[AT_ONCE][SF_WIDTH];
+                sf_acc e[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
                         sf_loaded_below(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, neutral, loaded[i]);
-                sf_holds::template lift_all<AT_ONCE * SF_WIDTH>(&loaded[0][0], &e[0][0]);
+                sf_fold_each(loaded, e);
 #pragma unroll
-                for (int i = 0; i < AT_ONCE; i++) {
-#pragma unroll
-                        for (int b = 1; b < SF_WIDTH; b *= 2)
-#pragma unroll
-                                for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
-                                        e[i][j] = sf_combine(e[i][j], e[i][(j + b) % SF_WIDTH]);
-                        a[first + i] = e[i][0];
-                }
+                for (int i = 0; i < AT_ONCE; i++)
+                        a[first + i] = e[i];
         }
 }
 
@@ -416,8 +431,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
         for (; row < stop; row += SF_ITEMS, turns++) {
                 sf_vector v[SF_ITEMS][SF_ROWS];
-                sf_loaded loaded[SF_ITEMS][SF_ROWS][SF_WIDTH];
-                sf_acc a[SF_ITEMS][SF_ROWS][SF_WIDTH];
+                sf_loaded loaded[HELD][SF_ITEMS];
+                sf_acc a[HELD];
                 if (row + SF_ITEMS <= stop && column + (SF_ROWS - 1) * pitch < p.inner)
                         sf_fetch_rows<true>(p, line, row, stop, column, pitch, v);
                 else
@@ -425,37 +440,27 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
-                        for (int q = 0; q < SF_ROWS; q++)
-                                sf_loaded_below(p, v[i][q], row + i, 0, stop, absent, loaded[i][q]);
-                sf_holds::lift_all<SF_ITEMS * HELD>(&loaded[0][0][0], &a[0][0][0]);
+                        for (int q = 0; q < SF_ROWS; q++) {
+                                sf_loaded row_of[SF_WIDTH];
+                                sf_loaded_below(p, v[i][q], row + i, 0, stop, absent, row_of);
 #pragma unroll
-                for (int b = 1; b < SF_ITEMS; b *= 2)
-#pragma unroll
-                        for (int i = 0; i + b < SF_ITEMS; i += 2 * b)
-#pragma unroll
-                                for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                                        for (int j = 0; j < SF_WIDTH; j++)
-                                                a[i][q][j] = sf_combine(a[i][q][j], a[(i + b) % SF_ITEMS][q][j]);
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        loaded[q * SF_WIDTH + j][i] = row_of[j];
+                        }
+                sf_fold_each(loaded, a);
 #if SF_FREE
 #pragma unroll
-                for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                sum[q][j] = sf_combine(sum[q][j], a[0][q][j]);
+                for (int c = 0; c < HELD; c++)
+                        sum[c / SF_WIDTH][c % SF_WIDTH] = sf_combine(sum[c / SF_WIDTH][c % SF_WIDTH], a[c]);
 #else
                 int k = 0;
                 for (; turns >> k & 1; k++)
 #pragma unroll
-                        for (int q = 0; q < SF_ROWS; q++)
+                        for (int c = 0; c < HELD; c++)
+                                a[c] = sf_combine(counter[(k * HELD + c) * SF_THREADS], a[c]);
 #pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        a[0][q][j] = sf_combine(counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS], a[0][q][j]);
-#pragma unroll
-                for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS] = sf_settled(a[0][q][j]);
+                for (int c = 0; c < HELD; c++)
+                        counter[(k * HELD + c) * SF_THREADS] = sf_settled(a[c]);
 #endif
         }
 

@@ -66,6 +66,11 @@ SF_DEVICE sf_u32 sf_from_near(sf_product_f32 v) { return (sf_u32)v.exponent + 12
 SF_DEVICE sf_u64 sf_from_near(sf_product_f64 v) { return (sf_u64)v.exponent + 1022; }
 SF_DEVICE sf_u32 sf_normals(float) { return 253u << 24; }
 SF_DEVICE sf_u64 sf_normals(double) { return 2045ull << 53; }
+/* Below sf_fours(): a number of which four may be multiplied as they are, and the product is normal. */
+SF_DEVICE sf_u32 sf_from_four(float v) { return sf_bits_of(v) * 2 - (97u << 24); }
+SF_DEVICE sf_u64 sf_from_four(double v) { return sf_bits_of(v) * 2 - (773ull << 53); }
+SF_DEVICE sf_u32 sf_fours(float) { return 61u << 24; }
+SF_DEVICE sf_u64 sf_fours(double) { return 501ull << 53; }
 SF_DEVICE sf_u32 sf_nears(float) { return 254; }
 SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #endif
@@ -187,6 +192,67 @@ template <class T, class V> struct sf_product_value {
                         to[i] = in_turn(from[i], i);
         }
         SF_DEVICE_MEMBER V in_turn(V v, int i) { return i & 1 ? sf_halved(v) : v; }
+
+        /*
+         * COUNT lists of N numbers, each folded. Scaled by powers of two, as lifting does, numbers have the same product, rounded the same,
+         * unless it leaves the range: so four of them at a time are multiplied as they are where none of all can make it do so. SMALL: none
+         * ever can, and only the products are asked what they are.
+         */
+        template <bool SMALL, int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], V (&to)[COUNT])
+        {
+                enum { FOURS = (N + 3) / 4 };
+                decltype(sf_from_four(T())) most = 0;
+                if (!SMALL)
+#pragma unroll
+                        for (int c = 0; c < COUNT; c++)
+#pragma unroll
+                                for (int i = 0; i < N; i++) {
+                                        const decltype(most) own = sf_from_four(from[c][i]);
+                                        most = own > most ? own : most;
+                                }
+                if (SMALL || most < sf_fours(T())) {
+                        T product[COUNT][FOURS];
+                        V value[COUNT][FOURS];
+#pragma unroll
+                        for (int c = 0; c < COUNT; c++)
+#pragma unroll
+                                for (int i = 0; i < N; i += 4) {
+                                        T left = from[c][i], right = from[c][i + 2 < N ? i + 2 : i];
+                                        if (i + 1 < N)
+                                                left = sf_multiply(left, from[c][i + 1 < N ? i + 1 : i]);
+                                        if (i + 3 < N)
+                                                right = sf_multiply(right, from[c][i + 3 < N ? i + 3 : i]);
+                                        product[c][i / 4] = i + 2 < N ? sf_multiply(left, right) : left;
+                                }
+                        if (SMALL)
+                                lift_all<COUNT * FOURS>(&product[0][0], &value[0][0]);
+                        else
+#pragma unroll
+                                for (int k = 0; k < COUNT * FOURS; k++)
+                                        value[k / FOURS][k % FOURS] = sf_lift_normal(product[k / FOURS][k % FOURS], k & 1);
+#pragma unroll
+                        for (int c = 0; c < COUNT; c++)
+                                to[c] = fold_tree(value[c]);
+                } else {
+#pragma unroll
+                        for (int c = 0; c < COUNT; c++) {
+                                V value[N];
+#pragma unroll
+                                for (int i = 0; i < N; i++)
+                                        value[i] = in_turn(sf_lift(from[c][i]), i);
+                                to[c] = fold_tree(value);
+                        }
+                }
+        }
+        template <int N> SF_DEVICE_MEMBER V fold_tree(V (&v)[N])
+        {
+#pragma unroll
+                for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                        for (int i = 0; i + b < N; i += 2 * b)
+                                v[i] = sf_combined(v[i], v[(i + b) % N]);
+                return v[0];
+        }
         template <int N> SF_DEVICE_MEMBER void lower_all(const V *from, T *to)
         {
                 decltype(sf_from_near(V())) most = 0;
