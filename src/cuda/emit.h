@@ -22,7 +22,8 @@ enum {
         SF_CUDA_Y_UNIT = 1 << 11,
         SF_CUDA_M_UNIT = 1 << 13,
         SF_CUDA_SHIFT_IN = 1 << 15, /* vectors of x and of the mask lie at any address */
-        SF_CUDA_SHIFT_OUT = 1 << 16 /* y's do */
+        SF_CUDA_SHIFT_OUT = 1 << 16, /* y's do */
+        SF_CUDA_EARLY = 1 << 17 /* lines begin early, so that those of y, or of a fold's x, do not (memory.cuh) */
 };
 
 /* sf_cuda_spec.extra, by name; from SF_CUDA_OWN on, the fields of each kernel file. */

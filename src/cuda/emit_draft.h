@@ -118,6 +118,7 @@ typedef struct layout {
         int packs;          /* of columns: such parts of a vector are, as far apart as memory.cuh says; else 1 */
         int in;             /* bytes of an element of x */
         bool shift_in, shift_out; /* vectors of x and the mask, and those of y, lie at any address */
+        bool early;         /* lines begin up to a vector early, so that vectors of y, of a fold those of x, do not */
         bool loads;         /* there is a program on the way in */
 } layout;
 
@@ -143,6 +144,12 @@ typedef struct draft {
 static inline int64_t parts_size(const sf_step *step, int64_t parts)
 {
         return ceil_div(parts * total_size(step), 256) * 256;
+}
+
+/* The elements that vectors are taken of: of a line that begins early, as many as there may be. */
+static inline int64_t reached(const layout *l, int64_t n)
+{
+        return n + (l->early ? l->width - 1 : 0);
 }
 
 /* Everything that follows from the step and the layout alone. */

@@ -59,8 +59,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        int64_t width = l->width, n = at_least(s->n, 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
-        if (l->shift_in) /* twice as much is loaded */
+        int64_t width = l->width, n = at_least(reached(l, s->n), 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
+        if (l->shift_in || l->early) /* twice as much is loaded, or more is asked of each vector */
                 held = at_least(held / 2, 1);
         if (s->nseq > 1) /* every vector's address takes registers of its own */
                 held = at_most(held, 4);

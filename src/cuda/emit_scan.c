@@ -30,7 +30,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        int64_t width = l->width, vectors = ceil_div(s->n, width), held = at_least(tile.elements / width, 1);
+        int64_t width = l->width, vectors = ceil_div(reached(l, s->n), width), held = at_least(tile.elements / width, 1);
         int64_t team, items, rows = 1;
         /* Vectors a thread can hold without a tile under way as well: 128 bytes of accumulators at most, 64 of several rows. */
         int64_t most = chip->small_tiles ? held : at_least(128 / (at_least(value_size(s), sf_cuda_loaded_bytes(l)) * width), 1), several = at_least(most / 2, 1);
@@ -325,7 +325,7 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                         tile.resident = (int32_t)at_least(tile.resident - 2, 1);
         }
         /* Vectors at any address take registers to put together: half as many threads a block, three quarters a multiprocessor. */
-        if (l.shift_out && tile.threads * tile.resident > 512 && !chip->small_tiles) {
+        if (l.shift_in && tile.threads * tile.resident > 512 && !chip->small_tiles) {
                 tile.threads = 256;
                 tile.resident = 3;
         }
@@ -333,7 +333,7 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         /* A small tensor is spread over the whole chip. */
         while (threads > 128 && s->batch * ceil_div(s->n, threads * items * l.width) < chip->multiprocessors * tile.resident)
                 threads /= 2;
-        int64_t tiles = ceil_div(s->n, threads * items * l.width);
+        int64_t tiles = ceil_div(reached(&l, s->n), threads * items * l.width);
         int64_t depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
         int64_t groups = sf_groups_below(tiles, depth);
         spec->threads = (int32_t)threads;

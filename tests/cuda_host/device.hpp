@@ -85,6 +85,11 @@ template <int LANES> static inline int sf_sum_up(int v, int below)
         int lane = sf_thread() & 31, other = sf_shuffle(v, (lane - below) & 31);
         return (lane & (LANES - 1)) >= below ? v + other : v;
 }
+static inline unsigned sf_four_bytes(unsigned a, unsigned b, unsigned c, unsigned d)
+{
+        return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
+}
+static inline unsigned sf_byte(unsigned v, int k) { return v >> 8 * k & 255; }
 static inline unsigned sf_funnel(unsigned low, unsigned high, int bits)
 {
         return (unsigned)(((unsigned long long)high << 32 | low) >> bits);

@@ -69,6 +69,10 @@ SF_DEVICE int sf_pair(int low, int high)
         return pair;
 }
 
+/* The low bytes of four; byte number k of one. */
+SF_DEVICE sf_u32 sf_four_bytes(sf_u32 a, sf_u32 b, sf_u32 c, sf_u32 d) { return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410); }
+SF_DEVICE sf_u32 sf_byte(sf_u32 v, int k) { return __byte_perm(v, 0, 0x4440 | k); }
+
 /* 32 of the 64 bits of high and low, from number `bits` on, less than 32. */
 SF_DEVICE sf_u32 sf_funnel(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_r(low, high, (sf_u32)bits); }
 

@@ -179,6 +179,8 @@ template <int SIZE, int BYTES> SF_DEVICE sf_u64 sf_slot(const sf_raw<BYTES> &r, 
         sf_u32 w = r.w[j * SIZE / 4];
         if (SIZE == 4 || SIZE == BYTES) /* what is alone in its word has nothing above it */
                 return w;
+        if (SIZE == 1)
+                return sf_byte(w, j % 4);
         return w >> (j * SIZE % 4 * 8) & ((1u << (SIZE % 4 * 8)) - 1);
 }
 

@@ -191,8 +191,9 @@ enum {
 
 /* Each of a thread's vectors, folded. */
 template <bool WHOLE>
-SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, sf_number neutral, sf_acc (&a)[SF_ITEMS])
+SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int early, sf_number neutral, sf_acc (&a)[SF_ITEMS])
 {
+        (void)early;
         /* Products are lifted all at once, by one question; what is a number as it is takes fewer registers vector by vector. */
         enum { AT_ONCE = SF_PRODUCTS ? SF_ITEMS : 1 };
 #pragma unroll
@@ -202,6 +203,9 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
                         sf_loaded_below(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, neutral, loaded[i]);
+#if SF_EARLY
+                sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, neutral);
+#endif
                 sf_fold_each(loaded, e);
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
@@ -210,20 +214,20 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
 }
 
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int lane, sf_number neutral)
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int early, int lane, sf_number neutral)
 {
         sf_acc a[SF_ITEMS];
-        sf_fold_items<WHOLE>(p, v, at, stop, neutral, a);
+        sf_fold_items<WHOLE>(p, v, at, stop, early, neutral, a);
         return sf_fold_lanes<LANES>(a, lane);
 }
 
 /* Where elements may be met in any order a thread keeps one value of all its own, and lanes meet once, at the end. */
 enum { ANY_ORDER = SF_FREE && SF_COMMUTES };
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, sf_acc before, sf_number neutral)
+SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int early, sf_acc before, sf_number neutral)
 {
         sf_acc a[SF_ITEMS];
-        sf_fold_items<WHOLE>(p, v, at, stop, neutral, a);
+        sf_fold_items<WHOLE>(p, v, at, stop, early, neutral, a);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 before = sf_combine(before, a[i]);
@@ -260,6 +264,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_number absent = sf_holds::lower(neutral);
         sf_line line[SF_ROWS];
         sf_i64 at[SF_ROWS], stop[SF_ROWS];
+        int early[SF_ROWS] = {};
         sf_vector next[SF_ROWS][SF_ITEMS];
 #if SF_STAGED
         const int n = (int)p.n, inner = (int)p.number[3], most = (int)p.number[1] * inner, back = p.sx < 0 ? n - 1 : 0;
@@ -272,8 +277,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
                 bool works = unit < p.units;
                 line[q] = sf_line_from(p, SF_X, works ? batch : 0);
-                sf_i64 start = chunk * p.number[1] + warp * p.number[2];
-                stop[q] = start + p.number[2] < p.n ? start + p.number[2] : p.n;
+                sf_i64 start = chunk * p.number[1] + warp * p.number[2], end = p.n;
+#if SF_EARLY
+                early[q] = sf_begin_early(line[q]);
+                end += early[q];
+#endif
+                stop[q] = start + p.number[2] < end ? start + p.number[2] : end;
                 if (!works)
                         stop[q] = start;
                 at[q] = start + (lane & (LANES - 1)) * SF_WIDTH;
@@ -308,7 +317,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int q = 0; q < SF_ROWS; q++) {
                 sf_acc total;
                 if (SF_SINGLE) {
-                        total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], lane, absent);
+                        total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
                 } else {
                         /* The same for all lanes of the warp. */
                         sf_i64 begin = at[q] - lane * SF_WIDTH;
@@ -330,13 +339,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                                 next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
                                 sf_acc sum;
                                 if (ANY_ORDER && t + 1 < tiles)
-                                        own_total = sf_fold_own<true>(p, now, at[q], stop[q], own_total, absent);
+                                        own_total = sf_fold_own<true>(p, now, at[q], stop[q], early[q], own_total, absent);
                                 else if (ANY_ORDER)
-                                        own_total = sf_fold_own<false>(p, now, at[q], stop[q], own_total, absent);
+                                        own_total = sf_fold_own<false>(p, now, at[q], stop[q], early[q], own_total, absent);
                                 else if (t + 1 < tiles)
-                                        sum = sf_fold_vectors<true>(p, now, at[q], stop[q], lane, absent);
+                                        sum = sf_fold_vectors<true>(p, now, at[q], stop[q], early[q], lane, absent);
                                 else
-                                        sum = sf_fold_vectors<false>(p, now, at[q], stop[q], lane, absent);
+                                        sum = sf_fold_vectors<false>(p, now, at[q], stop[q], early[q], lane, absent);
                                 if (!ANY_ORDER)
                                         sf_count(counter, t, sum, lane);
                                 at[q] += TILE;

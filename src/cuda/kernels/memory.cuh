@@ -209,7 +209,7 @@ SF_DEVICE sf_vector sf_no_vector()
 /* Of two words the second where `on`. Of elements of an array the compiler would choose an address, and have the array in memory. */
 SF_DEVICE sf_u32 sf_second(sf_u32 a, sf_u32 b, bool on) { return on ? b : a; }
 
-/* The bytes of a and, behind it, b, from number `from` on, at most BYTES. */
+/* The bytes of a and, behind it, b, from number `from` on, less than BYTES. */
 SF_DEVICE sf_raw<16> sf_cut(const sf_raw<16> &a, const sf_raw<16> &b, int from)
 {
         const bool two = from & 8, one = from & 4;
@@ -219,10 +219,10 @@ SF_DEVICE sf_raw<16> sf_cut(const sf_raw<16> &a, const sf_raw<16> &b, int from)
                      d4 = sf_second(c4, c5, one);
         const int bits = (from & 3) * 8;
         sf_raw<16> r;
-        r.w[0] = sf_second(sf_funnel(d0, d1, bits), b.w[0], from & 16);
-        r.w[1] = sf_second(sf_funnel(d1, d2, bits), b.w[1], from & 16);
-        r.w[2] = sf_second(sf_funnel(d2, d3, bits), b.w[2], from & 16);
-        r.w[3] = sf_second(sf_funnel(d3, d4, bits), b.w[3], from & 16);
+        r.w[0] = sf_funnel(d0, d1, bits);
+        r.w[1] = sf_funnel(d1, d2, bits);
+        r.w[2] = sf_funnel(d2, d3, bits);
+        r.w[3] = sf_funnel(d3, d4, bits);
         return r;
 }
 SF_DEVICE sf_raw<8> sf_cut(const sf_raw<8> &a, const sf_raw<8> &b, int from)
@@ -230,17 +230,17 @@ SF_DEVICE sf_raw<8> sf_cut(const sf_raw<8> &a, const sf_raw<8> &b, int from)
         const bool one = from & 4;
         const sf_u32 d0 = sf_second(a.w[0], a.w[1], one), d1 = sf_second(a.w[1], b.w[0], one), d2 = sf_second(b.w[0], b.w[1], one);
         sf_raw<8> r;
-        r.w[0] = sf_second(sf_funnel(d0, d1, (from & 3) * 8), b.w[0], from & 8);
-        r.w[1] = sf_second(sf_funnel(d1, d2, (from & 3) * 8), b.w[1], from & 8);
+        r.w[0] = sf_funnel(d0, d1, (from & 3) * 8);
+        r.w[1] = sf_funnel(d1, d2, (from & 3) * 8);
         return r;
 }
 template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int from)
 {
         sf_raw<BYTES> r;
         if (BYTES == 4)
-                r.w[0] = sf_second(sf_funnel(a.w[0], b.w[0], (from & 3) * 8), b.w[0], from & 4);
+                r.w[0] = sf_funnel(a.w[0], b.w[0], (from & 3) * 8);
         else
-                r.w[0] = (a.w[0] | b.w[0] << 8 * BYTES) >> 8 * from & ((1u << 8 * BYTES % 32) - 1);
+                r.w[0] = (a.w[0] | b.w[0] << 8 * BYTES) >> 8 * (from & 1) & ((1u << 8 * BYTES % 32) - 1);
         return r;
 }
 
@@ -256,13 +256,44 @@ SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const 
         const int past = (int)((sf_u64)first & (BYTES - 1));
         const char *chunk = first - past + UNIT * index * SIZE, *next = past ? chunk + BYTES : chunk;
         if (index < stop) {
-                if (UNIT > 0 || chunk + BYTES > begin)
+                if ((UNIT > 0 && !SF_EARLY) || chunk + BYTES > begin)
                         sf_load_chunk(chunk, begin, end, a);
-                if (UNIT < 0 || next < end)
+                if ((UNIT < 0 && !SF_EARLY) || next < end)
                         sf_load_chunk(next, begin, end, b);
         }
         return past;
 }
+
+#if SF_EARLY
+/*
+ * Where any grouping gives the same bits, elements need not stand where the order has them: a line begins so many elements early that its
+ * vectors are chunks of y, of a fold of x, and what is not its own is neutral. Moves the line there.
+ */
+SF_DEVICE int sf_begin_early(sf_line &line)
+{
+        enum { SIZE = SF_Y_UNIT ? SF_OUT_SIZE : SF_IN_SIZE, UNIT = SF_Y_UNIT ? SF_Y_UNIT : SF_X_UNIT, BYTES = SF_WIDTH * SIZE };
+        const sf_u64 first = (sf_u64)(SF_Y_UNIT ? (const char *)line.y : line.x) - (UNIT < 0 ? (SF_WIDTH - 1) * SIZE : 0);
+        const int early = (int)((UNIT < 0 ? 0 - first : first) & (BYTES - 1)) / SIZE;
+        line.x -= early * SF_X_UNIT * SF_IN_SIZE;
+        if (SF_Y_UNIT)
+                line.y -= early * SF_Y_UNIT * SF_OUT_SIZE;
+        return early;
+}
+
+/* What stands before the line's beginning, `early` elements on, becomes neutral. Only vectors at its very beginning have such. */
+template <int N, class T> SF_DEVICE void sf_clear_early(T (&v)[N][SF_WIDTH], sf_i64 at, int spread, int early, T neutral)
+{
+        if (at >= early)
+                return;
+        const int left = early - (int)at;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        if (i * spread + j < left)
+                                v[i][j] = neutral;
+}
+#endif
 
 #if SF_PACKS > 1
 /* The vector whose first pack lies at column `index`, the next ones each `apart` columns on; `packs` of them are there. */
@@ -313,6 +344,10 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 #elif SF_MASK
         sf_load_singly<0, 1>(line.m, index, end, by.m, v.m);
 #endif
+        return v;
+#elif SF_EARLY
+        if (index < end)
+                sf_load_chunk(line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, by.x), by.x_begin, by.x_end, v.x);
         return v;
 #endif
         if (index + SF_WIDTH <= end) {
@@ -480,11 +515,25 @@ typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_number (&v)[SF_WIDTH], const sf_results &with)
 {
         sf_stored r;
+        sf_u64 slot[SF_WIDTH];
         for (int i = 0; i < (int)(sizeof r.w / 4); i++)
                 r.w[i] = 0;
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_outcome(p, v[j], with, j));
+                slot[sf_slot_of<SF_Y_UNIT>(j)] = sf_outcome(p, v[j], with, j);
+        /* Put together one by one, narrow ones would take twice the instructions. */
+        if (SF_OUT_SIZE == 1 && SF_WIDTH % 4 == 0)
+#pragma unroll
+                for (int i = 0; i < SF_WIDTH; i += 4)
+                        r.w[i / 4 % (int)(sizeof r.w / 4)] = sf_four_bytes((sf_u32)slot[i], (sf_u32)slot[(i + 1) % SF_WIDTH], (sf_u32)slot[(i + 2) % SF_WIDTH], (sf_u32)slot[(i + 3) % SF_WIDTH]);
+        else if (SF_OUT_SIZE == 2 && SF_WIDTH % 2 == 0)
+#pragma unroll
+                for (int i = 0; i < SF_WIDTH; i += 2)
+                        r.w[i / 2 % (int)(sizeof r.w / 4)] = (sf_u32)sf_pair((int)slot[i], (int)slot[(i + 1) % SF_WIDTH]);
+        else
+#pragma unroll
+                for (int i = 0; i < SF_WIDTH; i++)
+                        sf_set_slot<SF_OUT_SIZE>(r, i, slot[i]);
         return r;
 }
 
@@ -513,7 +562,7 @@ SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 i
 #endif
 }
 
-#if SF_SHIFT_OUT
+#if SF_SHIFT_OUT || SF_EARLY
 /* The slots from `low` to `high` of a chunk, whichever those are. */
 SF_DEVICE void sf_store_some(char *to, const sf_stored &chunk, int low, int high)
 {
@@ -534,6 +583,22 @@ SF_DEVICE void sf_store_some(char *to, const sf_stored &chunk, int low, int high
         }
 }
 
+#endif
+#if SF_EARLY
+/* A vector of a line that begins `early` elements on. */
+SF_DEVICE void sf_store_early(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, int early, const sf_number (&v)[SF_WIDTH], const sf_results &with)
+{
+        const sf_stored r = sf_pack(p, v, with);
+        char *to = line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, 0);
+        if (index >= early && index + SF_WIDTH <= end) {
+                sf_store(to, r);
+        } else if (index < end) {
+                const int low = index < early ? (int)(early - index) : 0, high = end - index < SF_WIDTH ? (int)(end - index) : SF_WIDTH;
+                sf_store_some(to, r, SF_Y_UNIT < 0 ? SF_WIDTH - high : low, SF_Y_UNIT < 0 ? SF_WIDTH - low : high);
+        }
+}
+#endif
+#if SF_SHIFT_OUT
 /* The same for the lanes that have some. In a warp of few teams these are few: all its lanes help each, a slot a lane. */
 template <bool TOGETHER> SF_DEVICE void sf_store_parts(bool some, char *to, const sf_stored &chunk, int low, int high, int lane)
 {
@@ -591,12 +656,17 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
 }
 #endif
 
-/* All of a thread's vectors, SPREAD elements apart: those of LANES lanes follow each other. */
+/* All of a thread's vectors, SPREAD elements apart: those of LANES lanes follow each other. early: as sf_begin_early says, or 0. */
 template <int LANES, int SPREAD>
 SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_number (&v)[SF_ITEMS][SF_WIDTH],
-                                const sf_results (&with)[SF_ITEMS], int lane)
+                                const sf_results (&with)[SF_ITEMS], int lane, int early)
 {
-#if SF_SHIFT_OUT
+        (void)lane, (void)early;
+#if SF_EARLY
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_store_early(p, line, at + i * SPREAD, end, early, v[i], with[i]);
+#elif SF_SHIFT_OUT
         sf_stored r[SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
@@ -609,7 +679,6 @@ SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 
                                         i == (SF_Y_UNIT > 0 ? SF_ITEMS - 1 : 0), lane);
         }
 #else
-        (void)lane;
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_store_vector(p, line, at + i * SPREAD, end, sf_along(p), v[i], with[i]);

@@ -127,6 +127,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 unit = (sf_u32)sf_divide(ticket, p.number[0]);
         sf_i64 number = (sf_u32)(ticket - unit * p.number[0]);
         sf_line line = sf_batch_line(p, unit);
+        sf_i64 end = p.n;
+        int early = 0;
+#if SF_EARLY
+        early = sf_begin_early(line);
+        end += early;
+#endif
         sf_i64 at = number * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
 #if ODD
         int vector = warp * (32 * SF_ITEMS) + lane, length = p.n - number * TILE < TILE ? (int)(p.n - number * TILE) : TILE;
@@ -147,9 +153,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        raw[i] = sf_load_vector(line, at + i * SPREAD, p.n, sf_along(p));
+                        raw[i] = sf_load_vector(line, at + i * SPREAD, end, sf_along(p));
 #endif
                 sf_elements(p, raw, v);
+#if SF_EARLY
+                sf_clear_early(v, at, SPREAD, early, sf_neutral(p));
+#endif
         }
         sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
         sf_last<SF_COLUMNS>(v, total);
@@ -224,6 +233,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
-        sf_store_vectors<32, SPREAD>(p, line, at, p.n, result, with, lane);
+        sf_store_vectors<32, SPREAD>(p, line, at, end, result, with, lane, early);
 #endif
 }

@@ -54,6 +54,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         /* A team without a sequence of its own walks along with nothing to load or store. */
         sf_line line[SF_ROWS];
         sf_i64 end[SF_ROWS];
+        int early[SF_ROWS] = {};
 #if SF_STAGED
         const int n = (int)p.n, inner = (int)p.number[3], step = p.sx < 0 ? -inner : inner;
         const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit; what runs backwards ends where it begins */
@@ -80,6 +81,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_i64 row = (sf_block() * SF_ROWS + q) * TEAMS + team;
                 end[q] = row < p.units ? p.n : 0;
                 line[q] = sf_batch_line(p, row < p.units ? row : 0);
+#if SF_EARLY
+                early[q] = sf_begin_early(line[q]);
+                end[q] += row < p.units ? early[q] : 0;
+#endif
         }
 #endif
 
@@ -100,8 +105,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (sf_i64 t = 0; t < tiles; t++, at += TILE) {
                 sf_acc v[SF_ROWS][SF_ITEMS][SF_WIDTH];
 #pragma unroll
-                for (int q = 0; q < SF_ROWS; q++)
+                for (int q = 0; q < SF_ROWS; q++) {
                         sf_elements(p, next[q], v[q]);
+#if SF_EARLY
+                        sf_clear_early(v[q], at, SPREAD, early[q], sf_neutral(p));
+#endif
+                }
                 sf_results with[SF_ROWS][SF_ITEMS];
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++)
@@ -165,7 +174,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         for (int i = 0; i < SF_ITEMS; i++)
                                 sf_store_staged(line[q], at + i * SPREAD, end[q], step, result[i]);
 #else
-                        sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], result, with[q], lane);
+                        sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], result, with[q], lane, early[q]);
 #endif
                 }
         }
