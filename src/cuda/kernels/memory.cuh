@@ -412,8 +412,9 @@ typedef sf_acc sf_loaded;
 #else
 typedef sf_number sf_loaded;
 #endif
-SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, sf_i64 first, int step,
-                               sf_i64 stop, sf_number neutral, sf_loaded (&a)[SF_WIDTH])
+template <class I>
+SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I first, int step,
+                               I stop, sf_number neutral, sf_loaded (&a)[SF_WIDTH])
 {
         sf_vector v = loaded;
 #if SF_SHIFT_IN
@@ -447,7 +448,7 @@ SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_acc (
         sf_loaded loaded[N][SF_WIDTH];
 #pragma unroll
         for (int i = 0; i < N; i++)
-                sf_loaded_below(p, v[i], 0, 0, 1, sf_neutral_number(p), loaded[i]);
+                sf_loaded_below<int>(p, v[i], 0, 0, 1, sf_neutral_number(p), loaded[i]);
         sf_holds::lift_all<N * SF_WIDTH>(&loaded[0][0], &a[0][0]);
 }
 #if SF_MEMBERS == 1

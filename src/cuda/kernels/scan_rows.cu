@@ -23,23 +23,23 @@ enum {
 };
 
 #if SF_STAGED
-/* As sf_load_vector, of one element in shared memory. `step`: elements from one to the next. */
-SF_DEVICE sf_vector sf_load_staged(const sf_line &line, sf_i64 index, sf_i64 end, int step)
+/* As sf_load_vector, of one element in shared memory. `step`: elements from one to the next. What is not there is another's, since every question
+ * before a load is a branch that the next one waits at. */
+SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int index, int end, int step)
 {
-        sf_vector v = sf_no_vector();
-        if (index < end)
-                sf_shared_load((const unsigned char *)line.x + (int)index * step * SF_IN_SIZE, v.x);
+        sf_vector v;
+        sf_shared_load((const unsigned char *)line.x + (index < end ? index : 0) * step * SF_IN_SIZE, v.x);
         return v;
 }
-SF_DEVICE void sf_store_staged(const sf_line &line, sf_i64 index, sf_i64 end, int step, const sf_number (&v)[SF_WIDTH])
+SF_DEVICE void sf_store_staged(const sf_line &line, int index, int end, int step, const sf_number (&v)[SF_WIDTH])
 {
         sf_raw<SF_OUT_SIZE> r;
         r.w[0] = 0;
         sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(v[0]));
         if (index < end)
-                sf_shared_store((unsigned char *)line.y + (int)index * step * SF_OUT_SIZE, r);
+                sf_shared_store((unsigned char *)line.y + index * step * SF_OUT_SIZE, r);
 }
-#define LOAD(line, index, end, by) sf_load_staged(line, index, end, step)
+#define LOAD(line, index, end, by) sf_load_staged(line, (int)(index), (int)(end), step)
 #else
 #define LOAD sf_load_vector
 #endif
@@ -70,8 +70,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_sync_block();
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                const int sequence = q * TEAMS + team, at = sequence / inner * (n - 1) * inner + sequence + back;
-                end[q] = sequence < sequences ? n : 0;
+                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0, at = sequence / inner * (n - 1) * inner + sequence + back;
+                end[q] = own < sequences ? n : 0;
                 line[q].x = (const char *)in + at * SF_IN_SIZE;
                 line[q].y = (char *)out + at * SF_OUT_SIZE;
         }
@@ -140,7 +140,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_sync_block();
                                 total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before);
                         } else {
-                                total = sf_shuffle(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
+                                total = sf_of_lane<LANES>(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
                         }
                         if (!SF_SINGLE && SF_OWES) {
                                 /* Of all tiles there were: any grouping gives the same. */
@@ -172,7 +172,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_STAGED
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-                                sf_store_staged(line[q], at + i * SPREAD, end[q], step, result[i]);
+                                sf_store_staged(line[q], (int)at + i * SPREAD, (int)end[q], step, result[i]);
 #else
                         sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], result, with[q], lane, early[q]);
 #endif

@@ -101,6 +101,9 @@ template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 }
 #endif
 
+/* What another of LANES lanes has; of one there is no other. */
+template <int LANES> SF_DEVICE sf_acc sf_of_lane(sf_acc v, int lane) { return LANES > 1 ? sf_shuffle(v, lane) : v; }
+
 /* The rows of a thread, each of SF_WIDTH columns. */
 SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
@@ -180,7 +183,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
         for (int i = 1; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int s = 0; s < SHARE; s++)
-                        left[i][s] = sf_shuffle(v[i - 1][FIRST + s], last);
+                        left[i][s] = sf_of_lane<LANES>(v[i - 1][FIRST + s], last);
 #pragma unroll
         for (int i = 1; i < SF_ITEMS; i++)
 #pragma unroll
@@ -259,7 +262,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                                 if (!(i & (b - 1))) {
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
-                                                left[s] = sf_shuffle(v[i ? i - 1 : 0][FIRST + s], last);
+                                                left[s] = sf_of_lane<LANES>(v[i ? i - 1 : 0][FIRST + s], last);
                                         sf_settle_all(left);
                                 }
                                 sf_take_left(left, v[i]);
@@ -337,7 +340,7 @@ SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_col
                         sf_acc send = v[i][FIRST + s], left;
                         if (i)
                                 send = sf_choose(place == LANES - 1, v[i ? i - 1 : 0][FIRST + s], send);
-                        left = sf_combine(owed[s], sf_shuffle(send, (lane & -LANES) | ((lane - 1) & (LANES - 1))));
+                        left = sf_combine(owed[s], sf_of_lane<LANES>(send, (lane & -LANES) | ((lane - 1) & (LANES - 1))));
                         left = sf_choose(i == 0 && place == 0, owed[s], left);
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
