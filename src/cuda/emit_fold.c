@@ -127,6 +127,22 @@ static void for_short_axis(const sf_step *s, int64_t outer, int64_t vectors, int
         cut->strips = ceil_div(vectors, cut->slots * *beside);
 }
 
+/* Columns enough: threads side by side rather than below each other have no totals to exchange, as long as there is room for the counters that
+ * grow meanwhile. H200, (33, 25270482) of i8: 0.34 of a copy without. */
+static void spread_out(const sf_step *s, int64_t outer, int64_t vectors, int64_t width, int64_t beside, int64_t items, sf_cuda_tile tile, bool one,
+                       const sf_cuda_chip *chip, strip *cut)
+{
+        const int64_t entry = cut->slots * cut->groups * beside * width * held_size(s) * tile.resident, room = chip->shared_per_multiprocessor;
+        while (cut->groups > 1 && s->n > cut->groups * items && cut->slots * beside < vectors && outer * ceil_div(vectors, 2 * cut->slots * beside) >= 16 * (int64_t)chip->multiprocessors) {
+                const int64_t turns = ceil_div(s->n, cut->groups / 2 * items);
+                if (!one && (turns > 8 || entry * (2 + log2_up(turns)) > room))
+                        break;
+                cut->groups /= 2;
+                cut->slots *= 2;
+                cut->strips = ceil_div(vectors, cut->slots * beside);
+        }
+}
+
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
@@ -139,8 +155,9 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
         strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
         /* Whole rows of a narrow matrix have no columns to spare for each thread. H200, (2^22, 33), (2^22, 101), of a copy's rate: one large block
-         * 0.86, 0.89; two 0.83, 0.82. */
-        if (cut.whole && tile.beside > 4 && !chip->small_tiles) {
+         * 0.86, 0.89; two 0.83, 0.82. A short axis leaves it idle between its load and its store, (50584, 250, 31) 0.27, smaller ones 0.39; but
+         * there must be groups enough to share the axis, (54235, 131, 111) of bf16 0.46 and 0.22. */
+        if (cut.whole && tile.beside > 4 && (s->n >= 8192 || cut.groups < 8) && !chip->small_tiles) {
                 tile = (sf_cuda_tile){tile.threads * tile.resident, 16, 1, tile.more, tile.beside};
                 cut = sf_cuda_strip(vectors, tile.more, tile.threads);
         }
@@ -149,6 +166,9 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         cut.strips = ceil_div(vectors, cut.slots * beside);
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
+        const bool one = !several_folds(s) && sf_op_free(s->op, s->acc); /* value stands for all where any grouping gives the same */
+        if (!resume && !cut.whole)
+                spread_out(s, outer, vectors, width, beside, items, tile, one, chip, &cut);
         if (!resume && !cut.whole && !chip->small_tiles && s->n && s->n <= cut.groups * items)
                 for_short_axis(s, outer, vectors, width, tile, chip, &cut, &items, &beside);
         int64_t part, chunks, shared, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
@@ -156,7 +176,9 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 /* Rows a group walks: its counter grows with them. Fewer where that would leave multiprocessors without work,
                  * and of long columns, whose totals are little beside them, where the last blocks would leave most of them idle for long.
                  * The totals of chunks are few: one block walks them all, however long its counter. */
-                part = resume ? pow2_up(ceil_div(s->n, cut.groups)) : items << most;
+                part = pow2_up(ceil_div(s->n, cut.groups));
+                if (!resume && !(one && part <= items << (most + 3)))
+                        part = items << most;
                 part = at_least(part, items);
                 while (part > items && part / 2 * cut.groups >= s->n)
                         part /= 2;
@@ -168,8 +190,6 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 }
                 chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
                 spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
-                /* One value stands for all where any grouping gives the same. */
-                const bool one = !several_folds(s) && sf_op_free(s->op, s->acc);
                 shared = sf_fold_end(spec->threads, beside * width, one ? 0 : log2_up(part / items) + 1);
                 shared *= held_size(s);
                 if (shared <= chip->shared_per_block || cut.groups == 1)

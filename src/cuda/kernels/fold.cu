@@ -9,7 +9,8 @@
  *   units: sequences times chunks.
  *   SF_STAGED: short sequences, not fit for vectors, or small matrices of some side by side, lie in one piece of memory: a block's go
  *   through shared memory. What lies side by side is a unit: number[1] of them a block, number[3] sequences in each.
- * SF_DOWN 1, columns: SF_GROUPS groups of SLOTS threads each walk an aligned part of the rows of a strip. A thread holds
+ * SF_DOWN 1, columns: SF_GROUPS groups of SLOTS threads each walk an aligned part of the rows of a strip, or take them in turn where any order
+ * will do. A thread holds
  * SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once: neighbouring vectors of one warp share the
  * sectors that rows straddle where they are not aligned. Its counter of block totals is its own part of shared memory.
  *   number[0]: chunks a sequence; number[1]: strips a row; number[2]: SLOTS, where SF_SLOTS is 0; number[3]: rows a part.
@@ -180,7 +181,15 @@ SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, 
                         sf_put(p, line, unit * p.inner + column + j, column + j, sum[j], with, j);
 }
 
+enum { ANY_ORDER = SF_FREE && SF_COMMUTES };
+
 #if !SF_DOWN
+#if SF_STAGED
+typedef int sf_index; /* in a sequence */
+#else
+typedef sf_i64 sf_index;
+#endif
+
 enum {
         LANES = SF_TEAM < 32 ? SF_TEAM : 32,
         WARPS = SF_TEAM < 32 ? 1 : SF_TEAM / 32,
@@ -191,7 +200,7 @@ enum {
 
 /* Each of a thread's vectors, folded. */
 template <bool WHOLE>
-SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int early, sf_number neutral, sf_acc (&a)[SF_ITEMS])
+SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_number neutral, sf_acc (&a)[SF_ITEMS])
 {
         (void)early;
         /* Products are lifted all at once, by one question; what is a number as it is takes fewer registers vector by vector. */
@@ -202,7 +211,7 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
                 sf_acc e[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
-                        sf_loaded_below(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, neutral, loaded[i]);
+                        sf_loaded_below<sf_index>(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, neutral, loaded[i]);
 #if SF_EARLY
                 sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, neutral);
 #endif
@@ -214,7 +223,7 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
 }
 
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int early, int lane, sf_number neutral)
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_number neutral)
 {
         sf_acc a[SF_ITEMS];
         sf_fold_items<WHOLE>(p, v, at, stop, early, neutral, a);
@@ -222,9 +231,8 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
 }
 
 /* Where elements may be met in any order a thread keeps one value of all its own, and lanes meet once, at the end. */
-enum { ANY_ORDER = SF_FREE && SF_COMMUTES };
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_i64 at, sf_i64 stop, int early, sf_acc before, sf_number neutral)
+SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_acc before, sf_number neutral)
 {
         sf_acc a[SF_ITEMS];
         sf_fold_items<WHOLE>(p, v, at, stop, early, neutral, a);
@@ -263,7 +271,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc neutral = sf_neutral(p);
         sf_number absent = sf_holds::lower(neutral);
         sf_line line[SF_ROWS];
-        sf_i64 at[SF_ROWS], stop[SF_ROWS];
+        sf_index at[SF_ROWS], stop[SF_ROWS];
         int early[SF_ROWS] = {};
         sf_vector next[SF_ROWS][SF_ITEMS];
 #if SF_STAGED
@@ -282,10 +290,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 early[q] = sf_begin_early(line[q]);
                 end += early[q];
 #endif
-                stop[q] = start + p.number[2] < end ? start + p.number[2] : end;
+                stop[q] = (sf_index)(start + p.number[2] < end ? start + p.number[2] : end);
                 if (!works)
-                        stop[q] = start;
-                at[q] = start + (lane & (LANES - 1)) * SF_WIDTH;
+                        stop[q] = (sf_index)start;
+                at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
 #if !SF_STAGED
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
@@ -301,13 +309,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_sync_block();
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                const int sequence = q * TEAMS + team, first = (sequence / inner * (n - 1) + back) * inner + sequence;
+                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
+                const unsigned char *first = in + ((sequence / inner * (n - 1) + back) * inner + sequence) * SF_IN_SIZE;
+                /* What is not there is another's: a question before every load would be a branch. */
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
-                        const int index = (int)at[q] + i * SPREAD;
-                        next[q][i] = sf_no_vector();
-                        if (index < stop[q])
-                                sf_shared_load(in + (first + (back ? -index : index) * inner) * SF_IN_SIZE, next[q][i].x);
+                        const int index = at[q] + i * SPREAD;
+                        sf_shared_load(first + (index < stop[q] ? index : 0) * step * SF_IN_SIZE, next[q][i].x);
                 }
         }
 #endif
@@ -387,7 +395,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #define SLOTS ((int)p.number[2])
 #endif
 
-enum { HELD = SF_ROWS * SF_WIDTH };
+/* APART: from a row of a thread to its next. Where they may be met in any order, groups take them in turn, so that of few columns the rows that a
+ * warp loads at once follow each other. */
+enum { HELD = SF_ROWS * SF_WIDTH, APART = ANY_ORDER ? SF_GROUPS : 1 };
 static_assert(SF_ITEMS <= SF_LOOSE && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
 /* SF_ITEMS rows of a thread's columns; WHOLE: all of them exist. */
@@ -398,15 +408,15 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_line at = line;
 #if SF_NSEQ > 1
-                sf_walk(p, SF_NBATCH, SF_NSEQ, WHOLE || row + i < stop ? row + i : row, at);
+                sf_walk(p, SF_NBATCH, SF_NSEQ, WHOLE || row + i * APART < stop ? row + i * APART : row, at);
 #else
-                at = sf_moved(line, row + i, sf_along(p));
+                at = sf_moved(line, row + i * APART, sf_along(p));
 #endif
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_i64 c = column + q * pitch;
                         v[i][q] = WHOLE              ? sf_load_vector(at, c, SF_RAGGED ? p.inner : c + SF_WIDTH, sf_across(p))
-                                  : row + i < stop ? sf_load_vector(at, c, p.inner, sf_across(p))
+                                  : row + i * APART < stop ? sf_load_vector(at, c, p.inner, sf_across(p))
                                                    : sf_no_vector();
                 }
         }
@@ -422,8 +432,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
         sf_line line = sf_line_from(p, SF_X, batch);
-        sf_i64 row = (chunk * SF_GROUPS + group) * p.number[3];
-        sf_i64 stop = row + p.number[3] < p.n ? row + p.number[3] : p.n;
+        sf_i64 row = (chunk * SF_GROUPS + (ANY_ORDER ? 0 : group)) * p.number[3], stop = row + (ANY_ORDER ? SF_GROUPS : 1) * p.number[3];
+        if (ANY_ORDER)
+                row += group;
+        if (stop > p.n)
+                stop = p.n;
         if (group >= SF_GROUPS || column >= p.inner)
                 stop = row;
 
@@ -438,11 +451,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int j = 0; j < SF_WIDTH; j++)
                         sum[q][j] = neutral;
 #endif
-        for (; row < stop; row += SF_ITEMS, turns++) {
+        for (; row < stop; row += SF_ITEMS * APART, turns++) {
                 sf_vector v[SF_ITEMS][SF_ROWS];
                 sf_loaded loaded[HELD][SF_ITEMS];
                 sf_acc a[HELD];
-                if (row + SF_ITEMS <= stop && column + (SF_ROWS - 1) * pitch < p.inner)
+                if (row + (SF_ITEMS - 1) * APART < stop && column + (SF_ROWS - 1) * pitch < p.inner)
                         sf_fetch_rows<true>(p, line, row, stop, column, pitch, v);
                 else
                         sf_fetch_rows<false>(p, line, row, stop, column, pitch, v);
@@ -450,11 +463,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++) {
-                                sf_loaded row_of[SF_WIDTH];
-                                sf_loaded_below(p, v[i][q], row + i, 0, stop, absent, row_of);
+                                sf_loaded own[SF_WIDTH];
+                                sf_loaded_below<sf_i64>(p, v[i][q], row + i * APART, 0, stop, absent, own);
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        loaded[q * SF_WIDTH + j][i] = row_of[j];
+                                        loaded[q * SF_WIDTH + j][i] = own[j];
                         }
                 sf_fold_each(loaded, a);
 #if SF_FREE
