@@ -22,7 +22,7 @@ static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
 long host_products[SF_CUDA_KERNEL_COUNT];
-long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals;
+long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -90,6 +90,8 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                                (kernel == SF_CUDA_SCAN_COLUMNS && extra[SCAN_COLUMNS_STAGED]) ||
                                (kernel == SF_CUDA_FOLD && !(l->spec.flags & SF_CUDA_DOWN) &&
                                 extra[FOLD_STAGED]);
+                host_packs += kernel == SF_CUDA_SCAN_COLUMNS && extra[SCAN_COLUMNS_PACKS] > 1;
+                host_early += (l->spec.flags & SF_CUDA_EARLY) != 0;
                 host_whole_rows += kernel == SF_CUDA_SCAN_BURST &&
                         extra[SCAN_BURST_COLUMNS] & (extra[SCAN_BURST_COLUMNS] - 1);
                 host_interleaved += kernel == SF_CUDA_SCAN_CHAINED &&

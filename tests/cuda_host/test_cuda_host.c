@@ -282,6 +282,28 @@ static void meet_short_axes(void)
         }
 }
 
+/* Lines and columns of narrow elements that begin anywhere, x and the result alike or not: lines that begin early, columns in packs. */
+static void meet_odd_places(void)
+{
+        static const int64_t shapes[][3] = {{3, 301, 1}, {2, 1031, 1}, {1, 5003, 1}, {2, 60, 131}, {1, 300, 77}, {3, 9, 515}};
+        static const int types[][2] = {{DT_U8, DT_U8}, {DT_I8, DT_I64}, {DT_F16, DT_F16}, {DT_I8, DT_I8}, {DT_BF16, DT_F32}, {DT_I32, DT_I32}};
+        static const sf_op ops[] = {SF_SUM, SF_MAX, SF_PROD, SF_MIN};
+        for (int i = 0; i < 36; i++) {
+                const uint64_t draw = hash((uint64_t)(first_seed * 1000 + i));
+                test_case c = case_plain(i % 3 == 2, 1, 3, shapes[i % 6]);
+                c.op = ops[draw % 4];
+                const int *type = types[c.op == SF_MAX || c.op == SF_MIN ? draw >> 4 & 2 : i / 6];
+                c.in = type[0];
+                c.out = type[1];
+                c.seed = draw;
+                c.reverse = draw >> 8 & 1;
+                c.exclusive = !c.fold && !(draw >> 9 & 3);
+                c.skew_x = (int)(draw >> 12 & 7) * dts[c.in].size;
+                c.skew_out = draw >> 16 & 1 ? c.skew_x / dts[c.in].size * dts[c.out].size : (int)(draw >> 20 & 7) * dts[c.out].size;
+                meet(&c);
+        }
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -294,8 +316,10 @@ static void meet_all(void)
         meet_pairs(SF_PROD, 1);
         meet_pairs(SF_LOGSUMEXP, 3);
         meet_large_mantissas();
+        meet_odd_places();
         host_chip = real_chip;
         meet_short_axes();
+        meet_odd_places();
         meet_shapes(false, 40);
         meet_shapes(true, 40);
         host_chip.multiprocessors = 2;
@@ -340,7 +364,8 @@ int main(int argc, char **argv)
 #define KERNEL(name, NAME) fprintf(stderr, " " #name " %ld", host_met[SF_CUDA_##NAME]);
 #include "cuda/kernels.def"
 #undef KERNEL
-        fprintf(stderr, "; staged %ld, whole rows %ld, interleaved %ld, chunked %ld\n", host_staged, host_whole_rows, host_interleaved, host_chunked);
+        fprintf(stderr, "; staged %ld, packs %ld, early %ld, whole rows %ld, interleaved %ld, chunked %ld\n", host_staged, host_packs, host_early,
+                host_whole_rows, host_interleaved, host_chunked);
         const bool all = !only && wanted >= ENOUGH && first_seed == 1;
 #define KERNEL(name, NAME) CHECK(!all || host_met[SF_CUDA_##NAME] || SF_CUDA_##NAME == SF_CUDA_AGAIN, "no case has run kernels/" #name ".cu: it is not tested, or not chosen any more");
 #include "cuda/kernels.def"
@@ -348,6 +373,7 @@ int main(int argc, char **argv)
 #define KERNEL(name, NAME) CHECK(!all || host_products[SF_CUDA_##NAME] || SF_CUDA_##NAME == SF_CUDA_AGAIN, "no case has run kernels/" #name ".cu with a product of reals");
 #include "cuda/kernels.def"
 #undef KERNEL
-        CHECK(!all || (host_staged && host_whole_rows > 20 && host_interleaved && host_chunked), "no case was staged, of whole rows, interleaved or chunked");
+        CHECK(!all || (host_staged && host_packs && host_early && host_whole_rows > 20 && host_interleaved && host_chunked),
+              "no case was staged, in packs, early, of whole rows, interleaved or chunked");
         return finish("test_cuda_host", cases_checked);
 }
