@@ -129,7 +129,69 @@ static const sf_track *core_track(sf_ir *ir, const sf_ir_node *core)
         return t;
 }
 
-/* The scan or fold with the most to read that nobody but `root` needs, or 0; and where root's axes stand in its pass. */
+/* What lies in memory below a node, each tensor once; one more than a pass reads where there are more, or where the way there is longer
+ * than a program. */
+typedef struct leaves {
+        int32_t count, steps;
+        int32_t node[SF_OPERANDS_MAX + 1];
+} leaves;
+
+static void gather_leaves(const sf_planner *p, leaves *l, int32_t id)
+{
+        enum { STEPS = 4 * CONE }; /* shared nodes are met once for each way to them, views among them */
+        const sf_ir_node *n = sf_ir_at(p->ir, id);
+        if (++l->steps > STEPS)
+                l->count = SF_OPERANDS_MAX + 1;
+        if (l->count > SF_OPERANDS_MAX)
+                return;
+        if ((n->kind == SF_IR_MAP || sf_ir_is_view(n)) && !p->cut[id]) {
+                for (int32_t i = 0; i < sf_ir_args(n); i++)
+                        gather_leaves(p, l, sf_ir_arg(p->ir, n, i));
+                return;
+        }
+        for (int32_t i = 0; i < l->count; i++)
+                if (l->node[i] == id)
+                        return;
+        if (n->kind != SF_IR_CONSTANT)
+                l->node[l->count++] = id;
+}
+
+/* Is it the tensor itself, or a view of it? Such a mask is the step's own, and no operand. */
+static bool is_in_memory(const sf_planner *p, int32_t id)
+{
+        while (sf_ir_is_view(sf_ir_at(p->ir, id)) && !p->cut[id])
+                id = sf_ir_arg(p->ir, sf_ir_at(p->ir, id), 0);
+        return sf_ir_at(p->ir, id)->kind != SF_IR_MAP || p->cut[id];
+}
+
+static void gather_reads(const sf_planner *p, leaves *l, const sf_ir_node *fold, int32_t *mask)
+{
+        gather_leaves(p, l, sf_ir_arg(p->ir, fold, 0));
+        *mask = fold->arg[1] ? sf_ir_arg(p->ir, fold, 1) : 0;
+        if (!*mask || is_in_memory(p, *mask))
+                return;
+        gather_leaves(p, l, *mask);
+        *mask = 0;
+}
+
+/* Can two folds be made in one read, as far as that can be told before they are compiled? */
+static bool reads_the_same(const sf_planner *p, const sf_ir_node *a, const sf_ir_node *b)
+{
+        leaves la = {.count = 0}, lb = {.count = 0};
+        int32_t mask_a, mask_b, found = 0;
+        if (a->kind != SF_IR_FOLD || b->kind != SF_IR_FOLD || a->axes != b->axes || a->reverse != b->reverse ||
+            !sf_ir_same_shape(sf_ir_at(p->ir, sf_ir_arg(p->ir, a, 0)), sf_ir_at(p->ir, sf_ir_arg(p->ir, b, 0))))
+                return false;
+        gather_reads(p, &la, a, &mask_a);
+        gather_reads(p, &lb, b, &mask_b);
+        for (int32_t i = 0; i < la.count; i++)
+                for (int32_t k = 0; k < lb.count; k++)
+                        found += la.node[i] == lb.node[k];
+        return mask_a == mask_b && la.count && la.count <= SF_OPERANDS_MAX && la.count == lb.count && found == la.count;
+}
+
+/* The scan or fold with the most to read that nobody but `root` needs, or 0; and where root's axes stand in its pass. Of folds that meet
+ * and can be made in one read none is taken: they are made side by side, and root is a pass over their few results. */
 static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, root);
@@ -156,6 +218,9 @@ static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
                         memcpy(best_on, on, sizeof best_on);
                 }
         }
+        for (int32_t i = 0; best && i < c.count; i++)
+                if (c.node[i] != best && reads_the_same(p, sf_ir_at(p->ir, c.node[i]), sf_ir_at(p->ir, best)))
+                        best = 0;
         if (!best)
                 return 0;
         /* Every road leads to the same place: any one of them tells how the axes stand at its end. */

@@ -38,6 +38,15 @@ static bool repeats(const sf_plan *plan, const sf_pass *pass, int32_t k)
         return sf_access_extent(plan, pass, operand(pass, k)) < positions;
 }
 
+/* Is this pass made in one read with another? */
+static bool is_shared(const sf_plan *plan, const sf_pass *pass)
+{
+        for (int32_t i = 0; i + 1 < plan->passes; i++)
+                if (plan->pass[i + 1]->sibling && (plan->pass[i] == pass || plan->pass[i + 1] == pass))
+                        return true;
+        return false;
+}
+
 /* Operand k is the result of another pass. Why is it not made in this one? */
 static const char *why_made_before(const sf_plan *plan, const sf_pass *maker, const sf_pass *pass, int32_t k)
 {
@@ -49,6 +58,8 @@ static const char *why_made_before(const sf_plan *plan, const sf_pass *maker, co
                 return "its result is scanned or folded again, and one pass has one scan or fold";
         if (pass->core)
                 return "its result meets that of another scan or fold, and one pass has one scan or fold";
+        if (is_shared(plan, maker))
+                return "it is made in one read with another fold, and what they meet in is a pass over their results";
         if (sf_ir_at(&plan->ir, maker->root)->uses > 1)
                 return "it is needed more than once, so it is computed once and read";
         return "what follows takes its elements at other positions, so it is written first";

@@ -1,0 +1,30 @@
+/*
+ * derive.h: scans and folds that are made of the library's operations and of elementwise work: mean, var, norm, any and their like.
+ * Shapes and dtypes are known by then, so each is a few nodes of the ir, which are rewritten, fused and explained as any others are.
+ */
+#ifndef SF_DERIVE_H
+#define SF_DERIVE_H
+
+#include "expr/ir.h"
+
+/* What is derived, from what. It has been checked that the axes are x's, and that the mask broadcasts to it. */
+typedef struct sf_derivation {
+        sf_derived what;
+        int32_t x, mask; /* mask 0: all elements */
+        uint64_t axes;
+        bool reverse;
+        sf_dt dt, acc; /* of the result; in which it is summed up, where sf_derived_fits says that it may be chosen */
+        double correction, order;
+} sf_derivation;
+
+/* "var"; NULL for a number that is none of sf_derived. */
+const char *sf_derived_name(sf_derived what);
+bool sf_derived_scans(sf_derived what);
+
+/* The dtype of the result: `asked`, or with SF_DT_COUNT the default. And the accumulator. Or a sentence. */
+sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf_dt asked, sf_dtype accumulator);
+
+/* The nodes. A fold keeps its axes, with length 1. */
+sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node);
+
+#endif
