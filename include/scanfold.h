@@ -464,7 +464,7 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  *
  * Values: every operator rounds its result to its own type; f16 and bf16 are computed in f32 and then rounded. Scans and folds are those
  * above, and so are their dtypes, except for the default result: sum and prod of integers are 64 bits wide (i64, u64 for unsigned; bool
- * counts as signed), everything else keeps its type. A mean is the sum divided by the count in the accumulator's type, then rounded. A matmul
+ * counts as signed), everything else keeps its type. A matmul
  * widens both sides to the accumulator's type (f32, f64, or the integers' own), rounds each product in it, folds the products by the rule
  * and rounds once to the promoted type. The bits of exp, log, sigmoid and tanh are the same on every CPU in f32
  * (and so in f16 and bf16), and the platform's in f64 and on CUDA.
@@ -489,8 +489,9 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  * A graph from one line in Python's notation: names (inputs, numbered as they first appear), numbers, + - * / @ ** 2, comparisons, parentheses,
  * .T, slices such as x[:, 1:] and x[..., ::-1], None for a new axis; then, as functions (torch. and np. may stand before them) or as methods:
  *
- *     sum prod max min mean (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, dtype=f64; also amax, amin, dim=, keepdims=)
- *     cumsum cumprod cummax cummin (x, axis=-1, reverse=True, exclusive=True, mask=m, dtype=f64)
+ *     sum prod max min (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, skip_nan=True, dtype=f64; also amax, amin, dim=, keepdims=)
+ *     cumsum cumprod cummax cummin (x, axis=-1, reverse=True, exclusive=True, mask=m, skip_nan=True, dtype=f64)
+ *     mean sumsq any all, var std var_mean std_mean (correction=1; ddof=), norm(x, order=2; ord=, p=), cummean cumvar; nansum and so on
  *     exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill
  *     flip transpose permute unsqueeze squeeze broadcast_to expand concat cat concatenate zeros_like ones_like full_like
  *     matmul linear; astype to, with f32 or float32 and so on; x.float() and x.double()
@@ -563,20 +564,23 @@ SF_API int32_t sf_expr_concat(sf_graph *graph, int32_t axis, int32_t count, cons
 
 typedef struct sf_expr_options {
         size_t size;          /* sizeof(sf_expr_options) */
-        sf_op op;             /* SF_SUM; of a mean, ignored */
+        sf_op op;             /* SF_SUM; of a derived one, ignored */
         int32_t naxes;        /* how many axes; ignored when axes is NULL */
-        const int32_t *axes;  /* of a fold or mean, NULL: all; of a scan one axis, NULL: the last */
-        int32_t keepdim;      /* folds and means: the axes stay, with length 1 */
+        const int32_t *axes;  /* of a fold, NULL: all; of a scan one axis, NULL: the last */
+        int32_t keepdim;      /* folds: the axes stay, with length 1 */
         int32_t reverse;
-        int32_t exclusive;    /* scans */
+        int32_t exclusive;    /* scans of sf_expr_scan */
         int32_t mask;         /* 0, or a node of bool or u8 */
-        sf_scalar initial;    /* not of a mean */
+        sf_scalar initial;    /* not of a derived one */
         sf_dtype dtype;       /* the result's; all zero: the default, above */
         sf_dtype accumulator; /* all zero: as the table says */
+        int32_t skip_nan;     /* nonzero: NaN elements are masked out */
+        double correction;    /* SF_VAR, SF_STD, SF_CUMVAR: taken off the count; 0: the variance of all there is, 1: of a sample */
+        sf_scalar order;      /* SF_NORM: which; unset: 2 */
 } sf_expr_options;
 
 #ifdef __cplusplus
-#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {} }
+#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {} }
 #else
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif
@@ -584,7 +588,42 @@ typedef struct sf_expr_options {
 /* options may be NULL: a sum. */
 SF_API int32_t sf_expr_scan(sf_graph *graph, int32_t x, const sf_expr_options *options);
 SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *options);
-SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options);
+
+/*
+ * Scans and folds that are made of those and of elementwise work. A plan fuses what they are made of as if it had been written out, so that
+ * one is a read of x, and a few of them over the same axes are one read together.
+ *
+ * n is the number of elements, of those that a mask or skip_nan leaves where there is one; of a scan, so far.
+ *
+ *   SF_MEAN      sum / n, divided in the accumulator's type. Of nothing: NaN
+ *   SF_VAR       (sum(d * d) - sum(d)^2 / n) / (n - correction), not below 0, with d = x - the line's first element; all in f64. So the
+ *                digits that all elements have in common are gone before anything is squared. With a mask or skip_nan that element may be
+ *                none of them: d is then x - mean and the middle term is gone, which takes a second read of x. Of nothing: NaN
+ *   SF_STD       its root, taken in f64
+ *   SF_VAR_MEAN  the mean of the same read as SF_VAR's: the first element + sum(d) / n, in f64
+ *   SF_CUMMEAN   scans: the same of all elements so far. SF_CUMVAR takes neither mask nor skip_nan
+ *   SF_CUMVAR
+ *   SF_SUMSQ     sum(x * x); integers are widened first
+ *   SF_NORM      sum(|x|^order)^(1 / order). Order 1: sum(|x|); 2: the root of the sum of squares; inf and -inf: the largest and the
+ *                smallest |x|; 0: how many are not 0. In the accumulator's type. A power is made of multiplications and square roots
+ *                where the order is a multiple of 1/2 (to 64), else with exp and log. Of nothing: 0; of order inf and -inf, refused
+ *   SF_ANY       is any element not 0? NaN is not. Of nothing: no
+ *   SF_ALL       are all? Of nothing: yes
+ *
+ * The result has x's dtype, which must be real, or the one in the options; SF_SUMSQ's is that of a sum, SF_ANY's and SF_ALL's bool.
+ * A correction above the number of elements is refused; where a mask decides the number, the result is NaN or infinite.
+ *
+ * Error: the first element is one of the values, so sum(d * d) is at most n + 1 times the sum of squares around the mean, and of n elements
+ * SF_VAR is within (n + 1) * (log2(n) + 4) * 2^-53 of the true variance, relatively, whatever the mean is: 2e-10 for 100,000 elements.
+ */
+typedef enum sf_derived {
+        SF_MEAN = 0, SF_VAR = 1, SF_STD = 2, SF_VAR_MEAN = 3, SF_CUMMEAN = 4, SF_CUMVAR = 5,
+        SF_SUMSQ = 6, SF_NORM = 7, SF_ANY = 8, SF_ALL = 9,
+        SF_DERIVED_MAX = 0x7fffffff
+} sf_derived;
+
+SF_API int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what, const sf_expr_options *options);
+SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options); /* SF_MEAN */
 
 /* a @ b as in NumPy and torch: (..., M, K) with (..., K, N), vectors, batches that broadcast. linear: x @ w.T + bias, bias a node or 0. */
 SF_API int32_t sf_expr_matmul(sf_graph *graph, int32_t a, int32_t b);

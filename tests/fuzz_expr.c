@@ -5,6 +5,7 @@
  */
 #include "harness.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ static const char *const words[] = {
         "x", "y", "w", "(", ")", "[", "]", ",", ":", "...", "+", "-", "*", "/", "@", "**", "2", "0.5", "1e9", "sum", "cumsum", "mean", "max", "flip", "where", "exp",
         "axis=", "dim=", "keepdim=", "reverse=", "mask=", "dtype=", "f32", "bool", "True", "None", ".T", ".sum(", "concat([", "zeros_like(", "-1", "1", "0", "<", "==",
         "torch.", "np.", "(0, 1)", " ", "permute", "unsqueeze", "[:, 1:]", "[::-1]", "[..., None]", "\t", "\xc3\xa9", "~", "9223372036854775807", "masked_fill",
-        "clamp", "linear", "1_000", ".", "=", "inf", "squeeze", "broadcast_to", "narrow",
+        "clamp", "linear", "1_000", ".", "=", "inf", "squeeze", "broadcast_to", "narrow", "var", "var_mean", "norm", "any", "cummean", "cumvar", "nanmax", "correction=", "skip_nan=",
 };
 
 static const char *const lines[] = {
@@ -136,6 +137,9 @@ static void build_one(sf_context *ctx)
                 o.mask = pick(3) ? 0 : b;
                 o.exclusive = !pick(4);
                 o.keepdim = !pick(3);
+                o.skip_nan = !pick(3);
+                o.correction = pick(3) ? 1 : NAN;
+                o.order = pick(2) ? (sf_scalar){0} : sf_real((double)pick(7) / 2 - 1);
                 switch (pick(13)) {
                 case 0: made = sf_expr_constant(graph, pick(8) ? sf_real(1.5) : (sf_scalar){.kind = (int32_t)pick(6)}); break;
                 case 1: made = sf_expr_apply(graph, (sf_function)pick(24), a, pick(2) ? b : 0, pick(3) ? 0 : b); break;
@@ -147,7 +151,7 @@ static void build_one(sf_context *ctx)
                 case 7: made = sf_expr_slice(graph, a, axes[0], (int64_t)pick(9) - 4, pick(2) ? SF_SLICE_END : (int64_t)hash(seed), (int64_t)pick(5) - 2); break;
                 case 8: made = sf_expr_select(graph, a, axes[0], (int64_t)pick(9) - 4); break;
                 case 9: made = sf_expr_concat(graph, axes[0], (int32_t)pick(4), (int32_t[]){a, b, a, b}); break;
-                case 10: made = pick(2) ? sf_expr_scan(graph, a, &o) : sf_expr_mean(graph, a, &o); break;
+                case 10: made = pick(2) ? sf_expr_scan(graph, a, &o) : sf_expr_derived(graph, a, (sf_derived)pick(12), &o); break;
                 case 11: made = sf_expr_fold(graph, a, &o); break;
                 default: made = pick(2) ? sf_expr_matmul(graph, a, b) : sf_expr_linear(graph, a, b, 0); break;
                 }

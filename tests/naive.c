@@ -503,11 +503,20 @@ array *naive_reduce(bool scan, bool mean, const array *a, const array *mask, con
                 reduce(scan, m, mr, mask ? &t : NULL, &sum);
         }
         r->k = a->k + 2 * log2(n + 1) + 6;
-        for (int64_t i = 0; i < r->count; i++) {
-                r->mag[i] = array_get(mr, i) / (mean && n > 0 ? n : 1);
-                if (mean)
-                        array_set(r, i, in_real(SF_DIV, wide == DT_F32, array_get(r, i), n));
+        array *kept = array_new(DT_F64, ndim, shape); /* how many elements a mean is over */
+        if (mean) {
+                sf_expr_options sum = *o;
+                for (int64_t i = 0; i < m->count; i++)
+                        array_set(m, i, 1);
+                reduce(false, m, kept, mask ? &t : NULL, &sum);
         }
+        for (int64_t i = 0; i < r->count; i++) {
+                double over = mean ? array_get(kept, i) : 1;
+                r->mag[i] = array_get(mr, i) / (over > 0 ? over : 1);
+                if (mean)
+                        array_set(r, i, in_real(SF_DIV, wide == DT_F32, array_get(r, i), over));
+        }
+        array_free(kept);
         array_free(m);
         array_free(mr);
         if (wide == dt)

@@ -13,7 +13,7 @@ typedef struct sf_derivation {
         int32_t x, mask; /* mask 0: all elements */
         uint64_t axes;
         bool reverse;
-        sf_dt dt, acc; /* of the result; in which it is summed up, where sf_derived_fits says that it may be chosen */
+        sf_dt dt, acc; /* of the result; in which it is summed up */
         double correction, order;
 } sf_derivation;
 

@@ -3,6 +3,7 @@
 
 #include "context.h"
 #include "core/choose.h"
+#include "expr/derive.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -339,22 +340,34 @@ static bool is_unset(sf_dtype d)
         return !d.code && !d.bits && !d.lanes;
 }
 
-static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, int32_t x, const sf_expr_options *given)
+static double order_of(sf_scalar order)
+{
+        switch (order.kind) {
+        case SF_SCALAR_NONE: return 2;
+        case SF_SCALAR_INT: return (double)order.value.i;
+        case SF_SCALAR_UINT: return (double)order.value.u;
+        default: return order.value.f;
+        }
+}
+
+/* `what` is a derived one's. */
+static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what, int32_t x, const sf_expr_options *given)
 {
         char text[48];
+        const bool derived = kind == SF_NODE_DERIVED, scan = derived ? sf_derived_scans(what) : kind == SF_NODE_SCAN;
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         if (!is_node(graph, "x", x))
                 return -1;
         if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o) != SF_OK)
                 return -1;
-        sf_node node = {.kind = kind, .arg = {x, o.mask}, .op = kind == SF_NODE_MEAN ? SF_SUM : o.op, .keepdim = o.keepdim != 0,
-                        .reverse = o.reverse != 0, .exclusive = o.exclusive != 0, .value = o.initial, .dtype = o.dtype,
-                        .accumulator = o.accumulator};
+        sf_node node = {.kind = kind, .arg = {x, o.mask}, .op = derived ? SF_SUM : o.op, .derived = what, .keepdim = o.keepdim != 0,
+                        .reverse = o.reverse != 0, .exclusive = o.exclusive != 0, .skip_nan = o.skip_nan != 0, .value = o.initial,
+                        .dtype = o.dtype, .accumulator = o.accumulator, .correction = o.correction, .order = order_of(o.order)};
         const char *wrong = !sf_op_name(node.op)                              ? "op is not SF_SUM, SF_PROD, SF_MAX or SF_MIN"
-                            : kind == SF_NODE_SCAN && o.keepdim               ? "keepdim is set; a scan keeps every axis as it is"
-                            : kind != SF_NODE_SCAN && o.exclusive             ? "exclusive is set; it is for scans"
-                            : kind == SF_NODE_SCAN && o.axes && o.naxes != 1  ? "naxes is not 1; a scan goes along one axis"
-                            : kind == SF_NODE_MEAN && o.initial.kind          ? "initial is set; a mean has no initial value"
+                            : scan && o.keepdim                               ? "keepdim is set; a scan keeps every axis as it is"
+                            : (!scan || derived) && o.exclusive               ? "exclusive is set; it is for scans of SF_SUM, SF_PROD, SF_MAX and SF_MIN"
+                            : scan && o.axes && o.naxes != 1                  ? "naxes is not 1; a scan goes along one axis"
+                            : derived && o.initial.kind                       ? "initial is set; what is made of other scans and folds has none"
                                                                               : NULL;
         if (wrong)
                 return refuse(graph, wrong);
@@ -369,17 +382,26 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, int32_t x, cons
 
 int32_t sf_expr_scan(sf_graph *graph, int32_t x, const sf_expr_options *options)
 {
-        return add_reduction(graph, SF_NODE_SCAN, x, options);
+        return add_reduction(graph, SF_NODE_SCAN, SF_MEAN, x, options);
 }
 
 int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *options)
 {
-        return add_reduction(graph, SF_NODE_FOLD, x, options);
+        return add_reduction(graph, SF_NODE_FOLD, SF_MEAN, x, options);
+}
+
+int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what, const sf_expr_options *options)
+{
+        if (!sf_derived_name(what)) {
+                sf_fail(graph ? graph->ctx : NULL, SF_INVALID_ARGUMENT, "what is %d; it must be SF_MEAN or another of sf_derived", (int)what);
+                return -1;
+        }
+        return add_reduction(graph, SF_NODE_DERIVED, what, x, options);
 }
 
 int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options)
 {
-        return add_reduction(graph, SF_NODE_MEAN, x, options);
+        return sf_expr_derived(graph, x, SF_MEAN, options);
 }
 
 int32_t sf_expr_matmul(sf_graph *graph, int32_t a, int32_t b)

@@ -22,7 +22,7 @@ typedef enum sf_node_kind {
         SF_NODE_CONCAT,    /* list: axis, then the parts */
         SF_NODE_SCAN,      /* of arg[0], mask arg[1]; list: the axis */
         SF_NODE_FOLD,      /* of arg[0], mask arg[1]; list: axes */
-        SF_NODE_MEAN,
+        SF_NODE_DERIVED,   /* likewise, made of others: `derived` */
         SF_NODE_MATMUL
 } sf_node_kind;
 
@@ -32,12 +32,14 @@ typedef struct sf_node {
         int32_t arg[3]; /* 0: none */
         sf_function function;
         sf_op op;
-        bool keepdim, reverse, exclusive;
+        sf_derived derived;
+        bool keepdim, reverse, exclusive, skip_nan;
         bool all; /* no list was given: all axes, the last one, reversed: as the operator says */
         int32_t count, list; /* the list's length, and where it starts in the graph's numbers */
         int32_t needs; /* axes that arg[0] must have: as many as its subscripts name */
         sf_scalar value; /* a constant's, or the initial one */
         sf_dtype dtype, accumulator;
+        double correction, order;
         size_t column; /* where it stands in the graph's line, if there is one */
 } sf_node;
 

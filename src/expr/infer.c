@@ -1,6 +1,7 @@
 /* From a graph to the ir: shapes and dtypes follow from the inputs', and everything that can be wrong with them is said here. */
 #include "core/choose.h"
 #include "core/value.h"
+#include "expr/derive.h"
 #include "expr/ir.h"
 #include "expr/notation.h"
 
@@ -246,8 +247,9 @@ static sf_status read_axes(inference *in, const sf_node *n, int32_t node, uint64
 {
         int32_t rank = sf_ir_at(in->ir, node)->ndim;
         SF_TRY(named_axes(in, n, node, rank, axes));
+        const bool scan = n->kind == SF_NODE_SCAN || (n->kind == SF_NODE_DERIVED && sf_derived_scans(n->derived));
         if (n->all)
-                *axes = n->kind == SF_NODE_SCAN ? (uint64_t)1 << (rank ? rank - 1 : 0) : rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
+                *axes = scan ? (uint64_t)1 << (rank ? rank - 1 : 0) : rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
         /* A scalar's one line is no axis. */
         *axes &= rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
         return SF_OK;
@@ -490,14 +492,50 @@ static sf_status infer_concat(inference *in, const sf_node *n, meaning *result)
 /* ------------------------------------------------------------------------------------------------------------
  * Scans, folds, products
  * ---------------------------------------------------------------------------------------------------------- */
+/* The elements that count, or 0 for all: a mask, those that are not NaN, or both. */
+static sf_status infer_mask(inference *in, const sf_node *n, int32_t x, int32_t *mask)
+{
+        sf_ir *ir = in->ir;
+        const sf_ir_node *node = sf_ir_at(ir, x);
+        *mask = 0;
+        if (n->arg[1]) {
+                int64_t shape[SF_MAX_NDIM];
+                char a[128], b[128];
+                *mask = as_node(in, n->arg[1]);
+                const sf_ir_node *m = sf_ir_at(ir, *mask);
+                if (m->dt != SF_DT_BOOL && m->dt != SF_DT_U8)
+                        return sf_fail(ir->ctx, SF_UNSUPPORTED, "the mask %s is %s; it must be bool or u8", show(ir, *mask).text, sf_dtypes[m->dt].name);
+                int32_t rank = sf_ir_broadcast_shape(node->ndim, node->shape, m->ndim, m->shape, shape);
+                if (rank != node->ndim || (rank && memcmp(shape, node->shape, (size_t)rank * sizeof *shape)))
+                        return FAIL("the mask %s has shape %s, which does not broadcast to %s, of shape %s", show(ir, *mask).text,
+                                    shape_of(ir, *mask, a), show(ir, x).text, shape_of(ir, x, b));
+        }
+        if (!n->skip_nan || !sf_ir_is_real(ir, x))
+                return SF_OK;
+        int32_t numbers = sf_ir_map(ir, SF_CODE_EQ, node->dt, x, x, 0);
+        *mask = *mask ? sf_ir_map(ir, SF_CODE_MUL, SF_DT_BOOL, numbers, sf_ir_cast(ir, *mask, SF_DT_BOOL), 0) : numbers;
+        return SF_OK;
+}
+
+static sf_status infer_derived(inference *in, const sf_node *n, int32_t x, meaning *result)
+{
+        sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order};
+        SF_TRY(sf_derived_dtypes(in->ir->ctx, &d, sf_ir_at(in->ir, x)->dt, sf_dt_find(n->dtype), n->accumulator));
+        SF_TRY(infer_mask(in, n, x, &d.mask));
+        SF_TRY(read_axes(in, n, x, &d.axes));
+        SF_TRY(sf_derive(in->ir, &d, &result->node));
+        if (!n->keepdim && !sf_derived_scans(n->derived))
+                result->node = sf_ir_squeeze(in->ir, result->node, d.axes);
+        return SF_OK;
+}
+
 static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meaning *result)
 {
         sf_ir *ir = in->ir;
         const sf_ir_node *node = sf_ir_at(ir, x);
-        const char *name = n->kind == SF_NODE_MEAN ? "mean" : n->kind == SF_NODE_SCAN ? "scan" : sf_op_name(n->op);
-        sf_ir_node model = {.kind = n->kind == SF_NODE_SCAN ? SF_IR_SCAN : SF_IR_FOLD, .reverse = n->reverse, .exclusive = n->exclusive,
-                            .mean = n->kind == SF_NODE_MEAN};
+        sf_ir_node model = {.kind = n->kind == SF_NODE_SCAN ? SF_IR_SCAN : SF_IR_FOLD, .reverse = n->reverse, .exclusive = n->exclusive};
         sf_step step;
+        int32_t mask;
         sf_dt out = sf_dt_find(n->dtype);
         if (out == SF_DT_COUNT) {
                 sf_kind kind = sf_dtypes[node->dt].kind;
@@ -505,9 +543,6 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
                       : kind == SF_KIND_UNSIGNED                         ? SF_DT_U64
                                                                          : SF_DT_I64;
         }
-        if (model.mean && sf_dtypes[out].kind != SF_KIND_REAL)
-                return sf_fail(ir->ctx, SF_UNSUPPORTED, "mean of %s, which is %s; say what it should be, such as mean(x, dtype=f32)", show(ir, x).text,
-                               sf_dtypes[node->dt].name);
         SF_TRY(sf_step_dtypes(ir->ctx, &step, n->op, node->dt, out, n->accumulator));
         SF_TRY(sf_step_initial(ir->ctx, &step, n->value));
         model.op = n->op;
@@ -517,24 +552,13 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
         model.value.u64 = 0;
         if (step.has_initial)
                 memcpy(&model.value, &step.initial, step.acc == SF_DT_F32 ? 4 : 8);
-        int32_t mask = 0;
-        if (n->arg[1]) {
-                int64_t shape[SF_MAX_NDIM];
-                char a[128], b[128];
-                mask = as_node(in, n->arg[1]);
-                const sf_ir_node *m = sf_ir_at(ir, mask);
-                if (m->dt != SF_DT_BOOL && m->dt != SF_DT_U8)
-                        return sf_fail(ir->ctx, SF_UNSUPPORTED, "the mask %s is %s; it must be bool or u8", show(ir, mask).text, sf_dtypes[m->dt].name);
-                int32_t rank = sf_ir_broadcast_shape(node->ndim, node->shape, m->ndim, m->shape, shape);
-                if (rank != node->ndim || (rank && memcmp(shape, node->shape, (size_t)rank * sizeof *shape)))
-                        return FAIL("the mask %s has shape %s, which does not broadcast to %s, of shape %s", show(ir, mask).text,
-                                    shape_of(ir, mask, a), show(ir, x).text, shape_of(ir, x, b));
-        }
+        SF_TRY(infer_mask(in, n, x, &mask));
         SF_TRY(read_axes(in, n, x, &model.axes));
         int64_t length = sf_ir_length(node, model.axes);
         bool none = model.kind == SF_IR_FOLD && !length;
         if (none && !sf_op_is(n->op, SF_EMPTY) && !model.has_initial)
-                return FAIL("%s of no elements of %s has no value; give an initial one, or fold axes that are not empty", name, show(ir, x).text);
+                return FAIL("%s of no elements of %s has no value; give an initial one, or fold axes that are not empty", sf_op_name(n->op),
+                            show(ir, x).text);
         result->node = sf_ir_reduce(ir, &model, x, mask);
         if (model.kind == SF_IR_FOLD && !n->keepdim)
                 result->node = sf_ir_squeeze(ir, result->node, model.axes);
@@ -616,6 +640,7 @@ static sf_status infer_node(inference *in, int32_t id, const sf_tensor *inputs)
         case SF_NODE_SELECT: return infer_slice(in, n, x, result);
         case SF_NODE_CONCAT: return infer_concat(in, n, result);
         case SF_NODE_MATMUL: return infer_matmul(in, n, result);
+        case SF_NODE_DERIVED: return infer_derived(in, n, x, result);
         default: return infer_reduce(in, n, x, result);
         }
 }

@@ -272,14 +272,19 @@ static bool call(sf_parser *p, sf_name name, const sf_term *object, sf_term *res
                         return false;
         }
         bool good = sf_notation_call(p, name, count, arguments, result);
-        p->items = kept; /* tuples are arguments only */
+        p->items = kept; /* tuples are arguments, or this call's result */
+        if (good && result->kind == SF_TERM_TUPLE) {
+                memmove(p->item + kept, p->item + result->first, (size_t)result->count * sizeof *p->item);
+                result->first = kept;
+                p->items += result->count;
+        }
         return good;
 }
 
 static bool word(sf_parser *p, sf_term *result)
 {
         sf_name name = take_name(p);
-        static const char *const modules[] = {"torch", "np", "numpy", "F", "nn", "functional", "jnp", "cupy", "special", "math", "scanfold"};
+        static const char *const modules[] = {"torch", "np", "numpy", "F", "nn", "functional", "jnp", "cupy", "special", "linalg", "math", "scanfold"};
         for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
                 if (sf_name_is(name, modules[i]) && next_is(p, ".")) {
                         take(p, ".");

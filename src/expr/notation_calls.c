@@ -1,11 +1,12 @@
 /* The functions of the notation: what each is called, which arguments it takes, and the node it makes. */
 #include "expr/notation.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* What an argument can be for. */
-typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, INITIAL, DTYPE, ACC, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
+typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, SKIP_NAN, INITIAL, DTYPE, ACC, CORRECTION, ORDER, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
 
 /* The keywords, and the other names they go by elsewhere. */
 static const struct {
@@ -13,28 +14,34 @@ static const struct {
         role role;
 } keywords[] = {
         {"axis", AXIS}, {"dim", AXIS}, {"dims", AXIS}, {"axes", AXIS}, {"keepdim", KEEPDIM}, {"keepdims", KEEPDIM}, {"reverse", REVERSE}, {"exclusive", EXCLUSIVE},
-        {"mask", MASK}, {"initial", INITIAL}, {"dtype", DTYPE}, {"acc", ACC}, {"accumulator", ACC}, {"min", LOW}, {"a_min", LOW}, {"max", HIGH},
+        {"mask", MASK}, {"skip_nan", SKIP_NAN}, {"correction", CORRECTION}, {"ddof", CORRECTION}, {"order", ORDER}, {"ord", ORDER}, {"p", ORDER}, {"initial", INITIAL}, {"dtype", DTYPE}, {"acc", ACC}, {"accumulator", ACC}, {"min", LOW}, {"a_min", LOW}, {"max", HIGH},
         {"a_max", HIGH}, {"value", VALUE}, {"fill_value", VALUE}, {"input", X}, {"x", X}, {"a", X}, {"other", Y}, {"b", Y}, {"weight", Y}, {"bias", Z},
         {"tensors", PARTS}, {"shape", SHAPE}, {"size", SHAPE}, {"start", START}, {"length", LENGTH},
 };
 
-typedef enum shape_of_call { APPLY, FOLD, MEAN, SCAN, CLAMP, FILL_WHERE, FLIP, TRANSPOSE, PERMUTE, SQUEEZE, UNSQUEEZE, BROADCAST, CONCAT, LIKE, MATMUL, LINEAR, CAST,
+typedef enum shape_of_call { APPLY, FOLD, DERIVED, VARIANCE_AND_MEAN, SCAN, CLAMP, FILL_WHERE, FLIP, TRANSPOSE, PERMUTE, SQUEEZE, UNSQUEEZE, BROADCAST, CONCAT, LIKE, MATMUL, LINEAR, CAST,
                              NARROW, SELECT } shape_of_call;
 
 typedef struct row {
         const char *name;
         shape_of_call shape;
-        int what; /* an sf_function, an sf_op, or the number to fill with */
+        int what; /* an sf_function, an sf_op, an sf_derived, or the number to fill with */
         uint32_t takes;     /* bit r: role r may be given */
         role position[5];   /* of the arguments without a name; ROLES ends them */
         uint8_t needs;      /* so many of them must be there */
 } row;
 
 #define BIT(role) (1u << (role))
-#define FOLDS (BIT(X) | BIT(AXIS) | BIT(KEEPDIM) | BIT(REVERSE) | BIT(MASK) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
-#define SCANS (BIT(X) | BIT(AXIS) | BIT(REVERSE) | BIT(EXCLUSIVE) | BIT(MASK) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
+#define SKIPS BIT(ROLES) /* among what a row takes: it skips NaN elements without being told */
+#define FOLDS (BIT(X) | BIT(AXIS) | BIT(KEEPDIM) | BIT(REVERSE) | BIT(MASK) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
+#define SCANS (BIT(X) | BIT(AXIS) | BIT(REVERSE) | BIT(EXCLUSIVE) | BIT(MASK) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
 #define FOLD_ROW(name, op) {name, FOLD, op, FOLDS, {X, AXIS, KEEPDIM, ROLES}, 1}
 #define SCAN_ROW(name, op) {name, SCAN, op, SCANS, {X, AXIS, ROLES}, 1}
+#define NAN_FOLD(name, op) {name, FOLD, op, (FOLDS & ~BIT(SKIP_NAN)) | SKIPS, {X, AXIS, KEEPDIM, ROLES}, 1}
+#define NAN_SCAN(name, op) {name, SCAN, op, (SCANS & ~BIT(SKIP_NAN)) | SKIPS, {X, AXIS, ROLES}, 1}
+#define DERIVED_ROW(name, what) {name, DERIVED, what, FOLDS & ~BIT(INITIAL), {X, AXIS, KEEPDIM, ROLES}, 1}
+#define VARIANCE(name, shape, what) {name, shape, what, (FOLDS & ~BIT(INITIAL)) | BIT(CORRECTION), {X, AXIS, ROLES}, 1}
+#define NAN_ROW(name, what, more) {name, DERIVED, what, (FOLDS & ~BIT(INITIAL) & ~BIT(SKIP_NAN)) | SKIPS | (more), {X, AXIS, KEEPDIM, ROLES}, 1}
 #define UNARY(name, function) {name, APPLY, function, BIT(X), {X, ROLES}, 1}
 #define BINARY(name, function) {name, APPLY, function, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}
 #define VIEW(name, shape, needs) {name, shape, 0, BIT(X) | BIT(AXIS), {X, AXIS, ROLES}, needs}
@@ -42,7 +49,16 @@ typedef struct row {
 
 static const row rows[] = {
         FOLD_ROW("sum", SF_SUM), FOLD_ROW("prod", SF_PROD), FOLD_ROW("max", SF_MAX), FOLD_ROW("min", SF_MIN), FOLD_ROW("amax", SF_MAX), FOLD_ROW("amin", SF_MIN),
-        {"mean", MEAN, SF_SUM, FOLDS & ~BIT(INITIAL), {X, AXIS, KEEPDIM, ROLES}, 1},
+        DERIVED_ROW("mean", SF_MEAN), DERIVED_ROW("sumsq", SF_SUMSQ), DERIVED_ROW("any", SF_ANY), DERIVED_ROW("all", SF_ALL),
+        VARIANCE("var", DERIVED, SF_VAR), VARIANCE("std", DERIVED, SF_STD), VARIANCE("var_mean", VARIANCE_AND_MEAN, SF_VAR),
+        VARIANCE("std_mean", VARIANCE_AND_MEAN, SF_STD),
+        {"norm", DERIVED, SF_NORM, (FOLDS & ~BIT(INITIAL)) | BIT(ORDER), {X, ORDER, AXIS, KEEPDIM, ROLES}, 1},
+        {"vector_norm", DERIVED, SF_NORM, (FOLDS & ~BIT(INITIAL)) | BIT(ORDER), {X, ORDER, AXIS, KEEPDIM, ROLES}, 1},
+        {"cummean", DERIVED, SF_CUMMEAN, SCANS & ~BIT(INITIAL) & ~BIT(EXCLUSIVE), {X, AXIS, ROLES}, 1},
+        {"cumvar", DERIVED, SF_CUMVAR, (SCANS & ~BIT(INITIAL) & ~BIT(EXCLUSIVE) & ~BIT(MASK) & ~BIT(SKIP_NAN)) | BIT(CORRECTION), {X, AXIS, ROLES}, 1},
+        NAN_FOLD("nansum", SF_SUM), NAN_FOLD("nanprod", SF_PROD), NAN_FOLD("nanmax", SF_MAX), NAN_FOLD("nanmin", SF_MIN),
+        NAN_SCAN("nancumsum", SF_SUM), NAN_SCAN("nancumprod", SF_PROD),
+        NAN_ROW("nanmean", SF_MEAN, 0), NAN_ROW("nanvar", SF_VAR, BIT(CORRECTION)), NAN_ROW("nanstd", SF_STD, BIT(CORRECTION)),
         SCAN_ROW("cumsum", SF_SUM), SCAN_ROW("cumprod", SF_PROD), SCAN_ROW("cummax", SF_MAX), SCAN_ROW("cummin", SF_MIN),
         UNARY("exp", SF_EXP), UNARY("log", SF_LOG), UNARY("sqrt", SF_SQRT), UNARY("square", SF_SQUARE), UNARY("abs", SF_ABS), UNARY("absolute", SF_ABS),
         UNARY("relu", SF_RELU), UNARY("sigmoid", SF_SIGMOID), UNARY("tanh", SF_TANH), UNARY("neg", SF_NEG), UNARY("negative", SF_NEG),
@@ -240,20 +256,61 @@ static bool read_number(given *g, role r, sf_scalar *value)
 /* ------------------------------------------------------------------------------------------------------------
  * Making nodes
  * ---------------------------------------------------------------------------------------------------------- */
+
+/* The largest of what is not NaN is NaN where that is nothing, as NumPy has it. */
+static int32_t or_nan(sf_graph *graph, int32_t x, int32_t fold, const sf_expr_options *o)
+{
+        sf_expr_options any = SF_EXPR_OPTIONS_INIT;
+        any.axes = o->axes;
+        any.naxes = o->naxes;
+        any.keepdim = o->keepdim;
+        any.reverse = o->reverse; /* so that the two can share a read */
+        any.mask = o->mask;
+        int32_t there = sf_expr_derived(graph, sf_expr_apply(graph, SF_EQ, x, x, 0), SF_ANY, &any);
+        return sf_expr_apply(graph, SF_WHERE, there, fold, sf_expr_constant(graph, sf_real(NAN)));
+}
+
+/* var_mean and its like: a tuple of two. */
+static int32_t variance_and_mean(given *g, int32_t x, const sf_expr_options *o)
+{
+        sf_parser *p = g->p;
+        sf_term *two = &p->item[p->items];
+        if (p->items + 2 > (int32_t)(sizeof p->item / sizeof p->item[0]))
+                return sf_notation_fail(p, g->name.at, "too many arguments"), -1;
+        const int32_t made[2] = {sf_expr_derived(p->graph, x, (sf_derived)g->row->what, o), sf_expr_derived(p->graph, x, SF_VAR_MEAN, o)};
+        for (int i = 0; i < 2; i++)
+                if (!sf_notation_node(p, g->name.at, made[i], &two[i]))
+                        return -1;
+        p->items += 2;
+        return 0;
+}
+
 static int32_t reduce(given *g, int32_t x, bool *good)
 {
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
-        int32_t axes[SF_TUPLE_MAX], count;
-        o.op = (sf_op)g->row->what;
+        int32_t axes[SF_TUPLE_MAX], count, node;
+        sf_scalar correction = sf_int(1); /* as torch has it */
+        o.op = g->row->shape == DERIVED || g->row->shape == VARIANCE_AND_MEAN ? SF_SUM : (sf_op)g->row->what;
         *good = read_axes(g, &count, axes) && read_flag(g, KEEPDIM, &o.keepdim) && read_flag(g, REVERSE, &o.reverse) && read_flag(g, EXCLUSIVE, &o.exclusive) &&
-                read_node(g, MASK, &o.mask) && read_number(g, INITIAL, &o.initial) && read_dtype(g, DTYPE, &o.dtype) && read_dtype(g, ACC, &o.accumulator);
+                read_node(g, MASK, &o.mask) && read_number(g, INITIAL, &o.initial) && read_dtype(g, DTYPE, &o.dtype) && read_dtype(g, ACC, &o.accumulator) &&
+                read_flag(g, SKIP_NAN, &o.skip_nan) && read_number(g, CORRECTION, &correction) && read_number(g, ORDER, &o.order);
         if (!*good)
                 return -1;
         o.naxes = count;
         o.axes = count < 0 ? NULL : axes;
-        return g->row->shape == FOLD   ? sf_expr_fold(g->p->graph, x, &o)
-               : g->row->shape == MEAN ? sf_expr_mean(g->p->graph, x, &o)
-                                       : sf_expr_scan(g->p->graph, x, &o);
+        const bool skips = g->row->takes & SKIPS;
+        o.skip_nan |= skips;
+        o.correction = correction.kind == SF_SCALAR_REAL  ? correction.value.f
+                       : correction.kind == SF_SCALAR_INT ? (double)correction.value.i
+                                                          : (double)correction.value.u;
+        switch (g->row->shape) {
+        case SCAN: return sf_expr_scan(g->p->graph, x, &o);
+        case DERIVED: return sf_expr_derived(g->p->graph, x, (sf_derived)g->row->what, &o);
+        case VARIANCE_AND_MEAN: return variance_and_mean(g, x, &o);
+        default: node = sf_expr_fold(g->p->graph, x, &o); break;
+        }
+        const bool extreme = skips && (o.op == SF_MAX || o.op == SF_MIN) && !o.initial.kind;
+        return extreme ? or_nan(g->p->graph, x, node, &o) : node;
 }
 
 static int32_t view(given *g, int32_t x, bool *good)
@@ -324,8 +381,13 @@ bool sf_notation_call(sf_parser *p, sf_name name, int32_t count, const sf_argume
         switch (g.row->shape) {
         case APPLY: node = sf_expr_apply(p->graph, (sf_function)g.row->what, x, y, z); break;
         case FOLD:
-        case MEAN:
+        case DERIVED:
         case SCAN: node = reduce(&g, x, &good); break;
+        case VARIANCE_AND_MEAN:
+                if (reduce(&g, x, &good) < 0)
+                        return false;
+                *result = (sf_term){.kind = SF_TERM_TUPLE, .at = name.at, .count = 2, .first = p->items - 2};
+                return true;
         case CLAMP:
                 node = low ? sf_expr_apply(p->graph, SF_MAXIMUM, x, low, 0) : x;
                 node = high ? sf_expr_apply(p->graph, SF_MINIMUM, node, high, 0) : node;

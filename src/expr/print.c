@@ -120,7 +120,9 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
         bool fold = n->kind == SF_IR_FOLD;
         sf_kind kind = sf_dtypes[x->dt].kind;
         uint64_t every = x->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << x->ndim) - 1;
-        sf_text_add(p->text, "%s%s(", fold ? "" : "cum", n->mean ? "mean" : sf_op_name(n->op));
+        /* Here a mean is over all elements, masked out or not; mean(x, mask=m) is over those that are kept. */
+        const bool mean = n->mean && !n->arg[1];
+        sf_text_add(p->text, "%s%s(", fold ? "" : "cum", mean ? "mean" : sf_op_name(n->op));
         print(p, n->arg[0], 0);
         if (n->axes ? !fold || n->axes != every : fold && x->ndim) {
                 sf_text_add(p->text, ", ");
@@ -148,6 +150,8 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
         if (n->acc == SF_DT_F64 && n->dt != SF_DT_F64 && x->dt != SF_DT_F64)
                 sf_text_add(p->text, ", acc=f64");
         sf_text_add(p->text, ")");
+        if (n->mean && !mean)
+                sf_text_add(p->text, " / %" PRId64, sf_ir_length(x, n->axes));
 }
 
 static void print_slice(printer *p, const sf_ir_node *n)

@@ -1,0 +1,326 @@
+/*
+ * What each of sf_derived is made of. The nodes here are the definition of its bits: every operator rounds to its own type, and sums follow
+ * the order. A function is shown what is asked for and returns the node of the result, a fold's with its axes kept.
+ */
+#include "expr/derive.h"
+
+#include "core/choose.h"
+#include "core/value.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Pieces
+ * ---------------------------------------------------------------------------------------------------------- */
+static int64_t length_of(sf_ir *ir, const sf_derivation *d)
+{
+        return sf_ir_length(sf_ir_at(ir, d->x), d->axes);
+}
+
+/* An operation on x along the axes, all elements or those of a mask. */
+static int32_t reduce(sf_ir *ir, const sf_derivation *d, sf_op op, int32_t x, int32_t mask, sf_dt acc, sf_dt dt)
+{
+        const sf_ir_node model = {.kind = sf_derived_scans(d->what) ? SF_IR_SCAN : SF_IR_FOLD, .op = op, .axes = d->axes, .reverse = d->reverse,
+                                  .acc = acc, .dt = dt};
+        return sf_ir_reduce(ir, &model, x, mask);
+}
+
+static int32_t sum(sf_ir *ir, const sf_derivation *d, int32_t x, sf_dt acc)
+{
+        return reduce(ir, d, SF_SUM, x, d->mask, acc, acc);
+}
+
+static int32_t binary(sf_ir *ir, sf_code code, int32_t a, int32_t b)
+{
+        return sf_ir_map(ir, code, sf_ir_at(ir, a)->dt, a, b, 0);
+}
+
+static int32_t unary(sf_ir *ir, sf_code code, int32_t x)
+{
+        return sf_ir_map(ir, code, sf_ir_at(ir, x)->dt, x, 0, 0);
+}
+
+static int32_t with_number(sf_ir *ir, sf_code code, int32_t x, double number)
+{
+        return binary(ir, code, x, sf_ir_number(ir, sf_ir_at(ir, x)->dt, number));
+}
+
+/* x != 0: of NaN too. */
+static int32_t is_nonzero(sf_ir *ir, int32_t x)
+{
+        return sf_ir_at(ir, x)->dt == SF_DT_BOOL ? x : with_number(ir, SF_CODE_NE, x, 0);
+}
+
+/* How many of these bools are true, among those of a mask. 32 bits are half the work where the elements are computed on the way; a sum of
+ * bools that lie in memory has kernels of its own for 64. */
+static int32_t count_true(sf_ir *ir, const sf_derivation *d, int32_t bools, int32_t mask)
+{
+        const bool narrow = sf_ir_at(ir, bools)->kind == SF_IR_MAP && length_of(ir, d) <= INT32_MAX;
+        return reduce(ir, d, SF_SUM, bools, mask, narrow ? SF_DT_I32 : SF_DT_I64, narrow ? SF_DT_I32 : SF_DT_I64);
+}
+
+/* How many elements there are, of a scan so far, in a real type. */
+static int32_t count(sf_ir *ir, const sf_derivation *d, sf_dt dt)
+{
+        const sf_ir_node *x = sf_ir_at(ir, d->x);
+        int64_t shape[SF_MAX_NDIM];
+        if (d->mask) {
+                int32_t kept = sf_ir_broadcast(ir, sf_ir_cast(ir, d->mask, SF_DT_BOOL), x->ndim, x->shape);
+                return sf_ir_cast(ir, count_true(ir, d, kept, 0), dt);
+        }
+        if (!sf_derived_scans(d->what))
+                return sf_ir_number(ir, dt, (double)length_of(ir, d));
+        for (int32_t i = 0; i < x->ndim; i++)
+                shape[i] = d->axes >> i & 1 ? x->shape[i] : 1;
+        int32_t ones = sf_ir_broadcast(ir, sf_ir_number(ir, SF_DT_I64, 1), x->ndim, shape);
+        return sf_ir_cast(ir, reduce(ir, d, SF_SUM, ones, 0, SF_DT_I64, SF_DT_I64), dt);
+}
+
+/* x > 0 to a power, of reals, without a code of its own: whole powers and square roots of them are multiplications and square roots, which
+ * have the same bits everywhere; the rest of the exponent, below 1/2, is exp(rest * log(x)), whose error grows with |rest * log(x)|. */
+static int32_t power(sf_ir *ir, int32_t x, double p)
+{
+        enum { MOST = 64 }; /* a dozen instructions */
+        const bool inverse = p < 0;
+        p = fabs(p);
+        const double halves = p <= MOST ? floor(2 * p) : 0, rest = p - halves / 2;
+        int32_t result = 0, square = x;
+        for (unsigned whole = (unsigned)halves / 2; whole; whole /= 2) {
+                if (whole & 1)
+                        result = result ? binary(ir, SF_CODE_MUL, result, square) : square;
+                if (whole > 1)
+                        square = unary(ir, SF_CODE_SQUARE, square);
+        }
+        if ((unsigned)halves & 1) {
+                int32_t root = unary(ir, SF_CODE_SQRT, x);
+                result = result ? binary(ir, SF_CODE_MUL, result, root) : root;
+        }
+        if (rest > 0) {
+                int32_t other = unary(ir, SF_CODE_EXP, with_number(ir, SF_CODE_MUL, unary(ir, SF_CODE_LOG, x), rest));
+                result = result ? binary(ir, SF_CODE_MUL, result, other) : other;
+        }
+        return inverse ? binary(ir, SF_CODE_DIV, sf_ir_number(ir, sf_ir_at(ir, x)->dt, 1), result) : result;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Moments
+ * ---------------------------------------------------------------------------------------------------------- */
+static int32_t mean_in(sf_ir *ir, const sf_derivation *d, int32_t x, sf_dt acc, sf_dt dt)
+{
+        if (!d->mask && !sf_derived_scans(d->what)) {
+                const sf_ir_node model = {.kind = SF_IR_FOLD, .op = SF_SUM, .axes = d->axes, .reverse = d->reverse, .acc = acc, .dt = dt,
+                                          .mean = true};
+                return sf_ir_reduce(ir, &model, x, 0);
+        }
+        return sf_ir_cast(ir, binary(ir, SF_CODE_DIV, sum(ir, d, x, acc), count(ir, d, acc)), dt);
+}
+
+static int32_t make_mean(sf_ir *ir, const sf_derivation *d)
+{
+        return mean_in(ir, d, d->x, d->acc, d->dt);
+}
+
+/* The sequence's first element, of every line. */
+static int32_t first_of(sf_ir *ir, const sf_derivation *d)
+{
+        const sf_ir_node *x = sf_ir_at(ir, d->x);
+        int32_t first = d->x;
+        for (int32_t i = 0; i < x->ndim; i++)
+                if (d->axes >> i & 1)
+                        first = sf_ir_slice(ir, first, i, d->reverse ? x->shape[i] - 1 : 0, 1, 1);
+        return sf_ir_cast(ir, first, SF_DT_F64);
+}
+
+/* x less the first element, in f64. */
+static int32_t shifted(sf_ir *ir, const sf_derivation *d)
+{
+        return binary(ir, SF_CODE_SUB, sf_ir_cast(ir, d->x, SF_DT_F64), first_of(ir, d));
+}
+
+static int32_t not_a_number(sf_ir *ir, const sf_derivation *d, sf_dt dt)
+{
+        const sf_ir_node *x = sf_ir_at(ir, d->x);
+        int64_t shape[SF_MAX_NDIM];
+        for (int32_t i = 0; i < x->ndim; i++)
+                shape[i] = d->axes >> i & 1 ? 1 : x->shape[i];
+        return sf_ir_broadcast(ir, sf_ir_number(ir, dt, NAN), x->ndim, shape);
+}
+
+/*
+ * The variance in f64. Of all elements in one read, from the sums of their distances to the first one, d, and of d * d:
+ * (sum(d * d) - sum(d)^2 / n) / (n - correction). Rounding may leave a little less than 0. Of some, the first may be none of them: so the
+ * mean comes first, and a second read has the distances to that.
+ */
+static int32_t variance(sf_ir *ir, const sf_derivation *d)
+{
+        int32_t n = count(ir, d, SF_DT_F64), squares;
+        if (!length_of(ir, d) && !sf_derived_scans(d->what))
+                return not_a_number(ir, d, SF_DT_F64);
+        if (d->mask) {
+                int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), mean = mean_in(ir, d, x, SF_DT_F64, SF_DT_F64);
+                squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, binary(ir, SF_CODE_SUB, x, mean)), SF_DT_F64);
+        } else {
+                int32_t distance = shifted(ir, d), all = sum(ir, d, distance, SF_DT_F64);
+                squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, distance), SF_DT_F64);
+                squares = binary(ir, SF_CODE_SUB, squares, binary(ir, SF_CODE_DIV, unary(ir, SF_CODE_SQUARE, all), n));
+                squares = with_number(ir, SF_CODE_MAXIMUM, squares, 0);
+        }
+        int32_t freedom = with_number(ir, SF_CODE_SUB, n, d->correction);
+        if (d->mask || sf_derived_scans(d->what))
+                freedom = with_number(ir, SF_CODE_MAXIMUM, freedom, 0);
+        else
+                freedom = sf_ir_number(ir, SF_DT_F64, (double)length_of(ir, d) - d->correction);
+        return binary(ir, SF_CODE_DIV, squares, freedom);
+}
+
+static int32_t make_var(sf_ir *ir, const sf_derivation *d)
+{
+        return sf_ir_cast(ir, variance(ir, d), d->dt);
+}
+
+static int32_t make_std(sf_ir *ir, const sf_derivation *d)
+{
+        return sf_ir_cast(ir, unary(ir, SF_CODE_SQRT, variance(ir, d)), d->dt);
+}
+
+static int32_t make_var_mean(sf_ir *ir, const sf_derivation *d)
+{
+        if (!length_of(ir, d))
+                return not_a_number(ir, d, d->dt);
+        if (d->mask)
+                return mean_in(ir, d, sf_ir_cast(ir, d->x, SF_DT_F64), SF_DT_F64, d->dt);
+        int32_t beyond = binary(ir, SF_CODE_DIV, sum(ir, d, shifted(ir, d), SF_DT_F64), count(ir, d, SF_DT_F64));
+        return sf_ir_cast(ir, binary(ir, SF_CODE_ADD, first_of(ir, d), beyond), d->dt);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Norms
+ * ---------------------------------------------------------------------------------------------------------- */
+static int32_t make_sumsq(sf_ir *ir, const sf_derivation *d)
+{
+        return sf_ir_cast(ir, sum(ir, d, unary(ir, SF_CODE_SQUARE, sf_ir_cast(ir, d->x, d->acc)), d->acc), d->dt);
+}
+
+static int32_t count_nonzero(sf_ir *ir, const sf_derivation *d)
+{
+        return count_true(ir, d, is_nonzero(ir, d->x), d->mask);
+}
+
+static int32_t make_norm(sf_ir *ir, const sf_derivation *d)
+{
+        const double p = d->order;
+        if (p == 0)
+                return sf_ir_cast(ir, sf_ir_cast(ir, count_nonzero(ir, d), d->acc), d->dt);
+        int32_t x = sf_ir_cast(ir, d->x, d->acc), size = unary(ir, SF_CODE_ABS, x);
+        if (p == 2)
+                return sf_ir_cast(ir, unary(ir, SF_CODE_SQRT, sum(ir, d, unary(ir, SF_CODE_SQUARE, x), d->acc)), d->dt);
+        if (p == INFINITY && d->mask) /* nothing is smaller than 0: what is masked out is that, not -inf */
+                size = sf_ir_map(ir, SF_CODE_WHERE, d->acc, sf_ir_cast(ir, d->mask, SF_DT_BOOL), size, sf_ir_number(ir, d->acc, 0));
+        if (isinf(p))
+                return sf_ir_cast(ir, reduce(ir, d, p > 0 ? SF_MAX : SF_MIN, size, p > 0 ? 0 : d->mask, d->acc, d->acc), d->dt);
+        int32_t root = sum(ir, d, power(ir, size, p), d->acc);
+        double left = p;
+        for (; left >= 2 && left == 2 * floor(left / 2); left /= 2)
+                root = unary(ir, SF_CODE_SQRT, root);
+        return sf_ir_cast(ir, left == 1 ? root : power(ir, root, 1 / left), d->dt);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Logic
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* On bools a sum is or, and a product is and. Bools are accumulated as 0 and 1. */
+static int32_t make_any(sf_ir *ir, const sf_derivation *d)
+{
+        return reduce(ir, d, SF_SUM, is_nonzero(ir, d->x), d->mask, SF_DT_U8, SF_DT_BOOL);
+}
+
+static int32_t make_all(sf_ir *ir, const sf_derivation *d)
+{
+        return reduce(ir, d, SF_PROD, is_nonzero(ir, d->x), d->mask, SF_DT_U8, SF_DT_BOOL);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The table
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef enum form { REAL, WIDE, SUM, FIXED } form;
+
+static const struct {
+        const char *name;
+        bool scans;
+        form result; /* REAL: x's own real dtype, or one that is said; WIDE: the same, summed up in f64; SUM: as a sum's; FIXED: `fixed` */
+        sf_dt fixed;
+        int32_t (*make)(sf_ir *ir, const sf_derivation *d);
+} rows[] = {
+        [SF_MEAN] = {"mean", false, REAL, SF_DT_COUNT, make_mean},
+        [SF_VAR] = {"var", false, WIDE, SF_DT_COUNT, make_var},
+        [SF_STD] = {"std", false, WIDE, SF_DT_COUNT, make_std},
+        [SF_VAR_MEAN] = {"the mean of var_mean", false, WIDE, SF_DT_COUNT, make_var_mean},
+        [SF_CUMMEAN] = {"cummean", true, REAL, SF_DT_COUNT, make_mean},
+        [SF_CUMVAR] = {"cumvar", true, WIDE, SF_DT_COUNT, make_var},
+        [SF_SUMSQ] = {"sumsq", false, SUM, SF_DT_COUNT, make_sumsq},
+        [SF_NORM] = {"norm", false, REAL, SF_DT_COUNT, make_norm},
+        [SF_ANY] = {"any", false, FIXED, SF_DT_BOOL, make_any},
+        [SF_ALL] = {"all", false, FIXED, SF_DT_BOOL, make_all},
+};
+#define ROWS ((int)(sizeof rows / sizeof rows[0]))
+
+const char *sf_derived_name(sf_derived what)
+{
+        return (int)what >= 0 && (int)what < ROWS ? rows[what].name : NULL;
+}
+
+bool sf_derived_scans(sf_derived what)
+{
+        return rows[what].scans;
+}
+
+sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf_dt asked, sf_dtype accumulator)
+{
+        const char *name = rows[d->what].name;
+        const form result = rows[d->what].result;
+        const bool is_set = accumulator.code || accumulator.bits || accumulator.lanes;
+        const sf_kind kind = sf_dtypes[x].kind;
+        sf_step step;
+        if (result == FIXED) {
+                d->dt = d->acc = rows[d->what].fixed;
+                if ((asked != SF_DT_COUNT && asked != d->dt) || is_set)
+                        return sf_fail(ctx, SF_UNSUPPORTED, "%s is %s, whatever it is of; leave dtype and accumulator unset", name,
+                                       sf_dtypes[d->dt].name);
+                return SF_OK;
+        }
+        d->dt = asked != SF_DT_COUNT                            ? asked
+                : kind == SF_KIND_REAL || result != SUM         ? x
+                : kind == SF_KIND_UNSIGNED                      ? SF_DT_U64
+                                                                : SF_DT_I64;
+        if (result != SUM && sf_dtypes[d->dt].kind != SF_KIND_REAL)
+                return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s is of no real dtype; say what it should be, such as %s(x, dtype=f32)", name,
+                               sf_dtypes[x].name, name);
+        if (result != WIDE) {
+                SF_TRY(sf_step_dtypes(ctx, &step, SF_SUM, x, d->dt, accumulator));
+                d->acc = step.acc;
+                return SF_OK;
+        }
+        d->acc = SF_DT_F64;
+        if (is_set && sf_dt_find(accumulator) != SF_DT_F64)
+                return sf_fail(ctx, SF_UNSUPPORTED, "accumulator is not f64; %s is always summed up in that", name);
+        return SF_OK;
+}
+
+sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
+{
+        const int64_t n = length_of(ir, d);
+        const bool varies = rows[d->what].result == WIDE && d->what != SF_VAR_MEAN;
+        if (varies && !(d->correction <= (double)n))
+                return sf_fail(ir->ctx, SF_INVALID_ARGUMENT,
+                               "correction is %g, and there are %" PRId64 " elements; it must be at most their number", d->correction, n);
+        if (d->what == SF_CUMVAR && d->mask)
+                return sf_fail(ir->ctx, SF_UNSUPPORTED, "cumvar has a mask, or skips NaN; it is of all elements: leave both unset");
+        if (d->what == SF_NORM && isnan(d->order))
+                return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "order is NaN; it must be a number, or infinite");
+        if (d->what == SF_NORM && isinf(d->order) && !n)
+                return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "norm of order %g of no elements has no value; fold axes that are not empty", d->order);
+        *node = rows[d->what].make(ir, d);
+        return SF_OK;
+}
