@@ -58,7 +58,7 @@ struct job {
         sf_op op;
         int32_t naxes;                  /* a fold of all axes: -1 */
         int32_t axes[SF_MAX_NDIM];
-        int keepdim, reverse, exclusive;
+        int keepdim, reverse, exclusive, skip_nan;
         sf_scalar initial;
         const struct dtype_info *dtype; /* NULL: the default for the input's */
         const struct dtype_info *acc;   /* NULL: the library's choice */

@@ -34,6 +34,7 @@ static const char general[] =
 static const char common[] =
         "  --reverse         take the elements from the last to the first\n"
         "  --mask M.npy      bool or uint8, broadcast to the input's shape; where it is 0 the element does not count\n"
+        "  --skip-nan        nor does an element that is NaN\n"
         "  --initial V       a number combined with every result, on its left\n"
         "  --dtype T         the result's type; see below for the default\n"
         "  --acc T           the type to combine in, where not the result's: f64 makes an f32 sum as good as f64's\n"
@@ -148,8 +149,10 @@ static const char explain_text[] =
 
 static const char notation[] =
         "An expression has names (the inputs), numbers, + - * / @, ** 2, comparisons, .T, slices as x[:, 1:], and the functions\n"
-        "  sum prod max min mean (x, axis=1, keepdim=True, mask=m, dtype=f64)\n"
+        "  sum prod max min (x, axis=1, keepdim=True, mask=m, skip_nan=True, dtype=f64)\n"
         "  cumsum cumprod cummax cummin (x, axis=1, reverse=True, exclusive=True, mask=m)\n"
+        "  mean sumsq any all norm(x, 2, axis=1); var std var_mean std_mean (x, 1, correction=1)\n"
+        "  cummean cumvar; nansum nanprod nanmax nanmin nanmean nanvar nanstd nancumsum nancumprod\n"
         "  exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill\n"
         "  flip transpose permute unsqueeze squeeze broadcast_to concat zeros_like ones_like matmul linear astype\n"
         "also as methods, as x.sum(1), with torch. or np. before them, and with dim for axis.\n";
@@ -158,7 +161,7 @@ static const char run_examples[] =
         "\nexamples:\n"
         "  scanfold run 'sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5' x=x.npy w=w.npy -o y.npy\n"
         "  scanfold run 'cumsum(x * m, axis=1)' x=x.npy m=m.npy -o y.npy\n"
-        "  scanfold run 'mean(square(x - mean(x)))' x=x.npy                the variance, printed\n"
+        "  scanfold run 'var(x)' x=x.npy                                   the variance, printed\n"
         "  scanfold run 'sum(x, 1), max(x, 1)' x=x.npy -o s.npy -o m.npy   two results, one read\n"
         "  scanfold run -o y.npy -- '-x' x=x.npy                           a minus first\n";
 

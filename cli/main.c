@@ -68,7 +68,7 @@ int finish_stdout(void)
 }
 
 enum {
-        OPT_AXIS = 1000, OPT_OP, OPT_REVERSE, OPT_EXCLUSIVE, OPT_KEEPDIM, OPT_MASK, OPT_INITIAL, OPT_DTYPE, OPT_ACC,
+        OPT_AXIS = 1000, OPT_OP, OPT_REVERSE, OPT_EXCLUSIVE, OPT_KEEPDIM, OPT_MASK, OPT_SKIP_NAN, OPT_INITIAL, OPT_DTYPE, OPT_ACC,
         OPT_VIEW, OPT_THREADS, OPT_SLAB
 };
 
@@ -81,6 +81,7 @@ static const struct option long_options[] = {
         { "exclusive", no_argument, NULL, OPT_EXCLUSIVE },
         { "keepdim", no_argument, NULL, OPT_KEEPDIM },
         { "mask", required_argument, NULL, OPT_MASK },
+        { "skip-nan", no_argument, NULL, OPT_SKIP_NAN },
         { "initial", required_argument, NULL, OPT_INITIAL },
         { "dtype", required_argument, NULL, OPT_DTYPE },
         { "acc", required_argument, NULL, OPT_ACC },
@@ -176,6 +177,9 @@ static int take_option(struct job *job, int option, const char *text)
                 return CLI_DONE;
         case OPT_MASK:
                 job->mask = text;
+                return CLI_DONE;
+        case OPT_SKIP_NAN:
+                job->skip_nan = 1;
                 return CLI_DONE;
         case OPT_INITIAL:
                 if (parse_scalar(text, &job->initial))

@@ -85,6 +85,7 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
                 options.reverse = job->reverse;
                 options.exclusive = job->exclusive;
                 options.mask = work->mask_dtype ? &mask : NULL;
+                options.skip_nan = job->skip_nan;
                 options.initial = job->initial;
                 if (job->acc)
                         options.accumulator = job->acc->dtype;
@@ -100,6 +101,7 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
         options.keepdim = 1; /* the same bytes either way, and the axes keep their numbers */
         options.reverse = job->reverse;
         options.mask = work->mask_dtype ? &mask : NULL;
+        options.skip_nan = job->skip_nan;
         options.initial = job->initial;
         if (job->acc)
                 options.accumulator = job->acc->dtype;
@@ -183,6 +185,7 @@ static int fold_in_blocks(const struct work *work, const int64_t *at, const stru
         options.naxes = 1;
         options.axes = axis_0;
         options.reverse = job->reverse;
+        options.skip_nan = job->skip_nan;
         unsigned char *x_start = work->x + offset_of(g->x, g->ndim, at);
         unsigned char *mask_start = work->mask_dtype ? work->mask + offset_of(g->mask, g->ndim, at) : NULL;
         struct room x_room, out_room, mask_room;
@@ -217,6 +220,7 @@ static int fold_in_blocks(const struct work *work, const int64_t *at, const stru
         if (status == SF_OK) {
                 options.reverse = 0;
                 options.mask = NULL;
+                options.skip_nan = 0; /* a block that is NaN, as inf - inf is, stays */
                 options.initial = job->initial;
                 if (job->acc)
                         options.accumulator = job->acc->dtype;

@@ -328,7 +328,7 @@ static inline sf_scalar sf_real(double f)
  *
  * For every line of x along `axis` (n elements, taken from the end when `reverse` is set), with `+` the operation:
  *
- *     a[i]  =  mask && !mask[i] ? identity : (accumulator)x[i]
+ *     a[i]  =  mask && !mask[i] || skip_nan && x[i] is NaN ? identity : (accumulator)x[i]
  *     s[i]  =  a[0] + a[1] + ... + a[i]                      in the order of docs/order.md
  *     s[i]  =  exclusive ? (i ? s[i-1] : identity) : s[i]
  *     y[i]  =  (out's dtype)(initial ? initial + s[i] : s[i])
@@ -354,10 +354,11 @@ typedef struct sf_scan_options {
                                   two instances of one graph must not run at once. Ignored on the CPU */
         void *workspace;       /* NULL, or device memory for scratch, 256-byte aligned, used instead of the library's own */
         size_t workspace_size; /* at least what sf_scan_workspace said for the same arguments */
+        int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked */
 } sf_scan_options;
 
 #ifdef __cplusplus
-#  define SF_SCAN_OPTIONS_INIT { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0 }
+#  define SF_SCAN_OPTIONS_INIT { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0 }
 #else
 #  define SF_SCAN_OPTIONS_INIT { .size = sizeof(sf_scan_options), .axis = -1 }
 #endif
@@ -392,10 +393,11 @@ typedef struct sf_fold_options {
         void *stream;
         void *workspace;
         size_t workspace_size;
+        int32_t skip_nan;
 } sf_fold_options;
 
 #ifdef __cplusplus
-#  define SF_FOLD_OPTIONS_INIT { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0 }
+#  define SF_FOLD_OPTIONS_INIT { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0 }
 #else
 #  define SF_FOLD_OPTIONS_INIT { .size = sizeof(sf_fold_options) }
 #endif

@@ -119,7 +119,7 @@ typedef struct request {
         const sf_tensor *a; /* a recurrence's, whose b is x; else NULL */
         sf_op op;
         uint64_t axes;
-        bool fold, keepdim, reverse, exclusive;
+        bool fold, keepdim, reverse, exclusive, skip_nan;
         sf_scalar initial;
         sf_dtype accumulator;
         void *stream, *workspace;
@@ -164,6 +164,26 @@ static void recurrence_programs(sf_fuse *f, sf_dt a)
         f->store_reads = 0;
 }
 
+/* where(x == x, x, identity), on the way in. */
+static void skip_nan(const sf_step *step, const sf_view *x, sf_step_views *views, sf_fuse *fuse)
+{
+        sf_program *p = &fuse->load;
+        p->code[0] = (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)x->dt};
+        p->code[1] = (sf_instruction){.code = SF_CODE_EQ, .dt = SF_DT_BOOL};
+        p->code[2] = (sf_instruction){.code = SF_CODE_CAST, .dt = (uint8_t)step->acc};
+        p->code[3] = (sf_instruction){.code = SF_CODE_CONSTANT, .dt = (uint8_t)step->acc};
+        p->code[4] = (sf_instruction){.code = SF_CODE_WHERE, .dt = (uint8_t)step->acc, .arg = {1, 2, 3}};
+        p->count = 5;
+        p->constant[0] = step->identity;
+        p->constants = 1;
+        fuse->store.count = fuse->store.constants = fuse->beside.count = fuse->beside.constants = 0;
+        fuse->load_reads = 1;
+        fuse->store_reads = 0;
+        views->operands = 1;
+        views->operand[0] = x;
+        views->fuse = fuse;
+}
+
 static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
 {
         sf_view out, mask, a;
@@ -184,6 +204,9 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         }
         SF_TRY(choose_dtypes(ctx, r, x, r->a ? &a : NULL, out.dt, &step));
         SF_TRY(check_index(ctx, &step, x, r->axes));
+        const bool skips = r->skip_nan && sf_dtypes[x->dt].kind == SF_KIND_REAL;
+        if (skips && (r->a || sf_op_is(step.op, SF_INDEX))) /* an element that is the identity is still one, with a position */
+                return sf_fail(ctx, SF_UNSUPPORTED, "skip_nan is set, which %s does not have; give a mask instead", sf_op_name(step.op));
         const sf_mode mode = sf_mode_enter(); /* the initial value is rounded, as results are */
         sf_status initial = sf_step_initial(ctx, &step, r->initial);
         sf_mode_leave(mode);
@@ -225,6 +248,8 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
                 views.operand[1] = &a;
                 views.fuse = &fuse;
         }
+        if (skips)
+                skip_nan(&step, x, &views, &fuse);
         return sf_run_steps(ctx, 1, &step, &views, r->workspace, r->workspace_size, r->needs);
 }
 
@@ -239,7 +264,7 @@ static sf_status scan(sf_context *given, const sf_tensor *a, const sf_tensor *tx
         SF_TRY(sf_view_init(ctx, a ? "b" : "x", tx, &x));
         request r = {.a = a, .x = tx, .out = out, .mask = o.mask, .op = o.op, .reverse = o.reverse != 0, .exclusive = o.exclusive != 0,
                      .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream, .workspace = o.workspace,
-                     .workspace_size = o.workspace_size, .needs = needs};
+                     .workspace_size = o.workspace_size, .skip_nan = o.skip_nan != 0, .needs = needs};
         SF_TRY(read_axis(ctx, o.axis, x.ndim, &r.axes));
         return run(ctx, &r, &x);
 }
@@ -255,7 +280,7 @@ static sf_status fold(sf_context *given, const sf_tensor *tx, const sf_tensor *o
         SF_TRY(sf_view_init(ctx, "x", tx, &x));
         request r = {.x = tx, .out = out, .mask = o.mask, .op = o.op, .fold = true, .keepdim = o.keepdim != 0, .reverse = o.reverse != 0,
                      .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream, .workspace = o.workspace,
-                     .workspace_size = o.workspace_size, .needs = needs};
+                     .workspace_size = o.workspace_size, .skip_nan = o.skip_nan != 0, .needs = needs};
         SF_TRY(read_axes(ctx, &o, x.ndim, &r.axes));
         return run(ctx, &r, &x);
 }

@@ -156,6 +156,21 @@ def test_mask(tmp_path, mask_shape, slab):
 
 
 @pytest.mark.parametrize("slab", SLABS)
+def test_skip_nan(tmp_path, slab):
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((40, 300)).astype("f4")
+    x[rng.random(x.shape) < 0.2] = np.nan
+    x[7] = np.nan
+    kept = np.where(np.isnan(x), np.float32(0), x)
+    assert same_bits(through(tmp_path, "scan", x, "--skip-nan", "--axis", "1", *slab), scan_axis(kept, 1))
+    assert same_bits(through(tmp_path, "sum", x, "--skip-nan", *slab), fold_axes(kept, (0, 1)))
+    assert through(tmp_path, "max", x, "--skip-nan", *slab) == np.nanmax(x)
+    infinite = x.copy()
+    infinite[0, :2] = np.inf, -np.inf
+    assert np.isnan(through(tmp_path, "sum", infinite, "--skip-nan", *slab))
+
+
+@pytest.mark.parametrize("slab", SLABS)
 def test_initial(tmp_path, slab):
     x = noise((3, 2000), "f4")
     assert same_bits(through(tmp_path, "scan", x[:, :50], "--initial", "0.1"), scan_axis(x[:, :50], 1, initial=0.1))

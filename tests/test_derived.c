@@ -39,7 +39,7 @@ static double fill_value(char how, int dt, int64_t line, int64_t i)
         static const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1};
         if (dt == DT_BOOL)
                 return hash(seed) % 4 != 0;
-        if (dts[dt].kind != 'f')
+        if (dts[dt].kind != 'r')
                 return (double)(hash(seed) % 7);
         if (how == 's' && line % 3)
                 return line % 3 == 1 ? (hash(seed) % 4 ? u : NAN) : special[hash(seed) % 6];
