@@ -65,24 +65,26 @@ def _one(first, second, names):
 
 # Four scans have one body, four folds another: made once for each operation, so that a call is one Python function and no more.
 def _scan_by(op):
-    def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None):
+    def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None,
+             out=None):
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if _without_torch:
             _look_for_torch()
-        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False)
+        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
     return scan
 
 
 def _fold_by(op):
-    def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None):
+    def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, skip_nan=False, initial=None,
+             dtype=None, out=None):
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if keepdim is not None:
             keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
         if _without_torch:
             _look_for_torch()
-        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False)
+        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan)
     return fold
 
 
@@ -102,6 +104,7 @@ def cumsum():
     reverse     from the last element to the first
     exclusive   each result leaves its own element out; the first is 0
     mask        bool or uint8, broadcast to x: elements where it is False count as 0, whatever they are (NaN included)
+    skip_nan    so do elements that are NaN
     initial     a number added, on the left, to every result
     dtype       of the result, and with float64 of every addition. Left out, real dtypes stay (float16 and bfloat16 are added up in float32
                 and rounded once), integers and bool widen to int64, or to uint64 where NumPy would
@@ -169,7 +172,7 @@ def sum():
 
     axis, dim          None for all, a number, or a tuple; several axes count as one, in row-major order; () folds nothing
     keepdims, keepdim  folded axes stay, with length 1
-    reverse, mask, initial, dtype, out   as for cumsum
+    reverse, mask, skip_nan, initial, dtype, out   as for cumsum
 
     As in cumsum, the order decides what overflows on the way: the sum of -3e38, 0, 3e38, 3e38 as
     float32 is infinite, because the last two are added first.
@@ -289,7 +292,7 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
 
 class _Default:
     """What holds outside of every `using` block: the library's own context, and its expressions."""
-    _context, _expressions = None, {}
+    _context, _expressions, _derived = None, {}, {}
 
 
 class _Chosen(_threading.local):
@@ -322,7 +325,7 @@ class using:
             raise ValueError(f'backend is {backend!r}: "auto" and "ref" are taken')
         self._options = {"threads": threads, "isa": isa, "backend": backend}
         self._context = _scanfold.context_create(threads, int(backend == "ref"), isa)
-        self._expressions = {}
+        self._expressions, self._derived = {}, {}
 
     # A context cannot leave its process: what is pickled or copied is what was asked for.
     def __getstate__(self):
@@ -438,3 +441,9 @@ def explain(model, /, *inputs, **keywords):
     from . import _compile
     return _compile.explain(model, *inputs, **keywords)
 
+
+# At the end, because they are written with what is above.
+from . import _derived  # noqa: E402
+from ._derived import *  # noqa: E402,F401,F403
+
+__all__ += _derived.__all__

@@ -1,4 +1,4 @@
-from typing import Any, Callable, Dict, Optional, Protocol, Sequence, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Optional, Protocol, Sequence, Tuple, TypeVar, Union, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -20,32 +20,35 @@ class _Scan(Protocol):
     @overload
     def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 initial: Optional[_Number] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+                 skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 initial: Optional[_Number] = ..., dtype: Any = ...,
+                 skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+                 skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
 
 class _Fold(Protocol):
     @overload
     def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
-                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ...,
+                 initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: _Out) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
-                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ...,
+                 initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
-                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ...,
+                 initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: None = ...) -> _Array: ...
 
 class _Cumulative(Protocol):
@@ -55,6 +58,30 @@ class _Cumulative(Protocol):
     @overload
     def __call__(self, x: _Array, /, *, axis: Optional[int] = ..., dtype: Any = ...,
                  include_initial: bool = ...) -> _Array: ...
+
+# mean and its like: docs/python.md has their arguments.
+class _Derived(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: _Axes = ..., *, out: _Out, **options: Any) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., *, out: None = ..., **options: Any) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., *, out: None = ..., **options: Any) -> _Array: ...
+
+class _Pair(Protocol):
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., **options: Any) -> Tuple[NDArray[Any], NDArray[Any]]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., **options: Any) -> Tuple[_Array, _Array]: ...
+
+class _Norm(Protocol):
+    @overload
+    def __call__(self, x: _Any, ord: Optional[float] = ..., axis: _Axes = ..., *, out: _Out, **options: Any) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, ord: Optional[float] = ..., axis: _Axes = ..., *, out: None = ...,
+                 **options: Any) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, ord: Optional[float] = ..., axis: _Axes = ..., *, out: None = ..., **options: Any) -> _Array: ...
 
 __version__: str
 
@@ -68,6 +95,26 @@ max: _Fold
 min: _Fold
 cumulative_sum: _Cumulative
 cumulative_prod: _Cumulative
+mean: _Derived
+var: _Derived
+std: _Derived
+var_mean: _Pair
+std_mean: _Pair
+cummean: _Derived
+cumvar: _Derived
+sumsq: _Derived
+norm: _Norm
+any: _Derived
+all: _Derived
+nansum: _Derived
+nanprod: _Derived
+nanmax: _Derived
+nanmin: _Derived
+nanmean: _Derived
+nanvar: _Derived
+nanstd: _Derived
+nancumsum: _Derived
+nancumprod: _Derived
 
 # One array, or a tuple of them: the expression decides.
 def run(expression: str, /, *, exact: bool = ...,

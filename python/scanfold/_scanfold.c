@@ -20,7 +20,7 @@
  * thread. */
 #define SHARED_ELEMENTS 65536
 
-enum { ARGUMENTS = 10 };
+enum { ARGUMENTS = 11 };
 
 static _Thread_local sf_context *context; /* NULL: the library's default one */
 
@@ -302,6 +302,7 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
         o.op = (sf_op)op;
         o.reverse = PyObject_IsTrue(item[3]);
         o.exclusive = PyObject_IsTrue(item[4]);
+        o.skip_nan = PyObject_IsTrue(item[10]);
         int number = is_number(item[6]);
         if (PyErr_Occurred() || (number && read_initial(item[6], &o.initial) < 0) ||
             read_dtype(item[7], &asked) < 0)
@@ -386,6 +387,7 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         o.op = (sf_op)op;
         o.keepdim = PyObject_IsTrue(item[3]); /* None: no */
         o.reverse = PyObject_IsTrue(item[4]);
+        o.skip_nan = PyObject_IsTrue(item[10]);
         int number = is_number(item[6]);
         if (PyErr_Occurred() || read_axes(item[2], axes, &naxes) < 0 ||
             (number && read_initial(item[6], &o.initial) < 0) || read_dtype(item[7], &asked) < 0)
@@ -493,8 +495,8 @@ static PyObject *isas(PyObject *self, PyObject *none)
 }
 
 static PyMethodDef methods[] = {
-        {"scan", (PyCFunction)(void (*)(void))(fast_function)scan, METH_FASTCALL, "scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted)"},
-        {"fold", (PyCFunction)(void (*)(void))(fast_function)fold, METH_FASTCALL, "fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted)"},
+        {"scan", (PyCFunction)(void (*)(void))(fast_function)scan, METH_FASTCALL, "scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted, skip_nan)"},
+        {"fold", (PyCFunction)(void (*)(void))(fast_function)fold, METH_FASTCALL, "fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted, skip_nan)"},
         {"context_create", context_create, METH_VARARGS, "context_create(threads, reference, isa)"},
         {"context_use", context_use, METH_O, "context_use(context)"},
         {"context_describe", context_describe, METH_NOARGS, "context_describe() -> (threads, isa)"},

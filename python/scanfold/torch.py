@@ -64,13 +64,13 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 # ---------------------------------------------------------------------------------------------------------------
 # What people call
 # ---------------------------------------------------------------------------------------------------------------
-def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False):
+def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False):
     """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
         return _handed_over("cum" + OPS[op], x, axis=axis, reverse=reverse, exclusive=exclusive,
-                            mask=mask, initial=initial, dtype=dtype, out=out)
+                            mask=mask, initial=initial, dtype=dtype, out=out, skip_nan=skip_nan)
     _refuse_nested(x=x, mask=mask, out=out)
-    axis, mask = _scan_axis(x, axis), _mask(x, mask)
+    axis, mask = _scan_axis(x, axis), _mask(x, mask, skip_nan)
     if isinstance(initial, Tensor):
         return _from_initial(_c_scan, x, op, (axis, reverse, exclusive, mask), initial, dtype, out)
     y = torch.ops.scanfold.scan(x, OPS[op], axis, bool(reverse), bool(exclusive), mask,
@@ -78,13 +78,13 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=Fal
     return y if out is None else _copied(out, y)
 
 
-def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False):
+def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False):
     """_scanfold.fold by way of the dispatcher."""
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
         return _handed_over(OPS[op], x, axis=axis, keepdim=keepdim, reverse=reverse,
-                            mask=mask, initial=initial, dtype=dtype, out=out)
+                            mask=mask, initial=initial, dtype=dtype, out=out, skip_nan=skip_nan)
     _refuse_nested(x=x, mask=mask, out=out)
-    axes, mask = _fold_axes(x, axis), _mask(x, mask)
+    axes, mask = _fold_axes(x, axis), _mask(x, mask, skip_nan)
     if isinstance(initial, Tensor):
         return _from_initial(_c_fold, x, op, (axes, keepdim, reverse, mask), initial, dtype, out)
     y = torch.ops.scanfold.fold(x, OPS[op], axes, bool(keepdim), bool(reverse), mask,
@@ -92,17 +92,19 @@ def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False
     return y if out is None else _copied(out, y)
 
 
-def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False):
+def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False):
     """_scanfold.scan where x's gradient is wanted and nothing else is special about it."""
     if not _is_simple(mask, initial, out):
-        return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out)
+        return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
+    mask = _mask(x, mask, skip_nan)
     return _record_scan(x, OPS[op], _scan_axis(x, axis), reverse, exclusive, mask, initial, dtype)
 
 
-def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False):
+def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False):
     """_scanfold.fold where x's gradient is wanted and nothing else is special about it."""
     if not _is_simple(mask, initial, out):
-        return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out)
+        return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, False, skip_nan)
+    mask = _mask(x, mask, skip_nan)
     return _record_fold(x, OPS[op], _fold_axes(x, axis), keepdim, reverse, mask, initial, dtype)
 
 
@@ -147,11 +149,11 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
 
 # The formulas below call these: straight to the library where the tensors are plain, and back here where they are not.
 def _scan_op(x, op, axis, reverse=False, exclusive=False, mask=None, initial=None, dtype=None):
-    return _c_scan(x, OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, False)
+    return _c_scan(x, OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, False, False)
 
 
 def _fold_op(x, op, axes, keepdim=False, reverse=False, mask=None, initial=None, dtype=None):
-    return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, False)
+    return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, False, False)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -217,14 +219,14 @@ def _from_initial(run, x, op, how, initial, dtype, out):
         raise ValueError(f"initial has shape {tuple(initial.shape)}: a number, or a tensor of one "
                          f"element, is expected")
     if _is_plain_number(initial):
-        return run(x, op, *how, initial.item(), dtype, out, False)
+        return run(x, op, *how, initial.item(), dtype, out, False, False)
     made = _result_dtype(x, OPS[op], _dtype(dtype, out))
     if initial.dtype.is_floating_point and not made.is_floating_point:
         raise ValueError(f"initial has dtype {initial.dtype}; for an output of {made} it must be "
                          f"of integers")
     wide = torch.float32 if made in (torch.float16, torch.bfloat16) and op < 2 else made
     neutral = None if op < 2 else identity(op, made)  # the largest of nothing needs one
-    y = run(x, op, *how, neutral, wide, None, False)
+    y = run(x, op, *how, neutral, wide, None, False, False)
     y = _COMBINE[op](initial.reshape(()).to(device=y.device, dtype=wide), y).to(made)
     return y if out is None else _copied(out, y)
 
@@ -247,7 +249,11 @@ def _fold_axes(x, axis):
     return axes
 
 
-def _mask(x, mask):
+def _mask(x, mask, skip_nan=False):
+    """A mask as a tensor, or None; with skip_nan without the elements that are NaN."""
+    if skip_nan and x.dtype.is_floating_point:
+        mask = _mask(x, mask)
+        return x == x if mask is None else (x == x) & mask.bool()
     if mask is None or isinstance(mask, Tensor):
         return mask
     on_cuda = hasattr(mask, "__dlpack_device__") and int(mask.__dlpack_device__()[0]) == CUDA
@@ -288,11 +294,11 @@ def _result_dtype(x, op, dtype):
 
 
 def _scan_kernel(x, op, axis, reverse, exclusive, mask, initial, dtype):
-    return _c_scan(x, OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, True)
+    return _c_scan(x, OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, True, False)
 
 
 def _fold_kernel(x, op, axes, keepdim, reverse, mask, initial, dtype):
-    return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, True)
+    return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, True, False)
 
 
 @functools.lru_cache(maxsize=64)  # of them, by scale: each has its plans
@@ -867,3 +873,5 @@ if "torch._dynamo" in sys.modules:
     _tell_dynamo()
 else:
     sys.meta_path.insert(0, _AfterImport("torch._dynamo", _tell_dynamo))
+
+from . import _torch_derived  # noqa: E402,F401  mean and its like, written with what is here

@@ -11,7 +11,7 @@ DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 
 
 @pytest.mark.host_only("what is printed is the CPU's")
-@pytest.mark.parametrize("name", ["scanfold", "scanfold.torch"])
+@pytest.mark.parametrize("name", ["scanfold", "scanfold._derived", "scanfold.torch"])
 def test_docstrings(name):
     if name.endswith("torch"):
         pytest.importorskip("torch", reason="torch is not installed")

@@ -28,6 +28,8 @@ def numpy_arrays(x: NDArray[np.int32], mask: NDArray[np.bool_]) -> None:
     assert_type(scanfold.max(np.float32(3)), NDArray[Any])
     assert_type(scanfold.cumulative_sum(x, axis=0, include_initial=True), NDArray[Any])
     assert_type(scanfold.cumsum(x, out=x), NDArray[np.int32])
+    assert_type(scanfold.var(x, 0, ddof=1, mask=mask), NDArray[Any])
+    assert_type(scanfold.norm(x, 1, axis=0), NDArray[Any])
 
 
 def other_arrays(x: Tensor, mask: NDArray[np.bool_]) -> None:
@@ -35,6 +37,8 @@ def other_arrays(x: Tensor, mask: NDArray[np.bool_]) -> None:
     assert_type(scanfold.min(x, dim=(0, 1), keepdim=True, initial=2.5), Tensor)
     assert_type(scanfold.cumulative_prod(x), Tensor)
     assert_type(scanfold.sum(x, out=Tensor()), Tensor)
+    assert_type(scanfold.any(x, dim=1), Tensor)
+    assert_type(scanfold.nansum(x, 1), Tensor)
 
 
 def expressions(x: NDArray[np.float32], y: Tensor) -> None:

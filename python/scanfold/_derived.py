@@ -1,0 +1,380 @@
+"""Functions that are made of scans and folds: mean, var, norm, any and their like.
+
+What each is made of is the library's (src/expr/derive.c). Here a call becomes a line of its notation, with the names, the dtypes and the
+warnings that the array's own library has. The line is parsed once, and found again by the call's arguments.
+"""
+import builtins as _builtins
+import sys as _sys
+import warnings as _warnings
+
+from . import _axis, _chosen, _dims, _one, _scanfold
+from ._dtypes import name as _dtype_name
+
+__all__ = ["mean", "var", "std", "var_mean", "std_mean", "cummean", "cumvar", "sumsq", "norm", "any", "all", "nansum", "nanprod", "nanmax",
+           "nanmin", "nanmean", "nanvar", "nanstd", "nancumsum", "nancumprod"]
+
+_package = _sys.modules["scanfold"]
+_by_torch = None  # scanfold.torch sets it: the same for tensors that are more than their memory
+_KEPT = 1024      # calls that are found again; more start over
+
+VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar"}
+SCANS = {"cummean", "cumvar"}
+LOGIC = {"any", "all"}
+
+
+def short(dtype):
+    """"float32" as the notation says it."""
+    return dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
+
+
+def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None):
+    """The call in the notation. `parameter` is a variance's correction or a norm's order; dtype None: the notation's own."""
+    parts = ["x"]
+    if name == "norm":
+        parts.append(repr(parameter))
+    if axes is not None:
+        parts.append(str(axes[0]) if name in SCANS else str(tuple(axes)))
+    if name in VARIANCES:
+        parts.append(f"correction={parameter!r}")
+    if keepdims:
+        parts.append("keepdim=True")
+    if masked:
+        parts.append("mask=mask")
+    if skip_nan and name not in ("nanmax", "nanmin"):
+        parts.append("skip_nan=True")
+    if dtype is not None:
+        parts.append(f"dtype={short(dtype)}")
+    return f"{name}({', '.join(parts)})" + (f".astype({short(cast)})" if cast else "")
+
+
+def result_dtype(name, given, dtype, is_torch, has_64_bits=True):
+    """The dtype to ask for, as the array's own library would have it; None for the notation's."""
+    if dtype is not None:
+        if name in LOGIC:
+            raise TypeError(f"{name} has no dtype: its result says yes or no")
+        return _dtype_name(dtype)
+    if name in LOGIC or "float" in given:
+        return None
+    if name in ("nanmax", "nanmin"):
+        return None
+    if name == "sumsq":
+        return ("uint" if given.startswith("uint") and not is_torch else "int") + ("64" if has_64_bits else "32")
+    if is_torch:
+        raise TypeError(f"{name} of {given} has no dtype of its own: say which, such as dtype=torch.float32")
+    return "float64" if has_64_bits else "float32"
+
+
+def folded(shape, axes):
+    """How many elements there are along these axes; None: all."""
+    n = 1
+    for axis in range(len(shape)) if axes is None else axes:
+        n *= shape[axis]
+    return n
+
+
+def _axes_of(x, axis, scans):
+    dims = _dims(x)
+    if scans:
+        if axis is None and dims > 1:
+            raise ValueError(f"axis is needed: x has {dims} dimensions")
+        return (_axis(dims, 0 if axis is None else axis),)
+    if axis is None:
+        return None
+    several = isinstance(axis, (list, tuple)) or not isinstance(axis, int) and hasattr(axis, "__iter__")
+    axes = tuple(_axis(dims, a) for a in axis) if several else (_axis(dims, axis),)
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axis is {tuple(axis)}: an axis is named twice")
+    return axes if dims else ()
+
+
+def _warning(name, n, parameter, is_torch):
+    """(category, sentence) where NumPy or torch would warn of too few elements."""
+    if name in VARIANCES and name != "cumvar" and parameter >= n:
+        if is_torch:
+            return UserWarning, f"{name}(): degrees of freedom is <= 0: the correction is not less than the number of elements"
+        return RuntimeWarning, "Degrees of freedom <= 0 for slice"
+    if n == 0 and name == "mean" and not is_torch:
+        return RuntimeWarning, "Mean of empty slice"
+    return None
+
+
+def _warn(category, sentence):
+    """Of the line that called us, however many of our functions are between."""
+    level, frame = 1, _sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        level, frame = level + 1, frame.f_back
+    _warnings.warn(sentence, category, stacklevel=level)
+
+
+def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype):
+    """(expression, warning or None) for such calls."""
+    is_torch = type(x).__module__.partition(".")[0] == "torch"
+    axes = _axes_of(x, axis, name in SCANS)
+    if parameter is None:
+        parameter = 2 if name == "norm" else int(is_torch)  # each library's own correction
+    else:
+        parameter = parameter if isinstance(parameter, int) else float(parameter)
+    n = folded(x.shape, axes)
+    warning = None if masked or skip_nan else _warning(name, n, parameter, is_torch)
+    if name in VARIANCES and not masked and not skip_nan:
+        parameter = min(parameter, n)  # what is over nothing is NaN, or infinite
+    given = _dtype_name(x.dtype)
+    if is_torch:
+        has_64_bits = True
+    else:
+        from ._others import has_64_bits as asks
+        has_64_bits = asks(x)
+    dtype = result_dtype(name, given, dtype, is_torch, has_64_bits)
+    cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as torch has it
+    line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast)
+    kept = _chosen.stack[-1]
+    found = kept._expressions.get((line, True))
+    if found is None:
+        if len(kept._expressions) >= _package._EXPRESSIONS:
+            kept._expressions.clear()
+        found = kept._expressions[line, True] = _scanfold.expression_parse(line, 1, kept._context)
+    return found[0], warning
+
+
+def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None):
+    if _package._without_torch:
+        _package._look_for_torch()
+    if _package._compiling():
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out)
+    if isinstance(axis, list):
+        axis = tuple(axis)
+    kept = _chosen.stack[-1]._derived
+    try:
+        key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype
+        found = kept.get(key)
+    except (AttributeError, TypeError):  # no array, or arguments that are not hashable
+        key = found = None
+    if found is None:
+        if _by_torch is not None and _is_foreign(x):
+            return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out)
+        _dims(x)
+        found = _made(name, x, axis, keepdims, parameter, mask is not None, skip_nan, dtype)
+        if len(kept) >= _KEPT:
+            kept.clear()
+        if key is not None:
+            kept[key] = found
+    expression, warning = found
+    if warning is not None:
+        _warn(*warning)
+    inputs = (x,) if mask is None else (x, mask)
+    y = _scanfold.expression_try(expression, inputs, 0) if out is None else _scanfold.expression_call(expression, inputs, out)
+    if type(y) is int:
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out)
+    if type(y) is list:
+        y = tuple(y)
+    if skip_nan and type(x).__module__ == "numpy":
+        _warn_of_nothing(name, x, axis, mask, y)
+    return y
+
+
+def _is_foreign(x):
+    """Whether torch has to look at it first: a Proxy of torch.fx, a tensor with lengths that are symbols, a subclass."""
+    kind = type(x)
+    if not hasattr(kind, "__torch_function__"):
+        return False
+    torch = _sys.modules["torch"]
+    return kind not in (torch.Tensor, torch.nn.Parameter) or not _builtins.all(type(n) is int for n in x.shape)
+
+
+_OF_NOTHING = {"nanmax": "All-NaN slice encountered", "nanmin": "All-NaN slice encountered", "mean": "Mean of empty slice",
+               "var": "Degrees of freedom <= 0 for slice.", "std": "Degrees of freedom <= 0 for slice."}
+
+
+def _warn_of_nothing(name, x, axis, mask, y):
+    """As NumPy does where a line is all NaN; a NaN result may also come of infinities."""
+    sentence = _OF_NOTHING.get(name)
+    if sentence is None or x.dtype.kind != "f" or not (y != y).any():
+        return
+    if not _call("any", x == x, axis, None, None, mask).all():
+        _warn(RuntimeWarning, sentence)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What people call
+# ---------------------------------------------------------------------------------------------------------------
+def _spelled(axis, dim, keepdims, keepdim):
+    if dim is not None:
+        axis = _one(axis, dim, "axis and dim")
+    if keepdim is not None:
+        keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
+    return axis, bool(keepdims)
+
+
+def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None):
+    """The mean over one axis, several, or all: the sum divided by the number of elements, of those that mask and skip_nan leave.
+
+    axis, dim          None for all, a number, or a tuple
+    keepdims, keepdim  folded axes stay, with length 1
+    mask               bool or uint8, broadcast to x: only elements where it is True count
+    skip_nan           elements that are NaN do not count
+    dtype              of the result. Left out, real dtypes stay, and NumPy's integers become float64; torch's must be said, as in torch
+    out                an array to write to
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.mean(np.array([[1, 2], [3, 5]]), axis=1)
+    array([1.5, 4. ])
+    """
+    axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
+    return _call("mean", x, axis, keepdims, None, mask, skip_nan, dtype, out)
+
+
+def _variance(name, described):
+    def variance(x, axis=None, *, dim=None, correction=None, ddof=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None,
+                 out=None):
+        axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
+        if ddof is not None:
+            correction = _one(correction, ddof, "correction and ddof")
+        return _call(name, x, axis, keepdims, correction, mask, skip_nan, dtype, out)
+    return _named(variance, name, described)
+
+
+def _named(function, name, described):
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = described
+    return function
+
+
+var = _variance("var", """The variance over one axis, several, or all; arguments as for mean, and
+
+    correction, ddof   taken off the number of elements before dividing by it. Left out it is that of the array's library: 1 for torch's
+                       tensors, 0 for NumPy's and all other arrays
+
+    It is summed up in float64 from the distances to the first element, in one read, and so does not lose digits to a large mean. With a
+    mask, or skip_nan, it takes two.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.var(np.array([1e6, 1e6 + 1, 1e6 + 2], dtype=np.float32), ddof=1)
+    array(1., dtype=float32)
+    """)
+
+std = _variance("std", """The standard deviation: the square root of var, whose arguments it has.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.std(np.array([1., 3.]))
+    array(1.)
+    """)
+
+var_mean = _variance("var_mean", """var and the mean, of one read: the mean is the first element + the mean of the distances to it, in float64.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.var_mean(np.array([1., 3.]))
+    (array(1.), array(2.))
+    """)
+
+std_mean = _variance("std_mean", """std and the mean, of one read, as var_mean.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.std_mean(np.array([1., 3.]))
+    (array(1.), array(2.))
+    """)
+
+
+def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, out=None):
+    """The mean of all elements so far, along an axis; arguments as for mean, without those for folds.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cummean(np.array([1., 3., 2.]))
+    array([1., 2., 2.])
+    """
+    return _call("cummean", x, axis if dim is None else _one(axis, dim, "axis and dim"), False, None, mask, skip_nan, dtype, out)
+
+
+def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, out=None):
+    """The variance of all elements so far, along an axis; arguments as for var, without mask and those for folds.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.cumvar(np.array([1., 3., 5.]))
+    array([0.        , 1.        , 2.66666667])
+    """
+    if ddof is not None:
+        correction = _one(correction, ddof, "correction and ddof")
+    return _call("cumvar", x, axis if dim is None else _one(axis, dim, "axis and dim"), False, correction, None, False, dtype, out)
+
+
+def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None):
+    """The sum of squares; arguments as for mean. Integers are widened before they are squared, as sum widens them.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.sumsq(np.array([3., 4.]))
+    array(25.)
+    """
+    axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
+    return _call("sumsq", x, axis, keepdims, None, mask, skip_nan, dtype, out)
+
+
+def norm(x, ord=2, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None):
+    """The vector norm: sum(abs(x) ** ord) ** (1 / ord) over one axis, several, or all; other arguments as for mean.
+
+    ord   2, 1, any other number, inf and -inf (the largest and the smallest absolute value), or 0 (how many are not 0)
+
+    Never a matrix norm: as np.linalg.vector_norm and torch.linalg.vector_norm have it.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.norm(np.array([[3., 4.], [6., 8.]]), axis=1)
+    array([ 5., 10.])
+    """
+    axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
+    return _call("norm", x, axis, keepdims, 2 if ord is None else ord, mask, skip_nan, dtype, out)
+
+
+def _logic(name, described):
+    def logic(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None):
+        axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
+        return _call(name, x, axis, keepdims, None, mask, skip_nan, None, out)
+    return _named(logic, name, described)
+
+
+any = _logic("any", """Whether any element is not 0 (NaN is not), over one axis, several, or all; of nothing, no. Arguments as for mean, without dtype.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.any(np.array([[0, 0], [0, 3]]), axis=1)
+    array([False,  True])
+    """)
+
+all = _logic("all", """Whether all elements are not 0; of nothing, yes. Arguments as for any.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.all(np.array([[1, 0], [2, 3]]), axis=1)
+    array([False,  True])
+    """)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# skip_nan under NumPy's names
+# ---------------------------------------------------------------------------------------------------------------
+def _skipping(name, function):
+    def skipping(x, axis=None, **options):
+        return function(x, axis, skip_nan=True, **options)
+    return _named(skipping, name, f"""{function.__name__} with skip_nan=True: NaN elements are left out; other arguments as there.""")
+
+
+nansum, nanprod = _skipping("nansum", _package.sum), _skipping("nanprod", _package.prod)
+nancumsum, nancumprod = _skipping("nancumsum", _package.cumsum), _skipping("nancumprod", _package.cumprod)
+nanmean, nanvar, nanstd = _skipping("nanmean", mean), _skipping("nanvar", var), _skipping("nanstd", std)
+
+
+def _extreme(name, described):
+    def extreme(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+        axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
+        return _call(name, x, axis, keepdims, None, mask, True, None, out)
+    return _named(extreme, name, described)
+
+
+nanmax = _extreme("nanmax", """The largest element that is not NaN; NaN, with NumPy's warning, where all are. (max with skip_nan=True has -inf there.)
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.nanmax(np.array([[1., np.nan], [3., 2.]]), axis=1)
+    array([1., 3.])
+    """)
+
+nanmin = _extreme("nanmin", """The smallest element that is not NaN, as nanmax.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.nanmin(np.array([[1., np.nan], [3., 2.]]), axis=1)
+    array([1., 2.])
+    """)

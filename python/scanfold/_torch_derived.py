@@ -1,0 +1,208 @@
+"""mean, var, norm, any and their like for tensors that are more than their memory: the operator scanfold::derived, its gradients and vmap.
+
+The kernel is the library's expression, the one that plain tensors get (_derived.py). Gradients are written with these functions and torch's
+own, so that they can be differentiated again.
+"""
+import functools
+import math
+
+import torch
+
+from . import _derived, _scanfold
+from .torch import (_c_run, _check_mask, _copied, _define, _dtype, _fold_axes, _fold_op, _fold_shape, _handed_over, _is_foreign, _kept_dims,
+                    _known, _mapped, _mask, _on_one_device, _refuse_nested, _register, _scan_axis, _scan_op, _selected)
+
+_define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, Tensor? mask, ScalarType? dtype) -> Tensor")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What _derived.py calls
+# ---------------------------------------------------------------------------------------------------------------
+def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out):
+    """One of _derived.py's functions by way of the dispatcher."""
+    if _is_foreign(x) or _is_foreign(mask):
+        spelled = {"ord": parameter} if name == "norm" else {"correction": parameter}
+        if name not in _derived.VARIANCES | {"norm"}:
+            spelled = {}
+        if name not in ("nanmax", "nanmin"):
+            spelled["skip_nan"] = skip_nan
+        return _handed_over(name, x, axis=axis, keepdim=keepdim, mask=mask, dtype=dtype, out=out, **spelled)
+    _refuse_nested(x=x, mask=mask, out=out)
+    dtype, mask = _dtype(dtype), _mask(x, mask, skip_nan)
+    if name in _derived.SCANS:
+        y = _scanned(name, x, _scan_axis(x, axis), parameter, mask, dtype)
+        return y if out is None else _copied(out, y)
+    axes = _fold_axes(x, axis) if x.dim() else []
+    parameter = float(1 if parameter is None else parameter)  # a correction that was left out is torch's
+    if name in ("nanmax", "nanmin"):
+        y = _fold_op(x, name[3:], axes, keepdim, mask=mask)
+        if mask is not None:
+            there = _fold_op(mask.expand(x.shape), "max", axes, keepdim)
+            y = torch.where(there, y, torch.full((), math.nan, dtype=y.dtype, device=y.device))
+    elif name in ("var_mean", "std_mean"):
+        y = tuple(torch.ops.scanfold.derived(x, one, axes, keepdim, parameter, mask, dtype) for one in (name[:3], "var_mean"))
+    else:
+        y = torch.ops.scanfold.derived(x, name, axes, keepdim, parameter, mask, dtype)
+    if out is None:
+        return y
+    return tuple(map(_copied, out, y)) if isinstance(y, tuple) else _copied(out, y)
+
+
+def _scanned(name, x, axis, correction, mask, dtype):
+    """cummean and cumvar, operator by operator: the same bits as in one pass."""
+    _known_result(name, x, dtype)
+    made = x.dtype if dtype is None else dtype
+    wide = torch.float64 if torch.float64 in (x.dtype, made) or name == "cumvar" else torch.float32
+    if x.dim() == 0:
+        return _scanned(name, x.reshape(1), 0, correction, mask, dtype).reshape(())
+    sizes = [1] * x.dim()
+    sizes[axis] = x.shape[axis]
+    if mask is not None:
+        count = _scan_op(mask.bool().expand(x.shape), "sum", axis).to(wide)
+    else:
+        count = torch.arange(1, x.shape[axis] + 1, device=x.device).reshape(sizes).to(wide)
+    if name == "cummean":
+        return (_scan_op(x, "sum", axis, mask=mask, dtype=wide) / count).to(made)
+    correction = 1 if correction is None else correction
+    d = x.to(wide) - x.detach().narrow(axis, 0, min(1, x.shape[axis])).to(wide)
+    squares = _scan_op(d * d, "sum", axis) - _scan_op(d, "sum", axis).square() / count
+    return (squares.clamp(min=0) / (count - correction).clamp(min=0)).to(made)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Kernel and fake
+# ---------------------------------------------------------------------------------------------------------------
+@functools.lru_cache(maxsize=256)
+def _expression(name, axes, keepdim, parameter, masked, dtype, cast):
+    return _scanfold.expression_parse(_derived.text(name, axes, keepdim, parameter, masked, False, dtype, cast), 1, None)[0]
+
+
+def _short(dtype):
+    return None if dtype is None else str(dtype).rpartition(".")[2]
+
+
+def _known_result(name, x, dtype):
+    _known(x.dtype)
+    return _derived.result_dtype(name, _short(x.dtype), dtype, True)
+
+
+def _made(name, x, dtype):
+    """The result's dtype."""
+    if name in _derived.LOGIC:
+        return torch.uint8 if x.dtype is torch.uint8 else torch.bool
+    made = _known_result(name, x, dtype)
+    return x.dtype if made is None else getattr(torch, made)
+
+
+def _kernel(x, name, axes, keepdim, parameter, mask, dtype):
+    made = _made(name, x, dtype)
+    if name in _derived.VARIANCES and mask is None:
+        parameter = min(parameter, float(_derived.folded(x.shape, axes)))
+    logic = name in _derived.LOGIC
+    expression = _expression(name, tuple(axes), keepdim, parameter, mask is not None, None if logic else _short(made),
+                             "uint8" if logic and made is torch.uint8 else None)
+    y = _c_run(expression, (x,) if mask is None else (x, mask), 0)
+    return y[1] if name == "var_mean" else y  # the mean of the two
+
+
+def _fake(x, name, axes, keepdim, parameter, mask, dtype):
+    _on_one_device(x, mask=mask)
+    if mask is not None:
+        _check_mask(x, mask)
+    made = _made(name, x, dtype)
+    return x.new_empty(_fold_shape(x, axes, keepdim), dtype=made)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Gradients
+# ---------------------------------------------------------------------------------------------------------------
+def _setup(ctx, inputs, output):
+    x, name, axes, keepdim, parameter, mask, dtype = inputs
+    ctx.save_for_backward(x, mask, output if name in ("std", "norm") else None)
+    ctx.save_for_forward(mask)
+    ctx.name, ctx.keepdim, ctx.parameter, ctx.dtype = name, keepdim, parameter, dtype
+    ctx.axes = [a % max(x.dim(), 1) for a in axes] if x.dim() else []
+    if not output.dtype.is_floating_point:
+        ctx.mark_non_differentiable(output)
+
+
+def _count(x, axes, mask, dtype):
+    if mask is None:
+        return float(_derived.folded(x.shape, axes))
+    return _fold_op(mask.bool().expand(x.shape), "sum", axes, True).to(dtype)
+
+
+def _mean(x, axes, mask):
+    return torch.ops.scanfold.derived(x, "mean", axes, True, 0.0, mask, None)
+
+
+def _backward(ctx, grad):
+    x, mask, y = ctx.saved_tensors
+    axes, name = ctx.axes, ctx.name
+    # Where x is an integer there is no gradient to ask for; else it is as wide as the result.
+    wide = torch.promote_types(grad.dtype, x.dtype)
+    g, v = _kept_dims(grad, axes, ctx.keepdim).to(wide), x.to(wide)
+    y = None if y is None else _kept_dims(y, axes, ctx.keepdim).to(wide)
+    if name in ("mean", "var_mean"):
+        dx = (g / _count(x, axes, mask, wide)).expand(x.shape)
+    elif name in ("var", "std"):
+        count = _count(x, axes, mask, wide)
+        if name == "std":
+            g = (g / (2 * y)).masked_fill(y == 0, 0)
+        # The distances are to the first element before they are to the mean: what all have in common is gone before anything rounds.
+        d = v
+        if mask is None and x.numel():
+            first = v.detach()
+            for axis in axes:
+                first = first.narrow(axis, 0, 1)
+            d = v - first
+        freedom = count - ctx.parameter
+        freedom = max(freedom, 0.0) if mask is None else freedom.clamp(min=0)
+        if mask is None and freedom == 0:
+            g = g * math.inf  # as torch: nothing is left to divide by
+            freedom = 1.0
+        dx = g * 2 / freedom * (d - _mean(d, axes, mask))
+    elif name == "sumsq":
+        dx = 2 * g * v
+    else:
+        dx = _norm_backward(v, y, g, ctx.parameter, axes, mask)
+    return _selected(mask, dx.to(x.dtype), 0), None, None, None, None, None, None
+
+
+def _norm_backward(v, y, g, p, axes, mask):
+    """torch's own formulas, zeros among them."""
+    if p == 0:
+        return torch.zeros_like(v)
+    if p == 1:
+        return v.sgn() * g
+    if p == 2:
+        return v * (g / y).masked_fill(y == 0, 0)
+    if math.isinf(p):
+        came = (v.abs() == y) | y.isnan()
+        if mask is not None:
+            came = came & mask.bool()
+        share = came.sum(axes, keepdim=True) if axes else came
+        return v.sgn() * torch.where(came, g / share.clamp(min=1).to(g.dtype), torch.zeros((), dtype=g.dtype, device=g.device))
+    if p < 1:
+        return (v.sgn() * v.abs().pow(p - 1)).masked_fill(v == 0, 0) * (g * y.pow(1 - p))
+    if p < 2:
+        return v.sgn() * v.abs().pow(p - 1) * (g / y.pow(p - 1)).masked_fill(y == 0, 0)
+    return v * v.abs().pow(p - 2) * (g / y.pow(p - 1)).masked_fill(y == 0, 0)
+
+
+def _jvp(ctx, dx, *_):
+    if ctx.name not in ("mean", "var_mean"):
+        raise NotImplementedError(f"forward-mode differentiation of {ctx.name} is not there, of sums and means only: use reverse mode (grad, vjp, "
+                                  f"jacrev)")
+    mask, = ctx.saved_tensors
+    return torch.ops.scanfold.derived(dx, ctx.name, ctx.axes, ctx.keepdim, ctx.parameter, mask, ctx.dtype)
+
+
+def _vmap(size, in_dims, x, name, axes, keepdim, parameter, mask, dtype):
+    x, mask, dims = _mapped(size, (in_dims[0], in_dims[5]), x, mask)
+    axes = [a % dims + 1 for a in axes] if dims else []
+    return torch.ops.scanfold.derived(x, name, axes, keepdim, parameter, mask, dtype), 0
+
+
+_register("derived", _kernel, _fake, _setup, _backward, _jvp, _vmap)
+_derived._by_torch = derived

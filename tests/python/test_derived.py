@@ -1,0 +1,405 @@
+"""mean, var, norm, any and their like, and skip_nan: NumPy's and torch's own functions have the last word."""
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from oracle import INTEGERS, REALS, Here
+
+import scanfold
+
+AXES = [None, 0, 1, -1, (0, 2), (2, 1), ()]
+FOLDS = ["mean", "var", "std", "any", "all"]
+BY_NAN = ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd"]
+host = pytest.mark.host_only("NumPy's names, dtypes and warnings; the values on a device are test_devices'")
+
+
+def some(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.random(shape) < 0.7
+    if dtype in INTEGERS:
+        return rng.integers(0, 50, shape).astype(dtype)
+    return (rng.standard_normal(shape) + 3).astype(dtype)
+
+
+def with_nan(shape, dtype, seed=0):
+    x = some(shape, dtype, seed)
+    x[np.random.default_rng(seed + 1).random(shape) < 0.3] = np.nan
+    return x
+
+
+def close(a, b, dtype):
+    tolerance = {"float16": 4e-3, "float32": 2e-5}.get(str(dtype), 1e-11)
+    np.testing.assert_allclose(np.asarray(a, "f8"), np.asarray(b, "f8"), rtol=tolerance, atol=tolerance * 1e-2)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# NumPy
+# ---------------------------------------------------------------------------------------------------------------
+@host
+@pytest.mark.parametrize("dtype", REALS + INTEGERS + ["bool"])
+@pytest.mark.parametrize("name", FOLDS)
+def test_numpy(name, dtype):
+    x = some((4, 5, 6), dtype)
+    for axis, keepdims in itertools.product(AXES, (False, True)):
+        mine = getattr(scanfold, name)(x, axis, keepdims=keepdims)
+        right = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+        assert mine.shape == right.shape and mine.dtype == right.dtype, (axis, mine.dtype, right.dtype)
+        if name in ("any", "all"):
+            np.testing.assert_array_equal(mine, right)
+        else:
+            close(mine, right, dtype)
+        strided = getattr(scanfold, name)(x[::-1, :, ::2], axis, keepdims=keepdims)
+        if name in ("any", "all"):
+            np.testing.assert_array_equal(strided, getattr(np, name)(x[::-1, :, ::2], axis=axis, keepdims=keepdims))
+        else:
+            close(strided, getattr(np, name)(x[::-1, :, ::2], axis=axis, keepdims=keepdims), dtype)
+
+
+@host
+@pytest.mark.parametrize("ddof", [0, 1, 1.5, 4])
+def test_ddof(ddof):
+    x = some((5, 7), "float32")
+    close(scanfold.var(x, 1, ddof=ddof), np.var(x, 1, ddof=ddof), "float32")
+    close(scanfold.std(x, correction=ddof), np.std(x, ddof=ddof), "float32")
+    with pytest.raises(TypeError, match="correction and ddof"):
+        scanfold.var(x, ddof=1, correction=1)
+
+
+@host
+def test_a_large_mean_loses_nothing():
+    x = (np.random.default_rng(3).standard_normal(100_000) + 1e6).astype("f4")
+    right = np.var(x.astype("f8"))
+    assert abs(float(scanfold.var(x)) - right) < 1e-7 * right
+    assert abs(float(scanfold.var(x, mask=np.ones(1, bool))) - right) < 1e-7 * right
+    assert float(scanfold.var(np.full(1000, 0.1, "f4"))) == 0
+
+
+@host
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("ord", [2, 1, 0, 3, 4, 0.5, 2.5, 1.3, -1, -2.5, np.inf, -np.inf, None])
+def test_norm(ord, dtype):
+    x = some((4, 9), dtype)
+    for axis in (0, 1):
+        right = np.linalg.norm(x.astype("f8"), ord, axis)
+        close(scanfold.norm(x, ord, axis), right.astype(dtype), dtype)
+    assert scanfold.norm(x, ord, 1, keepdims=True).shape == (4, 1)
+    assert scanfold.norm(x).dtype == dtype
+
+
+@host
+def test_squares_of_integers_are_widened():
+    x = np.array([100, -100, 127], "i1")
+    assert scanfold.sumsq(x) == 36129 and scanfold.sumsq(x).dtype == "i8"
+    assert scanfold.sumsq(x.view("u1")).dtype == "u8"
+    assert scanfold.norm(np.array([3, 4])) == 5 and scanfold.norm(np.array([3, 4])).dtype == "f8"
+
+
+@host
+@pytest.mark.parametrize("name", ["mean", "var", "std", "nanmean", "nanvar", "nanmax"])
+def test_of_nothing(name):
+    empty = np.zeros((3, 0), "f4")
+    mine, right = getattr(scanfold, name), getattr(np, name)
+    if name == "nanmax":
+        with pytest.raises(ValueError, match="no elements"):
+            mine(empty, 1)
+        return
+    with pytest.warns(RuntimeWarning) as seen:
+        y = mine(empty, 1)
+    with pytest.warns(RuntimeWarning) as theirs:
+        right(empty, axis=1)
+    assert np.isnan(y).all() and y.shape == (3,) and y.dtype == "f4"
+    first = str(theirs[0].message)
+    assert [str(w.message).rstrip(".") for w in seen] == [first.rstrip(".")] and seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mine(empty.T, 1).shape == (0,)
+
+
+@host
+def test_any_and_all_of_nothing():
+    assert not scanfold.any(np.zeros(0)) and scanfold.all(np.zeros(0))
+    assert scanfold.sumsq(np.zeros(0)) == 0 and scanfold.norm(np.zeros(0)) == 0
+    with pytest.raises(ValueError, match="norm of order inf of no elements"):
+        scanfold.norm(np.zeros(0), np.inf)
+
+
+@host
+def test_more_is_corrected_than_there_is():
+    with pytest.warns(RuntimeWarning, match="Degrees of freedom"):
+        y = scanfold.var(np.array([1.0, 2.0]), ddof=3)
+    assert np.isposinf(y)
+    with pytest.warns(RuntimeWarning, match="Degrees of freedom"):
+        assert np.isnan(scanfold.std(np.array([1.0]), ddof=1))
+
+
+@host
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("name", BY_NAN)
+def test_nan(name, dtype):
+    x = with_nan((4, 5, 6), dtype)
+    for axis in AXES[:-1]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            right = getattr(np, name)(x.astype("f8") if name in ("nanmean", "nanvar", "nanstd") else x, axis=axis)
+            mine = getattr(scanfold, name)(x, axis)
+        assert mine.dtype == dtype
+        close(mine, np.asarray(right).astype(dtype), dtype)
+
+
+@host
+@pytest.mark.parametrize("name", BY_NAN[2:])
+def test_lines_of_nan(name):
+    x = np.array([[1, np.nan, 3], [np.nan] * 3], "f4")
+    with pytest.warns(RuntimeWarning) as seen:
+        y = getattr(scanfold, name)(x, 1)
+    with pytest.warns(RuntimeWarning) as theirs:
+        right = getattr(np, name)(x, axis=1)
+    np.testing.assert_allclose(y, right, rtol=1e-6)
+    assert [str(w.message) for w in seen] == [str(theirs[0].message)]
+
+
+@host
+def test_nan_scans():
+    x = with_nan((4, 30), "float64")
+    np.testing.assert_allclose(scanfold.nancumsum(x, 1), np.nancumsum(x, 1), rtol=1e-12)
+    np.testing.assert_allclose(scanfold.nancumprod(x, 1, reverse=True), np.nancumprod(x[:, ::-1], 1)[:, ::-1], rtol=1e-12)
+    kept = ~np.isnan(x)
+    np.testing.assert_array_equal(scanfold.cummax(x, 1, skip_nan=True), scanfold.cummax(x, 1, mask=kept))
+    np.testing.assert_array_equal(scanfold.sum(x, skip_nan=True, mask=x > 3), scanfold.sum(x, mask=kept & (x > 3)))
+    np.testing.assert_array_equal(scanfold.sum(np.arange(4), skip_nan=True), 6)
+
+
+@host
+def test_masks():
+    x, mask = with_nan((6, 40), "float32"), np.random.default_rng(2).random((6, 40)) < 0.6
+    mask[3] = False
+    kept = mask & ~np.isnan(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("mean", "var", "std"):
+            right = getattr(np, name)(x.astype("f8"), 1, where=kept)
+            close(getattr(scanfold, name)(x, 1, mask=mask, skip_nan=True), right, "float32")
+            close(getattr(scanfold, name)(np.nan_to_num(x), 1, mask=mask[0]), getattr(np, name)(np.nan_to_num(x).astype("f8"), 1, where=mask[:1]), "float32")
+    np.testing.assert_array_equal(scanfold.any(x, 0, mask=mask), np.any(x, 0, where=mask))
+    np.testing.assert_array_equal(scanfold.all(x == x, 0, mask=mask), np.all(x == x, 0, where=mask))
+    np.testing.assert_array_equal(scanfold.norm(x, np.inf, 1, mask=kept), np.max(np.where(kept, np.abs(x), 0), 1))
+
+
+@host
+def test_scans():
+    x = some((5, 200), "float32")
+    counts = np.arange(1, 201)
+    np.testing.assert_allclose(scanfold.cummean(x, 1), np.cumsum(x.astype("f8"), 1) / counts, rtol=1e-6)
+    right = [np.var(x[:, :i + 1].astype("f8"), 1, ddof=1) for i in range(1, 200)]
+    np.testing.assert_allclose(scanfold.cumvar(x, 1, ddof=1)[:, 1:], np.stack(right, 1), rtol=1e-6)
+    assert np.isnan(scanfold.cumvar(x, 1, ddof=1)[:, 0]).all()
+    np.testing.assert_array_equal(scanfold.cumvar(x, 1)[:, -1], scanfold.var(x, 1))
+    np.testing.assert_array_equal(scanfold.cummean(x, 1)[:, -1], scanfold.mean(x, 1))
+    with pytest.raises(ValueError, match="axis is needed"):
+        scanfold.cummean(x)
+
+
+@host
+def test_specials():
+    x = np.array([[1, np.inf, 2], [np.nan, 0, 0], [-0.0, 0.0, -0.0], [-np.inf, 1, np.inf]], "f4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in FOLDS:
+            np.testing.assert_array_equal(getattr(scanfold, name)(x, 1), getattr(np, name)(x, axis=1))
+        for ord in (1, 2, np.inf, -np.inf, 0):
+            np.testing.assert_array_equal(scanfold.norm(x, ord, 1), np.linalg.norm(x, ord, 1))
+
+
+@host
+def test_out_and_dtype():
+    x = some((4, 5), "float32")
+    out = np.empty(4, "f8")
+    assert scanfold.mean(x, 1, dtype="float64", out=out) is out
+    np.testing.assert_allclose(out, x.astype("f8").mean(1), rtol=1e-15)
+    assert scanfold.var(x, dtype=np.float64).dtype == "f8" and scanfold.mean(np.arange(3), dtype="f4").dtype == "f4"
+    with pytest.raises(TypeError, match="any has no dtype|unexpected keyword"):
+        scanfold.any(x, dtype="f4")
+
+
+@host
+def test_refusals():
+    x = some((4, 5), "float32")
+    for call, error, says in ((lambda: scanfold.mean(x, 2), ValueError, "axis is 2; for an x of 2 dimensions"),
+                              (lambda: scanfold.var(x, (0, 0)), ValueError, "named twice"),
+                              (lambda: scanfold.mean([1, 2]), TypeError, "x is <class 'list'>"),
+                              (lambda: scanfold.mean(x, mask=x), TypeError, "must be bool or u8"),
+                              (lambda: scanfold.mean(x, mask=np.ones(3, bool)), ValueError, "does not broadcast"),
+                              (lambda: scanfold.mean(x, 0, dim=1), TypeError, "two names of one argument"),
+                              (lambda: scanfold.norm(x, np.nan), ValueError, "order is NaN"),
+                              (lambda: scanfold.mean(x, dtype="i4"), TypeError, "no real dtype")):
+        with pytest.raises(error, match=says):
+            call()
+
+
+@host
+def test_a_call_is_found_again():
+    x = some((4, 5), "float32")
+    scanfold.var(x, 1)
+    before = len(scanfold._chosen.stack[-1]._derived), len(scanfold._chosen.stack[-1]._expressions)
+    for _ in range(3):
+        scanfold.var(x, 1)
+    assert (len(scanfold._chosen.stack[-1]._derived), len(scanfold._chosen.stack[-1]._expressions)) == before
+    with scanfold.using(backend="ref"):
+        np.testing.assert_array_equal(scanfold.var(x, 1), scanfold.var(x, 1))
+        assert len(scanfold._chosen.stack[-1]._derived) == 1
+
+
+@host
+def test_jax():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    x = jax.numpy.asarray(some((4, 5), "float32"))
+    y = scanfold.var(x, 1)
+    assert isinstance(y, jax.Array) and y.dtype == "float32"
+    np.testing.assert_allclose(y, jax.numpy.var(x, 1), rtol=1e-5)
+    assert scanfold.mean(jax.numpy.arange(4)).dtype == jax.numpy.mean(jax.numpy.arange(4)).dtype
+
+
+def test_devices(device):
+    here = Here(device)
+    x = with_nan((40, 300), "float32")
+    for name in BY_NAN[:2] + BY_NAN[4:] + ["mean", "var", "any", "all", "sumsq"]:
+        given = x if name.startswith("nan") else np.nan_to_num(x)
+        for axis in (0, 1, None):
+            with scanfold.using(backend="ref"):
+                right = getattr(scanfold, name)(given, axis)
+            np.testing.assert_array_equal(here.host(getattr(scanfold, name)(here.array(given), axis)), right)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# torch
+# ---------------------------------------------------------------------------------------------------------------
+def torch_pairs(torch):
+    norm = torch.linalg.vector_norm
+    return {"mean": torch.mean, "var": torch.var, "std": torch.std, "any": torch.any, "all": torch.all, "nansum": torch.nansum,
+            "nanmean": torch.nanmean, "norm": lambda x, dim: norm(x, 2, dim)}
+
+
+def mine(name, x, dim, **options):
+    return scanfold.norm(x, 2, dim, **options) if name == "norm" else getattr(scanfold, name)(x, dim=dim, **options)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "uint8", "bool"])
+def test_torch(torch, device, dtype):
+    kind = getattr(torch, dtype)
+    x = torch.tensor(some((4, 5, 6), "float32" if "float" in dtype else dtype), device=device).to(kind)
+    for name, theirs in torch_pairs(torch).items():
+        for dim in (0, 1, (0, 2), -1):
+            if not kind.is_floating_point and name not in ("any", "all", "nansum"):
+                with pytest.raises(TypeError, match="dtype=torch.float32"):
+                    mine(name, x, dim)
+                continue
+            right, y = theirs(x, dim=dim), mine(name, x, dim)
+            assert y.dtype is right.dtype and y.shape == right.shape and y.device == right.device
+            tolerance = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, 1e-5)
+            torch.testing.assert_close(y, right, rtol=tolerance, atol=tolerance)
+
+
+def test_torch_pairs(torch, device):
+    x = torch.randn(6, 7, device=device) + 5
+    for name in ("var_mean", "std_mean"):
+        for one, other in zip(getattr(scanfold, name)(x, 1, correction=0), getattr(torch, name)(x, 1, correction=0)):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    assert isinstance(scanfold.var_mean(x), tuple)
+    with pytest.warns(UserWarning, match="degrees of freedom"):
+        assert scanfold.var(x[:1, :1]).isnan()
+
+
+GRADIENTS = {
+    "mean": lambda sf, x, m: sf.mean(x, (0, 1)), "masked mean": lambda sf, x, m: sf.mean(x, 1, mask=m),
+    "var": lambda sf, x, m: sf.var(x, 1), "masked var": lambda sf, x, m: sf.var(x, 1, mask=m, correction=0, keepdim=True),
+    "std": lambda sf, x, m: sf.std(x, 0), "var_mean": lambda sf, x, m: sf.var_mean(x, 1), "std_mean": lambda sf, x, m: sf.std_mean(x),
+    "sumsq": lambda sf, x, m: sf.sumsq(x, 1, mask=m), "norm 2": lambda sf, x, m: sf.norm(x, 2, 1), "norm 1": lambda sf, x, m: sf.norm(x, 1, 1),
+    "norm 3": lambda sf, x, m: sf.norm(x, 3, (0, 1)), "norm 1.5": lambda sf, x, m: sf.norm(x, 1.5, 1, mask=m),
+    "norm 0.5": lambda sf, x, m: sf.norm(x, 0.5, 1), "norm inf": lambda sf, x, m: sf.norm(x, float("inf"), 1),
+    "norm -inf": lambda sf, x, m: sf.norm(x, -float("inf"), 1), "cummean": lambda sf, x, m: sf.cummean(x, 1, mask=m),
+    "cumvar": lambda sf, x, m: sf.cumvar(x, 0, correction=0), "nansum": lambda sf, x, m: sf.nansum(x, 1), "nanvar": lambda sf, x, m: sf.nanvar(x, 1),
+    "nanmax": lambda sf, x, m: sf.nanmax(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", list(GRADIENTS))
+def test_gradients(torch, device, name):
+    torch.manual_seed(0)
+    x = (torch.randn(4, 5, dtype=torch.float64, device=device) * 2).requires_grad_()
+    m = torch.rand(4, 5, device=device) < 0.7
+    m[:, :2] = True
+
+    def f(v):
+        return GRADIENTS[name](scanfold, v, m)
+    assert torch.autograd.gradcheck(f, x) and torch.autograd.gradgradcheck(f, x)
+    plain = f(x.detach())  # the same bits, recorded or not
+    for one, other in zip(plain if isinstance(plain, tuple) else [plain], f(x) if isinstance(plain, tuple) else [f(x)]):
+        assert torch.equal(one, other.detach())
+
+
+def test_gradients_are_torchs(torch, device):
+    x = torch.randn(6, 50, device=device) + 1e4
+    for name in ("mean", "var", "std", "norm"):
+        theirs, ours = x.double().requires_grad_(), x.clone().requires_grad_()
+        torch_pairs(torch)[name](theirs, dim=1).sum().backward()
+        mine(name, ours, 1).sum().backward()
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-3, atol=1e-6)
+
+
+def test_nan_has_no_gradient(torch, device):
+    x = torch.tensor([1.0, float("nan"), 3.0], device=device, requires_grad=True)
+    scanfold.nanmean(x).backward()
+    assert x.grad.tolist() == [0.5, 0, 0.5]
+    x.grad = None
+    scanfold.cumsum(x, skip_nan=True).sum().backward()
+    assert x.grad.tolist() == [3, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std", "norm", "any", "sumsq", "nanmean"])
+def test_transforms(torch, device, name):
+    if not hasattr(torch, "func"):
+        pytest.skip("torch.func begins with 2.0")
+    x = torch.randn(3, 4, 5, device=device)
+    right = mine(name, x, 2)
+    assert torch.equal(torch.func.vmap(lambda v: mine(name, v, 1))(x), right)
+    assert torch.equal(torch.func.vmap(lambda v: mine(name, v, 1), in_dims=1, out_dims=1)(x), right)
+    mask = torch.rand(3, 4, 5, device=device) < 0.7
+    both = torch.func.vmap(lambda v, m: mine(name, v, 1, mask=m))(x, mask)
+    assert torch.equal(both, mine(name, x, 2, mask=mask)) or both.isnan().any()
+    if name not in ("any",):
+        whole = torch.func.vmap(torch.func.grad(lambda v: mine(name, v, 0)))(x[0])
+        one = torch.stack([torch.func.grad(lambda v: mine(name, v, 0))(row) for row in x[0]])
+        torch.testing.assert_close(whole, one)
+    if name == "mean":
+        assert torch.allclose(torch.func.jvp(lambda v: mine(name, v, 2), (x,), (x,))[1], right)
+
+
+def test_traced(torch, device):
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+        pytest.skip("for torch 2.3 and later")
+
+    def f(x, m):
+        return scanfold.var(x, 1) + scanfold.mean(x, 1, mask=m) + scanfold.norm(x, 3, 1), scanfold.any(x, 0), scanfold.nansum(x)
+    x, m = torch.randn(4, 5, device=device), torch.rand(4, 5, device=device) < 0.7
+    for one, other in zip(torch.compile(f, backend="eager", fullgraph=True)(x, m), f(x, m)):
+        assert torch.equal(one, other)
+    recorded = x.clone().requires_grad_()
+    torch.compile(f, backend="aot_eager", fullgraph=True)(recorded, m)[0].sum().backward()
+    again = x.clone().requires_grad_()
+    f(again, m)[0].sum().backward()
+    torch.testing.assert_close(recorded.grad, again.grad)
+    graph = torch.fx.symbolic_trace(lambda v: scanfold.var(v, 1, correction=0))
+    assert torch.equal(graph(x), scanfold.var(x, 1, correction=0))
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "norm", "any"])
+def test_opcheck(torch, device, name):
+    if not hasattr(torch.library, "opcheck"):
+        pytest.skip("torch.library.opcheck begins with 2.4")
+    import scanfold.torch  # noqa: F401
+    x = torch.randn(4, 5, device=device, requires_grad=name != "any")
+    mask = torch.rand(4, 5, device=device) < 0.7
+    for given in (None, mask):
+        torch.library.opcheck(torch.ops.scanfold.derived.default, (x, name, [1], False, 2.0, given, None))
