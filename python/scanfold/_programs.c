@@ -113,6 +113,22 @@ static int32_t build_reduction(builder *b, const char *name)
         return mean ? sf_expr_mean(b->graph, x, &o) : sf_expr_fold(b->graph, x, &o);
 }
 
+static int32_t build_derived(builder *b)
+{
+        sf_expr_options o = SF_EXPR_OPTIONS_INIT;
+        int32_t list[SF_MAX_NDIM], x = node(b, 1);
+        sf_derived what = (sf_derived)number(b, 2);
+        axes(b, 3, list, &o.naxes);
+        o.axes = o.naxes < 0 ? NULL : list;
+        o.keepdim = number(b, 4) != 0;
+        o.dtype = dtype(b, 5);
+        PyObject *parameter = PyTuple_GetItem(b->instruction, 6);
+        o.correction = parameter ? PyFloat_AsDouble(parameter) : 0;
+        o.order = sf_real(o.correction);
+        b->failed |= PyErr_Occurred() != NULL;
+        return b->failed ? -1 : sf_expr_derived(b->graph, x, what, &o);
+}
+
 static int32_t build_view(builder *b, const char *name)
 {
         int32_t list[SF_MAX_NDIM], count, x = strcmp(name, "concat") == 0 ? 0 : node(b, 1);
@@ -230,6 +246,8 @@ static int32_t build_one(builder *b, const char *name)
                 return sf_expr_linear(b->graph, node(b, 1), node(b, 2), node(b, 3));
         if (strcmp(name, "output") == 0)
                 return build_output(b);
+        if (strcmp(name, "derived") == 0)
+                return build_derived(b);
         if (strcmp(name, "scan") == 0 || strcmp(name, "fold") == 0 || strcmp(name, "mean") == 0)
                 return build_reduction(b, name);
         return build_view(b, name);

@@ -15,6 +15,8 @@
  *     ("concat", axis, parts)
  *     ("scan", x, op, axis, reverse, exclusive, mask, dtype)
  *     ("fold", x, op, axes, keepdim, dtype)                  ("mean", x, axes, keepdim, dtype)
+ *     ("derived", x, what, axes, keepdim, dtype, parameter)  what is an sf_derived; the parameter is
+ *                                         a variance's correction or a norm's order
  *     ("matmul", a, b)                    ("linear", x, w, bias)
  *     ("output", x)                       ("output", x, order)     its axes in torch's memory,
  *                                         outermost first; left out: row-major

@@ -10,8 +10,8 @@ import operator
 import torch
 
 from . import _scanfold
-from ._translate import (CASTS, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, SCANS, VIEWS, Program, aten,
-                         constant, dtype_code, filled, lengthened, reshaped_product,
+from ._translate import (CASTS, DERIVED, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, SCANS, STD, VAR, VIEWS, Program, aten,
+                         axes_of, constant, dtype_code, filled, lengthened, reshaped_product,
                          same_length, shape_of, translate)
 from .torch import WIDER
 
@@ -156,6 +156,7 @@ THEIR_SCAN = 2.5   # 1.2 for rows of 4096, 4 for long rows
 THEIR_COLUMNS = 8  # a scan along another axis than the last
 OUR_FOLD = 1
 OUR_BAD_FOLD = 2   # of elementwise work with a broadcast operand, or over several trailing axes
+OUR_VAR = 5        # on the CPU, where its two sums in f64 are more work than reading is
 OUR_COPY = 3       # of what was made longer before a scan or fold: written, and read again
 LAUNCH = 8 << 20   # two microseconds
 
@@ -202,14 +203,18 @@ def _our_fold(fold, ahead, region):
     dims, axes = len(shape_of(fold.args[0])), _folded_axes(fold)
     trailing = 1 < len(axes) < dims and axes == list(range(dims - len(axes), dims))
     stretched = any(1 < _numel(n) < _numel(fold.args[0]) for n in ahead - region)
-    return OUR_BAD_FOLD if work and (trailing or stretched) else OUR_FOLD
+    return OUR_BAD_FOLD if work and (trailing or stretched) or _is_variance(fold) else OUR_FOLD
+
+
+def _is_variance(fold):
+    """Whether each line's first element is taken off all others on the way: an operand that is stretched."""
+    return fold.target in DERIVED and DERIVED[fold.target][0] in (VAR, STD)
 
 
 def _folded_axes(fold):
     """The axes of what a fold reads that it folds."""
     dims = len(shape_of(fold.args[0]))
-    axes = fold.args[1] if len(fold.args) > 1 else None
-    axes = [axes] if type(axes) is int else axes
+    axes = axes_of(fold)
     return sorted(a % dims for a in axes) if axes else list(range(dims))
 
 
@@ -230,6 +235,8 @@ def estimate(region, device):
         ours += LAUNCH + slow * _bytes(ahead - region)
         ours += OUR_COPY * 2 * _bytes(n for n in ahead & region if lengthened(n) is not None)
     ours += _bytes(behind) + (0 if cuda else LAUNCH)
+    if not cuda and any(map(_is_variance, anchors)):
+        ours += (OUR_VAR - 1) * _bytes(inputs)
     for scan in scans:
         last = scan.args[2 if scan.target is OURS else 1] in (-1, len(shape_of(scan)) - 1)
         slower = max(slower, THEIR_SCAN if cuda and last else THEIR_COLUMNS)

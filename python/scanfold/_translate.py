@@ -26,6 +26,13 @@ OURS = torch.ops.scanfold.scan.default  # of max and min; a sum that somebody as
 SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1, OURS: None}
 FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
          aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
+# Folds that are made of others: sf_derived, and where their axes stand among the arguments; None: all.
+VAR, STD, NORM, ANY, ALL = 1, 2, 7, 8, 9
+DERIVED = {aten.var.correction: (VAR, 1), aten.std.correction: (STD, 1), aten.linalg_vector_norm.default: (NORM, 2),
+           aten.any.default: (ANY, None), aten.any.dim: (ANY, 1), aten.all.default: (ALL, None), aten.all.dim: (ALL, 1)}
+DERIVED.update({getattr(getattr(aten, name), "dims"): (what, 1) for name, what in (("any", ANY), ("all", ALL)) if hasattr(getattr(aten, name), "dims")})
+FOLDS.update(dict.fromkeys(DERIVED))
+FOLDS[aten.nansum.default] = 0
 MATMULS = {aten.mm.default, aten.addmm.default}
 FLIPS = {aten.flip.default, torch.ops.prims.rev.default}  # the second is what Inductor makes of the first
 CASTS = {torch.ops.prims.convert_element_type.default, aten._to_copy.default}
@@ -246,8 +253,53 @@ def _lengthened(program, node):
     return program.add("concat", axis, [more, x] if first else [x, more])
 
 
+def axes_of(fold):
+    """The axes that a fold names; None: all."""
+    at = DERIVED[fold.target][1] if fold.target in DERIVED else 1
+    named = fold.args[at] if at is not None and len(fold.args) > at else fold.kwargs.get("dim") if at is not None else None
+    return [named] if type(named) is int else named
+
+
+def _derived(program, node):
+    what, at = DERIVED[node.target]
+    x, made = node.args[0], node.meta["val"].dtype
+    given, options = list(node.args), dict(node.kwargs)
+    axes = axes_of(node) or _all_axes(x)
+    keepdim = options.pop("keepdim", given[at + 1] if at is not None and len(given) > at + 1 else False)
+    options.pop("dim", None)
+    options.pop("dtype", None)  # it is the result's
+    parameter = 0
+    if what == NORM:
+        parameter = options.pop("ord", given[1] if len(given) > 1 else 2)
+    elif what in (VAR, STD):
+        parameter = options.pop("correction", None)
+        parameter = 1 if parameter is None else parameter
+        lengths = [shape_of(x)[a] for a in axes]
+        if not _ints(lengths) or not is_number(parameter) or parameter > math.prod(lengths):
+            return None  # what is over nothing is NaN to torch, and refused by the library
+    if options or not is_number(parameter) or what in (ANY, ALL) and made is not torch.bool or math.isinf(parameter) and _is_empty(x):
+        return None
+    code = 0 if what in (ANY, ALL) else dtype_code(made)
+    return program.add("derived", program.take(x), what, axes, int(bool(keepdim)), code, float(parameter))
+
+
+def _is_empty(node):
+    return any(not (type(n) is int and n > 0) for n in shape_of(node))
+
+
+def _without_nan(program, x):
+    """A sum of what is not NaN is one of where(x == x, x, 0)."""
+    place = program.take(x)
+    if not x.meta["val"].dtype.is_floating_point:
+        return place
+    numbers = program.add("apply", EQ, place, place, -1)
+    return program.add("apply", WHERE, numbers, place, program.add("constant", 0.0))
+
+
 def _reduction(program, node):
     target, args = node.target, list(node.args)
+    if target in DERIVED:
+        return _derived(program, node)
     if target is OURS:
         return _ours(program, node)
     if not set(node.kwargs) <= {"dtype"}:
@@ -266,7 +318,8 @@ def _reduction(program, node):
         keepdim = args[2]
     if FOLDS[target] is None:
         return program.add("mean", program.take(x), axes, int(keepdim), code)
-    return program.add("fold", program.take(x), FOLDS[target], axes, int(keepdim), code)
+    place = _without_nan(program, x) if target is aten.nansum.default else program.take(x)
+    return program.add("fold", place, FOLDS[target], axes, int(keepdim), code)
 
 
 def same_length(a, b):
@@ -379,6 +432,18 @@ def _fold_by_torch(x, op, axes, keepdim, code):
     return x
 
 
+def _derived_by_torch(x, what, axes, keepdim, code, parameter):
+    keepdim = bool(keepdim)
+    if what in (ANY, ALL):
+        x = x != 0
+        for axis in sorted((a % max(x.dim(), 1) for a in axes), reverse=True) if x.dim() else ():
+            x = (torch.any if what == ANY else torch.all)(x, axis, keepdim)
+        return x
+    if what == NORM:
+        return torch.linalg.vector_norm(x, parameter, axes, keepdim, dtype=DTYPES.get(code))
+    return (torch.var if what == VAR else torch.std)(x, axes, correction=parameter, keepdim=keepdim)
+
+
 def interpret(instructions, inputs):
     """The outputs of a program, by torch's operators."""
     inputs, values, outputs = iter(inputs), [], []
@@ -417,6 +482,8 @@ def interpret(instructions, inputs):
             y = _fold_by_torch(v[0], *a[1:])
         elif name == "mean":
             y = torch.mean(v[0], a[1], bool(a[2]), dtype=DTYPES.get(a[3]))
+        elif name == "derived":
+            y = _derived_by_torch(v[0], *a[1:])
         elif name == "matmul":
             y = torch.matmul(v[0], v[1])
         elif name == "output":

@@ -403,3 +403,55 @@ def test_opcheck(torch, device, name):
     mask = torch.rand(4, 5, device=device) < 0.7
     for given in (None, mask):
         torch.library.opcheck(torch.ops.scanfold.derived.default, (x, name, [1], False, 2.0, given, None))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# torch.compile(backend="scanfold")
+# ---------------------------------------------------------------------------------------------------------------
+MODELS = {
+    "var": lambda t, x: (x * 2).var(1), "var of all": lambda t, x: x.var(), "var, keepdim": lambda t, x: t.var(x, (0, 1), correction=0, keepdim=True),
+    "std": lambda t, x: x.std(0) + 1, "norm": lambda t, x: x.norm(dim=1), "norm 1": lambda t, x: t.linalg.vector_norm(x - 1, 1, 0, True),
+    "norm inf": lambda t, x: t.linalg.vector_norm(x, float("inf")), "norm 3": lambda t, x: t.linalg.vector_norm(x, 3, (0, 1)),
+    "any": lambda t, x: (x > 1).any(1), "any of all": lambda t, x: x.any(), "all": lambda t, x: x.all(0, keepdim=True),
+    "nansum": lambda t, x: t.nansum(t.log(x), 1), "nansum of all": lambda t, x: t.nansum(t.sqrt(x)), "nanmean": lambda t, x: t.nanmean(t.log(x), 1),
+    "sum and norm": lambda t, x: (x.sum(1), x.norm(dim=1)),
+}
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_backend(torch, device, name, monkeypatch):
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+        pytest.skip("the backend wants torch 2.3 or later")
+    from scanfold import _compile
+    from scanfold._translate import interpret
+    torch._dynamo.reset()
+    programs, original = [], _compile.fuse
+    monkeypatch.setattr(_compile, "fuse", lambda *args: programs.extend(original(*args)) or programs)
+
+    def model(x):
+        return MODELS[name](torch, x)
+    compiled = torch.compile(model, backend=lambda gm, given: _compile.backend(gm, given, options={"rest": "eager"}))
+    x = torch.randn(6, 7, device=device)
+    mine, right = compiled(x), model(x)
+    torch.testing.assert_close(mine, right, rtol=1e-5, atol=1e-5)
+    assert programs, "nothing was fused"
+    inputs = [i for i in _compile._instructions(programs[0][0]) if i[0] == "input"]
+    if len(inputs) == 1 and not isinstance(right, tuple) and len(programs) == 1:
+        torch.testing.assert_close(interpret(_compile._instructions(programs[0][0]), [x])[-1], right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["more is corrected than there is", "uint8", "an empty axis"])
+def test_what_the_backend_leaves(torch, device, how):
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+        pytest.skip("the backend wants torch 2.3 or later")
+    from scanfold import _compile
+    torch._dynamo.reset()
+    x = {"uint8": torch.ones(3, 4, dtype=torch.uint8, device=device), "an empty axis": torch.ones(3, 0, device=device)}.get(how)
+    x = torch.ones(3, 4, device=device) if x is None else x
+
+    def model(v):
+        return v.any(1) if how == "uint8" else v.var(1, correction=9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = torch.compile(model, backend=lambda gm, given: _compile.backend(gm, given, options={"rest": "eager"}))(x)
+        torch.testing.assert_close(y, model(x), equal_nan=True)
