@@ -20,6 +20,7 @@ _KEPT = 1024      # calls that are found again; more start over
 VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar"}
 SCANS = {"cummean", "cumvar"}
 LOGIC = {"any", "all"}
+FIXED = {"any": "bool", "all": "bool"}  # results of one dtype, whatever x is
 
 
 def short(dtype):
@@ -50,10 +51,10 @@ def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None):
 def result_dtype(name, given, dtype, is_torch, has_64_bits=True):
     """The dtype to ask for, as the array's own library would have it; None for the notation's."""
     if dtype is not None:
-        if name in LOGIC:
-            raise TypeError(f"{name} has no dtype: its result says yes or no")
+        if name in FIXED:
+            raise TypeError(f"{name} has no dtype: its result is of one kind, whatever x is")
         return _dtype_name(dtype)
-    if name in LOGIC or "float" in given:
+    if name in FIXED or "float" in given:
         return None
     if name in ("nanmax", "nanmin"):
         return None

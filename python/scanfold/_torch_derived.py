@@ -88,8 +88,10 @@ def _known_result(name, x, dtype):
 
 def _made(name, x, dtype):
     """The result's dtype."""
-    if name in _derived.LOGIC:
-        return torch.uint8 if x.dtype is torch.uint8 else torch.bool
+    if name in _derived.LOGIC and x.dtype is torch.uint8:
+        return torch.uint8
+    if name in _derived.FIXED:
+        return getattr(torch, _derived.FIXED[name])
     made = _known_result(name, x, dtype)
     return x.dtype if made is None else getattr(torch, made)
 
@@ -98,9 +100,9 @@ def _kernel(x, name, axes, keepdim, parameter, mask, dtype):
     made = _made(name, x, dtype)
     if name in _derived.VARIANCES and mask is None:
         parameter = min(parameter, float(_derived.folded(x.shape, axes)))
-    logic = name in _derived.LOGIC
-    expression = _expression(name, tuple(axes), keepdim, parameter, mask is not None, None if logic else _short(made),
-                             "uint8" if logic and made is torch.uint8 else None)
+    fixed = name in _derived.FIXED
+    expression = _expression(name, tuple(axes), keepdim, parameter, mask is not None, None if fixed else _short(made),
+                             "uint8" if fixed and made is torch.uint8 else None)
     y = _c_run(expression, (x,) if mask is None else (x, mask), 0)
     return y[1] if name == "var_mean" else y  # the mean of the two
 
