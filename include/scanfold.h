@@ -611,8 +611,9 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  *                where the order is a multiple of 1/2 (to 64), else with exp and log. Of nothing: 0; of order inf and -inf, refused
  *   SF_ANY       is any element not 0? NaN is not. Of nothing: no
  *   SF_ALL       are all? Of nothing: yes
+ *   SF_COUNT_NONZERO  how many are not 0, as an i64
  *
- * The result has x's dtype, which must be real, or the one in the options; SF_SUMSQ's is that of a sum, SF_ANY's and SF_ALL's bool.
+ * The result has x's dtype, which must be real, or the one in the options; SF_SUMSQ's is that of a sum, SF_ANY's and SF_ALL's bool, SF_COUNT_NONZERO's i64.
  * A correction above the number of elements is refused; where a mask decides the number, the result is NaN or infinite.
  *
  * Error: the first element is one of the values, so sum(d * d) is at most n + 1 times the sum of squares around the mean, and of n elements
@@ -620,7 +621,7 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  */
 typedef enum sf_derived {
         SF_MEAN = 0, SF_VAR = 1, SF_STD = 2, SF_VAR_MEAN = 3, SF_CUMMEAN = 4, SF_CUMVAR = 5,
-        SF_SUMSQ = 6, SF_NORM = 7, SF_ANY = 8, SF_ALL = 9,
+        SF_SUMSQ = 6, SF_NORM = 7, SF_ANY = 8, SF_ALL = 9, SF_COUNT_NONZERO = 10,
         SF_DERIVED_MAX = 0x7fffffff
 } sf_derived;
 

@@ -225,6 +225,7 @@ static const struct {
         {"norm(x, 1.7, 1%s)", norm_of, 1.7, "np", false},
         {"norm(x, -1.5, 1%s)", norm_of, -1.5, "p", false},
         {"any(x, 1%s)", any_of, 0, "ns", true},
+        {"count_nonzero(x, 1%s)", norm_of, 0, "ns", true},
         {"all(x, 1%s)", all_of, 0, "nps", true},
 };
 
@@ -245,7 +246,7 @@ static bool is_close(double given, long double right, double tolerance, double l
 static void check_formula(size_t f, char how, const char *dtype, int64_t n, bool masked, bool skips)
 {
         char shapes_line[64], expression[128], more[64] = "";
-        const bool fixed = formulas[f].formula == any_of || formulas[f].formula == all_of;
+        const bool fixed = formulas[f].formula == any_of || formulas[f].formula == all_of || !strncmp(formulas[f].call, "count", 5);
         const bool real = dtype[0] == 'f' || (dtype[0] == 'b' && dtype[1] == 'f');
         tool_shapes shapes;
         outputs out;
@@ -333,6 +334,8 @@ static const char *const laws[][3] = {
         {"any(x, 1)", "max(x != 0, 1)", "x=33,40"},
         {"all(x, 1)", "min(x != 0, 1)", "x=33,40"},
         {"all(b, 0), any(b, 0)", "min(b, 0), max(b, 0)", "b=33,40:bool"},
+        {"count_nonzero(x, 1)", "sum(x != 0, 1)", "x=33,40"},
+        {"count_nonzero(b, 0)", "sum(b, 0)", "b=33,40:bool"},
         {"sumsq(i, 1)", "sum(square(i.astype(i64)), 1)", "i=33,40:i32"},
         /* A fold is the last of its scan. */
         {"cummean(x, 1)[:, -1]", "mean(x, 1)", "x=33,40"},
@@ -404,7 +407,7 @@ static void test_reads(void)
                 double reads;
         } list[] = {
                 {"mean(x, 1)", 1}, {"var(x, 1)", 1}, {"std(x, 0)", 1}, {"var_mean(x, 1)", 1}, {"std_mean(x)", 1}, {"norm(x, axis=1)", 1},
-                {"norm(x, 3)", 1}, {"any(x, 1), all(x, 1)", 1}, {"nansum(x, 1)", 1}, {"nanmax(x, 1)", 1}, {"nanmean(x, 1)", 1},
+                {"norm(x, 3)", 1}, {"any(x, 1), all(x, 1)", 1}, {"nansum(x, 1)", 1}, {"nanmax(x, 1)", 1}, {"nanmean(x, 1)", 1}, {"count_nonzero(x, 1), any(x, 1)", 1},
                 {"nanvar(x, 1)", 2}, {"var(x, 1, mask=x > 0)", 2}, {"cummean(x, 1)", 1},
         };
         for (size_t i = 0; i < sizeof list / sizeof *list; i++, checks++) {

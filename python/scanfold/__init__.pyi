@@ -105,6 +105,7 @@ cumvar: _Derived
 sumsq: _Derived
 norm: _Norm
 any: _Derived
+count_nonzero: _Derived
 all: _Derived
 nansum: _Derived
 nanprod: _Derived

@@ -10,7 +10,7 @@ import warnings as _warnings
 from . import _axis, _chosen, _dims, _one, _scanfold
 from ._dtypes import name as _dtype_name
 
-__all__ = ["mean", "var", "std", "var_mean", "std_mean", "cummean", "cumvar", "sumsq", "norm", "any", "all", "nansum", "nanprod", "nanmax",
+__all__ = ["mean", "var", "std", "var_mean", "std_mean", "cummean", "cumvar", "sumsq", "norm", "any", "all", "count_nonzero", "nansum", "nanprod", "nanmax",
            "nanmin", "nanmean", "nanvar", "nanstd", "nancumsum", "nancumprod"]
 
 _package = _sys.modules["scanfold"]
@@ -20,7 +20,7 @@ _KEPT = 1024      # calls that are found again; more start over
 VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar"}
 SCANS = {"cummean", "cumvar"}
 LOGIC = {"any", "all"}
-FIXED = {"any": "bool", "all": "bool"}  # results of one dtype, whatever x is
+FIXED = {"any": "bool", "all": "bool", "count_nonzero": "int64"}  # results of one dtype, whatever x is
 
 
 def short(dtype):
@@ -342,6 +342,13 @@ all = _logic("all", """Whether all elements are not 0; of nothing, yes. Argument
     >>> import numpy as np, scanfold
     >>> scanfold.all(np.array([[1, 0], [2, 3]]), axis=1)
     array([False,  True])
+    """)
+
+count_nonzero = _logic("count_nonzero", """How many elements are not 0 (NaN is not). Arguments as for any.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.count_nonzero(np.array([[1, 0], [2, 3]]), axis=1)
+    array([1, 2])
     """)
 
 

@@ -27,9 +27,10 @@ SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1, OURS: None}
 FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
          aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
 # Folds that are made of others: sf_derived, and where their axes stand among the arguments; None: all.
-VAR, STD, NORM, ANY, ALL = 1, 2, 7, 8, 9
+VAR, STD, NORM, ANY, ALL, COUNT = 1, 2, 7, 8, 9, 10
 DERIVED = {aten.var.correction: (VAR, 1), aten.std.correction: (STD, 1), aten.linalg_vector_norm.default: (NORM, 2),
-           aten.any.default: (ANY, None), aten.any.dim: (ANY, 1), aten.all.default: (ALL, None), aten.all.dim: (ALL, 1)}
+           aten.any.default: (ANY, None), aten.any.dim: (ANY, 1), aten.all.default: (ALL, None), aten.all.dim: (ALL, 1),
+           aten.count_nonzero.default: (COUNT, 1), aten.count_nonzero.dim_IntList: (COUNT, 1)}
 DERIVED.update({getattr(getattr(aten, name), "dims"): (what, 1) for name, what in (("any", ANY), ("all", ALL)) if hasattr(getattr(aten, name), "dims")})
 FOLDS.update(dict.fromkeys(DERIVED))
 FOLDS[aten.nansum.default] = 0
@@ -279,7 +280,7 @@ def _derived(program, node):
             return None  # what is over nothing is NaN to torch, and refused by the library
     if options or not is_number(parameter) or what in (ANY, ALL) and made is not torch.bool or math.isinf(parameter) and _is_empty(x):
         return None
-    code = 0 if what in (ANY, ALL) else dtype_code(made)
+    code = 0 if what in (ANY, ALL, COUNT) else dtype_code(made)
     return program.add("derived", program.take(x), what, axes, int(bool(keepdim)), code, float(parameter))
 
 
@@ -434,6 +435,8 @@ def _fold_by_torch(x, op, axes, keepdim, code):
 
 def _derived_by_torch(x, what, axes, keepdim, code, parameter):
     keepdim = bool(keepdim)
+    if what == COUNT:
+        return torch.count_nonzero(x, axes)
     if what in (ANY, ALL):
         x = x != 0
         for axis in sorted((a % max(x.dim(), 1) for a in axes), reverse=True) if x.dim() else ():

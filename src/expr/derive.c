@@ -202,16 +202,16 @@ static int32_t make_sumsq(sf_ir *ir, const sf_derivation *d)
         return sf_ir_cast(ir, sum(ir, d, unary(ir, SF_CODE_SQUARE, sf_ir_cast(ir, d->x, d->acc)), d->acc), d->dt);
 }
 
-static int32_t count_nonzero(sf_ir *ir, const sf_derivation *d)
+static int32_t make_count_nonzero(sf_ir *ir, const sf_derivation *d)
 {
-        return count_true(ir, d, is_nonzero(ir, d->x), d->mask);
+        return sf_ir_cast(ir, count_true(ir, d, is_nonzero(ir, d->x), d->mask), SF_DT_I64);
 }
 
 static int32_t make_norm(sf_ir *ir, const sf_derivation *d)
 {
         const double p = d->order;
         if (p == 0)
-                return sf_ir_cast(ir, sf_ir_cast(ir, count_nonzero(ir, d), d->acc), d->dt);
+                return sf_ir_cast(ir, sf_ir_cast(ir, make_count_nonzero(ir, d), d->acc), d->dt);
         int32_t x = sf_ir_cast(ir, d->x, d->acc), size = unary(ir, SF_CODE_ABS, x);
         if (p == 2)
                 return sf_ir_cast(ir, unary(ir, SF_CODE_SQRT, sum(ir, d, unary(ir, SF_CODE_SQUARE, x), d->acc)), d->dt);
@@ -263,6 +263,7 @@ static const struct {
         [SF_NORM] = {"norm", false, REAL, SF_DT_COUNT, make_norm},
         [SF_ANY] = {"any", false, FIXED, SF_DT_BOOL, make_any},
         [SF_ALL] = {"all", false, FIXED, SF_DT_BOOL, make_all},
+        [SF_COUNT_NONZERO] = {"count_nonzero", false, FIXED, SF_DT_I64, make_count_nonzero},
 };
 #define ROWS ((int)(sizeof rows / sizeof rows[0]))
 

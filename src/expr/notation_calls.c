@@ -50,6 +50,7 @@ typedef struct row {
 static const row rows[] = {
         FOLD_ROW("sum", SF_SUM), FOLD_ROW("prod", SF_PROD), FOLD_ROW("max", SF_MAX), FOLD_ROW("min", SF_MIN), FOLD_ROW("amax", SF_MAX), FOLD_ROW("amin", SF_MIN),
         DERIVED_ROW("mean", SF_MEAN), DERIVED_ROW("sumsq", SF_SUMSQ), DERIVED_ROW("any", SF_ANY), DERIVED_ROW("all", SF_ALL),
+        DERIVED_ROW("count_nonzero", SF_COUNT_NONZERO),
         VARIANCE("var", DERIVED, SF_VAR), VARIANCE("std", DERIVED, SF_STD), VARIANCE("var_mean", VARIANCE_AND_MEAN, SF_VAR),
         VARIANCE("std_mean", VARIANCE_AND_MEAN, SF_STD),
         {"norm", DERIVED, SF_NORM, (FOLDS & ~BIT(INITIAL)) | BIT(ORDER), {X, ORDER, AXIS, KEEPDIM, ROLES}, 1},
