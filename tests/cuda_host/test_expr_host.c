@@ -1,6 +1,7 @@
 /*
  * Random expressions as plans whose steps run on the CUDA kernels, on the host: ../test_expr_random.c, its main under another name, met
- * twice: once to learn which kernels are wanted, and once they are compiled. So is a part of ../test_expr_finite.c.
+ * twice: once to learn which kernels are wanted, and once they are compiled. So are parts of ../test_expr_finite.c and of
+ * ../test_derived.c.
  *
  *     test_expr_host folder compiler jobs [--cases N]
  */
@@ -13,6 +14,7 @@
 
 int expr_main(int argc, char **argv);
 int finite_main(int argc, char **argv);
+int derived_main(int argc, char **argv);
 
 /* In place of the harness's: the reference, and the kernels. */
 void engines_open(void)
@@ -32,7 +34,7 @@ void engines_open(void)
 
 int main(int argc, char **argv)
 {
-        char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL};
+        char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL}, *derived[] = {argv[0], "797", "9", NULL};
         if (argc < 4) {
                 fprintf(stderr, "usage: test_expr_host folder compiler jobs [--cases N]\n");
                 return 2;
@@ -43,11 +45,11 @@ int main(int argc, char **argv)
                                    .shared_per_multiprocessor = 65536, .l2 = 8192, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));
         host_learning = true;
-        if (expr_main(2, arguments) | finite_main(2, some))
+        if (expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived))
                 return 1;
         kernels_compile();
         host_learning = false;
-        int failed = expr_main(2, arguments) | finite_main(2, some);
+        int failed = expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived);
         fprintf(stderr, "%d specialisations, %ld launches\n", kernels_count(), host_launches);
         if (!host_met[SF_CUDA_AGAIN]) {
                 fprintf(stderr, "no graph has run kernels/again.cu\n");

@@ -215,6 +215,33 @@ def test_specials():
 
 
 @host
+def test_any_numbers():
+    hypothesis = pytest.importorskip("hypothesis", reason="hypothesis is not installed")
+    from hypothesis import strategies as st
+    numbers = st.one_of(st.floats(width=32), st.floats(-4, 4, width=32), st.sampled_from([0.0, -0.0, float("nan"), float("inf"), 1.0]))
+
+    @hypothesis.given(st.lists(numbers, min_size=1, max_size=40), st.lists(st.booleans(), min_size=40, max_size=40), st.integers(0, 1), st.booleans())
+    def check(values, mask, ddof, skip_nan):
+        x, m = np.array(values, "f4"), np.array(mask[:len(values)])
+        kept = x[m & ~np.isnan(x)] if skip_nan else x[m]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            wide = kept.astype("f8")
+            for name, right in (("var", np.var(wide, ddof=ddof)), ("std", np.std(wide, ddof=ddof))):
+                y = getattr(scanfold, name)(x, mask=m, skip_nan=skip_nan, ddof=ddof)
+                np.testing.assert_allclose(y, np.float32(right), rtol=1e-6, atol=1e-44)
+            if len(kept) == len(x):  # in one read, from the first element on
+                np.testing.assert_allclose(scanfold.var(x, ddof=ddof), np.float32(np.var(wide, ddof=ddof)), rtol=1e-6, atol=1e-44)
+            assert scanfold.count_nonzero(x, mask=m, skip_nan=skip_nan) == np.count_nonzero(kept)
+            assert scanfold.any(x, mask=m, skip_nan=skip_nan) == np.any(kept) and scanfold.all(x, mask=m, skip_nan=skip_nan) == np.all(kept)
+            np.testing.assert_array_equal(scanfold.norm(x, np.inf, mask=m, skip_nan=skip_nan), np.max(np.abs(kept), initial=0))
+            with scanfold.using(backend="ref"):
+                right = scanfold.mean(x, mask=m, skip_nan=skip_nan), scanfold.norm(x, 3, skip_nan=skip_nan)
+            np.testing.assert_array_equal((scanfold.mean(x, mask=m, skip_nan=skip_nan), scanfold.norm(x, 3, skip_nan=skip_nan)), right)
+    check()
+
+
+@host
 def test_out_and_dtype():
     x = some((4, 5), "float32")
     out = np.empty(4, "f8")
