@@ -354,7 +354,7 @@ typedef struct sf_scan_options {
                                   two instances of one graph must not run at once. Ignored on the CPU */
         void *workspace;       /* NULL, or device memory for scratch, 256-byte aligned, used instead of the library's own */
         size_t workspace_size; /* at least what sf_scan_workspace said for the same arguments */
-        int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked */
+        int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked. Indices and recurrences do not have it */
 } sf_scan_options;
 
 #ifdef __cplusplus

@@ -90,12 +90,34 @@ static void check(const how *h)
         }
 }
 
+/* Where an element that is masked out is more than an identity, it is said, and nothing is written. */
+static void test_refusals(void)
+{
+        float v[4] = {1, NAN, 3, 2}, h[4] = {9, 9, 9, 9};
+        int64_t shape[1] = {4}, index = 9;
+        sf_tensor tx = {.data = v, .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_F32, .shape = shape}, ti = tx, th = tx;
+        sf_fold_options fold = SF_FOLD_OPTIONS_INIT;
+        sf_scan_options scan = SF_SCAN_OPTIONS_INIT;
+        ti.data = &index;
+        ti.ndim = 0;
+        ti.dtype = SF_I64;
+        th.data = h;
+        fold.op = SF_ARGMAX;
+        fold.skip_nan = scan.skip_nan = 1;
+        CHECK(sf_fold(NULL, &tx, &ti, &fold) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "which argmax does not have; give a mask") && index == 9,
+              "%s", sf_last_error(NULL));
+        CHECK(sf_recurrence(NULL, &tx, &tx, &th, &scan) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "give a mask") && h[0] == 9, "%s",
+              sf_last_error(NULL));
+        checks += 2;
+}
+
 int main(int argc, char **argv)
 {
         static const int dtypes[] = {DT_F32, DT_F64, DT_F16, DT_BF16, DT_I32};
         static const int64_t lengths[] = {1, 3, 100, 2049, MOST};
         size_t every = argc > 1 ? (size_t)atol(argv[1]) : 1, number = 0;
         engines_open();
+        test_refusals();
         for (size_t d = 0; d < 5; d++)
                 for (size_t l = 0; l < 5; l++)
                         for (int op = SF_SUM; op <= SF_MIN; op++)
