@@ -466,7 +466,7 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  *
  * Values: every operator rounds its result to its own type; f16 and bf16 are computed in f32 and then rounded. Scans and folds are those
  * above, and so are their dtypes, except for the default result: sum and prod of integers are 64 bits wide (i64, u64 for unsigned; bool
- * counts as signed), everything else keeps its type. A matmul
+ * counts as signed), indices i64, logsumexp of integers f32, everything else keeps its type. A matmul
  * widens both sides to the accumulator's type (f32, f64, or the integers' own), rounds each product in it, folds the products by the rule
  * and rounds once to the promoted type. The bits of exp, log, sigmoid and tanh are the same on every CPU in f32
  * (and so in f16 and bf16), and the platform's in f64 and on CUDA.
@@ -494,6 +494,9 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  *     sum prod max min (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, skip_nan=True, dtype=f64; also amax, amin, dim=, keepdims=)
  *     cumsum cumprod cummax cummin (x, axis=-1, reverse=True, exclusive=True, mask=m, skip_nan=True, dtype=f64)
  *     mean sumsq any all, var std var_mean std_mean (correction=1; ddof=), norm(x, order=2; ord=, p=), cummean cumvar; nansum and so on
+ *     argmax argmin (the first of equal elements), argmax_last argmin_last, logsumexp, with the arguments of sum
+ *     cumargmax cumargmin (the latest of equal ones, as torch's cummax), cumargmax_first cumargmin_first, logcumsumexp, as cumsum
+ *     linear_recurrence(a, b, axis=-1, reverse=True, exclusive=True, mask=m, initial=1.0, dtype=f64)
  *     exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill
  *     flip transpose permute unsqueeze squeeze broadcast_to expand concat cat concatenate zeros_like ones_like full_like
  *     matmul linear; astype to, with f32 or float32 and so on; x.float() and x.double()
@@ -627,6 +630,12 @@ typedef enum sf_derived {
 
 SF_API int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what, const sf_expr_options *options);
 SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options); /* SF_MEAN */
+
+/*
+ * The linear recurrence h = a h + b along one axis, as sf_recurrence has it; options as for a scan, op ignored. a and b broadcast to one
+ * shape, and each may be a number. The result is real: where neither is, f32.
+ */
+SF_API int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b, const sf_expr_options *options);
 
 /* a @ b as in NumPy and torch: (..., M, K) with (..., K, N), vectors, batches that broadcast. linear: x @ w.T + bias, bias a node or 0. */
 SF_API int32_t sf_expr_matmul(sf_graph *graph, int32_t a, int32_t b);

@@ -44,7 +44,12 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
 
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other)
 {
-        return sf_on_host(device) ? NULL : sf_cuda_apart(count, steps, other);
+        if (sf_on_host(device))
+                return NULL;
+        for (int32_t i = 0; i <= count; i++)
+                if (sf_op_is((i < count ? steps[i] : other)->op, SF_PAIR))
+                        return "values of two components share no read on CUDA";
+        return sf_cuda_apart(count, steps, other);
 }
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)

@@ -131,7 +131,7 @@ static void build_one(sf_context *ctx)
                 int32_t axes[4] = {(int32_t)pick(4) - 2, (int32_t)pick(4) - 2, (int32_t)pick(4) - 2, (int32_t)pick(400) - 200};
                 int64_t shape[4] = {(int64_t)pick(4) - 1, 5, (int64_t)pick(6), -1};
                 sf_expr_options o = SF_EXPR_OPTIONS_INIT;
-                o.op = (sf_op)pick(5);
+                o.op = (sf_op)pick(11);
                 o.naxes = (int32_t)pick(4);
                 o.axes = pick(3) ? axes : NULL;
                 o.mask = pick(3) ? 0 : b;
@@ -151,7 +151,11 @@ static void build_one(sf_context *ctx)
                 case 7: made = sf_expr_slice(graph, a, axes[0], (int64_t)pick(9) - 4, pick(2) ? SF_SLICE_END : (int64_t)hash(seed), (int64_t)pick(5) - 2); break;
                 case 8: made = sf_expr_select(graph, a, axes[0], (int64_t)pick(9) - 4); break;
                 case 9: made = sf_expr_concat(graph, axes[0], (int32_t)pick(4), (int32_t[]){a, b, a, b}); break;
-                case 10: made = pick(2) ? sf_expr_scan(graph, a, &o) : sf_expr_derived(graph, a, (sf_derived)pick(12), &o); break;
+                case 10:
+                        made = pick(3) == 0   ? sf_expr_recurrence(graph, a, b, &o)
+                               : pick(2) == 0 ? sf_expr_scan(graph, a, &o)
+                                              : sf_expr_derived(graph, a, (sf_derived)pick(12), &o);
+                        break;
                 case 11: made = sf_expr_fold(graph, a, &o); break;
                 default: made = pick(2) ? sf_expr_matmul(graph, a, b) : sf_expr_linear(graph, a, b, 0); break;
                 }

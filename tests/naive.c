@@ -474,9 +474,34 @@ static void reduce(bool scan, const array *a, array *r, const sf_tensor *mask, c
         CHECK(status == SF_OK, "the reference refuses: %s", sf_last_error(REF));
 }
 
+static int reduced_type(sf_op op, int dt)
+{
+        if (op >= SF_ARGMAX && op <= SF_LAST_ARGMIN)
+                return DT_I64;
+        if (is_real(dt) || op == SF_MAX || op == SF_MIN)
+                return dt;
+        return op == SF_LOGSUMEXP ? DT_F32 : dts[dt].kind == 'u' ? DT_U64 : DT_I64;
+}
+
+array *naive_recurrence(array *a, array *b, const sf_expr_options *o)
+{
+        const bool real = is_real(a->dt) || is_real(b->dt);
+        array *const both[2] = {a, b};
+        const bool no[2] = {false, false};
+        array *r = array_new(real ? naive_type(SF_ADD, 2, both, no) : DT_F32, b->ndim, b->shape);
+        sf_tensor ta = as_tensor(a), tb = as_tensor(b), y = as_tensor(r);
+        sf_scan_options s = SF_SCAN_OPTIONS_INIT;
+        s.reverse = o->reverse;
+        s.exclusive = o->exclusive;
+        s.initial = o->initial;
+        s.axis = o->axes ? o->axes[0] : -1;
+        CHECK(sf_recurrence(REF, &ta, &tb, &y, &s) == SF_OK, "the reference refuses: %s", sf_last_error(REF));
+        return r;
+}
+
 array *naive_reduce(bool scan, bool mean, const array *a, const array *mask, const sf_expr_options *o)
 {
-        int dt = is_real(a->dt) || o->op == SF_MAX || o->op == SF_MIN ? a->dt : dts[a->dt].kind == 'u' ? DT_U64 : DT_I64;
+        int dt = reduced_type(o->op, a->dt);
         int64_t shape[NAIVE_NDIM];
         int32_t ndim = 0;
         double n = 1;

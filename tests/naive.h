@@ -47,6 +47,8 @@ array *naive_unsqueeze(const array *a, int32_t axis);
 array *naive_broadcast(const array *a, int32_t ndim, const int64_t *shape);
 array *naive_slice(const array *a, int32_t axis, int64_t start, int64_t step, int64_t length);
 array *naive_concat(const array *a, const array *b, int32_t axis);
+/* h = a h + b, with an a that broadcasts to b. */
+array *naive_recurrence(array *a, array *b, const sf_expr_options *options);
 array *naive_reduce(bool scan, bool mean, const array *a, const array *mask, const sf_expr_options *options);
 array *naive_matmul(const array *a, const array *b, int dt); /* matrices */
 

@@ -84,6 +84,14 @@ static const struct {
         {"i + (18446744073709551615 - 18446744073709551614)", "i + 1", "i=2:i8"},
         {"x + 16777217", "x + 16777216", "x=2"}, /* a real has it rounded */
         {"h + b", "h.astype(f32) + b.astype(f32)", "h=2:f16 b=2:bf16"},
+        {"x.argmax(1, keepdim=True) + 1", "argmax(x, 1, keepdim=True) + 1", "x=2,3"},
+        {"np.argmin(x)", "argmin(x)", "x=2,3"},
+        {"argmax_last(x, 0, dtype=i32), argmin_last(x, 0)", "argmax_last(x, 0, dtype=i32); argmin_last(x, 0)", "x=2,3:u8"},
+        {"cumargmax(x), cumargmin(x, 0), cumargmax_first(x), cumargmin_first(x)", "cumargmax(x, 1); cumargmin(x, 0); cumargmax_first(x, 1); cumargmin_first(x, 1)", "x=2,3"},
+        {"torch.logsumexp(x, 1), logcumsumexp(i, 0, dtype=f64)", "logsumexp(x, 1); logcumsumexp(i, 0, dtype=f64)", "x=2,3 i=2:i64"},
+        {"linear_recurrence(0.9, x, 0)", "linear_recurrence(0.9, x, 0)", "x=2,3:f16"},
+        {"linear_recurrence(a, x, reverse=True, exclusive=True, initial=0.5, dtype=f64)", "linear_recurrence(a, x, 1, reverse=True, exclusive=True, initial=0.5, dtype=f64)", "a=3 x=2,3"},
+        {"linear_recurrence(x, 1)", "linear_recurrence(x, broadcast_to(1, (2, 3)), 1)", "x=2,3"},
 };
 
 static void test_readings(void)
@@ -176,6 +184,12 @@ static const struct {
          "is out of range for i64, which holds -9223372036854775808 to 9223372036854775807"},
         {"q + -1", "q=2:u64", "-1 is out of range for u64, which holds 0 to 18446744073709551615"},
         {"x + 18446744073709551615 * 2", "x=2", "does not fit 64 bits"},
+        {"argmax(x)", "x=0", "no elements"}, {"argmin(x, 1)", "x=3,0", "no elements"}, {"argmax(x, 1, dtype=f32)", "x=2,3", "i32 or i64"},
+        {"argmax(x, 1, initial=1)", "x=2,3", "a position"}, {"argmax(x, 1, acc=f64)", "x=2,3", "left unset"},
+        {"logsumexp(x, 1, dtype=i64)", "x=2,3:i64", "f32 or f64"}, {"linear_recurrence(a, b)", "a=2 b=2,3", "(2,) and (2, 3) do not broadcast"},
+        {"linear_recurrence(a, b, 2)", "a=3 b=2,3", "no axis 2"}, {"linear_recurrence(a, b, dtype=i64)", "a=3 b=2,3", "into i64"},
+        {"linear_recurrence(a, b, mask=a)", "a=3 b=2,3", "bool or u8"}, {"linear_recurrence(a, b, mask=m)", "a=3 b=2,3 m=2:bool", "does not broadcast"},
+        {"argmax(x, dtype=i32)", "x=65536,65536:u8", "need i64"},
 };
 
 static void test_refusals(void)

@@ -228,13 +228,49 @@ static void add_concat(graph *r)
                 add(r, sf_expr_concat(r->g, axis, 2, (int32_t[]){node, other}), naive_concat(a, b, axis));
 }
 
+/* Are operations of two components there on all engines? Their exp and log are the library's. */
+static bool has_pairs(const graph *r)
+{
+        bool all = !r->linear;
+        for (int e = 0; e < engine_count; e++)
+                all = all && !engines[e].own_functions;
+        return all;
+}
+
+static bool needs_elements(sf_op op)
+{
+        return op >= SF_MAX && op <= SF_LAST_ARGMIN;
+}
+
+static void add_recurrence(graph *r)
+{
+        int32_t a_node, b_node, axis;
+        array *a = any(r, &a_node), *b = any(r, &b_node);
+        sf_expr_options o = SF_EXPR_OPTIONS_INIT;
+        bool fits = has_pairs(r) && b->ndim && a->ndim <= b->ndim;
+        for (int32_t d = 1; fits && d <= a->ndim; d++)
+                fits = a->shape[a->ndim - d] == 1 || a->shape[a->ndim - d] == b->shape[b->ndim - d];
+        /* integers into f16 and bf16 are refused */
+        for (int i = 0; i < 2 && fits; i++)
+                fits = !((i ? a : b)->dt == DT_F16 || (i ? a : b)->dt == DT_BF16) || is_real((i ? b : a)->dt);
+        if (!fits)
+                return;
+        axis = (int32_t)pick(r, (uint64_t)b->ndim);
+        o.axes = &axis;
+        o.naxes = 1;
+        o.reverse = pick(r, 4) == 0;
+        o.exclusive = pick(r, 4) == 0;
+        o.initial = pick(r, 4) ? (sf_scalar){0} : sf_real(0.75);
+        add(r, sf_expr_recurrence(r->g, a_node, b_node, &o), naive_recurrence(a, b, &o));
+}
+
 static void add_reduce(graph *r)
 {
         int32_t node, mask_node, axes[2];
         array *a = any(r, &node), *mask = any(r, &mask_node);
         bool scan = pick(r, 2), mean = !scan && is_real(a->dt) && !pick(r, 4);
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
-        o.op = mean ? SF_SUM : r->linear ? (pick(r, 4) ? SF_SUM : SF_MAX) : (sf_op)pick(r, 4);
+        o.op = mean ? SF_SUM : r->linear ? (pick(r, 4) ? SF_SUM : SF_MAX) : (sf_op)pick(r, has_pairs(r) ? 9 : 4);
         o.reverse = pick(r, 4) == 0;
         o.exclusive = scan && pick(r, 4) == 0;
         o.keepdim = !scan && pick(r, 2);
@@ -247,7 +283,7 @@ static void add_reduce(graph *r)
                 o.axes = pick(r, 5) || scan ? axes : NULL;
                 o.naxes = scan || a->ndim < 2 || pick(r, 2) ? 1 : 2;
         }
-        if ((o.op == SF_MAX || o.op == SF_MIN) && !a->count)
+        if (needs_elements(o.op) && !a->count)
                 return;
         bool fits = (mask->dt == DT_BOOL || mask->dt == DT_U8) && mask->ndim <= a->ndim && pick(r, 2) && !(r->linear && o.op != SF_SUM);
         for (int32_t d = 1; fits && d <= mask->ndim; d++)
@@ -257,9 +293,9 @@ static void add_reduce(graph *r)
         add(r, made, naive_reduce(scan, mean, a, fits ? mask : NULL, &o));
         /* Another fold of the same, or the scan's total: of one read, perhaps. */
         if (!scan)
-                o.op = o.mask && r->linear ? SF_SUM : r->linear ? (o.op == SF_SUM ? SF_MAX : SF_SUM) : (sf_op)pick(r, 4);
+                o.op = o.mask && r->linear ? SF_SUM : r->linear ? (o.op == SF_SUM ? SF_MAX : SF_SUM) : (sf_op)pick(r, has_pairs(r) ? 9 : 4);
         o.exclusive = false;
-        if (pick(r, 3) || ((o.op == SF_MAX || o.op == SF_MIN) && !a->count))
+        if (pick(r, 3) || (needs_elements(o.op) && !a->count))
                 return;
         add(r, sf_expr_fold(r->g, node, &o), naive_reduce(false, false, a, fits ? mask : NULL, &o));
 }
@@ -413,6 +449,7 @@ static void check_graph(uint64_t seed, bool linear, bool huge)
                 case 6: add_cast(&r); break;
                 case 7: add_concat(&r); break;
                 case 8: add_matmul(&r); break;
+                case 9: add_recurrence(&r); break;
                 default: add_reduce(&r); break;
                 }
         }

@@ -135,6 +135,49 @@ static const rule rules[] = {
         {"cumsum(x, 1) - x", "x=4,5:i64", "cumsum(x, 1, exclusive=True)", EXACTLY},
         {"x - cumsum(x, 1)", "x=4,5", "x - cumsum(x, 1)", EXACTLY},
         {"cumsum(x, 1) - y", "x=4,5 y=4,5", "cumsum(x, 1) - y", EXACTLY},
+
+        /* Indices: they count from an axis's beginning, and one of one element is 0, not the element. */
+        {"argmax(x, 1)", "x=4,1", "argmax(x, 1)", EXACTLY},
+        {"cumargmax(x, 1)", "x=4,1", "cumargmax(x, 1)", EXACTLY},
+        {"argmax(x, (0, 1, 2))", "x=4,1,5", "argmax(x)", EXACTLY},
+        {"argmax(argmax(x, 1), 0)", "x=4,5", "argmax(argmax(x, 1, keepdim=True))", EXACTLY},
+        {"argmax(flip(x, 1), 1)", "x=4,5", "argmax(flip(x, 1), 1)", EXACTLY},
+        {"argmax(flip(x, 0), 1)", "x=4,5", "argmax(flip(x, 0), 1)", EXACTLY},
+        {"flip(argmax(x, 1), 0)", "x=4,5", "argmax(flip(x, 0), 1)", EXACTLY},
+        {"flip(cumargmax(x, 1), 1)", "x=4,5", "flip(cumargmax(x, 1), 1)", EXACTLY},
+        {"flip(cumargmax(x, 1), 0)", "x=4,5", "cumargmax(flip(x, 0), 1)", EXACTLY},
+        {"argmax(where(m, x, -inf), 1)", "x=4,5 m=4,5:bool", "argmax(where(m, x, -inf), 1)", EXACTLY},
+        {"argmax(x.T, 0)", "x=4,5", "argmax(x, 1)", EXACTLY},
+        {"argmax(x.T)", "x=4,5", "argmax(x.T)", EXACTLY},
+        {"argmax(broadcast_to(x, (6, 5)), 0)", "x=5", "argmax(broadcast_to(x, (6, 5)), 0)", EXACTLY},
+        {"argmax(broadcast_to(x, (6, 5)), 1)", "x=5", "broadcast_to(unsqueeze(argmax(x), 0), (6,))", EXACTLY},
+        {"argmin(x * 3, 1)", "x=4,5:i64", "argmin(x * 3, 1)", EXACTLY},
+        {"cumargmax(x, 1)[:, -1]", "x=4,5", "argmax_last(x, 1)", EXACTLY},
+        {"cumargmin_first(x, 1, reverse=True)[:, 0]", "x=4,5", "argmin(x, 1, reverse=True)", EXACTLY},
+        {"cumargmin(x, 1)[:, :3]", "x=4,5", "cumargmin(x[:, :3], 1)", EXACTLY},
+        {"cumargmin(x, 1, reverse=True)[:, 2:]", "x=4,5", "cumargmin(x, 1, reverse=True)[:, 2:]", EXACTLY},
+        {"cumargmin(x, 1, reverse=True)[2:]", "x=4,5", "cumargmin(x[2:], 1, reverse=True)", EXACTLY},
+        {"concat([zeros_like(x[:, :1]).long(), cumargmax(x, 1)[:, :-1]], 1)", "x=4,5:u8",
+         "concat([broadcast_to(0, (4, 1)).astype(i64), cumargmax(x[:, :4], 1)], 1)", EXACTLY},
+
+        /* Sums of exponentials: x + log(1) is not x where x is -0.0. */
+        {"logsumexp(x, 1)", "x=4,1", "logsumexp(x, 1)", EXACTLY},
+        {"logsumexp(logsumexp(x, 1), 0)", "x=4,5", "logsumexp(logsumexp(x, 1, keepdim=True))", EXACTLY},
+        {"logsumexp(where(m, x, -inf), 1)", "x=4,5 m=4,5:bool", "logsumexp(x, 1, mask=m)", EXACTLY},
+        {"logsumexp(flip(x, 1), 1)", "x=4,5", "logsumexp(x, 1, reverse=True)", EXACTLY},
+        {"flip(logcumsumexp(flip(x, 1), 1), 1)", "x=4,5", "logcumsumexp(x, 1, reverse=True)", EXACTLY},
+        {"logsumexp(broadcast_to(x, (6, 5)), 0)", "x=5", "logsumexp(broadcast_to(x, (6, 5)), 0)", EXACTLY},
+        {"logcumsumexp(x, 1)[:, -1]", "x=4,5", "logsumexp(x, 1)", EXACTLY},
+        {"concat([full_like(x[:, :1], -inf), logcumsumexp(x, 1)[:, :-1]], 1)", "x=4,5", "logcumsumexp(x, 1, exclusive=True)", EXACTLY},
+
+        /* Recurrences take their a along. */
+        {"flip(linear_recurrence(flip(a, 1), flip(b, 1)), 1)", "a=4,5 b=4,5", "linear_recurrence(a, b, 1, reverse=True)", EXACTLY},
+        {"flip(linear_recurrence(flip(a, 0), flip(b, 1)), 1)", "a=5 b=4,5", "linear_recurrence(a, b, 1, reverse=True)", EXACTLY},
+        {"linear_recurrence(a, b, 1)[:, :3]", "a=5 b=4,5", "linear_recurrence(a[:3], b[:, :3], 1)", EXACTLY},
+        {"linear_recurrence(a, b, 1)[:, -1]", "a=5 b=4,5", "squeeze(linear_recurrence(a, b, 1)[:, 4:], 1)", EXACTLY},
+        {"linear_recurrence(a, b, 1)", "a=4,1 b=4,1", "linear_recurrence(a, b, 1)", EXACTLY},
+        {"linear_recurrence(a, where(m, b, 0), 1)", "a=4,5 b=4,5 m=4,5:bool", "linear_recurrence(a, where(m, b, 0), 1)", EXACTLY},
+        {"linear_recurrence(a, b, 1, mask=m)", "a=4,5 b=4,5 m=5:bool", "linear_recurrence(where(m, a, 1), where(m, b, 0), 1)", EXACTLY},
 };
 
 static void check_rule(const rule *r, bool exact)

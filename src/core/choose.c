@@ -82,6 +82,18 @@ bool sf_step_pair(sf_step *s, sf_op op, sf_dt in, sf_dt out)
         return from != SF_KIND_REAL && (sf_op_is(op, SF_WRAPS) || holds_every_value(out, in));
 }
 
+sf_dt sf_usual_result(sf_op op, sf_dt in)
+{
+        const sf_kind kind = sf_dtypes[in].kind;
+        if (sf_op_is(op, SF_INDEX))
+                return SF_DT_I64;
+        if (kind != SF_KIND_REAL && sf_op_is(op, SF_ROUNDS))
+                return SF_DT_F32;
+        if (kind != SF_KIND_REAL && sf_op_is(op, SF_WRAPS))
+                return kind == SF_KIND_UNSIGNED ? SF_DT_U64 : SF_DT_I64;
+        return in;
+}
+
 /* The dtypes an operation on `in` may have for its result: "f16, bf16, f32 or f64". */
 static const char *results_text(sf_op op, sf_dt in, char text[128])
 {

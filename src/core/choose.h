@@ -17,6 +17,9 @@ bool sf_step_pair(sf_step *step, sf_op op, sf_dt in, sf_dt out);
 /* The same, or a sentence; `accumulator` is the caller's wish. */
 sf_status sf_step_dtypes(const sf_context *ctx, sf_step *step, sf_op op, sf_dt in, sf_dt out, sf_dtype accumulator);
 
+/* The dtype of results where none is asked for: sums and products of integers are 64 bits wide, indices i64, what rounds is real. */
+sf_dt sf_usual_result(sf_op op, sf_dt in);
+
 /* Then the identity, and the initial value in the accumulator's type. */
 sf_status sf_step_initial(const sf_context *ctx, sf_step *step, sf_scalar initial);
 

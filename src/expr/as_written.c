@@ -564,7 +564,7 @@ static bool within_limits(const sf_repair *r)
                 operands += pass->operands ? pass->operands : 1;
                 codes += pass->load.count ? pass->load.count : 1;
                 codes += pass->store.count ? pass->store.count : 1;
-                if ((pass->core && !pass->step.fold) ||
+                if ((pass->core && (!pass->step.fold || sf_op_is(pass->step.op, SF_PAIR))) ||
                     steps->buffer[pass->out.buffer].node != pass->root)
                         return false;
         }

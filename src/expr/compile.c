@@ -170,7 +170,7 @@ static int32_t emit_load(draft *d, int32_t node, const sf_track *track)
 static int32_t emit_result(draft *d)
 {
         const sf_ir_node *core = sf_ir_at(d->ir, d->core);
-        int32_t value = emit(d, (sf_instruction){.code = SF_CODE_RESULT, .dt = (uint8_t)d->pass->step.acc}, 0, NULL);
+        int32_t value = emit(d, (sf_instruction){.code = SF_CODE_RESULT, .dt = (uint8_t)sf_op_result(core->op, core->acc)}, 0, NULL);
         if (value >= 0 && core->mean) {
                 double count = (double)sf_ir_length(sf_ir_at(d->ir, sf_ir_arg(d->ir, core, 0)), core->axes);
                 int32_t by = emit_constant(d, core->acc, sf_value_from_f64(count, core->acc), 0);
@@ -281,14 +281,15 @@ static void choose_x(const sf_plan *plan, sf_pass *pass)
         sf_access x = pass->operand[best];
         pass->operand[best] = pass->operand[0];
         pass->operand[0] = x;
-        sf_program *programs[2] = {&pass->load, &pass->store};
+        sf_program *programs[3] = {&pass->load, &pass->beside, &pass->store};
         uint32_t *reads[2] = {&pass->load_reads, &pass->store_reads};
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 3; i++)
                 for (int32_t k = 0; k < programs[i]->count; k++) {
                         sf_instruction *code = &programs[i]->code[k];
                         if (code->code == SF_CODE_LOAD && (code->slot == 0 || code->slot == best))
                                 code->slot = code->slot ? 0 : (uint8_t)best;
                 }
+        for (int i = 0; i < 2; i++) {
                 uint32_t first = *reads[i] & 1, other = *reads[i] >> best & 1;
                 *reads[i] = (*reads[i] & ~(1u | 1u << best)) | other | first << best;
         }
@@ -298,7 +299,7 @@ static void choose_x(const sf_plan *plan, sf_pass *pass)
 static bool is_plain(const sf_planner *planner, const sf_pass *pass, sf_op op)
 {
         sf_step like;
-        if (pass->operands != 1 || pass->store.count || pass->load.code[0].code != SF_CODE_LOAD ||
+        if (pass->operands != 1 || pass->store.count || pass->beside.count || pass->load.code[0].code != SF_CODE_LOAD ||
             (pass->load.count == 2 && pass->load.code[1].code != SF_CODE_CAST) || pass->load.count > 2)
                 return false;
         sf_dt in = planner->plan->buffer[pass->operand[0].buffer].dt;
@@ -317,7 +318,7 @@ static void start_step(draft *d, const sf_ir_node *root, const sf_ir_node *core)
                 s->acc = core->acc;
                 sf_step_initial(d->ir->ctx, s, (sf_scalar){0});
                 s->has_initial = core->has_initial;
-                s->initial = core->value;
+                s->initial = sf_op_is(core->op, SF_PAIR) ? sf_with_one(s->acc, core->value) : core->value;
                 s->fold = core->kind == SF_IR_FOLD;
                 s->exclusive = core->exclusive;
         } else {
@@ -325,6 +326,22 @@ static void start_step(draft *d, const sf_ir_node *root, const sf_ir_node *core)
                 sf_step_initial(d->ir->ctx, s, (sf_scalar){0});
         }
         s->out = root->dt;
+}
+
+/* A program whose value is a node's elements, chosen by a mask or not, as the accumulator holds them. False: d->cut says why. */
+static bool compile_elements(draft *d, sf_program *program, int32_t node, int32_t mask, const sf_track *track)
+{
+        const sf_dt acc = d->pass->step.acc;
+        d->program = program;
+        d->reads = &d->pass->load_reads;
+        d->depth = 0;
+        int32_t value = emit_cast(d, compile(d, node, track), acc);
+        if (mask)
+                value = emit_masked(d, mask, value, track);
+        /* The program's value is its last instruction's; one that was needed before it may be the last instead. */
+        if (value >= 0 && value != program->count - 1)
+                value = emit(d, (sf_instruction){.code = SF_CODE_CAST, .dt = (uint8_t)acc, .arg = {(uint8_t)value}}, 0, NULL);
+        return value >= 0;
 }
 
 int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const sf_track *root_track, sf_pass *pass)
@@ -345,20 +362,20 @@ int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const s
         start_step(d, nr, nc);
 
         const sf_track *identity = sf_track_identity(ir, x->ndim);
+        const bool two = core && sf_op_is(nc->op, SF_TWO);
         int32_t value;
-        d->program = &pass->load;
-        d->reads = &pass->load_reads;
         bool choose =
-                core && nc->arg[1] &&
+                core && !two && nc->arg[1] &&
                 (planner->plan->of_lines || !mask_in_memory(d, sf_ir_arg(ir, nc, 1), x->ndim));
-        value = emit_cast(d, compile(d, core ? sf_ir_arg(ir, nc, 0) : root, identity), pass->step.acc);
-        if (choose)
-                value = emit_masked(d, sf_ir_arg(ir, nc, 1), value, identity);
-        if (value < 0)
+        if (choose && sf_op_is(nc->op, SF_INDEX) && !planner->plan->of_lines)
+                return sf_ir_arg(ir, nc, 1); /* what is masked out has no position: no number in the load could say so */
+        if (!compile_elements(d, &pass->load, core ? sf_ir_arg(ir, nc, 0) : root, choose ? sf_ir_arg(ir, nc, 1) : 0, identity))
                 return d->cut;
-        /* The program's value is its last instruction's; one that was needed before it may be the last instead. */
-        if (value != pass->load.count - 1 && emit(d, (sf_instruction){.code = SF_CODE_CAST, .dt = (uint8_t)pass->step.acc, .arg = {(uint8_t)value}}, 0, NULL) < 0)
-                return d->cut;
+        if (two) {
+                const int32_t a = sf_ir_arg(ir, nc, 1);
+                if (!compile_elements(d, &pass->beside, a, 0, broadcast_track(ir, x, sf_ir_at(ir, a), identity)))
+                        return d->cut;
+        }
 
         if (core && (root != core || nc->mean)) {
                 d->program = &pass->store;

@@ -363,9 +363,9 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
         sf_node node = {.kind = kind, .arg = {x, o.mask}, .op = derived ? SF_SUM : o.op, .derived = what, .keepdim = o.keepdim != 0,
                         .reverse = o.reverse != 0, .exclusive = o.exclusive != 0, .skip_nan = o.skip_nan != 0, .value = o.initial,
                         .dtype = o.dtype, .accumulator = o.accumulator, .correction = o.correction, .order = order_of(o.order)};
-        const char *wrong = !sf_op_name(node.op)                              ? "op is not SF_SUM, SF_PROD, SF_MAX or SF_MIN"
+        const char *wrong = !sf_op_name(node.op)                              ? "op is none of sf_op"
                             : scan && o.keepdim                               ? "keepdim is set; a scan keeps every axis as it is"
-                            : (!scan || derived) && o.exclusive               ? "exclusive is set; it is for scans of SF_SUM, SF_PROD, SF_MAX and SF_MIN"
+                            : (!scan || derived) && o.exclusive               ? "exclusive is set; it is for scans that are not made of others"
                             : scan && o.axes && o.naxes != 1                  ? "naxes is not 1; a scan goes along one axis"
                             : derived && o.initial.kind                       ? "initial is set; what is made of other scans and folds has none"
                                                                               : NULL;
@@ -402,6 +402,24 @@ int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what, const sf_ex
 int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options)
 {
         return sf_expr_derived(graph, x, SF_MEAN, options);
+}
+
+int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b, const sf_expr_options *given)
+{
+        sf_expr_options o = SF_EXPR_OPTIONS_INIT;
+        if (!is_node(graph, "a", a) || !is_node(graph, "b", b))
+                return -1;
+        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o) != SF_OK)
+                return -1;
+        o.op = SF_RECURRENCE;
+        const int32_t node = add_reduction(graph, SF_NODE_SCAN, SF_MEAN, b, &o);
+        if (node > 0) {
+                graph->node[node].kind = SF_NODE_RECURRENCE;
+                graph->node[node].arg[0] = a;
+                graph->node[node].arg[1] = b;
+                graph->node[node].arg[2] = o.mask;
+        }
+        return node;
 }
 
 int32_t sf_expr_matmul(sf_graph *graph, int32_t a, int32_t b)

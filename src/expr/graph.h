@@ -23,6 +23,7 @@ typedef enum sf_node_kind {
         SF_NODE_SCAN,      /* of arg[0], mask arg[1]; list: the axis */
         SF_NODE_FOLD,      /* of arg[0], mask arg[1]; list: axes */
         SF_NODE_DERIVED,   /* likewise, made of others: `derived` */
+        SF_NODE_RECURRENCE, /* of a arg[0] and b arg[1], mask arg[2]; list: the axis */
         SF_NODE_MATMUL
 } sf_node_kind;
 

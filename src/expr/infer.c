@@ -247,7 +247,7 @@ static sf_status read_axes(inference *in, const sf_node *n, int32_t node, uint64
 {
         int32_t rank = sf_ir_at(in->ir, node)->ndim;
         SF_TRY(named_axes(in, n, node, rank, axes));
-        const bool scan = n->kind == SF_NODE_SCAN || (n->kind == SF_NODE_DERIVED && sf_derived_scans(n->derived));
+        const bool scan = n->kind == SF_NODE_SCAN || n->kind == SF_NODE_RECURRENCE || (n->kind == SF_NODE_DERIVED && sf_derived_scans(n->derived));
         if (n->all)
                 *axes = scan ? (uint64_t)1 << (rank ? rank - 1 : 0) : rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
         /* A scalar's one line is no axis. */
@@ -539,12 +539,8 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
         sf_step step;
         int32_t mask;
         sf_dt out = sf_dt_find(n->dtype);
-        if (out == SF_DT_COUNT) {
-                sf_kind kind = sf_dtypes[node->dt].kind;
-                out = kind == SF_KIND_REAL || !sf_op_is(n->op, SF_WRAPS) ? node->dt
-                      : kind == SF_KIND_UNSIGNED                         ? SF_DT_U64
-                                                                         : SF_DT_I64;
-        }
+        if (out == SF_DT_COUNT)
+                out = sf_usual_result(n->op, node->dt);
         SF_TRY(sf_step_dtypes(ir->ctx, &step, n->op, node->dt, out, n->accumulator));
         SF_TRY(sf_step_initial(ir->ctx, &step, n->value));
         model.op = n->op;
@@ -558,12 +554,81 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
         SF_TRY(read_axes(in, n, x, &model.axes));
         int64_t length = sf_ir_length(node, model.axes);
         bool none = model.kind == SF_IR_FOLD && !length;
+        if (sf_op_is(n->op, SF_INDEX) && out == SF_DT_I32 && length > (int64_t)INT32_MAX + 1)
+                return sf_fail(ir->ctx, SF_UNSUPPORTED, "%s of %s: there are %" PRId64 " positions, and their indices need i64", sf_op_name(n->op), show(ir, x).text, length);
         if (none && !sf_op_is(n->op, SF_EMPTY) && !model.has_initial)
                 return FAIL("%s of no elements of %s has no value; give an initial one, or fold axes that are not empty", sf_op_name(n->op),
                             show(ir, x).text);
         result->node = sf_ir_reduce(ir, &model, x, mask);
         if (model.kind == SF_IR_FOLD && !n->keepdim)
                 result->node = sf_ir_squeeze(ir, result->node, model.axes);
+        return SF_OK;
+}
+
+/*
+ * a and b broadcast to one shape. What a mask leaves out passes the state on: there a is 1 and b is 0. The two are widened to the
+ * accumulator by the pass, so that they keep their types here.
+ */
+static sf_status infer_recurrence(inference *in, const sf_node *n, meaning *result)
+{
+        sf_ir *ir = in->ir;
+        int32_t arg[2];
+        sf_ir_node model = {.kind = SF_IR_SCAN, .op = SF_RECURRENCE, .reverse = n->reverse, .exclusive = n->exclusive};
+        sf_dt out = sf_dt_find(n->dtype);
+        sf_step of_a, step;
+        char ta[128], tb[128];
+        int64_t shape[SF_MAX_NDIM], all[SF_MAX_NDIM];
+        bool real = false, doubles = out == SF_DT_F64 || sf_dt_find(n->accumulator) == SF_DT_F64;
+        for (int i = 0; i < 2; i++) {
+                const meaning *m = &in->of[n->arg[i]];
+                const sf_dt dt = m->node ? sf_ir_at(ir, m->node)->dt : number_dt(m->number);
+                real = real || sf_dtypes[dt].kind == SF_KIND_REAL;
+                doubles = doubles || dt == SF_DT_F64;
+        }
+        if (out == SF_DT_COUNT) {
+                out = SF_DT_F32;
+                if (real)
+                        SF_TRY(common_dt(in, n, 0, 2, &out));
+        }
+        /* A number has no type of its own: it gets the accumulator's. */
+        for (int i = 0; i < 2; i++)
+                arg[i] = in->of[n->arg[i]].node ? in->of[n->arg[i]].node : typed_number(in, in->of[n->arg[i]].number, doubles ? SF_DT_F64 : SF_DT_F32);
+        const int32_t rank = sf_ir_broadcast_shape(sf_ir_at(ir, arg[0])->ndim, sf_ir_at(ir, arg[0])->shape, sf_ir_at(ir, arg[1])->ndim,
+                                                   sf_ir_at(ir, arg[1])->shape, shape);
+        if (rank < 0)
+                return FAIL("linear_recurrence of %s and %s: shapes %s and %s do not broadcast", show(ir, arg[0]).text, show(ir, arg[1]).text,
+                            shape_of(ir, arg[0], ta), shape_of(ir, arg[1], tb));
+        if (sf_dtypes[out].kind != SF_KIND_REAL)
+                return sf_fail(ir->ctx, SF_UNSUPPORTED, "linear_recurrence into %s is not supported; its result can be f16, bf16, f32 or f64",
+                               sf_dtypes[out].name);
+        SF_TRY(sf_step_dtypes(ir->ctx, &of_a, SF_SUM, sf_ir_at(ir, arg[0])->dt, out, n->accumulator));
+        SF_TRY(sf_step_dtypes(ir->ctx, &step, SF_SUM, sf_ir_at(ir, arg[1])->dt, out, n->accumulator));
+        step.op = SF_RECURRENCE;
+        step.acc = of_a.acc == SF_DT_F64 ? SF_DT_F64 : step.acc;
+        SF_TRY(sf_step_initial(ir->ctx, &step, n->value));
+        model.acc = step.acc;
+        model.dt = out;
+        model.has_initial = step.has_initial;
+        if (step.has_initial)
+                memcpy(&model.value, &step.initial, step.acc == SF_DT_F32 ? 4 : 8);
+        if (n->arg[2]) {
+                const int32_t mask = as_node(in, n->arg[2]);
+                const sf_ir_node *m = sf_ir_at(ir, mask);
+                if (m->dt != SF_DT_BOOL && m->dt != SF_DT_U8)
+                        return sf_fail(ir->ctx, SF_UNSUPPORTED, "the mask %s is %s; it must be bool or u8", show(ir, mask).text, sf_dtypes[m->dt].name);
+                if (sf_ir_broadcast_shape(rank, shape, m->ndim, m->shape, all) != rank || (rank && memcmp(all, shape, (size_t)rank * sizeof *shape)))
+                        return FAIL("the mask %s has shape %s, which does not broadcast to that of the recurrence, %s", show(ir, mask).text,
+                                    shape_of(ir, mask, ta), sf_shape_text(rank, shape, tb));
+                for (int i = 0; i < 2; i++) {
+                        const sf_dt dt = sf_ir_at(ir, arg[i])->dt;
+                        arg[i] = sf_ir_map(ir, SF_CODE_WHERE, dt, sf_ir_cast(ir, mask, SF_DT_BOOL), arg[i], sf_ir_number(ir, dt, i == 0));
+                }
+        }
+        const sf_ir_node *b = sf_ir_at(ir, arg[1]);
+        if (b->ndim != rank || (rank && memcmp(b->shape, shape, (size_t)rank * sizeof *shape)))
+                arg[1] = sf_ir_broadcast(ir, arg[1], rank, shape);
+        SF_TRY(read_axes(in, n, arg[1], &model.axes));
+        result->node = sf_ir_reduce(ir, &model, arg[1], arg[0]);
         return SF_OK;
 }
 
@@ -607,7 +672,7 @@ static sf_status infer_node(inference *in, int32_t id, const sf_tensor *inputs)
         const sf_node *n = &in->graph->node[id];
         meaning *result = &in->of[id];
         sf_ir *ir = in->ir;
-        int32_t x = n->kind != SF_NODE_APPLY && n->kind != SF_NODE_MATMUL && n->arg[0] ? as_node(in, n->arg[0]) : 0;
+        int32_t x = n->kind != SF_NODE_APPLY && n->kind != SF_NODE_MATMUL && n->kind != SF_NODE_RECURRENCE && n->arg[0] ? as_node(in, n->arg[0]) : 0;
         uint64_t axes = 0;
         if (n->needs && sf_ir_at(ir, x)->ndim && n->needs > sf_ir_at(ir, x)->ndim)
                 return FAIL("%s has rank %d, which is less than %d subscripts name", show(ir, x).text, (int)sf_ir_at(ir, x)->ndim, (int)n->needs);
@@ -643,6 +708,7 @@ static sf_status infer_node(inference *in, int32_t id, const sf_tensor *inputs)
         case SF_NODE_CONCAT: return infer_concat(in, n, result);
         case SF_NODE_MATMUL: return infer_matmul(in, n, result);
         case SF_NODE_DERIVED: return infer_derived(in, n, x, result);
+        case SF_NODE_RECURRENCE: return infer_recurrence(in, n, result);
         default: return infer_reduce(in, n, x, result);
         }
 }

@@ -25,7 +25,7 @@ typedef enum sf_ir_kind {
         SF_IR_BROADCAST, /* to this node's shape */
         SF_IR_SLICE,     /* along axis `index`: position i is the argument's start + i * step */
         SF_IR_CONCAT,    /* list: the parts, along axis `index` */
-        SF_IR_SCAN,      /* of arg[0], mask arg[1], along `axes` */
+        SF_IR_SCAN,      /* of arg[0], mask arg[1], along `axes`; of a recurrence, arg[0] is b, and arg[1] no mask but a */
         SF_IR_FOLD,
         SF_IR_MATMUL     /* (..., M, K) @ (..., K, N), both of rank 2 or more */
 } sf_ir_kind;

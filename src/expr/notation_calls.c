@@ -19,7 +19,7 @@ static const struct {
         {"tensors", PARTS}, {"shape", SHAPE}, {"size", SHAPE}, {"start", START}, {"length", LENGTH},
 };
 
-typedef enum shape_of_call { APPLY, FOLD, DERIVED, VARIANCE_AND_MEAN, SCAN, CLAMP, FILL_WHERE, FLIP, TRANSPOSE, PERMUTE, SQUEEZE, UNSQUEEZE, BROADCAST, CONCAT, LIKE, MATMUL, LINEAR, CAST,
+typedef enum shape_of_call { APPLY, FOLD, DERIVED, VARIANCE_AND_MEAN, SCAN, CLAMP, FILL_WHERE, FLIP, TRANSPOSE, PERMUTE, SQUEEZE, UNSQUEEZE, BROADCAST, CONCAT, LIKE, MATMUL, LINEAR, RECURRENCE, CAST,
                              NARROW, SELECT } shape_of_call;
 
 typedef struct row {
@@ -61,6 +61,10 @@ static const row rows[] = {
         NAN_SCAN("nancumsum", SF_SUM), NAN_SCAN("nancumprod", SF_PROD),
         NAN_ROW("nanmean", SF_MEAN, 0), NAN_ROW("nanvar", SF_VAR, BIT(CORRECTION)), NAN_ROW("nanstd", SF_STD, BIT(CORRECTION)),
         SCAN_ROW("cumsum", SF_SUM), SCAN_ROW("cumprod", SF_PROD), SCAN_ROW("cummax", SF_MAX), SCAN_ROW("cummin", SF_MIN),
+        FOLD_ROW("argmax", SF_ARGMAX), FOLD_ROW("argmin", SF_ARGMIN), FOLD_ROW("argmax_last", SF_LAST_ARGMAX), FOLD_ROW("argmin_last", SF_LAST_ARGMIN),
+        SCAN_ROW("cumargmax", SF_LAST_ARGMAX), SCAN_ROW("cumargmin", SF_LAST_ARGMIN), SCAN_ROW("cumargmax_first", SF_ARGMAX),
+        SCAN_ROW("cumargmin_first", SF_ARGMIN), FOLD_ROW("logsumexp", SF_LOGSUMEXP), SCAN_ROW("logcumsumexp", SF_LOGSUMEXP),
+        {"linear_recurrence", RECURRENCE, SF_RECURRENCE, SCANS | BIT(Y), {X, Y, AXIS, ROLES}, 2},
         UNARY("exp", SF_EXP), UNARY("log", SF_LOG), UNARY("sqrt", SF_SQRT), UNARY("square", SF_SQUARE), UNARY("abs", SF_ABS), UNARY("absolute", SF_ABS),
         UNARY("relu", SF_RELU), UNARY("sigmoid", SF_SIGMOID), UNARY("tanh", SF_TANH), UNARY("neg", SF_NEG), UNARY("negative", SF_NEG),
         BINARY("minimum", SF_MINIMUM), BINARY("maximum", SF_MAXIMUM), BINARY("add", SF_ADD), BINARY("sub", SF_SUB), BINARY("subtract", SF_SUB), BINARY("mul", SF_MUL),
@@ -286,7 +290,7 @@ static int32_t variance_and_mean(given *g, int32_t x, const sf_expr_options *o)
         return 0;
 }
 
-static int32_t reduce(given *g, int32_t x, bool *good)
+static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
 {
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         int32_t axes[SF_TUPLE_MAX], count, node;
@@ -306,6 +310,7 @@ static int32_t reduce(given *g, int32_t x, bool *good)
                                                           : (double)correction.value.u;
         switch (g->row->shape) {
         case SCAN: return sf_expr_scan(g->p->graph, x, &o);
+        case RECURRENCE: return sf_expr_recurrence(g->p->graph, x, y, &o);
         case DERIVED: return sf_expr_derived(g->p->graph, x, (sf_derived)g->row->what, &o);
         case VARIANCE_AND_MEAN: return variance_and_mean(g, x, &o);
         default: node = sf_expr_fold(g->p->graph, x, &o); break;
@@ -383,9 +388,10 @@ bool sf_notation_call(sf_parser *p, sf_name name, int32_t count, const sf_argume
         case APPLY: node = sf_expr_apply(p->graph, (sf_function)g.row->what, x, y, z); break;
         case FOLD:
         case DERIVED:
-        case SCAN: node = reduce(&g, x, &good); break;
+        case SCAN:
+        case RECURRENCE: node = reduce(&g, x, y, &good); break;
         case VARIANCE_AND_MEAN:
-                if (reduce(&g, x, &good) < 0)
+                if (reduce(&g, x, y, &good) < 0)
                         return false;
                 *result = (sf_term){.kind = SF_TERM_TUPLE, .at = name.at, .count = 2, .first = p->items - 2};
                 return true;

@@ -273,6 +273,13 @@ static bool is_products(const sf_planner *p, const sf_pass *pass)
         return repeat;
 }
 
+/* Is it the mask of an index? Of other scans and folds, and in a mask's own pass, it is elementwise work like any. */
+static bool is_mask(const sf_planner *p, int32_t core, int32_t node)
+{
+        const sf_ir_node *n = sf_ir_at(p->ir, core);
+        return sf_op_is(n->op, SF_INDEX) && n->arg[1] && sf_ir_arg(p->ir, n, 1) == node;
+}
+
 /* The pass that computes `root`, or with `copies` reads it from where it lies, and writes it to a buffer, from `offset` on along an axis. */
 static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, int32_t offset_axis, int64_t offset)
 {
@@ -292,7 +299,9 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
                 cut = sf_compile_pass(p, root, core, track, pass);
                 if (cut > 0) {
                         p->cut[cut] = true;
-                        sf_plan_remark(p->plan, cut, "a pass of its own, because the elementwise work around it is longer than one pass takes");
+                        sf_plan_remark(p->plan, cut, core && is_mask(p, core, cut)
+                                                             ? "a pass of its own, because the mask of an index is read, not computed on the way"
+                                                             : "a pass of its own, because the elementwise work around it is longer than one pass takes");
                 } else if (cut < 0) {
                         alone = true;
                         sf_plan_remark(p->plan, core, "what follows is a pass of its own, because one pass reads at most 8 tensors");

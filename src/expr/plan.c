@@ -56,6 +56,7 @@ const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *gr
                 if (p->fused) {
                         fuse[i].load = p->load;
                         fuse[i].store = p->store;
+                        fuse[i].beside = p->beside;
                         fuse[i].load_reads = p->load_reads;
                         fuse[i].store_reads = p->store_reads;
                         step[i].fuse = &fuse[i];

@@ -60,6 +60,7 @@ typedef struct sf_pass {
         sf_access operand[SF_OPERANDS_MAX]; /* operand 0 is the step's x; without operands there is none */
         sf_access mask, out;
         sf_program load, store;
+        sf_program beside;        /* a recurrence's a, as the load makes its b */
         uint32_t load_reads, store_reads;
         int32_t root, core;       /* the node it computes; the scan or fold in it, or 0: elementwise */
         bool products;            /* a matmul that no rewrite could avoid */

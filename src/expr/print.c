@@ -1,4 +1,5 @@
 /* A node in the notation that the parser reads. */
+#include "core/choose.h"
 #include "core/value.h"
 #include "expr/ir.h"
 #include "expr/text.h"
@@ -114,15 +115,32 @@ static void print_map(printer *p, const sf_ir_node *n, int tightness)
                 sf_text_add(p->text, ")");
 }
 
+/* What the notation calls a scan or fold. */
+static const char *reduce_name(const sf_ir_node *n)
+{
+        static const struct {
+                const char *fold, *scan;
+        } names[] = {
+                [SF_SUM] = {"sum", "cumsum"}, [SF_PROD] = {"prod", "cumprod"}, [SF_MAX] = {"max", "cummax"}, [SF_MIN] = {"min", "cummin"},
+                [SF_ARGMAX] = {"argmax", "cumargmax_first"}, [SF_ARGMIN] = {"argmin", "cumargmin_first"},
+                [SF_LAST_ARGMAX] = {"argmax_last", "cumargmax"}, [SF_LAST_ARGMIN] = {"argmin_last", "cumargmin"},
+                [SF_LOGSUMEXP] = {"logsumexp", "logcumsumexp"}, [SF_RECURRENCE] = {"", "linear_recurrence"},
+        };
+        return n->kind == SF_IR_FOLD ? names[n->op].fold : names[n->op].scan;
+}
+
 static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
 {
         const sf_ir_node *x = sf_ir_at(p->ir, n->arg[0]);
-        bool fold = n->kind == SF_IR_FOLD;
-        sf_kind kind = sf_dtypes[x->dt].kind;
+        const bool fold = n->kind == SF_IR_FOLD, two = sf_op_is(n->op, SF_TWO);
         uint64_t every = x->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << x->ndim) - 1;
         /* Here a mean is over all elements, masked out or not; mean(x, mask=m) is over those that are kept. */
         const bool mean = n->mean && !n->arg[1];
-        sf_text_add(p->text, "%s%s(", fold ? "" : "cum", mean ? "mean" : sf_op_name(n->op));
+        sf_text_add(p->text, "%s(", mean ? "mean" : reduce_name(n));
+        if (two) { /* h = a h + b, as people write it */
+                print(p, n->arg[1], 0);
+                sf_text_add(p->text, ", ");
+        }
         print(p, n->arg[0], 0);
         if (n->axes ? !fold || n->axes != every : fold && x->ndim) {
                 sf_text_add(p->text, ", ");
@@ -134,7 +152,7 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
                 sf_text_add(p->text, ", reverse=True");
         if (n->exclusive)
                 sf_text_add(p->text, ", exclusive=True");
-        if (n->arg[1]) {
+        if (n->arg[1] && !two) {
                 sf_text_add(p->text, ", mask=");
                 print(p, n->arg[1], 0);
         }
@@ -142,12 +160,9 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
                 sf_text_add(p->text, ", initial=");
                 print_value(p->text, n->acc, n->value);
         }
-        sf_dt usual = kind == SF_KIND_REAL || !sf_op_is(n->op, SF_WRAPS) ? x->dt
-                      : kind == SF_KIND_UNSIGNED                         ? SF_DT_U64
-                                                                         : SF_DT_I64;
-        if (n->dt != usual)
+        if (n->dt != sf_usual_result(n->op, x->dt))
                 sf_text_add(p->text, ", dtype=%s", sf_dtypes[n->dt].name);
-        if (n->acc == SF_DT_F64 && n->dt != SF_DT_F64 && x->dt != SF_DT_F64)
+        if (n->acc == SF_DT_F64 && n->dt != SF_DT_F64 && x->dt != SF_DT_F64 && !(two && sf_ir_at(p->ir, n->arg[1])->dt == SF_DT_F64))
                 sf_text_add(p->text, ", acc=f64");
         sf_text_add(p->text, ")");
         if (n->mean && !mean)

@@ -28,11 +28,12 @@ int32_t sf_rewrite_flip_map(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_with(ir, map, arg, NULL);
 }
 
-/* flip(scan(x)) -> reverse scan(flip(x)); along other axes than the scan's, scan(flip(x)) */
+/* flip(scan(x)) -> reverse scan(flip(x)); along other axes than the scan's, scan(flip(x)). Along its own, indices would count from the
+ * other end. */
 int32_t sf_rewrite_flip_scan(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
-        if (scan->kind != SF_IR_SCAN)
+        if (scan->kind != SF_IR_SCAN || (sf_op_is(scan->op, SF_INDEX) && n->axes & scan->axes))
                 return 0;
         sf_ir_node model = *scan;
         model.reverse ^= (n->axes & scan->axes) != 0;
@@ -86,7 +87,7 @@ int32_t sf_rewrite_flip_view(sf_ir *ir, const sf_ir_node *n)
 int32_t sf_rewrite_fold_flip(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *flip = sf_ir_argument(ir, n, 0);
-        if (flip->kind != SF_IR_FLIP || !(flip->axes & n->axes) || n->arg[1])
+        if (flip->kind != SF_IR_FLIP || !(flip->axes & n->axes) || n->arg[1] || sf_op_is(n->op, SF_INDEX))
                 return 0;
         sf_ir_node model = *n;
         uint64_t folded = 0; /* axes of length 1 have no direction */

@@ -12,16 +12,19 @@ int32_t sf_rewrite_fold_one(sf_ir *ir, const sf_ir_node *n)
         for (int32_t d = 0; d < x->ndim; d++)
                 if (x->shape[d] == 1)
                         model.axes &= ~((uint64_t)1 << d);
+        if (!model.axes && sf_op_is(n->op, SF_PAIR))
+                return 0; /* an index, or a sum of exponentials: not the element itself */
         if (!model.axes && !n->has_initial && !n->arg[1])
                 return sf_ir_cast(ir, sf_ir_arg(ir, n, 0), n->dt);
         return model.axes == n->axes ? 0 : sf_ir_reduce(ir, &model, sf_ir_arg(ir, n, 0), n->arg[1] ? sf_ir_arg(ir, n, 1) : 0);
 }
 
-/* fold(fold(x)) -> fold(x): one sequence instead of two. A mean of one kind and a sum of the other leave a division. */
+/* fold(fold(x)) -> fold(x): one sequence instead of two. A mean of one kind and a sum of the other leave a division. The index of an
+ * index is another matter, and the logarithm of a sum that is there already is not taken again. */
 int32_t sf_rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *inner = sf_ir_argument(ir, n, 0);
-        if (inner->kind != SF_IR_FOLD || inner->op != n->op || inner->uses != 1 || inner->has_initial || n->arg[1] || n->has_initial)
+        if (inner->kind != SF_IR_FOLD || inner->op != n->op || sf_op_is(n->op, SF_PAIR) || inner->uses != 1 || inner->has_initial || n->arg[1] || n->has_initial)
                 return 0;
         bool real = sf_dtypes[inner->dt].kind == SF_KIND_REAL;
         if (!real && (inner->dt != n->dt || sf_dtypes[n->acc].kind == SF_KIND_REAL))
@@ -59,7 +62,7 @@ int32_t sf_rewrite_fold_broadcast(sf_ir *ir, const sf_ir_node *n)
                 count *= repeated && n->axes >> d & 1 ? (double)view->shape[d] : 1;
                 repeats |= repeated;
         }
-        if (!repeats || (count != 1 && (n->op == SF_PROD ||
+        if (!repeats || (count != 1 && (n->op == SF_PROD || sf_op_is(n->op, SF_PAIR) ||
                                         (!sf_regroups_exactly(n) && !sf_ir_may_round(ir, n)))))
                 return 0;
         sf_ir_node model = *n;

@@ -5,7 +5,7 @@
 /* scan over an axis of length 1 -> x */
 int32_t sf_rewrite_scan_one(sf_ir *ir, const sf_ir_node *n)
 {
-        if (sf_ir_length(n, n->axes) != 1 || n->exclusive || n->has_initial || n->arg[1])
+        if (sf_ir_length(n, n->axes) != 1 || sf_op_is(n->op, SF_PAIR) || n->exclusive || n->has_initial || n->arg[1])
                 return 0;
         return sf_ir_cast(ir, sf_ir_arg(ir, n, 0), n->dt);
 }
@@ -26,11 +26,12 @@ static bool is_identity(const sf_ir *ir, int32_t node, const sf_ir_node *reduce)
         return mine.u64 == right.u64;
 }
 
-/* scan(where(m, x, identity)) -> scan(x, mask=m), and a fold: a masked-out element counts as the identity */
+/* scan(where(m, x, identity)) -> scan(x, mask=m), and a fold: a masked-out element counts as the identity. Not of indices: an element
+ * that is -inf has one. */
 int32_t sf_rewrite_masked(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *where = sf_ir_argument(ir, n, 0);
-        if (n->arg[1] || where->kind != SF_IR_MAP || where->code != SF_CODE_WHERE || !is_identity(ir, sf_ir_arg(ir, where, 2), n))
+        if (n->arg[1] || sf_op_is(n->op, SF_INDEX) || where->kind != SF_IR_MAP || where->code != SF_CODE_WHERE || !is_identity(ir, sf_ir_arg(ir, where, 2), n))
                 return 0;
         int32_t mask = sf_ir_arg(ir, where, 0);
         if (sf_ir_is_map(ir, mask, SF_CODE_CAST) && sf_ir_argument(ir, sf_ir_at(ir, mask), 0)->dt == SF_DT_U8)
@@ -42,7 +43,8 @@ int32_t sf_rewrite_masked(sf_ir *ir, const sf_ir_node *n)
 int32_t sf_rewrite_scan_last(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
-        if (scan->kind != SF_IR_SCAN || scan->exclusive || scan->uses != 1 || scan->axes != (uint64_t)1 << n->index || n->shape[n->index] != 1)
+        if (scan->kind != SF_IR_SCAN || sf_op_is(scan->op, SF_TWO) || scan->exclusive || scan->uses != 1 ||
+            scan->axes != (uint64_t)1 << n->index || n->shape[n->index] != 1)
                 return 0;
         if (n->start != (scan->reverse ? 0 : scan->shape[n->index] - 1))
                 return 0;
@@ -51,12 +53,15 @@ int32_t sf_rewrite_scan_last(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_reduce(ir, &model, sf_ir_arg(ir, scan, 0), scan->arg[1] ? sf_ir_arg(ir, scan, 1) : 0);
 }
 
-/* scan(x)[:k] -> scan(x[:k]): what comes later does not matter; along other axes any slice. Not where the rest is needed too. */
+/* scan(x)[:k] -> scan(x[:k]): what comes later does not matter; along other axes any slice. Not where the rest is needed too, nor where
+ * indices would count from another element on. */
 int32_t sf_rewrite_scan_head(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
         int64_t length = n->shape[n->index];
         if (scan->kind != SF_IR_SCAN || scan->uses != 1 || !length)
+                return 0;
+        if (scan->axes == (uint64_t)1 << n->index && scan->reverse && sf_op_is(scan->op, SF_INDEX))
                 return 0;
         if (scan->axes == (uint64_t)1 << n->index &&
             (n->step != 1 || (scan->reverse ? n->start + length != scan->shape[n->index] : n->start != 0)))
@@ -79,7 +84,7 @@ int32_t sf_rewrite_scan_shifted(sf_ir *ir, const sf_ir_node *n)
                 const sf_ir_node *scan = sf_ir_at(ir, sf_ir_arg(ir, n, at));
                 int32_t filler = sf_ir_arg(ir, n, 1 - at);
                 if (scan->kind != SF_IR_SCAN || scan->axes != (uint64_t)1 << n->index || scan->exclusive || scan->has_initial || scan->arg[1] ||
-                    scan->reverse != (at == 0) || !is_identity(ir, filler, scan) || sf_ir_at(ir, filler)->shape[n->index] != 1)
+                    scan->reverse != (at == 0) || sf_op_is(scan->op, SF_INDEX) || !is_identity(ir, filler, scan) || sf_ir_at(ir, filler)->shape[n->index] != 1)
                         continue;
                 const sf_ir_node *slice = sf_ir_argument(ir, scan, 0);
                 if (slice->kind != SF_IR_SLICE || slice->index != n->index || slice->step != 1 || slice->start != (scan->reverse ? 1 : 0) ||

@@ -110,6 +110,8 @@ int32_t sf_rewrite_reduce_permute(sf_ir *ir, const sf_ir_node *n)
                 in_order = in_order && view->list[d] > last;
                 last = view->list[d];
         }
+        if (!in_order && sf_op_is(n->op, SF_INDEX))
+                return 0; /* which counts along that sequence */
         if (!in_order && !sf_regroups_exactly(n) && !sf_ir_may_round(ir, n))
                 return 0;
         return sf_ir_permute(ir, sf_ir_reduce(ir, &model, sf_ir_arg(ir, view, 0), 0), view->list);

@@ -139,6 +139,7 @@ static sf_status run_group(job *j, int32_t at, int32_t *count, void *workspace, 
                 if (pass->fused) {
                         fuse[i].load = pass->load;
                         fuse[i].store = pass->store;
+                        fuse[i].beside = pass->beside;
                         fuse[i].load_reads = pass->load_reads;
                         fuse[i].store_reads = pass->store_reads;
                         views[i].operands = pass->operands ? pass->operands : 1;
@@ -261,6 +262,7 @@ static void describe_step(const job *j, const sf_repair *r, int32_t at, sf_again
         s->plain = !pass->fused;
         s->fuse.load = pass->load;
         s->fuse.store = pass->store;
+        s->fuse.beside = pass->beside;
         s->fuse.load_reads = pass->fused ? pass->load_reads : 1;
         s->fuse.store_reads = pass->fused ? pass->store_reads : 0;
         sf_step_geometry(&s->step, &views);
