@@ -23,7 +23,7 @@ from . import _scanfold
 
 __version__ = _scanfold.version
 __all__ = ["cumsum", "cumprod", "cummax", "cummin", "sum", "prod", "max", "min", "cumulative_sum",
-           "cumulative_prod", "run", "explain", "using", "info"]
+           "cumulative_prod", "run", "explain", "using", "info", "argmax", "argmin", "logsumexp", "logcumsumexp", "linear_recurrence"]
 
 _SUM, _PROD, _MAX, _MIN = range(4)
 _scan, _fold = _scanfold.scan, _scanfold.fold
@@ -88,6 +88,23 @@ def _fold_by(op):
     return fold
 
 
+# The largest and smallest, with where they stand or without.
+def _extreme_scan_by(op):
+    scan = _scan_by(op)
+
+    def extreme(x, axis=None, *, return_indices=False, **options):
+        return _pairs.cumulative_extreme(op, x, axis, **options) if return_indices else scan(x, axis, **options)
+    return extreme
+
+
+def _extreme_fold_by(op):
+    fold = _fold_by(op)
+
+    def extreme(x, axis=None, *, return_indices=False, **options):
+        return _pairs.extreme(op, x, axis, **options) if return_indices else fold(x, axis, **options)
+    return extreme
+
+
 def _described(makes):
     """The function that `makes` returns, under its name and with its docstring."""
     made = makes()
@@ -146,24 +163,29 @@ def cumprod():
 
 @_described
 def cummax():
-    """The largest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype. Values only, no indices.
+    """The largest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype.
+
+    return_indices   (values, indices) of one read: where each stands, of equal ones the latest, as torch.cummax has it; -1 where there
+                     is none yet. Of the other options, axis, dim, reverse, exclusive, mask and out (two arrays) go with it
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummax(np.array([3, 1, 4, 1, 5]))
     array([3, 3, 4, 4, 5])
+    >>> scanfold.cummax(np.array([3, 1, 4, 4, 1]), return_indices=True)
+    (array([3, 3, 4, 4, 4]), array([0, 0, 2, 3, 3]))
     """
-    return _scan_by(_MAX)
+    return _extreme_scan_by(_MAX)
 
 
 @_described
 def cummin():
-    """The smallest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype. Values only, no indices.
+    """The smallest element so far, along an axis; arguments as for cummax. NaN wins. Integers keep their dtype.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummin(np.array([3, 1, 4, 1, 5]), reverse=True)
     array([1, 1, 1, 1, 5])
     """
-    return _scan_by(_MIN)
+    return _extreme_scan_by(_MIN)
 
 
 @_described
@@ -205,22 +227,27 @@ def prod():
 def max():
     """The largest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
 
+    return_indices   (values, indices) of one read: where each stands, as argmax has it. Of the other options, axis (one, or None), dim,
+                     keepdims, keepdim, mask and out (two arrays) go with it
+
     >>> import numpy as np, scanfold
     >>> scanfold.max(np.array([[3, 1], [4, 1]]), axis=0)
     array([4, 1])
+    >>> scanfold.max(np.array([[3, 1], [4, 1]]), axis=0, return_indices=True)
+    (array([4, 1]), array([1, 0]))
     """
-    return _fold_by(_MAX)
+    return _extreme_fold_by(_MAX)
 
 
 @_described
 def min():
-    """The smallest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
+    """The smallest element over one axis, several, or all; arguments as for max. NaN wins. Of nothing there is none without `initial`.
 
     >>> import numpy as np, scanfold
     >>> scanfold.min(np.array([[3, 1], [4, 1]]), axis=1)
     array([1, 1])
     """
-    return _fold_by(_MIN)
+    return _extreme_fold_by(_MIN)
 
 
 def _axis(dims, axis):
@@ -443,7 +470,8 @@ def explain(model, /, *inputs, **keywords):
 
 
 # At the end, because they are written with what is above.
-from . import _derived  # noqa: E402
+from . import _derived, _pairs  # noqa: E402
 from ._derived import *  # noqa: E402,F401,F403
+from ._pairs import argmax, argmin, linear_recurrence, logcumsumexp, logsumexp  # noqa: E402,F401
 
 __all__ += _derived.__all__

@@ -1,4 +1,4 @@
-from typing import Any, Callable, Dict, Optional, Protocol, Sequence, Tuple, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Literal, Optional, Protocol, Sequence, Tuple, TypeVar, Union, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -51,6 +51,117 @@ class _Fold(Protocol):
                  initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: None = ...) -> _Array: ...
 
+# With return_indices, values and where they stand.
+class _ExtremeScan(Protocol):
+    @overload
+    def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 out: Optional[Sequence[DLPackArray]] = ...,
+                 return_indices: Literal[True]) -> Tuple[NDArray[Any], NDArray[Any]]: ...
+    @overload
+    def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 out: Optional[Sequence[DLPackArray]] = ...,
+                 return_indices: Literal[True]) -> Tuple[_Array, _Array]: ...
+    @overload
+    def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 initial: Optional[_Number] = ..., dtype: Any = ..., out: _Out,
+                 return_indices: Literal[False] = ...) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...,
+                 return_indices: Literal[False] = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...,
+                 return_indices: Literal[False] = ...) -> _Array: ...
+
+class _ExtremeFold(Protocol):
+    @overload
+    def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., out: Optional[Sequence[DLPackArray]] = ...,
+                 return_indices: Literal[True]) -> Tuple[NDArray[Any], NDArray[Any]]: ...
+    @overload
+    def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., out: Optional[Sequence[DLPackArray]] = ...,
+                 return_indices: Literal[True]) -> Tuple[_Array, _Array]: ...
+    @overload
+    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
+                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 out: _Out, return_indices: Literal[False] = ...) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
+                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 out: None = ..., return_indices: Literal[False] = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
+                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 out: None = ..., return_indices: Literal[False] = ...) -> _Array: ...
+
+class _Position(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., out: None = ...) -> _Array: ...
+
+class _LogFold(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
+                 keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
+                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+
+class _LogScan(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 dtype: Any = ..., out: None = ...) -> _Array: ...
+
+class _Recurrence(Protocol):
+    @overload
+    def __call__(self, a: _Number, b: _Any, axis: int = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
+                 dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, a: _Number, b: _NumPy, axis: int = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
+                 dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Number, b: _Array, axis: int = ..., *, dim: Optional[int] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
+                 dtype: Any = ..., out: None = ...) -> _Array: ...
+
 class _Cumulative(Protocol):
     @overload
     def __call__(self, x: _NumPy, /, *, axis: Optional[int] = ..., dtype: Any = ...,
@@ -87,12 +198,17 @@ __version__: str
 
 cumsum: _Scan
 cumprod: _Scan
-cummax: _Scan
-cummin: _Scan
+cummax: _ExtremeScan
+cummin: _ExtremeScan
 sum: _Fold
 prod: _Fold
-max: _Fold
-min: _Fold
+max: _ExtremeFold
+min: _ExtremeFold
+argmax: _Position
+argmin: _Position
+logsumexp: _LogFold
+logcumsumexp: _LogScan
+linear_recurrence: _Recurrence
 cumulative_sum: _Cumulative
 cumulative_prod: _Cumulative
 mean: _Derived

@@ -446,25 +446,47 @@ void array_close(array *a)
         Py_CLEAR(a->keep);
 }
 
+/* Whether x's library has 64-bit types: 1, 0, or -1 with an exception. */
+static int has_64_bits(const array *x)
+{
+        static PyObject *slot;
+        if (x->kind != ARRAY_OTHER)
+                return 1;
+        PyObject *function = other(&slot, "has_64_bits");
+        PyObject *answer = function ? PyObject_CallFunctionObjArgs(function, x->object, NULL) : NULL;
+        int wide = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        return wide;
+}
+
+int array_index_dtype(const array *x, sf_dtype *dtype)
+{
+        const int wide = has_64_bits(x);
+        *dtype = wide ? SF_I64 : SF_I32;
+        return wide < 0 ? -1 : 0;
+}
+
+int array_real_dtype(const array *x, sf_dtype *dtype)
+{
+        *dtype = x->view.dtype;
+        if (dtype->code > 1 && dtype->code != 6)
+                return 0;
+        const int wide = x->kind == ARRAY_TORCH ? 0 : has_64_bits(x);
+        *dtype = wide ? SF_F64 : SF_F32;
+        return wide < 0 ? -1 : 0;
+}
+
 int array_sum_dtype(const array *x, sf_dtype *dtype)
 {
-        static PyObject *has_64_bits;
         *dtype = x->view.dtype;
         if (dtype->code > 1 && dtype->code != 6)
                 return 0;
         /* torch sums unsigned integers as int64, NumPy and the array API as uint64. */
         *dtype = dtype->code == 1 && x->kind != ARRAY_TORCH ? SF_U64 : SF_I64;
-        if (x->kind == ARRAY_OTHER) {
-                PyObject *function = other(&has_64_bits, "has_64_bits");
-                PyObject *answer = function ? PyObject_CallFunctionObjArgs(function, x->object, NULL) : NULL;
-                int wide = answer ? PyObject_IsTrue(answer) : -1;
-                Py_XDECREF(answer);
-                if (wide < 0)
-                        return -1;
-                if (!wide)
-                        dtype->bits = 32;
-        }
-        return 0;
+        const int wide = has_64_bits(x);
+        if (!wide)
+                dtype->bits = 32;
+        return wide < 0 ? -1 : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -110,6 +110,10 @@ PyObject *array_result(const array *x, PyObject *result);
 /* The dtype a sum or product of x has where none is asked for: as the array's own library widens integers. 0, or -1 with an exception. */
 int array_sum_dtype(const array *x, sf_dtype *dtype);
 
+/* The dtype of positions in x; and that of results that are real whatever x is: of integers, float64 as NumPy has it, float32 as torch has. */
+int array_index_dtype(const array *x, sf_dtype *dtype);
+int array_real_dtype(const array *x, sf_dtype *dtype);
+
 /* A dtype's name in NumPy and torch alike ("float32"), or NULL for one the library has not. */
 const char *array_dtype_name(sf_dtype dtype);
 

@@ -405,7 +405,7 @@ def _replace(graph, region, program, keep):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Operators of two results, values and where they were found, of which only the values are wanted
+# Operators of two results, values and where they were found: each is an operator of its own to us, and one read makes both
 # ---------------------------------------------------------------------------------------------------------------
 _PAIRS = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default, aten.cummax.default: "max", aten.cummin.default: "min"}
 
@@ -423,31 +423,49 @@ def _value_of(pair):
     return OURS, (x, _PAIRS[pair.target], axis, False, False, None, None, None)
 
 
+def _index_of(pair):
+    """The same of its indices: the first among equals where it folds, the latest where it scans."""
+    x, axis, *keepdim = pair.args
+    largest = pair.target in (aten.max.dim, aten.cummax.default)
+    if pair.kwargs or type(axis) is not int or x.meta["val"].device.type != "cpu":
+        return None
+    if _PAIRS[pair.target] in FOLDS:
+        return aten.argmax.default if largest else aten.argmin.default, (x, axis, *keepdim)
+    return OURS, (x, "last_argmax" if largest else "last_argmin", axis, False, False, None, None, None)
+
+
 def _take_values(graph):
-    """Puts operators of one result in the place of such pairs. [(its node, the pair's operator and arguments behind the first, both metas)]"""
+    """Puts operators of one result in the place of such pairs. [(its node, which result it is, the pair's operator and arguments behind the
+    first, its meta)]"""
     made = []
     for pair in [n for n in graph.nodes if n.op == "call_function" and n.target in _PAIRS]:
         users = list(pair.users)
-        value = _left_alone(_value_of, pair)
-        if value is None or len(users) != 1 or users[0].target is not operator.getitem or users[0].args[1] != 0:
+        if not users or any(u.target is not operator.getitem for u in users):
             continue
-        with graph.inserting_before(pair):
-            alone = graph.call_function(*value)
-        alone.meta = dict(users[0].meta)
-        users[0].replace_all_uses_with(alone)
-        made.append((alone, pair.target, pair.args[1:], dict(pair.meta)))
-        graph.erase_node(users[0])
+        calls = [_left_alone(_index_of if u.args[1] else _value_of, pair) for u in users]
+        if None in calls:
+            continue
+        for user, call in zip(users, calls):
+            with graph.inserting_before(pair):
+                alone = graph.call_function(*call)
+            alone.meta = dict(user.meta)
+            user.replace_all_uses_with(alone)
+            made.append((alone, user.args[1], pair.target, pair.args[1:], dict(pair.meta)))
+            graph.erase_node(user)
         graph.erase_node(pair)
     return made
 
 
 def _give_back(graph, made):
     """The pairs again, where no region took their values."""
-    for alone, target, args, meta in made:
+    pairs = {}  # both results of one are given back as one
+    for alone, which, target, args, meta in made:
+        key = target, alone.args[0], args
         with graph.inserting_before(alone):
-            pair = graph.call_function(target, (alone.args[0], *args))
-            pair.meta = meta
-            value = graph.call_function(operator.getitem, (pair, 0))
+            if key not in pairs:
+                pairs[key] = graph.call_function(target, (alone.args[0], *args))
+                pairs[key].meta = meta
+            value = graph.call_function(operator.getitem, (pairs[key], which))
         value.meta = dict(alone.meta)
         alone.replace_all_uses_with(value)
         graph.erase_node(alone)

@@ -267,6 +267,10 @@ static int choose_dtype(const call *c, long op, PyObject *out, sf_dtype *dtype)
                 return 0;
         if (op == SF_SUM || op == SF_PROD)
                 return array_sum_dtype(&c->x, dtype);
+        if (op >= SF_ARGMAX && op <= SF_LAST_ARGMIN)
+                return array_index_dtype(&c->x, dtype);
+        if (op == SF_LOGSUMEXP)
+                return array_real_dtype(&c->x, dtype);
         *dtype = c->x.view.dtype;
         return 0;
 }

@@ -10,22 +10,22 @@ import torch
 import torch._prims  # noqa: F401  registers torch.ops.prims
 
 from ._dtypes import CODES
-from .torch import DTYPES, identity
+from .torch import DTYPES, INDICES, OPS, identity
 
 aten = torch.ops.aten
 
 ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, NEG, ABS, EXP, LOG, SQRT, SQUARE, RELU, SIGMOID, TANH, EQ, NE, LT, LE, GT, GE, WHERE = range(22)
-OPS = ("sum", "prod", "max", "min")
 SLICE_END = -2**63
 
 _BINARY = {"add": ADD, "sub": SUB, "mul": MUL, "div": DIV, "maximum": MAXIMUM, "minimum": MINIMUM, "eq": EQ, "ne": NE, "lt": LT,
            "le": LE, "gt": GT, "ge": GE}
 _UNARY = {"neg": NEG, "abs": ABS, "exp": EXP, "log": LOG, "sqrt": SQRT, "relu": RELU, "sigmoid": SIGMOID, "tanh": TANH, "square": SQUARE}
 
-OURS = torch.ops.scanfold.scan.default  # of max and min; a sum that somebody asked of us has bits that no rewrite may change
-SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1, OURS: None}
+OURS = torch.ops.scanfold.scan.default  # of max, min and indices; a sum that somebody asked of us has bits that no rewrite may change
+SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1, aten.logcumsumexp.default: 8, OURS: None}
 FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
-         aten.amin.default: 3, aten.mean.dim: None, aten.mean.default: None}
+         aten.amin.default: 3, aten.argmax.default: 4, aten.argmin.default: 5, aten.logsumexp.default: 8, aten.mean.dim: None,
+         aten.mean.default: None}
 # Folds that are made of others: sf_derived, and where their axes stand among the arguments; None: all.
 VAR, STD, NORM, ANY, ALL, COUNT = 1, 2, 7, 8, 9, 10
 DERIVED = {aten.var.correction: (VAR, 1), aten.std.correction: (STD, 1), aten.linalg_vector_norm.default: (NORM, 2),
@@ -241,7 +241,7 @@ def _view(program, node):
 
 def _ours(program, node):
     x, op, axis, reverse, exclusive, mask, initial, _ = node.args
-    if op not in ("max", "min") or initial is not None or node.kwargs:
+    if op not in ("max", "min", *INDICES) or initial is not None or node.kwargs:
         return None
     x, mask = program.take(x), -1 if mask is None else program.take(mask)
     return program.add("scan", x, OPS.index(op), axis, int(reverse), int(exclusive), mask, dtype_code(node.meta["val"].dtype))
@@ -297,10 +297,19 @@ def _without_nan(program, x):
     return program.add("apply", WHERE, numbers, place, program.add("constant", 0.0))
 
 
+def _is_index(node):
+    """Whether its result is a position, which the library finds on the CPU only."""
+    if node.target is OURS:
+        return node.args[1] in INDICES
+    return 4 <= (SCANS.get(node.target) or FOLDS.get(node.target) or 0) <= 7
+
+
 def _reduction(program, node):
     target, args = node.target, list(node.args)
     if target in DERIVED:
         return _derived(program, node)
+    if _is_index(node) and node.meta["val"].device.type != "cpu":
+        return None
     if target is OURS:
         return _ours(program, node)
     if not set(node.kwargs) <= {"dtype"}:
@@ -408,6 +417,10 @@ def _apply(function, *operands):
 
 
 def _scan_by_torch(x, op, axis, reverse, exclusive, mask, code):
+    if op == 8:
+        return torch.logcumsumexp(x if code == 0 else x.to(DTYPES[code]), axis)
+    if op > 3:
+        return (torch.cummax if op % 2 == 0 else torch.cummin)(x, axis).indices
     neutral = identity(op, x.dtype)
     if mask is not None:
         x = torch.where(mask.bool(), x, torch.full((), neutral, dtype=x.dtype, device=x.device))
@@ -426,6 +439,10 @@ def _fold_by_torch(x, op, axes, keepdim, code):
     keepdim = bool(keepdim)
     if op == 0:
         return torch.sum(x, axes, keepdim, dtype=DTYPES.get(code))
+    if op == 8:
+        return torch.logsumexp(x if code == 0 else x.to(DTYPES[code]), axes, keepdim)
+    if op > 3:
+        return (torch.argmax if op % 2 == 0 else torch.argmin)(x, axes[0] if len(axes) == 1 else None, keepdim)
     if op > 1:
         return (torch.amax if op == 2 else torch.amin)(x, axes, keepdim)
     for axis in sorted((a % x.dim() for a in axes), reverse=True):

@@ -28,7 +28,8 @@ from ._others import CUDA
 
 __all__ = ["scan", "fold", "linear_sum"]
 
-OPS = ("sum", "prod", "max", "min")
+OPS = ("sum", "prod", "max", "min", "argmax", "argmin", "last_argmax", "last_argmin", "logsumexp")
+INDICES = OPS[4:8]
 ADD, MUL, WHERE = 0, 2, 21  # of sf_function
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 _OFFICIAL = VERSION >= (2, 4)  # torch.library.register_fake
@@ -67,7 +68,7 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False):
     """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
-        return _handed_over("cum" + OPS[op], x, axis=axis, reverse=reverse, exclusive=exclusive,
+        return _handed_over("logcumsumexp" if op == 8 else "cum" + OPS[op], x, axis=axis, reverse=reverse, exclusive=exclusive,
                             mask=mask, initial=initial, dtype=dtype, out=out, skip_nan=skip_nan)
     _refuse_nested(x=x, mask=mask, out=out)
     axis, mask = _scan_axis(x, axis), _mask(x, mask, skip_nan)
@@ -290,7 +291,9 @@ def _result_dtype(x, op, dtype):
     if dtype is not None:
         return dtype
     wide = op in ("sum", "prod") and not x.dtype.is_floating_point
-    return torch.int64 if wide else x.dtype
+    if op == "logsumexp" and not x.dtype.is_floating_point:
+        return torch.float32
+    return torch.int64 if wide or op in INDICES else x.dtype
 
 
 def _scan_kernel(x, op, axis, reverse, exclusive, mask, initial, dtype):
@@ -387,7 +390,7 @@ def _fold_shape(x, axes, keepdim):
 
 def _fold_fake(x, op, axes, keepdim, reverse, mask, initial, dtype):
     made, shape = _fake_dtype(x, op, mask, initial, dtype), _fold_shape(x, axes, keepdim)
-    if op in ("max", "min") and initial is None and _is_empty(x.shape) and not _is_empty(shape):
+    if op in ("max", "min", *INDICES) and initial is None and _is_empty(x.shape) and not _is_empty(shape):
         raise ValueError(f"{op} of no elements has no value; give an initial one, or fold axes that are not empty")
     return x.new_empty(shape, dtype=made)
 
@@ -426,15 +429,17 @@ def _masked_gradient(axis, reverse, exclusive, dtype):
 
 def _scan_setup(ctx, inputs, output):
     x, op, axis, reverse, exclusive, mask, initial, dtype = inputs
-    if op != "sum" or mask is not None:  # what is not there need not be saved
-        ctx.save_for_backward(x if op != "sum" else None, mask)
-        ctx.save_for_forward(None, mask)
+    if op in INDICES:
+        ctx.mark_non_differentiable(output)
+    elif op != "sum" or mask is not None:  # what is not there need not be saved
+        ctx.save_for_backward(x if op != "sum" else None, mask, output if op == "logsumexp" else None)
+        ctx.save_for_forward(None, mask, None)
     ctx.op, ctx.axis, ctx.reverse, ctx.exclusive, ctx.initial, ctx.dtype = op, axis, reverse, exclusive, initial, x.dtype
     ctx.made = output.dtype
 
 
 def _scan_backward(ctx, grad):
-    x, mask = ctx.saved_tensors or (None, None)  # asked for once: under a checkpoint each time would compute them anew
+    x, mask, y = ctx.saved_tensors or (None, None, None)  # asked for once: under a checkpoint each time would compute them anew
     axis, reverse = ctx.axis, ctx.reverse
     if grad.dim() == 0:  # one line of one element
         reverse = False
@@ -447,6 +452,8 @@ def _scan_backward(ctx, grad):
             dx = _selected(mask, _scan_op(grad, "sum", axis, not reverse, ctx.exclusive, dtype=ctx.dtype), 0)
     elif ctx.op == "prod":
         dx = _scan_prod_backward(ctx, x, mask, grad)
+    elif ctx.op == "logsumexp":
+        dx = _scan_exponentials_backward(ctx, x, mask, y, grad)
     else:
         dx = _scan_extreme_backward(ctx, x, mask, grad)
     return dx, None, None, None, None, None, None, None
@@ -460,8 +467,10 @@ def _only_sums(ctx):
 
 def _scan_jvp(ctx, dx, *_):
     """A sum is linear: the scan of the tangent."""
+    if ctx.op in INDICES:
+        return None
     _only_sums(ctx)
-    _, mask = ctx.saved_tensors or (None, None)
+    _, mask, _ = ctx.saved_tensors or (None, None, None)
     return _scan_op(dx, "sum", ctx.axis, ctx.reverse, ctx.exclusive, mask, None, ctx.made)
 
 
@@ -516,19 +525,44 @@ def _scan_extreme_backward(ctx, x, mask, grad):
     return dx.to(ctx.dtype).reshape(shape)
 
 
+def _logarithm(g):
+    """log(g) where g is positive, elsewhere -inf, with a derivative that is a number everywhere."""
+    return torch.where(g > 0, torch.where(g > 0, g, 1).log(), -math.inf)
+
+
+def _scan_exponentials_backward(ctx, x, mask, y, grad):
+    """dx[j] = sum of g[i] exp(x[j] - y[i]), j <= i: by logarithms, of what is positive in g and of what is negative, so that nothing overflows
+    on the way. Where y is -inf there is nothing to differentiate."""
+    shape = x.shape
+    x, y, grad = (t.reshape(1) if t.dim() == 0 else t for t in (x.to(grad.dtype), y, grad))
+    reverse = ctx.reverse if len(shape) else False
+
+    def part(g):
+        logs = torch.where(y == -math.inf, -math.inf, _logarithm(g) - torch.where(y == -math.inf, 0, y))
+        return (_scan_op(logs, "logsumexp", ctx.axis, not reverse, ctx.exclusive) + x).exp()
+    return _selected(mask, (part(grad) - part(-grad)).to(ctx.dtype).reshape(shape), 0)
+
+
 def _fold_setup(ctx, inputs, output):
     x, op, axes, keepdim, reverse, mask, initial, dtype = inputs
-    if op != "sum" or mask is not None:
-        ctx.save_for_backward(x if op != "sum" else None, mask, output if op in ("max", "min") else None)
-        ctx.save_for_forward(None, mask, None)
+    if op in INDICES:
+        ctx.mark_non_differentiable(output)
+    elif op != "sum" or mask is not None:
+        ctx.save_for_backward(x if op != "sum" else None, mask, output if op in ("max", "min", "logsumexp") else None)
+        ctx.save_for_forward(x if op == "logsumexp" else None, mask, output if op == "logsumexp" else None)
     ctx.op, ctx.keepdim, ctx.initial, ctx.dtype, ctx.shape = op, keepdim, initial, x.dtype, x.shape
     ctx.reverse, ctx.made = reverse, output.dtype
     ctx.axes = [a % max(x.dim(), 1) for a in axes] if x.dim() else []
 
 
 def _fold_jvp(ctx, dx, *_):
-    _only_sums(ctx)
-    _, mask, _ = ctx.saved_tensors or (None, None, None)
+    if ctx.op in INDICES:
+        return None
+    x, mask, y = ctx.saved_tensors or (None, None, None)
+    if ctx.op == "logsumexp":
+        dx = dx * _shares(x, _kept_dims(y, ctx.axes, ctx.keepdim))
+    else:
+        _only_sums(ctx)
     return _fold_op(dx, "sum", ctx.axes, ctx.keepdim, ctx.reverse, mask, None, ctx.made)
 
 
@@ -539,6 +573,11 @@ def _kept_dims(t, axes, keepdim):
     return t
 
 
+def _shares(x, y):
+    """Each element's share of a sum of exponentials; of nothing but -inf none has any."""
+    return (x.to(y.dtype) - torch.where(y == -math.inf, 0, y)).exp()
+
+
 def _fold_backward(ctx, grad):
     x, mask, y = ctx.saved_tensors or (None, None, None)
     g = _kept_dims(grad, ctx.axes, ctx.keepdim)
@@ -546,6 +585,8 @@ def _fold_backward(ctx, grad):
         dx = _selected(mask, (g if g.dtype is ctx.dtype else g.to(ctx.dtype)).expand(ctx.shape), 0)
     elif ctx.op == "prod":
         dx = _fold_prod_backward(ctx, x, mask, g)
+    elif ctx.op == "logsumexp":
+        dx = _selected(mask, (g * _shares(x, _kept_dims(y, ctx.axes, ctx.keepdim))).to(ctx.dtype), 0)
     else:
         # Equals share, and where the result is NaN every gradient is, as torch.amax has it. Where
         # the initial value won, nobody gets anything.
@@ -868,6 +909,11 @@ def _tell_dynamo():
         _compiler.substitute_in_graph(_c_scan, skip_signature_check=True)(scan)
         _compiler.substitute_in_graph(_c_fold, skip_signature_check=True)(fold)
 
+
+# Written with what is above.
+from . import _pairs, _torch_pairs  # noqa: E402
+
+_pairs._by_torch = _torch_pairs
 
 if "torch._dynamo" in sys.modules:
     _tell_dynamo()

@@ -1,7 +1,7 @@
 """What a type checker must make of the package's stubs: test_docs.py runs mypy and pyright over
 this file. Nothing here is called."""
 import sys
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,17 @@ def numpy_arrays(x: NDArray[np.int32], mask: NDArray[np.bool_]) -> None:
     assert_type(scanfold.cumsum(x, out=x), NDArray[np.int32])
     assert_type(scanfold.var(x, 0, ddof=1, mask=mask), NDArray[Any])
     assert_type(scanfold.norm(x, 1, axis=0), NDArray[Any])
+
+
+def pairs(x: NDArray[np.float32], y: Tensor) -> None:
+    assert_type(scanfold.argmax(x, 1, keepdims=True), NDArray[Any])
+    assert_type(scanfold.max(x, 1, return_indices=True), Tuple[NDArray[Any], NDArray[Any]])
+    assert_type(scanfold.cummin(y, dim=1, return_indices=True), Tuple[Tensor, Tensor])
+    assert_type(scanfold.cummin(y, dim=1), Tensor)
+    assert_type(scanfold.logsumexp(y, (0, 1)), Tensor)
+    assert_type(scanfold.logcumsumexp(x, reverse=True), NDArray[Any])
+    assert_type(scanfold.linear_recurrence(0.5, y, initial=y), Tensor)
+    assert_type(scanfold.linear_recurrence(x, x, out=x), NDArray[np.float32])
 
 
 def other_arrays(x: Tensor, mask: NDArray[np.bool_]) -> None:

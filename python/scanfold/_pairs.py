@@ -1,0 +1,281 @@
+"""Functions whose values have two components: positions of extremes, sums of exponentials, linear recurrences.
+
+argmax, logsumexp and their like are folds and scans as others are. What gives two results, and what takes two arrays, is a line of the
+library's notation, parsed once.
+"""
+import sys as _sys
+
+from . import _axis, _dims, _one, _parsed, _scanfold
+from ._dtypes import name as _dtype_name
+
+__all__ = ["argmax", "argmin", "logsumexp", "logcumsumexp", "linear_recurrence"]
+
+_package = _sys.modules["scanfold"]
+_by_torch = None  # scanfold.torch sets it: the same for tensors that are more than their memory
+_ARGMAX, _ARGMIN, _LOGSUMEXP = 4, 5, 8
+NAMES = {2: "max", 3: "min"}
+
+
+def _look_for_torch():
+    if _package._without_torch:
+        _package._look_for_torch()
+
+
+def short(dtype):
+    """"float32" as the notation says it."""
+    return dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
+
+
+def _is_torch(x):
+    torch = _sys.modules.get("torch")
+    return torch is not None and (isinstance(x, torch.Tensor) or hasattr(type(x), "__torch_function__"))
+
+
+def _tracing():
+    return _package._compiling()
+
+
+def _computed(text, inputs, out, by_torch):
+    """What a line of the notation makes of these arrays; `by_torch` is asked where a tensor is more than its memory."""
+    expression, given = _parsed(text, True, inputs)
+    if out is not None:
+        return _scanfold.expression_call(expression, given, out)
+    results = _scanfold.expression_try(expression, given, 0)
+    if type(results) is int:
+        return by_torch()
+    return tuple(results) if type(results) is list else results
+
+
+# --------------------------------------------------------------------------------------------------
+# Positions
+# --------------------------------------------------------------------------------------------------
+def _position(op, x, axis, dim, keepdims, keepdim, mask, out):
+    axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
+    _look_for_torch()
+    if axis is not None and not isinstance(axis, int) and hasattr(axis, "__iter__"):
+        raise TypeError(f"axis is {axis!r}: one axis is expected, or None for the position among all elements")
+    return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False)
+
+
+def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+    """Where the largest element stands, along an axis or, with None, among all elements as one row: the first of equal ones.
+
+    NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not count; where nothing else is left the
+    result is -1. The result is int64 (JAX's without 64-bit types int32). Of no elements there is none.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.argmax(np.array([[1, 5, 5], [7, 2, 3]]), axis=1)
+    array([1, 0])
+    >>> scanfold.argmax(np.array([[1, 5, 5], [7, 2, 3]]))
+    array(3)
+    """
+    return _position(_ARGMAX, x, axis, dim, keepdims, keepdim, mask, out)
+
+
+def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+    """Where the smallest element stands; as argmax. NaN is smaller than any number here.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.argmin(np.array([[1, 5, 1], [7, 2, 3]]), axis=1, keepdims=True)
+    array([[0],
+           [1]])
+    """
+    return _position(_ARGMIN, x, axis, dim, keepdims, keepdim, mask, out)
+
+
+def extreme_text(op, axis, scans, keepdim, reverse, exclusive, masked):
+    """Values and indices in the notation; of an extreme over all elements, axis is None."""
+    name = NAMES[op]
+    options = "".join(f", {option}=True" for option, given in (("keepdim", keepdim), ("reverse", reverse), ("exclusive", exclusive)) if given)
+    options = ("" if axis is None else f", {axis}") + options + (", mask=mask" if masked else "")
+    cum = "cum" if scans else ""
+    return f"{cum}{name}(x{options}), {cum}arg{name}(x{options})"
+
+
+def _refuse(name, **given):
+    for option, value in given.items():
+        if value is not None and value is not False:
+            raise TypeError(f"{option} does not go with return_indices: {name}'s values and indices are those of x's elements")
+
+
+def extreme(op, x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, reverse=None, initial=None, dtype=None):
+    """scanfold.max or min with indices."""
+    _refuse(NAMES[op], reverse=reverse, initial=initial, dtype=dtype)
+    axis, keepdims = _one(axis, dim, "axis and dim"), bool(_one(keepdims, keepdim, "keepdims and keepdim"))
+    _look_for_torch()
+    if axis is not None:
+        axis = _axis(_dims(x), axis)
+
+    def by_torch():
+        return _by_torch.extreme(x, NAMES[op], axis, False, keepdims, False, False, mask)
+    if _tracing():
+        return by_torch()
+    inputs = {"x": x} if mask is None else {"x": x, "mask": mask}
+    return _computed(extreme_text(op, axis, False, keepdims, False, False, mask is not None), inputs, out, by_torch)
+
+
+def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, out=None, initial=None, dtype=None):
+    """scanfold.cummax or cummin with indices."""
+    _refuse("cum" + NAMES[op], initial=initial, dtype=dtype)
+    axis = _one(axis, dim, "axis and dim")
+    _look_for_torch()
+    if axis is None and _dims(x) > 1:
+        raise ValueError(f"axis is needed: x has {x.ndim} dimensions")
+    axis, reverse, exclusive = _axis(_dims(x), 0 if axis is None else axis), bool(reverse), bool(exclusive)
+
+    def by_torch():
+        return _by_torch.extreme(x, NAMES[op], axis, True, False, reverse, exclusive, mask)
+    if _tracing():
+        return by_torch()
+    inputs = {"x": x} if mask is None else {"x": x, "mask": mask}
+    return _computed(extreme_text(op, axis, True, False, reverse, exclusive, mask is not None), inputs, out, by_torch)
+
+
+# --------------------------------------------------------------------------------------------------
+# Sums of exponentials
+# --------------------------------------------------------------------------------------------------
+def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, dtype=None, out=None):
+    """log(sum(exp(x))) over one axis, several, or all, without overflow; arguments as for sum.
+
+    Elements that are -inf count as nothing, and of nothing the result is -inf; +inf and NaN stay. Integers become float64, of torch's
+    float32.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.logsumexp(np.array([[1e4, 1e4], [-1e4, -np.inf]]), axis=1)
+    array([ 10000.69314718, -10000.        ])
+    """
+    axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
+    _look_for_torch()
+    return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False)
+
+
+def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None):
+    """log(cumsum(exp(x))) along an axis, without overflow; arguments as for cumsum. The first of an exclusive one is -inf.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.logcumsumexp(np.array([0.0, 0.0, 1e4]))
+    array([0.00000000e+00, 6.93147181e-01, 1.00000000e+04])
+    """
+    axis = _one(axis, dim, "axis and dim")
+    _look_for_torch()
+    return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False)
+
+
+# --------------------------------------------------------------------------------------------------
+# Linear recurrences
+# --------------------------------------------------------------------------------------------------
+def recurrence_text(a, axis, reverse, exclusive, initial, dtype, wide):
+    """The recurrence in the notation. a: None for an array, or a number. initial: None, a number, or "state" for an array h of one state a
+    line, which joins the first element: there is an array `first` then that is True at it. `wide` is the type of that."""
+    options = f"{axis}" + "".join(f", {option}=True" for option, given in (("reverse", reverse), ("exclusive", exclusive)) if given)
+    options += "" if dtype is None else f", dtype={short(dtype)}"
+    gate = "a" if a is None else repr(float(a))
+    if initial != "state":
+        return f"linear_recurrence({gate}, b, {options}" + (")" if initial is None else f", initial={float(initial)!r})")
+    gate = f"a.astype({wide})" if a is None else gate
+    begun = f"where(first, {gate} * h.astype({wide}) + b.astype({wide}), b.astype({wide}))"
+    text = f"linear_recurrence({gate}, {begun}, {options})"
+    return f"where(first, h.astype({short(dtype)}), {text})" if exclusive else text
+
+
+def recurrence_dtypes(names, dtype, real):
+    """(the result's dtype or None for the notation's, the type to compute in), given the names of the arrays' dtypes; `real` is what
+    integers become."""
+    if dtype is not None:
+        dtype = _dtype_name(dtype)
+    elif not any("float" in name for name in names):
+        dtype = real
+    return dtype, "f64" if "float64" in (*names, dtype) else "f32"
+
+
+def promoted(names):
+    """What two arrays' dtypes meet in, of which one at least is real."""
+    reals = sorted({name for name in names if "float" in name})
+    widest = next((name for name in ("float64", "float32") if name in reals), None)
+    return widest or (reals[0] if len(reals) == 1 else "float32")
+
+
+def _shape(a, b):
+    shapes = [tuple(s) for s in (getattr(a, "shape", ()), b.shape)]
+    rank = max(map(len, shapes))
+    shapes = [(1,) * (rank - len(s)) + s for s in shapes]
+    if any(m != n and m != 1 and n != 1 for m, n in zip(*shapes)):
+        raise ValueError(f"a has shape {tuple(a.shape)} and b has {tuple(b.shape)}, which do not broadcast")
+    return tuple(n if m == 1 else m for m, n in zip(*shapes))
+
+
+def _state(space, state, b, shape, axis, reverse):
+    """(h, first): the states as an array that broadcasts along the axis, and what is True where the recurrence begins."""
+    lines = shape[:axis] + shape[axis + 1:]
+    if not hasattr(state, "reshape"):
+        raise TypeError(f"initial is {type(state)}: a number, or an array of one state a line, is expected")
+    own = (1,) * (len(lines) - len(state.shape)) + tuple(state.shape)
+    if len(own) != len(lines) or any(m != n and m != 1 for m, n in zip(own, lines)):
+        raise ValueError(f"initial has shape {tuple(state.shape)}; it must be broadcastable to {lines}, one state a line")
+    h = state.reshape(own[:axis] + (1,) + own[axis:])
+    n = shape[axis]
+    where = {"device": b.device} if _is_torch(b) else {}
+    first = space.arange(n, **where) == (n - 1 if reverse else 0)
+    return h, first.reshape((n,) + (1,) * (len(shape) - 1 - axis))
+
+
+def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False, initial=None, dtype=None, out=None):
+    """h[i] = a[i] * h[i-1] + b[i] along an axis.
+
+    a           an array that broadcasts with b, or a number: a discount, a gate a channel, one an element
+    reverse     from the last element to the first
+    exclusive   each result is the state before its element: h[i-1]
+    initial     the state before the first element: a number, or an array of one state a line, of b's shape without the axis. A number
+                joins every result, an array the first element: the two may differ in the last bit
+    dtype       of the result, and with float64 of all arithmetic. Left out, that of a and b together; of integers float64, of torch's
+                float32
+    out         an array to write to; it is returned
+
+    The order is that of docs/order.md: a = 1 is the cumulative sum of b, bit for bit.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.linear_recurrence(0.5, np.array([1.0, 1.0, 1.0]))
+    array([1.  , 1.5 , 1.75])
+    >>> scanfold.linear_recurrence(np.array([1.0, 0.0, 1.0]), np.array([1.0, 2.0, 3.0]), initial=10)
+    array([11.,  2.,  5.])
+    """
+    axis = axis if dim is None else dim
+    _look_for_torch()
+    if not hasattr(b, "shape"):
+        raise TypeError(f"b is {type(b)}: give a NumPy array, a torch tensor, or another array with __dlpack__")
+    number = isinstance(a, (int, float))
+    if not number and not hasattr(a, "shape"):
+        raise TypeError(f"a is {type(a)}: a number or an array is expected")
+    is_torch = _is_torch(b) or _is_torch(a)
+    if is_torch and _tracing():
+        return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out)
+    if hasattr(initial, "item") and not getattr(initial, "shape", ()) and not _is_torch(initial):
+        initial = initial.item()
+    shape, reverse, exclusive = _shape(a, b), bool(reverse), bool(exclusive)
+    axis = _axis(len(shape), axis)
+    with_state = initial is not None and not isinstance(initial, (int, float))
+
+    def by_torch():
+        return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out)
+    if is_torch and with_state:
+        return by_torch()
+    names = [_dtype_name(x.dtype) for x in (a, b) if hasattr(x, "shape")]
+    real = "float32" if is_torch or not _has_64_bits(b) else "float64"
+    dtype, wide = recurrence_dtypes(names, dtype, real)
+    inputs = {"b": b} if number else {"a": a, "b": b}
+    if with_state and len(shape):
+        from ._others import namespace
+        space = _sys.modules["numpy"] if type(b).__module__ == "numpy" else namespace(b)
+        inputs["h"], inputs["first"] = _state(space, initial, b, shape, axis, reverse)
+        dtype = dtype or promoted(names)
+    elif with_state:
+        raise ValueError("b has no dimensions: its initial state is a number")
+    text = recurrence_text(a if number else None, axis, reverse, exclusive, "state" if with_state else initial, dtype, wide)
+    return _computed(text, inputs, out, by_torch)
+
+
+def _has_64_bits(x):
+    if type(x).__module__ == "numpy":
+        return True
+    from ._others import has_64_bits
+    return has_64_bits(x)
