@@ -45,7 +45,8 @@ static const char common[] =
         "\n"
         "types: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool (float32, int64 and so on as well).\n"
         "The default keeps the input's type, except that sums and products of bools and integers are 64 bits wide\n"
-        "(i64, or u64 for unsigned), as in NumPy. bf16 is written as '<V2': numpy.load(f).view(ml_dtypes.bfloat16).\n"
+        "(i64, or u64 for unsigned), as in NumPy; positions are i64, and logsumexp of integers f64.\n"
+        "bf16 is written as '<V2': numpy.load(f).view(ml_dtypes.bfloat16).\n"
         "\n"
         "files: .npy versions 1.0, 2.0 and 3.0, C or Fortran order, either byte order; results are in C order and the\n"
         "machine's byte order. The input is mapped, not read: it may be larger than memory. - is standard input or\n"
@@ -60,7 +61,7 @@ static const char scan[] =
         "\n"
         "  -o, --output FILE where the result goes; it may be the input's own name\n"
         "  --axis N          the axis, negative from the end (default -1, the last)\n"
-        "  --op OP           sum (default), prod, max or min\n"
+        "  --op OP           sum (default), prod, max, min, argmax, argmin, last_argmax, last_argmin or logsumexp\n"
         "  --exclusive       each result leaves its own element out; the first is the operation's identity\n";
 
 static const char scan_examples[] =
@@ -79,7 +80,8 @@ static const char fold[] =
         "\n"
         "  -o, --output FILE where the result goes; without it a single value is printed\n"
         "  --axis N[,N...]   the axes, negative from the end (default: all)\n"
-        "  --op OP           sum (default), prod, max or min; only for fold\n"
+        "  --op OP           sum (default), prod, max, min, argmax, argmin, last_argmax, last_argmin or logsumexp;\n"
+        "                    only for fold. Of equal elements argmax finds the first, last_argmax the last\n"
         "  --keepdim         keep the folded axes, with length 1\n";
 
 static const char fold_examples[] =
@@ -87,6 +89,7 @@ static const char fold_examples[] =
         "  scanfold sum x.npy                                      one number, printed\n"
         "  scanfold sum x.npy -o s.npy --axis 1 --keepdim          s = numpy.sum(x, axis=1, keepdims=True)\n"
         "  scanfold max x.npy -o m.npy --axis 0,2                  over the first and the third axis\n"
+        "  scanfold fold x.npy -o i.npy --op argmax --axis 1       i = numpy.argmax(x, axis=1)\n"
         "  scanfold sum x.npy --mask m.npy --acc f64               where m is true, combined in float64\n";
 
 static const char info[] =
@@ -153,6 +156,7 @@ static const char notation[] =
         "  cumsum cumprod cummax cummin (x, axis=1, reverse=True, exclusive=True, mask=m)\n"
         "  mean sumsq any all norm(x, 2, axis=1); var std var_mean std_mean (x, 1, correction=1)\n"
         "  cummean cumvar; nansum nanprod nanmax nanmin nanmean nanvar nanstd nancumsum nancumprod\n"
+        "  argmax argmin logsumexp, as sum; cumargmax cumargmin logcumsumexp, as cumsum; linear_recurrence(a, b, axis=1)\n"
         "  exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill\n"
         "  flip transpose permute unsqueeze squeeze broadcast_to concat zeros_like ones_like matmul linear astype\n"
         "also as methods, as x.sum(1), with torch. or np. before them, and with dim for axis.\n";

@@ -159,8 +159,11 @@ static int take_option(struct job *job, int option, const char *text)
                         return complain_usage(command, "%s has its operation in its name; use 'scanfold fold --op %s'",
                                               command, text);
                 if (parse_op(text, &job->op))
-                        return complain_usage(command, "--op %s is not an operation; it is sum, prod, max or min",
-                                              text);
+                        return complain_usage(command, "--op %s is not an operation; it is sum, prod, max, min, argmax, argmin, "
+                                              "last_argmax, last_argmin or logsumexp", text);
+                if (job->op == SF_RECURRENCE)
+                        return complain_usage(command, "--op recurrence takes two arrays; use 'scanfold run \"linear_recurrence(a, b)\" "
+                                              "a=A.npy b=B.npy -o H.npy'");
                 return CLI_DONE;
         case OPT_REVERSE:
                 job->reverse = 1;

@@ -33,9 +33,14 @@ static int decide_x_dtype(const struct job *job, const struct input *input, cons
         return CLI_DONE;
 }
 
-/* As NumPy and torch: sums and products of small integers and bools are 64 bits wide, everything else stays. */
+/* As NumPy and torch: sums and products of small integers and bools are 64 bits wide, positions too, logarithms of integers real, and
+ * everything else stays. */
 static const struct dtype_info *default_dtype(const struct job *job, const struct dtype_info *x)
 {
+        if (job->op >= SF_ARGMAX && job->op <= SF_LAST_ARGMIN)
+                return dtype_by_name("i64");
+        if (job->op == SF_LOGSUMEXP && !dtype_is_float(x))
+                return dtype_by_name("f64");
         if (dtype_is_float(x) || job->op == SF_MAX || job->op == SF_MIN)
                 return x;
         return dtype_by_name(dtype_is_unsigned(x) ? "u64" : "i64");

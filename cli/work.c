@@ -240,6 +240,9 @@ static int64_t block_length(const struct work *work, const struct merged *m)
         /* A product of reals keeps its exponent apart, which the fold of a block would lose. */
         if (work->job->op == SF_PROD && dtype_is_float(work->out_dtype))
                 return 0;
+        /* A position is one in the whole line, and a sum of exponentials has a second component: the fold of a block is neither. */
+        if (work->job->op >= SF_ARGMAX)
+                return 0;
         for (int32_t i = 1; i < m->ndim; i++)
                 line *= m->len[i];
         int64_t block = 1;

@@ -671,3 +671,47 @@ def test_progress_bar(tmp_path):
         assert (b"scan   [#" in shown and b"%" in shown and shown.endswith(b"\r\x1b[K")) if bar else shown == b""
     status, shown = on_a_terminal(["sum", "x.npy", "-o", "y.npy"], tmp_path)
     assert (status, shown) == (0, b"")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Operations of two components
+# ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("slab", SLABS)
+@pytest.mark.parametrize("dtype", ["f4", "i2", "u1", "?"])
+def test_positions_as_numpy(tmp_path, dtype, slab):
+    """A line that is longer than a slab, too: positions are those in the whole of it."""
+    x = (noise((3, 5000), "u1") % 5).astype(dtype)
+    for op, numpy_op in (("argmax", np.argmax), ("argmin", np.argmin)):
+        for axis in (0, 1):
+            y = through(tmp_path, "fold", x, "--op", op, "--axis", axis, *slab)
+            assert y.dtype == np.int64 and (y == numpy_op(x, axis)).all()
+        assert through(tmp_path, "fold", x, "--op", op, *slab) == numpy_op(x)
+        y = through(tmp_path, "fold", x, "--op", "last_" + op, "--axis", 1, "--dtype", "i32", *slab)
+        assert y.dtype == np.int32 and (y == 4999 - numpy_op(x[:, ::-1], 1)).all()
+    y = through(tmp_path, "scan", x, "--op", "last_argmax", "--axis", 1, *slab)
+    largest = np.maximum.accumulate(x, 1)
+    assert (np.take_along_axis(x, y, 1) == largest).all() and (np.diff(y, axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("slab", SLABS)
+def test_logsumexp(tmp_path, slab):
+    x = noise((2, 3000), "f8") % 7
+    right = np.log(np.exp(x).sum(1))
+    assert np.allclose(through(tmp_path, "fold", x, "--op", "logsumexp", "--axis", 1, *slab), right, rtol=1e-13)
+    assert np.allclose(through(tmp_path, "scan", x, "--op", "logsumexp", "--axis", 1, *slab)[:, -1], right, rtol=1e-13)
+    assert through(tmp_path, "fold", x.astype("i4"), "--op", "logsumexp").dtype == np.float64
+
+
+def test_what_positions_are_refused(tmp_path):
+    x = tmp_path / "x.npy"
+    np.save(x, np.zeros(3, dtype="f4"))
+    refused("fold", x, "--op", "argmax", "--dtype", "f32", says=["i32 or i64"])
+    refused("fold", x, "--op", "argmax", "--initial", "1", says=["position"])
+    refused("scan", x, "-o", tmp_path / "y.npy", "--op", "recurrence", says=["linear_recurrence"], status=2)
+    refused("fold", x, "--op", "median", says=["argmax"], status=2)
+    assert not (tmp_path / "y.npy").exists()
+    y = tmp_path / "y.npy"
+    np.save(tmp_path / "a.npy", np.full(3, 0.5))
+    ok("run", "linear_recurrence(a, b + 1)", f"a={tmp_path / 'a.npy'}", f"b={x}", "-o", y)
+    assert np.load(y).tolist() == [1, 1.5, 1.75]
