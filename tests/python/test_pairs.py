@@ -2,6 +2,9 @@
 import doctest
 import itertools
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -500,3 +503,13 @@ def test_the_backend_takes_them(device):
     if device == "cpu":
         taken = "".join(str(text) for _, text in programs)
         assert all(name in taken for name in ("argmax", "argmin", "last_argmin", "last_argmax", "logsumexp", "logcumsumexp"))
+
+
+@pytest.mark.host_only("the examples' arrays are the host's")
+@pytest.mark.parametrize("name", ("discounted_returns", "advantages", "moving_average", "gated_rnn"))
+def test_examples(name):
+    """examples/recurrences: each checks itself against a loop."""
+    path = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "recurrences", name + ".py")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "a loop" in done.stdout
