@@ -82,14 +82,15 @@ template <int N, int COUNT> SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COU
         sf_acc e[COUNT][N];
         sf_holds::template lift_all<COUNT * N>(&x[0][0], &e[0][0]);
 #pragma unroll
-        for (int c = 0; c < COUNT; c++) {
+        for (int b = 1; b < N; b *= 2)
 #pragma unroll
-                for (int b = 1; b < N; b *= 2)
+                for (int i = 0; i + b < N; i += 2 * b)
 #pragma unroll
-                        for (int i = 0; i + b < N; i += 2 * b)
+                        for (int c = 0; c < COUNT; c++)
                                 e[c][i] = sf_combine(e[c][i], e[c][(i + b) % N]);
+#pragma unroll
+        for (int c = 0; c < COUNT; c++)
                 to[c] = e[c][0];
-        }
 #endif
 }
 
@@ -432,11 +433,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
         sf_line line = sf_line_from(p, SF_X, batch);
-        sf_i64 row = (chunk * SF_GROUPS + (ANY_ORDER ? 0 : group)) * p.number[3], stop = row + (ANY_ORDER ? SF_GROUPS : 1) * p.number[3];
+        sf_i64 row = (chunk * SF_GROUPS + (ANY_ORDER ? 0 : group)) * p.number[3], part = APART * p.number[3];
+        sf_i64 stop = row + part < p.n ? row + part : p.n;
         if (ANY_ORDER)
                 row += group;
-        if (stop > p.n)
-                stop = p.n;
         if (group >= SF_GROUPS || column >= p.inner)
                 stop = row;
 
@@ -455,7 +455,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_vector v[SF_ITEMS][SF_ROWS];
                 sf_loaded loaded[HELD][SF_ITEMS];
                 sf_acc a[HELD];
-                if (row + (SF_ITEMS - 1) * APART < stop && column + (SF_ROWS - 1) * pitch < p.inner)
+                if (row + SF_ITEMS * APART - (APART - 1) <= stop && column + (SF_ROWS - 1) * pitch < p.inner)
                         sf_fetch_rows<true>(p, line, row, stop, column, pitch, v);
                 else
                         sf_fetch_rows<false>(p, line, row, stop, column, pitch, v);
