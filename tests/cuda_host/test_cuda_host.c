@@ -292,7 +292,7 @@ static void meet_odd_places(void)
                 const uint64_t draw = hash((uint64_t)(first_seed * 1000 + i));
                 test_case c = case_plain(i % 3 == 2, 1, 3, shapes[i % 6]);
                 c.op = ops[draw % 4];
-                const int *type = types[c.op == SF_MAX || c.op == SF_MIN ? draw >> 4 & 2 : i / 6];
+                const int *type = types[c.op == SF_MAX || c.op == SF_MIN ? (int)(draw >> 4 & 2) : i / 6];
                 c.in = type[0];
                 c.out = type[1];
                 c.seed = draw;
