@@ -254,12 +254,28 @@ def test_logsumexp_of_extremes(device):
 
 
 def test_logsumexp_within_its_bound(device):
-    """docs/order.md: of n elements at most ceil(log2 n) combinations deep."""
+    """That of docs/order.md, by the depth of the tree."""
     n = 100_003
     x = (torch.arange(n, dtype=torch.float64) * 0.37 % 20 - 10).to(torch.float32).to(device)
     right = torch.logsumexp(x.double(), 0)
     depth = math.ceil(math.log2(n))
-    assert abs(scanfold.logsumexp(x).double() - right) <= (5 * depth + 4) * 2.0**-24 + 2.0**-24 * abs(right)
+    bound = (depth * (math.log(n) + 5) + 2 * math.log(n) + abs(right)) * 2.0**-24
+    assert abs(scanfold.logsumexp(x).double() - right) <= bound
+
+
+def test_recurrence_within_its_bound(device):
+    """That of docs/order.md: each term is multiplied as often as elements follow it, and added at most as often as the tree is deep."""
+    n = 3001
+    a = random((n,), torch.float32, device, ties=False).sigmoid() * 0.9 + 0.1
+    b = random((n,), torch.float32, device, seed=1, ties=False)
+    right = loop(a.double().cpu(), b.double().cpu(), 0)
+    gates, sizes = a.double().cpu().numpy(), b.double().abs().cpu().numpy()
+    depth, weighed, aged = math.ceil(math.log2(n)), 0.0, 0.0  # sums of the terms, and of the terms times how often each was multiplied
+    given = scanfold.linear_recurrence(a, b).double().cpu().numpy()
+    for i in range(n):
+        weighed, aged = gates[i] * weighed, gates[i] * (aged + weighed)
+        weighed += sizes[i]
+        assert abs(given[i] - right[i]) <= 1.01 * (aged + depth * weighed) * 2.0**-24 + 1e-30
 
 
 # --------------------------------------------------------------------------------------------------
