@@ -228,12 +228,12 @@ static void add_concat(graph *r)
                 add(r, sf_expr_concat(r->g, axis, 2, (int32_t[]){node, other}), naive_concat(a, b, axis));
 }
 
-/* Are operations of two components there on all engines? Their exp and log are the library's. */
+/* Are operations of two components there on all engines? */
 static bool has_pairs(const graph *r)
 {
         bool all = !r->linear;
         for (int e = 0; e < engine_count; e++)
-                all = all && !engines[e].own_functions;
+                all = all && !engines[e].no_pairs;
         return all;
 }
 
