@@ -31,8 +31,12 @@ def _is_torch(x):
     return torch is not None and (isinstance(x, torch.Tensor) or hasattr(type(x), "__torch_function__"))
 
 
-def _tracing():
-    return _package._compiling()
+def _left_to_torch(*given):
+    """Whether torch.compile is tracing, or an array only stands in for a tensor, as a Proxy of torch.fx does: nothing is known of its shape."""
+    if _package._compiling():
+        return True
+    torch = _sys.modules.get("torch")
+    return torch is not None and any(hasattr(type(x), "__torch_function__") and not isinstance(x, torch.Tensor) for x in given)
 
 
 def _computed(text, inputs, out, by_torch):
@@ -103,13 +107,13 @@ def extreme(op, x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=Non
     _refuse(NAMES[op], reverse=reverse, initial=initial, dtype=dtype)
     axis, keepdims = _one(axis, dim, "axis and dim"), bool(_one(keepdims, keepdim, "keepdims and keepdim"))
     _look_for_torch()
-    if axis is not None:
-        axis = _axis(_dims(x), axis)
 
     def by_torch():
         return _by_torch.extreme(x, NAMES[op], axis, False, keepdims, False, False, mask)
-    if _tracing():
+    if _left_to_torch(x, mask):
         return by_torch()
+    if axis is not None:
+        axis = _axis(_dims(x), axis)
     inputs = {"x": x} if mask is None else {"x": x, "mask": mask}
     return _computed(extreme_text(op, axis, False, keepdims, False, False, mask is not None), inputs, out, by_torch)
 
@@ -119,14 +123,15 @@ def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=F
     _refuse("cum" + NAMES[op], initial=initial, dtype=dtype)
     axis = _one(axis, dim, "axis and dim")
     _look_for_torch()
-    if axis is None and _dims(x) > 1:
-        raise ValueError(f"axis is needed: x has {x.ndim} dimensions")
-    axis, reverse, exclusive = _axis(_dims(x), 0 if axis is None else axis), bool(reverse), bool(exclusive)
+    reverse, exclusive = bool(reverse), bool(exclusive)
 
     def by_torch():
         return _by_torch.extreme(x, NAMES[op], axis, True, False, reverse, exclusive, mask)
-    if _tracing():
+    if _left_to_torch(x, mask):
         return by_torch()
+    if axis is None and _dims(x) > 1:
+        raise ValueError(f"axis is needed: x has {x.ndim} dimensions")
+    axis = _axis(_dims(x), 0 if axis is None else axis)
     inputs = {"x": x} if mask is None else {"x": x, "mask": mask}
     return _computed(extreme_text(op, axis, True, False, reverse, exclusive, mask is not None), inputs, out, by_torch)
 
@@ -247,7 +252,7 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     if not number and not hasattr(a, "shape"):
         raise TypeError(f"a is {type(a)}: a number or an array is expected")
     is_torch = _is_torch(b) or _is_torch(a)
-    if is_torch and _tracing():
+    if is_torch and _left_to_torch(a, b, initial):
         return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out)
     if hasattr(initial, "item") and not getattr(initial, "shape", ()) and not _is_torch(initial):
         initial = initial.item()

@@ -28,14 +28,16 @@ def extreme(x, op, axis, scans, keepdim, reverse, exclusive, mask):
         function, given = ("cum" + op, {"reverse": reverse, "exclusive": exclusive}) if scans else (op, {"keepdim": keepdim})
         return ops._handed_over(function, x, axis=axis, mask=mask, return_indices=True, **given)
     ops._refuse_nested(x=x, mask=mask)
+    if scans:
+        axis = ops._scan_axis(x, axis)
+    elif axis is not None:
+        axis = _axis(x.dim(), axis)
     return tuple(torch.ops.scanfold.extreme(x, op, axis, scans, keepdim, reverse, exclusive, ops._mask(x, mask)))
 
 
 def linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out):
     if any(map(ops._is_foreign, (a, b, initial))):
-        first, given = (b, {"a": a}) if not ops._is_foreign(a) and not isinstance(a, Tensor) else (a, {"b": b})
-        function = functools.partial(_swapped) if "a" in given else "linear_recurrence"
-        return ops._handed_over(function, first, axis=axis, reverse=reverse, exclusive=exclusive, initial=initial, dtype=dtype, out=out, **given)
+        return ops._handed_over("linear_recurrence", a, b=b, axis=axis, reverse=reverse, exclusive=exclusive, initial=initial, dtype=dtype, out=out)
     like = b if isinstance(b, Tensor) else a
     a, b = (t if isinstance(t, Tensor) else _as_tensor(t, like, wide=t is a) for t in (a, b))
     ops._refuse_nested(a=a, b=b, initial=initial)
@@ -45,10 +47,6 @@ def linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out):
     axis = _axis(max(a.dim(), b.dim()), axis)
     y = torch.ops.scanfold.linear_recurrence(a, b, state, initial, axis, bool(reverse), bool(exclusive), ops._dtype(dtype, out))
     return y if out is None else ops._copied(out, y)
-
-
-def _swapped(b, a, **options):
-    return ops._package.linear_recurrence(a, b, **options)
 
 
 def _as_tensor(value, like, wide):

@@ -469,6 +469,16 @@ def test_traced(device):
     assert all(torch.allclose(g, t.grad) for g, t in zip(grads, given))
 
 
+def test_recorded_by_fx(device):
+    """A Proxy stands in for a tensor: the calls are recorded as they stand."""
+    def model(x):
+        values, indices = scanfold.cummax(x, dim=1, return_indices=True)[0], scanfold.max(x, dim=1, return_indices=True)[1]
+        return values, indices, scanfold.argmax(x, 1), scanfold.logcumsumexp(x, 1), scanfold.linear_recurrence(0.5, x), scanfold.linear_recurrence(x, x, 0)
+    x = random((3, 5), torch.float32, device)
+    for y, right in zip(torch.fx.symbolic_trace(model)(x), model(x)):
+        same(y, right)
+
+
 # --------------------------------------------------------------------------------------------------
 # Expressions
 # --------------------------------------------------------------------------------------------------
