@@ -90,31 +90,32 @@ def _fold_by(op):
 
 # The largest and smallest, with where they stand or without: the same bodies with one option more, so that these too are one function a call.
 def _extreme_scan_by(op):
-    def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, out=None, return_indices=False):
+    def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, out=None,
+             return_indices=False):
         if return_indices:
-            return _pairs.cumulative_extreme(op, x, axis, dim=dim, reverse=reverse, exclusive=exclusive, mask=mask, initial=initial, dtype=dtype,
-                                             out=out)
+            return _pairs.cumulative_extreme(op, x, axis, dim=dim, reverse=reverse, exclusive=exclusive, mask=mask, skip_nan=skip_nan,
+                                             initial=initial, dtype=dtype, out=out)
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if _without_torch:
             _look_for_torch()
-        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False)
+        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
     return scan
 
 
 def _extreme_fold_by(op):
-    def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, initial=None, dtype=None, out=None,
-             return_indices=False):
+    def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, skip_nan=False, initial=None, dtype=None,
+             out=None, return_indices=False):
         if return_indices:
-            return _pairs.extreme(op, x, axis, dim=dim, keepdims=keepdims, keepdim=keepdim, reverse=reverse, mask=mask, initial=initial,
-                                  dtype=dtype, out=out)
+            return _pairs.extreme(op, x, axis, dim=dim, keepdims=keepdims, keepdim=keepdim, reverse=reverse, mask=mask, skip_nan=skip_nan,
+                                  initial=initial, dtype=dtype, out=out)
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if keepdim is not None:
             keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
         if _without_torch:
             _look_for_torch()
-        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False)
+        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan)
     return fold
 
 

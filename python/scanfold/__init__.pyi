@@ -65,17 +65,17 @@ class _ExtremeScan(Protocol):
                  return_indices: Literal[True]) -> Tuple[_Array, _Array]: ...
     @overload
     def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
-                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ..., out: _Out,
                  return_indices: Literal[False] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
-                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...,
                  return_indices: Literal[False] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
-                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
+                 reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...,
                  return_indices: Literal[False] = ...) -> _Array: ...
 
@@ -93,17 +93,17 @@ class _ExtremeFold(Protocol):
     @overload
     def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
-                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: _Out, return_indices: Literal[False] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
-                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: None = ..., return_indices: Literal[False] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
-                 mask: Optional[_Any] = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
                  out: None = ..., return_indices: Literal[False] = ...) -> _Array: ...
 
 class _Position(Protocol):

@@ -58,7 +58,7 @@ def _position(op, x, axis, dim, keepdims, keepdim, mask, out):
     _look_for_torch()
     if axis is not None and not isinstance(axis, int) and hasattr(axis, "__iter__"):
         raise TypeError(f"axis is {axis!r}: one axis is expected, or None for the position among all elements")
-    return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False)
+    return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False, False)
 
 
 def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
@@ -102,9 +102,9 @@ def _refuse(name, **given):
             raise TypeError(f"{option} does not go with return_indices: {name}'s values and indices are those of x's elements")
 
 
-def extreme(op, x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, reverse=None, initial=None, dtype=None):
+def extreme(op, x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, reverse=None, skip_nan=None, initial=None, dtype=None):
     """scanfold.max or min with indices."""
-    _refuse(NAMES[op], reverse=reverse, initial=initial, dtype=dtype)
+    _refuse(NAMES[op], reverse=reverse, skip_nan=skip_nan, initial=initial, dtype=dtype)
     axis, keepdims = _one(axis, dim, "axis and dim"), bool(_one(keepdims, keepdim, "keepdims and keepdim"))
     _look_for_torch()
 
@@ -118,9 +118,9 @@ def extreme(op, x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=Non
     return _computed(extreme_text(op, axis, False, keepdims, False, False, mask is not None), inputs, out, by_torch)
 
 
-def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, out=None, initial=None, dtype=None):
+def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, out=None, skip_nan=None, initial=None, dtype=None):
     """scanfold.cummax or cummin with indices."""
-    _refuse("cum" + NAMES[op], initial=initial, dtype=dtype)
+    _refuse("cum" + NAMES[op], skip_nan=skip_nan, initial=initial, dtype=dtype)
     axis = _one(axis, dim, "axis and dim")
     _look_for_torch()
     reverse, exclusive = bool(reverse), bool(exclusive)
@@ -151,7 +151,7 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
     """
     axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
     _look_for_torch()
-    return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False)
+    return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, False)
 
 
 def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None):
@@ -163,7 +163,7 @@ def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask
     """
     axis = _one(axis, dim, "axis and dim")
     _look_for_torch()
-    return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False)
+    return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, False)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -198,6 +198,16 @@ float exec_tanh(float v)
         return sf_tanh_f32(v);
 }
 
+double exec_exp_double(double v)
+{
+        return sf_exp_f64(v);
+}
+
+double exec_log_double(double v)
+{
+        return sf_log_f64(v);
+}
+
 void exec_fail(const char *what)
 {
         if (!failed)
