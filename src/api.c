@@ -131,9 +131,11 @@ typedef struct request {
 static sf_status check_index(const sf_context *ctx, const sf_step *s, const sf_view *x, uint64_t axes)
 {
         int64_t n = 1;
+        if (!sf_op_is(s->op, SF_INDEX) || s->out != SF_DT_I32 || !x->count)
+                return SF_OK;
         for (int32_t d = 0; d < x->ndim; d++)
                 n *= axes >> d & 1 ? x->shape[d] : 1;
-        if (sf_op_is(s->op, SF_INDEX) && s->out == SF_DT_I32 && n > (int64_t)INT32_MAX + 1)
+        if (n > (int64_t)INT32_MAX + 1)
                 return sf_fail(ctx, SF_UNSUPPORTED, "out is i32, but there are %" PRId64 " positions; their indices need i64", n);
         return SF_OK;
 }
@@ -190,8 +192,9 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         sf_step step;
         sf_fuse fuse;
         int64_t shape[SF_MAX_NDIM];
+        const char *name = r->a ? "b" : "x";
         SF_TRY(sf_view_init(ctx, "out", r->out, &out));
-        SF_TRY(sf_backend_check(ctx, "x", r->x->device));
+        SF_TRY(sf_backend_check(ctx, name, r->x->device));
         SF_TRY(check_device(ctx, "out", r->out, r->x));
         int32_t rank = folded_shape(x->ndim, x->shape, r->fold ? r->axes : 0, r->keepdim, shape);
         SF_TRY(check_shape(ctx, &out, rank, shape));
@@ -200,7 +203,7 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
                 SF_TRY(check_device(ctx, "a", r->a, r->x));
                 if (sf_view_overlap(&a, &out))
                         return sf_fail(ctx, SF_INVALID_ARGUMENT, "out overlaps a; it must be b itself or memory of its own");
-                SF_TRY(sf_view_broadcast(ctx, "a", &a, x));
+                SF_TRY(sf_view_broadcast(ctx, "a", &a, name, x));
         }
         SF_TRY(choose_dtypes(ctx, r, x, r->a ? &a : NULL, out.dt, &step));
         SF_TRY(check_index(ctx, &step, x, r->axes));
@@ -225,7 +228,7 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
                         return sf_fail(ctx, SF_UNSUPPORTED, "mask is %s; it must be bool or u8", sf_dtypes[mask.dt].name);
                 if (sf_view_overlap(&mask, &out))
                         return sf_fail(ctx, SF_INVALID_ARGUMENT, "out overlaps mask; it must be memory of its own");
-                SF_TRY(sf_view_broadcast(ctx, "mask", &mask, x));
+                SF_TRY(sf_view_broadcast(ctx, "mask", &mask, name, x));
         }
         if (r->needs)
                 *r->needs = 0;

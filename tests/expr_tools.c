@@ -1,4 +1,5 @@
 #include "expr_tools.h"
+#include "harness.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,22 @@ void tool_read_shapes(const char *line, tool_shapes *s)
                 for (char *length = strtok(lengths, ","); length; length = strtok(NULL, ","))
                         s->shape[i][s->tensor[i].ndim++] = atoll(length);
         }
+}
+
+int tool_dt(sf_dtype dtype)
+{
+        int dt = 0;
+        while (dts[dt].dtype.code != dtype.code || dts[dt].dtype.bits != dtype.bits)
+                dt++;
+        return dt;
+}
+
+int64_t tool_count(const sf_tensor *t)
+{
+        int64_t count = 1;
+        for (int32_t d = 0; d < t->ndim; d++)
+                count *= t->shape[d];
+        return count;
 }
 
 void tool_order(const sf_graph *graph, const tool_shapes *s, sf_tensor *inputs)

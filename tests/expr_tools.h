@@ -19,6 +19,10 @@ typedef struct tool_shapes {
 /* Fills `shapes`, whose tensors point into it. */
 void tool_read_shapes(const char *line, tool_shapes *shapes);
 
+/* The number of a dtype in the harness's list, and how many elements a tensor has. */
+int tool_dt(sf_dtype dtype);
+int64_t tool_count(const sf_tensor *t);
+
 /* The shapes in the order the graph has its inputs; aborts on a name that is missing. */
 void tool_order(const sf_graph *graph, const tool_shapes *shapes, sf_tensor *inputs);
 

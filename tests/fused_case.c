@@ -331,7 +331,7 @@ static void make_step(fused_case *c, part *p)
         if (sf_view_init(REF, "out", &p->out.t, &p->out_view) != SF_OK)
                 FAIL("%s", sf_last_error(REF));
         if (p->has_mask && (sf_view_init(REF, "mask", &p->mask.t, &p->mask_view) != SF_OK ||
-                            sf_view_broadcast(REF, "mask", &p->mask_view, &whole) != SF_OK))
+                            sf_view_broadcast(REF, "mask", &p->mask_view, "x", &whole) != SF_OK))
                 FAIL("%s", sf_last_error(REF));
         sf_step_views views = {.x = operands[0], .y = &p->out_view, .m = p->has_mask ? &p->mask_view : NULL, .axes = c->axes,
                                .keepdim = c->keepdim, .reverse = c->reverse, .operands = c->operands, .fuse = &p->fuse};
@@ -375,7 +375,7 @@ static void draw_case(fused_case *c, uint64_t seed, bool big)
                 place(&c->operand[k], &operand_regions[k], &d);
                 fill_view(&c->operand[k], &d);
                 if (sf_view_init(REF, "x", &c->operand[k].t, &c->operand_view[k]) != SF_OK ||
-                    sf_view_broadcast(REF, "x", &c->operand_view[k], &whole) != SF_OK)
+                    sf_view_broadcast(REF, "x", &c->operand_view[k], "x", &whole) != SF_OK)
                         FAIL("seed %llu: %s", (unsigned long long)seed, sf_last_error(REF));
         }
         for (int32_t i = 0; i < c->parts; i++)

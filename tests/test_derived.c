@@ -14,22 +14,6 @@ static long checks;
 /* ------------------------------------------------------------------------------------------------
  * Inputs and plans
  * ---------------------------------------------------------------------------------------------- */
-static int dt_of(sf_dtype dtype)
-{
-        int dt = 0;
-        while (dts[dt].dtype.code != dtype.code || dts[dt].dtype.bits != dtype.bits)
-                dt++;
-        return dt;
-}
-
-static int64_t count_of(const sf_tensor *t)
-{
-        int64_t count = 1;
-        for (int32_t d = 0; d < t->ndim; d++)
-                count *= t->shape[d];
-        return count;
-}
-
 /* n around 0, with zeros among them; o around 1e6 (of halves 100); s with NaN, infinities and zeros of both signs, whole lines of NaN;
  * p in [0.5, 1.5]. */
 static double fill_value(char how, int dt, int64_t line, int64_t i)
@@ -50,8 +34,8 @@ static double fill_value(char how, int dt, int64_t line, int64_t i)
 
 static void fill_tensor(sf_tensor *t, char how)
 {
-        int dt = dt_of(t->dtype);
-        int64_t count = count_of(t), n = t->ndim ? t->shape[t->ndim - 1] : 1;
+        int dt = tool_dt(t->dtype);
+        int64_t count = tool_count(t), n = t->ndim ? t->shape[t->ndim - 1] : 1;
         t->data = calloc((size_t)count + 1, (size_t)dts[dt].size);
         for (int64_t i = 0; i < count; i++)
                 array_set(&(array){.dt = dt, .data = t->data}, i, fill_value(how, dt, n ? i / n : 0, n ? i % n : 0));
@@ -59,7 +43,7 @@ static void fill_tensor(sf_tensor *t, char how)
 
 static double value_at(const sf_tensor *t, int64_t i)
 {
-        return array_get(&(array){.dt = dt_of(t->dtype), .data = t->data}, i);
+        return array_get(&(array){.dt = tool_dt(t->dtype), .data = t->data}, i);
 }
 
 typedef struct outputs {
@@ -86,7 +70,7 @@ static bool run(sf_context *ctx, const char *expression, const tool_shapes *shap
                 sf_tensor *t = &out->tensor[k];
                 *t = (sf_tensor){.device = {SF_CPU, 0}, .shape = out->shape[k]};
                 sf_plan_output(plan, k, &t->ndim, out->shape[k], &t->dtype);
-                t->data = calloc((size_t)count_of(t) + 1, t->dtype.bits / 8u);
+                t->data = calloc((size_t)tool_count(t) + 1, t->dtype.bits / 8u);
         }
         if (plan)
                 CHECK(sf_plan_run(plan, in, out->tensor, NULL) == SF_OK, "%s: %s", expression, sf_last_error(ctx));
@@ -103,11 +87,11 @@ static void release(outputs *out)
 /* Where the first difference is, or -1. */
 static int64_t differs(const sf_tensor *a, const sf_tensor *b)
 {
-        int dt = dt_of(a->dtype);
+        int dt = tool_dt(a->dtype);
         size_t size = (size_t)dts[dt].size;
-        if (dt != dt_of(b->dtype) || count_of(a) != count_of(b))
+        if (dt != tool_dt(b->dtype) || tool_count(a) != tool_count(b))
                 return 0;
-        for (int64_t i = 0; i < count_of(a); i++)
+        for (int64_t i = 0; i < tool_count(a); i++)
                 if (!same_bits(dt, (char *)a->data + (size_t)i * size, (char *)b->data + (size_t)i * size))
                         return i;
         return -1;
@@ -285,7 +269,7 @@ static void check_formula(size_t f, char how, const char *dtype, int64_t n, bool
                                 line[kept++] = v;
                                 size += fabsl((long double)v);
                         }
-                        int dt = dt_of(out.tensor[0].dtype), acc = dt == DT_F64 ? DT_F64 : DT_F32;
+                        int dt = tool_dt(out.tensor[0].dtype), acc = dt == DT_F64 ? DT_F64 : DT_F32;
                         double given = value_at(&out.tensor[0], r);
                         long double right = formulas[f].formula(line, kept, formulas[f].parameter);
                         if (formulas[f].formula == norm_of && !kept && formulas[f].parameter == INFINITY)

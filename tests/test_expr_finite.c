@@ -96,26 +96,10 @@ static double fill_value(char how, int dt, int64_t row, uint64_t seed)
         }
 }
 
-static int dt_of(sf_dtype dtype)
-{
-        int dt = 0;
-        while (dts[dt].dtype.code != dtype.code || dts[dt].dtype.bits != dtype.bits)
-                dt++;
-        return dt;
-}
-
-static int64_t count_of(const sf_tensor *t)
-{
-        int64_t count = 1;
-        for (int32_t d = 0; d < t->ndim; d++)
-                count *= t->shape[d];
-        return count;
-}
-
 static void fill_tensor(sf_tensor *t, char how, uint64_t seed)
 {
-        int dt = dt_of(t->dtype);
-        int64_t count = count_of(t), rows = t->ndim ? t->shape[0] : 1;
+        int dt = tool_dt(t->dtype);
+        int64_t count = tool_count(t), rows = t->ndim ? t->shape[0] : 1;
         t->data = calloc((size_t)count + 1, (size_t)dts[dt].size);
         for (int64_t i = 0; i < count; i++) {
                 double v = fill_value(how, dt, i / (count / rows), seed * 1000003 + (uint64_t)i);
@@ -156,7 +140,7 @@ static void run(sf_context *ctx, sf_plan *plan, const sf_tensor *in, outputs *ou
                 sf_tensor *t = &out->tensor[k];
                 *t = (sf_tensor){.device = {SF_CPU, 0}, .shape = out->shape[k]};
                 sf_plan_output(plan, k, &t->ndim, out->shape[k], &t->dtype);
-                t->data = calloc((size_t)count_of(t) + 1, t->dtype.bits / 8u);
+                t->data = calloc((size_t)tool_count(t) + 1, t->dtype.bits / 8u);
         }
         CHECK(sf_plan_run(plan, in, out->tensor, NULL) == SF_OK, "%s", sf_last_error(ctx));
 }
@@ -169,7 +153,7 @@ static void release(outputs *out)
 
 static double value_at(const sf_tensor *t, int64_t i)
 {
-        return array_get(&(array){.dt = dt_of(t->dtype), .data = t->data}, i);
+        return array_get(&(array){.dt = tool_dt(t->dtype), .data = t->data}, i);
 }
 
 /* What the plan has where the other order is not finite, and where it is. */
@@ -177,8 +161,8 @@ static void compare(const listed *l, const engine *e, const outputs *given, cons
                     const outputs *written, long *again)
 {
         for (int32_t k = 0; k < given->count; k++) {
-                int dt = dt_of(given->tensor[k].dtype);
-                for (int64_t i = 0; i < count_of(&given->tensor[k]); i++) {
+                int dt = tool_dt(given->tensor[k].dtype);
+                for (int64_t i = 0; i < tool_count(&given->tensor[k]); i++) {
                         double v = value_at(&given->tensor[k], i);
                         double o = value_at(&other->tensor[k], i);
                         double w = value_at(&written->tensor[k], i);

@@ -173,7 +173,7 @@ sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
                 s->initial = v.kind == SF_SCALAR_REAL  ? sf_value_from_f64(v.value.f, s->acc)
                              : v.kind == SF_SCALAR_INT ? sf_value_from_integer(SF_DT_I64, (uint64_t)v.value.i, s->acc)
                                                        : sf_value_from_integer(SF_DT_U64, v.value.u, s->acc);
-                s->initial = sf_lift(s->op, s->acc, s->initial, sf_with_one(s->acc, (sf_value){.u64 = 0}), 0);
+                s->initial = sf_lift_initial(s->op, s->acc, s->initial);
                 return SF_OK;
         }
         bool is_signed = sf_dtypes[s->acc].kind == SF_KIND_SIGNED, fits = true;

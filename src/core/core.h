@@ -120,8 +120,8 @@ typedef struct sf_view {
 /* Checks everything a single tensor can get wrong. `name` is what its sentences call it: "x", "out", "mask". */
 sf_status sf_view_init(const sf_context *ctx, const char *name, const sf_tensor *tensor, sf_view *view);
 
-/* Gives `view` the shape of `like`, with stride 0 where it is stretched. */
-sf_status sf_view_broadcast(const sf_context *ctx, const char *name, sf_view *view, const sf_view *like);
+/* Gives `view` the shape of `like`, which sentences call `like_name`, with stride 0 where it is stretched. */
+sf_status sf_view_broadcast(const sf_context *ctx, const char *name, sf_view *view, const char *like_name, const sf_view *like);
 
 bool sf_view_same(const sf_view *a, const sf_view *b);     /* the same elements at the same addresses */
 bool sf_view_overlap(const sf_view *a, const sf_view *b);  /* may share a byte; exact but for absurd strides */

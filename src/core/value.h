@@ -298,6 +298,12 @@ static inline sf_value sf_lift(sf_op op, sf_dt acc, sf_value v, sf_value beside,
         return v;
 }
 
+/* A number to the left of all elements as a value. */
+static inline sf_value sf_lift_initial(sf_op op, sf_dt acc, sf_value v)
+{
+        return sf_op_is(op, SF_TWO) ? sf_with_one(acc, v) : sf_lift(op, acc, v, (sf_value){.u64 = 0}, 0);
+}
+
 /* A value as a number of type sf_op_result. An index of nothing is -1. */
 static inline sf_value sf_lower(sf_op op, sf_dt acc, sf_value v)
 {

@@ -113,7 +113,7 @@ sf_status sf_view_init(const sf_context *ctx, const char *name, const sf_tensor 
         return SF_OK;
 }
 
-sf_status sf_view_broadcast(const sf_context *ctx, const char *name, sf_view *view, const sf_view *like)
+sf_status sf_view_broadcast(const sf_context *ctx, const char *name, sf_view *view, const char *like_name, const sf_view *like)
 {
         char mine[128], theirs[128];
         int32_t lead = like->ndim - view->ndim;
@@ -121,8 +121,8 @@ sf_status sf_view_broadcast(const sf_context *ctx, const char *name, sf_view *vi
         for (int32_t d = 0; fits && d < view->ndim; d++)
                 fits = view->shape[d] == like->shape[lead + d] || view->shape[d] == 1;
         if (!fits)
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s has shape %s; it must be broadcastable to x's shape %s", name,
-                               sf_shape_text(view->ndim, view->shape, mine), sf_shape_text(like->ndim, like->shape, theirs));
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s has shape %s; it must be broadcastable to %s's shape %s", name,
+                               sf_shape_text(view->ndim, view->shape, mine), like_name, sf_shape_text(like->ndim, like->shape, theirs));
         for (int32_t d = like->ndim - 1; d >= 0; d--)
                 view->strides[d] = d < lead || view->shape[d - lead] == 1 ? 0 : view->strides[d - lead];
         view->ndim = like->ndim;

@@ -40,6 +40,7 @@
 
 /* Max is that of reals or unsigned integers. With the sign bit turned it is that of signed ones, and of what is turned
  * around min. */
+#define K_AROUND (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
 #define K_OP max
 #if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
 #define K_ABSENT
@@ -58,7 +59,7 @@
 #if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
 #define K_ABSENT
 #else
-#define K_TURN (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
+#define K_TURN K_AROUND
 #if K_SIGNED
 #define K_LIKE K_CAT(max_, K_LANE)
 #else
@@ -67,60 +68,22 @@
 #endif
 #include "cpu/kernels.inc.h"
 
-/* Positions: elements that are compared as they are, or for min turned around, in lanes that hold a position too. One operation's kernels
- * serve all four. */
 #define K_OP argmax
-#define K_LEAN
-#define K_TWO
-#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
-#define K_ABSENT
-#elif K_SIGNED
-#define K_VALUES "cpu/value_index.inc.h"
-#define K_TURN K_SIGN
-#define K_LIKE K_CAT(argmax_, K_LANE)
-#else
-#define K_VALUES "cpu/value_index.inc.h"
-#define K_TURN 0
-#define K_COMMUTES
-#define K_AGAIN
-#endif
-#include "cpu/kernels.inc.h"
+#define K_TURN (K_SIGNED ? K_SIGN : 0)
+#define K_OWN
+#include "cpu/ops_index.inc.h"
 
 #define K_OP argmin
-#define K_LEAN
-#define K_TWO
-#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
-#define K_ABSENT
-#else
-#define K_VALUES "cpu/value_index.inc.h"
-#define K_TURN (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
-#define K_LIKE K_CAT(argmax_, K_LANE)
-#endif
-#include "cpu/kernels.inc.h"
+#define K_TURN K_AROUND
+#include "cpu/ops_index.inc.h"
 
 #define K_OP last_argmax
-#define K_LEAN
-#define K_TWO
-#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
-#define K_ABSENT
-#else
-#define K_VALUES "cpu/value_index.inc.h"
 #define K_TURN (K_SIGNED ? K_SIGN : 0)
-#define K_LIKE K_CAT(argmax_, K_LANE)
-#endif
-#include "cpu/kernels.inc.h"
+#include "cpu/ops_index.inc.h"
 
 #define K_OP last_argmin
-#define K_LEAN
-#define K_TWO
-#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
-#define K_ABSENT
-#else
-#define K_VALUES "cpu/value_index.inc.h"
-#define K_TURN (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
-#define K_LIKE K_CAT(argmax_, K_LANE)
-#endif
-#include "cpu/kernels.inc.h"
+#define K_TURN K_AROUND
+#include "cpu/ops_index.inc.h"
 
 #define K_OP logsumexp
 #define K_LEAN
@@ -144,3 +107,4 @@
 #define K_ORDERED
 #endif
 #include "cpu/kernels.inc.h"
+#undef K_AROUND

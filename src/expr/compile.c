@@ -318,7 +318,7 @@ static void start_step(draft *d, const sf_ir_node *root, const sf_ir_node *core)
                 s->acc = core->acc;
                 sf_step_initial(d->ir->ctx, s, (sf_scalar){0});
                 s->has_initial = core->has_initial;
-                s->initial = sf_op_is(core->op, SF_PAIR) ? sf_with_one(s->acc, core->value) : core->value;
+                s->initial = sf_lift_initial(core->op, s->acc, core->value);
                 s->fold = core->kind == SF_IR_FOLD;
                 s->exclusive = core->exclusive;
         } else {

@@ -282,7 +282,6 @@ sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf
         const char *name = rows[d->what].name;
         const form result = rows[d->what].result;
         const bool is_set = accumulator.code || accumulator.bits || accumulator.lanes;
-        const sf_kind kind = sf_dtypes[x].kind;
         sf_step step;
         if (result == FIXED) {
                 d->dt = d->acc = rows[d->what].fixed;
@@ -291,10 +290,7 @@ sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf
                                        sf_dtypes[d->dt].name);
                 return SF_OK;
         }
-        d->dt = asked != SF_DT_COUNT                            ? asked
-                : kind == SF_KIND_REAL || result != SUM         ? x
-                : kind == SF_KIND_UNSIGNED                      ? SF_DT_U64
-                                                                : SF_DT_I64;
+        d->dt = asked != SF_DT_COUNT ? asked : result == SUM ? sf_usual_result(SF_SUM, x) : x;
         if (result != SUM && sf_dtypes[d->dt].kind != SF_KIND_REAL)
                 return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s is of no real dtype; say what it should be, such as %s(x, dtype=f32)", name,
                                sf_dtypes[x].name, name);

@@ -54,11 +54,7 @@ const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *gr
                 for (int32_t d = 0; d < p->ndim; d++)
                         step[i].n *= p->axes >> d & 1 ? p->shape[d] : 1;
                 if (p->fused) {
-                        fuse[i].load = p->load;
-                        fuse[i].store = p->store;
-                        fuse[i].beside = p->beside;
-                        fuse[i].load_reads = p->load_reads;
-                        fuse[i].store_reads = p->store_reads;
+                        sf_pass_programs(p, &fuse[i]);
                         step[i].fuse = &fuse[i];
                 }
                 steps[i] = &step[i];

@@ -69,6 +69,16 @@ typedef struct sf_pass {
         struct sf_repair *again;  /* NULL, or what computes results that are not finite again */
 } sf_pass;
 
+/* The programs of a pass, and what they read, as a step has them. */
+static inline void sf_pass_programs(const sf_pass *pass, sf_fuse *fuse)
+{
+        fuse->load = pass->load;
+        fuse->store = pass->store;
+        fuse->beside = pass->beside;
+        fuse->load_reads = pass->load_reads;
+        fuse->store_reads = pass->store_reads;
+}
+
 /* A result that outlives a run: while the inputs it depends on have the versions it was made from, its pass need not run. */
 typedef struct sf_kept {
         uint64_t inputs;    /* bit i: depends on input i */

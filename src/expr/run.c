@@ -137,11 +137,7 @@ static sf_status run_group(job *j, int32_t at, int32_t *count, void *workspace, 
                 views[i] = (sf_step_views){.x = &operand[0], .y = &out[i], .m = pass->masked ? &mask : NULL, .axes = pass->axes, .keepdim = true,
                                            .reverse = pass->reverse};
                 if (pass->fused) {
-                        fuse[i].load = pass->load;
-                        fuse[i].store = pass->store;
-                        fuse[i].beside = pass->beside;
-                        fuse[i].load_reads = pass->load_reads;
-                        fuse[i].store_reads = pass->store_reads;
+                        sf_pass_programs(pass, &fuse[i]);
                         views[i].operands = pass->operands ? pass->operands : 1;
                         views[i].fuse = &fuse[i];
                         for (int32_t k = 0; k < views[i].operands; k++)
@@ -260,11 +256,11 @@ static void describe_step(const job *j, const sf_repair *r, int32_t at, sf_again
         s->step.device = a->device;
         s->step.stream = a->stream;
         s->plain = !pass->fused;
-        s->fuse.load = pass->load;
-        s->fuse.store = pass->store;
-        s->fuse.beside = pass->beside;
-        s->fuse.load_reads = pass->fused ? pass->load_reads : 1;
-        s->fuse.store_reads = pass->fused ? pass->store_reads : 0;
+        sf_pass_programs(pass, &s->fuse);
+        if (!pass->fused) {
+                s->fuse.load_reads = 1;
+                s->fuse.store_reads = 0;
+        }
         sf_step_geometry(&s->step, &views);
 }
 
