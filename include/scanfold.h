@@ -246,7 +246,7 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  *   SF_LOGSUMEXP  log(exp(a) + exp(b)) without overflow. What is -inf counts as nothing; +inf and NaN stay.
  *   SF_RECURRENCE h = a h + b: sf_recurrence has it.
  *
- * docs/order.md says what each computes, to the bit. On CUDA devices indices and recurrences are refused with SF_UNSUPPORTED, so far.
+ * docs/order.md says what each computes, to the bit.
  *
  * A product of reals keeps its exponent apart until it is stored, so no partial product overflows or underflows: a zero
  * makes every product that it is part of zero, unless a factor is infinite or NaN. A partial sum may overflow, as

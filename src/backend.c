@@ -20,19 +20,8 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
         return sf_cuda_check(ctx, name, device);
 }
 
-/* Are all operations there on the device? */
-static sf_status check_operations(const sf_context *ctx, const sf_step *step)
-{
-        for (const sf_step *s = step; s && !sf_on_host(s->device); s = s->sibling)
-                if (sf_op_is(s->op, SF_INDEX | SF_TWO))
-                        return sf_fail(ctx, SF_UNSUPPORTED, "%s is not there on CUDA devices yet; move its tensors to the CPU",
-                                       sf_op_name(s->op));
-        return SF_OK;
-}
-
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
 {
-        SF_TRY(check_operations(ctx, step));
         if (!sf_on_host(step->device))
                 return workspace ? sf_cuda_run_in(ctx, step, workspace, workspace_size) : sf_cuda_run(ctx, step);
         const sf_mode mode = sf_mode_enter();
@@ -44,18 +33,12 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
 
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other)
 {
-        if (sf_on_host(device))
-                return NULL;
-        for (int32_t i = 0; i <= count; i++)
-                if (sf_op_is((i < count ? steps[i] : other)->op, SF_PAIR))
-                        return "values of two components share no read on CUDA";
-        return sf_cuda_apart(count, steps, other);
+        return sf_on_host(device) ? NULL : sf_cuda_apart(count, steps, other);
 }
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
 {
         *size = 0;
-        SF_TRY(check_operations(ctx, step));
         return sf_on_host(step->device) ? SF_OK : sf_cuda_workspace(ctx, step, size);
 }
 

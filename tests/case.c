@@ -523,7 +523,7 @@ bool case_check(const test_case *given)
         int64_t bytes = x.count * dts[c->in].size + plain_out.count * dts[c->out].size;
         char names[512] = "";
         for (int i = 0; i < engine_count; i++) {
-                if (!engine_wanted(&engines[i], bytes) || (engines[i].no_pairs && is_index(c->op)))
+                if (!engine_wanted(&engines[i], bytes))
                         continue;
                 window_restore(before);
                 watch(c, engines[i].name);

@@ -70,7 +70,6 @@ typedef struct engine {
         char name[32];
         int threads;
         bool own_functions; /* exp and its like are the device's: their bits are not the library's */
-        bool no_pairs;      /* indices and recurrences are not there yet */
 } engine;
 
 #define MAX_ENGINES 64

@@ -228,15 +228,6 @@ static void add_concat(graph *r)
                 add(r, sf_expr_concat(r->g, axis, 2, (int32_t[]){node, other}), naive_concat(a, b, axis));
 }
 
-/* Are operations of two components there on all engines? */
-static bool has_pairs(const graph *r)
-{
-        bool all = !r->linear;
-        for (int e = 0; e < engine_count; e++)
-                all = all && !engines[e].no_pairs;
-        return all;
-}
-
 static bool needs_elements(sf_op op)
 {
         return op >= SF_MAX && op <= SF_LAST_ARGMIN;
@@ -247,7 +238,7 @@ static void add_recurrence(graph *r)
         int32_t a_node, b_node, axis;
         array *a = any(r, &a_node), *b = any(r, &b_node);
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
-        bool fits = has_pairs(r) && b->ndim && a->ndim <= b->ndim;
+        bool fits = !r->linear && b->ndim && a->ndim <= b->ndim;
         for (int32_t d = 1; fits && d <= a->ndim; d++)
                 fits = a->shape[a->ndim - d] == 1 || a->shape[a->ndim - d] == b->shape[b->ndim - d];
         /* integers into f16 and bf16 are refused */
@@ -270,7 +261,7 @@ static void add_reduce(graph *r)
         array *a = any(r, &node), *mask = any(r, &mask_node);
         bool scan = pick(r, 2), mean = !scan && is_real(a->dt) && !pick(r, 4);
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
-        o.op = mean ? SF_SUM : r->linear ? (pick(r, 4) ? SF_SUM : SF_MAX) : (sf_op)pick(r, has_pairs(r) ? 9 : 4);
+        o.op = mean ? SF_SUM : r->linear ? (pick(r, 4) ? SF_SUM : SF_MAX) : (sf_op)pick(r, 9);
         o.reverse = pick(r, 4) == 0;
         o.exclusive = scan && pick(r, 4) == 0;
         o.keepdim = !scan && pick(r, 2);
@@ -293,7 +284,7 @@ static void add_reduce(graph *r)
         add(r, made, naive_reduce(scan, mean, a, fits ? mask : NULL, &o));
         /* Another fold of the same, or the scan's total: of one read, perhaps. */
         if (!scan)
-                o.op = o.mask && r->linear ? SF_SUM : r->linear ? (o.op == SF_SUM ? SF_MAX : SF_SUM) : (sf_op)pick(r, has_pairs(r) ? 9 : 4);
+                o.op = o.mask && r->linear ? SF_SUM : r->linear ? (o.op == SF_SUM ? SF_MAX : SF_SUM) : (sf_op)pick(r, 9);
         o.exclusive = false;
         if (pick(r, 3) || (needs_elements(o.op) && !a->count))
                 return;

@@ -297,19 +297,10 @@ def _without_nan(program, x):
     return program.add("apply", WHERE, numbers, place, program.add("constant", 0.0))
 
 
-def _is_index(node):
-    """Whether its result is a position, which the library finds on the CPU only."""
-    if node.target is OURS:
-        return node.args[1] in INDICES
-    return 4 <= (SCANS.get(node.target) or FOLDS.get(node.target) or 0) <= 7
-
-
 def _reduction(program, node):
     target, args = node.target, list(node.args)
     if target in DERIVED:
         return _derived(program, node)
-    if _is_index(node) and node.meta["val"].device.type != "cpu":
-        return None
     if target is OURS:
         return _ours(program, node)
     if not set(node.kwargs) <= {"dtype"}:

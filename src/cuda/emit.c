@@ -4,6 +4,7 @@
  * Two questions decide. Which dimension do neighbours in memory belong to: the sequence (rows) or the batch (columns)? And
  * are there enough sequences to fill the chip, or must one be shared by many blocks (chained, or a fold in chunks)?
  */
+#include "core/value.h"
 #include "cuda/cuda.h"
 #include "cuda/emit_draft.h"
 
@@ -38,6 +39,8 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
         }
         int in = l.in, out = size_of(s->out), all = s->nbatch + s->nseq;
         int most = 16 / (s->fold || in > out ? in : out);
+        if (!s->fold && s->sibling && !s->sibling->fold)
+                most = (int)at_most(most, 16 / size_of((int32_t)s->sibling->out));
         if (sf_cuda_stores_fused(s))
                 most = (int)at_most(most, 16 / sf_cuda_largest_operand(&l));
         l.width = 1;
@@ -154,16 +157,16 @@ sf_cuda_parts sf_cuda_params_parts(const sf_cuda_spec *spec)
 
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial)
 {
-        *identity = *neutral = s->identity.u64;
-        *initial = s->has_initial ? s->initial.u64 : 0;
+        *identity = s->identity.u64;
+        *initial = s->has_initial || sf_op_is(s->op, SF_INDEX) ? s->initial.u64 : 0;
         if (s->acc == SF_DT_F32) {
                 /* The other bytes of the union may be anything. */
                 *identity = (uint32_t)s->identity.u64;
-                *initial = s->has_initial ? (uint32_t)s->initial.u64 : 0;
-                *neutral = s->op == SF_SUM ? 0x80000000u : *identity;
-        } else if (s->acc == SF_DT_F64 && s->op == SF_SUM) {
-                *neutral = (uint64_t)1 << 63;
+                *initial = sf_op_is(s->op, SF_INDEX) ? *initial : (uint32_t)*initial;
         }
+        /* Of a real, -0.0 is what changes no bit, of 0.0 neither. */
+        const bool real = s->acc == SF_DT_F32 || s->acc == SF_DT_F64;
+        *neutral = real && !*identity ? (uint64_t)1 << (sf_dtypes[s->acc].bits - 1) : *identity;
 }
 
 /* Memory from begin to end, and as far as `len` positions that far apart take it. */
@@ -350,15 +353,23 @@ static bool loads_plainly(const sf_step *s)
         return !p || !p->count || (p->count == 1 && p->code[0].code == SF_CODE_LOAD && !p->code[0].slot && p->code[0].dt == s->in);
 }
 
-/* Do both combine the same values? */
+/* Do both combine the same elements? */
 static bool same_loads(const sf_step *a, const sf_step *b)
 {
         bool plain = loads_plainly(a);
         if (plain != loads_plainly(b))
                 return false;
         /* An identity that is true is not the accumulator's own. */
-        bool same = a->in == b->in && a->acc == b->acc && a->op == b->op && (a->out == SF_DT_BOOL) == (b->out == SF_DT_BOOL);
+        bool same = a->in == b->in && a->acc == b->acc && (a->out == SF_DT_BOOL) == (b->out == SF_DT_BOOL);
         return same && (plain || same_program(&a->fuse->load, &b->fuse->load));
+}
+
+/* Is it the extreme whose index the first one is? */
+static bool is_element_of(const sf_step *index, const sf_step *other)
+{
+        const sf_op op = index->op == SF_ARGMAX || index->op == SF_LAST_ARGMAX ? SF_MAX : SF_MIN;
+        return sf_op_is(index->op, SF_INDEX) && other->op == op && other->fold == index->fold && other->exclusive == index->exclusive && !other->has_initial &&
+               same_loads(index, other) && !(other->fuse && other->fuse->store_reads);
 }
 
 const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other)
@@ -369,7 +380,11 @@ const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_s
                 codes += codes_of(steps[i]);
         if (first->n == 1)
                 return "on CUDA an elementwise pass has one result";
-        if (!other->fold || (!first->fold && (count > 1 || !same_loads(first, other))))
+        if (count == 1 && is_element_of(first, other))
+                return NULL;
+        if (sf_op_is(other->op, SF_PAIR) || sf_op_is(first->op, SF_PAIR))
+                return "on CUDA a value of two components shares its read with nothing, an index with the element that stands there";
+        if (!other->fold || (!first->fold && (count > 1 || first->op != other->op || !same_loads(first, other))))
                 return "on CUDA a scan shares its read with its own total alone";
         if (!first->fold && other->fuse && other->fuse->store_reads)
                 return "on CUDA a total beside its scan is stored without further operands";
@@ -401,12 +416,18 @@ static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf
         plan->launches = 0;
         plan->scratch = 0;
         plan->watched = false;
-        sf_step narrow;
-        if (fits_narrower(step)) {
-                narrow = *step;
-                narrow.acc = SF_DT_I32;
-                step = &narrow;
+        sf_step own = *step;
+        if (fits_narrower(step))
+                own.acc = SF_DT_I32;
+        /* An index takes as many bits as its element, whose order any wider type of its kind keeps; what it counts back from stands where another
+         * operation has its initial value. */
+        if (sf_op_is(step->op, SF_INDEX)) {
+                own.initial.u64 = step->reverse ? (uint64_t)step->n : 0;
+                if (step->n > INT32_MAX)
+                        own.acc = sf_dtypes[step->acc].kind == SF_KIND_REAL ? SF_DT_F64 : sf_dtypes[step->acc].kind == SF_KIND_SIGNED ? SF_DT_I64 : SF_DT_U64;
+                own.identity = sf_identity(own.op, own.acc);
         }
+        step = &own;
         if (step->n == 1)
                 return sf_cuda_plan_map(ctx, step, chip, plan);
         bool down = goes_down(step);

@@ -46,14 +46,14 @@ static inline bool sf_cuda_is_product(int32_t op, int32_t acc)
 /* Has it two components? */
 static inline bool sf_cuda_is_pair(int32_t op, int32_t acc)
 {
-        return sf_cuda_is_product(op, acc) || op == SF_LOGSUMEXP;
+        return sf_cuda_is_product(op, acc) || sf_op_is((sf_op)op, SF_PAIR);
 }
 
 /* The bytes of a value as a kernel holds it. Narrow integers are carried in 32 bits. */
 static inline int sf_cuda_value_size(int32_t op, int32_t acc)
 {
-        const int size = sf_dtypes[acc].size;
-        return sf_cuda_is_pair(op, acc) ? 2 * size : size < 4 ? 4 : size;
+        const int size = sf_dtypes[acc].size < 4 ? 4 : sf_dtypes[acc].size;
+        return sf_cuda_is_pair(op, acc) ? 2 * size : size;
 }
 
 /* How many dims a specialisation's parameters have. */

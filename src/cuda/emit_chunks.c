@@ -32,12 +32,11 @@ int64_t sf_cuda_total_across(const sf_step *line, int64_t columns)
         return line->sibling && columns > 1 ? line->sibling->dims[line->nbatch].y : 0;
 }
 
-/* A launch from the scan's own draft that works on totals. `alone`: its step, which no result stands beside here. */
-static draft on_totals(const draft *scan, const sf_step *alone, sf_cuda_launch *launch, int32_t cleared)
+/* A launch from the scan's own draft that works on totals. */
+static draft on_totals(const draft *scan, sf_cuda_launch *launch, int32_t cleared)
 {
         draft d = *scan;
         d.launch = launch;
-        d.l.step = alone;
         memcpy(&launch->spec, &scan->launch->spec, offsetof(sf_cuda_spec, fused.code));
         launch->spec.flags = (launch->spec.flags & ~cleared) | SF_CUDA_PARTIAL;
         launch->spec.out = carried(scan->l.step->acc);
@@ -50,25 +49,18 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
 {
         int64_t acc = value_size(d->l.step), outer = d->l.step->batch / (d->l.nbatch < d->l.step->nbatch ? d->l.line.len : 1);
         columns = sf_padded(columns, d->launch->spec.flags & SF_CUDA_RAGGED ? d->l.width : 1);
-        sf_step other;
-        const sf_step *alone = d->l.step;
-        if (alone->sibling) {
-                other = *alone;
-                other.sibling = NULL;
-                alone = &other;
-        }
         plan->launches = 1;
         if (!c.folded)
                 return sf_cuda_finish(ctx, chip, d, lines, shared);
-        draft fold = on_totals(d, alone, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE);
+        draft fold = on_totals(d, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE);
         SF_TRY(sf_cuda_finish(ctx, chip, &fold, lines * c.folded, shared));
         if (!each_for_itself) {
-                draft tree = on_totals(d, alone, &plan->launch[1], ~0);
+                draft tree = on_totals(d, &plan->launch[1], ~0);
                 sf_cuda_spec *spec = &tree.launch->spec;
                 spec->kernel = SF_CUDA_SCAN_TOTALS;
                 spec->in = spec->out;
-                spec->threads = (int32_t)(32 * pow2_up(ceil_div(c.folded, held(alone))));
-                spec->items = (int32_t)held(alone);
+                spec->threads = (int32_t)(32 * pow2_up(ceil_div(c.folded, held(d->l.step))));
+                spec->items = (int32_t)held(d->l.step);
                 spec->width = 1;
                 memset(spec->extra + SF_CUDA_OWN, 0, sizeof spec->extra - SF_CUDA_OWN * sizeof *spec->extra);
                 spec->extra[SF_CUDA_RESIDENT] = 1;
@@ -100,6 +92,10 @@ bool sf_cuda_as_line(const sf_step *s, bool any, sf_step *line)
 {
         const sf_dim *seq = s->dims + s->nbatch, *inner = seq - 1;
         int64_t in = size_of(s->in), out = size_of(s->out), len = inner->len, sign = seq->x < 0 ? -1 : 1;
+        const sf_step *beside = s->sibling && !s->sibling->fold ? s->sibling : NULL;
+        const int64_t size = beside ? size_of((int32_t)beside->out) : 0;
+        if (beside && (beside->dims[s->nbatch - 1].y != size || beside->dims[s->nbatch].y != sign * len * size))
+                return false;
         if ((odd_part(len) > 1 && !any) || len > SF_CUDA_NARROW || inner->x != in || inner->y != out || seq->x != sign * len * in || seq->y != sign * len * out ||
             (s->m && (inner->m != 1 || seq->m != sign * len)) || !sf_cuda_operands_flat(s) || (sign < 0 && (s->fuse || s->sibling)))
                 return false;

@@ -87,11 +87,11 @@ static inline int total_size(const sf_step *s)
 
 /*
  * A step's siblings are here those that share its launch, and no others. Folds are all on one footing, their accumulators side by side
- * (members.cuh); the one sibling of a scan is its total.
+ * (members.cuh); the one sibling of a scan is its total, and that of an index, scanned or folded, the element that stands there.
  */
 static inline bool several_folds(const sf_step *s)
 {
-        return s->fold && s->sibling;
+        return s->fold && s->sibling && !sf_op_is(s->op, SF_INDEX);
 }
 
 /* The bytes of all accumulators of an element, as the compiler lays a struct of them out. */

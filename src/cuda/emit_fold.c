@@ -5,7 +5,7 @@
 static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
 {
         sf_step r = *s;
-        r.sibling = NULL;
+        r.sibling = several_folds(s) ? NULL : s->sibling;
         int64_t size = total_size(s), inner = down ? s->dims[s->nbatch - 1].len : 1, stride = chunks * inner * size;
         r.in = s->acc;
         r.x = NULL;
@@ -32,8 +32,9 @@ static void to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *
         d->launch->spec.out = s->acc;
         d->p.initial = 0;
         d->parts = parts;
-        for (; s; s = s->sibling)
-                plan->scratch += (size_t)(s->sibling ? parts_size(s, parts) : parts * total_size(s));
+        for (; several_folds(s); s = s->sibling)
+                plan->scratch += (size_t)parts_size(s, parts);
+        plan->scratch += (size_t)(parts * total_size(s));
 }
 
 typedef sf_status planner(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
@@ -42,7 +43,8 @@ typedef sf_status planner(const sf_context *ctx, const layout *l, const sf_cuda_
 static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chunks, int64_t parts, bool down, const sf_cuda_chip *chip,
                             sf_cuda_plan *plan, planner *plan_rest)
 {
-        for (int64_t from = 0; s; from += parts_size(s, parts), s = s->sibling) {
+        const bool several = several_folds(s);
+        for (int64_t from = 0; s; from += parts_size(s, parts), s = several ? s->sibling : NULL) {
                 sf_step rest = resumed(s, chunks, down);
                 layout next = sf_cuda_layout(&rest, down, true);
                 SF_TRY(plan_rest(ctx, &next, chip, plan, from));

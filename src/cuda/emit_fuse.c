@@ -13,12 +13,12 @@ bool sf_cuda_loads_fused(const sf_step *s)
 {
         /* A narrow accumulator is carried in 32 bits: what it cannot hold must wrap before it is compared. */
         bool wraps = size_of((int32_t)s->acc) < 4 && s->in != s->acc && s->in != SF_DT_BOOL;
-        return s->fuse && (s->fuse->load.count || (!is_real(s->acc) && (is_real(s->in) || wraps)));
+        return s->fuse && (s->fuse->load.count || sf_op_is(s->op, SF_TWO) || (!is_real(s->acc) && (is_real(s->in) || wraps)));
 }
 
 bool sf_cuda_stores_fused(const sf_step *s)
 {
-        return s->fuse && (s->fuse->store.count || is_real(s->acc) != is_real(s->out) || s->out == SF_DT_BOOL);
+        return s->fuse && (s->fuse->store.count || is_real(sf_op_result(s->op, s->acc)) != is_real(s->out) || s->out == SF_DT_BOOL);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -37,7 +37,8 @@ uint32_t sf_cuda_program_reads(const sf_program *p, uint32_t none)
 /* One of no instructions on the way in reads x. */
 static uint32_t reads_in(const sf_step *s)
 {
-        return s->fuse ? sf_cuda_program_reads(&s->fuse->load, 1) : 1;
+        const uint32_t other = sf_op_is(s->op, SF_TWO) ? sf_cuda_program_reads(&s->fuse->beside, 0) : 0;
+        return other | (s->fuse ? sf_cuda_program_reads(&s->fuse->load, 1) : 1);
 }
 
 static uint32_t reads_out(const sf_step *s)
@@ -156,6 +157,12 @@ bool sf_cuda_operands_flat(const sf_step *s)
         return flat;
 }
 
+/* Of a scan, that beside it included. */
+static int largest_result(const sf_step *s)
+{
+        return (int)at_least(size_of((int32_t)s->out), s->sibling && !s->sibling->fold ? size_of((int32_t)s->sibling->out) : 0);
+}
+
 /*
  * The first operand whose neighbours stand side by side decides, x before others, and for a scan the output; the rest are read as
  * vectors where they happen to be aligned too. No vector is larger than what one access moves.
@@ -165,7 +172,7 @@ int sf_cuda_fused_width(const layout *l)
         const sf_step *s = l->step;
         const sf_dim *line = &s->dims[line_dim(l)];
         int out = size_of(s->out), all = s->nbatch + s->nseq, best = 1;
-        int most = 16 / (int)at_least(sf_cuda_largest_operand(l), s->fold ? 1 : out);
+        int most = 16 / (int)at_least(sf_cuda_largest_operand(l), s->fold ? 1 : largest_result(s));
         uint32_t which = load_reads(l);
         int32_t leader = -1;
         bool short_lines = l->nbatch < s->nbatch || s->nseq > 1; /* vectors may not reach past the end of these */
@@ -188,6 +195,16 @@ int sf_cuda_fused_width(const layout *l)
                         best = w;
         }
         return best;
+}
+
+/* How the results of a scan beside the step's own lie along the line, as sf_cuda_operand_unit. */
+static int result_unit(const layout *l, const sf_step *other)
+{
+        const int64_t size = size_of((int32_t)other->out), stride = other->dims[line_dim(l)].y;
+        bool fits = aligned_to((int64_t)(uintptr_t)other->y + (stride < 0 ? size : 0), l->width * size);
+        for (int32_t d = 0; d < other->nbatch + other->nseq; d++)
+                fits = fits && (d == line_dim(l) || aligned_to(other->dims[d].y, l->width * size));
+        return fits || l->width == 1 ? unit(stride, (int)size) : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -228,8 +245,10 @@ void sf_cuda_append_programs(sf_cuda_fused *f, const sf_step *s, bool loads, boo
 {
         if (loads)
                 append(f, &s->fuse->load, (sf_instruction){SF_CODE_LOAD, (uint8_t)s->in, number[0], {0}}, number, loaded);
+        if (loads && sf_op_is(s->op, SF_TWO))
+                append(f, &s->fuse->beside, (sf_instruction){0}, number, &f->others);
         if (stores)
-                append(f, &s->fuse->store, (sf_instruction){SF_CODE_RESULT, (uint8_t)s->acc, 0, {0}}, number, stored);
+                append(f, &s->fuse->store, (sf_instruction){SF_CODE_RESULT, (uint8_t)sf_op_result(s->op, s->acc), 0, {0}}, number, stored);
 }
 
 sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
@@ -244,7 +263,9 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         uint32_t loaded = load_reads(l), stored = stores ? store_reads(l) : 0;
         uint8_t number[SF_OPERANDS_MAX] = {0};
         int32_t used[SF_OPERANDS_MAX];
-        if (!l->loads && !stores && !s->sibling)
+        /* Totals that go to scratch memory have nothing beside them but other folds' own. */
+        const sf_step *beside = partial && !folds ? NULL : s->sibling;
+        if (!l->loads && !stores && !beside)
                 return SF_OK;
         for (int32_t k = 0; (loaded | stored) >> k; k++) {
                 if (!((loaded | stored) >> k & 1))
@@ -259,12 +280,13 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         if (l->loads)
                 spec->flags &= ~(3 * SF_CUDA_X_UNIT);
         sf_cuda_append_programs(f, s, l->loads, stores, number, &f->loads, &f->stores);
-        for (const sf_step *other = s->sibling; other; other = other->sibling) {
+        for (const sf_step *other = beside; other; other = other->sibling) {
                 sf_cuda_also *also = &f->also[f->beside++];
                 also->op = (uint8_t)other->op;
                 also->acc = (uint8_t)other->acc;
                 also->out = (uint8_t)(partial ? other->acc : other->out);
                 also->initial = other->has_initial && !partial;
+                also->unit = (uint8_t)(other->fold ? 0 : result_unit(l, other));
                 sf_cuda_append_programs(f, other, folds, !partial, number, &also->loads, &also->stores);
         }
         unsigned char *behind = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
@@ -295,10 +317,13 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         int64_t from = partial ? parts_size(s, d->parts) : 0;
         if (l->loads)
                 at = put_constants(at, &fuse->load);
+        if (f->others)
+                at = put_constants(at, &fuse->beside);
         if (stores)
                 at = put_constants(at, &fuse->store);
-        for (const sf_step *other = s->sibling; other; other = other->sibling) {
+        for (const sf_step *other = beside; other; other = other->sibling) {
                 sf_also result = {.y = partial ? (uint64_t)from : (uint64_t)(uintptr_t)other->y,
+                                  .sy = other->fold ? 0 : other->dims[s->nbatch].y,
                                   .iy = down ? other->dims[s->nbatch - 1].y : d->across};
                 if (folds)
                         at = put_constants(at, &other->fuse->load);

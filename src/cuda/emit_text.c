@@ -32,9 +32,10 @@ static void put_flag(writer *w, const sf_cuda_spec *spec, const char *name, int 
         put(w, "#define %s %d\n", name, (spec->flags & flag) != 0);
 }
 
+static const int signs[4] = {0, 1, -1, 0}; /* of units */
+
 static void put_unit(writer *w, const sf_cuda_spec *spec, const char *name, int shift)
 {
-        static const int signs[4] = {0, 1, -1, 0};
         put(w, "#define %s (%d)\n", name, signs[spec->flags / shift & 3]);
 }
 
@@ -85,7 +86,7 @@ static void put_steps(writer *w, const sf_cuda_spec *spec)
         int32_t first = spec->extra[SF_CUDA_NBATCH];
         put(w, "#define SF_STEPS(F)");
         for (int32_t k = 0; k <= spec->fused.beside; k++) {
-                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, 0, 0};
+                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, 0, 0, 0};
                 const sf_cuda_also *s = k ? &spec->fused.also[k - 1] : &own;
                 const int32_t *dims = &spec->extra[SF_CUDA_OWN + 2 * k];
                 put(w, " F(%d, %d, %s, %s, %d, %d, %d, %d)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)first, (int)dims[0], (int)dims[1]);
@@ -98,22 +99,29 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
         const bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN;
-        const bool total = f->beside && !folds && !again;
-        bool products = sf_cuda_is_product(spec->op, spec->acc), exponentials = spec->op == SF_LOGSUMEXP;
+        const bool element = f->beside && sf_op_is((sf_op)spec->op, SF_INDEX), total = f->beside && !folds && !again && !element;
+        const sf_op op = (sf_op)spec->op;
+        bool products = sf_cuda_is_product(spec->op, spec->acc), exponentials = op == SF_LOGSUMEXP;
         for (int k = 0; k < f->beside; k++) {
                 products = products || sf_cuda_is_product(f->also[k].op, f->also[k].acc);
                 exponentials = exponentials || f->also[k].op == SF_LOGSUMEXP;
         }
-        put(w, "#define SF_PRODUCTS %d\n#define SF_EXPONENTIALS %d\n#define SF_PAIRED (SF_PRODUCTS || SF_EXPONENTIALS)\n", products, exponentials);
+        put(w, "#define SF_PRODUCTS %d\n#define SF_EXPONENTIALS %d\n", products, exponentials);
+        put(w, "#define SF_INDICES %d\n#define SF_TWOS %d\n#define SF_PAIRED (SF_PRODUCTS || SF_EXPONENTIALS || SF_INDICES || SF_TWOS)\n", sf_op_is(op, SF_INDEX),
+            sf_op_is(op, SF_TWO));
+        put(w, "#define SF_OP_COMMUTES %d\n", sf_op_is(op, SF_COMMUTES));
         put(w, "#define SF_VALUE_SIZE %d\n", sf_cuda_value_size(spec->op, spec->acc));
-        put(w, "#define SF_FREE %d\n", !(folds && f->beside) && sf_op_free((sf_op)spec->op, (sf_dt)spec->acc));
+        put(w, "#define SF_FREE %d\n", !(folds && f->beside && !element) && sf_op_free((sf_op)spec->op, (sf_dt)spec->acc));
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
-        put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds ? 1 + f->beside : 1, f->beside, total);
+        put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds && !element ? 1 + f->beside : 1, f->beside, total);
+        put(w, "#define SF_ELEMENT %d\n", element);
+        if (element)
+                put(w, "#define SF_ELEMENT_OUT %s\n#define SF_ELEMENT_UNIT (%d)\n", dt_names[f->also[0].out], signs[f->also[0].unit]);
         if (total)
                 put(w, "#define SF_TOTAL_OUT %s\n#define SF_TOTAL_INITIAL %d\n", dt_names[f->also[0].out], f->also[0].initial);
         if (!fused)
                 return;
-        if (f->beside && folds) {
+        if (f->beside && folds && !element) {
                 put(w, "#define SF_EACH(F) F(0, %d, %s, %s, %d)", (int)spec->op, dt_names[spec->acc], dt_names[spec->out],
                     (spec->flags & SF_CUDA_INITIAL) != 0);
                 for (int k = 0; k < f->beside; k++)
@@ -261,27 +269,34 @@ static void put_arguments(writer *w, const sf_cuda_fused *f, int reader, int onl
         put(w, ")\n{\n        (void)p;\n");
 }
 
+/* A program of `count` instructions that makes an element of type `acc`; returns what follows them. */
+static const sf_instruction *put_load(writer *w, const sf_cuda_fused *f, const char *name, int number, const sf_instruction *program, int32_t count, int acc, int only)
+{
+        put(w, "SF_DEVICE sf_of<%s> sf_%s_program%d(const sf_params &p", dt_names[acc], name, number);
+        put_arguments(w, f, SF_CUDA_OPERAND_LOADS, only);
+        for (int32_t i = 0; i < count; i++)
+                put_instruction(w, f, acc, program, i);
+        put(w, "        return ");
+        put_cast(w, program[count - 1].dt, acc, "v", count - 1);
+        put(w, ";\n}\n");
+        return program + count;
+}
+
 /* The programs of step `number` of the launch; returns what follows their instructions. */
 static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int number, const sf_instruction *program, const sf_cuda_also *step, int only)
 {
-        const char *acc = dt_names[step->acc];
-        if (step->loads) {
-                put(w, "SF_DEVICE sf_of<%s> sf_load_program%d(const sf_params &p", acc, number);
-                put_arguments(w, f, SF_CUDA_OPERAND_LOADS, only);
-                for (int32_t i = 0; i < step->loads; i++)
-                        put_instruction(w, f, step->acc, program, i);
-                put(w, "        return ");
-                put_cast(w, program[step->loads - 1].dt, step->acc, "v", step->loads - 1);
-                put(w, ";\n}\n");
-                program += step->loads;
-        }
+        const int32_t result = (int32_t)sf_op_result((sf_op)step->op, (sf_dt)step->acc);
+        if (step->loads)
+                program = put_load(w, f, "load", number, program, step->loads, step->acc, only);
+        if (!number && f->others)
+                program = put_load(w, f, "other", number, program, f->others, step->acc, only);
         if (step->stores) {
                 const bool total = number && !step->loads; /* a scan's: it reads no operands */
-                put(w, "SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, acc);
+                put(w, "SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, dt_names[result]);
                 put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES, only);
-                put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", acc, acc);
+                put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", dt_names[result], dt_names[result]);
                 for (int32_t i = 0; i < step->stores; i++)
-                        put_instruction(w, f, step->acc, program, i);
+                        put_instruction(w, f, result, program, i);
                 put(w, "        return sf_dtype<%s>::bits(", dt_names[step->out]);
                 put_cast(w, program[step->stores - 1].dt, step->out, "v", step->stores - 1);
                 put(w, ");\n}\n");
@@ -293,7 +308,7 @@ static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int num
 static void put_programs(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
-        sf_cuda_also first = {.acc = (uint8_t)spec->acc, .out = (uint8_t)spec->out, .loads = f->loads, .stores = f->stores};
+        sf_cuda_also first = {.op = (uint8_t)spec->op, .acc = (uint8_t)spec->acc, .out = (uint8_t)spec->out, .loads = f->loads, .stores = f->stores};
         put(w, "\n#line 1 \"programs\"\n");
         const bool again = spec->kernel == SF_CUDA_AGAIN;
         const sf_instruction *program = put_step(w, f, 0, f->code, &first, again ? 0 : -1);
@@ -347,7 +362,7 @@ static bool put_file(writer *w, const char *name)
 /* NULL, or the file that is missing. */
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
-        const bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD;
+        const bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD && !sf_op_is((sf_op)spec->op, SF_INDEX);
         const bool tiles = spec->kernel != SF_CUDA_AGAIN;
         const char *files[] = {"device.cuh", "shared.h", "value.cuh", "element.cuh", fused ? "codes.cuh" : NULL,
                                folds ? "members.cuh" : NULL, tiles ? "memory.cuh" : NULL, tiles ? "tree.cuh" : NULL,

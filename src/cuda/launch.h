@@ -46,15 +46,17 @@ enum {
 typedef struct sf_cuda_also {
         uint8_t op, acc, out, initial; /* as in the specialisation; whether there is an initial value */
         uint8_t loads, stores;
+        uint8_t unit; /* of a scan's results: how they lie along the line, as SF_CUDA_OPERAND_UNIT has it */
 } sf_cuda_also;
 
 /* The programs of fused steps. Their operands and constants are numbered anew: those a launch does not use are gone. */
 typedef struct sf_cuda_fused {
         uint8_t operands, constants, loads, stores; /* how many of each; instructions of the two programs */
+        uint8_t others; /* and of the one that makes the other of two elements (SF_TWO) */
         uint8_t dt[SF_OPERANDS_MAX], how[SF_OPERANDS_MAX];
         uint8_t beside; /* steps that share the launch */
         sf_cuda_also also[SF_CUDA_MEMBERS_MAX - 1];
-        sf_instruction code[2 * SF_PROGRAM_MAX]; /* the load's, then the store's right behind; then those of each step beside */
+        sf_instruction code[3 * SF_PROGRAM_MAX]; /* the load's, the other's, the store's; then those of each step beside */
 } sf_cuda_fused;
 
 /* Everything that is a compile-time constant of a kernel. No padding, and hashed as bytes: the first sf_cuda_spec_size are initialised. */
@@ -68,13 +70,13 @@ typedef struct sf_cuda_spec {
         int32_t width;  /* elements a vector access moves */
         int32_t extra[11]; /* meanings belong to the kernel file's prelude */
         sf_cuda_fused fused; /* all its numbers are 0 for a plain step */
-        uint8_t rest[1];
+        uint8_t rest[5];
 } sf_cuda_spec;
 
 /* The instructions of all its programs. */
 static inline size_t sf_cuda_codes(const sf_cuda_fused *f)
 {
-        size_t count = (size_t)f->loads + f->stores;
+        size_t count = (size_t)f->loads + f->others + f->stores;
         for (int k = 0; k < f->beside; k++)
                 count += (size_t)f->also[k].loads + f->also[k].stores;
         return count;

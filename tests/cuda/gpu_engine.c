@@ -52,7 +52,6 @@ void engines_open(void)
                         exit(2);
                 strcpy(e->name, i ? "cuda" : "ref");
                 e->own_functions = i;
-                e->no_pairs = i;
                 e->threads = 1;
         }
         engine_count = 2;

@@ -26,7 +26,6 @@ void engines_open(void)
                 engine *e = &engines[engine_count];
                 o.backend = engine_count ? SF_BACKEND_AUTO : SF_BACKEND_REF;
                 e->threads = 1;
-                e->no_pairs = engine_count;
                 snprintf(e->name, sizeof e->name, "%s", names[engine_count]);
                 if (sf_context_create(&e->ctx, &o) != SF_OK)
                         exit(2);

@@ -12,6 +12,7 @@
  *
  * SF_MEMBERS: how many folds one launch computes of one read. More than one are fused steps, whose accumulator members.cuh defines.
  * SF_TOTAL: a scan stores its total as well, as another step's result; that step's program on the way out is among the programs.
+ * SF_ELEMENT: the same of an index, scanned or folded: the element that stands there.
  */
 
 static_assert(sizeof(sf_params) == SF_PARAMS_SIZE,
@@ -59,15 +60,16 @@ template <int OP> SF_DEVICE double sf_join(double a, double b) { return sf_join_
 template <int OP> SF_DEVICE sf_product_f32 sf_join(sf_product_f32 a, sf_product_f32 b) { return sf_combined(a, b); }
 template <int OP> SF_DEVICE sf_product_f64 sf_join(sf_product_f64 a, sf_product_f64 b) { return sf_combined(a, b); }
 #endif
-#if SF_EXPONENTIALS
-template <int OP, class T> SF_DEVICE sf_exponentials<T> sf_join(sf_exponentials<T> a, sf_exponentials<T> b) { return sf_combined(a, b); }
+#if SF_EXPONENTIALS || SF_INDICES || SF_TWOS
+template <int OP, class A, class B> SF_DEVICE sf_pair_of<A, B> sf_join(sf_pair_of<A, B> a, sf_pair_of<A, B> b) { return sf_value<OP, A>::combine(a, b); }
 #endif
 
-/* All operations there are commute, bit for bit (but for which of two NaNs it is), which saves
- * lanes that exchange totals asking whose belongs on the left. Tests put an operation here that
- * does not. */
+/* Most operations commute, bit for bit (but for which of two NaNs it is), which saves lanes that
+ * exchange totals asking whose belongs on the left. Tests put another here that does not. */
 #ifndef SF_COMMUTES
-#define SF_COMMUTES 1
+#define SF_COMMUTES SF_OP_COMMUTES
+#endif
+#ifndef SF_JOIN
 #define SF_JOIN(op, a, b) sf_join<op>(a, b)
 #endif
 
@@ -89,6 +91,20 @@ typedef sf_u32 sf_number;
 #endif
 typedef sf_value<SF_OP, sf_number> sf_holds;
 typedef sf_holds::type sf_acc;
+/* What is stored of a value, by itself or through the program on the way out. SF_ELEMENT: the element beside its index. */
+#if SF_INDICES
+typedef sf_i64 sf_outcome_number;
+#else
+typedef sf_number sf_outcome_number;
+#endif
+#if SF_ELEMENT
+struct sf_answer {
+        sf_i64 number;
+        sf_number element;
+};
+#else
+typedef sf_outcome_number sf_answer;
+#endif
 static_assert(sizeof(sf_acc) == SF_VALUE_SIZE, "the host has another idea of how a value is held");
 
 SF_DEVICE sf_number sf_number_of(sf_u64 bits)
@@ -249,9 +265,11 @@ SF_DEVICE sf_u32 sf_narrow_double(double v, int exp, int man)
 #endif
 
 #if SF_MEMBERS == 1
-SF_DEVICE sf_u64 sf_narrow(sf_number v)
+SF_DEVICE sf_u64 sf_narrow(sf_outcome_number v)
 {
-#if SF_OUT == SF_DT_F64
+#if SF_INDICES
+        return (sf_u64)v;
+#elif SF_OUT == SF_DT_F64
         return sf_bits_of((double)v);
 #elif SF_OUT == SF_DT_F32
         return sf_bits_of((float)v);

@@ -75,7 +75,7 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
 /* COUNT lists of N elements, each folded in the order; of products the value is not settled. */
 template <int N, int COUNT> SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
 {
-#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_HELD_IN
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
         /* Four numbers of 16 bits, at most 2^16 and at least 2^-24, have no product that f32 does not have. */
         sf_holds::template fold_each<SF_IN == SF_DT_F16 && !SF_LOAD_FUSED>(x, to);
 #else
@@ -146,7 +146,10 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 #if SF_PARTIAL && SF_PAIRED
         ((sf_acc *)p.scratch)[part] = sf_settled(v);
 #else
-        sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, sf_holds::lower(v), with, j));
+        sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, sf_lowered(p, v), with, j));
+#if SF_ELEMENT
+        sf_put_bits<SF_SIZE(SF_ELEMENT_OUT)>(line.also[0] + c * p.also[0].iy, sf_store_program1(p, v.first));
+#endif
 #endif
 #endif
 }
@@ -154,7 +157,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 /* The totals of a vector of columns, the first of them `column`: at once, if they can be. */
 SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, sf_i64 column, const sf_acc (&sum)[SF_WIDTH], const sf_results &with)
 {
-#if SF_MEMBERS == 1 && !SF_PARTIAL && SF_WIDTH > 1
+#if SF_MEMBERS == 1 && !SF_PARTIAL && !SF_ELEMENT && SF_WIDTH > 1
         enum { BYTES = SF_WIDTH * SF_OUT_SIZE, EACH = BYTES < 16 ? BYTES : 16, WORDS = EACH / 4 };
         char *y = line.y + column * p.iy;
         if (WORDS && p.iy == SF_OUT_SIZE && column + SF_WIDTH <= p.inner && !((sf_u64)y & (EACH - 1))) {
@@ -164,7 +167,7 @@ SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, 
                         r.w[w] = 0;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_outcome(p, sf_holds::lower(sf_begin(p, sum[j])), with, j));
+                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_outcome(p, sf_lowered(p, sf_begin(p, sum[j])), with, j));
 #pragma unroll
                 for (int k = 0; k < BYTES / EACH; k++) {
                         sf_raw<EACH> part;
@@ -201,7 +204,7 @@ enum {
 
 /* Each of a thread's vectors, folded. */
 template <bool WHOLE>
-SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_number neutral, sf_acc (&a)[SF_ITEMS])
+SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_loaded absent, sf_acc (&a)[SF_ITEMS])
 {
         (void)early;
         /* Products are lifted all at once, by one question; what is a number as it is takes fewer registers vector by vector. */
@@ -212,9 +215,10 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
                 sf_acc e[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
-                        sf_loaded_below<sf_index>(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, neutral, loaded[i]);
+                        sf_loaded_below<1, sf_index>(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, at + (first + i) * SPREAD - early, 1,
+                                                  absent, loaded[i]);
 #if SF_EARLY
-                sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, neutral);
+                sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, absent);
 #endif
                 sf_fold_each(loaded, e);
 #pragma unroll
@@ -224,19 +228,19 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
 }
 
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_number neutral)
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_loaded absent)
 {
         sf_acc a[SF_ITEMS];
-        sf_fold_items<WHOLE>(p, v, at, stop, early, neutral, a);
+        sf_fold_items<WHOLE>(p, v, at, stop, early, absent, a);
         return sf_fold_lanes<LANES>(a, lane);
 }
 
 /* Where elements may be met in any order a thread keeps one value of all its own, and lanes meet once, at the end. */
 template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_acc before, sf_number neutral)
+SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_acc before, sf_loaded absent)
 {
         sf_acc a[SF_ITEMS];
-        sf_fold_items<WHOLE>(p, v, at, stop, early, neutral, a);
+        sf_fold_items<WHOLE>(p, v, at, stop, early, absent, a);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 before = sf_combine(before, a[i]);
@@ -270,7 +274,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
         sf_acc neutral = sf_neutral(p);
-        sf_number absent = sf_holds::lower(neutral);
+        sf_loaded absent = sf_absent(p);
         sf_line line[SF_ROWS];
         sf_index at[SF_ROWS], stop[SF_ROWS];
         int early[SF_ROWS] = {};
@@ -428,7 +432,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_take_turn();
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
         sf_acc neutral = sf_neutral(p);
-        sf_number absent = sf_holds::lower(neutral);
+        sf_loaded absent = sf_absent(p);
         sf_i64 unit = sf_divide(sf_block(), p.number[1]); /* batch position and chunk */
         sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
@@ -464,7 +468,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++) {
                                 sf_loaded own[SF_WIDTH];
-                                sf_loaded_below<sf_i64>(p, v[i][q], row + i * APART, 0, stop, absent, own);
+                                sf_loaded_below<1, sf_i64>(p, v[i][q], row + i * APART, 0, stop, row + i * APART, 0, absent, own);
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         loaded[q * SF_WIDTH + j][i] = own[j];

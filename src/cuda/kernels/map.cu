@@ -25,14 +25,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 with[i] = sf_load_results(line[i], at[i], end[i], sf_along(p));
         }
         sf_acc v[SF_ITEMS][SF_WIDTH];
-        sf_number result[SF_ITEMS][SF_WIDTH];
-        sf_elements(p, in, v);
+        sf_answer result[SF_ITEMS][SF_WIDTH];
+        sf_elements<1>(p, in, 0, 0, 0, v);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_begin(p, sf_choose(SF_EXCLUSIVE, identity, v[i][j]));
-        sf_lower_all(v, result);
+        sf_lower_all(p, v, result);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_store_vector(p, line[i], at[i], end[i], sf_along(p), result[i], with[i]);

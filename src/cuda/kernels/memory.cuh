@@ -15,7 +15,7 @@ struct sf_line {
         const char *operand[SF_OPERANDS];
 #endif
 #if SF_ALSO
-        char *also[SF_ALSO]; /* further results: one a sequence, so no step along it moves them */
+        char *also[SF_ALSO]; /* further results: all but elements one a sequence, so no step along it moves them */
 #endif
 };
 
@@ -25,6 +25,9 @@ struct sf_strides {
         const char *x_begin, *x_end, *m_begin, *m_end;
 #if SF_FUSED
         sf_i64 operand[SF_OPERANDS];
+#endif
+#if SF_ELEMENT
+        sf_i64 element;
 #endif
 };
 
@@ -37,6 +40,9 @@ SF_DEVICE sf_strides sf_along(const sf_params &p)
         for (int k = 0; k < SF_OPERANDS; k++)
                 by.operand[k] = p.along[k];
 #endif
+#if SF_ELEMENT
+        by.element = p.also[0].sy;
+#endif
         return by;
 }
 SF_DEVICE sf_strides sf_across(const sf_params &p)
@@ -46,6 +52,9 @@ SF_DEVICE sf_strides sf_across(const sf_params &p)
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
                 by.operand[k] = p.across[k];
+#endif
+#if SF_ELEMENT
+        by.element = p.also[0].iy;
 #endif
         return by;
 }
@@ -60,6 +69,9 @@ SF_DEVICE sf_line sf_moved(sf_line line, sf_i64 count, const sf_strides &by)
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
                 line.operand[k] += count * by.operand[k];
+#endif
+#if SF_ELEMENT
+        line.also[0] += count * by.element;
 #endif
         return line;
 }
@@ -372,9 +384,24 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 
 #endif
 
+/* SF_LIFTED: elements are values as soon as they are loaded, since there is more to them than their number. */
+#define SF_LIFTED (SF_HELD_IN || SF_INDICES || SF_TWOS)
+#if SF_LIFTED
+typedef sf_acc sf_loaded;
+SF_DEVICE sf_loaded sf_pick(bool first, sf_loaded a, sf_loaded b) { return sf_choose(first, a, b); }
+SF_DEVICE sf_loaded sf_absent(const sf_params &p) { return sf_neutral(p); }
+SF_DEVICE sf_loaded sf_masked_out(const sf_params &p) { return sf_identity(p); }
+#else
+typedef sf_number sf_loaded;
+SF_DEVICE sf_loaded sf_pick(bool first, const sf_loaded &a, const sf_loaded &b) { return first ? a : b; }
+SF_DEVICE sf_loaded sf_absent(const sf_params &p) { return sf_neutral_number(p); }
+SF_DEVICE sf_loaded sf_masked_out(const sf_params &p) { return sf_identity_number(p); }
+#endif
+
 /* Element j, converted to the accumulator's type; a masked-out one is the identity. */
-SF_DEVICE sf_number sf_element(const sf_params &p, const sf_vector &v, int j, sf_number identity)
+SF_DEVICE sf_loaded sf_element(const sf_params &p, const sf_vector &v, int j, sf_i64 position, sf_loaded masked_out)
 {
+        (void)position, (void)masked_out;
 #if SF_MEMBERS > 1
         sf_number a;
 #define OPERAND(k, dt, unit) , sf_value_at(v.operand##k, j)
@@ -386,6 +413,9 @@ SF_DEVICE sf_number sf_element(const sf_params &p, const sf_vector &v, int j, sf
 #elif SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) , sf_value_at(v.operand##k, j)
         sf_number a = sf_load_program0(p SF_LOADS(OPERAND));
+#if SF_TWOS
+        const sf_number other = sf_other_program0(p SF_LOADS(OPERAND));
+#endif
 #undef OPERAND
 #else
         (void)p;
@@ -395,26 +425,28 @@ SF_DEVICE sf_number sf_element(const sf_params &p, const sf_vector &v, int j, sf
         sf_number a = sf_widen(sf_slot<SF_SIZE(SF_IN)>(v.x, sf_slot_of<SF_X_UNIT>(j)));
 #endif
 #endif
-#if SF_MASK && SF_PACKS > 1
-        if (!sf_slot<1>(v.keep[j / PACK], j % PACK))
-                a = identity;
-#elif SF_MASK
-        if (!sf_slot<1>(v.m, sf_slot_of<SF_M_UNIT>(j)))
-                a = identity;
+#if SF_INDICES
+        sf_loaded e = sf_holds::lift_at(a, (sf_at)position);
+#elif SF_TWOS && SF_LOAD_FUSED
+        sf_loaded e = sf_holds::pair(a, other);
+#elif SF_LIFTED
+        sf_loaded e = sf_holds::lift(a);
+#else
+        sf_loaded e = a;
 #endif
-        return a;
+#if SF_MASK && SF_PACKS > 1
+        e = sf_pick(sf_slot<1>(v.keep[j / PACK], j % PACK), e, masked_out);
+#elif SF_MASK
+        e = sf_pick(sf_slot<1>(v.m, sf_slot_of<SF_M_UNIT>(j)), e, masked_out);
+#endif
+        return e;
 }
 
-/* The elements of a vector, before they are lifted. Element j is there if first + j * step is below
- * stop; one that is not is neutral. */
-#if SF_HELD_IN
-typedef sf_acc sf_loaded;
-#else
-typedef sf_number sf_loaded;
-#endif
-template <class I>
-SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I first, int step,
-                               I stop, sf_number neutral, sf_loaded (&a)[SF_WIDTH])
+/* The elements of a vector, before they are lifted, unless SF_LIFTED. Element j is there if first + j * step is below stop; one that is not is
+ * absent. Its index on its line, which has COLUMNS sequences in turn, is index + j * apart. */
+template <int COLUMNS, class I>
+SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I first, int step, I stop, sf_i64 index, int apart, sf_loaded absent,
+                               sf_loaded (&a)[SF_WIDTH])
 {
         sf_vector v = loaded;
 #if SF_SHIFT_IN
@@ -424,38 +456,67 @@ SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I fi
 #endif
 #endif
 #if SF_HELD_IN
+        (void)index, (void)apart;
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++) {
                 sf_words words;
 #pragma unroll
                 for (int w = 0; w < SF_VALUE_SIZE / 4; w++)
                         words.w[w] = v.x.w[sf_slot_of<SF_X_UNIT>(j) * (SF_VALUE_SIZE / 4) + w];
-                a[j] = sf_choose(first + j * step < stop, sf_of_words(words),
-                                 sf_holds::lift(neutral));
+                a[j] = sf_pick(first + j * step < stop, sf_of_words(words), absent);
         }
 #else
-        sf_number identity = sf_identity_number(p);
+        const sf_loaded masked_out = sf_masked_out(p);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                a[j] = first + j * step < stop ? sf_element(p, v, j, identity) : neutral;
+                a[j] = sf_pick(first + j * step < stop, sf_element(p, v, j, (index + j * apart) / COLUMNS, masked_out), absent);
 #endif
 }
 
-/* The elements of all vectors of a thread, lifted together; and results, lowered together. */
-template <int N>
-SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_acc (&a)[N][SF_WIDTH])
+/* The elements of all vectors of a thread, lifted together; `spread`: from a vector's index to the next one's. */
+template <int COLUMNS, int N>
+SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 index, int spread, int apart, sf_acc (&a)[N][SF_WIDTH])
 {
         sf_loaded loaded[N][SF_WIDTH];
 #pragma unroll
         for (int i = 0; i < N; i++)
-                sf_loaded_below<int>(p, v[i], 0, 0, 1, sf_neutral_number(p), loaded[i]);
-        sf_holds::lift_all<N * SF_WIDTH>(&loaded[0][0], &a[0][0]);
+                sf_loaded_below<COLUMNS, int>(p, v[i], 0, 0, 1, index + i * spread, apart, sf_absent(p), loaded[i]);
+        sf_holds::template lift_all<N * SF_WIDTH>(&loaded[0][0], &a[0][0]);
 }
+
 #if SF_MEMBERS == 1
-template <int N>
-SF_DEVICE void sf_lower_all(const sf_acc (&v)[N][SF_WIDTH], sf_number (&number)[N][SF_WIDTH])
+/* Values as what is stored of them. */
+SF_DEVICE sf_answer sf_lowered(const sf_params &p, sf_acc v)
 {
-        sf_holds::lower_all<N * SF_WIDTH>(&v[0][0], &number[0][0]);
+#if SF_INDICES
+        const sf_i64 at = sf_holds::lower(v), back = (sf_i64)p.initial - 1;
+        sf_answer r;
+        (void)p;
+#if SF_ELEMENT
+        r.number = at < 0 || back < 0 ? at : back - at;
+        r.element = v.first;
+#else
+        r = at < 0 || back < 0 ? at : back - at;
+#endif
+        return r;
+#else
+        (void)p;
+        return sf_holds::lower(v);
+#endif
+}
+template <int N>
+SF_DEVICE void sf_lower_all(const sf_params &p, const sf_acc (&v)[N][SF_WIDTH], sf_answer (&result)[N][SF_WIDTH])
+{
+#if SF_INDICES
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        result[i][j] = sf_lowered(p, v[i][j]);
+#else
+        (void)p;
+        sf_holds::template lower_all<N * SF_WIDTH>(&v[0][0], &result[0][0]);
+#endif
 }
 #endif
 
@@ -482,8 +543,13 @@ SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 e
 
 #if SF_MEMBERS == 1
 /* The bits that are stored for a result, number j of its vector. */
-SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_number v, const sf_results &with, int j)
+SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_answer result, const sf_results &with, int j)
 {
+#if SF_ELEMENT
+        const sf_outcome_number v = result.number;
+#else
+        const sf_outcome_number v = result;
+#endif
 #if SF_STORE_FUSED
 #define OPERAND(k, dt, unit) , sf_value_at(with.operand##k, j)
         return sf_store_program0(p, v SF_STORES(OPERAND));
@@ -496,7 +562,7 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_number v, const sf_results &w
 
 #if SF_PACKS > 1
 /* As sf_load_packs. */
-SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_number (&v)[SF_WIDTH])
+SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_answer (&v)[SF_WIDTH])
 {
         char *y = line.y + index * SF_OUT_SIZE;
 #pragma unroll
@@ -513,7 +579,7 @@ SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int 
 typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 
 /* A vector of results as they are stored. */
-SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_number (&v)[SF_WIDTH], const sf_results &with)
+SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
 {
         sf_stored r;
         sf_u64 slot[SF_WIDTH];
@@ -547,9 +613,36 @@ SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
         sf_store(y, one);
 }
 
-SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_number (&v)[SF_WIDTH],
+#if SF_ELEMENT
+/* The elements of a vector of indices, as another step's results. SF_ELEMENT_UNIT: as SF_Y_UNIT, where they may be stored as a vector too. */
+SF_DEVICE void sf_store_elements(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_answer (&v)[SF_WIDTH])
+{
+        enum { SIZE = SF_SIZE(SF_ELEMENT_OUT) };
+        sf_raw<SF_WIDTH * SIZE> r;
+        sf_clear(r);
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                sf_set_slot<SIZE>(r, sf_slot_of<SF_ELEMENT_UNIT>(j), sf_store_program1(p, v[j].element));
+        if (SF_ELEMENT_UNIT && index + SF_WIDTH <= end)
+                sf_store(line.also[0] + sf_vector_offset<SF_ELEMENT_UNIT, SIZE>(index, by.element), r);
+        else
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        if (index + j < end) {
+                                sf_raw<SIZE> one;
+                                one.w[0] = 0;
+                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, sf_slot_of<SF_ELEMENT_UNIT>(j)));
+                                sf_store(line.also[0] + (index + j) * by.element, one);
+                        }
+}
+#endif
+
+SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_answer (&v)[SF_WIDTH],
                                const sf_results &with)
 {
+#if SF_ELEMENT
+        sf_store_elements(p, line, index, end, by, v);
+#endif
         if (index + SF_WIDTH <= end)
                 sf_store(line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, by.y), sf_pack(p, v, with));
 #if SF_RAGGED
@@ -587,7 +680,7 @@ SF_DEVICE void sf_store_some(char *to, const sf_stored &chunk, int low, int high
 #endif
 #if SF_EARLY
 /* A vector of a line that begins `early` elements on. */
-SF_DEVICE void sf_store_early(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, int early, const sf_number (&v)[SF_WIDTH], const sf_results &with)
+SF_DEVICE void sf_store_early(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, int early, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
 {
         const sf_stored r = sf_pack(p, v, with);
         char *to = line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, 0);
@@ -659,7 +752,7 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
 
 /* All of a thread's vectors, SPREAD elements apart: those of LANES lanes follow each other. early: as sf_begin_early says, or 0. */
 template <int LANES, int SPREAD>
-SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_number (&v)[SF_ITEMS][SF_WIDTH],
+SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_answer (&v)[SF_ITEMS][SF_WIDTH],
                                 const sf_results (&with)[SF_ITEMS], int lane, int early)
 {
         (void)lane, (void)early;

@@ -155,7 +155,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = 0; i < SF_ITEMS; i++)
                         raw[i] = sf_load_vector(line, at + i * SPREAD, end, sf_along(p));
 #endif
-                sf_elements(p, raw, v);
+                sf_elements<SF_COLUMNS>(p, raw, at - early, SPREAD, 1, v);
 #if SF_EARLY
                 sf_clear_early(v, at, SPREAD, early, sf_neutral(p));
 #endif
@@ -214,8 +214,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_begin(p, v[i][j]);
-        sf_number result[SF_ITEMS][SF_WIDTH];
-        sf_lower_all(v, result);
+        sf_answer result[SF_ITEMS][SF_WIDTH];
+        sf_lower_all(p, v, result);
 #if ODD
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {

@@ -153,7 +153,7 @@ SF_DEVICE void sf_stage_tile(const sf_params &p, const sf_claim &claim, sf_i64 m
 }
 
 template <bool WHOLE>
-SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_number (&v)[SF_ITEMS][SF_WIDTH])
+SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_answer (&v)[SF_ITEMS][SF_WIDTH])
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
@@ -162,7 +162,7 @@ SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 min
         }
 }
 
-SF_DEVICE void sf_unstage(const sf_params &p, int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+SF_DEVICE void sf_unstage(const sf_params &p, sf_i64 at, int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
         sf_vector raw[SF_ITEMS];
 #pragma unroll
@@ -178,7 +178,7 @@ SF_DEVICE void sf_unstage(const sf_params &p, int stage, int thread, sf_acc (&v)
                 sf_shared_load(M_SLOT(stage, i, thread), raw[i].m);
 #endif
         }
-        sf_elements(p, raw, v);
+        sf_elements<SF_COLUMNS>(p, raw, at, SPREAD, 1, v);
 }
 
 /* A thread's elements after the scan of its warp, put back where they came from. */
@@ -233,9 +233,7 @@ SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc 
                 sf_acc left = sf_shuffle(total, ((lane & -b) - 1) & 31);
                 if (lane < WARPS && (lane & b))
                         taken[lane * SF_WARP_LEVELS + count++] = left;
-                if (!(lane & b))
-                        left = neutral;
-                total = sf_settled(sf_combine(left, total));
+                total = sf_settled(sf_choose(lane & b, sf_combine(left, total), total));
         }
         return sf_shuffle(total, WARPS - 1);
 }
@@ -336,7 +334,7 @@ SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search 
                         if (lane == mine && (mine >> k & 1))
                                 before[count * SF_COLUMNS] = sf_settled(left);
                         count += mine >> k & 1;
-                        v = sf_combine(sf_choose(lane >> k & 1, left, sf_acc_of(p.neutral)), v);
+                        v = sf_choose(lane >> k & 1, sf_combine(left, v), v);
                 }
         }
 }
@@ -415,7 +413,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (claims[(i + SF_AHEAD) & (SF_RING - 1)].there) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
-                                sf_unstage(p, ahead, thread, v);
+                                sf_unstage(p, claims[(i + SF_AHEAD) & (SF_RING - 1)].number * TILE + mine, ahead, thread, v);
                                 if (ONCE) {
                                         sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
                                         sf_hold(ahead, thread, v);
@@ -439,7 +437,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 if (ONCE)
                                         sf_unhold(stage, thread, v);
                                 else
-                                        sf_unstage(p, stage, thread, v);
+                                        sf_unstage(p, tile.number * TILE + mine, stage, thread, v);
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 if (!ONCE)
@@ -473,8 +471,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                         for (int j = 0; j < SF_WIDTH; j++)
                                                 v[k][j] = sf_begin(p, v[k][j]);
-                                sf_number result[SF_ITEMS][SF_WIDTH];
-                                sf_lower_all(v, result);
+                                sf_answer result[SF_ITEMS][SF_WIDTH];
+                                sf_lower_all(p, v, result);
                                 if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, result);
                                 else

@@ -74,7 +74,7 @@ SF_DEVICE sf_vector sf_load_row(const sf_params &p, const sf_line &line, const s
 }
 
 #if !SF_PARTIAL
-SF_DEVICE void sf_store_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there, const sf_number (&v)[SF_WIDTH], const sf_results &with)
+SF_DEVICE void sf_store_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
 {
 #if SF_PACKS > 1
         (void)p, (void)with;
@@ -159,9 +159,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
-                sf_elements(p, raw, v);
+                sf_elements<1>(p, raw, row, 1, 0, v);
 #else
-                sf_elements(p, next, v);
+                sf_elements<1>(p, next, row, 1, 0, v);
                 sf_results with[SF_ITEMS];
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
@@ -231,8 +231,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_begin(p, v[i][j]);
-                sf_number result[SF_ITEMS][SF_WIDTH];
-                sf_lower_all(v, result);
+                sf_answer result[SF_ITEMS][SF_WIDTH];
+                sf_lower_all(p, v, result);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         if (SF_PACKS > 1 || (SF_STAGED ? works : i < there)) {

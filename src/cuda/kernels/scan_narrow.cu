@@ -52,7 +52,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (sf_i64 done = 0; done < tiles; done++, at += ON * TILE) {
                 sf_i64 t = first + ON * done;
                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE], *turn = turns + (t & 1) * (WARPS * SF_COLUMNS);
-                sf_elements(p, next, v);
+                sf_elements<SF_COLUMNS>(p, next, at, SPREAD, 1, v);
 #if !SF_PARTIAL
                 sf_results with[SF_ITEMS];
 #pragma unroll
@@ -95,8 +95,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_begin(p, v[i][j]);
-                sf_number result[SF_ITEMS][SF_WIDTH];
-                sf_lower_all(v, result);
+                sf_answer result[SF_ITEMS][SF_WIDTH];
+                sf_lower_all(p, v, result);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), result[i],

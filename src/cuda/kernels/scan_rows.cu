@@ -31,7 +31,7 @@ SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int index, int end, int 
         sf_shared_load((const unsigned char *)line.x + (index < end ? index : 0) * step * SF_IN_SIZE, v.x);
         return v;
 }
-SF_DEVICE void sf_store_staged(const sf_line &line, int index, int end, int step, const sf_number (&v)[SF_WIDTH])
+SF_DEVICE void sf_store_staged(const sf_line &line, int index, int end, int step, const sf_answer (&v)[SF_WIDTH])
 {
         sf_raw<SF_OUT_SIZE> r;
         r.w[0] = 0;
@@ -106,7 +106,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_acc v[SF_ROWS][SF_ITEMS][SF_WIDTH];
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
-                        sf_elements(p, next[q], v[q]);
+                        sf_elements<1>(p, next[q], at - early[q], SPREAD, 1, v[q]);
 #if SF_EARLY
                         sf_clear_early(v[q], at, SPREAD, early[q], sf_neutral(p));
 #endif
@@ -167,8 +167,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[q][i][j] = sf_begin(p, v[q][i][j]);
-                        sf_number result[SF_ITEMS][SF_WIDTH];
-                        sf_lower_all(v[q], result);
+                        sf_answer result[SF_ITEMS][SF_WIDTH];
+                        sf_lower_all(p, v[q], result);
 #if SF_STAGED
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)

@@ -48,7 +48,7 @@ SF_BOTH sf_params_dim sf_with_divisor(sf_params_dim d)
 typedef struct sf_also {
         SF_ADDRESS(char) y; /* or, of a fold in chunks, where its totals begin in scratch memory */
         sf_u64 identity, neutral, initial;
-        sf_i64 iy;            /* y's stride from column to column */
+        sf_i64 sy, iy;        /* y's strides along the sequence, 0 where there is one a sequence, and from column to column */
         sf_i64 step[SF_DIMS]; /* and in dims */
 } sf_also;
 
@@ -76,7 +76,7 @@ typedef struct sf_params {
         sf_i64 n;          /* length of a sequence */
         sf_i64 units;      /* rows, strips, chunks: what the kernel file deals out */
         sf_i64 sx, sy, sm; /* strides along the sequence, bytes; unused where it has several dims */
-        sf_u64 identity, neutral, initial; /* bits of the accumulator */
+        sf_u64 identity, neutral, initial; /* bits of the accumulator; of indices, initial: the length they count back from, or 0 */
         sf_i64 inner;      /* columns */
         sf_i64 ix, iy, im; /* strides from column to column */
         sf_i64 number[4];  /* meanings belong to the kernel file */

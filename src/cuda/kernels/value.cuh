@@ -1,7 +1,7 @@
 /*
  * value.cuh: how the value of an operation is held. Most are the number they are. A product of reals
  * is a mantissa and an exponent (core/product.inc.h), so that it never leaves the range on the way, and
- * logsumexp a sum of exponentials: elements are lifted, values combined, results lowered.
+ * others are pairs of numbers: elements are lifted, values combined, results lowered.
  *
  * A combine multiplies the mantissas of two values. They must stay in [2^-64, 2^99) in f32. So whatever
  * is kept for others to take, in shared memory, scratch memory or a counter, or published, is settled
@@ -90,28 +90,19 @@ SF_DEVICE double sf_exp_below(double d) { return sf_exp_below_f64(d); }
 SF_DEVICE float sf_log_above(float v) { return sf_log_above_f32(v); }
 SF_DEVICE double sf_log_above(double v) { return sf_log_above_f64(v); }
 
-/* A sum of exponentials: `times` e^power. */
-SF_DEVICE float sf_real_of(sf_u64 bits, float) { return sf_float_of((sf_u32)bits); }
-SF_DEVICE double sf_real_of(sf_u64 bits, double) { return sf_double_of(bits); }
 SF_DEVICE float sf_infinity(float) { return sf_float_of(0x7f800000u); }
 SF_DEVICE double sf_infinity(double) { return sf_double_of(0x7ff0000000000000ull); }
-
-template <class T> struct alignas(2 * sizeof(T)) sf_exponentials {
-        T power, times;
-};
-
-template <class T> SF_DEVICE sf_exponentials<T> sf_combined(sf_exponentials<T> a, sf_exponentials<T> b)
-{
-        /* a's power stays where it is the larger, or NaN. Of equal powers, infinite ones too, the difference is 0. */
-        const bool left = a.power != a.power || a.power >= b.power;
-        const T large = left ? a.power : b.power, small = left ? b.power : a.power;
-        const T most = left ? a.times : b.times, more = left ? b.times : a.times;
-        sf_exponentials<T> c;
-        c.power = large;
-        c.times = most + more * sf_exp_below(large == small ? (T)0 : small - large);
-        return c;
-}
 #endif
+
+/* A component as bits, and back. */
+SF_DEVICE sf_u64 sf_bits_in(float v) { return sf_bits_of(v); }
+SF_DEVICE sf_u64 sf_bits_in(double v) { return sf_bits_of(v); }
+SF_DEVICE sf_u64 sf_bits_in(int v) { return (sf_u32)v; }
+SF_DEVICE sf_u64 sf_bits_in(sf_i64 v) { return (sf_u64)v; }
+SF_DEVICE void sf_set_bits(float &v, sf_u64 bits) { v = sf_float_of((sf_u32)bits); }
+SF_DEVICE void sf_set_bits(double &v, sf_u64 bits) { v = sf_double_of(bits); }
+SF_DEVICE void sf_set_bits(int &v, sf_u64 bits) { v = (int)(sf_u32)bits; }
+SF_DEVICE void sf_set_bits(sf_i64 &v, sf_u64 bits) { v = (sf_i64)bits; }
 
 /* What holds a value of operation OP on numbers of type T. */
 template <int OP, class T> struct sf_value {
@@ -275,53 +266,67 @@ template <> struct sf_value<SF_OP_PROD, float> : sf_product_value<float, sf_prod
 template <> struct sf_value<SF_OP_PROD, double> : sf_product_value<double, sf_product_f64> {};
 #endif
 
-#if SF_EXPONENTIALS
-template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> {
-        typedef sf_exponentials<T> type;
+#if SF_EXPONENTIALS || SF_INDICES || SF_TWOS
+template <class A, class B> struct alignas(2 * sizeof(A)) sf_pair_of {
+        A first;
+        B second;
+};
+
+/* What operations whose value is such a pair have in common. */
+template <class A, class B> struct sf_pair_value {
+        typedef sf_pair_of<A, B> type;
         enum { PAIR = 1 };
-        SF_DEVICE_MEMBER T first(type v) { return v.power; }
-        SF_DEVICE_MEMBER sf_u64 second(type v) { return (sf_u64)sf_bits_of(v.times); }
-        SF_DEVICE_MEMBER type made(T first, sf_u64 second)
+        SF_DEVICE_MEMBER A first(type v) { return v.first; }
+        SF_DEVICE_MEMBER sf_u64 second(type v) { return sf_bits_in(v.second); }
+        SF_DEVICE_MEMBER type made(A first, sf_u64 second)
         {
                 type v;
-                v.power = first;
-                v.times = sf_real_of(second, first);
+                v.first = first;
+                sf_set_bits(v.second, second);
                 return v;
         }
-        /* e^-inf is nothing, once. */
-        SF_DEVICE_MEMBER type lift(T v)
+        SF_DEVICE_MEMBER type pair(A first, B second)
         {
-                type one;
-                one.power = v;
-                one.times = v == -sf_infinity(v) ? 0 : 1;
-                return one;
+                type v;
+                v.first = first;
+                v.second = second;
+                return v;
         }
-        SF_DEVICE_MEMBER T lower(type v) { return v.power + sf_log_above(v.times); }
         SF_DEVICE_MEMBER type settle(type v) { return v; }
-        SF_DEVICE_MEMBER type choose(bool first, type a, type b)
+        SF_DEVICE_MEMBER type choose(bool first, type a, type b) { return pair(first ? a.first : b.first, first ? a.second : b.second); }
+        SF_DEVICE_MEMBER type shuffle(type v, int lane) { return pair(::sf_shuffle(v.first, lane), ::sf_shuffle(v.second, lane)); }
+        /* What has been lifted already. */
+        template <int N> SF_DEVICE_MEMBER void lift_all(const type *from, type *to)
         {
-                type c;
-                c.power = first ? a.power : b.power;
-                c.times = first ? a.times : b.times;
-                return c;
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = from[i];
         }
-        SF_DEVICE_MEMBER type shuffle(type v, int lane)
+};
+#endif
+
+#if SF_EXPONENTIALS
+/* A sum of exponentials: the second component times e to the first. */
+template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
+        typedef sf_pair_value<T, T> base;
+        typedef typename base::type type;
+        using base::lift_all;
+        /* e^-inf is nothing, once. */
+        SF_DEVICE_MEMBER type lift(T v) { return base::pair(v, v == -sf_infinity(v) ? 0 : 1); }
+        SF_DEVICE_MEMBER T lower(type v) { return v.first + sf_log_above(v.second); }
+        SF_DEVICE_MEMBER type combine(type a, type b)
         {
-                v.power = ::sf_shuffle(v.power, lane);
-                v.times = ::sf_shuffle(v.times, lane);
-                return v;
+                /* a's power stays where it is the larger, or NaN. Of equal powers, infinite ones too, the difference is 0. */
+                const bool left = a.first != a.first || a.first >= b.first;
+                const T large = left ? a.first : b.first, small = left ? b.first : a.first;
+                const T most = left ? a.second : b.second, more = left ? b.second : a.second;
+                return base::pair(large, most + more * sf_exp_below(large == small ? (T)0 : small - large));
         }
         template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, type *to)
         {
 #pragma unroll
                 for (int i = 0; i < N; i++)
                         to[i] = lift(from[i]);
-        }
-        template <int N> SF_DEVICE_MEMBER void lift_all(const type *from, type *to)
-        {
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                        to[i] = from[i];
         }
         template <int N> SF_DEVICE_MEMBER void lower_all(const type *from, T *to)
         {
@@ -330,4 +335,64 @@ template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> {
                         to[i] = lower(from[i]);
         }
 };
+#endif
+
+#if SF_TWOS
+/* What some steps h -> a h + b come to, which is such a step again: b, then a. */
+template <class T> struct sf_value<SF_OP_RECURRENCE, T> : sf_pair_value<T, T> {
+        typedef sf_pair_value<T, T> base;
+        typedef typename base::type type;
+        SF_DEVICE_MEMBER type lift(T v) { return base::pair(v, 1); }
+        SF_DEVICE_MEMBER T lower(type v) { return v.first; }
+        SF_DEVICE_MEMBER type combine(type l, type r)
+        {
+                return base::pair(sf_add(sf_multiply(r.second, l.first), r.first), sf_multiply(l.second, r.second));
+        }
+        template <int N> SF_DEVICE_MEMBER void lower_all(const type *from, T *to)
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        to[i] = from[i].first;
+        }
+};
+#endif
+
+#if SF_INDICES
+/* As wide as the element: the host widens elements where there are more positions than 32 bits have. */
+template <int SIZE> struct sf_position {
+        typedef int type;
+};
+template <> struct sf_position<16> {
+        typedef sf_i64 type;
+};
+typedef sf_position<SF_VALUE_SIZE>::type sf_at;
+
+/*
+ * An element and its position, of which the better element wins, and of equal ones the smaller position: for the last of them
+ * positions are turned. NaN comes before all else. The element is the one that SF_MAX or SF_MIN would have, so that it can be stored as such.
+ */
+template <int OP, class T> struct sf_index_value : sf_pair_value<T, sf_at> {
+        typedef sf_pair_value<T, sf_at> base;
+        typedef typename base::type type;
+        enum { LARGEST = OP == SF_OP_ARGMAX || OP == SF_OP_LAST_ARGMAX, LATE = OP == SF_OP_LAST_ARGMAX || OP == SF_OP_LAST_ARGMIN ? -1 : 0 };
+        SF_DEVICE_MEMBER sf_at nowhere() { return (sf_at)(~0ull >> (65 - 8 * (int)sizeof(sf_at))); }
+        SF_DEVICE_MEMBER type lift(T v) { return base::pair(v, nowhere()); }
+        SF_DEVICE_MEMBER type lift_at(T v, sf_at position) { return base::pair(v, position ^ (sf_at)LATE); }
+        /* -1 of nothing. */
+        SF_DEVICE_MEMBER sf_i64 lower(type v) { return v.second == nowhere() ? -1 : (sf_i64)(v.second ^ (sf_at)LATE); }
+        SF_DEVICE_MEMBER type combine(type a, type b)
+        {
+                const T x = a.first, y = b.first;
+                const bool above = !(LARGEST ? y <= x : y >= x) & (x == x), same = (x == y) | ((x != x) & (y != y));
+                const bool right = above | (same & (b.second < a.second));
+                return base::pair(SF_ELEMENT ? extreme(x, y) : right ? y : x, right ? b.second : a.second);
+        }
+        SF_DEVICE_MEMBER float extreme(float x, float y) { return LARGEST ? sf_larger(x, y) : sf_smaller(x, y); }
+        SF_DEVICE_MEMBER double extreme(double x, double y) { return LARGEST ? sf_larger(x, y) : sf_smaller(x, y); }
+        template <class I> SF_DEVICE_MEMBER I extreme(I x, I y) { return (x < y) == (bool)LARGEST ? y : x; }
+};
+template <class T> struct sf_value<SF_OP_ARGMAX, T> : sf_index_value<SF_OP_ARGMAX, T> {};
+template <class T> struct sf_value<SF_OP_ARGMIN, T> : sf_index_value<SF_OP_ARGMIN, T> {};
+template <class T> struct sf_value<SF_OP_LAST_ARGMAX, T> : sf_index_value<SF_OP_LAST_ARGMAX, T> {};
+template <class T> struct sf_value<SF_OP_LAST_ARGMIN, T> : sf_index_value<SF_OP_LAST_ARGMIN, T> {};
 #endif

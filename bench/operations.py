@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Times the operations that carry more than a number, each beside a copy of the bytes it must move and beside torch, in one run.
+
+    cmake -S . -B build -DSCANFOLD_PYTHON=ON && cmake --build build --target scanfold_python
+    PYTHONPATH=python python3 bench/operations.py [--device cpu|cuda] [--only TEXT] [--out FOLDER]
+
+Indices, variance, sums of exponentials, norms, logic and linear recurrences. Every form of a row is taken in turn, so that all see the same
+clocks; the numbers are medians. "Of copy" is the copy's time over ours: the bytes are the least the work can move, each input read once
+and each result written once. A few lines of every result are computed on the CPU too and compared, bit by bit. A recurrence has no peer in torch:
+beside it stands a * b + x, which moves as much. Writes operations.json and operations.md.
+"""
+import argparse
+import json
+import os
+import statistics
+
+import torch
+
+import scanfold
+from models import timed
+
+SQUARE = {"cuda": (16384, 16384), "cpu": (4096, 8192)}
+SEQUENCES = {"cuda": [(8, 1536, n) for n in (65536, 16384, 2048, 65537, 1000)], "cpu": [(8, 192, n) for n in (16384, 2048, 1000)]}
+
+
+def medians(runs, device, turns=15):
+    for run in runs.values():
+        for _ in range(3):
+            run()
+    times = {name: [] for name in runs}
+    calls = 3 if device == "cuda" else 1
+    for _ in range(turns):
+        for name, run in runs.items():
+            times[name].append(timed(run, device, calls))
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def square_work(device):
+    """(name, dim, ours, torch's, (bar of dim 1, of dim 0)): of an f32 matrix."""
+    def norm(x, d):
+        return torch.linalg.vector_norm(x, 2, d)
+    rows = [("argmax", scanfold.argmax, torch.argmax, (0.97, 0.97)),
+            ("max, indices", lambda x, d: scanfold.max(x, d, return_indices=True), torch.max, (0.97, 0.97)),
+            ("cummax, indices", lambda x, d: scanfold.cummax(x, d, return_indices=True), torch.cummax, (0.85, 0.8)),
+            ("var_mean", scanfold.var_mean, torch.var_mean, (0.97, 0.95)),
+            ("logsumexp", scanfold.logsumexp, torch.logsumexp, (0.97, 0.95)),
+            ("norm", lambda x, d: scanfold.norm(x, 2, d), norm, (0.97, 0.95)),
+            ("logcumsumexp", scanfold.logcumsumexp, torch.logcumsumexp, (0.5, 0.45)),
+            ("any", scanfold.any, torch.any, (0.9, 0.9)), ("all", scanfold.all, torch.all, (0.9, 0.9)),
+            ("count_nonzero", scanfold.count_nonzero, torch.count_nonzero, (0.9, 0.9)),
+            ("max", scanfold.max, torch.amax, (0.9, 0.9)), ("sum", scanfold.sum, torch.sum, (0.9, 0.9)), ("mean", scanfold.mean, torch.mean, (0.9, 0.9))]
+    return [(name, dim, ours, theirs, bars[1 - dim]) for name, ours, theirs, bars in rows for dim in (1, 0)]
+
+
+def results_of(value):
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def differing(ours, inputs, dim, got):
+    """Elements of a few lines that the CPU computes otherwise; any NaN is any NaN."""
+    def some(t, scanned):
+        if t.dim() < inputs[0].dim():
+            return t.reshape(-1)[::max(1, t.numel() // 5)][:5].cpu()
+        lines = t.movedim(dim, -1).reshape(-1, t.shape[dim])
+        return lines[::max(1, lines.shape[0] // 5)][:5].contiguous().cpu()
+    right = results_of(ours(*[some(x, True) for x in inputs], 1))
+    wrong = 0
+    for a, b in zip(right, got):
+        b = some(b, False)
+        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+        same = a.contiguous().view(whole) == b.contiguous().view(whole)
+        wrong += int((~(same | ((a != a) & (b != b)))).sum())
+    return wrong
+
+
+def measure(name, inputs, dim, ours, theirs, bar, device):
+    got = results_of(ours(*inputs, dim))
+    wrong = differing(ours, inputs, dim, got) if device == "cuda" else 0
+    nbytes = sum(t.numel() * t.element_size() for t in [*inputs, *got])
+    del got
+    a = torch.empty(nbytes // 2, dtype=torch.uint8, device=device)
+    b = torch.empty_like(a)
+    runs = {"copy": lambda: b.copy_(a), "ours": lambda: ours(*inputs, dim), "torch": lambda: theirs(*inputs, dim)}
+    ms = medians(runs, device)
+    row = dict(work=f"{name} {tuple(inputs[-1].shape)}, dim {dim}", ms=ms["ours"], copy_ms=ms["copy"], torch_ms=ms["torch"], bar=bar, wrong=wrong,
+               of_copy=ms["copy"] / ms["ours"], of_torch=ms["torch"] / ms["ours"])
+    print("%-48s %9.3f ms  %.3f of copy (bar %s)  %.2f times torch%s" %
+          (row["work"], row["ms"], row["of_copy"], bar, row["of_torch"], f"  {wrong} WRONG" if wrong else ""), flush=True)
+    return row
+
+
+def forward_and_backward(a, b, dim):
+    a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
+    h = scanfold.linear_recurrence(a, b, dim)
+    return (h.detach(), *torch.autograd.grad(h, (a, b), h.detach()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    device, rows = args.device, []
+    x = torch.randn(SQUARE[device], device=device)
+    for name, dim, ours, theirs, bar in square_work(device):
+        if args.only in name:
+            rows.append(measure(name, [x], dim, ours, theirs, bar if device == "cuda" else 0.5 if "log" in name else 0.8, device))
+    del x
+
+    def recurrence(a, b, dim):
+        return scanfold.linear_recurrence(a, b, dim)
+    bars = (0.92, 0.92, 0.85, 0.85, 0.8)
+    for shape, bar in list(zip(SEQUENCES[device], bars)) + [((8, 2048, 1536) if device == "cuda" else (8, 2048, 192), 0.85)]:
+        if args.only in "recurrence":
+            a, b = torch.rand(shape, device=device) * 0.2 + 0.8, torch.randn(shape, device=device)
+            dim = 1 if shape[-1] in (1536, 192) else 2
+            rows.append(measure("recurrence", [a, b], dim, recurrence, lambda a, b, dim: torch.addcmul(b, a, b), bar if device == "cuda" else 0.5, device))
+            rows.append(measure("recurrence and backward", [a, b], dim, forward_and_backward, lambda a, b, dim: torch.addcmul(b, a, b), 0.85, device))
+            del a, b
+    if args.out:
+        os.makedirs(args.out, exist_ok=True)
+        with open(os.path.join(args.out, "operations.json"), "w") as to:
+            json.dump(dict(device=device, threads=torch.get_num_threads(), torch=torch.__version__, rows=rows), to, indent=1)
+        with open(os.path.join(args.out, "operations.md"), "w") as to:
+            to.write("| work | ms | of copy | bar | times torch |\n|---|---|---|---|---|\n")
+            to.writelines("| %(work)s | %(ms).3f | %(of_copy).3f | %(bar)s | %(of_torch).2f |\n" % row for row in rows)
+
+
+if __name__ == "__main__":
+    main()
