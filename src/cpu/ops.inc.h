@@ -84,6 +84,7 @@
 #define K_OP last_argmin
 #define K_TURN K_AROUND
 #include "cpu/ops_index.inc.h"
+#undef K_AROUND
 
 #define K_OP logsumexp
 #define K_LEAN
@@ -107,4 +108,3 @@
 #define K_ORDERED
 #endif
 #include "cpu/kernels.inc.h"
-#undef K_AROUND
