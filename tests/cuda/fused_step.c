@@ -391,12 +391,19 @@ bool fused_name(fused_named *c, int index)
                 sf_dt other;  /* the second operand's dtype */
                 bool repeated; /* it is one row */
                 double after;  /* results times this, if it is not 0 */
+                sf_op op;      /* of two elements: the second operand is the other */
         } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75},
                       {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0},
                       {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0},
                       {"scan_of_product_long", false, 1, 1 << 28, 2, SF_DT_BOOL, false, 0},
                       {"sum_of_product_columns", true, 8192, 8192, 1, SF_DT_F32, false, 0},
-                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2}};
+                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2},
+                      {"recurrence_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
+                      {"recurrence_rows_odd", false, 12288, 65537, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
+                      {"recurrence_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
+                      {"recurrence_columns", false, 16384, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE},
+                      {"recurrence_long", false, 1, 1 << 28, 2, SF_DT_F32, false, 0, SF_RECURRENCE}};
+        const sf_op op = index >= 0 && index < (int)(sizeof listed / sizeof *listed) ? listed[index].op : SF_SUM;
         if (index < 0 || index >= (int)(sizeof listed / sizeof *listed))
                 return false;
         memset(c, 0, sizeof *c);
@@ -410,10 +417,14 @@ bool fused_name(fused_named *c, int index)
         if (listed[index].repeated)
                 c->other.strides[0] = 0;
         c->out = far_view(c->fold_shape, SF_DT_F32, 2);
-        c->step = (sf_step){.fold = listed[index].fold, .op = SF_SUM, .in = SF_DT_F32, .acc = SF_DT_F32, .out = SF_DT_F32, .device = {SF_CUDA, 0}};
-        c->step.identity = sf_identity(SF_SUM, SF_DT_F32);
+        c->step = (sf_step){.fold = listed[index].fold, .op = op, .in = SF_DT_F32, .acc = SF_DT_F32, .out = SF_DT_F32, .device = {SF_CUDA, 0}};
+        c->step.identity = sf_identity(op, SF_DT_F32);
         c->fuse.load = (sf_program){.count = 4, .code = {{SF_CODE_LOAD, SF_DT_F32, 0, {0}}, {SF_CODE_LOAD, (uint8_t)listed[index].other, 1, {0}},
                                                          {SF_CODE_CAST, SF_DT_F32, 0, {1}}, {SF_CODE_MUL, SF_DT_F32, 0, {0, 2}}}};
+        if (op == SF_RECURRENCE) {
+                c->fuse.load = (sf_program){.count = 1, .code = {{SF_CODE_LOAD, SF_DT_F32, 0, {0}}}};
+                c->fuse.beside = (sf_program){.count = 1, .code = {{SF_CODE_LOAD, SF_DT_F32, 1, {0}}}};
+        }
         if (listed[index].after != 0)
                 c->fuse.store = (sf_program){.count = 3, .constants = 1, .constant = {{.f32 = (float)listed[index].after}},
                                              .code = {{SF_CODE_RESULT, SF_DT_F32, 0, {0}}, {SF_CODE_CONSTANT, SF_DT_F32, 0, {0}},

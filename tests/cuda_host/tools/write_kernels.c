@@ -6,6 +6,7 @@
 #include "fused_step.h"
 #include "kernels.h"
 
+#include "core/choose.h"
 #include "core/value.h"
 
 #include <inttypes.h>
@@ -22,7 +23,7 @@ typedef struct listed {
         int64_t shape[3];
         unsigned axes;
         bool reverse, masked, exclusive, bar;
-        int32_t beside; /* of a fold: so many more, of other operations; of a scan: its total */
+        int32_t beside; /* of a fold: so many more, of other operations; of a scan: its total; of an index: the element */
 } listed;
 
 #define P20 ((int64_t)1 << 20)
@@ -122,6 +123,17 @@ static const listed steps[] = {
         {"prod_rows_total", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 0, 1, 1},
         {"prod_max_middle", 1, SF_PROD, SF_DT_F32, SF_DT_F32, 3, {128, 4096, 4095}, 2, 0, 0, 0, 1, 1},
         {"prod_max_rows", 1, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {8192, 8192}, 2, 0, 0, 0, 1, 1},
+        {"argmax_rows", 1, SF_ARGMAX, SF_DT_F32, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"argmax_columns", 1, SF_ARGMAX, SF_DT_F32, SF_DT_I64, 2, {16384, 16384}, 1, 0, 0, 0, 1, 0},
+        {"argmax_columns_with", 1, SF_ARGMAX, SF_DT_F32, SF_DT_I64, 2, {16384, 16384}, 1, 0, 0, 0, 1, 1},
+        {"cummax_rows_with", 0, SF_LAST_ARGMAX, SF_DT_F32, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 1, 1},
+        {"cummax_columns_with", 0, SF_LAST_ARGMAX, SF_DT_F32, SF_DT_I64, 2, {16384, 16384}, 1, 0, 0, 0, 1, 1},
+        {"argmin_rows_f16", 1, SF_ARGMIN, SF_DT_F16, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"argmax_rows_f64", 1, SF_ARGMAX, SF_DT_F64, SF_DT_I64, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"logsumexp_rows", 1, SF_LOGSUMEXP, SF_DT_F32, SF_DT_F32, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"logsumexp_columns", 1, SF_LOGSUMEXP, SF_DT_F32, SF_DT_F32, 2, {16384, 16384}, 1, 0, 0, 0, 1, 0},
+        {"logcumsumexp_rows", 0, SF_LOGSUMEXP, SF_DT_F32, SF_DT_F32, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0},
+        {"logcumsumexp_columns", 0, SF_LOGSUMEXP, SF_DT_F32, SF_DT_F32, 2, {16384, 16384}, 1, 0, 0, 0, 1, 0},
         {"rows_4095", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 4095}, 2, 0, 0, 0, 0, 0},
         {"rows_1000", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {65536, 1000}, 2, 0, 0, 0, 0, 0},
         {"short_33", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 33}, 2, 0, 0, 0, 0, 0},
@@ -154,18 +166,18 @@ static sf_view view_of(sf_dt dt, int32_t ndim, const int64_t *shape, uint64_t ad
         return v;
 }
 
-static sf_step step_of(const listed *c, bool fold, sf_op op)
+static sf_step step_of(const listed *c, bool fold, sf_op op, sf_dt out)
 {
         int64_t kept[3];
         int32_t rank = 0;
         for (int32_t d = 0; d < c->ndim; d++)
                 if (!fold || !(c->axes >> d & 1))
                         kept[rank++] = c->shape[d];
-        sf_view x = view_of(c->in, c->ndim, c->shape, (uint64_t)1 << 40), y = view_of(c->out, rank, kept, (uint64_t)2 << 40);
+        sf_view x = view_of(c->in, c->ndim, c->shape, (uint64_t)1 << 40), y = view_of(out, rank, kept, (uint64_t)2 << 40);
         sf_view m = view_of(SF_DT_BOOL, c->ndim, c->shape, (uint64_t)3 << 40);
-        bool real = sf_dtypes[c->out].kind == SF_KIND_REAL;
-        sf_step s = {.fold = fold, .exclusive = c->exclusive, .op = op, .in = c->in, .out = c->out};
-        s.acc = !real ? c->out : c->in == SF_DT_F64 || c->out == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
+        sf_step s = {.fold = fold, .exclusive = c->exclusive};
+        if (!sf_step_pair(&s, op, c->in, out))
+                abort();
         s.identity = sf_identity(s.op, s.acc);
         sf_step_geometry(&s, &(sf_step_views){.x = &x, .y = &y, .m = c->masked ? &m : NULL, .axes = c->axes, .reverse = c->reverse});
         return s;
@@ -211,9 +223,10 @@ int main(int argc, char **argv)
                 return 2;
         bool bars = argc > 2 && !strcmp(argv[2], "bars"), fine = true;
         for (size_t i = 0; fine && i < sizeof steps / sizeof *steps; i++) {
-                sf_step s = step_of(&steps[i], steps[i].fold, steps[i].op), beside[3];
-                for (int32_t k = 0; k < steps[i].beside; k++) {
-                        beside[k] = step_of(&steps[i], true, steps[i].fold ? (sf_op)(SF_MAX - k) : steps[i].op);
+                const listed *c = &steps[i];
+                sf_step s = step_of(c, c->fold, c->op, c->out), beside[3];
+                for (int32_t k = 0; k < c->beside; k++) {
+                        beside[k] = sf_op_is(c->op, SF_INDEX) ? step_of(c, c->fold, SF_MAX, c->in) : step_of(c, true, c->fold ? (sf_op)(SF_MAX - k) : c->op, c->out);
                         *(k ? &beside[k - 1].sibling : &s.sibling) = &beside[k];
                 }
                 if (!bars || steps[i].bar)
