@@ -77,7 +77,7 @@ typedef struct sf_value {
         union {
                 int64_t exponent; /* of a product of reals that has left their range: times 2^exponent */
                 int64_t index;    /* the position of an extreme */
-                float also32;     /* logsumexp: the sum, as a multiple of e to the first component; */
+                float also32;     /* logsumexp: the sum, as a multiple of four to the first component; */
                 double also64;    /* recurrence: what the state before is multiplied by */
         };
 } sf_value;

@@ -120,7 +120,21 @@ static inline float sf_log_f32(float x)
         return x < 0 || x != x ? NAN : y;
 }
 
-/* exp and log of an f64, and of f32 those for sums of exponentials. */
+/* a * b + c, rounded once. Where the processor has no such instruction: the product is exact in f64, and the sum is rounded there to the odd one of
+ * two neighbours, whose rounding to f32 is that of the sum itself. */
+static inline float sf_fma_f32(float a, float b, float c)
+{
+#ifdef __FP_FAST_FMAF
+        return __builtin_fmaf(a, b, c);
+#else
+        const double product = (double)a * b, sum = product + c, more = sum - product;
+        const double rest = (product - (sum - more)) + (c - more);
+        const uint64_t bits = sf_f64_bits(sum), away = (rest > 0) == (sum > 0) ? 1 : (uint64_t)-1;
+        return (float)sf_f64_from_bits(bits + (rest != 0 && rest == rest && !(bits & 1) ? away : 0));
+#endif
+}
+
+/* exp and log of an f64, and those for sums of exponentials. */
 #define E_INLINE static inline
 #define E_U32 uint32_t
 #define E_U64 uint64_t
@@ -128,6 +142,7 @@ static inline float sf_log_f32(float x)
 #define E_F32_OF(u) sf_f32_from_bits(u)
 #define E_F64_BITS(v) sf_f64_bits(v)
 #define E_F64_OF(u) sf_f64_from_bits(u)
+#define E_FMA(a, b, c) sf_fma_f32(a, b, c)
 #include "core/exponentials.inc.h"
 
 #endif

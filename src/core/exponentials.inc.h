@@ -1,56 +1,121 @@
 /*
- * exponentials.inc.h: exp and log, in additions, multiplications and divisions alone, so that they have the same bits on every CPU and GPU. This is C
- * and CUDA C++ at once: the kernels of src/cuda have it from here too.
+ * exponentials.inc.h: exp and log, each a sequence of operations that are rounded once, so that they have the same bits on every CPU and GPU. This is
+ * C and CUDA C++ at once: the kernels of src/cuda have it from here too.
  *
- *   sf_exp_below_f32, sf_exp_below_f64   e^d of a d that is not above 0. For sums of exponentials, of which one is 1: what is below e^-87
- *                                        counts as 0 in f32. Within two last places
- *   sf_log_above_f32, sf_log_above_f64   log of what is 0, 1 or more, infinite or NaN. Likewise
- *   sf_exp_f64, sf_log_f64               of any number, within one last place
+ *   sf_exp_f64, sf_log_f64     of any number, within one last place
+ *
+ * A sum of exponentials is held as times * 4^power, power an integer in a real's type, so that it can be as large and as small as e^x of any x
+ * is, and that two of them are added by one addition: powers of two change no bit.
+ *
+ *   sf_exp_power_*, sf_exp_times_*   e^x so: times is between 1/3 and 3, and within a last place. Of -inf: -inf and 0. Of +inf and NaN: SF_MOST_F*, which
+ *                                    no number has, and x
+ *   sf_exp_small_*                   the same as one number, where |x| is below SF_EXP_SMALL_F*
+ *   sf_exp_scale_*                   4^-d, of a difference d of powers; 0 from SF_EXP_FAR_* on, where what it scales no longer counts
+ *   sf_exp_log_*                     log(times * 4^power), within two last places; which of them has how much of the exponent does not show
  *
  * Numbers are decimal, with digits enough to be exact: C++14 has no others.
  *
- * Parameters (undefined again at the foot): E_INLINE, E_U32 and E_U64, and E_F32_BITS, E_F32_OF, E_F64_BITS, E_F64_OF, a real's bits and back.
+ * Parameters (undefined again at the foot): E_INLINE, E_U32 and E_U64, E_F32_BITS, E_F32_OF, E_F64_BITS, E_F64_OF, a real's bits and back, and
+ * E_FMA(a, b, c), of f32: a * b + c, rounded once.
  */
 
-/* d = k ln 2 + r, ln 2 in two parts of which the first times k is exact; the series ends with r^7 / 7!. */
-E_INLINE float sf_exp_below_f32(float d)
+/* ------------------------------------------------------------------------------------------------
+ * f32
+ * ---------------------------------------------------------------------------------------------- */
+#define SF_MOST_F32 3.40282347e+38f
+#define SF_EXP_FAR_F32 64.0f
+#define SF_EXP_SMALL_F32 40.0f
+/* 2 ln 2 in two parts. */
+#define SF_LN4_F32 1.38629436f
+#define SF_LN4_REST_F32 -3.80930865e-09f
+
+/* Added to a number and taken away again, this leaves an integer. */
+E_INLINE float sf_exp_power_f32(float x)
 {
-        const float magic = 12582912.0f, v = d < -87.0f ? -87.0f : d;
-        float n = v * 1.44269502f + magic;
-        const E_U32 k = E_F32_BITS(n);
-        n -= magic;
-        const float r = (v - n * 0.693145752f) - n * 1.42860677e-06f;
-        float p = 1.0f / 5040;
-        p = p * r + 1.0f / 720;
-        p = p * r + 1.0f / 120;
-        p = p * r + 1.0f / 24;
-        p = p * r + 1.0f / 6;
-        p = p * r + 0.5f;
-        p = 1 + (r + (r * r) * p);
-        /* The integer's other bits are shifted out. */
-        return d < -87.0f ? 0 : p * E_F32_OF((k + 127) << 23);
+        const float h = E_FMA(x, 0.721347511f, 12582912.0f) - 12582912.0f;
+        return h <= SF_MOST_F32 ? h : SF_MOST_F32;
 }
 
-/* v = 2^e m with m in [sqrt(1/2), sqrt(2)); f = m - 1 is exact, log m = f - (f^2 / 2 - s (f^2 / 2 + rest)), s = f / (2 + f), and the series of `rest`
- * ends with s^8 / 9. */
-E_INLINE float sf_log_above_f32(float v)
+/* e^r = 1 + r (1 + r q(r)), q the polynomial of degree 5 that is off by least, 1.5e-8 of e^r. */
+E_INLINE float sf_exp_series_f32(float r)
 {
-        const E_U32 bits = E_F32_BITS(v), from = bits - 0x3f3504f3u; /* the bits of sqrt(1/2) */
-        const float e = E_F32_OF(0x4b000000u + (from >> 23)) - 8388608.0f; /* an integer put in the last bits of 2^23 */
-        const float m = E_F32_OF(bits - (from >> 23 << 23));
-        const float f = m - 1, s = f / (2 + f), s2 = s * s, half = 0.5f * f * f;
-        float p = 2.0f / 9;
-        p = p * s2 + 2.0f / 7;
-        p = p * s2 + 2.0f / 5;
-        p = p * s2 + 2.0f / 3;
-        float y = e * 0.693145752f - ((half - (s * (half + p * s2) + e * 1.42860677e-06f)) - f);
-        y = v == 0 ? E_F32_OF(0xff800000u) : y;
-        return v < E_F32_OF(0x7f800000u) ? y : v;
+        float q = E_FMA(0.000196115972f, r, 0.00141044753f);
+        q = E_FMA(q, r, 0.00833610352f);
+        q = E_FMA(q, r, 0.04166127f);
+        q = E_FMA(q, r, 0.166666135f);
+        q = E_FMA(q, r, 0.500000358f);
+        return E_FMA(E_FMA(q, r, 1.0f), r, 1.0f);
 }
 
+/* x = h 2 ln 2 + r. Of an x so large that its last place is more than that, r says nothing, and is kept small. */
+E_INLINE float sf_exp_times_f32(float x, float h)
+{
+        float r = E_FMA(-h, SF_LN4_REST_F32, E_FMA(-h, SF_LN4_F32, x)), q;
+        r = r > 1 ? 1 : r;
+        r = r < -1 ? -1 : r;
+        q = sf_exp_series_f32(r);
+        q = h < -SF_MOST_F32 ? 0 : q;
+        return h < SF_MOST_F32 ? q : x;
+}
+
+/* The two as one number, which it can be where |x| is below SF_EXP_SMALL_F32. */
+E_INLINE float sf_exp_small_f32(float x)
+{
+        const float n = E_FMA(x, 0.721347511f, 12582912.0f), h = n - 12582912.0f;
+        const float r = E_FMA(-h, SF_LN4_REST_F32, E_FMA(-h, SF_LN4_F32, x));
+        return sf_exp_series_f32(r) * E_F32_OF((E_F32_BITS(n) << 24) + 0x3f800000u);
+}
+
+/* An integer in the last bits of a large number, with the exponent's bias: the other bits are shifted out. */
+E_INLINE float sf_exp_scale_f32(float d)
+{
+        return d < SF_EXP_FAR_F32 ? E_F32_OF(E_F32_BITS((12583039.0f - d) - d) << 23) : 0;
+}
+
+/* times = 2^e m with m in [sqrt(1/2), sqrt(2)); f = m - 1 is exact, and log m = f + f^2 (f p(f) - 1/2), p the polynomial of degree 7 that is off by
+ * least, 6e-9 of log m. */
+E_INLINE float sf_exp_log_f32(float power, float times)
+{
+        const E_U32 bits = E_F32_BITS(times), from = bits - 0x3f3504f3u + (128u << 23); /* the bits of sqrt(1/2) */
+        const float e = E_F32_OF(0x4b000000u + (from >> 23)) - 8388736.0f;
+        const float f = E_F32_OF(bits - (from >> 23 << 23) + (128u << 23)) - 1, u = E_FMA(0.5f, e, power);
+        float p = E_FMA(-0.0763442963f, f, 0.127615497f);
+        p = E_FMA(p, f, -0.131601945f);
+        p = E_FMA(p, f, 0.142017618f);
+        p = E_FMA(p, f, -0.166233569f);
+        p = E_FMA(p, f, 0.200012267f);
+        p = E_FMA(p, f, -0.250008225f);
+        p = E_FMA(p, f, 0.333333313f);
+        p = E_FMA(f * f, E_FMA(p, f, -0.5f), f);
+        p = E_FMA(u, SF_LN4_F32, E_FMA(u, SF_LN4_REST_F32, p));
+        p = times == 0 ? E_F32_OF(0xff800000u) : p;
+        return times <= SF_MOST_F32 ? p : times;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * f64
+ * ---------------------------------------------------------------------------------------------- */
 /* ln 2 in two parts: the first ends so early that it can be multiplied by any exponent without rounding. */
 #define SF_LN2_HIGH 0.69314718036912382
 #define SF_LN2_LOW 1.9082149292705877e-10
+
+/* e^r of |r| <= ln(2) / 2; the series ends with r^13 / 13!: what is left out is below 5e-18. */
+E_INLINE double sf_exp_series_f64(double r)
+{
+        double p = 1.0 / 6227020800;
+        p = p * r + 1.0 / 479001600;
+        p = p * r + 1.0 / 39916800;
+        p = p * r + 1.0 / 3628800;
+        p = p * r + 1.0 / 362880;
+        p = p * r + 1.0 / 40320;
+        p = p * r + 1.0 / 5040;
+        p = p * r + 1.0 / 720;
+        p = p * r + 1.0 / 120;
+        p = p * r + 1.0 / 24;
+        p = p * r + 1.0 / 6;
+        p = p * r + 0.5;
+        return 1 + (r + (r * r) * p);
+}
 
 E_INLINE double sf_exp_f64(double x)
 {
@@ -64,40 +129,15 @@ E_INLINE double sf_exp_f64(double x)
         half = n * 0.5 + magic;
         first = E_F64_BITS(half);
         double r = (v - n * SF_LN2_HIGH) - n * SF_LN2_LOW;
-        /* |r| <= ln(2) / 2; the series ends with r^13 / 13!: what is left out is below 5e-18. */
-        double p = 1.0 / 6227020800;
-        p = p * r + 1.0 / 479001600;
-        p = p * r + 1.0 / 39916800;
-        p = p * r + 1.0 / 3628800;
-        p = p * r + 1.0 / 362880;
-        p = p * r + 1.0 / 40320;
-        p = p * r + 1.0 / 5040;
-        p = p * r + 1.0 / 720;
-        p = p * r + 1.0 / 120;
-        p = p * r + 1.0 / 24;
-        p = p * r + 1.0 / 6;
-        p = p * r + 0.5;
-        p = 1 + (r + (r * r) * p);
+        const double p = sf_exp_series_f64(r);
         /* By 2^k in two steps, of which the first is exact: k goes beyond the exponents there are. The integers' other bits are shifted out. */
         return p * E_F64_OF((first + 1023) << 52) * E_F64_OF((k - first + 1023) << 52);
 }
 
-E_INLINE double sf_exp_below_f64(double d)
+/* log(m) + u 2 ln 2, m in [sqrt(1/2), sqrt(2)): f = m - 1 is exact, log m = f - (f^2 / 2 - s (f^2 / 2 + rest)), s = f / (2 + f), and the series of `rest` ends
+ * with s^22 / 23: what is left out is below 2e-20. */
+E_INLINE double sf_log_series_f64(double m, double u)
 {
-        return sf_exp_f64(d);
-}
-
-E_INLINE double sf_log_f64(double x)
-{
-        /* As for an f32, but that x may be subnormal. f = m - 1 is exact, log m = f - (f^2 / 2 - s (f^2 / 2 + rest)), and the series of
-         * `rest` ends with s^22 / 23: what is left out is below 2e-20. */
-        const double inf = E_F64_OF(0x7ff0000000000000u);
-        const double scaled = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x;
-        const E_U64 bits = E_F64_BITS(scaled), from = bits - 0x3fe6a09e667f3bcdu;
-        double e = E_F64_OF(0x4330000000000000u + (from >> 52)) - 4503599627370496.0;
-        e = e >= 2048 ? e - 4096 : e;
-        e = x < 2.2250738585072014e-308 ? e - 54 : e;
-        const double m = E_F64_OF(bits - (from >> 52 << 52));
         const double f = m - 1, s = f / (2 + f), s2 = s * s, half = 0.5 * f * f;
         double p = 2.0 / 23;
         p = p * s2 + 2.0 / 21;
@@ -110,19 +150,70 @@ E_INLINE double sf_log_f64(double x)
         p = p * s2 + 2.0 / 7;
         p = p * s2 + 2.0 / 5;
         p = p * s2 + 2.0 / 3;
-        double y = e * SF_LN2_HIGH - ((half - (s * (half + p * s2) + e * SF_LN2_LOW)) - f);
+        return u * (2 * SF_LN2_HIGH) - ((half - (s * (half + p * s2) + u * (2 * SF_LN2_LOW))) - f);
+}
+
+E_INLINE double sf_log_f64(double x)
+{
+        /* As for an f32, but that x may be subnormal. */
+        const double inf = E_F64_OF(0x7ff0000000000000u);
+        const double scaled = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x;
+        const E_U64 bits = E_F64_BITS(scaled), from = bits - 0x3fe6a09e667f3bcdu;
+        double e = E_F64_OF(0x4330000000000000u + (from >> 52)) - 4503599627370496.0;
+        e = e >= 2048 ? e - 4096 : e;
+        e = x < 2.2250738585072014e-308 ? e - 54 : e;
+        double y = sf_log_series_f64(E_F64_OF(bits - (from >> 52 << 52)), 0.5 * e);
         y = x == 0 ? -inf : y;
         y = x == inf ? inf : y;
         return x < 0 || x != x ? E_F64_OF(0x7ff8000000000000u) : y;
 }
 
-E_INLINE double sf_log_above_f64(double v)
+#define SF_MOST_F64 1.7976931348623157e+308
+#define SF_EXP_FAR_F64 512.0
+#define SF_EXP_SMALL_F64 300.0
+
+E_INLINE double sf_exp_power_f64(double x)
 {
-        return sf_log_f64(v);
+        const double h = (x * 0.72134752044448169 + 6755399441055744.0) - 6755399441055744.0;
+        return h <= SF_MOST_F64 ? h : SF_MOST_F64;
+}
+
+/* Of half of r the series is short, and its square is e^r. */
+E_INLINE double sf_exp_times_f64(double x, double h)
+{
+        double r = (x - h * (2 * SF_LN2_HIGH)) - h * (2 * SF_LN2_LOW), q;
+        r = r > 1 ? 1 : r;
+        r = r < -1 ? -1 : r;
+        q = sf_exp_series_f64(0.5 * r);
+        q = h < -SF_MOST_F64 ? 0 : q * q;
+        return h < SF_MOST_F64 ? q : x;
+}
+
+E_INLINE double sf_exp_small_f64(double x)
+{
+        const double n = x * 0.72134752044448169 + 6755399441055744.0, h = n - 6755399441055744.0;
+        const double q = sf_exp_series_f64(0.5 * ((x - h * (2 * SF_LN2_HIGH)) - h * (2 * SF_LN2_LOW)));
+        return q * q * E_F64_OF((E_F64_BITS(n) << 53) + 0x3ff0000000000000u);
+}
+
+E_INLINE double sf_exp_scale_f64(double d)
+{
+        return d < SF_EXP_FAR_F64 ? E_F64_OF(E_F64_BITS((6755399441056767.0 - d) - d) << 52) : 0;
+}
+
+E_INLINE double sf_exp_log_f64(double power, double times)
+{
+        const E_U64 bits = E_F64_BITS(times), bias = (E_U64)1024 << 52, from = bits - 0x3fe6a09e667f3bcdu + bias;
+        const double e = E_F64_OF(0x4330000000000000u + (from >> 52)) - 4503599627371520.0;
+        double y = sf_log_series_f64(E_F64_OF(bits - (from >> 52 << 52) + bias), power + 0.5 * e);
+        y = times == 0 ? E_F64_OF(0xfff0000000000000u) : y;
+        return times <= SF_MOST_F64 ? y : times;
 }
 
 #undef SF_LN2_HIGH
 #undef SF_LN2_LOW
+#undef SF_LN4_F32
+#undef SF_LN4_REST_F32
 #undef E_INLINE
 #undef E_U32
 #undef E_U64
@@ -130,3 +221,4 @@ E_INLINE double sf_log_above_f64(double v)
 #undef E_F32_OF
 #undef E_F64_BITS
 #undef E_F64_OF
+#undef E_FMA

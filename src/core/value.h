@@ -243,21 +243,17 @@ static inline sf_value sf_better(sf_op op, sf_dt acc, sf_value a, sf_value b)
         return (b.index < a.index) == first ? b : a;
 }
 
-/* The sum of two, each a second component times e to the first: the larger first component stays. */
+/* The sum of two, each a second component times four to the first: the larger first component stays. */
 static inline sf_value sf_add_exponentials(sf_dt acc, sf_value a, sf_value b)
 {
         if (acc == SF_DT_F32) {
-                const bool right = a.f32 == a.f32 && !(a.f32 >= b.f32);
-                const sf_value large = right ? b : a, small = right ? a : b;
-                const float d = large.f32 == small.f32 ? 0 : small.f32 - large.f32;
+                const sf_value large = b.f32 > a.f32 ? b : a, small = b.f32 > a.f32 ? a : b;
                 return (sf_value){.f32 = large.f32,
-                                  .also32 = large.also32 + small.also32 * sf_exp_below_f32(d)};
+                                  .also32 = large.also32 + small.also32 * sf_exp_scale_f32(large.f32 - small.f32)};
         }
-        const bool right = a.f64 == a.f64 && !(a.f64 >= b.f64);
-        const sf_value large = right ? b : a, small = right ? a : b;
-        const double d = large.f64 == small.f64 ? 0 : small.f64 - large.f64;
+        const sf_value large = b.f64 > a.f64 ? b : a, small = b.f64 > a.f64 ? a : b;
         return (sf_value){.f64 = large.f64,
-                          .also64 = large.also64 + small.also64 * sf_exp_below_f64(d)};
+                          .also64 = large.also64 + small.also64 * sf_exp_scale_f64(large.f64 - small.f64)};
 }
 
 /* The state x becomes also * x + first: one such step after another. */
@@ -291,9 +287,12 @@ static inline sf_value sf_lift(sf_op op, sf_dt acc, sf_value v, sf_value beside,
                         v.also32 = beside.f32;
                 else
                         v.also64 = beside.f64;
-        } else if (sf_op_is(op, SF_PAIR)) { /* e^-inf is nothing, once */
-                const bool nothing = acc == SF_DT_F32 ? v.f32 == -INFINITY : v.f64 == -INFINITY;
-                v = nothing ? v : sf_with_one(acc, v);
+        } else if (op == SF_LOGSUMEXP && acc == SF_DT_F32) {
+                const float power = sf_exp_power_f32(v.f32);
+                v = (sf_value){.f32 = power, .also32 = sf_exp_times_f32(v.f32, power)};
+        } else if (op == SF_LOGSUMEXP) {
+                const double power = sf_exp_power_f64(v.f64);
+                v = (sf_value){.f64 = power, .also64 = sf_exp_times_f64(v.f64, power)};
         }
         return v;
 }
@@ -310,9 +309,9 @@ static inline sf_value sf_lower(sf_op op, sf_dt acc, sf_value v)
         if (sf_op_is(op, SF_INDEX))
                 return (sf_value){.u64 = v.index == sf_no_index(op) ? UINT64_MAX : (uint64_t)v.index};
         if (op == SF_LOGSUMEXP && acc == SF_DT_F32)
-                return (sf_value){.f32 = v.f32 + sf_log_above_f32(v.also32)};
+                return (sf_value){.f32 = sf_exp_log_f32(v.f32, v.also32)};
         if (op == SF_LOGSUMEXP)
-                return (sf_value){.f64 = v.f64 + sf_log_above_f64(v.also64)};
+                return (sf_value){.f64 = sf_exp_log_f64(v.f64, v.also64)};
         if (op == SF_PROD && sf_dtypes[acc].kind == SF_KIND_REAL)
                 return sf_product_lower(acc, v);
         return acc == SF_DT_F32 ? (sf_value){.f32 = v.f32} : (sf_value){.u64 = v.u64};

@@ -15,7 +15,7 @@
 static bool usable(void)
 {
         /* F16C is older than AVX2 and every CPU with the second has the first; gcc 12 cannot ask for it by name. */
-        return __builtin_cpu_supports("avx2");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
 static void fence(void)

@@ -1,5 +1,6 @@
 /*
- * value_exponentials.inc.h: a sum of exponentials, a multiple of e to some power. Template; values.inc.h says what such a file has.
+ * value_exponentials.inc.h: a sum of exponentials, a multiple of four to some power (core/exponentials.inc.h). Template; values.inc.h says what such
+ * a file has. A power that is NaN, which no sum has, says that `times` is a result already.
  */
 typedef struct O(val) {
         N(vec) power;
@@ -10,22 +11,27 @@ typedef struct O(val) {
 #define K_SECOND_VEC N(vec)
 #include "cpu/value_none.inc.h"
 
-/* One call for many places: it is long. The compiler turns the loop into vectors. */
-static V_APART N(vec) O(exp)(N(vec) v)
+/* Loops that the compiler turns into vectors. */
+SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
 {
-        K_LANE_C a[K_WIDTH];
-        memcpy(a, &v, sizeof a);
-        for (int i = 0; i < K_WIDTH; i++)
-                a[i] = K_CAT(sf_exp_below_, K_LANE)(a[i]);
-        return N(get)(a);
+        K_LANE_C x[K_WIDTH], power[K_WIDTH];
+        (void)none;
+        memcpy(x, &v, sizeof x);
+        for (int i = 0; i < K_WIDTH; i++) {
+                power[i] = K_CAT(sf_exp_power_, K_LANE)(x[i]);
+                x[i] = K_CAT(sf_exp_times_, K_LANE)(x[i], power[i]);
+        }
+        return (O(val)){N(get)(power), N(get)(x)};
 }
-static V_APART N(vec) O(log)(N(vec) v)
+SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
 {
-        K_LANE_C a[K_WIDTH];
-        memcpy(a, &v, sizeof a);
+        K_LANE_C power[K_WIDTH], times[K_WIDTH];
+        (void)none;
+        memcpy(power, &v.power, sizeof power);
+        memcpy(times, &v.times, sizeof times);
         for (int i = 0; i < K_WIDTH; i++)
-                a[i] = K_CAT(sf_log_above_, K_LANE)(a[i]);
-        return N(get)(a);
+                times[i] = power[i] == power[i] ? K_CAT(sf_exp_log_, K_LANE)(power[i], times[i]) : times[i];
+        return N(get)(times);
 }
 
 SF_INLINE N(vec) O(either)(K_INTEGERS first, N(vec) a, N(vec) b)
@@ -38,28 +44,19 @@ SF_INLINE O(val) O(settle)(O(val) v)
 }
 SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
 {
-        /* a's power stays where it is the larger, or NaN. Of equal powers, infinite ones too, the difference is 0. */
-        const K_INTEGERS left = (K_INTEGERS)(a.power != a.power) | (K_INTEGERS)(a.power >= b.power), same = (K_INTEGERS)(a.power == b.power);
-        const N(vec) large = O(either)(left, a.power, b.power), small = O(either)(left, b.power, a.power);
-        const N(vec) most = O(either)(left, a.times, b.times), more = O(either)(left, b.times, a.times);
-        const N(vec) below = (N(vec))((K_INTEGERS)(small - large) & ~same);
-        return (O(val)){large, most + more * O(exp)(below)};
-}
-SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
-{
-        /* e^-inf is nothing, once. */
-        const N(vec) zero = {0}, one = zero + 1;
-        (void)none;
-        return (O(val)){v, (N(vec))((K_INTEGERS)one & (K_INTEGERS)(v != zero - (K_LANE_C)INFINITY))};
-}
-SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
-{
-        (void)none;
-        return v.power + O(log)(v.times);
+        const K_INTEGERS right = (K_INTEGERS)(b.power > a.power);
+        const N(vec) large = O(either)(right, b.power, a.power), small = O(either)(right, a.power, b.power);
+        const N(vec) most = O(either)(right, b.times, a.times), more = O(either)(right, a.times, b.times);
+        /* sf_exp_scale, of a vector. */
+        const N(vec) zero = {0}, d = large - small, n = ((zero + (K_LANE_C)(K_LANE_BITS == 32 ? 12583039.0 : 6755399441056767.0)) - d) - d;
+        const K_INTEGERS near = (K_INTEGERS)(d < zero + (K_LANE_C)(K_LANE_BITS == 32 ? SF_EXP_FAR_F32 : SF_EXP_FAR_F64));
+        return (O(val)){large, most + more * (N(vec))((K_INTEGERS)((K_BITS)n << (K_LANE_BITS == 32 ? 23 : 52)) & near)};
 }
 SF_INLINE O(val) O(raise)(N(vec) result, const O(none) *none)
 {
-        return O(lift)(result, none);
+        const N(vec) zero = {0};
+        (void)none;
+        return (O(val)){zero + (K_LANE_C)NAN, result};
 }
 SF_INLINE O(val) O(broadcast)(sf_value value, const O(none) *none)
 {

@@ -221,6 +221,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         d.p.sy = seq[s->nseq - 1].y;
         d.p.sm = seq[s->nseq - 1].m;
         sf_cuda_values(s, &d.p.identity, &d.p.neutral, &d.p.initial);
+        d.p.initial_also = s->has_initial ? (uint64_t)s->initial.index : 0; /* whatever its type */
         if (down) {
                 d.p.inner = l->line.len;
                 d.p.ix = l->line.x;

@@ -392,12 +392,12 @@ bool fused_name(fused_named *c, int index)
                 bool repeated; /* it is one row */
                 double after;  /* results times this, if it is not 0 */
                 sf_op op;      /* of two elements: the second operand is the other */
-        } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75},
-                      {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0},
-                      {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0},
-                      {"scan_of_product_long", false, 1, 1 << 28, 2, SF_DT_BOOL, false, 0},
-                      {"sum_of_product_columns", true, 8192, 8192, 1, SF_DT_F32, false, 0},
-                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2},
+        } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75, SF_SUM},
+                      {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0, SF_SUM},
+                      {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0, SF_SUM},
+                      {"scan_of_product_long", false, 1, 1 << 28, 2, SF_DT_BOOL, false, 0, SF_SUM},
+                      {"sum_of_product_columns", true, 8192, 8192, 1, SF_DT_F32, false, 0, SF_SUM},
+                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2, SF_SUM},
                       {"recurrence_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
                       {"recurrence_rows_odd", false, 12288, 65537, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
                       {"recurrence_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE},

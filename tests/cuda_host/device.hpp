@@ -103,6 +103,7 @@ static inline float sf_add(float a, float b) { return a + b; }
 static inline double sf_add(double a, double b) { return a + b; }
 static inline float sf_multiply(float a, float b) { return a * b; }
 static inline double sf_multiply(double a, double b) { return a * b; }
+static inline float sf_fma(float a, float b, float c) { return fmaf(a, b, c); }
 static inline float sf_subtract(float a, float b) { return a - b; }
 static inline double sf_subtract(double a, double b) { return a - b; }
 static inline float sf_quotient(float a, float b) { return a / b; }

@@ -83,6 +83,7 @@ SF_DEVICE float sf_add(float a, float b) { return __fadd_rn(a, b); }
 SF_DEVICE double sf_add(double a, double b) { return __dadd_rn(a, b); }
 SF_DEVICE float sf_multiply(float a, float b) { return __fmul_rn(a, b); }
 SF_DEVICE double sf_multiply(double a, double b) { return __dmul_rn(a, b); }
+SF_DEVICE float sf_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 SF_DEVICE float sf_subtract(float a, float b) { return __fsub_rn(a, b); }
 SF_DEVICE double sf_subtract(double a, double b) { return __dsub_rn(a, b); }
 SF_DEVICE float sf_quotient(float a, float b) { return __fdiv_rn(a, b); }

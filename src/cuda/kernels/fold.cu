@@ -78,6 +78,8 @@ template <int N, int COUNT> SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COU
 #if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
         /* Four numbers of 16 bits, at most 2^16 and at least 2^-24, have no product that f32 does not have. */
         sf_holds::template fold_each<SF_IN == SF_DT_F16 && !SF_LOAD_FUSED>(x, to);
+#elif SF_EXPONENTIALS && SF_MEMBERS == 1 && !SF_LIFTED
+        sf_holds::fold_each(x, to);
 #else
         sf_acc e[COUNT][N];
         sf_holds::template lift_all<COUNT * N>(&x[0][0], &e[0][0]);
@@ -480,10 +482,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sum[c / SF_WIDTH][c % SF_WIDTH] = sf_combine(sum[c / SF_WIDTH][c % SF_WIDTH], a[c]);
 #else
                 int k = 0;
-                for (; turns >> k & 1; k++)
+                for (; turns >> k & 1; k++) {
+                        sf_acc left[HELD];
 #pragma unroll
                         for (int c = 0; c < HELD; c++)
-                                a[c] = sf_combine(counter[(k * HELD + c) * SF_THREADS], a[c]);
+                                left[c] = counter[(k * HELD + c) * SF_THREADS];
+                        sf_join_all(left, a);
+                }
 #pragma unroll
                 for (int c = 0; c < HELD; c++)
                         counter[(k * HELD + c) * SF_THREADS] = sf_settled(a[c]);

@@ -839,7 +839,11 @@ SF_DEVICE sf_line sf_batch_line(const sf_params &p, sf_i64 batch)
 SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
 {
 #if SF_INITIAL
+#if SF_PAIRED && !SF_PRODUCTS
+        return sf_combine(sf_holds::made(sf_number_of(p.initial), p.initial_also), v);
+#else
         return sf_combine(sf_acc_of(p.initial), v);
+#endif
 #else
         (void)p;
         return v;

@@ -415,7 +415,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
                                 sf_unstage(p, claims[(i + SF_AHEAD) & (SF_RING - 1)].number * TILE + mine, ahead, thread, v);
                                 if (ONCE) {
-                                        sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
+                                        sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
                                         sf_hold(ahead, thread, v);
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
@@ -441,7 +441,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 if (!ONCE)
-                                        sf_scan_warp<32, SF_COLUMNS, true>(v, lane, neutral);
+                                        sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
 #if SF_COLUMNS == 1
                                 const sf_acc *taken = between;
                                 taken += ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;

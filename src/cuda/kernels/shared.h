@@ -77,6 +77,7 @@ typedef struct sf_params {
         sf_i64 units;      /* rows, strips, chunks: what the kernel file deals out */
         sf_i64 sx, sy, sm; /* strides along the sequence, bytes; unused where it has several dims */
         sf_u64 identity, neutral, initial; /* bits of the accumulator; of indices, initial: the length they count back from, or 0 */
+        sf_u64 initial_also; /* of a pair: the initial value's second component */
         sf_i64 inner;      /* columns */
         sf_i64 ix, iy, im; /* strides from column to column */
         sf_i64 number[4];  /* meanings belong to the kernel file */

@@ -51,21 +51,78 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
  */
 #define SF_OWES (SF_FREE && SF_MEMBERS == 1)
 
+/*
+ * Sums of exponentials that have one power, as most have (value.cuh), are combined by adding them. That is asked once for all that a thread has:
+ * LEVEL says that they are such.
+ */
+#define SF_LEVELS (SF_EXPONENTIALS && SF_MEMBERS == 1)
+#if SF_LEVELS
+SF_DEVICE bool sf_is_level(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc with)
+{
+        bool level = true;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        level &= v[i][j].first == with.first;
+        return level;
+}
+template <bool LEVEL> SF_DEVICE sf_acc sf_joined(sf_acc a, sf_acc b) { return LEVEL ? sf_holds::combine_level(a, b) : sf_combine(a, b); }
+template <bool LEVEL> SF_DEVICE sf_acc sf_sent(sf_acc v, int lane)
+{
+        if (!LEVEL)
+                return sf_shuffle(v, lane);
+        v.second = ::sf_shuffle(v.second, lane);
+        return v;
+}
+template <bool LEVEL> SF_DEVICE sf_acc sf_chosen(bool first, sf_acc a, sf_acc b)
+{
+        if (!LEVEL)
+                return sf_choose(first, a, b);
+        a.second = first ? a.second : b.second;
+        return a;
+}
+#else
+template <bool LEVEL> SF_DEVICE sf_acc sf_joined(sf_acc a, sf_acc b) { return sf_combine(a, b); }
+template <bool LEVEL> SF_DEVICE sf_acc sf_sent(sf_acc v, int lane) { return sf_shuffle(v, lane); }
+template <bool LEVEL> SF_DEVICE sf_acc sf_chosen(bool first, sf_acc a, sf_acc b) { return sf_choose(first, a, b); }
+#endif
+
+/* `left` onto N values, one each. */
+template <int N> SF_DEVICE void sf_join_all(const sf_acc (&left)[N], sf_acc (&v)[N])
+{
+#if SF_LEVELS
+        bool level = true;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                level &= left[i].first == v[i].first;
+        if (level) {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        v[i] = sf_joined<true>(left[i], v[i]);
+                return;
+        }
+#endif
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                v[i] = sf_combine(left[i], v[i]);
+}
+
 /* `left` onto v, but for exponents. */
-SF_DEVICE void sf_take_one(sf_acc left, sf_acc &v)
+template <bool LEVEL> SF_DEVICE void sf_take_one(sf_acc left, sf_acc &v)
 {
 #if SF_SPARES_EXPONENTS
         v.mantissa = sf_multiply(left.mantissa, v.mantissa);
 #else
-        v = sf_combine(left, v);
+        v = sf_joined<LEVEL>(left, v);
 #endif
 }
 
-template <int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_WIDTH])
+template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_WIDTH])
 {
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++) {
-                sf_take_one(left[j % SHARE], v[j]);
+                sf_take_one<LEVEL>(left[j % SHARE], v[j]);
 #if SF_SPARES_EXPONENTS
                 if (j >= SF_WIDTH - SHARE)
                         v[j].exponent += left[j % SHARE].exponent;
@@ -102,10 +159,10 @@ template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 #endif
 
 /* What another of LANES lanes has; of one there is no other. */
-template <int LANES> SF_DEVICE sf_acc sf_of_lane(sf_acc v, int lane) { return LANES > 1 ? sf_shuffle(v, lane) : v; }
+template <int LANES, bool LEVEL = false> SF_DEVICE sf_acc sf_of_lane(sf_acc v, int lane) { return LANES > 1 ? sf_sent<LEVEL>(v, lane) : v; }
 
 /* The rows of a thread, each of SF_WIDTH columns. */
-SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+template <bool LEVEL> SF_DEVICE void sf_scan_rows_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #if SF_OWES
 #pragma unroll
@@ -129,7 +186,15 @@ SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
                         if (i & b)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
-                                        sf_take_one(v[i < b ? 0 : i / b * b - 1][j], v[i][j]);
+                                        sf_take_one<LEVEL>(v[i < b ? 0 : i / b * b - 1][j], v[i][j]);
+}
+SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+#if SF_LEVELS
+        if (sf_is_level(v, v[0][0]))
+                return sf_scan_rows_of<true>(v);
+#endif
+        sf_scan_rows_of<false>(v);
 }
 
 #if SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8
@@ -195,8 +260,8 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
 }
 #else
 /* CHOOSE: between lanes, what is taken is chosen, the neutral value where there is nothing: fewer instructions, by one an element and
- * level, but more registers than leaving the sums undone. */
-template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+ * level, but more registers than leaving the sums undone. Only where the neutral value is neutral on the left too. */
+template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_scan_warp_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         sf_acc left[SHARE];
@@ -223,7 +288,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 if (j & b)
-                                        v[i][j] = sf_combine(v[i][(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)], v[i][j]);
+                                        v[i][j] = sf_joined<LEVEL>(v[i][(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)], v[i][j]);
 #endif
 #pragma unroll
         for (int b = SPAN; b < LANES; b *= 2) {
@@ -240,7 +305,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                                         continue;
                                 }
 #endif
-                                left[s] = sf_shuffle(v[i][FIRST + s], from & 31);
+                                left[s] = sf_sent<LEVEL>(v[i][FIRST + s], from & 31);
                         }
                         if (2 * loose > SF_LOOSE_VECTORS(COLUMNS))
                                 sf_settle_all(left);
@@ -249,7 +314,7 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                                 for (int s = 0; s < SHARE; s++)
                                         left[s] = sf_choose(lane & b, left[s], neutral);
                         if (CHOOSE || lane & b)
-                                sf_take_left(left, v[i]);
+                                sf_take_left<LEVEL>(left, v[i]);
                 }
                 loose = 2 * loose > SF_LOOSE_VECTORS(COLUMNS) ? loose + 1 : 2 * loose;
         }
@@ -262,11 +327,19 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                                 if (!(i & (b - 1))) {
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
-                                                left[s] = sf_of_lane<LANES>(v[i ? i - 1 : 0][FIRST + s], last);
+                                                left[s] = sf_of_lane<LANES, LEVEL>(v[i ? i - 1 : 0][FIRST + s], last);
                                         sf_settle_all(left);
                                 }
-                                sf_take_left(left, v[i]);
+                                sf_take_left<LEVEL>(left, v[i]);
                         }
+}
+template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+{
+#if SF_LEVELS
+        if (!sf_ballot(!sf_is_level(v, sf_shuffle(v[0][0], 0))))
+                return sf_scan_warp_of<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
+#endif
+        sf_scan_warp_of<LANES, COLUMNS, CHOOSE, false>(v, lane, neutral);
 }
 #endif
 
@@ -394,17 +467,32 @@ template <int SHARE> SF_DEVICE void sf_take_before(const sf_acc (&left)[SHARE], 
 #endif
 }
 
-/* `left` onto all elements of the thread. */
-template <int SHARE>
-SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
+template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_all_of(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
+        (void)left, (void)v;
 #if !SF_OWES
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        sf_take_one(left[j % SHARE], v[i][j]);
+                        sf_take_one<LEVEL>(left[j % SHARE], v[i][j]);
 #endif
+}
+
+/* `left` onto all elements of the thread. */
+template <int SHARE>
+SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
+{
+#if SF_LEVELS
+        bool level = sf_is_level(v, left[0]);
+#pragma unroll
+        for (int s = 1; s < SHARE; s++)
+                level &= left[s].first == left[0].first;
+        if (level)
+                sf_take_all_of<true>(left, v);
+        else
+#endif
+                sf_take_all_of<false>(left, v);
 #if SF_SPARES_EXPONENTS
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
@@ -500,12 +588,10 @@ SF_DEVICE sf_acc sf_counted(const sf_counter &c, sf_i64 tiles)
 template <int COUNT, int SHARE> struct sf_groups {
         SF_DEVICE_MEMBER void fold(const sf_acc *totals, int pitch, sf_acc (&sum)[SHARE])
         {
-                sf_acc right[SHARE];
-                sf_groups<COUNT / 2, SHARE>::fold(totals, pitch, sum);
-                sf_groups<COUNT / 2, SHARE>::fold(totals + COUNT / 2 * pitch, pitch, right);
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        sum[s] = sf_combine(sum[s], right[s]);
+                sf_acc left[SHARE];
+                sf_groups<COUNT / 2, SHARE>::fold(totals, pitch, left);
+                sf_groups<COUNT / 2, SHARE>::fold(totals + COUNT / 2 * pitch, pitch, sum);
+                sf_join_all(left, sum);
         }
 };
 template <int SHARE> struct sf_groups<1, SHARE> {
@@ -542,17 +628,17 @@ template <int SHARE> struct sf_levels<0, SHARE> {
 
 /* What a lane has with what the lane that differs from it in `bit` has: the one without the bit is
  * to the left. */
-SF_DEVICE sf_acc sf_combine_met(sf_acc mine, sf_acc other, int lane, int bit)
+template <bool LEVEL> SF_DEVICE sf_acc sf_combine_met(sf_acc mine, sf_acc other, int lane, int bit)
 {
         if (SF_COMMUTES)
-                return sf_combine(mine, other);
+                return sf_joined<LEVEL>(mine, other);
         return sf_combine(sf_choose(lane & bit, other, mine), sf_choose(lane & bit, mine, other));
 }
 
 /* Two lanes that differ in `bit` combine what they have; both get the result. */
-SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
+template <bool LEVEL = false> SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
 {
-        return sf_combine_met(mine, sf_shuffle(mine, lane ^ bit), lane, bit);
+        return sf_combine_met<LEVEL>(mine, sf_sent<LEVEL>(mine, lane ^ bit), lane, bit);
 }
 
 /* The exponents of a fold of LANES lanes: taken out of what is combined, for a sum of their own,
@@ -578,7 +664,7 @@ template <int LANES> struct sf_apart {
                 return total;
         }
         /* As long as none is settled, those taken out are zero. */
-        SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool settled)
+        template <bool LEVEL> SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool settled)
         {
                 if (settled)
                         return sf_shuffle(v, lane);
@@ -588,7 +674,7 @@ template <int LANES> struct sf_apart {
 #else
         SF_DEVICE_METHOD void take_out(sf_acc (&)[SF_ITEMS]) {}
         SF_DEVICE_METHOD sf_acc put_back(sf_acc total, int) { return total; }
-        SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool) { return sf_shuffle(v, lane); }
+        template <bool LEVEL> SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool) { return sf_sent<LEVEL>(v, lane); }
 #endif
 };
 
@@ -605,7 +691,7 @@ SF_DEVICE bool sf_too_loose(int &loose, int limit)
  * items, two lanes that meet share the work: each keeps one item and sends the other, which halves the items held, and
  * item i ends with the lanes whose low bits are i. SF_ITEMS is a power of two.
  */
-template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int lane)
+template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[SF_ITEMS], int lane)
 {
         enum { MET = SF_ITEMS < LANES ? SF_ITEMS : LANES };
         int loose = SF_WIDTH;
@@ -623,14 +709,13 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
                         for (int i = 0; i < SF_ITEMS / 2; i++)
                                 if (i < SF_ITEMS / b / 2) {
                                         sf_acc even = a[2 * i % SF_ITEMS], odd = a[(2 * i + 1) % SF_ITEMS];
-                                        sf_acc keep = sf_choose(lane & b, odd, even);
-                                        sf_acc other = sf_choose(lane & b, even, odd);
-                                        other = apart.shuffle(other, lane ^ b, settled);
-                                        a[i] = sf_combine_met(keep, other, lane, b);
+                                        sf_acc keep = sf_chosen<LEVEL>(lane & b, odd, even);
+                                        sf_acc other = sf_chosen<LEVEL>(lane & b, even, odd);
+                                        other = apart.template shuffle<LEVEL>(other, lane ^ b, settled);
+                                        a[i] = sf_combine_met<LEVEL>(keep, other, lane, b);
                                 }
                 } else {
-                        a[0] = sf_combine_met(a[0], apart.shuffle(a[0], lane ^ b, settled), lane,
-                                              b);
+                        a[0] = sf_combine_met<LEVEL>(a[0], apart.template shuffle<LEVEL>(a[0], lane ^ b, settled), lane, b);
                 }
         }
         sf_settle_all(a);
@@ -638,15 +723,28 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
         for (int i = 0; i < SF_ITEMS / MET; i++)
 #pragma unroll
                 for (int b = 1; b < MET; b *= 2)
-                        a[i] = sf_meet(a[i], lane, b);
+                        a[i] = sf_meet<LEVEL>(a[i], lane, b);
         sf_settle_all(a);
 #pragma unroll
         for (int b = 1; b < SF_ITEMS / MET; b *= 2)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS / MET; i++)
                         if (i % (2 * b) == 0 && i + b < SF_ITEMS / MET)
-                                a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
+                                a[i] = sf_joined<LEVEL>(a[i], a[(i + b) % SF_ITEMS]);
         return apart.put_back(sf_settled(a[0]), lane);
+}
+template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int lane)
+{
+#if SF_LEVELS
+        const auto with = ::sf_shuffle(a[0].first, 0);
+        bool level = true;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                level &= a[i].first == with;
+        if (!sf_ballot(!level))
+                return sf_fold_lanes_of<LANES, true>(a, lane);
+#endif
+        return sf_fold_lanes_of<LANES, false>(a, lane);
 }
 
 /* The warp's total of what its threads hold; the lane's own columns, as above. */

@@ -83,15 +83,25 @@ SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #define E_F32_OF(u) sf_float_of(u)
 #define E_F64_BITS(v) sf_bits_of(v)
 #define E_F64_OF(u) sf_double_of(u)
+#define E_FMA(a, b, c) sf_fma(a, b, c)
 #include "exponentials.inc.h"
 
-SF_DEVICE float sf_exp_below(float d) { return sf_exp_below_f32(d); }
-SF_DEVICE double sf_exp_below(double d) { return sf_exp_below_f64(d); }
-SF_DEVICE float sf_log_above(float v) { return sf_log_above_f32(v); }
-SF_DEVICE double sf_log_above(double v) { return sf_log_above_f64(v); }
-
-SF_DEVICE float sf_infinity(float) { return sf_float_of(0x7f800000u); }
-SF_DEVICE double sf_infinity(double) { return sf_double_of(0x7ff0000000000000ull); }
+SF_DEVICE float sf_exp_power(float x) { return sf_exp_power_f32(x); }
+SF_DEVICE double sf_exp_power(double x) { return sf_exp_power_f64(x); }
+SF_DEVICE float sf_exp_times(float x, float power) { return sf_exp_times_f32(x, power); }
+SF_DEVICE double sf_exp_times(double x, double power) { return sf_exp_times_f64(x, power); }
+SF_DEVICE float sf_exp_scale(float d) { return sf_exp_scale_f32(d); }
+SF_DEVICE double sf_exp_scale(double d) { return sf_exp_scale_f64(d); }
+SF_DEVICE float sf_exp_small(float x) { return sf_exp_small_f32(x); }
+SF_DEVICE double sf_exp_small(double x) { return sf_exp_small_f64(x); }
+SF_DEVICE float sf_exp_small_limit(float) { return SF_EXP_SMALL_F32; }
+SF_DEVICE double sf_exp_small_limit(double) { return SF_EXP_SMALL_F64; }
+SF_DEVICE float sf_magnitude(float v) { return sf_float_of(sf_bits_of(v) & 0x7fffffffu); }
+SF_DEVICE double sf_magnitude(double v) { return sf_double_of(sf_bits_of(v) & 0x7fffffffffffffffull); }
+SF_DEVICE float sf_exp_far(float) { return SF_EXP_FAR_F32; }
+SF_DEVICE double sf_exp_far(double) { return SF_EXP_FAR_F64; }
+SF_DEVICE float sf_exp_log(float power, float times) { return sf_exp_log_f32(power, times); }
+SF_DEVICE double sf_exp_log(double power, double times) { return sf_exp_log_f64(power, times); }
 #endif
 
 /* A component as bits, and back. */
@@ -306,33 +316,99 @@ template <class A, class B> struct sf_pair_value {
 #endif
 
 #if SF_EXPONENTIALS
-/* A sum of exponentials: the second component times e to the first. */
+/* A sum of exponentials: the second component times four to the first (exponentials.inc.h). */
 template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
         typedef sf_pair_value<T, T> base;
         typedef typename base::type type;
         using base::lift_all;
-        /* e^-inf is nothing, once. */
-        SF_DEVICE_MEMBER type lift(T v) { return base::pair(v, v == -sf_infinity(v) ? 0 : 1); }
-        SF_DEVICE_MEMBER T lower(type v) { return v.first + sf_log_above(v.second); }
+        SF_DEVICE_MEMBER type lift(T v)
+        {
+                const T power = sf_exp_power(v);
+                return base::pair(power, sf_exp_times(v, power));
+        }
+        SF_DEVICE_MEMBER T lower(type v) { return sf_exp_log(v.first, v.second); }
         SF_DEVICE_MEMBER type combine(type a, type b)
         {
-                /* a's power stays where it is the larger, or NaN. Of equal powers, infinite ones too, the difference is 0. */
-                const bool left = a.first != a.first || a.first >= b.first;
-                const T large = left ? a.first : b.first, small = left ? b.first : a.first;
-                const T most = left ? a.second : b.second, more = left ? b.second : a.second;
-                return base::pair(large, most + more * sf_exp_below(large == small ? (T)0 : small - large));
+                const bool right = b.first > a.first;
+                const T large = right ? b.first : a.first, small = right ? a.first : b.first;
+                const T most = right ? b.second : a.second, more = right ? a.second : b.second;
+                return base::pair(large, most + more * sf_exp_scale(large - small));
         }
-        template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, type *to)
+        /* The same of one power. */
+        SF_DEVICE_MEMBER type combine_level(type a, type b) { return base::pair(b.first, a.second + b.second); }
+        template <int N> SF_DEVICE_MEMBER bool are_small(const T *from)
         {
+                bool small = true;
 #pragma unroll
                 for (int i = 0; i < N; i++)
+                        small &= sf_magnitude(from[i]) < sf_exp_small_limit(T());
+                return small;
+        }
+        /*
+         * Those of a warp get the same power, where they are near each other: then to combine them is to add them. Scaled by powers of four numbers have the
+         * same bits but for the exponent, and so has their sum. Near is so near that what is taken for 0 beside the largest of them, at most 2^40 times
+         * 4^-sf_exp_far, is nothing beside the smallest either. Small ones are all near to 0; what is 0 has no power it could be near to.
+         */
+        template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, type *to)
+        {
+                if (!sf_ballot(!are_small<N>(from))) {
+#pragma unroll
+                        for (int i = 0; i < N; i++)
+                                to[i] = base::pair(0, sf_exp_small(from[i]));
+                        return;
+                }
+                T most = sf_exp_power(from[0]), least = most;
+#pragma unroll
+                for (int i = 0; i < N; i++) {
                         to[i] = lift(from[i]);
+                        most = to[i].first > most ? to[i].first : most;
+                        least = to[i].first < least ? to[i].first : least;
+                }
+#pragma unroll
+                for (int b = 1; b < 32; b *= 2) {
+                        const T other = ::sf_shuffle(most, (sf_thread() & 31) ^ b);
+                        most = other > most ? other : most;
+                }
+                if (!sf_ballot(!(most - least < sf_exp_far(T()) * (T)0.45 && most < sf_exp_far(T()) * 4096)))
+#pragma unroll
+                        for (int i = 0; i < N; i++)
+                                to[i] = base::pair(most, to[i].second * sf_exp_scale(most - to[i].first));
         }
         template <int N> SF_DEVICE_MEMBER void lower_all(const type *from, T *to)
         {
 #pragma unroll
                 for (int i = 0; i < N; i++)
                         to[i] = lower(from[i]);
+        }
+        /* COUNT lists of N numbers, each folded. Of a total only the largest power counts: what is far below it is nothing in it. */
+        template <int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], type (&to)[COUNT])
+        {
+                const bool small = are_small<N * COUNT>(&from[0][0]);
+#pragma unroll
+                for (int c = 0; c < COUNT; c++) {
+                        T times[N], most = 0;
+                        if (small) {
+#pragma unroll
+                                for (int i = 0; i < N; i++)
+                                        times[i] = sf_exp_small(from[c][i]);
+                        } else {
+                                most = sf_exp_power(from[c][0]);
+#pragma unroll
+                                for (int i = 1; i < N; i++)
+                                        most = sf_exp_power(from[c][i]) > most ? sf_exp_power(from[c][i]) : most;
+#pragma unroll
+                                for (int i = 0; i < N; i++) {
+                                        const T power = sf_exp_power(from[c][i]);
+                                        times[i] = sf_exp_times(from[c][i], power) * sf_exp_scale(most - power);
+                                }
+                        }
+#pragma unroll
+                        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                                for (int i = 0; i + b < N; i += 2 * b)
+                                        times[i] += times[(i + b) % N];
+                        to[c] = base::pair(most, times[0]);
+                }
         }
 };
 #endif
