@@ -44,6 +44,12 @@ typedef struct sf_carry {
         char *fill;           /* exclusive scans: the value before the first element; after a call with resume, before the next, else anything */
 } sf_carry;
 
+/* The number of the first element, how much further on that of the next row is, and 1 or -1 from position to position. Of folds alone, but
+ * for packed ones: there, and in scans, numbers stand beside the elements. */
+typedef struct sf_numbers {
+        int64_t at, row, step;
+} sf_numbers;
+
 typedef struct sf_rows {
         const char *x; /* the sequence's first element, of the first row */
         char *y;
@@ -60,6 +66,7 @@ typedef struct sf_rows {
         sf_value identity;
         uint64_t turn; /* the kernels' */
         int64_t beside; /* where elements come in twos: bytes from x to the other one */
+        sf_numbers numbers;
         int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
         const sf_lanes *lanes;
         const sf_carry *carry; /* of the first row; NULL: nothing to the left */
@@ -90,6 +97,7 @@ typedef struct sf_columns {
         sf_value identity;
         uint64_t turn;
         int64_t beside;
+        sf_numbers numbers;
         int64_t ahead;
         const sf_carry *carry; /* NULL: nothing to the left */
         char *counters;        /* entry k: `cols` lanes at counters + k * counter_stride */

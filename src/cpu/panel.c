@@ -106,26 +106,44 @@ static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t 
         return box;
 }
 
-/* What stands beside the elements of such a block: their positions, counted from the axis's
- * beginning. */
+/* The numbers of a block's elements: their positions, counted from the axis's beginning. */
+static sf_numbers numbers_of(const sf_panels *p, const sf_block *b)
+{
+        const sf_piece *piece = b->piece;
+        const int64_t at = piece->base + b->line * piece->base_line + piece->from + b->first;
+        return b->m->step->reverse ? (sf_numbers){p->n - 1 - at, -piece->base_line, -1}
+                                   : (sf_numbers){at, piece->base_line, 1};
+}
+
+/* Is only the total of the piece wanted? */
+static bool folds(const sf_block *b)
+{
+        return b->m->step->fold || b->piece->totals;
+}
+
+/* Do numbers stand beside the elements of such a block? Most folds need none there. */
+static bool is_numbered(const sf_panels *p, const sf_block *b)
+{
+        return sf_op_is(b->m->step->op, SF_INDEX) && (!folds(b) || p->shape == SF_PANEL_PACKED);
+}
+
 static void number(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = b->m;
         const sf_piece *piece = b->piece;
-        const bool down = m->step->reverse != p->reverse; /* along the panel */
-        const int64_t step = down ? -1 : 1, across = p->col >= 0 ? piece->cols : 1;
-        for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++) {
-                int64_t at = piece->base + line * piece->base_line + piece->from + b->first;
-                at += p->reverse ? b->count - 1 : 0;
-                at = m->step->reverse ? p->n - 1 - at : at;
+        const int64_t across = p->col >= 0 ? piece->cols : 1;
+        sf_numbers n = numbers_of(p, b);
+        n.at += p->reverse ? (b->count - 1) * n.step : 0; /* panels are filled as memory is */
+        n.step = p->reverse ? -n.step : n.step;
+        for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++, n.at += n.row) {
                 const int64_t to = in_columns(p) ? 0 : line * pitch_of(p, piece);
                 char *y = w->scratch + m->other + to * m->size;
                 if (across == 1)
-                        p->isa->map->number(y, m->size, at, step, b->count);
+                        p->isa->map->number(y, m->size, n.at, n.step, b->count);
                 else
                         for (int64_t i = 0; i < b->count; i++)
-                                p->isa->map->number(y + i * across * m->size, m->size, at + i * step, 0, across);
+                                p->isa->map->number(y + i * across * m->size, m->size, n.at + i * n.step, 0, across);
         }
 }
 
@@ -140,7 +158,7 @@ static void load(const sf_walker *w, const sf_block *b)
         const int64_t row = p->col >= 0 ? piece->cols : pitch_of(p, piece);
         const int64_t begin = piece->from + b->first + (p->reverse ? b->count - 1 : 0);
         const int64_t m_seq = p->reverse ? -seq->m : seq->m;
-        if (sf_op_is(m->step->op, SF_INDEX))
+        if (is_numbered(p, b))
                 number(w, b);
         for (int64_t done = 0, run; done < b->count; done += run) {
                 sf_walk at;
@@ -289,12 +307,6 @@ typedef struct place {
         char *counters;
 } place;
 
-/* Is only the total of the piece wanted? */
-static bool folds(const sf_block *b)
-{
-        return b->m->step->fold || b->piece->totals;
-}
-
 static place place_of(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
@@ -362,7 +374,7 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
                          .stream = m->streams && !fold,
                          .raw = b->piece->totals,
                          .identity = m->identity, .turn = m->kernels->turn,
-                         .beside = m->apart,
+                         .beside = m->apart, .numbers = numbers_of(w->p, b),
                          .ahead = m->reads ? b->piece->ahead : 0,
                          .lanes = m->lanes,
                          .carry = at.carry, .carry_row = w->p->carries > 1,
@@ -384,7 +396,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .stream = streams && !b->piece->totals,
                             .raw = b->piece->totals,
                             .identity = m->identity, .turn = m->kernels->turn,
-                            .beside = m->apart,
+                            .beside = m->apart, .numbers = numbers_of(w->p, b),
                             .ahead = m->reads ? b->piece->ahead : 0,
                             .carry = at.carry,
                             .counters = at.counters, .counter_stride = m->entry_bytes};

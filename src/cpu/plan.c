@@ -67,6 +67,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
         const sf_step *s = m->step;
         const sf_fuse *f = m->fuse;
         m->through = false;
+        m->apart = 0;
         m->identity = identity_of(s);
         m->beside.program = &nothing;
         if (!member_straight(p, m)) {
@@ -168,7 +169,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 return;
         /* Elements from one position to the next, where the sequence is contiguous. */
         const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
-        if (m->kernels->two) {
+        if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
                 m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
                            (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
         } else if (m->load.copy) {
