@@ -104,7 +104,10 @@ typedef struct sf_columns {
         int64_t counter_stride;
 } sf_columns;
 
-/* Whole tiles of a sum of products, x times w: elements of the lane type, along rows or columns contiguous in both, but for `spread`. */
+/*
+ * Whole tiles of a sum of products, x times w, along rows or columns contiguous in both, but for `spread`. Where there is room for `sums`, w is
+ * a centre for each line instead: the squares of x - w are summed up, and beside them those distances, in `sums`.
+ */
 typedef struct sf_products {
         const char *x, *w;
         int64_t x_step, w_step; /* bytes from row to row; columns: from one position of the sequence to the next */
@@ -115,6 +118,7 @@ typedef struct sf_products {
         int64_t x_ahead, w_ahead; /* rows; of columns x's alone */
         const sf_lanes *lanes;
         char *counters; /* as fold_rows and fold_columns have them where they are resumed */
+        char *sums;     /* such counters too, or NULL */
         int64_t counter_stride;
 } sf_products;
 

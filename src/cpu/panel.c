@@ -417,11 +417,12 @@ static void run_rows(const sf_walker *w, sf_block b)
         }
 }
 
-/* The whole tiles of a block of a sum of products; returns how many positions that is. */
+/* The whole tiles of a block of a sum of products; returns how many positions that is. Of two
+ * members that are folded together, those of both, when it is the first one's turn. */
 static int64_t run_products(const sf_walker *w, sf_block b)
 {
         const sf_panels *p = w->p;
-        const sf_panel_member *m = b.m;
+        const sf_panel_member *m = b.m, *pair = m->pair < 0 ? NULL : &p->member[m->pair];
         const bool columns = in_columns(p);
         const int64_t tile = columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * m->kernels->width;
         const int64_t each = columns ? 1 : SF_CPU_GROUP, count = b.count / tile * tile;
@@ -429,7 +430,12 @@ static int64_t run_products(const sf_walker *w, sf_block b)
         const int64_t seq[2] = {m->fuse->operand[m->factor[0]].stride[p->seq],
                                 m->fuse->operand[m->factor[1]].stride[p->seq]};
         const struct sf_piece_in *x = &b.piece->in[m->factor[0]], *y = &b.piece->in[m->factor[1]];
-        for (; b.line < b.piece->lines && count; b.line += each) {
+        for (; b.line < b.piece->lines && count && !(pair && pair < m); b.line += each) {
+                char *counters[2] = {place_of(w, &b).counters, NULL};
+                if (pair) { /* counters are as large, and as many */
+                        counters[m->squares] = w->scratch + pair->counters + (counters[0] - (w->scratch + m->counters));
+                        counters[!m->squares] = place_of(w, &b).counters;
+                }
                 const sf_products job = {
                         .x = x->at + b.line * x->line + position * seq[0],
                         .w = y->at + b.line * y->line + position * seq[1],
@@ -439,8 +445,8 @@ static int64_t run_products(const sf_walker *w, sf_block b)
                         .spread = columns && !m->fuse->operand[m->factor[1]].stride[p->col],
                         .x_ahead = ahead, .w_ahead = y->line ? ahead : 0,
                         .lanes = m->lanes,
-                        .counters = place_of(w, &b).counters, .counter_stride = m->entry_bytes};
-                (columns ? m->kernels->products->columns : m->kernels->products->rows)(&job);
+                        .counters = counters[0], .sums = counters[1], .counter_stride = m->entry_bytes};
+                (columns ? m->products->columns : m->products->rows)(&job);
         }
         return count;
 }
@@ -498,7 +504,9 @@ static bool keeps_nothing(const sf_panel_member *m, const sf_piece *piece)
 void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t end)
 {
         const sf_panels *p = w->p;
-        const int64_t block = p->members == 1 && keeps_nothing(&p->member[0], piece) ? end - first : p->block;
+        const bool alone = p->members == 1 && (keeps_nothing(&p->member[0], piece) || p->member[0].products);
+        const bool paired = p->members == 2 && p->member[0].products && p->member[0].pair == 1;
+        const int64_t block = alone || paired ? end - first : p->block;
         for (; first < end; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!piece->some || p->member[i].step->fold == piece->totals)
