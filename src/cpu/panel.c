@@ -430,6 +430,8 @@ static int64_t run_products(const sf_walker *w, sf_block b)
         const int64_t seq[2] = {m->fuse->operand[m->factor[0]].stride[p->seq],
                                 m->fuse->operand[m->factor[1]].stride[p->seq]};
         const struct sf_piece_in *x = &b.piece->in[m->factor[0]], *y = &b.piece->in[m->factor[1]];
+        /* Of short rows, the next ones. */
+        const bool brief = !columns && count * seq[0] <= 4 * ahead;
         for (; b.line < b.piece->lines && count && !(pair && pair < m); b.line += each) {
                 char *counters[2] = {place_of(w, &b).counters, NULL};
                 if (pair) { /* counters are as large, and as many */
@@ -443,7 +445,7 @@ static int64_t run_products(const sf_walker *w, sf_block b)
                         .many = columns ? b.piece->cols : sf_smaller(each, b.piece->lines - b.line),
                         .n = count, .start = b.first,
                         .spread = columns && !m->fuse->operand[m->factor[1]].stride[p->col],
-                        .x_ahead = ahead, .w_ahead = y->line ? ahead : 0,
+                        .x_ahead = brief ? each * x->line : ahead, .w_ahead = y->line ? ahead : 0,
                         .lanes = m->lanes,
                         .counters = counters[0], .sums = counters[1], .counter_stride = m->entry_bytes};
                 (columns ? m->products->columns : m->products->rows)(&job);

@@ -224,12 +224,12 @@ static void choose_factors(const sf_panels *p, sf_panel_member *m, bool centred)
                 m->products = kernels->products;
 }
 
-static bool may_be_products(const sf_panels *p, const sf_panel_member *m)
+static bool may_be_products(const sf_panels *p, const sf_panel_member *m, bool whole)
 {
         const sf_step *s = m->step;
         const bool columns = p->shape == SF_PANEL_COLUMNS, rows = p->shape == SF_PANEL_ROWS;
         return s->fold && m->kernels->products && !s->m && s->acc == m->held && p->nseq == 1 && !p->reverse &&
-               (columns || (rows && !p->whole)) && m->fuse->load.count;
+               (columns || (rows && (whole || !p->whole))) && m->fuse->load.count;
 }
 
 static void choose_products(sf_panels *p, sf_panel_member *m)
@@ -237,7 +237,7 @@ static void choose_products(sf_panels *p, sf_panel_member *m)
         const sf_fuse *f = m->fuse;
         m->products = NULL;
         m->pair = -1;
-        if (!may_be_products(p, m) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
+        if (!may_be_products(p, m, false) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
                 return;
         if (p->shape == SF_PANEL_COLUMNS && !f->operand[m->factor[0]].stride[p->col]) { /* the one that may be spread comes second */
                 const int32_t factor = m->factor[0];
@@ -247,13 +247,15 @@ static void choose_products(sf_panels *p, sf_panel_member *m)
         choose_factors(p, m, false);
 }
 
-/* The sums of x - w and of its squares, where w is one element a line, are folded together. */
+/* The sums of x - w and of its squares, where w is one element a line, are folded together: of lines that would be whole in a panel too, if there
+ * is a tile in them. */
 static void choose_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other)
 {
+        const bool whole = p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
         const sf_program *squares = &m->fuse->load, *sums = &other->fuse->load;
         const sf_instruction *last = squares->count ? &squares->code[squares->count - 1] : NULL;
-        if (m->products || other->products || m->step->op != other->step->op || m->held != other->held || !may_be_products(p, m) ||
-            !may_be_products(p, other) || last->code != SF_CODE_SQUARE || last->dt != m->held)
+        if (m->products || other->products || m->step->op != other->step->op || m->held != other->held || !may_be_products(p, m, whole) ||
+            !may_be_products(p, other, whole) || last->code != SF_CODE_SQUARE || last->dt != m->held)
                 return;
         if (!is_made_of(m->fuse, squares, last->arg[0], SF_CODE_SUB, m->held, m->factor) ||
             !is_made_of(other->fuse, sums, sums->count - 1, SF_CODE_SUB, m->held, other->factor) ||
@@ -263,6 +265,7 @@ static void choose_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other
         if (!m->products)
                 return;
         other->products = m->products;
+        p->whole = p->whole && p->shape == SF_PANEL_COLUMNS; /* every line has counters */
         m->squares = true;
         other->squares = false;
         m->pair = (int32_t)(other - p->member);
