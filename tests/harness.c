@@ -272,6 +272,8 @@ static void fill_real(int dt, int kind, bool product, uint64_t seed, int64_t cou
                 }
                 if (kind == FILL_small)
                         v = r % 9 ? (double)(r % 9) - 4 : r >> 63 ? -0.0 : 0.0;
+                else if (kind == FILL_rising)
+                        v = (double)(i / 3 + 1) * 0x1p-16;
                 else if (product)
                         v = copysign(0.5 + (double)(r >> 11) * 0x1p-53 + (r & 1) * 0.4, v);
                 put_real(dt, kind == FILL_positive ? fabs(v) : v, p);
@@ -298,6 +300,8 @@ void fill(int dt, int kind, bool product, uint64_t seed, int64_t count, void *co
                         r = ends[r % 8];
                 else if (kind == FILL_small)
                         r = is_signed ? r % 9 - 4 : r % 9;
+                else if (kind == FILL_rising)
+                        r = (uint64_t)i / 3;
                 else if (product)
                         r |= 1; /* a product of even numbers is soon zero */
                 put_bits(dt, kind == FILL_positive && is_signed ? r & (high - 1) : r, p);

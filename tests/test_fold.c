@@ -119,6 +119,29 @@ static void check_narrow_columns(void)
         }
 }
 
+/* Positions: ties from one end of a long row to the other, and in both directions; NaN anywhere; a best element that changes all the time; lines of which
+ * nothing is left. Memory goes up and down, as rows, columns, a few columns, and one row that threads share. */
+static void check_indices(void)
+{
+        static const sf_op ops[] = {SF_ARGMAX, SF_ARGMIN, SF_LAST_ARGMAX, SF_LAST_ARGMIN};
+        static const int dtypes[] = {DT_F32, DT_F64, DT_I32, DT_U64, DT_F16, DT_U8, DT_U32}, fills[] = {FILL_small, FILL_special, FILL_rising, FILL_mixed};
+        static const int layouts[] = {LAYOUT_compact, LAYOUT_flipped, LAYOUT_padded}, masks[] = {MASK_none, MASK_none, MASK_full, MASK_column, MASK_row};
+        static const int64_t index_shapes[][2] = {{9, 8193}, {3, 20011}, {1030, 77}, {9001, 3}, {1, 300007}, {70, 135}, {5, 31}};
+        for (int i = 0; i < 7 * 4 * 9; i++) {
+                const int shape = i % 7;
+                test_case c = case_plain(true, shape == 2 || shape == 3 ? 0 : 1, 2, index_shapes[shape]);
+                c.op = ops[i / 7 % 4];
+                c.in = dtypes[i / 5 % 7];
+                c.out = DT_I64;
+                c.fill = fills[i / 3 % 4];
+                c.x_layout = layouts[i % 3];
+                c.mask = masks[i / 2 % 5];
+                c.reverse = i / 11 % 2;
+                c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
+                check(&c, 0);
+        }
+}
+
 static void check_axes(void)
 {
         for (size_t i = 0; i < sizeof fold_shapes / sizeof *fold_shapes; i++)
@@ -239,6 +262,7 @@ int main(int argc, char **argv)
         check_narrow();
         check_narrow_rows();
         check_narrow_columns();
+        check_indices();
         check_lengths();
         case_each_dtype(true, check);
         check_layouts();

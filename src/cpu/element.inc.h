@@ -187,6 +187,10 @@ SF_INLINE N(vec) N(broadcast)(sf_value value)
         return v;
 }
 
+SF_INLINE N(vec) N(load_unit)(const char *x, int unit)
+{
+        return unit == K_WIDTH ? N(load)(x) : N(load_part)(x, 0, unit);
+}
 SF_INLINE void N(store_unit)(char *y, N(vec) v, int unit)
 {
         if (unit == K_WIDTH)

@@ -2,10 +2,45 @@
  * fold_columns.inc.h: the fold of columns, in tiles of V_FOLD_ROWS positions. Template, part of fold.inc.h.
  */
 
-/* V_FOLD_ROWS positions of a vector of columns, `count` of them, to their total. */
-SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int count)
+/* Position `at` of a vector of columns. */
+SF_INLINE O(val) O(load_position)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int count, int64_t at)
+{
+#ifdef K_NUMBERS
+        const K_INTEGERS zero = {0};
+        return O(load_numbered)(x, m, none, 0, count, zero + (K_LANE_INTEGER)(j->numbers.at + at * j->numbers.step));
+#else
+        (void)j, (void)at;
+        return O(load_some)(x, m, none, 0, count);
+#endif
+}
+
+/* V_FOLD_ROWS positions of a vector of columns, `count` of them, to their total; `at` is the first. */
+SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int count, int64_t at)
 {
         O(val) v[V_FOLD_ROWS];
+#ifdef K_NUMBERS
+        /* Met in the order in which of equal ones the first wins; numbered from there on. */
+        if (count == K_WIDTH && !m) {
+                const bool backwards = (j->numbers.step < 0) != (j->identity.index < 0);
+                const int64_t along = backwards ? -j->x_step : j->x_step, last = backwards ? V_FOLD_ROWS - 1 : 0;
+                const K_INTEGERS zero = {0};
+                x += last * j->x_step;
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i++, x += along) {
+                        __builtin_prefetch(x + j->ahead);
+                        v[i] = (O(val)){(N(vec))((K_BITS)N(load)(x) ^ none->turn), zero + i};
+                }
+                V_UNROLL
+                for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
+                        V_UNROLL
+                        for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
+                                v[i] = O(prefer)(v[i], v[i + size]);
+                }
+                const K_INTEGERS number = zero + (K_LANE_INTEGER)(j->numbers.at + (at + last) * j->numbers.step);
+                v[0].at = (j->identity.index < 0 ? number - v[0].at : number + v[0].at) ^ none->late;
+                return v[0];
+        }
+#endif
         if (count == K_WIDTH && !m) {
                 V_UNROLL
                 for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step) {
@@ -15,7 +50,7 @@ SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uin
                 }
         } else {
                 for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step, m = m ? m + j->m_step : NULL)
-                        v[i] = O(load_some)(x, m, none, 0, count);
+                        v[i] = O(load_position)(j, x, m, none, count, at + i);
         }
         V_UNROLL
         for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
@@ -103,18 +138,18 @@ SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, i
 {
         const char *x = j->x;
         const uint8_t *m = j->m;
-        int64_t done = 0;
+        int64_t done = 0, at = 0;
 #ifdef K_TOTALS
         if (!m && tiles >= 4)
                 done = O(fold_wide_tiles)(j, none, tiles);
 #endif
         if (done == j->cols)
                 return;
-        for (uint64_t tile = (uint64_t)(j->start / V_FOLD_ROWS); tiles > 0; tiles--, tile++) {
+        for (uint64_t tile = (uint64_t)(j->start / V_FOLD_ROWS); tiles > 0; tiles--, tile++, at += V_FOLD_ROWS) {
                 const int closed = O(closed_by)(tile), place = O(in_place)(closed);
                 for (int64_t c = done; c < j->cols; c += K_WIDTH) {
                         const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
-                        O(val) v = O(fold_positions)(j, x + c * K_SIZE, m ? m + c : NULL, none, count);
+                        O(val) v = O(fold_positions)(j, x + c * K_SIZE, m ? m + c : NULL, none, count, at);
                         for (int k = 0; k < closed; k++)
                                 v = O(combine)(O(get)(j->counters + k * j->counter_stride + c * K_EACH), v);
                         O(put)(j->counters + place * j->counter_stride + c * K_EACH, O(settle)(v));
@@ -124,7 +159,7 @@ SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, i
         }
 }
 
-/* The total of one vector of columns: `over` positions from x on, with the counter of `tiles` tiles to their left. */
+/* The total of one vector of columns: `over` positions from x on, the call's last, with the counter of `tiles` tiles to their left. */
 SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int64_t over,
                                      uint64_t tiles, int64_t c, int count)
 {
@@ -132,7 +167,7 @@ SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const u
         bool any = over > 0;
         for (int i = 0; i < over; i++) {
                 const uint8_t *mask = m ? m + i * j->m_step + c : NULL;
-                total = O(load_part)(x + i * j->x_step + c * K_SIZE, mask, none, 0, count);
+                total = O(load_position)(j, x + i * j->x_step + c * K_SIZE, mask, none, count, j->n - over + i);
                 const int closed = sf_order_closed((uint64_t)i);
                 for (int k = 0; k < closed; k++)
                         total = O(combine)(inside[k], total);

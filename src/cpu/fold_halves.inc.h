@@ -187,6 +187,18 @@ SF_INLINE int O(vectors_of)(int many)
         return (many + K_WIDTH - 1) / K_WIDTH;
 }
 
+/* Every row has a vector, then half of one, and so on to a lane; a vector without another is halved with itself. */
+SF_INLINE void O(halve_rows)(O(val) *v, int many)
+{
+        for (int left = many, k = 0; k < K_LOG_WIDTH; k++) {
+                for (int i = 0; i < left / 2; i++)
+                        v[i] = O(halve)(v[2 * i], v[2 * i + 1]);
+                if (left & 1)
+                        v[left / 2] = O(halve)(v[left - 1], v[left - 1]);
+                left = (left + 1) / 2;
+        }
+}
+
 /* A tile of each of `many` rows, whose lowest address is x, to vectors of their totals. Elements low .. high - 1 of it are
  * there. */
 static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t low, int64_t high,
@@ -212,14 +224,7 @@ static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t 
                 O(halve_all)(part[r], O(turns));
                 v[r] = part[r][0];
         }
-        /* Every row has a vector, then half of one, and so on to a lane; a vector without another is halved with itself. */
-        for (int left = many, k = 0; k < K_LOG_WIDTH; k++) {
-                for (int i = 0; i < left / 2; i++)
-                        v[i] = O(halve)(v[2 * i], v[2 * i + 1]);
-                if (left & 1)
-                        v[left / 2] = O(halve)(v[left - 1], v[left - 1]);
-                left = (left + 1) / 2;
-        }
+        O(halve_rows)(v, many);
 }
 
 /* The rows' counters in the caller's memory have an entry's total in every lane of a vector: here row r has lane r of a few vectors. */

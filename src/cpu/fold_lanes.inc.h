@@ -1,10 +1,159 @@
 /*
  * fold_lanes.inc.h: the fold of rows where any grouping and any order give the same bits. Template, part of fold.inc.h. Vectors are combined lane
- * by lane, and lanes with each other at the end. Sums that widen add elements up before they are lanes.
+ * by lane, and lanes with each other at the end. Sums that widen add elements up before they are lanes; values that have a number are numbered
+ * on the way.
  */
 
 /* Neighbouring vectors of one row are combined apart, so that none waits for the one before. */
 #define K_APART 4
+
+#ifdef K_NUMBERS
+/* A vector's numbers, from that of its first position on. */
+typedef K_INTEGERS O(ramp);
+SF_INLINE O(ramp) O(lane_numbers)(const sf_rows *j)
+{
+        const int64_t step = j->lanes->reverse ? -j->numbers.step : j->numbers.step;
+        K_LANE_INTEGER number[K_WIDTH];
+        K_INTEGERS v;
+        int64_t at = j->lanes->reverse ? j->numbers.step * (j->lanes->unit / j->lanes->inner - 1) : 0;
+        for (int l = 0, column = 0; l < K_WIDTH; l++) {
+                number[l] = (K_LANE_INTEGER)at;
+                column = column + 1 < j->lanes->inner ? column + 1 : 0;
+                at += column ? 0 : step;
+        }
+        memcpy(&v, number, sizeof v);
+        return v;
+}
+SF_INLINE K_INTEGERS O(each_number)(int64_t number)
+{
+        const K_INTEGERS zero = {0};
+        return zero + (K_LANE_INTEGER)number;
+}
+
+/*
+ * `vectors` of each row from x on, `step` elements apart; number r is what the numbers of row r begin with. They are met from the end at which of equal
+ * elements the first one wins. So one takes another's place only where it is better, and positions need not be compared. Some neighbours
+ * are compared first: a vector of their numbers is a constant.
+ */
+SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const bool whole, const char *x, int64_t step, int64_t vectors, int64_t number,
+                                O(ramp) lanes, O(val) *total)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const int unit = whole ? K_WIDTH : j->lanes->unit;
+        const bool backwards = (j->numbers.step < 0) != (j->identity.index < 0);
+        int64_t each = j->numbers.step * (unit / j->lanes->inner), ahead = sf_rows_ahead(j, vectors * unit * K_SIZE, rows), first = 0, i = 0;
+        if (backwards) {
+                first = (vectors - 1) * each;
+                x += (vectors - 1) * step * K_SIZE;
+                step = -step;
+                each = -each;
+                ahead = vectors * unit * K_SIZE > j->ahead ? -ahead : ahead; /* short rows: the next ones */
+        }
+        K_INTEGERS near[K_APART], base = O(each_number)(first);
+        O(val) v[SF_CPU_GROUP];
+        for (int a = 0; a < K_APART; a++)
+                near[a] = lanes + (K_LANE_INTEGER)(a * each);
+        V_UNROLL
+        for (int r = 0; r < rows; r++) /* met again: nothing is better than itself */
+                v[r] = (O(val)){(N(vec))((K_BITS)N(load_unit)(x + r * j->x_row, unit) ^ none.turn), lanes + base};
+        for (; i + K_APART <= vectors; i += K_APART, x += K_APART * step * K_SIZE, base += (K_LANE_INTEGER)(K_APART * each)) {
+                V_UNROLL
+                for (int r = 0; r < rows; r++) {
+                        O(val) some[K_APART];
+                        V_UNROLL
+                        for (int a = 0; a < K_APART; a++) {
+                                const char *at = x + r * j->x_row + a * step * K_SIZE;
+                                __builtin_prefetch(at + ahead);
+                                some[a] = (O(val)){(N(vec))((K_BITS)N(load_unit)(at, unit) ^ none.turn), near[a]};
+                        }
+                        V_UNROLL
+                        for (int size = 1; size < K_APART; size *= 2) {
+                                V_UNROLL
+                                for (int a = 0; a < K_APART; a += 2 * size)
+                                        some[a] = O(prefer)(some[a], some[a + size]);
+                        }
+                        some[0].at += base;
+                        v[r] = O(prefer)(v[r], some[0]);
+                }
+        }
+        for (; i < vectors; i++, x += step * K_SIZE, base += (K_LANE_INTEGER)each) {
+                V_UNROLL
+                for (int r = 0; r < rows; r++) {
+                        const N(vec) more = N(load_unit)(x + r * j->x_row, unit);
+                        v[r] = O(prefer)(v[r], (O(val)){(N(vec))((K_BITS)more ^ none.turn), lanes + base});
+                }
+        }
+        V_UNROLL
+        for (int r = 0; r < rows; r++)
+                total[r] = (O(val)){v[r].element, (v[r].at + (K_LANE_INTEGER)(number + r * j->numbers.row)) ^ none.late};
+}
+#ifndef V_LEAN
+static V_APART void O(lanes_of_four)(const sf_rows *j, const char *x, int64_t step, int64_t vectors, int64_t number, const O(ramp) *lanes,
+                                    O(val) *total)
+{
+        O(fold_lanes_of)(j, SF_CPU_GROUP, true, x, step, vectors, number, *lanes, total);
+}
+#endif
+static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, int64_t step, int64_t vectors, int64_t number, const O(ramp) *lanes,
+                                    O(val) *total)
+{
+        O(fold_lanes_of)(j, 1, false, x, step, vectors, number, *lanes, total);
+}
+
+/* The same of one row, where some are masked out. */
+static V_APART O(val) O(lanes_of_masked)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, int64_t number,
+                                         const O(ramp) *lanes)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const int unit = j->lanes->unit;
+        const int64_t each = j->numbers.step * (unit / j->lanes->inner);
+        K_INTEGERS at = *lanes + (K_LANE_INTEGER)number;
+        O(val) total = none.value;
+        for (int64_t i = 0; i < vectors; i++, x += step * K_SIZE, m += step, at += (K_LANE_INTEGER)each)
+                total = O(combine)(total, O(load_numbered)(x, m, &none, 0, unit, at));
+        return total;
+}
+
+/* As many rows from `at` on as there is an instance for, which is returned. */
+SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors, const O(ramp) *lanes,
+                            O(val) *totals)
+{
+        const int64_t number = j->numbers.at + at * j->numbers.row;
+        if (!vectors)
+                totals[0] = O(none_of)(j->identity, j->turn, j->beside).value;
+        else if (m)
+                totals[0] = O(lanes_of_masked)(j, x, m, step, vectors, number, lanes);
+#ifndef V_LEAN
+        else if (j->lanes->unit == K_WIDTH && j->rows - at >= SF_CPU_GROUP) {
+                O(lanes_of_four)(j, x, step, vectors, number, lanes, totals);
+                return SF_CPU_GROUP;
+        }
+#endif
+        else
+                O(lanes_of_one)(j, x, step, vectors, number, lanes, totals);
+        return 1;
+}
+
+/* What is less than a vector, behind so many. */
+SF_INLINE O(val) O(load_rest)(const sf_rows *j, int64_t at, int64_t vectors, const O(ramp) *lanes, const char *x, const uint8_t *m, const O(none) *none,
+                              int first, int count)
+{
+        const int64_t number = j->numbers.at + at * j->numbers.row + vectors * j->numbers.step * (j->lanes->unit / j->lanes->inner);
+        return O(load_numbered)(x, m, none, first, count, *lanes + (K_LANE_INTEGER)number);
+}
+#else
+typedef char O(ramp); /* nothing is numbered */
+SF_INLINE O(ramp) O(lane_numbers)(const sf_rows *j)
+{
+        (void)j;
+        return 0;
+}
+SF_INLINE O(val) O(load_rest)(const sf_rows *j, int64_t at, int64_t vectors, const O(ramp) *lanes, const char *x, const uint8_t *m, const O(none) *none,
+                              int first, int count)
+{
+        (void)j, (void)at, (void)vectors, (void)lanes;
+        return O(load_part)(x, m, none, first, count);
+}
 
 /* `vectors` of each row from x on, `step` elements apart. */
 SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m,
@@ -62,6 +211,24 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8
                                     O(val) *total)
 {
         O(fold_lanes_of)(j, 1, K_APART, K_WIDTH, x, m, step, vectors, total);
+}
+#endif
+
+/* As many rows from `at` on as there is an instance for, which is returned. */
+SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors, const O(ramp) *lanes,
+                            O(val) *totals)
+{
+        (void)lanes;
+#ifndef K_LEAN
+        if (j->lanes->unit == K_WIDTH) {
+                const bool four = j->rows - at >= SF_CPU_GROUP;
+                (four ? O(lanes_of_four) : O(lanes_of_one))(j, x, m, step, vectors, totals);
+                return four ? SF_CPU_GROUP : 1;
+        }
+#endif
+        (void)at;
+        O(lanes_of_part)(j, x, m, step, vectors, totals);
+        return 1;
 }
 #endif
 
@@ -143,26 +310,11 @@ static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint
         return total;
 }
 
-/* As many rows from `at` on as there is an instance for, which is returned. */
-SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors,
-                            O(val) *totals)
-{
-#ifndef K_LEAN
-        if (j->lanes->unit == K_WIDTH) {
-                const bool four = j->rows - at >= SF_CPU_GROUP;
-                (four ? O(lanes_of_four) : O(lanes_of_one))(j, x, m, step, vectors, totals);
-                return four ? SF_CPU_GROUP : 1;
-        }
-#endif
-        (void)at;
-        O(lanes_of_part)(j, x, m, step, vectors, totals);
-        return 1;
-}
-
 SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(ramp) lanes = O(lane_numbers)(j);
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
@@ -189,7 +341,7 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
                 if (periodic)
                         totals[0] = O(fold_period)(j, bottom, j->m ? j->m + done * j->m_row + lowest : NULL);
                 else
-                        many = O(fold_lanes)(j, done, x, m, step, vectors, totals);
+                        many = O(fold_lanes)(j, done, x, m, step, vectors, &lanes, totals);
                 x += vectors * step * K_SIZE;
                 m = m ? m + vectors * step : NULL;
                 for (int r = 0; r < many; r++) {
@@ -199,7 +351,7 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
                         if (over) {
                                 const v_mask low = v_mask_below(reverse ? first : over, K_LANE_BYTES);
                                 const uint8_t *mask = m ? m + r * j->m_row + first : NULL;
-                                O(val) v = O(load_part)(x + r * j->x_row + first * K_SIZE, mask, &none, first, over);
+                                O(val) v = O(load_rest)(j, at, vectors, &lanes, x + r * j->x_row + first * K_SIZE, mask, &none, first, over);
                                 v = reverse ? O(blend)(low, none.value, v) : O(blend)(low, v, none.value);
                                 total = O(combine)(total, v);
                         }

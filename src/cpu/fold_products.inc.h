@@ -1,100 +1,173 @@
 /*
- * fold_products.inc.h: folds of products: whole tiles of x times w, rows and columns, as fold.inc.h folds x alone. Template; kernels.inc.h has the
- * parameters. Included where K_PRODUCTS is defined: for reals that are lanes as they are, and an operation that is folded by halves.
+ * fold_products.inc.h: folds of products: whole tiles of x times w, rows and columns, as fold.inc.h folds x alone; and of squares of x less a
+ * centre, with those distances beside them. Template; kernels.inc.h has the parameters. Included where K_PRODUCTS is defined: for reals, and an
+ * operation that is folded by halves.
  *
- * Nothing goes through memory between the product and the fold, so that it runs at the speed of reading. Each product is rounded before it is
- * combined. The totals are left in the counters, as by a fold that will be resumed; fold_rows and fold_columns come to the
+ * Nothing goes through memory between the product and the fold, so that it runs at the speed of reading. Each product and each distance is
+ * rounded before it is combined. The totals are left in the counters, as by a fold that will be resumed; fold_rows and fold_columns come to the
  * end of it, with what does not fill a tile or with nothing at all.
  */
 
-/* SF_CPU_TILE_VECTORS vectors of products to one vector of the totals of as many consecutive ones in each lane: fold_tile's. */
-SF_INLINE N(vec) O(product_tile)(const char *x, const char *w, int64_t x_ahead, int64_t w_ahead)
+/* An element in every lane. */
+SF_INLINE N(vec) O(factor)(const char *p)
 {
-        enum { LEVELS = 4 }; /* log2(SF_CPU_TILE_VECTORS) */
-        _Static_assert(1 << LEVELS == SF_CPU_TILE_VECTORS, "a level for each halving");
-        N(vec) half[LEVELS + 1];
+        sf_value one;
+#if K_CONVERT == K_WIDE
+        float narrow;
+        memcpy(&narrow, p, K_SIZE);
+        one.K_VALUE = narrow;
+#else
+        memcpy(&one.K_VALUE, p, K_SIZE);
+#endif
+        return N(broadcast)(one);
+}
+
+/* A turn of a row, to one vector: fold_turn's, which says why rows take turns. Of distances the second one is their sum; neighbours are brought
+ * together before they are squared, so that it is done once. */
+SF_INLINE void O(product_turn)(const bool centred, const char *x, const char *w, N(vec) centre, int64_t x_ahead, int64_t w_ahead, N(vec) *total)
+{
+        enum { BYTES = K_WIDTH * K_SIZE };
+        N(vec) v[O(turn)], sum[O(turn) / 2];
         V_UNROLL
-        for (int i = 0; i < SF_CPU_TILE_VECTORS; i++) {
-                __builtin_prefetch(x + i * V_BYTES + x_ahead);
-                __builtin_prefetch(w + i * V_BYTES + w_ahead);
-                N(vec) v = N(load)(x + i * V_BYTES) * N(load)(w + i * V_BYTES);
-                V_UNROLL
-                for (int k = 0; k < LEVELS; k++)
-                        if ((i >> k & 1) && (i & ((1 << k) - 1)) == (1 << k) - 1)
-                                v = O(halve)(half[k], v);
-                half[sf_order_closed((uint64_t)i)] = v;
+        for (int i = 0; i < O(turn); i++) {
+                if (i * BYTES % 64 == 0 || BYTES > 64)
+                        __builtin_prefetch(x + i * BYTES + x_ahead);
+                if (!centred)
+                        __builtin_prefetch(w + i * BYTES + w_ahead);
+                v[i] = centred ? N(load)(x + i * BYTES) - centre : N(load)(x + i * BYTES) * N(load)(w + i * BYTES);
         }
-        return half[LEVELS];
+        if (!centred) {
+                O(halve_all)(v, O(turn));
+                total[0] = v[0];
+                return;
+        }
+        V_UNROLL
+        for (int i = 0; i < O(turn) / 2; i++) {
+                const N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(v[2 * i], v[2 * i + 1]);
+                const N(vec) odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(v[2 * i], v[2 * i + 1]);
+                sum[i] = O(combine)(even, odd);
+                v[i] = O(combine)(even * even, odd * odd);
+        }
+        O(halve_all)(v, O(turn) / 2);
+        O(halve_all)(sum, O(turn) / 2);
+        total[0] = v[0];
+        total[1] = sum[0];
+}
+
+/* The counter of total i: of a row's products, or behind those of all rows, of its distances. */
+SF_INLINE char *O(product_counter)(const sf_products *j, int64_t i)
+{
+        return i < j->many ? j->counters + i * SF_ORDER_LEVELS * V_BYTES : j->sums + (i - j->many) * SF_ORDER_LEVELS * V_BYTES;
+}
+
+/* Counters are kept as fold_by_halves keeps them: total i has lane i of a few vectors. */
+SF_INLINE void O(fold_rows_products_as)(const sf_products *j, const bool centred)
+{
+        enum { SIZE = SF_CPU_TILE_VECTORS * K_WIDTH, TURN = O(turn) * K_WIDTH * K_SIZE, TOTALS = 2 * SF_CPU_GROUP };
+        _Static_assert(TOTALS <= SF_CPU_FOLD_GROUP, "an entry has a lane for each");
+        const char *x = j->x, *w = j->w;
+        const int totals = (int)j->many * (1 + centred), vectors = O(vectors_of)(totals);
+        const uint64_t first = (uint64_t)(j->start / SIZE), last = first + (uint64_t)(j->n / SIZE);
+        const uint64_t moved = first == last ? 0 : (2ull << sf_order_log2(first ^ last)) - 1; /* others stay what they are */
+        N(vec) centre[SF_CPU_GROUP], entry[SF_ORDER_LEVELS][O(group_vectors)];
+        for (int64_t r = 0; r < j->many; r++)
+                centre[r] = O(factor)(w + r * j->w_step);
+        for (uint64_t bits = first & moved; bits; bits &= bits - 1) {
+                const int k = __builtin_ctzll(bits);
+                K_LANE_C lane[O(group_vectors)][K_WIDTH];
+                memset(lane, 0, sizeof lane);
+                for (int i = 0; i < totals; i++)
+                        memcpy(&lane[i / K_WIDTH][i % K_WIDTH], O(product_counter)(j, i) + k * V_BYTES, K_LANE_BYTES);
+                for (int i = 0; i < vectors; i++)
+                        entry[k][i] = N(get)(lane[i]);
+        }
+        for (uint64_t tile = first; tile < last; tile++) {
+                const int closed = sf_order_closed(tile);
+                N(vec) part[TOTALS][O(turns)], v[TOTALS];
+                for (int i = 0; i < O(turns); i++, x += TURN, w += centred ? 0 : TURN)
+                        for (int64_t r = 0; r < j->many; r++) {
+                                N(vec) turn[2];
+                                O(product_turn)(centred, x + r * j->x_step, w + r * j->w_step, centre[r], j->x_ahead, j->w_ahead, turn);
+                                part[r][i] = turn[0];
+                                if (centred)
+                                        part[j->many + r][i] = turn[1];
+                        }
+                for (int i = 0; i < totals; i++) {
+                        O(halve_all)(part[i], O(turns));
+                        v[i] = part[i][0];
+                }
+                O(halve_rows)(v, totals);
+                for (int i = 0; i < vectors; i++) {
+                        for (int k = 0; k < closed; k++)
+                                v[i] = O(combine)(entry[k][i], v[i]);
+                        entry[closed][i] = v[i];
+                }
+        }
+        for (uint64_t bits = last & moved; bits; bits &= bits - 1)
+                for (int i = 0; i < totals; i++)
+                        N(put)(O(product_counter)(j, i) + __builtin_ctzll(bits) * V_BYTES, O(row_total)(entry[__builtin_ctzll(bits)], i));
 }
 
 static void O(fold_rows_products)(const sf_products *j)
 {
-        enum { SIZE = SF_CPU_TILE_VECTORS * K_WIDTH };
-        const N(tables) t = N(tables_of)(j->lanes);
-        const char *x = j->x, *w = j->w;
-        uint64_t tile = (uint64_t)(j->start / SIZE);
-        for (int64_t done = 0; done < j->n; done += SIZE, tile++, x += SIZE * K_SIZE, w += SIZE * K_SIZE) {
-                const int closed = sf_order_closed(tile);
-                N(vec) v[SF_CPU_GROUP];
-                for (int64_t r = 0; r < j->many; r++)
-                        v[r] = O(product_tile)(x + r * j->x_step, w + r * j->w_step, j->x_ahead, j->w_ahead);
-                for (int64_t r = 0; r < j->many; r++) {
-                        char *counter = j->counters + r * SF_ORDER_LEVELS * V_BYTES;
-                        N(vec) total = N(permute)(O(lane_scan)(v[r], &t, K_LOG_WIDTH), t.last);
-                        for (int k = 0; k < closed; k++)
-                                total = O(combine)(N(get)(counter + k * V_BYTES), total);
-                        N(put)(counter + closed * V_BYTES, total);
+        if (j->sums)
+                O(fold_rows_products_as)(j, true);
+        else
+                O(fold_rows_products_as)(j, false);
+}
+
+/* A tile of a vector of columns, of which `count` are there. `spread`: w has one element a position; `centred`: one for all positions. */
+SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, const bool centred, const char *x, const char *w, int64_t c,
+                                    const int count, int closed)
+{
+        N(vec) v[2][V_FOLD_ROWS], beside;
+        if (centred)
+                beside = N(load_unit)(w + c * K_SIZE, count);
+        V_UNROLL
+        for (int i = 0; i < V_FOLD_ROWS; i++) {
+                const char *at = x + i * j->x_step + c * K_SIZE;
+                __builtin_prefetch(at + j->x_ahead);
+                if (!centred)
+                        beside = spread ? O(factor)(w + i * j->w_step) : N(load_unit)(w + i * j->w_step + c * K_SIZE, count);
+                v[1][i] = N(load_unit)(at, count);
+                v[1][i] = centred ? v[1][i] - beside : v[1][i];
+                v[0][i] = v[1][i] * (centred ? v[1][i] : beside);
+        }
+        V_UNROLL
+        for (int p = 0; p <= centred; p++) {
+                char *counter = (p ? j->sums : j->counters) + c * K_LANE_BYTES;
+                V_UNROLL
+                for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
+                        V_UNROLL
+                        for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
+                                v[p][i] = O(combine)(v[p][i], v[p][i + size]);
                 }
+                for (int k = 0; k < closed; k++)
+                        v[p][0] = O(combine)(N(get)(counter + k * j->counter_stride), v[p][0]);
+                N(put)(counter + closed * j->counter_stride, v[p][0]);
         }
 }
 
-/* A vector of products, of which `count` are there. */
-SF_INLINE N(vec) O(product_part)(const char *x, const char *w, const bool spread, N(vec) factor, int count)
-{
-        if (count >= K_WIDTH)
-                return N(load)(x) * (spread ? factor : N(load)(w));
-        return N(load_part)(x, 0, count) * (spread ? factor : N(load_part)(w, 0, count));
-}
-
-SF_INLINE void O(fold_columns_products_as)(const sf_products *j, const bool spread)
+SF_INLINE void O(fold_columns_products_as)(const sf_products *j, const bool spread, const bool centred)
 {
         const char *x = j->x, *w = j->w;
         uint64_t tile = (uint64_t)(j->start / V_FOLD_ROWS);
         for (int64_t done = 0; done < j->n; done += V_FOLD_ROWS, tile++, x += V_FOLD_ROWS * j->x_step, w += V_FOLD_ROWS * j->w_step) {
                 const int closed = sf_order_closed(tile);
-                N(vec) factor[V_FOLD_ROWS];
-                V_UNROLL
-                for (int i = 0; i < V_FOLD_ROWS; i++) {
-                        sf_value one;
-                        memcpy(&one.K_VALUE, w + i * j->w_step, K_SIZE); /* where it is not spread, its first column */
-                        factor[i] = N(broadcast)(one);
-                }
-                for (int64_t c = 0; c < j->many; c += K_WIDTH) {
-                        const int count = j->many - c < K_WIDTH ? (int)(j->many - c) : K_WIDTH;
-                        N(vec) v[V_FOLD_ROWS];
-                        V_UNROLL
-                        for (int i = 0; i < V_FOLD_ROWS; i++) {
-                                const char *at = x + i * j->x_step + c * K_SIZE;
-                                __builtin_prefetch(at + j->x_ahead);
-                                v[i] = O(product_part)(at, w + i * j->w_step + c * K_SIZE, spread, factor[i], count);
-                        }
-                        V_UNROLL
-                        for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
-                                V_UNROLL
-                                for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
-                                        v[i] = O(combine)(v[i], v[i + size]);
-                        }
-                        for (int k = 0; k < closed; k++)
-                                v[0] = O(combine)(N(get)(j->counters + k * j->counter_stride + c * K_LANE_BYTES), v[0]);
-                        N(put)(j->counters + closed * j->counter_stride + c * K_LANE_BYTES, v[0]);
-                }
+                int64_t c = 0;
+                for (; c + K_WIDTH <= j->many; c += K_WIDTH)
+                        O(product_positions)(j, spread, centred, x, w, c, K_WIDTH, closed);
+                if (c < j->many)
+                        O(product_positions)(j, spread, centred, x, w, c, (int)(j->many - c), closed);
         }
 }
 
 static void O(fold_columns_products)(const sf_products *j)
 {
-        if (j->spread)
-                O(fold_columns_products_as)(j, true);
+        if (j->sums)
+                O(fold_columns_products_as)(j, false, true);
+        else if (j->spread)
+                O(fold_columns_products_as)(j, true, false);
         else
-                O(fold_columns_products_as)(j, false);
+                O(fold_columns_products_as)(j, false, false);
 }

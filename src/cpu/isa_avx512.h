@@ -88,6 +88,34 @@ SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
         return (v_u64)_mm512_max_epu64((__m512i)a, (__m512i)b);
 }
 
+/* Of two numbers the compare of `not at most`; of those lanes, where b is NaN none. */
+SF_INLINE v_mask v_above_f32(v_f32 a, v_f32 b)
+{
+        const __mmask16 number = _mm512_cmp_ps_mask((__m512)b, (__m512)b, _CMP_ORD_Q);
+        return _mm512_mask_cmp_ps_mask(number, (__m512)a, (__m512)b, _CMP_NLE_UQ);
+}
+SF_INLINE v_mask v_above_f64(v_f64 a, v_f64 b)
+{
+        const __mmask8 number = _mm512_cmp_pd_mask((__m512d)b, (__m512d)b, _CMP_ORD_Q);
+        return _mm512_mask_cmp_pd_mask(number, (__m512d)a, (__m512d)b, _CMP_NLE_UQ);
+}
+SF_INLINE v_mask v_above_u32(v_u32 a, v_u32 b)
+{
+        return _mm512_cmpgt_epu32_mask((__m512i)a, (__m512i)b);
+}
+SF_INLINE v_mask v_above_u64(v_u64 a, v_u64 b)
+{
+        return _mm512_cmpgt_epu64_mask((__m512i)a, (__m512i)b);
+}
+SF_INLINE v_mask v_above_i32(v_i32 a, v_i32 b)
+{
+        return _mm512_cmpgt_epi32_mask((__m512i)a, (__m512i)b);
+}
+SF_INLINE v_mask v_above_i64(v_i64 a, v_i64 b)
+{
+        return _mm512_cmpgt_epi64_mask((__m512i)a, (__m512i)b);
+}
+
 /* A lane is on where its byte is not zero. */
 SF_INLINE v_mask v_mask_bytes(const uint8_t *p, const int lanes)
 {

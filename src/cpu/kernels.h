@@ -44,6 +44,12 @@ typedef struct sf_carry {
         char *fill;           /* exclusive scans: the value before the first element; after a call with resume, before the next, else anything */
 } sf_carry;
 
+/* The number of the first element, how much further on that of the next row is, and 1 or -1 from position to position. Of folds alone, but
+ * for packed ones: there, and in scans, numbers stand beside the elements. */
+typedef struct sf_numbers {
+        int64_t at, row, step;
+} sf_numbers;
+
 typedef struct sf_rows {
         const char *x; /* the sequence's first element, of the first row */
         char *y;
@@ -60,6 +66,7 @@ typedef struct sf_rows {
         sf_value identity;
         uint64_t turn; /* the kernels' */
         int64_t beside; /* where elements come in twos: bytes from x to the other one */
+        sf_numbers numbers;
         int64_t ahead; /* what is read soon lies this many bytes on: prefetched, never relied upon */
         const sf_lanes *lanes;
         const sf_carry *carry; /* of the first row; NULL: nothing to the left */
@@ -90,13 +97,17 @@ typedef struct sf_columns {
         sf_value identity;
         uint64_t turn;
         int64_t beside;
+        sf_numbers numbers;
         int64_t ahead;
         const sf_carry *carry; /* NULL: nothing to the left */
         char *counters;        /* entry k: `cols` lanes at counters + k * counter_stride */
         int64_t counter_stride;
 } sf_columns;
 
-/* Whole tiles of a sum of products, x times w: elements of the lane type, along rows or columns contiguous in both, but for `spread`. */
+/*
+ * Whole tiles of a sum of products, x times w, along rows or columns contiguous in both, but for `spread`. Where there is room for `sums`, w is
+ * a centre for each line instead: the squares of x - w are summed up, and beside them those distances, in `sums`.
+ */
 typedef struct sf_products {
         const char *x, *w;
         int64_t x_step, w_step; /* bytes from row to row; columns: from one position of the sequence to the next */
@@ -107,6 +118,7 @@ typedef struct sf_products {
         int64_t x_ahead, w_ahead; /* rows; of columns x's alone */
         const sf_lanes *lanes;
         char *counters; /* as fold_rows and fold_columns have them where they are resumed */
+        char *sums;     /* such counters too, or NULL */
         int64_t counter_stride;
 } sf_products;
 

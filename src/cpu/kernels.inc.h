@@ -239,6 +239,7 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_FIRST
 #undef K_SECOND
 #undef K_SECOND_VEC
+#undef K_NUMBERS
 #undef K_PRODUCT
 #undef K_ORDERED
 #undef K_COMMUTES

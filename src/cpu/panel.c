@@ -106,26 +106,44 @@ static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t 
         return box;
 }
 
-/* What stands beside the elements of such a block: their positions, counted from the axis's
- * beginning. */
+/* The numbers of a block's elements: their positions, counted from the axis's beginning. */
+static sf_numbers numbers_of(const sf_panels *p, const sf_block *b)
+{
+        const sf_piece *piece = b->piece;
+        const int64_t at = piece->base + b->line * piece->base_line + piece->from + b->first;
+        return b->m->step->reverse ? (sf_numbers){p->n - 1 - at, -piece->base_line, -1}
+                                   : (sf_numbers){at, piece->base_line, 1};
+}
+
+/* Is only the total of the piece wanted? */
+static bool folds(const sf_block *b)
+{
+        return b->m->step->fold || b->piece->totals;
+}
+
+/* Do numbers stand beside the elements of such a block? Most folds need none there. */
+static bool is_numbered(const sf_panels *p, const sf_block *b)
+{
+        return sf_op_is(b->m->step->op, SF_INDEX) && (!folds(b) || p->shape == SF_PANEL_PACKED);
+}
+
 static void number(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = b->m;
         const sf_piece *piece = b->piece;
-        const bool down = m->step->reverse != p->reverse; /* along the panel */
-        const int64_t step = down ? -1 : 1, across = p->col >= 0 ? piece->cols : 1;
-        for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++) {
-                int64_t at = piece->base + line * piece->base_line + piece->from + b->first;
-                at += p->reverse ? b->count - 1 : 0;
-                at = m->step->reverse ? p->n - 1 - at : at;
+        const int64_t across = p->col >= 0 ? piece->cols : 1;
+        sf_numbers n = numbers_of(p, b);
+        n.at += p->reverse ? (b->count - 1) * n.step : 0; /* panels are filled as memory is */
+        n.step = p->reverse ? -n.step : n.step;
+        for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++, n.at += n.row) {
                 const int64_t to = in_columns(p) ? 0 : line * pitch_of(p, piece);
                 char *y = w->scratch + m->other + to * m->size;
                 if (across == 1)
-                        p->isa->map->number(y, m->size, at, step, b->count);
+                        p->isa->map->number(y, m->size, n.at, n.step, b->count);
                 else
                         for (int64_t i = 0; i < b->count; i++)
-                                p->isa->map->number(y + i * across * m->size, m->size, at + i * step, 0, across);
+                                p->isa->map->number(y + i * across * m->size, m->size, n.at + i * n.step, 0, across);
         }
 }
 
@@ -140,7 +158,7 @@ static void load(const sf_walker *w, const sf_block *b)
         const int64_t row = p->col >= 0 ? piece->cols : pitch_of(p, piece);
         const int64_t begin = piece->from + b->first + (p->reverse ? b->count - 1 : 0);
         const int64_t m_seq = p->reverse ? -seq->m : seq->m;
-        if (sf_op_is(m->step->op, SF_INDEX))
+        if (is_numbered(p, b))
                 number(w, b);
         for (int64_t done = 0, run; done < b->count; done += run) {
                 sf_walk at;
@@ -289,12 +307,6 @@ typedef struct place {
         char *counters;
 } place;
 
-/* Is only the total of the piece wanted? */
-static bool folds(const sf_block *b)
-{
-        return b->m->step->fold || b->piece->totals;
-}
-
 static place place_of(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
@@ -362,7 +374,7 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
                          .stream = m->streams && !fold,
                          .raw = b->piece->totals,
                          .identity = m->identity, .turn = m->kernels->turn,
-                         .beside = m->apart,
+                         .beside = m->apart, .numbers = numbers_of(w->p, b),
                          .ahead = m->reads ? b->piece->ahead : 0,
                          .lanes = m->lanes,
                          .carry = at.carry, .carry_row = w->p->carries > 1,
@@ -384,7 +396,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .stream = streams && !b->piece->totals,
                             .raw = b->piece->totals,
                             .identity = m->identity, .turn = m->kernels->turn,
-                            .beside = m->apart,
+                            .beside = m->apart, .numbers = numbers_of(w->p, b),
                             .ahead = m->reads ? b->piece->ahead : 0,
                             .carry = at.carry,
                             .counters = at.counters, .counter_stride = m->entry_bytes};
@@ -405,11 +417,12 @@ static void run_rows(const sf_walker *w, sf_block b)
         }
 }
 
-/* The whole tiles of a block of a sum of products; returns how many positions that is. */
+/* The whole tiles of a block of a sum of products; returns how many positions that is. Of two
+ * members that are folded together, those of both, when it is the first one's turn. */
 static int64_t run_products(const sf_walker *w, sf_block b)
 {
         const sf_panels *p = w->p;
-        const sf_panel_member *m = b.m;
+        const sf_panel_member *m = b.m, *pair = m->pair < 0 ? NULL : &p->member[m->pair];
         const bool columns = in_columns(p);
         const int64_t tile = columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * m->kernels->width;
         const int64_t each = columns ? 1 : SF_CPU_GROUP, count = b.count / tile * tile;
@@ -417,7 +430,14 @@ static int64_t run_products(const sf_walker *w, sf_block b)
         const int64_t seq[2] = {m->fuse->operand[m->factor[0]].stride[p->seq],
                                 m->fuse->operand[m->factor[1]].stride[p->seq]};
         const struct sf_piece_in *x = &b.piece->in[m->factor[0]], *y = &b.piece->in[m->factor[1]];
-        for (; b.line < b.piece->lines && count; b.line += each) {
+        /* Of short rows, the next ones. */
+        const bool brief = !columns && count * seq[0] <= 4 * ahead;
+        for (; b.line < b.piece->lines && count && !(pair && pair < m); b.line += each) {
+                char *counters[2] = {place_of(w, &b).counters, NULL};
+                if (pair) { /* counters are as large, and as many */
+                        counters[m->squares] = w->scratch + pair->counters + (counters[0] - (w->scratch + m->counters));
+                        counters[!m->squares] = place_of(w, &b).counters;
+                }
                 const sf_products job = {
                         .x = x->at + b.line * x->line + position * seq[0],
                         .w = y->at + b.line * y->line + position * seq[1],
@@ -425,10 +445,10 @@ static int64_t run_products(const sf_walker *w, sf_block b)
                         .many = columns ? b.piece->cols : sf_smaller(each, b.piece->lines - b.line),
                         .n = count, .start = b.first,
                         .spread = columns && !m->fuse->operand[m->factor[1]].stride[p->col],
-                        .x_ahead = ahead, .w_ahead = y->line ? ahead : 0,
+                        .x_ahead = brief ? each * x->line : ahead, .w_ahead = y->line ? ahead : 0,
                         .lanes = m->lanes,
-                        .counters = place_of(w, &b).counters, .counter_stride = m->entry_bytes};
-                (columns ? m->kernels->products->columns : m->kernels->products->rows)(&job);
+                        .counters = counters[0], .sums = counters[1], .counter_stride = m->entry_bytes};
+                (columns ? m->products->columns : m->products->rows)(&job);
         }
         return count;
 }
@@ -486,7 +506,9 @@ static bool keeps_nothing(const sf_panel_member *m, const sf_piece *piece)
 void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t end)
 {
         const sf_panels *p = w->p;
-        const int64_t block = p->members == 1 && keeps_nothing(&p->member[0], piece) ? end - first : p->block;
+        const bool alone = p->members == 1 && (keeps_nothing(&p->member[0], piece) || p->member[0].products);
+        const bool paired = p->members == 2 && p->member[0].products && p->member[0].pair == 1;
+        const int64_t block = alone || paired ? end - first : p->block;
         for (; first < end; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!piece->some || p->member[i].step->fold == piece->totals)

@@ -51,9 +51,12 @@ typedef struct sf_panel_member {
         bool streams; /* writes around the cache: no line would be left half written */
         bool gathers; /* a scan whose results go there from another panel, laid out as memory is */
         bool through;  /* map: the load goes straight to the output */
-        bool products; /* a sum of products of operands factor[0] and [1], whole tiles of it
-                          straight from memory */
+        const sf_cpu_products *products; /* a sum of products of operands factor[0] and [1], whole
+                          tiles of it straight from memory; or NULL */
         int32_t factor[2];
+        int32_t pair; /* -1, or the member with which these products are folded: one is the squares
+                         of factor[0] less factor[1], the other those distances */
+        bool squares;
         const sf_lanes *lanes; /* the isa's, or own */
         sf_lanes own;
         int64_t entry_bytes, counter_bytes; /* of a counter's or carry's entry, and of a counter */

@@ -67,6 +67,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
         const sf_step *s = m->step;
         const sf_fuse *f = m->fuse;
         m->through = false;
+        m->apart = 0;
         m->identity = identity_of(s);
         m->beside.program = &nothing;
         if (!member_straight(p, m)) {
@@ -168,7 +169,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 return;
         /* Elements from one position to the next, where the sequence is contiguous. */
         const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
-        if (m->kernels->two) {
+        if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
                 m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
                            (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
         } else if (m->load.copy) {
@@ -189,45 +190,86 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                            (columns || s->dims[p->seq].m == step);
 }
 
-/* Is the load a product of two operands, or the square of one? */
-static bool is_product(const sf_program *p, sf_dt dt, int32_t *factor)
+/* Is a value of a program an operand, as it is in memory or widened to dt? */
+static bool is_operand(const sf_fuse *f, const sf_program *p, int32_t value, sf_dt dt, int32_t *operand)
 {
-        const sf_instruction *last = p->count == 2 || p->count == 3 ? &p->code[p->count - 1] : NULL;
-        if (!last || last->dt != dt ||
-            !(last->code == SF_CODE_MUL || (last->code == SF_CODE_SQUARE && p->count == 2)))
-                return false;
-        bool loads = true;
-        for (int k = 0; k < 2; k++) {
-                const int32_t arg = last->arg[last->code == SF_CODE_SQUARE ? 0 : k];
-                const sf_instruction *from = &p->code[arg];
-                loads = loads && from->code == SF_CODE_LOAD && from->dt == dt;
-                factor[k] = from->slot;
-        }
-        return loads;
+        const sf_instruction *at = &p->code[value];
+        if (at->dt == dt && at->code == SF_CODE_CAST)
+                at = &p->code[at->arg[0]];
+        *operand = at->slot;
+        return p->code[value].dt == dt && at->code == SF_CODE_LOAD && (at->dt == dt || at->dt == f->operand[at->slot].dt);
 }
 
-/* May the kernel for products read both factors where they are? */
-static void choose_products(sf_panels *p, sf_panel_member *m)
+/* Is a value what an instruction makes of two operands? */
+static bool is_made_of(const sf_fuse *f, const sf_program *p, int32_t value, sf_code code, sf_dt dt, int32_t *factor)
+{
+        const sf_instruction *at = &p->code[value];
+        const bool square = code == SF_CODE_MUL && at->code == SF_CODE_SQUARE;
+        return (at->code == code || square) && at->dt == dt && is_operand(f, p, at->arg[0], dt, &factor[0]) &&
+               is_operand(f, p, at->arg[square ? 0 : 1], dt, &factor[1]);
+}
+
+/* May a kernel for products read both operands where they are? The second may stand still along the columns, or, as a centre does, along the
+ * sequence. */
+static void choose_factors(const sf_panels *p, sf_panel_member *m, bool centred)
+{
+        const bool columns = p->shape == SF_PANEL_COLUMNS;
+        const sf_operand *a = &m->fuse->operand[m->factor[0]], *b = &m->fuse->operand[m->factor[1]];
+        const int32_t along = columns ? p->col : p->seq;
+        const int64_t size = sf_dtypes[a->dt].size;
+        const sf_cpu_kernels *kernels = a->dt == b->dt ? p->isa->find(a->dt, m->held, m->step->op) : NULL;
+        const bool beside = b->stride[along] == size;
+        const bool found = centred ? !b->stride[p->seq] && (beside || !columns) : beside || (columns && !b->stride[along]);
+        if (kernels && found && a->stride[along] == size)
+                m->products = kernels->products;
+}
+
+static bool may_be_products(const sf_panels *p, const sf_panel_member *m, bool whole)
 {
         const sf_step *s = m->step;
         const bool columns = p->shape == SF_PANEL_COLUMNS, rows = p->shape == SF_PANEL_ROWS;
-        m->products = s->fold && m->kernels->products && !s->m && s->acc == m->held &&
-                      p->nseq == 1 && !p->reverse && (columns || (rows && !p->whole)) &&
-                      is_product(&m->fuse->load, m->held, m->factor);
-        if (!m->products)
+        return s->fold && m->kernels->products && !s->m && s->acc == m->held && p->nseq == 1 && !p->reverse &&
+               (columns || (rows && (whole || !p->whole))) && m->fuse->load.count;
+}
+
+static void choose_products(sf_panels *p, sf_panel_member *m)
+{
+        const sf_fuse *f = m->fuse;
+        m->products = NULL;
+        m->pair = -1;
+        if (!may_be_products(p, m, false) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
                 return;
-        const sf_operand *a = &m->fuse->operand[m->factor[0]], *b = &m->fuse->operand[m->factor[1]];
-        const int32_t along = columns ? p->col : p->seq;
-        if (columns && a->stride[along] != m->size) { /* the one that may be spread comes second */
-                const sf_operand *first = a;
+        if (p->shape == SF_PANEL_COLUMNS && !f->operand[m->factor[0]].stride[p->col]) { /* the one that may be spread comes second */
                 const int32_t factor = m->factor[0];
-                a = b;
-                b = first;
                 m->factor[0] = m->factor[1];
                 m->factor[1] = factor;
         }
-        m->products = a->dt == m->held && b->dt == m->held && a->stride[along] == m->size &&
-                      (b->stride[along] == m->size || (columns && !b->stride[along]));
+        choose_factors(p, m, false);
+}
+
+/* The sums of x - w and of its squares, where w is one element a line, are folded together: of lines that would be whole in a panel too, if there
+ * is a tile in them. */
+static void choose_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other)
+{
+        const bool whole = p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
+        const sf_program *squares = &m->fuse->load, *sums = &other->fuse->load;
+        const sf_instruction *last = squares->count ? &squares->code[squares->count - 1] : NULL;
+        if (m->products || other->products || m->step->op != other->step->op || m->held != other->held || !may_be_products(p, m, whole) ||
+            !may_be_products(p, other, whole) || last->code != SF_CODE_SQUARE || last->dt != m->held)
+                return;
+        if (!is_made_of(m->fuse, squares, last->arg[0], SF_CODE_SUB, m->held, m->factor) ||
+            !is_made_of(other->fuse, sums, sums->count - 1, SF_CODE_SUB, m->held, other->factor) ||
+            m->factor[0] != other->factor[0] || m->factor[1] != other->factor[1])
+                return;
+        choose_factors(p, m, true);
+        if (!m->products)
+                return;
+        other->products = m->products;
+        p->whole = p->whole && p->shape == SF_PANEL_COLUMNS; /* every line has counters */
+        m->squares = true;
+        other->squares = false;
+        m->pair = (int32_t)(other - p->member);
+        other->pair = (int32_t)(m - p->member);
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -347,5 +389,8 @@ void sf_panels_plan(sf_panels *p, int workers)
                 choose_products(p, m);
                 choose_stream(p, m);
         }
+        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
+                for (int32_t k = 0; k < p->members; k++)
+                        choose_pair(p, &p->member[i], &p->member[k]);
         sf_cut_tasks(p, workers);
 }

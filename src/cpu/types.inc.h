@@ -63,6 +63,7 @@
 #define K_LANE f32
 #include "cpu/type.inc.h"
 #define K_NAME f32_f64
+#define K_PRODUCTS
 #define K_STORAGE_BYTES 4
 #define K_CONVERT K_WIDE
 #define K_LANE f64

@@ -3,6 +3,9 @@
  *
  * Elements are turned so that the larger is the better, positions so that of equal ones the smaller is. A position that nothing stands at is the
  * largest there is.
+ *
+ * Folds of rows and columns number elements themselves (K_NUMBERS): O(prefer) is a combine of values that they meet in order. All other
+ * kernels find positions beside the elements.
  */
 typedef struct O(val) {
         N(vec) element;
@@ -12,6 +15,7 @@ typedef struct O(val) {
 #define K_SECOND at
 #define K_SECOND_VEC K_INTEGERS
 #include "cpu/value_none.inc.h"
+#define K_NUMBERS
 
 SF_INLINE K_INTEGERS O(nowhere)(void)
 {
@@ -22,16 +26,20 @@ SF_INLINE O(val) O(settle)(O(val) v)
 {
         return v;
 }
+/* b where the mask is on, else a. */
+SF_INLINE O(val) O(choose)(v_mask m, O(val) a, O(val) b)
+{
+        return (O(val)){N(blend)(m, b.element, a.element), (K_INTEGERS)N(blend)(m, (N(vec))b.at, (N(vec))a.at)};
+}
 SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
 {
-#if K_REAL /* NaN before all else */
-        const K_INTEGERS na = (K_INTEGERS)(a.element != a.element), nb = (K_INTEGERS)(b.element != b.element);
-        const K_INTEGERS above = (K_INTEGERS)(b.element > a.element) | (nb & ~na), same = (K_INTEGERS)(b.element == a.element) | (na & nb);
-#else
-        const K_INTEGERS above = (K_INTEGERS)(b.element > a.element), same = (K_INTEGERS)(b.element == a.element);
-#endif
-        const K_INTEGERS right = above | (same & (K_INTEGERS)(b.at < a.at));
-        return (O(val)){(N(vec))(((K_INTEGERS)b.element & right) | ((K_INTEGERS)a.element & ~right)), (b.at & right) | (a.at & ~right)};
+        const v_mask above = K_CAT(v_above_, K_LANE)(b.element, a.element), below = K_CAT(v_above_, K_LANE)(a.element, b.element);
+        return O(choose)(above | (~below & K_CAT(v_above_i, K_LANE_BITS)(a.at, b.at)), a, b);
+}
+/* The same where of equal elements a's position is known to win. */
+SF_INLINE O(val) O(prefer)(O(val) a, O(val) b)
+{
+        return O(choose)(K_CAT(v_above_, K_LANE)(b.element, a.element), a, b);
 }
 SF_INLINE O(val) O(lift_two)(N(vec) v, N(vec) position, const O(none) *none)
 {

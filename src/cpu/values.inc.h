@@ -10,6 +10,7 @@
  *   O(lower)      values as results
  *   O(raise)      results as values that are lowered to them: an exclusive scan keeps one
  *   O(broadcast)  a number in all lanes
+ *   K_NUMBERS     defined where what stands beside elements is their number, which folds need not read
  */
 #ifdef K_VALUES
 #define K_PARTS 2
@@ -113,6 +114,14 @@ SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *no
 {
         const N(vec) v = N(load_part)(x, first, count);
         return O(lift)(m ? N(masked)(N(mask_part)(m, first, count), v, none->element) : v, none);
+}
+#endif
+#ifdef K_NUMBERS
+/* Elements with these numbers, which are read from nowhere. */
+SF_INLINE O(val) O(load_numbered)(const char *x, const uint8_t *m, const O(none) *none, int first, int count, K_INTEGERS number)
+{
+        const O(val) v = O(lift_two)(count == K_WIDTH ? N(load)(x) : N(load_part)(x, first, count), (N(vec))number, none);
+        return m ? O(blend)(N(mask_part)(m, first, count), v, none->value) : v;
 }
 #endif
 /* Likewise where all lanes may be there. */

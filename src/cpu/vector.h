@@ -17,7 +17,7 @@
  *                                truths of 1, if V_WIDEN_INTEGERS is defined
  *   v_shuffle16                  (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged; of an index, 4 bits count
  *   v_larger_f32 ... v_larger_u64, if V_LARGER_REAL, V_LARGER_NARROW, V_LARGER_32 or V_LARGER_64 is defined
- * and, with V_MASK_BITS, v_blend_f32 ... v_blend_u64, v_mask_bytes and v_mask_bytes_part. The rest is GNU C vector arithmetic, which gcc and clang turn
+ * and, with V_MASK_BITS, v_blend_f32 ... v_blend_u64, v_above_f32 ... v_above_i64, v_mask_bytes and v_mask_bytes_part. The rest is GNU C vector arithmetic, which gcc and clang turn
  * into the instructions of the flags the file is compiled with.
  */
 #ifndef SF_CPU_VECTOR_H
@@ -183,6 +183,32 @@ SF_INLINE v_u64 v_blend_u64(v_mask mask, v_u64 yes, v_u64 no)
         return (v_u64)V_BLEND(mask, yes, no);
 }
 #undef V_BLEND
+
+/* Lanes in which a is above b. NaN is above all numbers, and not above NaN. */
+SF_INLINE v_mask v_above_f32(v_f32 a, v_f32 b)
+{
+        return (v_mask)(~(a <= b) & (b == b));
+}
+SF_INLINE v_mask v_above_f64(v_f64 a, v_f64 b)
+{
+        return (v_mask)(~(a <= b) & (b == b));
+}
+SF_INLINE v_mask v_above_u32(v_u32 a, v_u32 b)
+{
+        return (v_mask)(a > b);
+}
+SF_INLINE v_mask v_above_u64(v_u64 a, v_u64 b)
+{
+        return (v_mask)(a > b);
+}
+SF_INLINE v_mask v_above_i32(v_i32 a, v_i32 b)
+{
+        return (v_mask)(a > b);
+}
+SF_INLINE v_mask v_above_i64(v_i64 a, v_i64 b)
+{
+        return (v_mask)(a > b);
+}
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------
