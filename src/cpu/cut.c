@@ -155,7 +155,7 @@ static int64_t lines_together(const sf_panels *p)
         if (!p->straight || p->shape == SF_PANEL_COLUMNS)
                 return p->lines;
         if (m->gathers)
-                return SF_PANEL_BYTES / (p->n * p->cols * m->size) / SF_CPU_GROUP * SF_CPU_GROUP;
+                return sf_larger(SF_PANEL_BYTES / (p->n * p->cols * m->size), SF_CPU_GROUP) / SF_CPU_GROUP * SF_CPU_GROUP; /* of long ones a group */
         return p->shape == SF_PANEL_PACKED ? PACKED_LINES : SF_CPU_FOLD_GROUP;
 }
 
