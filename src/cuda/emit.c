@@ -278,7 +278,7 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
                         largest = at_least(largest, size_of((int32_t)s->out));
         }
         SF_TRY(sf_cuda_tile_for(ctx, chip, spec, (int)in, (int)largest, tile));
-        *tile = sf_cuda_tile_shared(chip, *tile, members);
+        *tile = sf_cuda_tile_shared(chip, *tile, (int)in, (int)largest, members);
         /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */
         if (d->l.step->fuse)
                 bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);

@@ -87,6 +87,6 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
                            const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile);
 
 /* The same tile where `members` folds share the read. */
-sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int members);
+sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int in, int size, int members);
 
 #endif

@@ -107,11 +107,18 @@ int sf_cuda_operand_unit(const layout *l, int32_t k)
         return u && (l->width == 1 || suits(l, k, l->width)) ? u : 0;
 }
 
+/* Is a row of operand k, a vector a thread, all that a fold of columns reads of it? The kernel then loads it once for all its rows. */
+static bool is_still(const layout *l, int32_t k)
+{
+        const sf_step *s = l->step;
+        return s->fold && s->nseq == 1 && l->nbatch < s->nbatch && !s->fuse->operand[k].stride[s->nbatch] && sf_cuda_operand_unit(l, k);
+}
+
 static int bytes_of(const layout *l, uint32_t which)
 {
         int sum = 0;
         for (int32_t k = 0; which >> k; k++)
-                if (which >> k & 1 && line_stride(l, k))
+                if (which >> k & 1 && line_stride(l, k) && !is_still(l, k))
                         sum += size_of((int32_t)l->step->fuse->operand[k].dt);
         return sum;
 }
@@ -274,7 +281,7 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                 number[k] = f->operands;
                 f->dt[f->operands] = (uint8_t)fuse->operand[k].dt;
                 f->how[f->operands] = (uint8_t)(sf_cuda_operand_unit(l, k) | (loaded >> k & 1 ? SF_CUDA_OPERAND_LOADS : 0) |
-                                                (stored >> k & 1 ? SF_CUDA_OPERAND_STORES : 0));
+                                                (stored >> k & 1 ? SF_CUDA_OPERAND_STORES : 0) | (is_still(l, k) ? SF_CUDA_OPERAND_STILL : 0));
                 f->operands++;
         }
         if (l->loads)

@@ -152,6 +152,54 @@ static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_
         return chip->small_tiles || sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
 }
 
+/* Of so many blocks, `fit` of which a multiprocessor holds: how much of the chip is busy until the last of them ends, in thousandths? Blocks that run
+ * together share the memory, so those of one round need only be spread evenly; but 512 threads have what is under way that it takes. */
+static int64_t busy(int64_t blocks, int64_t threads, int64_t fit, const sf_cuda_chip *chip)
+{
+        const int64_t all = chip->multiprocessors, each = ceil_div(blocks, all), round = at_most(each, fit) * all;
+        return 1000 * blocks / (ceil_div(blocks, round) * round) * at_most(each > fit ? fit * threads : each * threads, 512) / 512;
+}
+
+/*
+ * Strips that leave much of the chip idle: narrower ones, down to 32 columns and a line of the cache, in blocks of 256 threads, of which several run at once,
+ * or of 512 where there is one for each multiprocessor. Vectors are at most 16 bytes of values, and 16 of them beside each other are better
+ * than more and shorter ones. H200, of a copy:
+ *                  (8, 2048, 1536)  (8, 2048, 2048)  (16, 1000, 700)  (4, 4096, 1024)
+ *      recurrences      0.63 0.90        0.55 0.83        0.84 1.18        0.62 0.67
+ *      sums of f32      0.72 0.83        0.75 0.94        0.98 1.10        0.68 0.85
+ *              f16      0.27 0.65        0.55 0.81        0.35 0.76                -
+ *              i64      0.89 0.92             0.95        0.79 0.84        0.93 0.95
+ * Returns the threads of a block, or 0: they stay as they are.
+ */
+static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t *width, int64_t *slots, strip *cut)
+{
+        const sf_step *s = l->step;
+        const int64_t in = size_of(s->in), outer = s->batch / l->line.len, places = tile.threads * tile.resident, value = value_size(s);
+        const bool few = 4 * outer * cut->strips < 3 * chip->multiprocessors, pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        /* The less there is to compute, the less is lost while the last blocks run alone. */
+        const int64_t enough = !pair ? 750 : sf_op_is(s->op, SF_INDEX) ? 650 : 850;
+        int64_t best = few ? 0 : busy(outer * cut->strips, tile.threads, tile.resident, chip), threads = 0;
+        if (s->op == SF_LOGSUMEXP || chip->small_tiles || (!few && (cut->whole || l->packs > 1)))
+                return 0;
+        for (int64_t t = 256; t <= 512 && t <= places; t *= 2)
+                for (int64_t w = l->width, n = tile.more; best < enough && n * w > 32 && n * w * in > 128;) {
+                        if (w * value > 16 || (n <= 16 && w > 1))
+                                w /= 2;
+                        else
+                                n /= 2;
+                        const strip narrow = {n, at_most(pow2_down(t / n), 64), ceil_div(ceil_div(l->line.len, w), n), false};
+                        const int64_t blocks = outer * narrow.strips, own = busy(blocks, t, places / t, chip);
+                        if (own <= best || 4 * blocks < 3 * chip->multiprocessors)
+                                continue;
+                        best = own;
+                        threads = t;
+                        *width = w;
+                        *slots = n;
+                        *cut = narrow;
+                }
+        return threads;
+}
+
 /* In chunks: three launches, of strips as wide as is best; else one, of strips narrow enough to go round. */
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool in_chunks)
 {
@@ -171,7 +219,9 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 places = 1024;
                 cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
         }
-        /* Too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
+        const int64_t narrow = in_chunks ? 0 : narrow_strips(l, tile, chip, &width, &slots, &cut);
+        threads = narrow ? narrow : threads;
+        /* Still too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
         int64_t sector = at_least(32 / size_of(s->in), 1);
         while (!in_chunks && 4 * cut.strips * outer < 3 * chip->multiprocessors && slots * width > sector && l->line.len > sector) {
                 /* Of narrow elements a strip is many columns: rather fewer vectors than shorter ones, down to a line of the cache. */

@@ -109,7 +109,9 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         put(w, "#define SF_PRODUCTS %d\n#define SF_EXPONENTIALS %d\n", products, exponentials);
         put(w, "#define SF_INDICES %d\n#define SF_TWOS %d\n#define SF_PAIRED (SF_PRODUCTS || SF_EXPONENTIALS || SF_INDICES || SF_TWOS)\n", sf_op_is(op, SF_INDEX),
             sf_op_is(op, SF_TWO));
-        put(w, "#define SF_OP_COMMUTES %d\n", sf_op_is(op, SF_COMMUTES));
+        /* Rows and columns never combine an index with one to its left; what a mask leaves out has no index at all. */
+        const bool in_order = sf_op_is(op, SF_INDEX) && (spec->kernel == SF_CUDA_SCAN_ROWS || spec->kernel == SF_CUDA_SCAN_COLUMNS) && !(spec->flags & SF_CUDA_MASK);
+        put(w, "#define SF_OP_COMMUTES %d\n#define SF_IN_ORDER %d\n", sf_op_is(op, SF_COMMUTES) && !in_order, in_order);
         put(w, "#define SF_VALUE_SIZE %d\n", sf_cuda_value_size(spec->op, spec->acc));
         put(w, "#define SF_FREE %d\n", !(folds && f->beside && !element) && sf_op_free((sf_op)spec->op, (sf_dt)spec->acc));
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
@@ -129,6 +131,10 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
                 put(w, "\n");
         }
         put(w, "#define SF_OPERANDS %d\n#define SF_CONSTANTS %d\n", f->operands ? f->operands : 1, f->constants ? f->constants : 1);
+        unsigned still = 0;
+        for (int32_t k = 0; k < f->operands && !again; k++)
+                still |= (f->how[k] & SF_CUDA_OPERAND_STILL ? 1u : 0) << k;
+        put(w, "#define SF_STILL %uu\n", still);
         put_operands(w, spec, "SF_LOADS", SF_CUDA_OPERAND_LOADS);
         put_operands(w, spec, "SF_STORES", SF_CUDA_OPERAND_STORES);
         if (again)

@@ -36,7 +36,8 @@ enum {
         SF_CUDA_OPERAND_UNIT = 3, /* mask: 0 any stride, 1 forwards, 2 backwards, 3 one element for the whole line */
         SF_CUDA_OPERAND_LOADS = 4,
         SF_CUDA_OPERAND_STORES = 8,
-        SF_CUDA_OPERAND_MADE = 16 /* again.cu: this many times one more than the step whose result it is; 0: memory. Its unit is the step that reads it */
+        SF_CUDA_OPERAND_MADE = 16, /* again.cu: this many times one more than the step whose result it is; 0: memory. Its unit is the step that reads it */
+        SF_CUDA_OPERAND_STILL = 128 /* a fold of columns: all rows read the same of it */
 };
 
 /* So many steps share a launch at most: folds of one read, or a scan and its total. */

@@ -392,17 +392,20 @@ bool fused_name(fused_named *c, int index)
                 bool repeated; /* it is one row */
                 double after;  /* results times this, if it is not 0 */
                 sf_op op;      /* of two elements: the second operand is the other */
-        } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75, SF_SUM},
-                      {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0, SF_SUM},
-                      {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0, SF_SUM},
-                      {"scan_of_product_long", false, 1, 1 << 28, 2, SF_DT_BOOL, false, 0, SF_SUM},
-                      {"sum_of_product_columns", true, 8192, 8192, 1, SF_DT_F32, false, 0, SF_SUM},
-                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2, SF_SUM},
-                      {"recurrence_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
-                      {"recurrence_rows_odd", false, 12288, 65537, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
-                      {"recurrence_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE},
-                      {"recurrence_columns", false, 16384, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE},
-                      {"recurrence_long", false, 1, 1 << 28, 2, SF_DT_F32, false, 0, SF_RECURRENCE}};
+                bool spread;   /* sums in f64 of the distances to the second operand, one a sequence, and of their squares */
+        } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75, SF_SUM, false},
+                      {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0, SF_SUM, false},
+                      {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0, SF_SUM, false},
+                      {"scan_of_product_long", false, 1, 1 << 28, 2, SF_DT_BOOL, false, 0, SF_SUM, false},
+                      {"sum_of_product_columns", true, 8192, 8192, 1, SF_DT_F32, false, 0, SF_SUM, false},
+                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2, SF_SUM, false},
+                      {"recurrence_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
+                      {"recurrence_rows_odd", false, 12288, 65537, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
+                      {"recurrence_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
+                      {"recurrence_columns", false, 16384, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE, false},
+                      {"recurrence_long", false, 1, 1 << 28, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
+                      {"var_mean_rows", true, 16384, 16384, 2, SF_DT_F32, false, 0, SF_SUM, true},
+                      {"var_mean_columns", true, 16384, 16384, 1, SF_DT_F32, false, 0, SF_SUM, true}};
         const sf_op op = index >= 0 && index < (int)(sizeof listed / sizeof *listed) ? listed[index].op : SF_SUM;
         if (index < 0 || index >= (int)(sizeof listed / sizeof *listed))
                 return false;
@@ -416,6 +419,8 @@ bool fused_name(fused_named *c, int index)
         c->other = far_view(c->shape, listed[index].other, 1);
         if (listed[index].repeated)
                 c->other.strides[0] = 0;
+        for (int d = 0; d < 2 && listed[index].spread; d++)
+                c->other.strides[d] = listed[index].axes >> d & 1 ? 0 : c->other.strides[d];
         c->out = far_view(c->fold_shape, SF_DT_F32, 2);
         c->step = (sf_step){.fold = listed[index].fold, .op = op, .in = SF_DT_F32, .acc = SF_DT_F32, .out = SF_DT_F32, .device = {SF_CUDA, 0}};
         c->step.identity = sf_identity(op, SF_DT_F32);
@@ -429,8 +434,22 @@ bool fused_name(fused_named *c, int index)
                 c->fuse.store = (sf_program){.count = 3, .constants = 1, .constant = {{.f32 = (float)listed[index].after}},
                                              .code = {{SF_CODE_RESULT, SF_DT_F32, 0, {0}}, {SF_CODE_CONSTANT, SF_DT_F32, 0, {0}},
                                                       {SF_CODE_MUL, SF_DT_F32, 0, {0, 1}}}};
+        if (listed[index].spread) {
+                c->step.acc = SF_DT_F64;
+                c->step.identity = sf_identity(op, SF_DT_F64);
+                c->fuse.load = (sf_program){.count = 5, .code = {{SF_CODE_LOAD, SF_DT_F32, 0, {0}}, {SF_CODE_LOAD, SF_DT_F32, 1, {0}}, {SF_CODE_CAST, SF_DT_F64, 0, {0}},
+                                                                 {SF_CODE_CAST, SF_DT_F64, 0, {1}}, {SF_CODE_SUB, SF_DT_F64, 0, {2, 3}}}};
+        }
         c->fuse.load_reads = 3;
         sf_step_geometry(&c->step, &(sf_step_views){.x = &c->x, .y = &c->out, .axes = listed[index].axes, .keepdim = true, .operands = 2,
                                                     .operand = {&c->x, &c->other}, .fuse = &c->fuse});
+        if (listed[index].spread) {
+                c->squares = c->fuse;
+                c->squares.load.code[c->squares.load.count++] = (sf_instruction){SF_CODE_SQUARE, SF_DT_F64, 0, {4}};
+                c->beside = c->step;
+                c->beside.y = (char *)((uintptr_t)4 << 40);
+                c->beside.fuse = &c->squares;
+                c->step.sibling = &c->beside;
+        }
         return true;
 }

@@ -56,8 +56,8 @@ void fused_print(const fused_case *c, FILE *to);
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct fused_named {
         char name[48];
-        sf_step step;
-        sf_fuse fuse;
+        sf_step step, beside; /* its sibling, if it has one */
+        sf_fuse fuse, squares;
         int64_t shape[2], fold_shape[2];
         sf_view x, other, out;
 } fused_named;

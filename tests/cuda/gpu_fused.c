@@ -154,7 +154,9 @@ static void time_all(void)
         for (int i = 0; fused_name(&c, i); i++) {
                 sf_step *one = place(&c.step, &c.fuse);
                 double count = (double)c.shape[0] * (double)c.shape[1];
-                double other = (double)sf_dtypes[c.other.dt].size * (c.other.strides[0] ? count : (double)c.shape[1]);
+                double other = (double)sf_dtypes[c.other.dt].size * (c.other.strides[0] && c.other.strides[1] ? count : (double)c.shape[1]);
+                if (one->sibling)
+                        place(&c.beside, &c.squares);
                 report(c.name, time_steps(&one, 1, count < 1e8 ? 20 : 3), 4 * count + other + 4 * (double)c.out.count);
         }
         /* W's column sums (region 3 to region 1), then x times them (region 0 and 1 to region 2). */

@@ -215,6 +215,9 @@ static void place_named(fused_named *c)
         c->fuse.operand[0].data = at(0, 0);
         c->fuse.operand[1].data = at(0, (uint64_t)1 << 40);
         c->step.y = at(0, (uint64_t)1 << 41);
+        c->beside.x = c->step.x;
+        c->beside.y = at(0, (uint64_t)3 << 40);
+        memcpy(c->squares.operand, c->fuse.operand, sizeof c->fuse.operand);
 }
 
 static void test_fused(void)
@@ -232,6 +235,7 @@ static void test_fused(void)
         for (int i = 0; fused_name(&c, i); i++) {
                 place_named(&c);
                 c.fuse.operand[1].data += 4096;
+                c.squares.operand[1].data += 4096;
                 c.fuse.store.constant[0].f32 = 17;
                 EXPECT(sf_cuda_run(NULL, &c.step), SF_OK, "");
         }

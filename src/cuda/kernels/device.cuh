@@ -236,6 +236,10 @@ SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<1> &r)
 }
 
 /* What no launch of ours writes meanwhile: two loads of one address may become one. */
+SF_DEVICE void sf_load_steady(const char *p, sf_raw<16> &r)
+{
+        asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p));
+}
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<8> &r) { asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<4> &r) { asm("ld.global.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<2> &r) { asm("ld.global.u16 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }

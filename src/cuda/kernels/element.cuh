@@ -8,7 +8,8 @@
  *
  * SF_FUSED: elementwise work is done on the way. Then there are SF_LOAD_FUSED and SF_STORE_FUSED; SF_LOADS(F) and SF_STORES(F), which
  * list the operands each of the two programs reads, F(number, dtype, unit), unit as SF_X_UNIT or 2: one element for the whole
- * line; and after codes.cuh the programs themselves.
+ * line; and after codes.cuh the programs themselves. SF_STILL: bit k: operand k is the same for every element of a sequence, a vector of columns
+ * at a time, and is loaded once for all.
  *
  * SF_MEMBERS: how many folds one launch computes of one read. More than one are fused steps, whose accumulator members.cuh defines.
  * SF_TOTAL: a scan stores its total as well, as another step's result; that step's program on the way out is among the programs.

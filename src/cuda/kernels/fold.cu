@@ -447,7 +447,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 stop = row;
 
         sf_acc *totals = (sf_acc *)sf_shared();
-        sf_acc *counter = totals + sf_fold_counter(SF_THREADS, HELD) + thread;
+        sf_acc *counter = totals + thread;
         sf_i64 turns = 0;
 #if SF_FREE
         sf_acc sum[SF_ROWS][SF_WIDTH]; /* of all there was: any grouping gives the same */
@@ -519,6 +519,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 }
 #endif
         if (SF_GROUPS > 1) {
+                if (!SF_FREE) /* the counters stood there */
+                        sf_sync_block();
                 if (group < SF_GROUPS)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++)

@@ -38,7 +38,7 @@ SF_DEVICE sf_strides sf_along(const sf_params &p)
 #if SF_FUSED
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
-                by.operand[k] = p.along[k];
+                by.operand[k] = SF_STILL >> k & 1 ? 0 : p.along[k];
 #endif
 #if SF_ELEMENT
         by.element = p.also[0].sy;
@@ -118,17 +118,19 @@ template <int DT, int UNIT> SF_DEVICE sf_of<DT> sf_value_at(const sf_operand<DT,
 }
 
 /* As sf_load_vector says. */
-template <int DT> SF_DEVICE void sf_load_operand(sf_operand<DT, 2> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64)
+template <bool STILL, int DT> SF_DEVICE void sf_load_operand(sf_operand<DT, 2> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64)
 {
         sf_clear(o.raw);
         if (index < end)
                 sf_load_steady(line, o.raw);
 }
-template <int DT, int UNIT> SF_DEVICE void sf_load_operand(sf_operand<DT, UNIT> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64 stride)
+template <bool STILL, int DT, int UNIT> SF_DEVICE void sf_load_operand(sf_operand<DT, UNIT> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64 stride)
 {
         enum { SIZE = SF_SIZE(DT) };
         sf_clear(o.raw);
-        if (UNIT && index + SF_WIDTH <= end)
+        if (STILL && index + SF_WIDTH <= end)
+                sf_load_steady(line + sf_vector_offset<UNIT, SIZE>(index, stride), o.raw);
+        else if (UNIT && index + SF_WIDTH <= end)
                 sf_load(line + sf_vector_offset<UNIT, SIZE>(index, stride), o.raw);
         else if (SF_RAGGED || !UNIT)
                 sf_load_singly<UNIT, SIZE>(line, index, end, stride, o.raw);
@@ -338,12 +340,12 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 {
 #if SF_LOAD_FUSED
         sf_vector v;
-#define OPERAND(k, dt, unit) sf_load_operand(v.operand##k, line.operand[k], index, end, by.operand[k]);
+#define OPERAND(k, dt, unit) sf_load_operand<(SF_STILL >> k & 1) != 0>(v.operand##k, line.operand[k], index, end, by.operand[k]);
         SF_LOADS(OPERAND)
 #undef OPERAND
 #if SF_MASK
         sf_operand<SF_DT_BOOL, SF_M_UNIT> m;
-        sf_load_operand(m, line.m, index, end, by.m);
+        sf_load_operand<false>(m, line.m, index, end, by.m);
         v.m = m.raw;
 #endif
         return v;
@@ -489,9 +491,8 @@ SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 i
 SF_DEVICE sf_answer sf_lowered(const sf_params &p, sf_acc v)
 {
 #if SF_INDICES
-        const sf_i64 at = sf_holds::lower(v), back = (sf_i64)p.initial - 1;
+        const sf_at at = sf_holds::lower(v), back = (sf_at)p.initial - 1;
         sf_answer r;
-        (void)p;
 #if SF_ELEMENT
         r.number = at < 0 || back < 0 ? at : back - at;
         r.element = v.first;
@@ -534,7 +535,7 @@ SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 e
         sf_results with;
         (void)line, (void)index, (void)end, (void)by;
 #if SF_STORE_FUSED
-#define OPERAND(k, dt, unit) sf_load_operand(with.operand##k, line.operand[k], index, end, by.operand[k]);
+#define OPERAND(k, dt, unit) sf_load_operand<false>(with.operand##k, line.operand[k], index, end, by.operand[k]);
         SF_STORES(OPERAND)
 #undef OPERAND
 #endif

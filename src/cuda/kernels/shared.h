@@ -209,11 +209,10 @@ SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount col
                (columns == 1 ? turns * warps * SF_WARP_LEVELS : 0);
 }
 
-/* fold.cu, columns: totals of groups; each thread's own counter. `held`: of columns, a thread. */
-SF_BOTH sf_amount sf_fold_counter(sf_amount threads, sf_amount held) { return threads * held; }
+/* fold.cu, columns: each thread's own counter; then, in its place, totals of groups. `held`: of columns, a thread. */
 SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount levels)
 {
-        return sf_fold_counter(threads, held) + levels * threads * held;
+        return (levels > 1 ? levels : 1) * threads * held;
 }
 
 /* again.cu, in bytes: marks of warps; totals of threads, of any type. */

@@ -455,10 +455,17 @@ template <int OP, class T> struct sf_index_value : sf_pair_value<T, sf_at> {
         SF_DEVICE_MEMBER type lift(T v) { return base::pair(v, nowhere()); }
         SF_DEVICE_MEMBER type lift_at(T v, sf_at position) { return base::pair(v, position ^ (sf_at)LATE); }
         /* -1 of nothing. */
-        SF_DEVICE_MEMBER sf_i64 lower(type v) { return v.second == nowhere() ? -1 : (sf_i64)(v.second ^ (sf_at)LATE); }
+        SF_DEVICE_MEMBER sf_at lower(type v) { return v.second == nowhere() ? (sf_at)-1 : v.second ^ (sf_at)LATE; }
+        /* Is x better than y, not only as good? */
+        SF_DEVICE_MEMBER bool better(T x, T y) { return !(LARGEST ? x <= y : x >= y) & (y == y); }
         SF_DEVICE_MEMBER type combine(type a, type b)
         {
                 const T x = a.first, y = b.first;
+#if SF_IN_ORDER
+                /* Positions need not be compared: all of b's come after a's, and only a may have none. */
+                const bool later = LATE ? !better(x, y) : better(y, x) | (a.second == nowhere());
+                return base::pair(SF_ELEMENT ? extreme(x, y) : later ? y : x, later ? b.second : a.second);
+#endif
                 const bool above = !(LARGEST ? y <= x : y >= x) & (x == x), same = (x == y) | ((x != x) & (y != y));
                 const bool right = above | (same & (b.second < a.second));
                 return base::pair(SF_ELEMENT ? extreme(x, y) : right ? y : x, right ? b.second : a.second);
