@@ -132,7 +132,7 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         }
         put(w, "#define SF_OPERANDS %d\n#define SF_CONSTANTS %d\n", f->operands ? f->operands : 1, f->constants ? f->constants : 1);
         unsigned still = 0;
-        for (int32_t k = 0; k < f->operands && !again; k++)
+        for (int32_t k = 0; k < f->operands && k < SF_OPERANDS_MAX && !again; k++)
                 still |= (f->how[k] & SF_CUDA_OPERAND_STILL ? 1u : 0) << k;
         put(w, "#define SF_STILL %uu\n", still);
         put_operands(w, spec, "SF_LOADS", SF_CUDA_OPERAND_LOADS);

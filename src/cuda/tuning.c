@@ -124,6 +124,19 @@ static const row recurrences[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 1, 4, 4, 70, {64, 32, 8, 0, 0}},
 };
 
+/*
+ * Sums of exponentials take as much to compute with as all the rest: more blocks, so that some compute while others load; and down columns as many rows
+ * a thread as it can hold, since groups and tiles exchange pairs. H200, (16384, 16384) f32, of a copy: folds of rows 256 x 16, four blocks: 0.88, three: 0.77;
+ * of columns 256 x 32, two: 0.94, 256 x 16, four: 0.87. Scans of rows 256 x 16, three: 0.67, 256 x 32, two, which spills: 0.63; of columns 256 x 32, two:
+ * 0.57, 256 x 16, three: 0.50.
+ */
+static const row exponentials[] = {
+        {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 0, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 32, 2, 32, 0}},
+        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 2, 32, 4}},
+        {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
+};
+
 #define ROW_IN(table) row_for(table, sizeof(table) / sizeof *(table), chip, spec, in, size)
 
 /* NULL: there is none. */
@@ -147,6 +160,8 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
                 r = ROW_IN(indices);
         else if (spec->op == SF_RECURRENCE)
                 r = ROW_IN(recurrences);
+        else if (spec->op == SF_LOGSUMEXP)
+                r = ROW_IN(exponentials);
         if (!r && sf_cuda_is_pair(spec->op, spec->acc))
                 r = ROW_IN(products);
         if (!r)
@@ -177,8 +192,8 @@ sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, in
         if (members == 1 || chip->small_tiles)
                 return tile;
         /* Two sums in f64 of one f32: a thread has few registers but for its loads, and blocks are small, so that as one begins or ends others
-         * have loads under way. H200, var_mean of (16384, 16384), of a copy's rate: rows four blocks of 128 x 32 0.98, two of 256 x 32 0.95, three of 256 x 16
-         * 0.92; columns 0.95, 0.91, 0.75. */
+         * have loads under way. H200, var_mean of (16384, 16384), of a copy's rate: rows four blocks of 128 x 32 0.97, two of 256 x 32 0.93, three of 256 x 16
+         * 0.91; columns 0.94, 0.90, 0.74. */
         if (members == 2 && in == 4 && size == 8 && tile.threads == 256)
                 return (sf_cuda_tile){128, 32, 4, tile.more, tile.beside};
         if (tile.threads > 256) /* two blocks would be one too many */
