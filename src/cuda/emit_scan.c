@@ -163,12 +163,13 @@ static int64_t busy(int64_t blocks, int64_t threads, int64_t fit, const sf_cuda_
 /*
  * Strips that leave much of the chip idle: narrower ones, down to 32 columns and a line of the cache, in blocks of 256 threads, of which several run at once,
  * or of 512 where there is one for each multiprocessor. Vectors are at most 16 bytes of values, and 16 of them beside each other are better
- * than more and shorter ones. H200, of a copy:
- *                  (8, 2048, 1536)  (8, 2048, 2048)  (16, 1000, 700)  (4, 4096, 1024)
- *      recurrences      0.63 0.90        0.55 0.83        0.84 1.18        0.62 0.67
- *      sums of f32      0.72 0.83        0.75 0.94        0.98 1.10        0.68 0.85
- *              f16      0.27 0.65        0.55 0.81        0.35 0.76                -
- *              i64      0.89 0.92             0.95        0.79 0.84        0.93 0.95
+ * than more and shorter ones; of strips as good, recurrences are faster in the narrower. H200, so many times as fast as with the widest strips there
+ * are three for every four multiprocessors of, and in brackets the share of a copy:
+ *                   (8, 2048, 1536)  (8, 2048, 2048)  (16, 1000, 700)  (4, 4096, 1024)  (32, 2048, 640)
+ *      recurrences      1.43 (0.87)      1.51 (0.84)      1.40 (0.84)      1.07 (0.68)      1.68
+ *      sums of f32      1.15 (0.83)      1.25 (0.97)      1.12 (0.80)      1.25 (0.88)      1.07 (0.83)
+ *              f16      2.36 (0.69)      1.49 (0.87)             (0.68)           (0.51)           (0.63)
+ *              i64      1.04 (0.94)         1 (0.97)      1.06 (0.87)      1.02 (0.97)         1 (0.89)
  * Returns the threads of a block, or 0: they stay as they are.
  */
 static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t *width, int64_t *slots, strip *cut)
@@ -189,7 +190,7 @@ static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_c
                                 n /= 2;
                         const strip narrow = {n, at_most(pow2_down(t / n), 64), ceil_div(ceil_div(l->line.len, w), n), false};
                         const int64_t blocks = outer * narrow.strips, own = busy(blocks, t, places / t, chip);
-                        if (own <= best || 4 * blocks < 3 * chip->multiprocessors)
+                        if (own < best || (own == best && t > 256) || 4 * blocks < 3 * chip->multiprocessors)
                                 continue;
                         best = own;
                         threads = t;

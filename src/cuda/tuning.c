@@ -177,8 +177,8 @@ sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, in
         if (members == 1 || chip->small_tiles)
                 return tile;
         /* Two sums in f64 of one f32: a thread has few registers but for its loads, and blocks are small, so that as one begins or ends others
-         * have loads under way. H200, var_mean of (16384, 16384), of a copy's rate: rows four blocks of 128 x 32 0.98, two of 256 x 32 0.95, three of 256 x 16
-         * 0.92; columns 0.95, 0.91, 0.75. */
+         * have loads under way. H200, var_mean of (16384, 16384), of a copy's rate: rows four blocks of 128 x 32 0.97, two of 256 x 32 0.93, three of 256 x 16
+         * 0.91; columns 0.94, 0.90, 0.74. */
         if (members == 2 && in == 4 && size == 8 && tile.threads == 256)
                 return (sf_cuda_tile){128, 32, 4, tile.more, tile.beside};
         if (tile.threads > 256) /* two blocks would be one too many */
