@@ -198,34 +198,46 @@ def _scanned(a, b, axis, reverse, exclusive, dtype, state=None):
     return torch.ops.scanfold.linear_recurrence(a, b, state, None, axis, reverse, exclusive, dtype)
 
 
+def _begun(ctx, y, state):
+    """The state before the first element, of each line one."""
+    edge = y.narrow(ctx.axis, y.shape[ctx.axis] - 1 if ctx.reverse else 0, 1)
+    if state is not None:
+        return state.to(y.dtype).expand(edge.squeeze(ctx.axis).shape).unsqueeze(ctx.axis)
+    return torch.full_like(edge, 0 if ctx.initial is None else ctx.initial)
+
+
 def _before(ctx, y, state):
     """The state before each element."""
     if ctx.exclusive:
         return y
-    n, axis = y.shape[ctx.axis], ctx.axis
-    edge = y.narrow(axis, n - 1 if ctx.reverse else 0, 1)
-    if state is not None:
-        begun = state.to(y.dtype).expand(edge.squeeze(axis).shape).unsqueeze(axis)
-    else:
-        begun = torch.full_like(edge, 0 if ctx.initial is None else ctx.initial)
-    rest = y.narrow(axis, 1 if ctx.reverse else 0, n - 1)
-    return torch.cat((rest, begun) if ctx.reverse else (begun, rest), axis)
+    begun, rest = _begun(ctx, y, state), y.narrow(ctx.axis, 1 if ctx.reverse else 0, y.shape[ctx.axis] - 1)
+    return torch.cat((rest, begun) if ctx.reverse else (begun, rest), ctx.axis)
 
+
+def _times_before(ctx, v, y, state, plain):
+    """v[i] h[i-1]. Of plain tensors that nobody differentiates, h is read where it stands, one off, and not copied first."""
+    if ctx.exclusive or not plain or torch.is_grad_enabled():
+        return v * _before(ctx, y, state).to(v.dtype)
+    n, axis, made = y.shape[ctx.axis], ctx.axis, torch.empty_like(v)
+    first, rest = (n - 1, 0) if ctx.reverse else (0, 1)
+    torch.mul(v.narrow(axis, rest, n - 1), y.narrow(axis, 1 - rest, n - 1), out=made.narrow(axis, rest, n - 1))
+    torch.mul(v.narrow(axis, first, 1), _begun(ctx, y, state), out=made.narrow(axis, first, 1))
+    return made
 
 
 def _adjoint(a, g, axis, reverse, exclusive, wide):
-    """What _recurrence_backward calls v, in one pass where the tensors are plain. Halves are multiplied as float32."""
+    """What _recurrence_backward calls v, in one pass where the tensors are plain; and whether they are. Halves are multiplied as float32."""
     kind = "f64" if wide is torch.float64 else "f32"
     gate, grad = f"a.astype({kind})", f"g.astype({kind})"
     text = f"linear_recurrence({gate}, {grad if exclusive else f'{gate} * {grad}'}, {axis}, reverse={reverse}, exclusive=True)"
     expression, given = _parsed(text if exclusive else f"{grad} + {text}", True, {"a": a, "g": g})
     v = ops._c_try(expression, given, 0)
     if type(v) is not int:
-        return v
+        return v, True
     gate, grad = a.to(wide), g.to(wide)
     if exclusive:
-        return _scanned(gate, grad, axis, reverse, True, None)
-    return grad + _scanned(gate, gate * grad, axis, reverse, True, None)
+        return _scanned(gate, grad, axis, reverse, True, None), False
+    return grad + _scanned(gate, gate * grad, axis, reverse, True, None), False
 
 
 def _recurrence_backward(ctx, grad):
@@ -242,10 +254,10 @@ def _recurrence_backward(ctx, grad):
         return (a.new_zeros(a0_shape) if wants[0] else None, torch.zeros(ctx.b_shape, dtype=ctx.b_dtype, device=y.device) if wants[1] else None,
                 torch.zeros_like(state) if wants[2] else None, None, None, None, None, None)
     wide = torch.float64 if torch.float64 in (y.dtype, a.dtype) else torch.float32
-    v = _adjoint(a, grad, axis, not reverse, ctx.exclusive, wide)
+    v, plain = _adjoint(a, grad, axis, not reverse, ctx.exclusive, wide)
     da = db = dstate = None
     if wants[0]:
-        da = (v * _before(ctx, y, state).to(wide)).reshape(shape).sum_to_size(a0_shape).to(a_dtype)
+        da = _times_before(ctx, v, y, state, plain).reshape(shape).sum_to_size(a0_shape).to(a_dtype)
     if wants[1]:
         db = v.reshape(shape).sum_to_size(ctx.b_shape).to(ctx.b_dtype)
     if wants[2]:
