@@ -209,7 +209,7 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         SF_TRY(check_index(ctx, &step, x, r->axes));
         const bool skips = r->skip_nan && sf_dtypes[x->dt].kind == SF_KIND_REAL;
         if (skips && (r->a || sf_op_is(step.op, SF_INDEX))) /* an element that is the identity is still one, with a position */
-                return sf_fail(ctx, SF_UNSUPPORTED, "skip_nan is set, which %s does not have; give a mask instead", sf_op_name(step.op));
+                return sf_fail(ctx, SF_UNSUPPORTED, "skip_nan is set, which %s does not have here; give a mask, or compute it as an expression", sf_op_name(step.op));
         const sf_mode mode = sf_mode_enter(); /* the initial value is rounded, as results are */
         sf_status initial = sf_step_initial(ctx, &step, r->initial);
         sf_mode_leave(mode);

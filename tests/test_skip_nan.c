@@ -104,7 +104,7 @@ static void test_refusals(void)
         th.data = h;
         fold.op = SF_ARGMAX;
         fold.skip_nan = scan.skip_nan = 1;
-        CHECK(sf_fold(NULL, &tx, &ti, &fold) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "which argmax does not have; give a mask") && index == 9,
+        CHECK(sf_fold(NULL, &tx, &ti, &fold) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "which argmax does not have here; give a mask") && index == 9,
               "%s", sf_last_error(NULL));
         CHECK(sf_recurrence(NULL, &tx, &tx, &th, &scan) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "give a mask") && h[0] == 9, "%s",
               sf_last_error(NULL));

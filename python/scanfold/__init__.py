@@ -23,7 +23,8 @@ from . import _scanfold
 
 __version__ = _scanfold.version
 __all__ = ["cumsum", "cumprod", "cummax", "cummin", "sum", "prod", "max", "min", "cumulative_sum",
-           "cumulative_prod", "run", "explain", "using", "info", "argmax", "argmin", "logsumexp", "logcumsumexp", "linear_recurrence"]
+           "cumulative_prod", "run", "explain", "using", "info", "argmax", "argmin", "nanargmax", "nanargmin", "logsumexp", "logcumsumexp",
+           "linear_recurrence"]
 
 _SUM, _PROD, _MAX, _MIN = range(4)
 _scan, _fold = _scanfold.scan, _scanfold.fold
@@ -486,6 +487,6 @@ def explain(model, /, *inputs, **keywords):
 # At the end, because they are written with what is above.
 from . import _derived, _pairs  # noqa: E402
 from ._derived import *  # noqa: E402,F401,F403
-from ._pairs import argmax, argmin, linear_recurrence, logcumsumexp, logsumexp  # noqa: E402,F401
+from ._pairs import argmax, argmin, linear_recurrence, logcumsumexp, logsumexp, nanargmax, nanargmin  # noqa: E402,F401
 
 __all__ += _derived.__all__

@@ -8,7 +8,7 @@ import sys as _sys
 from . import _axis, _dims, _one, _parsed, _scanfold
 from ._dtypes import name as _dtype_name
 
-__all__ = ["argmax", "argmin", "logsumexp", "logcumsumexp", "linear_recurrence"]
+__all__ = ["argmax", "argmin", "nanargmax", "nanargmin", "logsumexp", "logcumsumexp", "linear_recurrence"]
 
 _package = _sys.modules["scanfold"]
 _by_torch = None  # scanfold.torch sets it: the same for tensors that are more than their memory
@@ -53,19 +53,22 @@ def _computed(text, inputs, out, by_torch):
 # --------------------------------------------------------------------------------------------------
 # Positions
 # --------------------------------------------------------------------------------------------------
-def _position(op, x, axis, dim, keepdims, keepdim, mask, out):
+def _position(op, x, axis, dim, keepdims, keepdim, mask, skip_nan, out):
     axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
     _look_for_torch()
     if axis is not None and not isinstance(axis, int) and hasattr(axis, "__iter__"):
         raise TypeError(f"axis is {axis!r}: one axis is expected, or None for the position among all elements")
+    if skip_nan:
+        numbers = x == x
+        mask = numbers if mask is None else numbers & (mask != 0)
     return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False, False)
 
 
-def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None):
     """Where the largest element stands, along an axis or, with None, among all elements as one row: the first of equal ones.
 
-    NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not count; where nothing else is left the
-    result is -1. The result is int64 (JAX's without 64-bit types int32). Of no elements there is none.
+    NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not count, nor, with skip_nan, those that are NaN; where
+    nothing else is left the result is -1. The result is int64 (JAX's without 64-bit types int32). Of no elements there is none.
 
     >>> import numpy as np, scanfold
     >>> scanfold.argmax(np.array([[1, 5, 5], [7, 2, 3]]), axis=1)
@@ -73,10 +76,10 @@ def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, ou
     >>> scanfold.argmax(np.array([[1, 5, 5], [7, 2, 3]]))
     array(3)
     """
-    return _position(_ARGMAX, x, axis, dim, keepdims, keepdim, mask, out)
+    return _position(_ARGMAX, x, axis, dim, keepdims, keepdim, mask, skip_nan, out)
 
 
-def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None):
     """Where the smallest element stands; as argmax. NaN is smaller than any number here.
 
     >>> import numpy as np, scanfold
@@ -84,7 +87,35 @@ def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, ou
     array([[0],
            [1]])
     """
-    return _position(_ARGMIN, x, axis, dim, keepdims, keepdim, mask, out)
+    return _position(_ARGMIN, x, axis, dim, keepdims, keepdim, mask, skip_nan, out)
+
+
+def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out):
+    at = _position(op, x, axis, dim, keepdims, keepdim, mask, True, out)
+    if type(x).__module__ == "numpy" and (at < 0).any():
+        raise ValueError(f"All-NaN slice encountered: {name} of it is no position; {name[3:]} with skip_nan=True has -1 there")
+    return at
+
+
+def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+    """Where the largest element that is not NaN stands: argmax with skip_nan=True. Where there is none, NumPy's arrays are refused, as NumPy does;
+    elsewhere, where asking would wait for a device, it is -1.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.nanargmax(np.array([[np.nan, 5, 5], [7, np.nan, 3]]), axis=1)
+    array([1, 0])
+    """
+    return _among_numbers(_ARGMAX, "nanargmax", x, axis, dim, keepdims, keepdim, mask, out)
+
+
+def nanargmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+    """Where the smallest element that is not NaN stands; as nanargmax.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.nanargmin(np.array([np.nan, 5, 2]))
+    array(2)
+    """
+    return _among_numbers(_ARGMIN, "nanargmin", x, axis, dim, keepdims, keepdim, mask, out)
 
 
 def extreme_text(op, axis, scans, keepdim, reverse, exclusive, masked):

@@ -512,8 +512,6 @@ static sf_status infer_mask(inference *in, const sf_node *n, int32_t x, int32_t 
         }
         if (!n->skip_nan || !sf_ir_is_real(ir, x))
                 return SF_OK;
-        if (n->kind != SF_NODE_DERIVED && sf_op_is(n->op, SF_INDEX)) /* a computed mask is the identity on the way in, which has a position */
-                return sf_fail(ir->ctx, SF_UNSUPPORTED, "skip_nan is set, which %s does not have; give a mask instead", sf_op_name(n->op));
         int32_t numbers = sf_ir_map(ir, SF_CODE_EQ, node->dt, x, x, 0);
         *mask = *mask ? sf_ir_map(ir, SF_CODE_MUL, SF_DT_BOOL, numbers, sf_ir_cast(ir, *mask, SF_DT_BOOL), 0) : numbers;
         return SF_OK;

@@ -58,6 +58,7 @@ static const row rows[] = {
         {"cummean", DERIVED, SF_CUMMEAN, SCANS & ~BIT(INITIAL) & ~BIT(EXCLUSIVE), {X, AXIS, ROLES}, 1},
         {"cumvar", DERIVED, SF_CUMVAR, (SCANS & ~BIT(INITIAL) & ~BIT(EXCLUSIVE) & ~BIT(MASK) & ~BIT(SKIP_NAN)) | BIT(CORRECTION), {X, AXIS, ROLES}, 1},
         NAN_FOLD("nansum", SF_SUM), NAN_FOLD("nanprod", SF_PROD), NAN_FOLD("nanmax", SF_MAX), NAN_FOLD("nanmin", SF_MIN),
+        NAN_FOLD("nanargmax", SF_ARGMAX), NAN_FOLD("nanargmin", SF_ARGMIN),
         NAN_SCAN("nancumsum", SF_SUM), NAN_SCAN("nancumprod", SF_PROD),
         NAN_ROW("nanmean", SF_MEAN, 0), NAN_ROW("nanvar", SF_VAR, BIT(CORRECTION)), NAN_ROW("nanstd", SF_STD, BIT(CORRECTION)),
         SCAN_ROW("cumsum", SF_SUM), SCAN_ROW("cumprod", SF_PROD), SCAN_ROW("cummax", SF_MAX), SCAN_ROW("cummin", SF_MIN),

@@ -77,6 +77,36 @@ def test_argmax_is_numpys(device, dtype):
                 same(ours(x, dim=axis, keepdim=keep), right)
 
 
+def test_positions_among_numbers(device):
+    x = torch.randn(6, 35, device=device)
+    x[x.abs() < 0.4] = math.nan
+    x[:, 3] = -math.inf  # which is a number still, and NaN before it is none
+    x[4, :3], x[4, 3:] = math.nan, -math.inf
+    mask = torch.rand(6, 35, device=device) < 0.8
+    mask[:, 3] = True
+    numpys = x.cpu().numpy()
+    for name in ("nanargmax", "nanargmin"):
+        ours, plain = getattr(scanfold, name), getattr(scanfold, name[3:])
+
+        def theirs(array, axis, name=name):  # of NaN and infinities alone NumPy's cannot be trusted, as it says
+            return getattr(np, name)(np.nan_to_num(array.astype(np.float64), nan=np.nan, posinf=1e300, neginf=-1e300), axis)
+        for axis in (None, 0, 1, -1):
+            right = torch.as_tensor(np.asarray(theirs(numpys, axis)))
+            assert torch.equal(torch.as_tensor(np.asarray(ours(numpys, axis))), right)
+            assert torch.equal(ours(x, axis).cpu(), right) and torch.equal(plain(x, axis, skip_nan=True).cpu(), right)
+            text = f"{name}(x)" if axis is None else f"{name}(x, {axis})"
+            assert torch.equal(scanfold.run(text, x=x).cpu(), right)
+        left = np.where(mask.cpu().numpy(), numpys, np.nan)
+        assert torch.equal(ours(x, 1, mask=mask).cpu(), torch.as_tensor(theirs(left, 1)))
+        assert torch.equal(scanfold.run(f"{name}(x, 1, mask=m)", x=x, m=mask).cpu(), torch.as_tensor(theirs(left, 1)))
+        x[2] = math.nan
+        assert ours(x, 1)[2] == -1
+        with pytest.raises(ValueError, match="All-NaN slice encountered"):
+            ours(x.cpu().numpy(), 1)
+        x[2] = 1
+        numpys = x.cpu().numpy()
+
+
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_nan_wins_and_zeros_are_equal(device, dtype):
     x = special((3, 40), dtype, device)
