@@ -206,6 +206,8 @@ max: _ExtremeFold
 min: _ExtremeFold
 argmax: _Position
 argmin: _Position
+nanargmax: _Position
+nanargmin: _Position
 logsumexp: _LogFold
 logcumsumexp: _LogScan
 linear_recurrence: _Recurrence
