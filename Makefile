@@ -97,12 +97,15 @@ test-cuda: $(if $(BUILT),,build-gcc)
 test-cuda-host: $(if $(BUILT),,build-gcc)
 	cd build/gcc/tests/cuda_host && $(CTEST)
 
-# Another compiler, other code: a thinner selection of the same cases.
+# Slow stages run the instruction sets with one thread and with three; test-gcc and test-tsan have all counts.
+SOME_ENGINES = SCANFOLD_TEST_ENGINES='portable/3 avx2/1 avx2/3 avx512/1 avx512/3 neon/1 neon/3'
+
+# Another compiler, other code: a thinner selection of the same cases. It compiles the AVX2 kernels for test-asan.
 test-clang: needs-test
-	$(STRICT) -S . -B build/clang -DCMAKE_C_COMPILER=clang -DSCANFOLD_TEST_EVERY=8 -DSCANFOLD_FUZZ_ITERATIONS=3000 \
+	$(STRICT) -S . -B build/clang -DCMAKE_C_COMPILER=clang -DSCANFOLD_AVX2=OFF -DSCANFOLD_TEST_EVERY=8 -DSCANFOLD_FUZZ_ITERATIONS=3000 \
 	        -DSCANFOLD_CUDA_HOST=OFF
 	+$(call BUILD,build/clang)
-	cd build/clang && $(CTEST) -L 'core|package'
+	cd build/clang && $(SOME_ENGINES) $(CTEST) -L 'core|package'
 
 # clang compiles sanitized kernels faster than gcc does. The CUDA kernels on the host have sanitizers of their own: test-cuda-host.
 SANITIZED = -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_CUDA_HOST=OFF -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1 -Wno-pass-failed'
@@ -112,7 +115,7 @@ test-asan: needs-test
 	$(STRICT) -S . -B build/asan $(SANITIZED) -DSCANFOLD_SANITIZE=address,undefined -DSCANFOLD_AVX512=OFF \
 	        -DSCANFOLD_TEST_EVERY=20 -DSCANFOLD_FUZZ_ITERATIONS=2000
 	+$(call BUILD,build/asan)
-	cd build/asan && UBSAN_OPTIONS=print_stacktrace=1 $(CTEST) -L 'core|threads'
+	cd build/asan && $(SOME_ENGINES) UBSAN_OPTIONS=print_stacktrace=1 $(CTEST) -L 'core|threads'
 
 # ThreadSanitizer dislikes much address randomisation, which setarch turns off where that is allowed. Who waits for whom is
 # decided outside the kernels, so one instruction set shows it.
@@ -129,7 +132,7 @@ ifeq ($(MACHINE),x86_64)
 	$(STRICT) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_TEST_EVERY=60 \
 	        -DSCANFOLD_FUZZ_ITERATIONS=200 -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
 	+$(call BUILD,build/neon)
-	cd build/neon && $(CTEST) -L core -LE cuda
+	cd build/neon && SCANFOLD_TEST_ENGINES='neon/1 neon/3' $(CTEST) -L core -LE cuda
 else
 	@echo "test-neon: this cross-compiles on x86_64, and this machine is $(MACHINE); on aarch64 make test-gcc tests NEON" >&2; exit 1
 endif
