@@ -485,8 +485,9 @@ def explain(model, /, *inputs, **keywords):
 
 
 # At the end, because they are written with what is above.
-from . import _derived, _pairs  # noqa: E402
+from . import _applied, _derived, _pairs  # noqa: E402
+from ._applied import *  # noqa: E402,F401,F403
 from ._derived import *  # noqa: E402,F401,F403
 from ._pairs import argmax, argmin, linear_recurrence, logcumsumexp, logsumexp, nanargmax, nanargmin  # noqa: E402,F401
 
-__all__ += _derived.__all__
+__all__ += _derived.__all__ + _applied.__all__

@@ -194,6 +194,46 @@ class _Norm(Protocol):
     @overload
     def __call__(self, x: _Array, ord: Optional[float] = ..., axis: _Axes = ..., *, out: None = ..., **options: Any) -> _Array: ...
 
+class _Softmax(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+
+class _LayerNorm(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: _Axes = ..., weight: Optional[_Any] = ..., bias: Optional[_Any] = ..., eps: float = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., weight: Optional[_Any] = ..., bias: Optional[_Any] = ..., eps: float = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., weight: Optional[_Any] = ..., bias: Optional[_Any] = ..., eps: float = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+
+class _RmsNorm(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: _Axes = ..., weight: Optional[_Any] = ..., eps: Optional[float] = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., weight: Optional[_Any] = ..., eps: Optional[float] = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., weight: Optional[_Any] = ..., eps: Optional[float] = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+
+class _Normalize(Protocol):
+    @overload
+    def __call__(self, x: _Any, ord: Optional[float] = ..., axis: _Axes = ..., *, dim: _Axes = ..., eps: float = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, ord: Optional[float] = ..., axis: _Axes = ..., *, dim: _Axes = ..., eps: float = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, ord: Optional[float] = ..., axis: _Axes = ..., *, dim: _Axes = ..., eps: float = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+
+class _Standardize(Protocol):
+    @overload
+    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ..., correction: Optional[float] = ..., ddof: Optional[float] = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    @overload
+    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ..., correction: Optional[float] = ..., ddof: Optional[float] = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ..., correction: Optional[float] = ..., ddof: Optional[float] = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+
 __version__: str
 
 cumsum: _Scan
@@ -225,6 +265,12 @@ norm: _Norm
 any: _Derived
 count_nonzero: _Derived
 all: _Derived
+softmax: _Softmax
+log_softmax: _Softmax
+layer_norm: _LayerNorm
+rms_norm: _RmsNorm
+normalize: _Normalize
+standardize: _Standardize
 nansum: _Derived
 nanprod: _Derived
 nanmax: _Derived

@@ -11,7 +11,7 @@
 static struct {
         int ready;
         PyObject *tensor, *parameter;
-        PyObject *grad_enabled, *is_neg, *modes, *tracing, *autocast, *transforms, *forward_ad;
+        PyObject *grad_enabled, *is_neg, *modes, *tracing, *autocast, *transforms, *forward_ad, *mapped;
         PyObject *threads;
         PyObject *empty, *empty_like, *empty_permuted, *new_empty, *stream, *capturing;
         PyObject *written;
@@ -37,6 +37,7 @@ static int torch_ready(void)
                 torch.autocast = optional("torch", "is_autocast_enabled");
         torch.transforms = optional("torch._C", "_are_functorch_transforms_active");
         torch.forward_ad = optional("torch.autograd", "forward_ad");
+        torch.mapped = optional("torch._C", "_functorch.is_legacy_batchedtensor");
         torch.stream = optional("torch._C", "_cuda_getCurrentRawStream");
         torch.capturing = optional("torch._C", "_cuda_isCurrentStreamCapturing");
         torch.written = optional("torch._C", "_increment_version");
@@ -142,8 +143,8 @@ static int transformed(void)
 }
 
 /*
- * Whether a tensor is on a device that is neither the CPU nor CUDA, or is nested. An exception that
- * is set stays set.
+ * Whether a tensor is on a device that is neither the CPU nor CUDA, or is nested, or one of many
+ * gradients at once (torch.autograd.grad with is_grads_batched). An exception that is set stays set.
  */
 static int elsewhere(PyObject *object)
 {
@@ -154,7 +155,7 @@ static int elsewhere(PyObject *object)
         PyObject *nested = get(object, &nested_name, "is_nested");
         int yes = type && PyUnicode_CompareWithASCIIString(type, "cpu") != 0 &&
                   PyUnicode_CompareWithASCIIString(type, "cuda") != 0;
-        if (nested == Py_True)
+        if (nested == Py_True || ask(torch.mapped, object) == 1)
                 yes = 1;
         Py_XDECREF(nested);
         Py_XDECREF(type);

@@ -22,7 +22,7 @@ import sys
 import torch
 from torch import Tensor
 
-from . import _axis, _scanfold
+from . import _applied, _axis, _scanfold
 from ._dtypes import CODES, code, name
 from ._others import CUDA
 
@@ -746,6 +746,9 @@ def _held(guard):
         yield
 
 
+_WIDENED = {"sum", "prod", *_applied.__all__}
+
+
 def _autocast(op_name, key, widens):
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
 
@@ -761,7 +764,7 @@ def _autocast(op_name, key, widens):
 
 
 def _widens_cuda(args):
-    return not isinstance(args[1], str) or (args[1] in ("sum", "prod") and args[-1] is None)
+    return not isinstance(args[1], str) or (args[1] in _WIDENED and args[-1] is None)
 
 
 def _widens_cpu(args):
@@ -921,3 +924,4 @@ else:
     sys.meta_path.insert(0, _AfterImport("torch._dynamo", _tell_dynamo))
 
 from . import _torch_derived  # noqa: E402,F401  mean and its like, written with what is here
+from . import _torch_applied  # noqa: E402,F401  softmax and its like

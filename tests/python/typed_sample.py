@@ -30,6 +30,8 @@ def numpy_arrays(x: NDArray[np.int32], mask: NDArray[np.bool_]) -> None:
     assert_type(scanfold.cumsum(x, out=x), NDArray[np.int32])
     assert_type(scanfold.var(x, 0, ddof=1, mask=mask), NDArray[Any])
     assert_type(scanfold.norm(x, 1, axis=0), NDArray[Any])
+    assert_type(scanfold.softmax(x, 1, mask=mask), NDArray[Any])
+    assert_type(scanfold.layer_norm(x, (0, 1), x, eps=1e-3, out=x), NDArray[np.int32])
 
 
 def pairs(x: NDArray[np.float32], y: Tensor) -> None:
@@ -50,6 +52,9 @@ def other_arrays(x: Tensor, mask: NDArray[np.bool_]) -> None:
     assert_type(scanfold.sum(x, out=Tensor()), Tensor)
     assert_type(scanfold.any(x, dim=1), Tensor)
     assert_type(scanfold.nansum(x, 1), Tensor)
+    assert_type(scanfold.rms_norm(x, -1, x), Tensor)
+    assert_type(scanfold.normalize(x, 1, dim=0), Tensor)
+    assert_type(scanfold.standardize(x, correction=0), Tensor)
 
 
 def expressions(x: NDArray[np.float32], y: Tensor) -> None:

@@ -1,0 +1,174 @@
+"""Functions that fold along an axis and go back to the elements: softmax, layer_norm and their like.
+
+What each is made of is the library's (src/expr/derive.c), and so is the one pass that it takes. Here a call becomes a line of its notation, as in
+_derived.py.
+"""
+import sys as _sys
+
+from . import _chosen, _dims, _one, _scanfold
+from ._derived import _KEPT, _axes_of, _is_foreign, result_dtype, short
+from ._dtypes import name as _dtype_name
+
+__all__ = ["softmax", "log_softmax", "layer_norm", "rms_norm", "normalize", "standardize"]
+
+_package = _sys.modules["scanfold"]
+_by_torch = None  # scanfold.torch sets it: the same for tensors that are more than their memory
+
+
+def text(name, axes, parameter, eps, dtype, beside):
+    """The call in the notation. `parameter` is normalize's order or standardize's correction; eps and dtype may be None; `beside`: which of mask,
+    weight and bias there are."""
+    parts = ["x"]
+    if name == "normalize":
+        parts.append(repr(parameter))
+    parts.append(str(tuple(axes)))
+    if name == "standardize":
+        parts.append(f"correction={parameter!r}")
+    parts += [f"{one}={one}" for one in beside]
+    if eps is not None:
+        parts.append(f"eps={eps!r}")
+    if dtype is not None:
+        parts.append(f"dtype={short(dtype)}")
+    return f"{name}({', '.join(parts)})"
+
+
+def _made(name, x, axis, parameter, eps, dtype, beside):
+    """(expression, its inputs' names) for such calls."""
+    is_torch = type(x).__module__.partition(".")[0] == "torch"
+    axes = _axes_of(x, axis, False)
+    if axes is None:
+        axes = tuple(range(_dims(x)))
+    if parameter is None:
+        parameter = int(is_torch)  # each library's own correction
+    has_64_bits = True
+    if not is_torch:
+        from ._others import has_64_bits as asks
+        has_64_bits = asks(x)
+    dtype = result_dtype(name, _dtype_name(x.dtype), dtype, is_torch, has_64_bits)
+    kept, line = _chosen.stack[-1], text(name, axes, parameter, eps, dtype, beside)
+    found = kept._expressions.get((line, True))
+    if found is None:
+        if len(kept._expressions) >= _package._EXPRESSIONS:
+            kept._expressions.clear()
+        found = kept._expressions[line, True] = _scanfold.expression_parse(line, 1, kept._context)
+    return found
+
+
+def _call(name, x, axis, parameter, eps, mask, weight, bias, dtype, out):
+    if _package._without_torch:
+        _package._look_for_torch()
+    given = name, x, axis, parameter, eps, mask, weight, bias, dtype, out
+    if _package._compiling():
+        return _by_torch(*given)
+    if isinstance(axis, list):
+        axis = tuple(axis)
+    kept = _chosen.stack[-1]._derived
+    try:
+        key = name, type(x), x.dtype, len(x.shape), axis, parameter, eps, mask is None, weight is None, bias is None, dtype
+        found = kept.get(key)
+    except (AttributeError, TypeError):  # no array, or arguments that are not hashable
+        key = found = None
+    if found is None:
+        if _by_torch is not None and any(map(_is_foreign, (x, mask, weight, bias))):
+            return _by_torch(*given)
+        _dims(x)
+        beside = [word for word, array in (("mask", mask), ("weight", weight), ("bias", bias)) if array is not None]
+        found = _made(name, x, axis, parameter, eps, dtype, beside)
+        if len(kept) >= _KEPT:
+            kept.clear()
+        if key is not None:
+            kept[key] = found
+    expression, names = found
+    by_name = {"x": x, "mask": mask, "weight": weight, "bias": bias}
+    inputs = tuple([by_name[one] for one in names])
+    y = _scanfold.expression_try(expression, inputs, 0) if out is None else _scanfold.expression_call(expression, inputs, out)
+    return _by_torch(*given) if type(y) is int else y
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What people call
+# ---------------------------------------------------------------------------------------------------------------
+def _spelled(axis, dim):
+    axis = _one(axis, dim, "axis and dim")
+    return -1 if axis is None else axis
+
+
+def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None):
+    """exp(x - max(x)) / sum(exp(x - max(x))) along an axis, in one read: positive, and 1 in sum.
+
+    axis, dim   a number, or a tuple for several axes as one; left out, the last
+    mask        bool or uint8, broadcast to x: elements where it is False do not count, and give 0. Where nothing counts all are 0
+    dtype       of the result. Left out, real dtypes stay, and NumPy's integers become float64; torch's must be said, as in torch
+    out         an array to write to
+
+    Where the largest element is -inf or inf, 0 / 0 and inf - inf are NaN, as in torch.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.softmax(np.array([[0., 0.], [1e4, 0.]]), axis=1)
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    """
+    return _call("softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out)
+
+
+def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None):
+    """(x - max(x)) - log(sum(exp(x - max(x)))) along an axis: the logarithm of softmax, whose arguments it has. What is masked out gives 0.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.log_softmax(np.array([1e4, 0.]))
+    array([     0., -10000.])
+    """
+    return _call("log_softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out)
+
+
+def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask=None, dtype=None, out=None):
+    """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias with d = x - mean(x), along one axis or several; other arguments as for softmax.
+
+    weight, bias   of the lengths along the axes, in order, or of x's rank, and broadcast to it; left out, 1 and 0
+
+    torch.nn.functional.layer_norm(x, x.shape[-2:], w, b) is layer_norm(x, (-2, -1), w, b).
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.layer_norm(np.array([[1., 3.], [5., 5.]]), eps=0.5)
+    array([[-0.81649658,  0.81649658],
+           [ 0.        ,  0.        ]])
+    """
+    return _call("layer_norm", x, _spelled(axis, dim), 0, float(eps), mask, weight, bias, dtype, out)
+
+
+def rms_norm(x, axis=None, weight=None, eps=None, *, dim=None, mask=None, dtype=None, out=None):
+    """x * (1 / sqrt(mean(x * x) + eps)) * weight, along one axis or several; arguments as for layer_norm.
+
+    eps   left out, the distance from 1 to the next larger number of the result's dtype, as in torch
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.rms_norm(np.array([1., 7.]), eps=0)
+    array([0.2, 1.4])
+    """
+    return _call("rms_norm", x, _spelled(axis, dim), 0, None if eps is None else float(eps), mask, weight, None, dtype, out)
+
+
+def normalize(x, ord=2, axis=None, *, dim=None, eps=1e-12, mask=None, dtype=None, out=None):
+    """x / maximum(norm(x, ord), eps), along one axis or several; ord as for norm, other arguments as for softmax.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.normalize(np.array([[3., 4.], [0., 0.]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    ord = 2 if ord is None else ord if isinstance(ord, int) else float(ord)
+    return _call("normalize", x, _spelled(axis, dim), ord, float(eps), mask, None, None, dtype, out)
+
+
+def standardize(x, axis=None, *, dim=None, correction=None, ddof=None, mask=None, dtype=None, out=None):
+    """(x - mean(x)) / std(x), along one axis or several; correction (or ddof) as for var, other arguments as for softmax.
+
+    >>> import numpy as np, scanfold
+    >>> scanfold.standardize(np.array([1., 3.]))
+    array([-1.,  1.])
+    """
+    if ddof is not None:
+        correction = _one(correction, ddof, "correction and ddof")
+    if correction is not None and not isinstance(correction, int):
+        correction = float(correction)
+    return _call("standardize", x, _spelled(axis, dim), correction, None, mask, None, None, dtype, out)
