@@ -30,9 +30,10 @@ static int32_t stage_size(const sf_plan *plan, int32_t at)
 /* Does it move along one of the axes? */
 static bool moves(const sf_plan *plan, const sf_access *a, uint64_t axes)
 {
+        const sf_buffer *b = &plan->buffer[a->buffer];
         bool found = false;
-        for (int32_t d = 0; d < plan->buffer[a->buffer].ndim; d++)
-                found |= a->track[d].along >= 0 && axes >> a->track[d].along & 1;
+        for (int32_t d = 0; d < b->ndim; d++)
+                found |= b->shape[d] > 1 && a->track[d].along >= 0 && axes >> a->track[d].along & 1;
         return found;
 }
 
