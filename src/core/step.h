@@ -93,7 +93,7 @@ void sf_step_geometry(sf_step *step, const sf_step_views *views);
 /* The same for the steps of a chain together, whose views are of one shape, or along the axes of length 1; and `sibling` and `then`. */
 void sf_chain_geometry(int32_t count, sf_step *steps, const sf_step_views *views);
 
-/* A map as the elementwise step that it is by itself: a step of sequences of one element. `fuse` becomes its programs. */
+/* A map as the elementwise step that it is by itself: a step of sequences of one element. `fuse` becomes its programs, and is not the map's own. */
 void sf_step_flatten(const sf_step *map, sf_step *step, sf_fuse *fuse);
 
 /* Stage by stage: calls `run` for each as a step with siblings that is no part of a chain, maps flattened, until one fails. */

@@ -163,10 +163,16 @@ static void cut_step(const chain *c, const sf_step *s, int64_t len, sf_step *to,
         for (int32_t d = 0; d < to->nbatch; d++)
                 to->batch *= to->dims[d].len;
         to->sibling = to->then = NULL;
-        if (!s->map)
-                return;
-        const sf_step map = *to;
-        sf_step_flatten(&map, to, fuse);
+}
+
+/* The same, a map as the elementwise step that it is. */
+static void make_step(const chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
+{
+        sf_step map;
+        sf_fuse programs;
+        cut_step(c, s, len, s->map ? &map : to, s->map ? &programs : fuse);
+        if (s->map)
+                sf_step_flatten(&map, to, fuse);
 }
 
 /* The plans of all stages for boxes of `len`. False: some step has no kernel. */
@@ -174,7 +180,7 @@ static bool make_plan(const chain *c, int64_t len, plan *p)
 {
         bool has_kernel = true;
         for (int32_t i = 0; i < c->steps; i++)
-                cut_step(c, c->step[i], len, &p->step[i], &p->fuse[i]);
+                make_step(c, c->step[i], len, &p->step[i], &p->fuse[i]);
         for (int32_t i = 0; i + 1 < c->steps; i++)
                 p->step[i].sibling = c->step[i]->sibling ? &p->step[i + 1] : NULL;
         p->walks = 0;
