@@ -494,6 +494,8 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  *     sum prod max min (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, skip_nan=True, dtype=f64; also amax, amin, dim=, keepdims=)
  *     cumsum cumprod cummax cummin (x, axis=-1, reverse=True, exclusive=True, mask=m, skip_nan=True, dtype=f64)
  *     mean sumsq any all, var std var_mean std_mean (correction=1; ddof=), norm(x, order=2; ord=, p=), cummean cumvar; nansum and so on
+ *     softmax log_softmax (x, axis=-1, mask=m), layer_norm(x, axis=-1, weight=w, bias=b, eps=1e-5, mask=m), rms_norm(x, axis, weight, eps),
+ *     normalize(x, order=2, axis=-1, eps=1e-12), standardize(x, axis=-1, correction=1)
  *     argmax argmin (the first of equal elements), argmax_last argmin_last, logsumexp, with the arguments of sum
  *     cumargmax cumargmin (the latest of equal ones, as torch's cummax), cumargmax_first cumargmin_first, logcumsumexp, as cumsum
  *     linear_recurrence(a, b, axis=-1, reverse=True, exclusive=True, mask=m, initial=1.0, dtype=f64)
@@ -580,12 +582,14 @@ typedef struct sf_expr_options {
         sf_dtype dtype;       /* the result's; all zero: the default, above */
         sf_dtype accumulator; /* all zero: as the table says */
         int32_t skip_nan;     /* nonzero: NaN elements are masked out */
-        double correction;    /* SF_VAR, SF_STD, SF_CUMVAR: taken off the count; 0: the variance of all there is, 1: of a sample */
-        sf_scalar order;      /* SF_NORM: which; unset: 2 */
+        double correction;    /* SF_VAR, SF_STD, SF_CUMVAR, SF_STANDARDIZE: taken off the count; 0: the variance of all there is, 1: of a sample */
+        sf_scalar order;      /* SF_NORM, SF_NORMALIZE: which; unset: 2 */
+        int32_t weight, bias; /* SF_LAYER_NORM, and without a bias SF_RMS_NORM: 0, or a node */
+        sf_scalar eps;        /* SF_LAYER_NORM, SF_RMS_NORM, SF_NORMALIZE: 0 or more; unset: below */
 } sf_expr_options;
 
 #ifdef __cplusplus
-#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {} }
+#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {}, 0, 0, {} }
 #else
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif
@@ -616,6 +620,20 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  *   SF_ALL       are all? Of nothing: yes
  *   SF_COUNT_NONZERO  how many are not 0, as an i64
  *
+ * Those that go back to the elements have x's shape. Along the axes (NULL: the last), of every line, with n and sums of those elements that
+ * count; all in the accumulator's type, to which x, weight and bias are converted first, each operator rounding once:
+ *
+ *   SF_SOFTMAX      e / sum(e), with e = exp(x - max(x))
+ *   SF_LOG_SOFTMAX  (x - max(x)) - log(sum(exp(x - max(x))))
+ *   SF_LAYER_NORM   d * (1 / sqrt(sum(d * d) / n + eps)) * weight + bias, with d = x - sum(x) / n; eps: 1e-5
+ *   SF_RMS_NORM     x * (1 / sqrt(sum(x * x) / n + eps)) * weight; eps: the distance from 1 to the next larger number of the result's dtype
+ *   SF_NORMALIZE    x / maximum(norm(x), eps), with SF_NORM's norm of the order given; eps: 1e-12
+ *   SF_STANDARDIZE  d / sqrt(sum(d * d) / (n - correction)), with d as above
+ *
+ * A plan runs each in one pass over its lines: sums and what follows from them while the line is near. What is masked out gives 0. A line of
+ * which nothing counts is so all 0; one with NaN among what counts is NaN there; softmax of a line of -inf, or with inf, is NaN, as
+ * 0 / 0 is. A weight or bias is of the lengths along the axes, in order, or of x's rank and broadcasts to it.
+ *
  * The result has x's dtype, which must be real, or the one in the options; SF_SUMSQ's is that of a sum, SF_ANY's and SF_ALL's bool, SF_COUNT_NONZERO's i64.
  * A correction above the number of elements is refused; where a mask decides the number, the result is NaN or infinite.
  *
@@ -625,6 +643,7 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
 typedef enum sf_derived {
         SF_MEAN = 0, SF_VAR = 1, SF_STD = 2, SF_VAR_MEAN = 3, SF_CUMMEAN = 4, SF_CUMVAR = 5,
         SF_SUMSQ = 6, SF_NORM = 7, SF_ANY = 8, SF_ALL = 9, SF_COUNT_NONZERO = 10,
+        SF_SOFTMAX = 11, SF_LOG_SOFTMAX = 12, SF_LAYER_NORM = 13, SF_RMS_NORM = 14, SF_NORMALIZE = 15, SF_STANDARDIZE = 16,
         SF_DERIVED_MAX = 0x7fffffff
 } sf_derived;
 

@@ -103,13 +103,28 @@ static int64_t columns_before_a_line(const sf_panels *p, const sf_piece *piece)
         return m->streams && !m->step->fold && past && same ? (64 - past) / m->size : 0;
 }
 
+/* A piece of whole sequences, where the walker finds it. */
+static void find_piece(const sf_walker *w, int64_t outer, int64_t line, int64_t col, sf_piece *piece)
+{
+        const sf_panels *p = w->p;
+        sf_piece_at(p, outer, line, col, -1, piece);
+        if (!w->shift)
+                return;
+        for (int32_t k = 0; k < p->member[0].fuse->operands; k++)
+                piece->in[k].at += w->shift->in[k];
+        for (int32_t i = 0; i < p->members; i++) {
+                piece->of[i].y += w->shift->of[i].y;
+                piece->of[i].m = piece->of[i].m ? piece->of[i].m + w->shift->of[i].m : NULL;
+        }
+}
+
 /* One strip of columns of a line. The columns before the first line are the first strip's too. */
 static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_t line,
                       int64_t strip)
 {
         const sf_panels *p = w->p;
         const int64_t all = sf_panels_length(p, p->col);
-        sf_piece_at(p, outer, line, 0, -1, piece);
+        find_piece(w, outer, line, 0, piece);
         const int64_t head = sf_smaller(columns_before_a_line(p, piece), all);
         if (head && !strip) {
                 piece->cols = head;
@@ -118,7 +133,7 @@ static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_
         const int64_t col = strip * p->cols + head;
         if (col >= all)
                 return;
-        sf_piece_at(p, outer, line, col, -1, piece);
+        find_piece(w, outer, line, col, piece);
         piece->cols = sf_smaller(p->cols, all - col);
         sf_panel_run(w, piece);
 }
@@ -133,7 +148,7 @@ static int64_t digit(int64_t *number, int64_t base)
         return low;
 }
 
-static void run_task(const sf_walker *w, int64_t task)
+void sf_task_run(const sf_walker *w, int64_t task)
 {
         const sf_panels *p = w->p;
         const int64_t low = digit(&task, p->outer_first ? p->outers : p->tiles);
@@ -150,7 +165,7 @@ static void run_task(const sf_walker *w, int64_t task)
                         run_strip(w, &piece, outer, line, strip);
                         continue;
                 }
-                sf_piece_at(p, outer, line, col, -1, &piece);
+                find_piece(w, outer, line, col, &piece);
                 piece.cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - col);
                 sf_panel_run(w, &piece);
         }
@@ -162,7 +177,7 @@ sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine
         char *scratch = c->scratch + (size_t)worker * c->scratch_each;
         if (!p->straight)
                 sf_fused_machine_make(machine, p->isa->map, scratch + c->machine, p->slots);
-        return (sf_walker){p, scratch, machine};
+        return (sf_walker){p, scratch, machine, NULL};
 }
 
 static void work(void *arg, int worker)
@@ -173,7 +188,7 @@ static void work(void *arg, int worker)
         const sf_walker w = sf_crew_walker(c, worker, &machine);
         int64_t task;
         while ((task = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < p->tasks)
-                run_task(&w, task);
+                sf_task_run(&w, task);
         if (p->stream)
                 p->isa->fence();
 }
@@ -200,8 +215,7 @@ static void store_identity(const sf_step *s, const sf_fuse *f)
         }
 }
 
-/* Memory that the workers share: the programs' constants. Filled if there is a base. */
-static size_t place_constants(sf_panels *p, char *base)
+size_t sf_panels_constants(sf_panels *p, char *base)
 {
         size_t total = 0;
         for (int32_t i = 0; i < p->members && !p->straight; i++) {
@@ -235,14 +249,14 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         c.scratch_each = (c.scratch_each + 4095) / 4096 * 4096 + 4096 + 64;
         if (!p->chunk)
                 workers = (int)sf_smaller(workers, p->tasks);
-        const size_t constants = (place_constants(p, NULL) + 63) / 64 * 64;
+        const size_t constants = (sf_panels_constants(p, NULL) + 63) / 64 * 64;
         const size_t shared = constants + (p->chunk ? sf_shared_bytes(p) : 0);
         const size_t bytes = shared + (size_t)workers * c.scratch_each;
         sf_arena *arena = sf_arena_borrow(ctx, bytes);
         if (!arena)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had",
                                bytes);
-        place_constants(p, arena->base);
+        sf_panels_constants(p, arena->base);
         c.scratch = arena->base + shared;
         if (p->chunk)
                 sf_shared_start(&c, p, arena->base + constants);
@@ -255,6 +269,8 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
 
 sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
 {
+        if (s->then)
+                return sf_cpu_chain(ctx, s);
         while (s) {
                 sf_panels p;
                 bool has_kernel = true;

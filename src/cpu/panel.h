@@ -87,6 +87,7 @@ typedef struct sf_panels {
         int64_t entries;   /* a carry's, at most */
         int64_t ahead;     /* bytes that a kernel fetches ahead of what it reads from memory */
         bool stream;       /* results are too large to be worth caching */
+        int64_t boxes;     /* so many of these walks make the whole: 1, but in a chain */
 
         /* Tasks: `tile` lines of a strip of columns at one position of the other dimensions. */
         int32_t nouter, outer[SF_MAX_NDIM]; /* those dimensions */
@@ -208,14 +209,27 @@ typedef struct sf_block {
         int64_t line, first, count;
 } sf_block;
 
+/* How far the tensors of a walk are from where the plan has them, in bytes: a chain's plans are for its first lines. */
+typedef struct sf_shift {
+        int64_t in[SF_OPERANDS_MAX];
+        struct {
+                int64_t y, m;
+        } of[SF_PANEL_MEMBERS];
+} sf_shift;
+
 /* A worker at work. */
 typedef struct sf_walker {
         const sf_panels *p;
         char *scratch;
         sf_fused_machine *machine; /* set up unless the step is straight */
+        const sf_shift *shift;     /* NULL: not at all */
 } sf_walker;
 
 sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine);
+/* One task of a plan that shares no axis. */
+void sf_task_run(const sf_walker *w, int64_t task);
+/* Memory that the workers share: the programs' constants. Filled if there is a base; says how many bytes. */
+size_t sf_panels_constants(sf_panels *p, char *base);
 /* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared
  * axis the leaves from `leaf` on, else -1. */
 void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
@@ -243,6 +257,11 @@ void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fil
  * position of a vector. And their bytes. */
 int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m);
 int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
+
+/* ---------------------------------------------------------------------------------------------
+ * chain.c: stages over the same lines, some lines at a time
+ * ------------------------------------------------------------------------------------------- */
+sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first);
 
 /* ---------------------------------------------------------------------------------------------
  * shared.c: one long axis shared by all threads; carried.c: the way that scans it once

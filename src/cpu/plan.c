@@ -112,6 +112,7 @@ void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
         p->slots = 0;
         p->widest = 0;
         p->value_bytes = 0;
+        p->boxes = 1;
         p->n = s->n;
         p->nbatch = s->nbatch;
         p->nseq = s->nseq;
@@ -368,7 +369,7 @@ void sf_panels_plan(sf_panels *p, int workers)
         const sf_step *s = p->member[0].step;
         if (!p->straight)
                 sf_shape_panel(p);
-        p->stream = !s->in_place && s->n * s->batch * sf_panels_bytes(p) >= SF_CPU_STREAM_BYTES;
+        p->stream = !s->in_place && p->boxes * s->n * s->batch * sf_panels_bytes(p) >= SF_CPU_STREAM_BYTES;
         p->ahead = ahead_of(p);
         p->nouter = 0;
         p->outers = 1;

@@ -242,6 +242,79 @@ static int32_t make_all(sf_ir *ir, const sf_derivation *d)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
+ * Back to the elements
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A result as it is stored: with weight and bias; 0 where it is masked out; rounded. */
+static int32_t applied(sf_ir *ir, const sf_derivation *d, int32_t y)
+{
+        if (d->weight)
+                y = binary(ir, SF_CODE_MUL, y, sf_ir_cast(ir, d->weight, d->acc));
+        if (d->bias)
+                y = binary(ir, SF_CODE_ADD, y, sf_ir_cast(ir, d->bias, d->acc));
+        if (d->mask)
+                y = sf_ir_map(ir, SF_CODE_WHERE, d->acc, sf_ir_cast(ir, d->mask, SF_DT_BOOL), y, sf_ir_number(ir, d->acc, 0));
+        return sf_ir_cast(ir, y, d->dt);
+}
+
+static int32_t make_softmax(sf_ir *ir, const sf_derivation *d)
+{
+        int32_t x = sf_ir_cast(ir, d->x, d->acc), most = reduce(ir, d, SF_MAX, x, d->mask, d->acc, d->acc);
+        int32_t beyond = binary(ir, SF_CODE_SUB, x, most), e = unary(ir, SF_CODE_EXP, beyond), all = sum(ir, d, e, d->acc);
+        return applied(ir, d, d->what == SF_SOFTMAX ? binary(ir, SF_CODE_DIV, e, all) : binary(ir, SF_CODE_SUB, beyond, unary(ir, SF_CODE_LOG, all)));
+}
+
+static double number_of(sf_scalar s, double otherwise)
+{
+        switch (s.kind) {
+        case SF_SCALAR_NONE: return otherwise;
+        case SF_SCALAR_INT: return (double)s.value.i;
+        case SF_SCALAR_UINT: return (double)s.value.u;
+        default: return s.value.f;
+        }
+}
+
+/* From 1 to the next number of a real type. */
+static double spacing_at_one(sf_dt dt)
+{
+        return ldexp(1, dt == SF_DT_F64 ? -52 : dt == SF_DT_F32 ? -23 : dt == SF_DT_F16 ? -10 : -7);
+}
+
+static int32_t distances(sf_ir *ir, const sf_derivation *d)
+{
+        int32_t x = sf_ir_cast(ir, d->x, d->acc);
+        return binary(ir, SF_CODE_SUB, x, mean_in(ir, d, x, d->acc, d->acc));
+}
+
+/* The root is taken of a line's sum, and of what is multiplied an element at a time one is the reciprocal: a division for each would cost more than memory
+ * does. */
+static int32_t make_layer_norm(sf_ir *ir, const sf_derivation *d)
+{
+        const bool layer = d->what == SF_LAYER_NORM;
+        const double eps = number_of(d->eps, layer ? 1e-5 : spacing_at_one(d->dt));
+        int32_t x = layer ? distances(ir, d) : sf_ir_cast(ir, d->x, d->acc);
+        int32_t squares = mean_in(ir, d, unary(ir, SF_CODE_SQUARE, x), d->acc, d->acc);
+        int32_t root = unary(ir, SF_CODE_SQRT, with_number(ir, SF_CODE_ADD, squares, eps));
+        return applied(ir, d, binary(ir, SF_CODE_MUL, x, binary(ir, SF_CODE_DIV, sf_ir_number(ir, d->acc, 1), root)));
+}
+
+static int32_t make_normalize(sf_ir *ir, const sf_derivation *d)
+{
+        sf_derivation norm = *d;
+        norm.dt = d->acc;
+        int32_t by = with_number(ir, SF_CODE_MAXIMUM, make_norm(ir, &norm), number_of(d->eps, 1e-12));
+        return applied(ir, d, binary(ir, SF_CODE_DIV, sf_ir_cast(ir, d->x, d->acc), by));
+}
+
+static int32_t make_standardize(sf_ir *ir, const sf_derivation *d)
+{
+        int32_t x = distances(ir, d), squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, x), d->acc);
+        int32_t freedom = d->mask ? with_number(ir, SF_CODE_MAXIMUM, with_number(ir, SF_CODE_SUB, count(ir, d, d->acc), d->correction), 0)
+                                  : sf_ir_number(ir, d->acc, (double)length_of(ir, d) - d->correction);
+        return applied(ir, d, binary(ir, SF_CODE_DIV, x, unary(ir, SF_CODE_SQRT, binary(ir, SF_CODE_DIV, squares, freedom))));
+}
+
+/* ------------------------------------------------------------------------------------------------------------
  * The table
  * ---------------------------------------------------------------------------------------------------------- */
 typedef enum form { REAL, WIDE, SUM, FIXED } form;
@@ -252,6 +325,8 @@ static const struct {
         form result; /* REAL: x's own real dtype, or one that is said; WIDE: the same, summed up in f64; SUM: as a sum's; FIXED: `fixed` */
         sf_dt fixed;
         int32_t (*make)(sf_ir *ir, const sf_derivation *d);
+        bool applies;
+        int takes;
 } rows[] = {
         [SF_MEAN] = {"mean", false, REAL, SF_DT_COUNT, make_mean},
         [SF_VAR] = {"var", false, WIDE, SF_DT_COUNT, make_var},
@@ -264,6 +339,12 @@ static const struct {
         [SF_ANY] = {"any", false, FIXED, SF_DT_BOOL, make_any},
         [SF_ALL] = {"all", false, FIXED, SF_DT_BOOL, make_all},
         [SF_COUNT_NONZERO] = {"count_nonzero", false, FIXED, SF_DT_I64, make_count_nonzero},
+        [SF_SOFTMAX] = {"softmax", false, REAL, SF_DT_COUNT, make_softmax, true, 0},
+        [SF_LOG_SOFTMAX] = {"log_softmax", false, REAL, SF_DT_COUNT, make_softmax, true, 0},
+        [SF_LAYER_NORM] = {"layer_norm", false, REAL, SF_DT_COUNT, make_layer_norm, true, SF_TAKES_WEIGHT | SF_TAKES_BIAS | SF_TAKES_EPS},
+        [SF_RMS_NORM] = {"rms_norm", false, REAL, SF_DT_COUNT, make_layer_norm, true, SF_TAKES_WEIGHT | SF_TAKES_EPS},
+        [SF_NORMALIZE] = {"normalize", false, REAL, SF_DT_COUNT, make_normalize, true, SF_TAKES_EPS},
+        [SF_STANDARDIZE] = {"standardize", false, REAL, SF_DT_COUNT, make_standardize, true, 0},
 };
 #define ROWS ((int)(sizeof rows / sizeof rows[0]))
 
@@ -275,6 +356,16 @@ const char *sf_derived_name(sf_derived what)
 bool sf_derived_scans(sf_derived what)
 {
         return rows[what].scans;
+}
+
+bool sf_derived_applies(sf_derived what)
+{
+        return rows[what].applies;
+}
+
+bool sf_derived_takes(sf_derived what, int option)
+{
+        return rows[what].takes & option;
 }
 
 sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf_dt asked, sf_dtype accumulator)
@@ -308,13 +399,16 @@ sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf
 sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
 {
         const int64_t n = length_of(ir, d);
-        const bool varies = rows[d->what].result == WIDE && d->what != SF_VAR_MEAN;
+        const bool varies = (rows[d->what].result == WIDE && d->what != SF_VAR_MEAN) || (d->what == SF_STANDARDIZE && n);
         if (varies && !(d->correction <= (double)n))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT,
                                "correction is %g, and there are %" PRId64 " elements; it must be at most their number", d->correction, n);
         if (d->what == SF_CUMVAR && d->mask)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "cumvar has a mask, or skips NaN; it is of all elements: leave both unset");
-        if (d->what == SF_NORM && isnan(d->order))
+        const double eps = number_of(d->eps, 0);
+        if (!(eps >= 0))
+                return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "eps is %g; it must be 0 or more", eps);
+        if ((d->what == SF_NORM || d->what == SF_NORMALIZE) && isnan(d->order))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "order is NaN; it must be a number, or infinite");
         if (d->what == SF_NORM && isinf(d->order) && !n)
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "norm of order %g of no elements has no value; fold axes that are not empty", d->order);

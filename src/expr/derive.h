@@ -15,11 +15,17 @@ typedef struct sf_derivation {
         bool reverse;
         sf_dt dt, acc; /* of the result; in which it is summed up */
         double correction, order;
+        int32_t weight, bias; /* 0: none; they broadcast to x */
+        sf_scalar eps;        /* may be unset */
 } sf_derivation;
 
 /* "var"; NULL for a number that is none of sf_derived. */
 const char *sf_derived_name(sf_derived what);
 bool sf_derived_scans(sf_derived what);
+/* Does it go back to the elements, and have x's shape? */
+bool sf_derived_applies(sf_derived what);
+enum { SF_TAKES_WEIGHT = 1, SF_TAKES_BIAS = 2, SF_TAKES_EPS = 4 };
+bool sf_derived_takes(sf_derived what, int option);
 
 /* The dtype of the result: `asked`, or with SF_DT_COUNT the default. And the accumulator. Or a sentence. */
 sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf_dt asked, sf_dtype accumulator);

@@ -355,6 +355,7 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
 {
         char text[48];
         const bool derived = kind == SF_NODE_DERIVED, scan = derived ? sf_derived_scans(what) : kind == SF_NODE_SCAN;
+        const bool keeps = scan || (derived && sf_derived_applies(what));
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         if (!is_node(graph, "x", x))
                 return -1;
@@ -362,15 +363,23 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
                 return -1;
         sf_node node = {.kind = kind, .arg = {x, o.mask}, .op = derived ? SF_SUM : o.op, .derived = what, .keepdim = o.keepdim != 0,
                         .reverse = o.reverse != 0, .exclusive = o.exclusive != 0, .skip_nan = o.skip_nan != 0, .value = o.initial,
-                        .dtype = o.dtype, .accumulator = o.accumulator, .correction = o.correction, .order = order_of(o.order)};
+                        .dtype = o.dtype, .accumulator = o.accumulator, .correction = o.correction, .order = order_of(o.order),
+                        .weight = o.weight, .bias = o.bias, .eps = o.eps};
         const char *wrong = !sf_op_name(node.op)                              ? "op is none of sf_op"
                             : scan && o.keepdim                               ? "keepdim is set; a scan keeps every axis as it is"
+                            : keeps && o.keepdim                              ? "keepdim is set; the result has x's axes as they are"
                             : (!scan || derived) && o.exclusive               ? "exclusive is set; it is for scans that are not made of others"
                             : scan && o.axes && o.naxes != 1                  ? "naxes is not 1; a scan goes along one axis"
                             : derived && o.initial.kind                       ? "initial is set; what is made of other scans and folds has none"
-                                                                              : NULL;
+                            : o.weight && (!derived || !sf_derived_takes(what, SF_TAKES_WEIGHT)) ? "weight is set; it is for SF_LAYER_NORM and SF_RMS_NORM"
+                            : o.bias && (!derived || !sf_derived_takes(what, SF_TAKES_BIAS))     ? "bias is set; it is for SF_LAYER_NORM"
+                            : o.eps.kind && (!derived || !sf_derived_takes(what, SF_TAKES_EPS))
+                                    ? "eps is set; it is for SF_LAYER_NORM, SF_RMS_NORM and SF_NORMALIZE"
+                                    : NULL;
         if (wrong)
                 return refuse(graph, wrong);
+        if ((o.weight && !is_node(graph, "weight", o.weight)) || (o.bias && !is_node(graph, "bias", o.bias)))
+                return -1;
         if (o.mask && !is_node(graph, "mask", o.mask))
                 return -1;
         if (!is_unset(o.dtype) && sf_dt_find(o.dtype) == SF_DT_COUNT) {

@@ -41,6 +41,8 @@ typedef struct sf_node {
         sf_scalar value; /* a constant's, or the initial one */
         sf_dtype dtype, accumulator;
         double correction, order;
+        int32_t weight, bias; /* of a derived one: 0, or a node */
+        sf_scalar eps;
         size_t column; /* where it stands in the graph's line, if there is one */
 } sf_node;
 

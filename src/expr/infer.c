@@ -247,7 +247,7 @@ static sf_status read_axes(inference *in, const sf_node *n, int32_t node, uint64
 {
         int32_t rank = sf_ir_at(in->ir, node)->ndim;
         SF_TRY(named_axes(in, n, node, rank, axes));
-        const bool scan = n->kind == SF_NODE_SCAN || n->kind == SF_NODE_RECURRENCE || (n->kind == SF_NODE_DERIVED && sf_derived_scans(n->derived));
+        const bool scan = n->kind == SF_NODE_SCAN || n->kind == SF_NODE_RECURRENCE || (n->kind == SF_NODE_DERIVED && (sf_derived_scans(n->derived) || sf_derived_applies(n->derived)));
         if (n->all)
                 *axes = scan ? (uint64_t)1 << (rank ? rank - 1 : 0) : rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
         /* A scalar's one line is no axis. */
@@ -517,14 +517,45 @@ static sf_status infer_mask(inference *in, const sf_node *n, int32_t x, int32_t 
         return SF_OK;
 }
 
+/* A weight or bias as it stands beside x: of the axes' lengths, or of x's rank. */
+static sf_status infer_beside(inference *in, const char *name, int32_t given, int32_t x, uint64_t axes, int32_t *node)
+{
+        sf_ir *ir = in->ir;
+        *node = given ? as_node(in, given) : 0;
+        if (!*node || !sf_ir_at(ir, *node)->ndim)
+                return SF_OK;
+        const sf_ir_node *n = sf_ir_at(ir, *node), *like = sf_ir_at(ir, x);
+        int64_t along[SF_MAX_NDIM], shape[SF_MAX_NDIM];
+        int32_t count = 0;
+        uint64_t others = 0;
+        for (int32_t d = 0; d < like->ndim; d++) {
+                if (axes >> d & 1)
+                        along[count++] = like->shape[d];
+                else
+                        others |= (uint64_t)1 << d;
+        }
+        if (n->ndim == count && !memcmp(n->shape, along, (size_t)count * sizeof *along)) {
+                *node = sf_ir_unsqueeze(ir, *node, others);
+                return SF_OK;
+        }
+        char a[128], b[128], c[128];
+        if (n->ndim != like->ndim || sf_ir_broadcast_shape(like->ndim, like->shape, n->ndim, n->shape, shape) != like->ndim ||
+            memcmp(shape, like->shape, (size_t)like->ndim * sizeof *shape))
+                return FAIL("the %s %s has shape %s; it must be of shape %s, the lengths along the axes, or of %s's rank and broadcast to %s", name,
+                            show(ir, *node).text, shape_of(ir, *node, a), sf_shape_text(count, along, b), show(ir, x).text, shape_of(ir, x, c));
+        return SF_OK;
+}
+
 static sf_status infer_derived(inference *in, const sf_node *n, int32_t x, meaning *result)
 {
-        sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order};
+        sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
         SF_TRY(sf_derived_dtypes(in->ir->ctx, &d, sf_ir_at(in->ir, x)->dt, sf_dt_find(n->dtype), n->accumulator));
         SF_TRY(infer_mask(in, n, x, &d.mask));
         SF_TRY(read_axes(in, n, x, &d.axes));
+        SF_TRY(infer_beside(in, "weight", n->weight, x, d.axes, &d.weight));
+        SF_TRY(infer_beside(in, "bias", n->bias, x, d.axes, &d.bias));
         SF_TRY(sf_derive(in->ir, &d, &result->node));
-        if (!n->keepdim && !sf_derived_scans(n->derived))
+        if (!n->keepdim && !sf_derived_scans(n->derived) && !sf_derived_applies(n->derived))
                 result->node = sf_ir_squeeze(in->ir, result->node, d.axes);
         return SF_OK;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* What an argument can be for. */
-typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, SKIP_NAN, INITIAL, DTYPE, ACC, CORRECTION, ORDER, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
+typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, SKIP_NAN, INITIAL, DTYPE, ACC, CORRECTION, ORDER, EPS, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
 
 /* The keywords, and the other names they go by elsewhere. */
 static const struct {
@@ -14,7 +14,7 @@ static const struct {
         role role;
 } keywords[] = {
         {"axis", AXIS}, {"dim", AXIS}, {"dims", AXIS}, {"axes", AXIS}, {"keepdim", KEEPDIM}, {"keepdims", KEEPDIM}, {"reverse", REVERSE}, {"exclusive", EXCLUSIVE},
-        {"mask", MASK}, {"skip_nan", SKIP_NAN}, {"correction", CORRECTION}, {"ddof", CORRECTION}, {"order", ORDER}, {"ord", ORDER}, {"p", ORDER}, {"initial", INITIAL}, {"dtype", DTYPE}, {"acc", ACC}, {"accumulator", ACC}, {"min", LOW}, {"a_min", LOW}, {"max", HIGH},
+        {"mask", MASK}, {"skip_nan", SKIP_NAN}, {"correction", CORRECTION}, {"ddof", CORRECTION}, {"order", ORDER}, {"ord", ORDER}, {"p", ORDER}, {"eps", EPS}, {"initial", INITIAL}, {"dtype", DTYPE}, {"acc", ACC}, {"accumulator", ACC}, {"min", LOW}, {"a_min", LOW}, {"max", HIGH},
         {"a_max", HIGH}, {"value", VALUE}, {"fill_value", VALUE}, {"input", X}, {"x", X}, {"a", X}, {"other", Y}, {"b", Y}, {"weight", Y}, {"bias", Z},
         {"tensors", PARTS}, {"shape", SHAPE}, {"size", SHAPE}, {"start", START}, {"length", LENGTH},
 };
@@ -42,6 +42,7 @@ typedef struct row {
 #define DERIVED_ROW(name, what) {name, DERIVED, what, FOLDS & ~BIT(INITIAL), {X, AXIS, KEEPDIM, ROLES}, 1}
 #define VARIANCE(name, shape, what) {name, shape, what, (FOLDS & ~BIT(INITIAL)) | BIT(CORRECTION), {X, AXIS, ROLES}, 1}
 #define NAN_ROW(name, what, more) {name, DERIVED, what, (FOLDS & ~BIT(INITIAL) & ~BIT(SKIP_NAN)) | SKIPS | (more), {X, AXIS, KEEPDIM, ROLES}, 1}
+#define APPLIED(name, what, more, b, c, d, e) {name, DERIVED, what, (FOLDS & ~BIT(INITIAL) & ~BIT(KEEPDIM)) | (more), {X, b, c, d, e}, 1}
 #define UNARY(name, function) {name, APPLY, function, BIT(X), {X, ROLES}, 1}
 #define BINARY(name, function) {name, APPLY, function, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}
 #define VIEW(name, shape, needs) {name, shape, 0, BIT(X) | BIT(AXIS), {X, AXIS, ROLES}, needs}
@@ -55,6 +56,10 @@ static const row rows[] = {
         VARIANCE("std_mean", VARIANCE_AND_MEAN, SF_STD),
         {"norm", DERIVED, SF_NORM, (FOLDS & ~BIT(INITIAL)) | BIT(ORDER), {X, ORDER, AXIS, KEEPDIM, ROLES}, 1},
         {"vector_norm", DERIVED, SF_NORM, (FOLDS & ~BIT(INITIAL)) | BIT(ORDER), {X, ORDER, AXIS, KEEPDIM, ROLES}, 1},
+        APPLIED("softmax", SF_SOFTMAX, 0, AXIS, ROLES, ROLES, ROLES), APPLIED("log_softmax", SF_LOG_SOFTMAX, 0, AXIS, ROLES, ROLES, ROLES),
+        APPLIED("layer_norm", SF_LAYER_NORM, BIT(Y) | BIT(Z) | BIT(EPS), AXIS, Y, Z, EPS), APPLIED("rms_norm", SF_RMS_NORM, BIT(Y) | BIT(EPS), AXIS, Y, EPS, ROLES),
+        APPLIED("normalize", SF_NORMALIZE, BIT(ORDER) | BIT(EPS), ORDER, AXIS, EPS, ROLES),
+        APPLIED("standardize", SF_STANDARDIZE, BIT(CORRECTION), AXIS, ROLES, ROLES, ROLES),
         {"cummean", DERIVED, SF_CUMMEAN, SCANS & ~BIT(INITIAL) & ~BIT(EXCLUSIVE), {X, AXIS, ROLES}, 1},
         {"cumvar", DERIVED, SF_CUMVAR, (SCANS & ~BIT(INITIAL) & ~BIT(EXCLUSIVE) & ~BIT(MASK) & ~BIT(SKIP_NAN)) | BIT(CORRECTION), {X, AXIS, ROLES}, 1},
         NAN_FOLD("nansum", SF_SUM), NAN_FOLD("nanprod", SF_PROD), NAN_FOLD("nanmax", SF_MAX), NAN_FOLD("nanmin", SF_MIN),
@@ -291,6 +296,12 @@ static int32_t variance_and_mean(given *g, int32_t x, const sf_expr_options *o)
         return 0;
 }
 
+/* The weight and the bias of what has them. */
+static bool read_beside(given *g, int32_t *weight, int32_t *bias)
+{
+        return g->row->shape != DERIVED || (read_node(g, Y, weight) && read_node(g, Z, bias));
+}
+
 static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
 {
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
@@ -299,7 +310,8 @@ static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
         o.op = g->row->shape == DERIVED || g->row->shape == VARIANCE_AND_MEAN ? SF_SUM : (sf_op)g->row->what;
         *good = read_axes(g, &count, axes) && read_flag(g, KEEPDIM, &o.keepdim) && read_flag(g, REVERSE, &o.reverse) && read_flag(g, EXCLUSIVE, &o.exclusive) &&
                 read_node(g, MASK, &o.mask) && read_number(g, INITIAL, &o.initial) && read_dtype(g, DTYPE, &o.dtype) && read_dtype(g, ACC, &o.accumulator) &&
-                read_flag(g, SKIP_NAN, &o.skip_nan) && read_number(g, CORRECTION, &correction) && read_number(g, ORDER, &o.order);
+                read_flag(g, SKIP_NAN, &o.skip_nan) && read_number(g, CORRECTION, &correction) && read_number(g, ORDER, &o.order) && read_number(g, EPS, &o.eps) &&
+                read_beside(g, &o.weight, &o.bias);
         if (!*good)
                 return -1;
         o.naxes = count;

@@ -354,6 +354,58 @@ static void need(sf_planner *p, int32_t node)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
+ * What a line has one of
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Does it take longer than a load? */
+static bool is_slow(const sf_ir_node *n)
+{
+        switch (n->code) {
+        case SF_CODE_DIV:
+        case SF_CODE_SQRT:
+        case SF_CODE_EXP:
+        case SF_CODE_LOG:
+        case SF_CODE_SIGMOID:
+        case SF_CODE_TANH: return true;
+        default: return false;
+        }
+}
+
+/* Is it made of a fold or scan by elementwise work alone? *slow: some of that takes long. */
+static bool is_of_fold(const sf_planner *p, int32_t id, int32_t *steps, bool *slow)
+{
+        const sf_ir_node *n = sf_ir_at(p->ir, id);
+        bool found = n->kind == SF_IR_FOLD || n->kind == SF_IR_SCAN;
+        if (--*steps < 0 || (n->kind != SF_IR_MAP && !sf_ir_is_view(n)))
+                return found;
+        *slow |= n->kind == SF_IR_MAP && is_slow(n);
+        for (int32_t i = 0; i < sf_ir_args(n); i++)
+                found |= is_of_fold(p, sf_ir_arg(p->ir, n, i), steps, slow);
+        return found;
+}
+
+/* Work on a fold's result, such as 1 / sqrt(s), is done once, not for each of the many elements that need it: on the fold's own way out, or,
+ * where it is slow and they are very many, in a pass of its own. */
+static void cut_for_lines(sf_planner *p, int32_t live, const int32_t *order)
+{
+        enum { FEWER = 4, MANY = 1 << 16 };
+        for (int32_t i = 0; i < live; i++) {
+                const sf_ir_node *n = sf_ir_at(p->ir, order[i]);
+                for (int32_t k = 0; n->kind == SF_IR_MAP && k < sf_ir_args(n); k++) {
+                        int32_t id = sf_ir_arg(p->ir, n, k), steps = CONE;
+                        bool slow = false;
+                        while (sf_ir_is_view(sf_ir_at(p->ir, id)))
+                                id = sf_ir_arg(p->ir, sf_ir_at(p->ir, id), 0);
+                        const sf_ir_node *x = sf_ir_at(p->ir, id);
+                        const sf_track *ignored;
+                        if (p->cut[id] || x->kind != SF_IR_MAP || x->code == SF_CODE_CAST || x->count > n->count / FEWER || !is_of_fold(p, id, &steps, &slow))
+                                continue;
+                        p->cut[id] = (slow && n->count >= MANY) || find_core(p, id, &ignored);
+                }
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------------------
  * Outputs
  * ---------------------------------------------------------------------------------------------------------- */
 static int32_t output_buffer(sf_planner *p, int32_t output, int32_t node)
@@ -386,7 +438,7 @@ sf_status sf_plan_passes(sf_plan *plan)
         sf_planner p = {.plan = plan, .ir = ir};
         size_t nodes = (size_t)ir->nodes + 1;
         int32_t *order;
-        sf_ir_count_uses(ir, &order);
+        const int32_t live = sf_ir_count_uses(ir, &order);
         p.cut = memset(sf_ir_alloc(ir, nodes), 0, nodes);
         p.done = memset(sf_ir_alloc(ir, nodes), 0, nodes);
         plan->buffers = plan->passes = plan->remarks = 0; /* it may be done anew, with other cuts */
@@ -397,6 +449,8 @@ sf_status sf_plan_passes(sf_plan *plan)
                                        "a result of its own, because it is rounded differently, "
                                        "and computed again where it is not finite");
         }
+        if (!plan->of_lines)
+                cut_for_lines(&p, live, order);
         p.buffer_of = memset(sf_ir_alloc(ir, nodes * sizeof *p.buffer_of), -1, nodes * sizeof *p.buffer_of);
         plan->output_buffer = sf_ir_alloc(ir, (size_t)ir->outputs * sizeof *plan->output_buffer);
         /* Every input has a buffer, read or not, to check its tensor against. The first output of a node is where the node lies. */

@@ -1,0 +1,330 @@
+/*
+ * Chains: the panel is the cache. Some lines at a time, a box, go through all stages before the next: what the first stage reads from memory,
+ * the others find near. Each stage is walked as ever (panel.h), by a plan that is made once, for the first box; the others are so many
+ * bytes further on.
+ */
+#include "cpu/cpu.h"
+
+#include "core/arena.h"
+#include "cpu/panel.h"
+#include "cpu/pool.h"
+
+#include <unistd.h>
+
+/* What a box reads should fit in half of a core's second-level cache; there is one of at least this, and beyond that nothing is gained. */
+#define LEAST_BOX (128 << 10)
+#define MOST_BOX (1 << 20)
+/* Columns are strips, of rows so far apart that they miss that cache; a third-level one keeps this much, if the strip is no crumb. */
+#define STRIP_BOX (2 << 20)
+#define LEAST_COLUMNS 64
+/* A single line that is longer still is near enough for the next stage. */
+#define LONGEST_LINE (8 << 20)
+/* Boxes for each worker, that they end at about the same time. */
+#define BOXES_EACH 4
+
+/* The stages, planned for boxes of one size. */
+typedef struct plan {
+        int32_t walks;
+        sf_panels *walk[SF_CHAIN_STEPS];
+        int32_t first[SF_CHAIN_STEPS]; /* the step that each begins with */
+        sf_step step[SF_CHAIN_STEPS];
+        sf_fuse fuse[SF_CHAIN_STEPS];
+} plan;
+
+typedef struct chain {
+        const sf_cpu_isa *isa;
+        int32_t steps;
+        const sf_step *step[SF_CHAIN_STEPS];
+        const sf_step *longest;
+        /* Boxes: `each` positions of dimension `cut`, all of those inside it, at one position of those outside it. */
+        int32_t cut;
+        int64_t each, parts, boxes;
+        plan *plan[2]; /* of boxes, and of the last ones of a dimension if they are smaller */
+        char *scratch;
+        size_t machine, scratch_each;
+        _Atomic int64_t next;
+} chain;
+
+/* ---------------------------------------------------------------------------------------------
+ * Boxes
+ * ------------------------------------------------------------------------------------------- */
+static int64_t box_bytes(void)
+{
+        static _Atomic int64_t known; /* asking may take a microsecond */
+        int64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
+        if (bytes)
+                return bytes;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+        bytes = sysconf(_SC_LEVEL2_CACHE_SIZE) / 2;
+#endif
+        bytes = bytes <= 0 ? 4 * LEAST_BOX : sf_smaller(sf_larger(bytes, LEAST_BOX), MOST_BOX);
+        atomic_store_explicit(&known, bytes, memory_order_relaxed);
+        return bytes;
+}
+
+static const char *operand_data(const sf_step *s, int32_t k)
+{
+        return s->fuse ? s->fuse->operand[k].data : s->x;
+}
+
+static int64_t operand_stride(const sf_step *s, int32_t k, int32_t d)
+{
+        return s->fuse ? s->fuse->operand[k].stride[d] : s->dims[d].x;
+}
+
+static int32_t operands_of(const sf_step *s)
+{
+        return s->fuse ? s->fuse->operands : 1;
+}
+
+/* Does it move along the sequence? */
+static bool moves(const sf_step *s, int32_t k)
+{
+        bool found = false;
+        for (int32_t d = s->nbatch; d < s->nbatch + s->nseq; d++)
+                found = found || (operand_stride(s, k, d) && s->dims[d].len > 1);
+        return found;
+}
+
+/* Bytes that a line's elements take in all tensors that are read, each counted once. */
+static int64_t line_bytes(const chain *c)
+{
+        const char *seen[SF_CHAIN_STEPS * SF_OPERANDS_MAX];
+        int64_t bytes = 0;
+        int32_t count = 0;
+        for (int32_t i = 0; i < c->steps; i++)
+                for (int32_t k = 0; k < operands_of(c->step[i]); k++) {
+                        const char *data = operand_data(c->step[i], k);
+                        bool again = !moves(c->step[i], k);
+                        for (int32_t e = 0; e < count; e++)
+                                again = again || seen[e] == data;
+                        if (again)
+                                continue;
+                        seen[count++] = data;
+                        bytes += sf_dtypes[c->step[i]->fuse ? c->step[i]->fuse->operand[k].dt : c->step[i]->in].size;
+                }
+        return bytes * c->longest->n;
+}
+
+/* Are neighbours in memory the next lines' elements? */
+static bool in_columns(const chain *c)
+{
+        const sf_step *s = c->longest;
+        const int64_t seq = sf_magnitude(s->dims[s->nbatch + s->nseq - 1].x);
+        return s->nbatch && sf_magnitude(s->dims[s->nbatch - 1].x) < seq;
+}
+
+/* How the lines are cut; false: stages had better run one after another, over all of them. */
+static bool cut_boxes(chain *c, int workers)
+{
+        const sf_step *s = c->longest;
+        const bool columns = in_columns(c);
+        const int64_t line = line_bytes(c), budget = columns ? STRIP_BOX : box_bytes();
+        int64_t inner = line, outers = 1;
+        if (!s->nbatch || line * s->batch <= box_bytes())
+                return false;
+        for (c->cut = s->nbatch - 1; c->cut > 0 && inner * s->dims[c->cut].len <= budget; c->cut--)
+                inner *= s->dims[c->cut].len;
+        for (int32_t d = 0; d < c->cut; d++)
+                outers *= s->dims[d].len;
+        const int64_t len = s->dims[c->cut].len, strip = columns && c->cut == s->nbatch - 1;
+        const int64_t unit = sf_smaller(len, strip ? LEAST_COLUMNS : inner * SF_CPU_FOLD_GROUP <= budget ? SF_CPU_FOLD_GROUP : 1);
+        int64_t each = sf_larger(unit, budget / inner / unit * unit);
+        if (workers > 1) /* as many for everyone */
+                each = sf_smaller(each, sf_parts(sf_parts(len * outers, (int64_t)BOXES_EACH * workers), unit) * unit);
+        c->each = sf_smaller(each, len);
+        c->parts = sf_parts(len, c->each);
+        c->boxes = outers * c->parts;
+        return inner * c->each <= sf_larger(LONGEST_LINE, budget) && (c->boxes >= 2 * workers || c->boxes == workers);
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Plans
+ * ------------------------------------------------------------------------------------------- */
+
+/* A step as it is for the first box alone, of `len` positions of the dimension that is cut. */
+static void cut_step(const chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
+{
+        const int32_t from = c->cut + (len == 1), dims = s->nbatch + s->nseq - from;
+        *to = *s;
+        if (s->fuse) {
+                *fuse = *s->fuse;
+                to->fuse = fuse;
+        }
+        to->nbatch = s->nbatch - from;
+        for (int32_t d = 0; d < dims; d++) {
+                to->dims[d] = s->dims[d + from];
+                for (int32_t k = 0; s->fuse && k < fuse->operands; k++)
+                        fuse->operand[k].stride[d] = s->fuse->operand[k].stride[d + from];
+        }
+        if (len > 1)
+                to->dims[0].len = len;
+        to->batch = 1;
+        for (int32_t d = 0; d < to->nbatch; d++)
+                to->batch *= to->dims[d].len;
+        to->sibling = to->then = NULL;
+}
+
+/* The same, a map as the elementwise step that it is. */
+static void make_step(const chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
+{
+        sf_step map;
+        sf_fuse programs;
+        cut_step(c, s, len, s->map ? &map : to, s->map ? &programs : fuse);
+        if (s->map)
+                sf_step_flatten(&map, to, fuse);
+}
+
+/* The plans of all stages for boxes of `len`. False: some step has no kernel. */
+static bool make_plan(const chain *c, int64_t len, plan *p)
+{
+        bool has_kernel = true;
+        for (int32_t i = 0; i < c->steps; i++)
+                make_step(c, c->step[i], len, &p->step[i], &p->fuse[i]);
+        for (int32_t i = 0; i + 1 < c->steps; i++)
+                p->step[i].sibling = c->step[i]->sibling ? &p->step[i + 1] : NULL;
+        p->walks = 0;
+        for (int32_t i = 0; i < c->steps && has_kernel;) {
+                sf_panels *walk = p->walk[p->walks];
+                sf_panels_start(walk, c->isa, &p->step[i]);
+                walk->boxes = c->boxes;
+                p->first[p->walks++] = i;
+                bool together = true;
+                while (together && i < c->steps && sf_panels_take(walk, &p->step[i], &has_kernel))
+                        together = p->step[i++].sibling;
+                if (has_kernel)
+                        sf_panels_plan(walk, 1);
+        }
+        return has_kernel;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Work
+ * ------------------------------------------------------------------------------------------- */
+
+/* Where a walk's tensors are for the lines from position `at` on. */
+static void find_shift(const chain *c, const sf_panels *walk, int32_t first, const int64_t *at, sf_shift *shift)
+{
+        const sf_step *s = c->step[first];
+        for (int32_t k = 0; k < operands_of(s); k++) {
+                shift->in[k] = 0;
+                for (int32_t d = 0; d <= c->cut; d++)
+                        shift->in[k] += at[d] * operand_stride(s, k, d);
+        }
+        for (int32_t i = 0; i < walk->members; i++) {
+                shift->of[i].y = shift->of[i].m = 0;
+                for (int32_t d = 0; d <= c->cut; d++) {
+                        shift->of[i].y += at[d] * c->step[first + i]->dims[d].y;
+                        shift->of[i].m += at[d] * c->step[first + i]->dims[d].m;
+                }
+        }
+}
+
+static void run_box(const chain *c, int64_t box, char *scratch)
+{
+        int64_t at[SF_MAX_NDIM];
+        const int64_t part = box % c->parts;
+        const plan *p = c->plan[part == c->parts - 1 && c->plan[1]];
+        at[c->cut] = part * c->each;
+        box /= c->parts;
+        for (int32_t d = c->cut - 1; d >= 0; d--) {
+                at[d] = box % c->longest->dims[d].len;
+                box /= c->longest->dims[d].len;
+        }
+        for (int32_t i = 0; i < p->walks; i++) {
+                const sf_panels *walk = p->walk[i];
+                sf_fused_machine machine;
+                sf_shift shift;
+                find_shift(c, walk, p->first[i], at, &shift);
+                if (!walk->straight)
+                        sf_fused_machine_make(&machine, walk->isa->map, scratch + c->machine, walk->slots);
+                const sf_walker w = {walk, scratch, &machine, &shift};
+                for (int64_t task = 0; task < walk->tasks; task++)
+                        sf_task_run(&w, task);
+        }
+}
+
+static void work(void *arg, int worker)
+{
+        chain *c = arg;
+        int64_t box;
+        while ((box = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < c->boxes)
+                run_box(c, box, c->scratch + (size_t)worker * c->scratch_each);
+        c->isa->fence();
+}
+
+/* Gives out the constants of all plans, filled if there is a base, and finds what a worker needs. */
+static size_t lay_out(chain *c, char *base)
+{
+        size_t constants = 0, machines = 0;
+        c->machine = 0;
+        for (int32_t k = 0; k < 2 && c->plan[k]; k++)
+                for (int32_t i = 0; i < c->plan[k]->walks; i++) {
+                        sf_panels *walk = c->plan[k]->walk[i];
+                        const size_t panels = sf_panel_scratch(walk), machine = walk->straight ? 0 : sf_fused_machine_bytes(walk->slots);
+                        constants += (sf_panels_constants(walk, base ? base + constants : NULL) + 63) / 64 * 64;
+                        c->machine = panels > c->machine ? panels : c->machine;
+                        machines = machine > machines ? machine : machines;
+                }
+        c->scratch_each = (c->machine + machines + 4095) / 4096 * 4096 + 4096 + 64;
+        return constants;
+}
+
+static sf_status run_boxes(sf_context *ctx, chain *c, int workers)
+{
+        const size_t constants = lay_out(c, NULL), bytes = constants + (size_t)workers * c->scratch_each;
+        sf_arena *arena = sf_arena_borrow(ctx, bytes);
+        if (!arena)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
+        lay_out(c, arena->base);
+        c->scratch = arena->base + constants;
+        sf_pool_run(workers, work, c);
+        sf_arena_return(ctx, arena);
+        return SF_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * The whole
+ * ------------------------------------------------------------------------------------------- */
+static sf_status run_stage(void *ctx, const sf_step *s)
+{
+        return sf_cpu_run(ctx, s);
+}
+
+static void list_steps(chain *c, const sf_step *first)
+{
+        c->steps = 0;
+        c->longest = first;
+        for (const sf_step *stage = first; stage; stage = stage->then)
+                for (const sf_step *s = stage; s; s = s->sibling) {
+                        c->step[c->steps++] = s;
+                        c->longest = s->n > c->longest->n ? s : c->longest;
+                }
+}
+
+sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
+{
+        chain c = {.isa = ctx->isa};
+        list_steps(&c, first);
+        const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);
+        if (!c.longest->n || !cut_boxes(&c, workers))
+                return sf_chain_apart(first, run_stage, ctx);
+        const int64_t rest = c.longest->dims[c.cut].len - (c.parts - 1) * c.each;
+        const int32_t plans = 1 + (rest != c.each);
+        const size_t each = (sizeof(plan) + 63) / 64 * 64, panels = (sizeof(sf_panels) + 63) / 64 * 64;
+        sf_arena *arena = sf_arena_borrow(ctx, (size_t)plans * (each + (size_t)c.steps * panels));
+        if (!arena)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the plans of %d steps", (int)c.steps);
+        bool planned = true;
+        for (int32_t k = 0; k < plans && planned; k++) {
+                char *base = arena->base + (size_t)k * (each + (size_t)c.steps * panels);
+                c.plan[k] = (plan *)(void *)base;
+                for (int32_t i = 0; i < c.steps; i++)
+                        c.plan[k]->walk[i] = (sf_panels *)(void *)(base + each + (size_t)i * panels);
+                planned = make_plan(&c, k ? rest : c.each, c.plan[k]);
+        }
+        /* Without a kernel for some step, the sentence is that step's. */
+        sf_status status = planned ? run_boxes(ctx, &c, (int)sf_smaller(workers, c.boxes)) : sf_chain_apart(first, run_stage, ctx);
+        sf_arena_return(ctx, arena);
+        return status;
+}
