@@ -264,7 +264,7 @@ static void check_elementary(void)
                 double d = sf_f64_from_bits(hash(i));
                 d = i & 1 ? d : (double)(int64_t)hash(i) * (i & 2 ? 0x1p-54 : 0x1p-60); /* to 512, and to 8 */
                 fused_checks += 8;
-                CHECK(places(sf_exp_f32(x), exp((double)x)) < 0.88, "exp(%a) is %a", x, sf_exp_f32(x));
+                CHECK(places(sf_exp_f32(x), exp((double)x)) < 0.9, "exp(%a) is %a", x, sf_exp_f32(x));
                 CHECK(places(sf_log_f32(x), log((double)x)) < 0.83, "log(%a) is %a", x, sf_log_f32(x));
                 CHECK(places(sf_sigmoid_f32(x), (double)sigmoid(x)) < 0.8, "sigmoid(%a) is %a", x, sf_sigmoid_f32(x));
                 CHECK(places(sf_tanh_f32(x), tanh((double)x)) < 0.84, "tanh(%a) is %a", x, sf_tanh_f32(x));

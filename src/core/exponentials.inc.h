@@ -2,7 +2,7 @@
  * exponentials.inc.h: exp, log, sigmoid and tanh, each a sequence of operations that are rounded once, so that they have the same bits on every CPU and
  * GPU. This is C and CUDA C++ at once: the kernels of src/cuda have it from here too.
  *
- *   sf_exp_*, sf_log_*, sf_sigmoid_*, sf_tanh_*   of any number. In f32 within 0.88, 0.83, 0.80 and 0.84 last places; in f64 within 1, 1, 2.5
+ *   sf_exp_*, sf_log_*, sf_sigmoid_*, sf_tanh_*   of any number. In f32 within 0.90, 0.83, 0.80 and 0.84 last places; in f64 within 1, 1, 2.5
  *                                                 and 2.5
  *
  * A sum of exponentials is held as times * 4^power, power an integer in a real's type, so that it can be as large and as small as e^x of any x
