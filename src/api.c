@@ -216,6 +216,7 @@ static sf_status run(sf_context *ctx, const request *r, const sf_view *x)
         SF_TRY(initial);
         if (sf_view_overlaps_itself(&out))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "out has strides that make two of its elements share memory");
+        step.map = step.within = false;
         step.in_place = !r->fold && sf_view_same(x, &out);
         if (!step.in_place && sf_view_overlap(x, &out))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, r->fold ? "out overlaps x; a fold needs an out of its own"

@@ -28,6 +28,13 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
  */
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other);
 
+/*
+ * May a plan count on the last stage of this chain following the others line by line, so that what they have read is not read from
+ * memory again? NULL, or why not, as what follows a colon; then the plan makes it a pass of its own. Asked before there are tensors: n and
+ * batch are set, and of the programs' operands dt and made. Whatever is said, a chain that is run runs.
+ */
+const char *sf_backend_follows(sf_device device, const sf_step *chain);
+
 /* How much scratch the step needs on its device, where the caller may provide it; 0 on the CPU. */
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 

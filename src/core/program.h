@@ -69,6 +69,8 @@ typedef struct sf_operand {
         const char *data;
         sf_dt dt;
         int64_t stride[SF_MAX_NDIM + 1];
+        int32_t made; /* 0: in memory before the step, or its chain, begins. k: the result of step k - 1 of its chain, counted from the
+                         chain's first over siblings and stages; it lies at `data`, too, where that step has written it */
 } sf_operand;
 
 /* What turns a plain step into a fused one. Operand 0 is the step's x: same data, dtype (the step's `in`) and strides. */

@@ -3,25 +3,65 @@
 #include "core/step.h"
 #include "core/value.h"
 
-/* A dimension under construction: its strides in x, y and the mask, and where to find them in a fused step's other operands. */
+/* Steps whose dimensions are made together: one, or the steps of a chain. */
+typedef struct work {
+        int32_t count;
+        sf_step *step;
+        const sf_step_views *views;
+} work;
+
+/* A dimension under construction: one of the views' axes, perhaps merged with those outside it, perhaps from its end. */
 typedef struct place {
-        sf_dim dim;
-        int32_t axis;
+        int64_t len;
+        int32_t axis; /* -1: none */
         bool flipped;
 } place;
 
+/* Along which axis of y? */
+static int32_t axis_of_y(const sf_step *s, const sf_step_views *v, int32_t axis)
+{
+        int32_t gone = 0;
+        for (int32_t d = 0; d < axis && s->fold && !v->keepdim; d++)
+                gone += (int32_t)(v->axes >> d & 1);
+        return axis - gone;
+}
+
+/* Does the step stay at one position while others of its chain go along the axis? */
+static bool stays(const sf_step_views *v, const place *p)
+{
+        return p->axis < 0 || v->x->shape[p->axis] == 1;
+}
+
+static sf_dim dim_of(const work *w, int32_t i, const place *p)
+{
+        const sf_step *s = &w->step[i];
+        const sf_step_views *v = &w->views[i];
+        sf_dim dim = {p->len, 0, 0, 0};
+        if (stays(v, p))
+                return dim;
+        const int64_t sign = p->flipped ? -1 : 1;
+        dim.x = sign * v->x->strides[p->axis];
+        dim.y = s->fold && v->axes >> p->axis & 1 ? 0 : sign * v->y->strides[axis_of_y(s, v, p->axis)];
+        dim.m = v->m ? sign * v->m->strides[p->axis] : 0;
+        return dim;
+}
+
 static int64_t stride_of(const sf_step_views *v, int32_t operand, const place *p)
 {
-        int64_t stride = p->axis < 0 ? 0 : v->operand[operand]->strides[p->axis];
+        int64_t stride = stays(v, p) ? 0 : v->operand[operand]->strides[p->axis];
         return p->flipped ? -stride : stride;
 }
 
-static bool merges(const sf_step_views *v, const place *outer, const place *inner)
+static bool merges(const work *w, const place *outer, const place *inner)
 {
-        const sf_dim *a = &outer->dim, *b = &inner->dim;
-        bool same = a->x == b->len * b->x && a->y == b->len * b->y && a->m == b->len * b->m;
-        for (int32_t k = 1; same && k < v->operands; k++)
-                same = stride_of(v, k, outer) == b->len * stride_of(v, k, inner);
+        bool same = true;
+        for (int32_t i = 0; same && i < w->count; i++) {
+                const sf_step_views *v = &w->views[i];
+                const sf_dim a = dim_of(w, i, outer), b = dim_of(w, i, inner);
+                same = a.x == b.len * b.x && a.y == b.len * b.y && a.m == b.len * b.m && stays(v, outer) == stays(v, inner);
+                for (int32_t k = 1; same && k < v->operands; k++)
+                        same = stride_of(v, k, outer) == b.len * stride_of(v, k, inner);
+        }
         return same;
 }
 
@@ -31,53 +71,59 @@ static int64_t magnitude(int64_t v)
 }
 
 /* How far a step along this dimension reaches in all the memory there is. */
-static int64_t reach(const sf_step_views *v, const place *p)
+static int64_t reach(const work *w, const place *p)
 {
-        int64_t sum = magnitude(p->dim.x) + magnitude(p->dim.y);
-        for (int32_t k = 1; k < v->operands; k++)
-                sum += magnitude(stride_of(v, k, p));
+        int64_t sum = 0;
+        for (int32_t i = 0; i < w->count; i++) {
+                const sf_dim dim = dim_of(w, i, p);
+                sum += magnitude(dim.x) + magnitude(dim.y);
+                for (int32_t k = 1; k < w->views[i].operands; k++)
+                        sum += magnitude(stride_of(&w->views[i], k, p));
+        }
         return sum;
 }
 
 /* Batch positions are independent, so they may be walked in any order: outermost the one that steps furthest. With several operands, x
  * alone does not tell: it may be the one that is repeated. */
-static bool walks_outside(const sf_step_views *v, const place *a, const place *b)
+static bool walks_outside(const work *w, const place *a, const place *b)
 {
-        if (v->operands > 1) {
-                int64_t reach_a = reach(v, a), reach_b = reach(v, b);
+        if (w->count > 1 || w->views->operands > 1) {
+                int64_t reach_a = reach(w, a), reach_b = reach(w, b);
                 if (reach_a != reach_b)
                         return reach_a > reach_b;
         }
-        int64_t ax = magnitude(a->dim.x), bx = magnitude(b->dim.x);
+        const sf_dim da = dim_of(w, 0, a), db = dim_of(w, 0, b);
+        int64_t ax = magnitude(da.x), bx = magnitude(db.x);
         if (ax && bx && ax != bx)
                 return ax > bx;
-        return magnitude(a->dim.y) > magnitude(b->dim.y);
+        return magnitude(da.y) > magnitude(db.y);
 }
 
 /* Do addresses go down along this batch dimension? The first operand that moves at all decides. */
-static bool goes_down(const sf_step_views *v, const place *p)
+static bool goes_down(const work *w, const place *p)
 {
-        int64_t stride = p->dim.x;
-        for (int32_t k = 1; k < v->operands && !stride; k++)
-                stride = stride_of(v, k, p);
+        int64_t stride = dim_of(w, 0, p).x;
+        for (int32_t k = 1; k < w->views->operands && !stride; k++)
+                stride = stride_of(w->views, k, p);
         return stride < 0;
 }
 
-static void flip(sf_step *step, const sf_step_views *v, place *p)
+static void flip(const work *w, place *p)
 {
-        sf_dim *dim = &p->dim;
-        int64_t last = dim->len - 1;
-        /* What has no elements has no address to move. */
-        step->x = step->x ? step->x + last * dim->x : NULL;
-        step->y = step->y ? step->y + last * dim->y : NULL;
-        step->m = step->m ? step->m + last * dim->m : NULL;
-        for (int32_t k = 0; k < v->operands; k++)
-                if (v->fuse->operand[k].data)
-                        v->fuse->operand[k].data += last * stride_of(v, k, p);
-        dim->x = -dim->x;
-        dim->y = -dim->y;
-        dim->m = -dim->m;
-        p->flipped = true;
+        const int64_t last = p->len - 1;
+        for (int32_t i = 0; i < w->count; i++) {
+                sf_step *step = &w->step[i];
+                const sf_step_views *v = &w->views[i];
+                const sf_dim dim = dim_of(w, i, p);
+                /* What has no elements has no address to move. */
+                step->x = step->x ? step->x + last * dim.x : NULL;
+                step->y = step->y ? step->y + last * dim.y : NULL;
+                step->m = step->m ? step->m + last * dim.m : NULL;
+                for (int32_t k = 0; k < v->operands; k++)
+                        if (v->fuse->operand[k].data)
+                                v->fuse->operand[k].data += last * stride_of(v, k, p);
+        }
+        p->flipped = !p->flipped;
 }
 
 static void start_operands(const sf_step_views *v)
@@ -86,103 +132,134 @@ static void start_operands(const sf_step_views *v)
         for (int32_t k = 0; k < v->operands; k++) {
                 v->fuse->operand[k].data = v->operand[k]->data;
                 v->fuse->operand[k].dt = v->operand[k]->dt;
+                v->fuse->operand[k].made = v->made ? v->made[k] : 0;
         }
 }
 
-static void append(sf_step *step, const sf_step_views *v, int32_t at, const place *p)
+static void start_steps(const work *w)
 {
-        step->dims[at] = p->dim;
-        for (int32_t k = 0; k < v->operands; k++)
-                v->fuse->operand[k].stride[at] = stride_of(v, k, p);
+        for (int32_t i = 0; i < w->count; i++) {
+                sf_step *step = &w->step[i];
+                const sf_step_views *v = &w->views[i];
+                step->x = v->x->data;
+                step->y = v->y->data;
+                step->m = v->m ? (const uint8_t *)v->m->data : NULL;
+                step->n = 1;
+                step->batch = 1;
+                step->fuse = v->fuse;
+                step->reverse = v->reverse;
+                for (int32_t d = 0; d < v->x->ndim; d++)
+                        *(v->axes >> d & 1 ? &step->n : &step->batch) *= v->x->shape[d];
+                if (v->fuse)
+                        start_operands(v);
+        }
+}
+
+/* Gives the steps these dimensions: those of the batch, and behind them the sequence's. */
+static void finish_steps(const work *w, int32_t nbatch, const place *batch, int32_t nseq, const place *seq)
+{
+        static const place none = {1, -1, false};
+        for (int32_t i = 0; i < w->count; i++) {
+                sf_step *step = &w->step[i];
+                const sf_step_views *v = &w->views[i];
+                /* every axis of the sequence has length 1, or there is none */
+                const bool one = !nseq || (step->n == 1 && w->count > 1);
+                step->nbatch = nbatch;
+                step->nseq = one ? 1 : nseq;
+                for (int32_t d = 0; d < step->nbatch + step->nseq; d++) {
+                        const place *p = d < nbatch ? &batch[d] : one ? &none : &seq[d - nbatch];
+                        step->dims[d] = dim_of(w, i, p);
+                        for (int32_t k = 0; k < v->operands; k++)
+                                v->fuse->operand[k].stride[d] = stride_of(v, k, p);
+                }
+        }
 }
 
 /* The dimensions of a sequence as memory has them, outermost the one that steps furthest, merged.
  * Returns how many they are then. */
-static int32_t as_memory_lies(sf_step *step, const sf_step_views *v, place *seq, int32_t count)
+static int32_t as_memory_lies(const work *w, place *seq, int32_t count)
 {
         place sorted[SF_MAX_NDIM];
         for (int32_t d = 0; d < count; d++) {
                 int32_t at = d;
                 place p = seq[d];
-                if (p.dim.x < 0)
-                        flip(step, v, &p);
-                for (; at > 0 && p.dim.x > sorted[at - 1].dim.x; at--)
+                if (dim_of(w, 0, &p).x < 0)
+                        flip(w, &p);
+                for (; at > 0 && dim_of(w, 0, &p).x > dim_of(w, 0, &sorted[at - 1]).x; at--)
                         sorted[at] = sorted[at - 1];
                 sorted[at] = p;
         }
         int32_t kept = 0;
         for (int32_t d = 0; d < count; d++) {
                 place p = sorted[d];
-                if (kept && merges(v, &seq[kept - 1], &p)) {
-                        p.dim.len *= seq[kept - 1].dim.len;
-                        kept--;
-                }
+                if (kept && merges(w, &seq[kept - 1], &p))
+                        p.len *= seq[--kept].len;
                 seq[kept++] = p;
         }
         return kept;
 }
 
-void sf_step_geometry(sf_step *step, const sf_step_views *v)
+/* Does it not matter in which order a sequence's elements are met? */
+static bool is_free(const work *w)
 {
-        const sf_view *x = v->x, *y = v->y, *m = v->m;
-        step->x = x->data;
-        step->y = y->data;
-        step->m = m ? (const uint8_t *)m->data : NULL;
-        step->n = 1;
-        step->batch = 1;
-        step->fuse = v->fuse;
-        step->reverse = v->reverse;
-        if (v->fuse)
-                start_operands(v);
+        const sf_step *s = w->step;
+        return w->count == 1 && s->n && !w->views->fuse && s->fold && sf_op_is(s->op, SF_COMMUTES) && sf_op_free(s->op, s->acc) &&
+               !sf_op_is(s->op, SF_INDEX);
+}
 
+static void make_geometry(const work *w)
+{
+        const sf_step_views *v = w->views;
         place batch[SF_MAX_NDIM], seq[SF_MAX_NDIM];
-        int32_t nbatch = 0, nseq = 0, yd = 0;
-        for (int32_t d = 0; d < x->ndim; d++) {
+        int32_t nbatch = 0, nseq = 0;
+        start_steps(w);
+        for (int32_t d = 0; d < v->x->ndim; d++) {
                 bool in_seq = v->axes >> d & 1;
-                bool in_y = !step->fold || !in_seq || v->keepdim;
-                place p = {{x->shape[d], x->strides[d], in_y && !(step->fold && in_seq) ? y->strides[yd] : 0, m ? m->strides[d] : 0}, d, false};
-                yd += in_y;
-                if (in_seq)
-                        step->n *= p.dim.len;
-                else
-                        step->batch *= p.dim.len;
-                if (p.dim.len == 1)
+                place p = {v->x->shape[d], d, false};
+                if (p.len == 1)
                         continue;
-                if ((in_seq ? v->reverse : goes_down(v, &p)) && p.dim.len > 0)
-                        flip(step, v, &p);
+                if ((in_seq ? v->reverse : goes_down(w, &p)) && p.len > 0)
+                        flip(w, &p);
                 if (in_seq) {
-                        if (nseq && merges(v, &seq[nseq - 1], &p)) {
-                                p.dim.len *= seq[nseq - 1].dim.len;
-                                nseq--;
-                        }
+                        if (nseq && merges(w, &seq[nseq - 1], &p))
+                                p.len *= seq[--nseq].len;
                         seq[nseq++] = p;
                 } else {
                         int32_t at = nbatch++;
-                        for (; at > 0 && walks_outside(v, &p, &batch[at - 1]); at--)
+                        for (; at > 0 && walks_outside(w, &p, &batch[at - 1]); at--)
                                 batch[at] = batch[at - 1];
                         batch[at] = p;
                 }
         }
-        if (nseq > 1 && step->n && !v->fuse && step->fold && sf_op_is(step->op, SF_COMMUTES) && sf_op_free(step->op, step->acc) &&
-            !sf_op_is(step->op, SF_INDEX))
-                nseq = as_memory_lies(step, v, seq, nseq);
+        if (nseq > 1 && is_free(w))
+                nseq = as_memory_lies(w, seq, nseq);
         int32_t kept = 0;
         for (int32_t d = 0; d < nbatch; d++) {
                 place p = batch[d];
-                if (kept && merges(v, &batch[kept - 1], &p)) {
-                        p.dim.len *= batch[kept - 1].dim.len;
-                        kept--;
-                }
+                if (kept && merges(w, &batch[kept - 1], &p))
+                        p.len *= batch[--kept].len;
                 batch[kept++] = p;
         }
-        if (!nseq) /* every axis of the sequence has length 1, or there is none */
-                seq[nseq++] = (place){{1, 0, 0, 0}, -1, false};
-        for (int32_t d = 0; d < kept; d++)
-                append(step, v, d, &batch[d]);
-        for (int32_t d = 0; d < nseq; d++)
-                append(step, v, kept + d, &seq[d]);
-        step->nbatch = kept;
-        step->nseq = nseq;
+        finish_steps(w, kept, batch, nseq, seq);
+}
+
+void sf_step_geometry(sf_step *step, const sf_step_views *views)
+{
+        make_geometry(&(work){1, step, views});
+}
+
+void sf_chain_geometry(int32_t count, sf_step *steps, const sf_step_views *views)
+{
+        sf_step *stage = steps;
+        make_geometry(&(work){count, steps, views});
+        for (int32_t i = 0; i < count; i++) {
+                steps[i].sibling = i + 1 < count && !views[i + 1].follows ? &steps[i + 1] : NULL;
+                steps[i].then = NULL;
+                if (i && views[i].follows) {
+                        stage->then = &steps[i];
+                        stage = &steps[i];
+                }
+        }
 }
 
 sf_value sf_step_lower(const sf_step *s, sf_value v)
@@ -211,6 +288,7 @@ void sf_step_plain_fuse(const sf_step *s, sf_fuse *f)
         f->operands = 1;
         f->operand[0].data = s->x;
         f->operand[0].dt = s->in;
+        f->operand[0].made = 0;
         for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
                 f->operand[0].stride[d] = s->dims[d].x;
         f->load_reads = 1;

@@ -11,6 +11,21 @@
  *         scan:  y[i] = s[i]      fold:  y = s[n-1]              s as scanfold.h defines it
  *
  * program.h says what changes where the step is fused with elementwise work.
+ *
+ * A chain is several stages over the same lines: folds whose results go back to the elements they came from, as in a
+ * softmax or a norm. A stage is a step and its siblings; `then`, of its first step, is the next one's first.
+ *
+ *     for each position of dims[0 .. nbatch):                    independent, as ever; the same dims in all steps
+ *         for each stage, in order:  for each of its steps:
+ *             fold, scan:  as above                              over the line's elements
+ *             map:         y[i] = load(operands at i)            at every position of the line: no operation
+ *
+ * What a later stage reads of an earlier one's is a fold's result, or that of a map of one element, for the same line: the
+ * operand says whose (sf_operand.made), and stands still along the sequence, so a backend may hand it on without
+ * reading it back. All else that a stage reads is in memory before the chain begins. Every step has the same batch
+ * dimensions, of the same lengths in the same order; sequences are the same dimensions too, but for steps of n = 1 beside
+ * longer ones, which are maps of results alone. Run one stage after another, each over all lines, the steps give the same
+ * bits: sf_chain_apart.
  */
 #ifndef SF_STEP_H
 #define SF_STEP_H
@@ -27,6 +42,9 @@ typedef struct sf_step {
         bool exclusive; /* scans only */
         bool in_place;  /* y is x, element for element */
         bool has_initial;
+        bool map;       /* neither scan nor fold, in a chain: y[i] is the load's value at i, rounded to acc and then to out; no mask,
+                           no initial value, no store, and op and identity mean nothing. Here nseq may be any */
+        bool within;    /* in a chain: nobody but its later stages reads y, which is scratch: it need not be written */
         bool reverse;   /* the sequence was taken from its end: positions are counted from there, but an index from the other */
         sf_op op;
         sf_dt in, acc, out; /* acc is f32, f64 or an integer type, never f16, bf16 or bool */
@@ -40,14 +58,20 @@ typedef struct sf_step {
 
         int64_t n;     /* length of a sequence; 0 only in a fold */
         int64_t batch; /* how many sequences, >= 1 */
-        int32_t nbatch, nseq; /* a scan has nseq = 1 */
+        int32_t nbatch, nseq; /* a scan has nseq = 1; that of a chain too */
         sf_dim dims[SF_MAX_NDIM + 1];
 
         const sf_fuse *fuse; /* NULL: plain; otherwise what is done to elements on their way in and to results on their way out */
         const struct sf_step *sibling; /* NULL, or another step over the same operands and dims, to be done in the same read where
                                           the backend can; its results do not depend on this one's, and neither is in place. It may
                                           have a sibling in turn */
+        const struct sf_step *then; /* NULL, or the first step of the stage that follows this one and its siblings, line by line: a
+                                       chain, as above. Set in the first step of a stage alone */
 } sf_step;
+
+/* So many steps share one read at most: more is a register's worth too many. And so many make a chain, siblings counted. */
+#define SF_SIBLINGS_MAX 4
+#define SF_CHAIN_STEPS 8
 
 /* A view's part in a step under construction. */
 typedef struct sf_step_views {
@@ -58,12 +82,23 @@ typedef struct sf_step_views {
         /* Fused steps. Operand 0 is x; all have been broadcast to one shape. */
         int32_t operands;
         const sf_view *operand[SF_OPERANDS_MAX];
-        sf_fuse *fuse; /* its operands are filled too: data, dtype, strides. NULL: plain */
+        const int32_t *made; /* of a chain: what sf_operand.made is to be. NULL: all 0 */
+        sf_fuse *fuse; /* its operands are filled too: data, dtype, strides, made. NULL: plain */
+        bool follows;  /* of a chain: begins the next stage; else it is a sibling of the step before it */
 } sf_step_views;
 
 /* Fills the geometry: x, y, m, n, batch, dims, and the operands of views->fuse, which becomes the step's. The views have been checked
  * and have at least one output element. */
 void sf_step_geometry(sf_step *step, const sf_step_views *views);
+/* The same for the steps of a chain together, whose views are of one shape, or along the axes of length 1; and `sibling` and `then`. */
+void sf_chain_geometry(int32_t count, sf_step *steps, const sf_step_views *views);
+
+/* A map as the elementwise step that it is by itself: a step of sequences of one element. `fuse` becomes its programs. */
+void sf_step_flatten(const sf_step *map, sf_step *step, sf_fuse *fuse);
+
+/* Stage by stage: calls `run` for each as a step with siblings that is no part of a chain, maps flattened, until one fails. */
+typedef sf_status sf_run_stage(void *with, const sf_step *step);
+sf_status sf_chain_apart(const sf_step *first, sf_run_stage *run, void *with);
 
 /* A value of the step's operation as a number of type sf_op_result; an index counts from the axis's beginning. */
 sf_value sf_step_lower(const sf_step *step, sf_value v);

@@ -253,8 +253,15 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         return SF_OK;
 }
 
+static sf_status run_stage(void *ctx, const sf_step *s)
+{
+        return sf_cpu_run(ctx, s);
+}
+
 sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
 {
+        if (s->then)
+                return sf_chain_apart(s, run_stage, ctx);
         while (s) {
                 sf_panels p;
                 bool has_kernel = true;

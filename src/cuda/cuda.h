@@ -22,6 +22,9 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
  */
 const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other);
 
+/* May the last stage of a chain follow the others line by line? NULL, or why not: sf_backend_follows. */
+const char *sf_cuda_follows(const sf_step *chain);
+
 /* How many bytes of scratch the step needs on its device; 0 for most. */
 sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 

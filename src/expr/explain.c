@@ -60,13 +60,34 @@ static void count_before(const sf_ir *ir, int32_t id, bool top, bool *seen, sf_t
         t->written += bytes_of(n);
 }
 
+/* Has a pass before it that it runs together with read this already, or made it? */
+static bool is_near(const sf_plan *plan, const sf_pass *pass, int32_t k)
+{
+        const sf_access *a = k < pass->operands ? &pass->operand[k] : &pass->mask;
+        bool near = pass->sibling || (k < pass->operands && pass->made[k]);
+        for (int32_t i = 0, count; i < plan->passes; i += count) {
+                count = sf_plan_together(plan, i);
+                int32_t at = i;
+                while (at < i + count && plan->pass[at] != pass)
+                        at++;
+                for (int32_t e = i; at < i + count && e < at; e++) {
+                        const sf_pass *earlier = plan->pass[e];
+                        for (int32_t o = 0; o < earlier->operands + earlier->masked; o++)
+                                near |= sf_plan_same_access(plan, o < earlier->operands ? &earlier->operand[o] : &earlier->mask, a);
+                }
+        }
+        return near;
+}
+
 sf_traffic sf_story_pass(const sf_story *s, const sf_pass *pass)
 {
-        sf_traffic t = {.passes = 1, .written = bytes_of(sf_ir_at(&s->plan->ir, pass->root))};
+        sf_traffic t = {.passes = 1, .written = pass->step.within ? 0 : bytes_of(sf_ir_at(&s->plan->ir, pass->root))};
         double positions = 1;
         for (int32_t d = 0; d < pass->ndim; d++)
                 positions *= (double)pass->shape[d];
-        for (int32_t k = 0; k < pass->operands + pass->masked && !pass->sibling; k++) {
+        for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
+                if (is_near(s->plan, pass, k))
+                        continue;
                 const sf_access *a = k < pass->operands ? &pass->operand[k] : &pass->mask;
                 double extent = sf_access_extent(s->plan, pass, a);
                 t.read += (extent < positions ? extent : positions) * sf_dtypes[s->plan->buffer[a->buffer].dt].size;
@@ -122,7 +143,7 @@ static sf_status start(sf_story *s, sf_plan *plan)
                 if (out->place == SF_PLACE_SCRATCH && !s->label[out->node])
                         s->label[out->node] = ++labels;
                 sf_traffic t = sf_story_pass(s, plan->pass[i]);
-                s->after.passes += !plan->pass[i]->sibling;
+                s->after.passes += !plan->pass[i]->sibling && !plan->pass[i]->follows;
                 s->after.products |= plan->pass[i]->products;
                 s->after.read += t.read;
                 s->after.written += t.written;
@@ -175,6 +196,8 @@ static void text_passes(sf_story *s, sf_text *t)
                 sf_traffic moved = sf_story_pass(s, pass);
                 if (pass->sibling)
                         sf_text_add(t, "  same read  ");
+                else if (pass->follows)
+                        sf_text_add(t, "  same lines ");
                 else
                         sf_text_add(t, "  pass %-4d  ", (int)++number);
                 sf_text_add(t, "%-4s  %s", sf_story_kind(pass),
@@ -195,6 +218,7 @@ static void text_passes(sf_story *s, sf_text *t)
                 }
                 sf_text_add(t, "writes ");
                 add_bytes(t, moved.written);
+                sf_text_add(t, pass->step.within ? "; it stays near" : "");
                 sf_text_add(t, pass->kept >= 0 ? "; kept while the versions of what it reads stay\n" : "\n");
                 if (pass->again)
                         sf_text_add(t, "               results that are not finite are computed "
@@ -307,9 +331,9 @@ static void json_passes(sf_story *s, sf_text *t)
                 sf_text_add(t, ", \"bytes_written\": ");
                 sf_text_real(t, moved.written, 0);
                 sf_text_add(t,
-                            ", \"fused\": %s, \"same_read\": %s, \"kept\": %s, \"products\": %s, "
+                            ", \"fused\": %s, \"same_read\": %s, \"same_lines\": %s, \"kept\": %s, \"products\": %s, "
                             "\"again\": %s}",
-                            pass->fused ? "true" : "false", pass->sibling ? "true" : "false",
+                            pass->fused ? "true" : "false", pass->sibling ? "true" : "false", pass->follows ? "true" : "false",
                             pass->kept >= 0 ? "true" : "false", pass->products ? "true" : "false",
                             pass->again ? "true" : "false");
         }

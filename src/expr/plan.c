@@ -98,8 +98,8 @@ static void find_kept(sf_plan *plan)
                 sf_pass *pass = plan->pass[i];
                 sf_buffer *out = &plan->buffer[pass->out.buffer];
                 uint64_t inputs = 0;
-                bool from_inputs = pass->step.fold && out->place == SF_PLACE_SCRATCH && pass->operands && !pass->sibling &&
-                                   (i + 1 == plan->passes || !plan->pass[i + 1]->sibling) && sf_ir_at(&plan->ir, out->node)->kind != SF_IR_CONCAT;
+                bool from_inputs = pass->step.fold && out->place == SF_PLACE_SCRATCH && pass->operands && !pass->sibling && !pass->follows &&
+                                   sf_plan_together(plan, i) == 1 && sf_ir_at(&plan->ir, out->node)->kind != SF_IR_CONCAT;
                 int64_t read = 0;
                 for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
                         const sf_buffer *b = &plan->buffer[k < pass->operands ? pass->operand[k].buffer : pass->mask.buffer];
@@ -133,7 +133,7 @@ static void lay_out_scratch(sf_plan *plan)
                 life[b] = (lifetime){INT32_MAX, -1};
         for (int32_t i = 0; i < plan->passes; i++) {
                 const sf_pass *pass = plan->pass[i];
-                group += !pass->sibling;
+                group += !pass->sibling && !pass->follows;
                 for (int32_t k = 0; k < pass->operands + pass->masked + 1; k++) {
                         int32_t b = k < pass->operands ? pass->operand[k].buffer : k == pass->operands ? pass->out.buffer : pass->mask.buffer;
                         life[b].from = group < life[b].from ? group : life[b].from;
@@ -207,11 +207,12 @@ static sf_status arrange_passes(sf_plan *plan)
                 }
         } while (again);
         join_siblings(plan);
-        if (!plan->written || sf_written_repairs(plan))
-                return SF_OK;
-        sf_written_only(plan);
-        SF_TRY(sf_plan_passes(plan));
-        join_siblings(plan);
+        if (plan->written && !sf_written_repairs(plan)) {
+                sf_written_only(plan);
+                SF_TRY(sf_plan_passes(plan));
+                join_siblings(plan);
+        }
+        sf_plan_chains(plan);
         return SF_OK;
 }
 

@@ -21,9 +21,6 @@
 /* Where intermediate results may begin. */
 #define SF_SCRATCH_ALIGN 256
 
-/* So many passes share one read at most: more is a register's worth too many. */
-#define SF_SIBLINGS_MAX 4
-
 /* One axis of a tensor: its index is start + step * (position along axis `along` of the pass); along < 0: start. */
 typedef struct sf_track {
         int64_t start, step;
@@ -65,6 +62,8 @@ typedef struct sf_pass {
         int32_t root, core;       /* the node it computes; the scan or fold in it, or 0: elementwise */
         bool products;            /* a matmul that no rewrite could avoid */
         bool sibling;             /* done with the pass before it */
+        bool follows;             /* begins a stage that follows the passes before it line by line: a chain (core/step.h) */
+        int32_t made[SF_OPERANDS_MAX]; /* of a chain: 0, or one more than the number of its pass whose result operand k is */
         int32_t kept;             /* -1, or which kept result this pass makes */
         struct sf_repair *again;  /* NULL, or what computes results that are not finite again */
 } sf_pass;
@@ -159,6 +158,10 @@ bool sf_plan_same_access(const sf_plan *plan, const sf_access *a, const sf_acces
 /* Can the backend not do `pass` in the read of these `count` passes? NULL, or why. */
 const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *group, const sf_pass *pass);
 
+/* chains.c: marks passes that follow others. And how many passes, from number `at` on, run together: in one read, or in one chain. */
+void sf_plan_chains(sf_plan *plan);
+int32_t sf_plan_together(const sf_plan *plan, int32_t at);
+
 /* remarks.c: notes why; `why` must outlive the plan. */
 void sf_plan_remark(sf_plan *plan, int32_t node, const char *why);
 /* Why there is more than one pass, of passes that are all there and in order. */
@@ -201,7 +204,7 @@ void sf_written_forget(sf_plan *plan);
 
 /*
  * run.c: the one door to the backends, for sf_scan, sf_fold and every pass of a plan: steps whose operation, types and values are set get
- * their geometry and run, one read for all of them where the backend can. `needs`, if not NULL, is set to the scratch it would take,
+ * their geometry and run, one read for all of them where the backend can, or, where one follows, as a chain. `needs`, if not NULL, is set to the scratch it would take,
  * and nothing is run.
  */
 sf_status sf_run_steps(sf_context *ctx, int32_t count, sf_step *steps, const sf_step_views *views, void *workspace, size_t workspace_size, size_t *needs);

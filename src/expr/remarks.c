@@ -77,7 +77,7 @@ static void remark_made_before(sf_plan *plan)
                 const sf_pass *pass = plan->pass[i];
                 for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
                         int32_t from = operand(pass, k)->buffer, node = plan->buffer[from].node;
-                        if (!maker[from] || told[node])
+                        if (!maker[from] || told[node] || (k < pass->operands && pass->made[k]))
                                 continue;
                         told[node] = true;
                         sf_plan_remark(plan, node, why_made_before(plan, maker[from], pass, k));
@@ -159,7 +159,7 @@ static void remark_apart(sf_plan *plan)
                 const sf_pass *pass = plan->pass[j];
                 const char *why = NULL;
                 const bool late = waits(plan, pass);
-                for (int32_t i = 0; i < j && !why && !pass->sibling; i += group_of(plan, i))
+                for (int32_t i = 0; i < j && !why && !pass->sibling && !pass->follows; i += group_of(plan, i))
                         if (!late || sf_plan_same_tensors(plan, plan->pass[i], pass))
                                 why = why_read_again(plan, i, pass);
                 if (why)

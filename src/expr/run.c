@@ -9,9 +9,15 @@
 
 sf_status sf_run_steps(sf_context *ctx, int32_t count, sf_step *steps, const sf_step_views *views, void *workspace, size_t workspace_size, size_t *needs)
 {
-        for (int32_t i = 0; i < count; i++) {
+        bool chained = false;
+        for (int32_t i = 1; i < count; i++)
+                chained |= views[i].follows;
+        if (chained)
+                sf_chain_geometry(count, steps, views);
+        for (int32_t i = 0; i < count && !chained; i++) {
                 sf_step_geometry(&steps[i], &views[i]);
                 steps[i].sibling = i + 1 < count ? &steps[i + 1] : NULL;
+                steps[i].then = NULL;
         }
         return needs ? sf_backend_workspace(ctx, steps, needs) : sf_backend_run(ctx, steps, workspace, workspace_size);
 }
@@ -108,49 +114,96 @@ static void see(const job *j, const sf_pass *pass, const sf_access *access, sf_v
  * Passes
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The passes from number `at` on that share one read; returns how many. */
-static sf_status run_group(job *j, int32_t at, int32_t *count, void *workspace, size_t workspace_size, size_t *needs)
+/* One pass with its tensors, as a step is made of it. */
+typedef struct described {
+        sf_view operand[SF_OPERANDS_MAX], mask;
+} described;
+
+static void describe_tensors(const job *j, const sf_pass *pass, described *d)
 {
-        sf_plan *plan = j->plan;
+        for (int32_t k = 0; k < pass->operands; k++)
+                see(j, pass, &pass->operand[k], &d->operand[k]);
+        if (pass->masked)
+                see(j, pass, &pass->mask, &d->mask);
+}
+
+static void describe_pass(const job *j, const sf_pass *pass, described *d, sf_view *out, sf_step *step, sf_step_views *views, sf_fuse *fuse)
+{
+        see(j, pass, &pass->out, out);
+        if (!pass->operands) { /* numbers alone: x is memory that is there, and not read */
+                d->operand[0] = *out;
+                d->operand[0].dt = pass->step.in;
+                memset(d->operand[0].strides, 0, (size_t)pass->ndim * sizeof d->operand[0].strides[0]);
+        }
+        *step = pass->step;
+        step->device = j->plan->device;
+        step->stream = j->stream;
+        *views = (sf_step_views){.x = &d->operand[0], .y = out, .m = pass->masked ? &d->mask : NULL, .axes = pass->axes, .keepdim = true,
+                                 .reverse = pass->reverse, .follows = pass->follows, .made = pass->made};
+        if (!pass->fused)
+                return;
+        sf_pass_programs(pass, fuse);
+        views->operands = pass->operands ? pass->operands : 1;
+        views->fuse = fuse;
+        for (int32_t k = 0; k < views->operands; k++)
+                views->operand[k] = &d->operand[k];
+}
+
+static sf_status run_described(job *j, int32_t count, sf_step *step, const sf_step_views *views, void *workspace, size_t workspace_size, size_t *needs)
+{
+        if (workspace) { /* it was measured for compact tensors: what these take beyond it is the library's own */
+                size_t takes;
+                SF_TRY(sf_run_steps(j->plan->ctx, count, step, views, NULL, 0, &takes));
+                workspace = takes <= workspace_size ? workspace : NULL;
+        }
+        return sf_run_steps(j->plan->ctx, count, step, views, workspace, workspace_size, needs);
+}
+
+/* `count` passes from number `at` on, which share one read. */
+static sf_status run_siblings(job *j, int32_t at, int32_t count, void *workspace, size_t workspace_size, size_t *needs)
+{
         sf_step step[SF_SIBLINGS_MAX];
         sf_step_views views[SF_SIBLINGS_MAX];
         sf_fuse fuse[SF_SIBLINGS_MAX];
-        sf_view operand[SF_OPERANDS_MAX], mask, out[SF_SIBLINGS_MAX];
-        const sf_pass *first = plan->pass[at];
-        for (int32_t k = 0; k < first->operands; k++)
-                see(j, first, &first->operand[k], &operand[k]);
-        if (first->masked)
-                see(j, first, &first->mask, &mask);
-        *count = 0;
-        do {
-                int32_t i = *count;
-                const sf_pass *pass = plan->pass[at + i];
-                see(j, pass, &pass->out, &out[i]);
-                if (!pass->operands) { /* numbers alone: x is memory that is there, and not read */
-                        operand[0] = out[i];
-                        operand[0].dt = pass->step.in;
-                        memset(operand[0].strides, 0, (size_t)pass->ndim * sizeof operand[0].strides[0]);
-                }
-                step[i] = pass->step;
-                step[i].device = plan->device;
-                step[i].stream = j->stream;
-                views[i] = (sf_step_views){.x = &operand[0], .y = &out[i], .m = pass->masked ? &mask : NULL, .axes = pass->axes, .keepdim = true,
-                                           .reverse = pass->reverse};
-                if (pass->fused) {
-                        sf_pass_programs(pass, &fuse[i]);
-                        views[i].operands = pass->operands ? pass->operands : 1;
-                        views[i].fuse = &fuse[i];
-                        for (int32_t k = 0; k < views[i].operands; k++)
-                                views[i].operand[k] = &operand[k];
-                }
-                ++*count;
-        } while (at + *count < plan->passes && plan->pass[at + *count]->sibling);
-        if (workspace) { /* it was measured for compact tensors: what these take beyond it is the library's own */
-                size_t takes;
-                SF_TRY(sf_run_steps(plan->ctx, *count, step, views, NULL, 0, &takes));
-                workspace = takes <= workspace_size ? workspace : NULL;
+        sf_view out[SF_SIBLINGS_MAX];
+        described d;
+        describe_tensors(j, j->plan->pass[at], &d);
+        for (int32_t i = 0; i < count; i++)
+                describe_pass(j, j->plan->pass[at + i], &d, &out[i], &step[i], &views[i], &fuse[i]);
+        return run_described(j, count, step, views, workspace, workspace_size, needs);
+}
+
+/* Passes of which some follow others. */
+static sf_status run_chain(job *j, int32_t at, int32_t count, void *workspace, size_t workspace_size, size_t *needs)
+{
+        struct room {
+                sf_step step[SF_CHAIN_STEPS];
+                sf_step_views views[SF_CHAIN_STEPS];
+                sf_fuse fuse[SF_CHAIN_STEPS];
+                sf_view out[SF_CHAIN_STEPS];
+                described tensors[SF_CHAIN_STEPS];
+        } *r;
+        sf_arena *arena = sf_arena_borrow(j->plan->ctx, sizeof *r);
+        if (!arena)
+                return sf_fail(j->plan->ctx, SF_OUT_OF_MEMORY, "no memory for %d steps", (int)count);
+        r = (struct room *)(void *)arena->base;
+        for (int32_t i = 0; i < count; i++) {
+                describe_tensors(j, j->plan->pass[at + i], &r->tensors[i]);
+                describe_pass(j, j->plan->pass[at + i], &r->tensors[i], &r->out[i], &r->step[i], &r->views[i], &r->fuse[i]);
         }
-        return sf_run_steps(plan->ctx, *count, step, views, workspace, workspace_size, needs);
+        sf_status status = run_described(j, count, r->step, r->views, workspace, workspace_size, needs);
+        sf_arena_return(j->plan->ctx, arena);
+        return status;
+}
+
+/* The passes from number `at` on that run together; says how many. */
+static sf_status run_group(job *j, int32_t at, int32_t *count, void *workspace, size_t workspace_size, size_t *needs)
+{
+        bool chained = false;
+        *count = sf_plan_together(j->plan, at);
+        for (int32_t i = 1; i < *count; i++)
+                chained |= j->plan->pass[at + i]->follows;
+        return (chained ? run_chain : run_siblings)(j, at, *count, workspace, workspace_size, needs);
 }
 
 sf_status sf_plan_measure_scratch(sf_plan *plan)

@@ -81,11 +81,28 @@ static void store(source *from, sf_value v, char *y)
         sf_element_store(s->out, sf_store_eval(s->fuse, from->at, v, sf_op_result(s->op, s->acc), s->out), y);
 }
 
+/* One position of a map: an element, and no operation. */
+static void apply(source *from, char *y)
+{
+        const sf_step *s = from->step;
+        if (!s->fuse) {
+                sf_value_store(s->acc, s->out, sf_value_load(s->in, s->acc, s->x + from->batch.x + from->item.x), y);
+                return;
+        }
+        stand(from);
+        sf_element_store(s->out, sf_cast(s->acc, s->out, sf_load_eval(s->fuse, from->at, s->acc)), y);
+}
+
 static void run_sequence(source *from, sf_value *a)
 {
         const sf_step *s = from->step;
         const sf_dim *seq = s->dims + s->nbatch;
         sf_walk_start(&from->item, seq, s->nseq, 0);
+        if (s->map) {
+                for (int64_t i = 0; i < s->n; i++, sf_walk_next(&from->item))
+                        apply(from, s->y + from->batch.y + from->item.y);
+                return;
+        }
         for (int64_t i = 0; i < s->n; i++, sf_walk_next(&from->item))
                 a[i] = element(from, i);
         if (s->fold) {
@@ -101,18 +118,22 @@ sf_status sf_ref_run(const sf_context *ctx, const sf_step *s)
 {
         size_t bytes;
         sf_value *a = NULL;
-        if (!__builtin_mul_overflow((size_t)(s->n ? s->n : 1), sizeof *a, &bytes))
+        int64_t n = 1;
+        for (const sf_step *stage = s; stage; stage = stage->then)
+                n = stage->n > n ? stage->n : n;
+        if (!__builtin_mul_overflow((size_t)n, sizeof *a, &bytes))
                 a = malloc(bytes);
         if (!a)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY,
-                               "the reference backend needs %" PRId64 " x %zu bytes for one sequence, which could not be had", s->n,
+                               "the reference backend needs %" PRId64 " x %zu bytes for one sequence, which could not be had", n,
                                sizeof *a);
-        for (const sf_step *sibling = s; sibling; sibling = sibling->sibling) {
-                source from = {.step = sibling};
-                sf_walk_start(&from.batch, sibling->dims, sibling->nbatch, 0);
-                for (int64_t b = 0; b < sibling->batch; b++, sf_walk_next(&from.batch))
-                        run_sequence(&from, a);
-        }
+        for (const sf_step *stage = s; stage; stage = stage->then)
+                for (const sf_step *sibling = stage; sibling; sibling = sibling->sibling) {
+                        source from = {.step = sibling};
+                        sf_walk_start(&from.batch, sibling->dims, sibling->nbatch, 0);
+                        for (int64_t b = 0; b < sibling->batch; b++, sf_walk_next(&from.batch))
+                                run_sequence(&from, a);
+                }
         free(a);
         return SF_OK;
 }

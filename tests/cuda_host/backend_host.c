@@ -154,15 +154,23 @@ sf_status sf_device_describe(sf_context *ctx, sf_device device, sf_device_info *
         return sf_fail(ctx, SF_NO_DEVICE, "the kernels run on the host here");
 }
 
+/* A chain, one stage after another. */
+static sf_status run_stage(void *with, const sf_step *step)
+{
+        sf_status status = SF_OK;
+        for (const sf_step *next = step; next && status == SF_OK;)
+                status = run_shared(with, &next);
+        return status;
+}
+
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
 {
         (void)workspace;
         (void)workspace_size;
-        sf_status status = SF_OK;
+        sf_status status;
         if (ctx->backend == SF_BACKEND_REF || host_learning_again)
                 return sf_ref_run(ctx, step);
-        for (const sf_step *next = step; next && status == SF_OK;)
-                status = run_shared(ctx, &next);
+        status = step->then ? sf_chain_apart(step, run_stage, ctx) : run_stage(ctx, step);
         return status == SF_OK && host_learning ? sf_ref_run(ctx, step) : status;
 }
 
@@ -170,6 +178,12 @@ const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *con
 {
         (void)device;
         return sf_cuda_apart(count, steps, other);
+}
+
+const char *sf_backend_follows(sf_device device, const sf_step *chain)
+{
+        (void)device;
+        return sf_cuda_follows(chain);
 }
 
 /* Exactly as large as asked: a step that reaches beyond is seen. */

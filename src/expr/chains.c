@@ -1,0 +1,241 @@
+/*
+ * Passes that follow others line by line: a fold whose result goes back to the elements that it came from, as in a softmax or a norm. Such
+ * passes are the stages of one chain (core/step.h), which takes some lines through all of them before the next: what they read again is
+ * still near. Results do not change by it: every value is what it is when the passes run one after another.
+ */
+#include "expr/plan.h"
+
+#include <string.h>
+
+typedef struct chain {
+        sf_plan *plan;
+        int32_t first, count; /* passes */
+        uint64_t axes;
+} chain;
+
+/* Operand k of a pass; after the last, its mask. */
+static const sf_access *operand(const sf_pass *pass, int32_t k)
+{
+        return k < pass->operands ? &pass->operand[k] : &pass->mask;
+}
+
+static int32_t stage_size(const sf_plan *plan, int32_t at)
+{
+        int32_t count = 1;
+        while (at + count < plan->passes && plan->pass[at + count]->sibling)
+                count++;
+        return count;
+}
+
+/* Does it move along one of the axes? */
+static bool moves(const sf_plan *plan, const sf_access *a, uint64_t axes)
+{
+        bool found = false;
+        for (int32_t d = 0; d < plan->buffer[a->buffer].ndim; d++)
+                found |= a->track[d].along >= 0 && axes >> a->track[d].along & 1;
+        return found;
+}
+
+/* Whose result is this, or -1: an input's. */
+static int32_t maker_of(const sf_plan *plan, int32_t buffer)
+{
+        int32_t last = -1;
+        for (int32_t i = 0; i < plan->passes; i++)
+                last = plan->pass[i]->out.buffer == buffer ? i : last;
+        return last;
+}
+
+/* Has the pass one value for each line: a map of results alone? */
+static bool is_small(const chain *c, const sf_pass *pass)
+{
+        bool small = !pass->core;
+        for (int32_t d = 0; d < pass->ndim; d++)
+                small = small && (!(c->axes >> d & 1) || pass->shape[d] == 1);
+        return small;
+}
+
+/* What is read for a line, is it what the other pass has left for that line? */
+static bool same_line(const chain *c, const sf_access *made, const sf_access *read)
+{
+        const sf_buffer *b = &c->plan->buffer[made->buffer];
+        bool same = !moves(c->plan, read, c->axes);
+        for (int32_t d = 0; same && d < b->ndim; d++)
+                same = b->shape[d] == 1 || (made->track[d].start == read->track[d].start && made->track[d].step == read->track[d].step &&
+                                            made->track[d].along == read->track[d].along);
+        return same;
+}
+
+/* Is it a result that is looked at afterwards, or part of a larger one, or a product? Those are passes of their own. */
+static bool is_apart(const sf_plan *plan, const sf_pass *pass)
+{
+        return pass->again || pass->products || plan->buffer[pass->out.buffer].node != pass->root || !pass->operands;
+}
+
+static bool same_lines(const chain *c, const sf_pass *pass)
+{
+        const sf_pass *lead = c->plan->pass[c->first];
+        bool same = pass->ndim == lead->ndim && (!pass->core || (pass->axes == c->axes && pass->reverse == lead->reverse));
+        const bool small = same && is_small(c, pass);
+        for (int32_t d = 0; same && d < pass->ndim; d++)
+                same = pass->shape[d] == lead->shape[d] || (small && c->axes >> d & 1);
+        return same;
+}
+
+/* May the pass run behind the chain, as far as what it reads goes? *follows: it reads one of its results; *shares: a tensor again. */
+static bool can_read(const chain *c, const sf_pass *pass, bool *follows, bool *shares)
+{
+        const sf_plan *plan = c->plan;
+        for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
+                const sf_access *a = operand(pass, k);
+                const int32_t maker = maker_of(plan, a->buffer);
+                if (maker >= c->first + c->count)
+                        return false;
+                if (maker >= c->first) {
+                        const sf_pass *from = plan->pass[maker];
+                        if (k == pass->operands || (!from->step.fold && !is_small(c, from)) || !same_line(c, &from->out, a))
+                                return false;
+                        *follows = true;
+                        continue;
+                }
+                for (int32_t i = c->first; i < c->first + c->count && moves(plan, a, c->axes); i++)
+                        for (int32_t o = 0; o < plan->pass[i]->operands; o++)
+                                *shares |= sf_plan_same_access(plan, &plan->pass[i]->operand[o], a);
+        }
+        return true;
+}
+
+/* The steps of the chain and of a stage that is to follow, as a backend is asked about them. */
+static const char *ask(const chain *c, int32_t at, int32_t size)
+{
+        const sf_plan *plan = c->plan;
+        const int32_t count = c->count + size;
+        sf_step *step = sf_ir_alloc(&c->plan->ir, (size_t)count * sizeof *step);
+        sf_fuse *fuse = sf_ir_alloc(&c->plan->ir, (size_t)count * sizeof *fuse);
+        sf_step *stage = step;
+        memset(fuse, 0, (size_t)count * sizeof *fuse);
+        for (int32_t i = 0; i < count; i++) {
+                const int32_t number = i < c->count ? c->first + i : at + i - c->count;
+                const sf_pass *p = plan->pass[number];
+                const bool begins = i == c->count || (i < c->count && p->follows);
+                step[i] = p->step;
+                step[i].map = !p->core;
+                step[i].n = step[i].batch = 1;
+                for (int32_t d = 0; d < p->ndim; d++)
+                        *(c->axes >> d & 1 ? &step[i].n : &step[i].batch) *= p->shape[d];
+                step[i].sibling = step[i].then = NULL;
+                if (i && !begins)
+                        step[i - 1].sibling = &step[i];
+                if (i && begins) {
+                        stage->then = &step[i];
+                        stage = &step[i];
+                }
+                if (!p->fused)
+                        continue;
+                sf_pass_programs(p, &fuse[i]);
+                fuse[i].operands = p->operands;
+                for (int32_t k = 0; k < p->operands; k++) {
+                        const int32_t maker = maker_of(plan, p->operand[k].buffer);
+                        fuse[i].operand[k].dt = plan->buffer[p->operand[k].buffer].dt;
+                        fuse[i].operand[k].made = maker >= c->first && maker < c->first + c->count ? maker - c->first + 1 : 0;
+                }
+                step[i].fuse = &fuse[i];
+        }
+        return sf_backend_follows(plan->device, step);
+}
+
+static bool can_follow(const chain *c, int32_t at, int32_t size)
+{
+        const sf_plan *plan = c->plan;
+        bool follows = false, shares = false, small = true, can = c->count + size <= SF_CHAIN_STEPS;
+        for (int32_t i = at; can && i < at + size; i++) {
+                const sf_pass *pass = plan->pass[i];
+                can = !is_apart(plan, pass) && same_lines(c, pass) && can_read(c, pass, &follows, &shares);
+                small = small && is_small(c, pass);
+        }
+        return can && follows && (shares || small) && !ask(c, at, size);
+}
+
+/* A stage moves up behind the chain. What lies between reads none of its results: those who do come later. */
+static void append(chain *c, int32_t at, int32_t size)
+{
+        sf_pass **pass = c->plan->pass, *stage[SF_SIBLINGS_MAX];
+        const int32_t to = c->first + c->count;
+        memcpy(stage, pass + at, (size_t)size * sizeof *stage);
+        memmove(pass + to + size, pass + to, (size_t)(at - to) * sizeof *pass);
+        memcpy(pass + to, stage, (size_t)size * sizeof *stage);
+        pass[to]->follows = true;
+        c->count += size;
+}
+
+/* Does anybody but the chain's own stages read what the pass writes? */
+static bool is_wanted(const chain *c, const sf_pass *pass)
+{
+        const sf_plan *plan = c->plan;
+        bool wanted = plan->buffer[pass->out.buffer].place != SF_PLACE_SCRATCH;
+        for (int32_t i = 0; i < plan->passes && !wanted; i++) {
+                const sf_pass *other = plan->pass[i];
+                const bool outside = i < c->first || i >= c->first + c->count;
+                for (int32_t k = 0; k < other->operands + other->masked; k++)
+                        wanted |= outside && operand(other, k)->buffer == pass->out.buffer;
+                for (int32_t k = 0; other->again && k < other->again->steps.inputs; k++)
+                        wanted |= other->again->leaf[k] == pass->out.buffer;
+        }
+        return wanted;
+}
+
+static void finish(const chain *c)
+{
+        sf_plan *plan = c->plan;
+        const sf_pass *lead = plan->pass[c->first];
+        for (int32_t i = c->first; i < c->first + c->count; i++) {
+                sf_pass *pass = plan->pass[i];
+                pass->step.map = !pass->core;
+                pass->step.within = !is_wanted(c, pass);
+                pass->axes = c->axes;
+                pass->reverse = lead->reverse;
+                for (int32_t k = 0; k < pass->operands; k++) {
+                        const int32_t maker = maker_of(plan, pass->operand[k].buffer);
+                        pass->made[k] = maker >= c->first ? maker - c->first + 1 : 0;
+                }
+        }
+}
+
+/* The chain that begins with this stage, of folds; how many passes it is. */
+static int32_t make_chain(sf_plan *plan, int32_t first)
+{
+        chain c = {plan, first, stage_size(plan, first), plan->pass[first]->axes};
+        int32_t useful = c.count; /* up to the last stage that reads a tensor again */
+        for (int32_t i = first; i < first + c.count; i++)
+                if (!plan->pass[i]->step.fold || is_apart(plan, plan->pass[i]))
+                        return c.count;
+        if (sf_ir_length(sf_ir_at(&plan->ir, sf_ir_arg(&plan->ir, sf_ir_at(&plan->ir, plan->pass[first]->core), 0)), c.axes) < 2)
+                return c.count;
+        for (int32_t at = first + c.count, size; at < plan->passes; at += size) {
+                size = stage_size(plan, at);
+                if (!can_follow(&c, at, size))
+                        continue;
+                append(&c, at, size);
+                useful = is_small(&c, plan->pass[first + c.count - size]) ? useful : c.count;
+        }
+        for (int32_t i = first + useful; i < first + c.count; i++)
+                plan->pass[i]->follows = false;
+        const bool alone = useful == stage_size(plan, first);
+        c.count = useful;
+        if (!alone)
+                finish(&c);
+        return c.count;
+}
+
+void sf_plan_chains(sf_plan *plan)
+{
+        for (int32_t i = 0; i < plan->passes;)
+                i += make_chain(plan, i);
+}
+
+int32_t sf_plan_together(const sf_plan *plan, int32_t at)
+{
+        int32_t count = 1;
+        while (at + count < plan->passes && (plan->pass[at + count]->sibling || plan->pass[at + count]->follows))
+                count++;
+        return count;
+}
