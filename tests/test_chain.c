@@ -174,6 +174,8 @@ static const struct {
         /* Columns, and both. */
         {"softmax(x, 0)", "x=300,700"},
         {"softmax(x, 0)", "x=5000,67"},
+        {"softmax(x, 0)", "x=2000,900"},
+        {"layer_norm(x, 1, w, b)", "x=3,1000,300 w=1000 b=1000"},
         {"softmax(x, 0)", "x=100000,3"},
         {"layer_norm(x, 0, w, b)", "x=301,1003 w=301 b=301"},
         {"rms_norm(x, 1, w)", "x=5,64,700 w=64"},
