@@ -468,8 +468,8 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  * above, and so are their dtypes, except for the default result: sum and prod of integers are 64 bits wide (i64, u64 for unsigned; bool
  * counts as signed), indices i64, logsumexp of integers f32, everything else keeps its type. A matmul
  * widens both sides to the accumulator's type (f32, f64, or the integers' own), rounds each product in it, folds the products by the rule
- * and rounds once to the promoted type. The bits of exp, log, sigmoid and tanh are the same on every CPU in f32
- * (and so in f16 and bf16), and the platform's in f64 and on CUDA.
+ * and rounds once to the promoted type. exp, log, sigmoid and tanh are the library's own and have the same bits on every CPU and on
+ * CUDA: within 0.9 last places in f32, in f64 exp and log within one and sigmoid and tanh within 2.5.
  *
  * Rewrites. A plan computes what the graph says by other operators where that is less work. Most of them change no bit. Those that round
  * differently (a sum over a matmul's rows, merged factors) are marked as such by sf_plan_explain, and are not done under `exact`. They may

@@ -69,7 +69,6 @@ typedef struct engine {
         sf_context *ctx;
         char name[32];
         int threads;
-        bool own_functions; /* exp and its like are the device's: their bits are not the library's */
 } engine;
 
 #define MAX_ENGINES 64

@@ -216,8 +216,8 @@ static double in_real(sf_function f, bool single, double a, double b)
         case SF_RELU: return isnan(a) || a > 0 ? a : 0;
         case SF_EXP: return single ? sf_exp_f32((float)a) : sf_exp_f64(a);
         case SF_LOG: return single ? sf_log_f32((float)a) : sf_log_f64(a);
-        case SF_SIGMOID: return single ? sf_sigmoid_f32((float)a) : 1 / (1 + sf_exp_f64(-a));
-        default: return single ? sf_tanh_f32((float)a) : tanh(a);
+        case SF_SIGMOID: return single ? sf_sigmoid_f32((float)a) : sf_sigmoid_f64(a);
+        default: return single ? sf_tanh_f32((float)a) : sf_tanh_f64(a);
         }
 }
 
@@ -245,17 +245,17 @@ static bool holds(sf_function f, bool below, bool equal, bool above)
 
 /*
  * How the bound grows. Of y = f(x), with x off by d, exp is off by y d at most 1.72 times (d < 1), log by d / x, sigmoid and tanh by d; what
- * a device's function and ours round apart is 6 u y at most.
+ * the function itself rounds is 5 u y at most.
  */
 static void follow(sf_function f, double ma, double mb, double x, double y, double *mag)
 {
-        if (naive_platform(f))
+        if (naive_bent(f))
                 *mag = f == SF_EXP ? y * (1 + 2 * ma) : f == SF_LOG ? fabs(y) + 2 * ma / x : fabs(y) + ma;
         else
                 *mag = f == SF_MUL ? ma * mb : f == SF_DIV ? ma / mb : f == SF_SQUARE ? ma * ma : f == SF_NEG || f == SF_ABS || f == SF_RELU ? ma : ma + mb;
 }
 
-bool naive_platform(sf_function f)
+bool naive_bent(sf_function f)
 {
         return f == SF_EXP || f == SF_LOG || f == SF_SIGMOID || f == SF_TANH;
 }
@@ -288,7 +288,7 @@ array *naive_apply(sf_function f, int dt, array *a, array *b, array *c)
                 }
         }
         r = array_new(test ? DT_BOOL : dt, ndim, shape);
-        r->k = a->k + (b ? b->k : a->k) + (naive_platform(f) ? 4 : 2);
+        r->k = a->k + (b ? b->k : a->k) + (naive_bent(f) ? 4 : 2);
         for (int64_t i = 0; i < r->count; i++) {
                 int64_t at[3] = {0};
                 for (int k = 0; k < 3 && args[k]; k++)

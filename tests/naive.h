@@ -1,7 +1,7 @@
 /*
  * naive.h: the meaning of every operator of an expression, one at a time, on compact arrays: what plans are tested against. It is written
- * apart from the library, but for scans and folds, which are the reference backend's, and exp and its like of f32, which are
- * elementary.h's: on the CPU their bits are promised.
+ * apart from the library, but for scans and folds, which are the reference backend's, and exp and its like, which are
+ * elementary.h's: their bits are promised.
  *
  * Beside its values an array of reals carries what a bound on differences needs: `mag`, the same expression with every term made positive,
  * and `k`, how many roundings at most lie between the inputs and a value. Two ways to compute a multilinear expression differ by at most
@@ -32,8 +32,8 @@ void array_set(array *a, int64_t i, double v);
 
 /* The type of `function` of these, by scanfold.h's rules; DT_NONE where it is refused. NULL arrays are constants: `number_real` says of which kind. */
 int naive_type(sf_function function, int count, array *const *args, const bool *number_real);
-/* exp, log, sigmoid and tanh: on a GPU their bits are the platform's. */
-bool naive_platform(sf_function function);
+/* exp, log, sigmoid and tanh. */
+bool naive_bent(sf_function function);
 /* Are these arguments of such a function for which the bound holds? */
 bool naive_tame(sf_function function, const array *a);
 bool naive_broadcasts(const array *a, const array *b);

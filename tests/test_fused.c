@@ -8,6 +8,7 @@
 #include "core/elementary.h"
 #include "core/value.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,18 +237,47 @@ static double places(float y, double truth)
         return fabs(y - truth) / ldexp(1, e - 24 < -149 ? -149 : e - 24);
 }
 
-/* elementary.h's bound, against the C library's f64 (whose own error is nothing beside it): every 9973rd f32 there is. */
+/* The same of an f64. */
+static double places_f64(double y, long double truth)
+{
+        int e;
+        if (truth != truth)
+                return y != y ? 0 : INFINITY;
+        if (isinf(y))
+                return fabsl(truth) >= 0x1.fffffffffffffp1023L && y * truth > 0 ? 0 : INFINITY;
+        frexpl(truth, &e);
+        return (double)(fabsl(y - truth) / ldexpl(1, e - 53 < -1074 ? -1074 : e - 53));
+}
+
+static long double sigmoid(long double x)
+{
+        return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+
+/* exponentials.inc.h's bounds, against the C library in a wider type (whose own error is nothing beside them): every 9973rd f32 there is, and as
+ * many f64, of all magnitudes. A long double that is no wider than an f64 says less. */
 static void check_elementary(void)
 {
+        const double slack = LDBL_MANT_DIG > 60 ? 0 : 1;
         for (uint64_t i = 0; i < (uint64_t)1 << 32; i += 9973) {
                 float x = sf_f32_from_bits((uint32_t)i);
-                fused_checks++;
-                CHECK(places(sf_exp_f32(x), exp((double)x)) < 0.504, "exp(%a) is %a", x, sf_exp_f32(x));
-                CHECK(places(sf_log_f32(x), log((double)x)) < 0.504, "log(%a) is %a", x, sf_log_f32(x));
-                CHECK(places(sf_tanh_f32(x), tanh((double)x)) < 0.504, "tanh(%a) is %a", x, sf_tanh_f32(x));
+                double d = sf_f64_from_bits(hash(i));
+                d = i & 1 ? d : (double)(int64_t)hash(i) * (i & 2 ? 0x1p-54 : 0x1p-60); /* to 512, and to 8 */
+                fused_checks += 8;
+                CHECK(places(sf_exp_f32(x), exp((double)x)) < 0.9, "exp(%a) is %a", x, sf_exp_f32(x));
+                CHECK(places(sf_log_f32(x), log((double)x)) < 0.83, "log(%a) is %a", x, sf_log_f32(x));
+                CHECK(places(sf_sigmoid_f32(x), (double)sigmoid(x)) < 0.8, "sigmoid(%a) is %a", x, sf_sigmoid_f32(x));
+                CHECK(places(sf_tanh_f32(x), tanh((double)x)) < 0.84, "tanh(%a) is %a", x, sf_tanh_f32(x));
+                CHECK(places_f64(sf_exp_f64(d), expl(d)) < 1 + slack, "exp(%a) is %a", d, sf_exp_f64(d));
+                CHECK(places_f64(sf_log_f64(d), logl(d)) < 1 + slack, "log(%a) is %a", d, sf_log_f64(d));
+                CHECK(places_f64(sf_sigmoid_f64(d), sigmoid(d)) < 2.5 + slack, "sigmoid(%a) is %a", d, sf_sigmoid_f64(d));
+                CHECK(places_f64(sf_tanh_f64(d), tanhl(d)) < 2.5 + slack, "tanh(%a) is %a", d, sf_tanh_f64(d));
         }
-        CHECK(signbit(sf_tanh_f32(-0.0f)), "tanh(-0.0) is not -0.0");
-        CHECK(sf_log_f32(1) == 0 && !signbit(sf_log_f32(1)), "log(1) is not 0.0");
+        CHECK(signbit(sf_tanh_f32(-0.0f)) && signbit(sf_tanh_f64(-0.0)) && !signbit(sf_tanh_f32(0.0f)) && !signbit(sf_tanh_f64(0.0)), "tanh(-0.0) is not -0.0");
+        CHECK(sf_log_f32(1) == 0 && !signbit(sf_log_f32(1)) && sf_log_f64(1) == 0 && !signbit(sf_log_f64(1)), "log(1) is not 0.0");
+        CHECK(sf_exp_f32(-0.0f) == 1 && sf_exp_f64(-0.0) == 1 && sf_sigmoid_f32(0) == 0.5f && sf_sigmoid_f64(-0.0) == 0.5, "of 0");
+        CHECK(sf_exp_f32(-INFINITY) == 0 && sf_exp_f32(INFINITY) == INFINITY && sf_log_f32(-0.0f) == -INFINITY && isnan(sf_log_f32(-1e-45f)), "of the ends");
+        CHECK(sf_sigmoid_f32(-INFINITY) == 0 && sf_sigmoid_f32(INFINITY) == 1 && sf_tanh_f32(-INFINITY) == -1 && sf_tanh_f64(INFINITY) == 1, "of infinity");
 }
 
 /*

@@ -1,13 +1,14 @@
 /*
- * exponentials.inc.h: exp and log, each a sequence of operations that are rounded once, so that they have the same bits on every CPU and GPU. This is
- * C and CUDA C++ at once: the kernels of src/cuda have it from here too.
+ * exponentials.inc.h: exp, log, sigmoid and tanh, each a sequence of operations that are rounded once, so that they have the same bits on every CPU and
+ * GPU. This is C and CUDA C++ at once: the kernels of src/cuda have it from here too.
  *
- *   sf_exp_f64, sf_log_f64     of any number, within one last place
+ *   sf_exp_*, sf_log_*, sf_sigmoid_*, sf_tanh_*   of any number. In f32 within 0.90, 0.83, 0.80 and 0.84 last places; in f64 within 1, 1, 2.5
+ *                                                 and 2.5
  *
  * A sum of exponentials is held as times * 4^power, power an integer in a real's type, so that it can be as large and as small as e^x of any x
  * is, and that two of them are added by one addition: powers of two change no bit.
  *
- *   sf_exp_power_*, sf_exp_times_*   e^x so: times is between 1/3 and 3, and within a last place. Of -inf: -inf and 0. Of +inf and NaN: SF_MOST_F*, which
+ *   sf_exp_power_*, sf_exp_times_*   e^x so: times is between 1/3 and 3, and within 1.6 last places. Of -inf: -inf and 0. Of +inf and NaN: SF_MOST_F*, which
  *                                    no number has, and x
  *   sf_exp_small_*                   the same as one number, where |x| is below SF_EXP_SMALL_F*
  *   sf_exp_scale_*                   4^-d, of a difference d of powers; 0 from SF_EXP_FAR_* on, where what it scales no longer counts
@@ -72,13 +73,9 @@ E_INLINE float sf_exp_scale_f32(float d)
         return d < SF_EXP_FAR_F32 ? E_F32_OF(E_F32_BITS((12583039.0f - d) - d) << 23) : 0;
 }
 
-/* times = 2^e m with m in [sqrt(1/2), sqrt(2)); f = m - 1 is exact, and log m = f + f^2 (f p(f) - 1/2), p the polynomial of degree 7 that is off by
- * least, 6e-9 of log m. */
-E_INLINE float sf_exp_log_f32(float power, float times)
+/* log m = f + f^2 (f p(f) - 1/2), m = 1 + f in [sqrt(1/2), sqrt(2)), p the polynomial of degree 7 that is off by least, 6e-9 of log m. */
+E_INLINE float sf_log_rest_f32(float f)
 {
-        const E_U32 bits = E_F32_BITS(times), from = bits - 0x3f3504f3u + (128u << 23); /* the bits of sqrt(1/2) */
-        const float e = E_F32_OF(0x4b000000u + (from >> 23)) - 8388736.0f;
-        const float f = E_F32_OF(bits - (from >> 23 << 23) + (128u << 23)) - 1, u = E_FMA(0.5f, e, power);
         float p = E_FMA(-0.0763442963f, f, 0.127615497f);
         p = E_FMA(p, f, -0.131601945f);
         p = E_FMA(p, f, 0.142017618f);
@@ -86,10 +83,107 @@ E_INLINE float sf_exp_log_f32(float power, float times)
         p = E_FMA(p, f, 0.200012267f);
         p = E_FMA(p, f, -0.250008225f);
         p = E_FMA(p, f, 0.333333313f);
-        p = E_FMA(f * f, E_FMA(p, f, -0.5f), f);
+        return E_FMA(p, f, -0.5f);
+}
+
+/* times = 2^e m with m in [sqrt(1/2), sqrt(2)); f = m - 1 is exact. */
+E_INLINE float sf_exp_log_f32(float power, float times)
+{
+        const E_U32 bits = E_F32_BITS(times), from = bits - 0x3f3504f3u + (128u << 23); /* the bits of sqrt(1/2) */
+        const float e = E_F32_OF(0x4b000000u + (from >> 23)) - 8388736.0f;
+        const float f = E_F32_OF(bits - (from >> 23 << 23) + (128u << 23)) - 1, u = E_FMA(0.5f, e, power);
+        float p = E_FMA(f * f, sf_log_rest_f32(f), f);
         p = E_FMA(u, SF_LN4_F32, E_FMA(u, SF_LN4_REST_F32, p));
         p = times == 0 ? E_F32_OF(0xff800000u) : p;
         return times <= SF_MOST_F32 ? p : times;
+}
+
+#define SF_LN2_F32 0.693147182f
+#define SF_LN2_REST_F32 -1.90465421e-09f
+
+/* x = h ln 2 + *r with h = n - 12582912. The inner difference is exact. */
+E_INLINE float sf_exp_parts_f32(float x, float *r)
+{
+        const float n = E_FMA(x, 1.44269502f, 12582912.0f), h = n - 12582912.0f;
+        *r = E_FMA(-h, SF_LN2_REST_F32, E_FMA(-h, SF_LN2_F32, x));
+        return n;
+}
+
+/* q of e^r = 1 + r (1 + r q(r)), |r| <= ln(2) / 2: the polynomial of degree 4 that is off by least, 3e-9 of e^r. */
+E_INLINE float sf_exp_rest_f32(float r)
+{
+        float q = E_FMA(0.00138146f, r, 0.008368717f);
+        q = E_FMA(q, r, 0.04166839f);
+        q = E_FMA(q, r, 0.16666521f);
+        return E_FMA(q, r, 0.49999994f);
+}
+
+/* v 2^h, h = n - 12582912 between -150 and 128, rounded once: of two multiplications the first is exact. The sum's other bits are shifted out. */
+E_INLINE float sf_exp_raise_f32(float v, float n)
+{
+        const E_U32 h = E_F32_BITS(n), half = h >> 1;
+        return v * E_F32_OF((half << 23) + 0x3f800000u) * E_F32_OF(((h - half) << 23) + 0x3f800000u);
+}
+
+/* Beyond these the result no longer changes: 0, or infinity. NaN stays. */
+E_INLINE float sf_exp_f32(float x)
+{
+        float v = x < -104 ? -104 : x, r;
+        v = v > 89 ? 89 : v;
+        const float n = sf_exp_parts_f32(v, &r);
+        return sf_exp_raise_f32(E_FMA(E_FMA(sf_exp_rest_f32(r), r, 1.0f), r, 1.0f), n);
+}
+
+/* e^r - 1 as a sum of two, the second below half of the first's last place. */
+E_INLINE float sf_exp_less_one_f32(float r, float *rest)
+{
+        const float q = sf_exp_rest_f32(r), r2 = r * r, t = E_FMA(q, r2, r);
+        *rest = E_FMA(q, r2, r - t);
+        return t;
+}
+
+/* (a + a_rest) / (d + d_rest), d in [1, 2]: what the first quotient is short of, divided once more. */
+E_INLINE float sf_quotient_f32(float a, float a_rest, float d, float d_rest)
+{
+        const float one = 1.0f / d, y = a * one;
+        return E_FMA(E_FMA(-y, d, a) + E_FMA(-y, d_rest, a_rest), one, y);
+}
+
+/* 1 / (1 + e), e = e^-|x|, and of negative x e / (1 + e). */
+E_INLINE float sf_sigmoid_f32(float x)
+{
+        float v = x > 0 ? -x : x, r, rest;
+        v = v < -104 ? -104 : v;
+        const float n = sf_exp_parts_f32(v, &r), t = sf_exp_less_one_f32(r, &rest), p = 1 + t;
+        const float e = sf_exp_raise_f32(p, n), e_rest = sf_exp_raise_f32((t - (p - 1)) + rest, n);
+        const float d = 1 + e, d_rest = (e - (d - 1)) + e_rest;
+        return sf_quotient_f32(x < 0 ? e : 1, x < 0 ? e_rest : 0, d, d_rest);
+}
+
+/* -u / (2 + u), u = e^-2|x| - 1; from 10 on it rounds to 1. */
+E_INLINE float sf_tanh_f32(float x)
+{
+        float v = x > 0 ? -2 * x : 2 * x, r, t_rest;
+        v = v < -20 ? -20 : v;
+        const float n = sf_exp_parts_f32(v, &r), t = sf_exp_less_one_f32(r, &t_rest);
+        const float power = E_F32_OF((E_F32_BITS(n) << 23) + 0x3f800000u), less = power - 1;
+        const float u = E_FMA(power, t, less), less_rest = power - (less + 1);
+        const float rest = E_FMA(power, t_rest, E_FMA(power, t, less - u) + less_rest);
+        const float d = 2 + u, d_rest = (u - (d - 2)) + rest, y = sf_quotient_f32(-u, -rest, d, d_rest);
+        return E_F32_OF((E_F32_BITS(y) & 0x7fffffffu) | (E_F32_BITS(x) & 0x80000000u));
+}
+
+/* x = 2^e m as in sf_exp_log_f32, but that x may be subnormal. What e ln 2 + f is off by is known, and added to what is small. */
+E_INLINE float sf_log_f32(float x)
+{
+        const int small = x < 1.17549435e-38f;
+        const E_U32 bits = E_F32_BITS(small ? x * 8388608.0f : x), from = bits - 0x3f3504f3u + (128u << 23);
+        const float e = E_F32_OF(0x4b000000u + (from >> 23)) - (small ? 8388759.0f : 8388736.0f);
+        const float f = E_F32_OF(bits - (from >> 23 << 23) + (128u << 23)) - 1;
+        const float y = E_FMA(e, SF_LN2_F32, f), off = f - E_FMA(-e, SF_LN2_F32, y);
+        const float z = y + E_FMA(f * f, sf_log_rest_f32(f), E_FMA(e, SF_LN2_REST_F32, off));
+        const float none = x == 0 ? E_F32_OF(0xff800000u) : x < 0 ? E_F32_OF(0x7fc00000u) : x;
+        return x > 0 && x <= SF_MOST_F32 ? z : none;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -99,8 +193,8 @@ E_INLINE float sf_exp_log_f32(float power, float times)
 #define SF_LN2_HIGH 0.69314718036912382
 #define SF_LN2_LOW 1.9082149292705877e-10
 
-/* e^r of |r| <= ln(2) / 2; the series ends with r^13 / 13!: what is left out is below 5e-18. */
-E_INLINE double sf_exp_series_f64(double r)
+/* e^r - 1 of |r| <= ln(2) / 2; the series ends with r^13 / 13!: what is left out is below 5e-18. */
+E_INLINE double sf_exp_less_one_f64(double r)
 {
         double p = 1.0 / 6227020800;
         p = p * r + 1.0 / 479001600;
@@ -114,7 +208,12 @@ E_INLINE double sf_exp_series_f64(double r)
         p = p * r + 1.0 / 24;
         p = p * r + 1.0 / 6;
         p = p * r + 0.5;
-        return 1 + (r + (r * r) * p);
+        return r + (r * r) * p;
+}
+
+E_INLINE double sf_exp_series_f64(double r)
+{
+        return 1 + sf_exp_less_one_f64(r);
 }
 
 E_INLINE double sf_exp_f64(double x)
@@ -168,6 +267,25 @@ E_INLINE double sf_log_f64(double x)
         return x < 0 || x != x ? E_F64_OF(0x7ff8000000000000u) : y;
 }
 
+/* As of f32, but that nothing is computed twice as exactly. */
+E_INLINE double sf_sigmoid_f64(double x)
+{
+        const double e = sf_exp_f64(x > 0 ? -x : x);
+        return (x < 0 ? e : 1) / (1 + e);
+}
+
+/* Of large x 1 - 2 e / (1 + e), e = 1 + u, which loses less. From 22 on it rounds to 1. */
+E_INLINE double sf_tanh_f64(double x)
+{
+        double v = x > 0 ? -2 * x : 2 * x;
+        v = v < -44 ? -44 : v;
+        const double n = v * 1.4426950408889634 + 6755399441055744.0, h = n - 6755399441055744.0;
+        const double t = sf_exp_less_one_f64((v - h * SF_LN2_HIGH) - h * SF_LN2_LOW);
+        const double power = E_F64_OF((E_F64_BITS(n) + 1023) << 52), u = power * t + (power - 1), e = power + power * t;
+        const double z = (v > -1.1 ? -u : 2 * e) / (v > -1.1 ? 2 + u : 1 + e), y = v > -1.1 ? z : 1 - z;
+        return E_F64_OF((E_F64_BITS(y) & 0x7fffffffffffffffu) | (E_F64_BITS(x) & 0x8000000000000000u));
+}
+
 #define SF_MOST_F64 1.7976931348623157e+308
 #define SF_EXP_FAR_F64 512.0
 #define SF_EXP_SMALL_F64 300.0
@@ -214,6 +332,8 @@ E_INLINE double sf_exp_log_f64(double power, double times)
 #undef SF_LN2_LOW
 #undef SF_LN4_F32
 #undef SF_LN4_REST_F32
+#undef SF_LN2_F32
+#undef SF_LN2_REST_F32
 #undef E_INLINE
 #undef E_U32
 #undef E_U64

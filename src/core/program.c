@@ -124,8 +124,8 @@ static double eval_f64(sf_code code, double a, double b)
         case SF_CODE_SQRT: return sqrt(a);
         case SF_CODE_SQUARE: return a * a;
         case SF_CODE_RELU: return a > 0 || a != a ? a : 0.0;
-        case SF_CODE_SIGMOID: return 1.0 / (1.0 + sf_exp_f64(-a));
-        default: return tanh(a);
+        case SF_CODE_SIGMOID: return sf_sigmoid_f64(a);
+        default: return sf_tanh_f64(a);
         }
 }
 

@@ -13,8 +13,8 @@
  * Types: every instruction has one. A value of f16 or bf16 is held as an f32 that the narrow type can represent: an instruction of
  * that type computes in f32 and rounds its result, as if it had been stored and loaded again. Integers wrap. Arithmetic on bool is
  * done on 0 and 1, and whatever is not 0 is true: add is or, mul is and. Each operation is one rounded operation: nothing is
- * contracted or reassociated, so that a program gives the same bits on every backend, but for exp, log, sigmoid and tanh: they
- * have the same bits on every CPU (elementary.h), but for tanh of f64, which is the C library's; a GPU's are its own.
+ * contracted or reassociated, so that a program gives the same bits on every backend. exp, log, sigmoid and tanh are sequences of
+ * such operations (exponentials.inc.h says how exact they are).
  *
  * Casts: real to real rounds once. Integer to real rounds once, by way of f32 to f16 and bf16. Integer to integer wraps. To bool:
  * whatever is not 0 is true, NaN too. A program's last value is cast to the type asked of it.

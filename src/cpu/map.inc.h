@@ -58,14 +58,8 @@ SF_INLINE M_C N(extreme)(const sf_op op, M_C a, M_C b)
 
 #if M_BITS == 32
 #define M_LIBM(name) name##f
-#define M_EXP sf_exp_f32
-#define M_LOG sf_log_f32
-#define M_TANH sf_tanh_f32
 #else
 #define M_LIBM(name) name
-#define M_EXP sf_exp_f64
-#define M_LOG sf_log_f64
-#define M_TANH tanh
 #endif
 SF_INLINE M_C N(eval)(const sf_code code, M_C a, M_C b)
 {
@@ -78,19 +72,16 @@ SF_INLINE M_C N(eval)(const sf_code code, M_C a, M_C b)
         case SF_CODE_MINIMUM: return N(extreme)(SF_MIN, a, b);
         case SF_CODE_NEG: return -a;
         case SF_CODE_ABS: return M_LIBM(fabs)(a);
-        case SF_CODE_EXP: return M_EXP(a);
-        case SF_CODE_LOG: return M_LOG(a);
+        case SF_CODE_EXP: return N(sf_exp)(a);
+        case SF_CODE_LOG: return N(sf_log)(a);
         case SF_CODE_SQRT: return M_LIBM(sqrt)(a);
         case SF_CODE_SQUARE: return a * a;
         case SF_CODE_RELU: return a <= 0 ? 0 : a; /* NaN stays, -0.0 does not */
-        case SF_CODE_SIGMOID: return 1 / (1 + M_EXP(-a));
-        default: return M_TANH(a);
+        case SF_CODE_SIGMOID: return N(sf_sigmoid)(a);
+        default: return N(sf_tanh)(a);
         }
 }
 #undef M_LIBM
-#undef M_EXP
-#undef M_LOG
-#undef M_TANH
 #else
 SF_INLINE M_C N(eval)(const sf_code code, M_C a, M_C b)
 {

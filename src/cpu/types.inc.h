@@ -9,6 +9,8 @@
 #include "core/elementary.h"
 #include "cpu/kernels.h"
 
+#include <math.h>
+
 /* How elements become lanes. */
 #define K_SAME 0          /* they are lanes */
 #define K_WIDE 1          /* f32, in f64 lanes */

@@ -53,7 +53,6 @@ typedef struct author {
         uint64_t *state;
         sf_program *p;
         const sf_fuse *fuse;
-        unsigned flags;
         int limit; /* instructions */
 } author;
 
@@ -73,12 +72,20 @@ static int argument(author *a, sf_dt dt)
         return emit(a, SF_CODE_CAST, dt, 0, which, 0, 0);
 }
 
-static bool allowed(const author *a, sf_code code, sf_dt dt)
+static bool allowed(sf_code code, sf_dt dt)
 {
-        bool platform = code == SF_CODE_EXP || code == SF_CODE_LOG || code == SF_CODE_SIGMOID || code == SF_CODE_TANH;
-        if (platform && !(a->flags & FUSED_PLATFORM))
-                return false;
-        if (platform || code == SF_CODE_DIV || code == SF_CODE_SQRT)
+        static const bool real[SF_CODE_COUNT] = {
+#define CODE(name, NAME, count, kind) [SF_CODE_##NAME] = KIND_##kind,
+#define KIND_SOURCE false
+#define KIND_SAME false
+#define KIND_REAL true
+#define KIND_TEST false
+#define KIND_CHOOSE false
+#define KIND_CAST false
+#include "core/codes.def"
+#undef CODE
+        };
+        if (real[code])
                 return is_real(dt);
         return code != SF_CODE_LOAD && code != SF_CODE_CONSTANT && code != SF_CODE_RESULT;
 }
@@ -107,7 +114,7 @@ static void write_program(author *a, bool store, sf_dt acc)
         for (int turns = 1 + draw(a->state, 6); turns > 0 && p->count < a->limit; turns--) {
                 sf_dt dt = chance(a->state, 70) ? (sf_dt)p->code[draw(a->state, p->count)].dt : draw_dt(a->state);
                 sf_code code = (sf_code)draw(a->state, SF_CODE_COUNT);
-                if (!allowed(a, code, dt))
+                if (!allowed(code, dt))
                         code = SF_CODE_MUL;
                 if (code == SF_CODE_CAST) {
                         emit(a, code, dt, 0, draw(a->state, p->count), 0, 0);
@@ -198,7 +205,7 @@ static sf_dt draw_acc(uint64_t *state)
 }
 
 /* `total`: the fold of what the first step scans, stored without operands. */
-static void make_step(fused_case *c, int which, uint64_t *state, unsigned flags, bool fold, bool total, uint64_t axes)
+static void make_step(fused_case *c, int which, uint64_t *state, bool fold, bool total, uint64_t axes)
 {
         sf_step *s = &c->step[which];
         sf_fuse *f = &c->fuse[which];
@@ -223,7 +230,7 @@ static void make_step(fused_case *c, int which, uint64_t *state, unsigned flags,
         f->operands = c->operands;
         for (int32_t k = 0; k < c->operands; k++)
                 f->operand[k].dt = c->operand[k].view.dt;
-        author a = {state, &f->load, f, flags, SF_PROGRAM_MAX - 8};
+        author a = {state, &f->load, f, SF_PROGRAM_MAX - 8};
         if (total)
                 f->load = c->fuse[0].load;
         else
@@ -260,9 +267,9 @@ void fused_make(fused_case *c, uint64_t seed, unsigned flags)
         if (c->masked)
                 make_tensor(&c->mask, &state, SF_DT_BOOL, c->ndim, c->shape, true);
         c->steps = chance(&state, 30) ? 2 + (chance(&state, 40) ? draw(&state, FUSED_STEPS - 1) : 0) : 1;
-        make_step(c, 0, &state, flags, fold, false, axes);
+        make_step(c, 0, &state, fold, false, axes);
         for (int k = 1; k < c->steps; k++) { /* more folds, or a scan's total */
-                make_step(c, k, &state, flags, true, k == 1 && !fold && chance(&state, 70), axes);
+                make_step(c, k, &state, true, k == 1 && !fold && chance(&state, 70), axes);
                 c->step[k - 1].sibling = &c->step[k];
         }
         fused_reset(c);

@@ -31,8 +31,7 @@ typedef struct fused_case {
 } fused_case;
 
 enum {
-        FUSED_PLATFORM = 1, /* programs may have exp, log, sigmoid and tanh, whose bits are the platform's */
-        FUSED_SMALL = 2     /* for a machine that runs them slowly */
+        FUSED_SMALL = 1 /* for a machine that runs them slowly */
 };
 
 /* Allocates and fills; the steps' pointers lead into the case's own memory. */

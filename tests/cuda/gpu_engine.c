@@ -51,7 +51,6 @@ void engines_open(void)
                 if (sf_context_create(&e->ctx, &o) != SF_OK)
                         exit(2);
                 strcpy(e->name, i ? "cuda" : "ref");
-                e->own_functions = i;
                 e->threads = 1;
         }
         engine_count = 2;

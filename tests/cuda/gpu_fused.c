@@ -1,6 +1,5 @@
 /*
- * Fused steps on the device, bit by bit against the reference: random programs over random operands, without exp and its like, whose bits
- * are the platform's. With --time it measures instead: the fused steps that have a speed to keep, and the two passes that
+ * Fused steps on the device, bit by bit against the reference: random programs over random operands. With --time it measures instead: the fused steps that have a speed to keep, and the two passes that
  * sum(x @ W.T / 2, 1) * 1.5 comes to, by graph replay.
  *
  *     gpu_fused [CASES]        SCANFOLD_GPU_SHARD=k/n takes every n-th

@@ -192,7 +192,7 @@ static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every
                 fused_case c;
                 char what[48];
                 snprintf(what, sizeof what, "fused case %ld", i);
-                fused_make(&c, (uint64_t)i, FUSED_PLATFORM);
+                fused_make(&c, (uint64_t)i, 0);
                 compile_step(&c.step[0], chip, arch, what, false);
                 fused_free(&c);
         }

@@ -110,12 +110,6 @@ static inline float sf_quotient(float a, float b) { return a / b; }
 static inline double sf_quotient(double a, double b) { return a / b; }
 static inline float sf_root(float a) { return sqrtf(a); }
 static inline double sf_root(double a) { return sqrt(a); }
-static inline float sf_exp(float a) { return exec_exp(a); }
-static inline double sf_exp(double a) { return exec_exp_double(a); }
-static inline float sf_log(float a) { return exec_log(a); }
-static inline double sf_log(double a) { return exec_log_double(a); }
-static inline float sf_tanh(float a) { return exec_tanh(a); }
-static inline double sf_tanh(double a) { return tanh(a); }
 
 template <class T, class F> static inline T sf_same_bits(F from)
 {

@@ -1,7 +1,5 @@
 #include "executor.h"
 
-#include "core/elementary.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,31 +179,6 @@ long long exec_block(void)
 unsigned char *exec_shared(void)
 {
         return current->block->shared;
-}
-
-float exec_exp(float v)
-{
-        return sf_exp_f32(v);
-}
-
-float exec_log(float v)
-{
-        return sf_log_f32(v);
-}
-
-float exec_tanh(float v)
-{
-        return sf_tanh_f32(v);
-}
-
-double exec_exp_double(double v)
-{
-        return sf_exp_f64(v);
-}
-
-double exec_log_double(double v)
-{
-        return sf_log_f64(v);
 }
 
 void exec_fail(const char *what)

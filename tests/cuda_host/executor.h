@@ -29,12 +29,6 @@ void exec_copy_async(void *to, const void *from, int bytes);
 void exec_copy_commit(void);
 void exec_copy_wait(int pending);
 void exec_fail(const char *what);
-/* As the library's own (core/elementary.h): a device has functions of its own. */
-float exec_exp(float v);
-float exec_log(float v);
-float exec_tanh(float v);
-double exec_exp_double(double v);
-double exec_log_double(double v);
 
 /* ---- for the test ---- */
 typedef void (*exec_entry)(const void *params); /* calls the kernel with the struct by value */

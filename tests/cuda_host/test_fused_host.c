@@ -31,7 +31,7 @@ static void meet(uint64_t seed)
 {
         fused_case c;
         bool between = false;
-        fused_make(&c, seed, FUSED_PLATFORM | FUSED_SMALL);
+        fused_make(&c, seed, FUSED_SMALL);
         host_chip = chips[seed % 5 == 0];
         host_seed = (long)seed;
         size_t size = fused_results_size(&c);

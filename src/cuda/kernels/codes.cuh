@@ -128,11 +128,15 @@ SF_DEVICE double sf_code_abs(double a) { return sf_double_of(sf_bits_of(a) & 0x7
 template <class T> SF_DEVICE T sf_code_abs(T a) { return a < 0 ? sf_code_neg(a) : a; }
 template <class T> SF_DEVICE T sf_code_relu(T a) { return a > 0 || a != a ? a : (T)0; }
 
-template <class T> SF_DEVICE T sf_code_exp(T a) { return sf_exp(a); }
-template <class T> SF_DEVICE T sf_code_log(T a) { return sf_log(a); }
+SF_DEVICE float sf_code_exp(float a) { return sf_exp_f32(a); }
+SF_DEVICE double sf_code_exp(double a) { return sf_exp_f64(a); }
+SF_DEVICE float sf_code_log(float a) { return sf_log_f32(a); }
+SF_DEVICE double sf_code_log(double a) { return sf_log_f64(a); }
 template <class T> SF_DEVICE T sf_code_sqrt(T a) { return sf_root(a); }
-template <class T> SF_DEVICE T sf_code_tanh(T a) { return sf_tanh(a); }
-template <class T> SF_DEVICE T sf_code_sigmoid(T a) { return sf_quotient((T)1, sf_add((T)1, sf_exp(-a))); }
+SF_DEVICE float sf_code_tanh(float a) { return sf_tanh_f32(a); }
+SF_DEVICE double sf_code_tanh(double a) { return sf_tanh_f64(a); }
+SF_DEVICE float sf_code_sigmoid(float a) { return sf_sigmoid_f32(a); }
+SF_DEVICE double sf_code_sigmoid(double a) { return sf_sigmoid_f64(a); }
 
 template <class T> SF_DEVICE sf_u32 sf_code_eq(T a, T b) { return a == b; }
 template <class T> SF_DEVICE sf_u32 sf_code_ne(T a, T b) { return a != b; }

@@ -90,12 +90,6 @@ SF_DEVICE float sf_quotient(float a, float b) { return __fdiv_rn(a, b); }
 SF_DEVICE double sf_quotient(double a, double b) { return __ddiv_rn(a, b); }
 SF_DEVICE float sf_root(float a) { return __fsqrt_rn(a); }
 SF_DEVICE double sf_root(double a) { return __dsqrt_rn(a); }
-SF_DEVICE float sf_exp(float a) { return expf(a); }
-SF_DEVICE double sf_exp(double a) { return exp(a); }
-SF_DEVICE float sf_log(float a) { return logf(a); }
-SF_DEVICE double sf_log(double a) { return log(a); }
-SF_DEVICE float sf_tanh(float a) { return tanhf(a); }
-SF_DEVICE double sf_tanh(double a) { return tanh(a); }
 
 SF_DEVICE sf_u32 sf_bits_of(float v) { return __float_as_uint(v); }
 SF_DEVICE float sf_float_of(sf_u32 v) { return __uint_as_float(v); }

@@ -75,7 +75,7 @@ SF_DEVICE sf_u32 sf_nears(float) { return 254; }
 SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #endif
 
-#if SF_EXPONENTIALS
+#if SF_EXPONENTIALS || SF_FUSED
 #define E_INLINE SF_DEVICE
 #define E_U32 sf_u32
 #define E_U64 sf_u64
@@ -85,7 +85,9 @@ SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #define E_F64_OF(u) sf_double_of(u)
 #define E_FMA(a, b, c) sf_fma(a, b, c)
 #include "exponentials.inc.h"
+#endif
 
+#if SF_EXPONENTIALS
 SF_DEVICE float sf_exp_power(float x) { return sf_exp_power_f32(x); }
 SF_DEVICE double sf_exp_power(double x) { return sf_exp_power_f64(x); }
 SF_DEVICE float sf_exp_times(float x, float power) { return sf_exp_times_f32(x, power); }
