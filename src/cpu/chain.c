@@ -306,6 +306,16 @@ static void list_steps(chain *c, const sf_step *first)
                 }
 }
 
+const char *sf_cpu_follows(const sf_step *first)
+{
+        const int64_t line = first->n * sf_dtypes[first->in].size;
+        if (line * first->batch <= box_bytes())
+                return NULL; /* all of it */
+        if (line > LONGEST_LINE)
+                return "its lines are longer than what a cache keeps";
+        return first->batch > 1 ? NULL : "a single line is shared by all threads, one pass after the other";
+}
+
 sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
 {
         chain c = {.isa = ctx->isa};
