@@ -155,6 +155,7 @@ static const char notation[] =
         "  sum prod max min (x, axis=1, keepdim=True, mask=m, skip_nan=True, dtype=f64)\n"
         "  cumsum cumprod cummax cummin (x, axis=1, reverse=True, exclusive=True, mask=m)\n"
         "  mean sumsq any all norm(x, 2, axis=1); var std var_mean std_mean (x, 1, correction=1)\n"
+        "  softmax log_softmax (x, 1, mask=m), layer_norm(x, 1, w, b), rms_norm(x, 1, w), normalize(x, 2, 1), standardize(x, 1)\n"
         "  cummean cumvar; nansum nanprod nanmax nanmin nanmean nanvar nanstd nancumsum nancumprod\n"
         "  argmax argmin logsumexp, as sum; cumargmax cumargmin logcumsumexp, as cumsum; linear_recurrence(a, b, axis=1)\n"
         "  exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill\n"

@@ -62,7 +62,7 @@ const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *con
 
 const char *sf_backend_follows(sf_device device, const sf_step *chain)
 {
-        return sf_on_host(device) ? NULL : sf_cuda_follows(chain);
+        return sf_on_host(device) ? sf_cpu_follows(chain) : sf_cuda_follows(chain);
 }
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)

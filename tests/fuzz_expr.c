@@ -139,6 +139,9 @@ static void build_one(sf_context *ctx)
                 o.keepdim = !pick(3);
                 o.skip_nan = !pick(3);
                 o.correction = pick(3) ? 1 : NAN;
+                o.weight = pick(6) ? 0 : b;
+                o.bias = pick(8) ? 0 : b;
+                o.eps = pick(4) ? (sf_scalar){0} : sf_real((double)pick(3) - 1);
                 o.order = pick(2) ? (sf_scalar){0} : sf_real((double)pick(7) / 2 - 1);
                 switch (pick(13)) {
                 case 0: made = sf_expr_constant(graph, pick(8) ? sf_real(1.5) : (sf_scalar){.kind = (int32_t)pick(6)}); break;
@@ -154,7 +157,7 @@ static void build_one(sf_context *ctx)
                 case 10:
                         made = pick(3) == 0   ? sf_expr_recurrence(graph, a, b, &o)
                                : pick(2) == 0 ? sf_expr_scan(graph, a, &o)
-                                              : sf_expr_derived(graph, a, (sf_derived)pick(12), &o);
+                                              : sf_expr_derived(graph, a, (sf_derived)pick(18), &o);
                         break;
                 case 11: made = sf_expr_fold(graph, a, &o); break;
                 default: made = pick(2) ? sf_expr_matmul(graph, a, b) : sf_expr_linear(graph, a, b, 0); break;

@@ -284,6 +284,50 @@ static void add_reduce(graph *r)
         add(r, sf_expr_fold(r->g, node, &o), naive_reduce(false, false, a, fits ? mask : NULL, &o));
 }
 
+/* A function of two that are there. */
+static void add_of_two(graph *r, sf_function f, int left, int right)
+{
+        array *pair[2] = {r->value[left], r->value[right]};
+        const int dt = naive_type(f, 2, pair, (const bool[]){false, false});
+        if (dt == DT_NONE || r->count == NODES)
+                return;
+        array *a = naive_cast(pair[0], dt), *b = naive_cast(pair[1], dt);
+        a->k = pair[0]->k;
+        b->k = pair[1]->k;
+        add(r, sf_expr_apply(r->g, f, r->node[left], r->node[right], 0), naive_apply(f, dt, a, b, NULL));
+        array_free(a);
+        array_free(b);
+}
+
+/* A fold that goes back to its elements, once or twice: x - max(x), and that over its sum. */
+static void add_stretched(graph *r)
+{
+        static const sf_function between[] = {SF_SUB, SF_MUL, SF_ADD, SF_SUB};
+        int x = (int)pick(r, (uint64_t)r->count);
+        int32_t axes[2];
+        sf_expr_options o = SF_EXPR_OPTIONS_INIT;
+        const array *a = r->value[x];
+        if (!a->ndim || !a->count)
+                return;
+        axes[0] = (int32_t)pick(r, (uint64_t)a->ndim);
+        axes[1] = (axes[0] + 1) % a->ndim;
+        o.axes = axes;
+        o.naxes = a->ndim < 2 || pick(r, 3) ? 1 : 2;
+        o.keepdim = 1;
+        o.reverse = pick(r, 4) == 0;
+        const int original = x;
+        for (int turns = 1 + (int)pick(r, 2); turns && r->count + 2 <= NODES; turns--) {
+                const bool mean = is_real(r->value[x]->dt) && !pick(r, 3);
+                const int before = r->count;
+                o.op = mean || pick(r, 2) ? SF_SUM : SF_MAX;
+                add(r, mean ? sf_expr_mean(r->g, r->node[x], &o) : sf_expr_fold(r->g, r->node[x], &o), naive_reduce(false, mean, r->value[x], NULL, &o));
+                add_of_two(r, between[pick(r, 4)], pick(r, 2) ? x : original, before);
+                if (r->count == before + 1)
+                        return;
+                x = r->count - 1;
+        }
+}
+
 static void add_matmul(graph *r)
 {
         int32_t a_node, b_node;
@@ -423,7 +467,7 @@ static void check_graph(uint64_t seed, bool linear, bool huge)
         for (int i = 0; i < inputs; i++)
                 add_input(&r);
         for (int i = 0; i < 4 * ops && r.count < inputs + ops && r.count < NODES - 3; i++) {
-                switch (pick(&r, 12)) {
+                switch (pick(&r, 14)) {
                 case 0:
                 case 1:
                 case 2:
@@ -434,6 +478,8 @@ static void check_graph(uint64_t seed, bool linear, bool huge)
                 case 7: add_concat(&r); break;
                 case 8: add_matmul(&r); break;
                 case 9: add_recurrence(&r); break;
+                case 10:
+                case 11: add_stretched(&r); break;
                 default: add_reduce(&r); break;
                 }
         }

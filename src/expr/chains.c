@@ -144,6 +144,7 @@ static const char *ask(const chain *c, int32_t at, int32_t size)
         return sf_backend_follows(plan->device, step);
 }
 
+/* Does it read the chain's results for the same lines, and again what it has read? And does the backend make something of that? */
 static bool can_follow(const chain *c, int32_t at, int32_t size)
 {
         const sf_plan *plan = c->plan;
@@ -153,7 +154,12 @@ static bool can_follow(const chain *c, int32_t at, int32_t size)
                 can = !is_apart(plan, pass) && same_lines(c, pass) && can_read(c, pass, &follows, &shares);
                 small = small && is_small(c, pass);
         }
-        return can && follows && (shares || small) && !ask(c, at, size);
+        if (!can || !follows || !(shares || small))
+                return false;
+        const char *why = ask(c, at, size);
+        if (why && shares)
+                sf_plan_remark_again(c->plan, plan->pass[at]->root, why);
+        return !why;
 }
 
 /* A stage moves up behind the chain. What lies between reads none of its results: those who do come later. */

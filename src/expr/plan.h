@@ -164,6 +164,8 @@ int32_t sf_plan_together(const sf_plan *plan, int32_t at);
 
 /* remarks.c: notes why; `why` must outlive the plan. */
 void sf_plan_remark(sf_plan *plan, int32_t node, const char *why);
+/* That it reads again what another pass reads, and why, as what follows a colon; once. */
+void sf_plan_remark_again(sf_plan *plan, int32_t node, const char *why);
 /* Why there is more than one pass, of passes that are all there and in order. */
 void sf_plan_remarks(sf_plan *plan);
 

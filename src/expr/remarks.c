@@ -152,6 +152,14 @@ static const char *reads_again(sf_plan *plan, const char *why)
         return sentence;
 }
 
+void sf_plan_remark_again(sf_plan *plan, int32_t node, const char *why)
+{
+        for (int32_t i = 0; i < plan->remarks; i++)
+                if (plan->remark[i].node == node)
+                        return;
+        sf_plan_remark(plan, node, reads_again(plan, why));
+}
+
 /* A read that might have been shared, and was not. */
 static void remark_apart(sf_plan *plan)
 {
@@ -163,7 +171,7 @@ static void remark_apart(sf_plan *plan)
                         if (!late || sf_plan_same_tensors(plan, plan->pass[i], pass))
                                 why = why_read_again(plan, i, pass);
                 if (why)
-                        sf_plan_remark(plan, pass->root, reads_again(plan, why));
+                        sf_plan_remark_again(plan, pass->root, why);
         }
 }
 
