@@ -20,32 +20,8 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
         return sf_cuda_check(ctx, name, device);
 }
 
-/* A chain on a device, one stage after another. */
-typedef struct stages {
-        sf_context *ctx;
-        void *workspace;
-        size_t size; /* of the workspace; or, measured, of the largest stage's */
-} stages;
-
-static sf_status run_stage(void *with, const sf_step *step)
-{
-        const stages *s = with;
-        return sf_cuda_run_in(s->ctx, step, s->workspace, s->size);
-}
-
-static sf_status measure_stage(void *with, const sf_step *step)
-{
-        stages *s = with;
-        size_t size;
-        SF_TRY(sf_cuda_workspace(s->ctx, step, &size));
-        s->size = size > s->size ? size : s->size;
-        return SF_OK;
-}
-
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
 {
-        if (!sf_on_host(step->device) && step->then)
-                return sf_chain_apart(step, run_stage, &(stages){ctx, workspace, workspace_size});
         if (!sf_on_host(step->device))
                 return workspace ? sf_cuda_run_in(ctx, step, workspace, workspace_size) : sf_cuda_run(ctx, step);
         const sf_mode mode = sf_mode_enter();
@@ -67,13 +43,7 @@ const char *sf_backend_follows(sf_device device, const sf_step *chain)
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
 {
-        stages all = {.ctx = ctx};
         *size = 0;
-        if (!sf_on_host(step->device) && step->then) {
-                SF_TRY(sf_chain_apart(step, measure_stage, &all));
-                *size = all.size;
-                return SF_OK;
-        }
         return sf_on_host(step->device) ? SF_OK : sf_cuda_workspace(ctx, step, size);
 }
 

@@ -384,6 +384,44 @@ static void test_variance(void)
         free(x);
 }
 
+/* Folds whose results go back to the elements they came from, of lines of many lengths: in registers, in shared memory and read again on a GPU. */
+static void check_chains(void)
+{
+        static const char *const expressions[] = {
+                "exp(x - max(x, 1, keepdim=True)) / sum(exp(x - max(x, 1, keepdim=True)), 1, keepdim=True)",
+                "(x - mean(x, 1, keepdim=True)) / sqrt(mean(square(x - mean(x, 1, keepdim=True)), 1, keepdim=True) + 0.5) * w + b",
+                "x / sqrt(sum(square(x), 1, keepdim=True))",
+                "where(m, exp(x - max(x, 1, keepdim=True, mask=m)), 0) / sum(exp(x - max(x, 1, keepdim=True, mask=m)), 1, keepdim=True, mask=m)",
+                "x - logsumexp(x, 1, keepdim=True)",
+                "y * (x - sum(x * y, 1, keepdim=True)), sum(x * y, 1)",
+                "x * (prod(x, 1, keepdim=True) + r), min(x, 1)",
+                "(x - max(x, 1, keepdim=True)) * sum(y, 1, keepdim=True)",
+        };
+        static const struct {
+                int64_t rows, n;
+                const char *dtype;
+        } sizes[] = {{7, 1, ""}, {9, 5, ""}, {5, 64, ""}, {3, 100, ":f16"}, {4, 257, ""}, {5, 256, ":bf16"}, {3, 1000, ""}, {2, 1001, ":f64"}, {6, 512, ":f64"},
+                     {3, 4099, ""}, {2, 5000, ":f16"}, {2, 9216, ""}, {11, 96, ":i32"}};
+        for (size_t e = 0; e < sizeof expressions / sizeof *expressions; e++)
+                for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+                        char line[160];
+                        const int r = (int)sizes[k].rows, n = (int)sizes[k].n;
+                        const char *t = sizes[k].dtype;
+                        if (strstr(t, "i32") && strstr(expressions[e], "mean"))
+                                continue; /* refused */
+                        tool_shapes shapes;
+                        outputs out;
+                        snprintf(line, sizeof line, "x=%d,%d%s y=%d,%d%s m=%d,%d:bool w=%d%s b=%d%s r=%d,1%s", r, n, t, r, n, t, r, n, n, t, n, t, r, t);
+                        tool_read_shapes(line, &shapes);
+                        for (int i = 0; i < shapes.count; i++)
+                                fill_tensor(&shapes.tensor[i], e == 6 ? 'p' : 'n');
+                        if (run_everywhere(expressions[e], &shapes, line, &out))
+                                release(&out);
+                        for (int i = 0; i < shapes.count; i++)
+                                free(shapes.tensor[i].data);
+                }
+}
+
 /* exp and its like of every half there is, and of as many f32 and f64 of all magnitudes: the same bits everywhere. */
 static void check_functions(void)
 {
@@ -441,6 +479,7 @@ int main(int argc, char **argv)
         engines_open();
         test_formulas(every);
         check_functions();
+        check_chains();
         for (size_t i = 0; i < sizeof laws / sizeof *laws; i += laws_every)
                 check_law(laws[i]);
         if (laws_every == 1) {

@@ -4,6 +4,7 @@
 #include "cuda/cuda_device.h"
 #include "cuda/emit.h"
 #include "cuda/emit_again.h"
+#include "cuda/emit_apply.h"
 
 #include <string.h>
 
@@ -143,14 +144,61 @@ static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_
         return status;
 }
 
+/* A stage by itself, on a device that has been entered. */
+typedef struct stage_of {
+        const sf_context *ctx;
+        sf_cuda_device *device;
+        void *workspace;
+        size_t size;
+} stage_of;
+
+static sf_status run_stage(void *with, const sf_step *step)
+{
+        const stage_of *s = with;
+        sf_status status = SF_OK;
+        while (step && status == SF_OK)
+                status = run_entered(s->ctx, s->device, &step, s->workspace, s->size);
+        return status;
+}
+
+/* Are its tensors the device's, but for what a chain keeps to itself? */
+static sf_status check_chain(const sf_context *ctx, sf_cuda_device *d, const sf_step *stage)
+{
+        for (; stage; stage = stage->then)
+                for (const sf_step *s = stage; s; s = s->sibling) {
+                        const uint32_t reads = s->fuse ? sf_cuda_reads(s) : 1;
+                        for (int32_t k = 0; reads >> k; k++)
+                                if (reads >> k & 1 && !(s->fuse && s->fuse->operand[k].made))
+                                        SF_TRY(check_pointer(ctx, d, k ? "an operand" : "x", s->fuse ? s->fuse->operand[k].data : s->x));
+                        if (s->m)
+                                SF_TRY(check_pointer(ctx, d, "mask", s->m));
+                        if (!s->within)
+                                SF_TRY(check_pointer(ctx, d, "out", s->y));
+                }
+        return SF_OK;
+}
+
+/* In one launch, where there is one; else one stage after another. */
+static sf_status run_chain(const sf_context *ctx, sf_cuda_device *d, const sf_step *first, void *workspace, size_t size)
+{
+        sf_cuda_plan plan;
+        cu_function function;
+        const sf_cuda_scratch none = {0};
+        bool fits;
+        SF_TRY(sf_cuda_plan_chain(ctx, first, &d->chip, &plan, &fits));
+        if (!fits)
+                return sf_chain_apart(first, run_stage, &(stage_of){ctx, d, workspace, size});
+        SF_TRY(check_chain(ctx, d, first));
+        SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[0].spec, &function));
+        return launch(ctx, d, first->stream, &plan, &function, &none);
+}
+
 sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, size_t size)
 {
         sf_cuda_device *d;
         bool entered;
         SF_TRY(sf_cuda_device_enter(ctx, step->device.device_id, &d, &entered));
-        sf_status status = SF_OK;
-        while (step && status == SF_OK)
-                status = run_entered(ctx, d, &step, workspace, size);
+        sf_status status = step->then ? run_chain(ctx, d, step, workspace, size) : run_stage(&(stage_of){ctx, d, workspace, size}, step);
         sf_cuda_device_leave(d, entered);
         return status;
 }
@@ -160,19 +208,31 @@ sf_status sf_cuda_run(sf_context *ctx, const sf_step *step)
         return sf_cuda_run_in(ctx, step, NULL, 0);
 }
 
-sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
+static sf_status measure_stage(void *with, const sf_step *step)
 {
-        sf_cuda_device *d;
+        stage_of *s = with;
         sf_cuda_plan plan;
-        SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &d));
-        *size = 0;
         /* Siblings that do not share a read take turns with it. */
         while (step) {
-                SF_TRY(sf_cuda_plan_step(ctx, step, &d->chip, &plan));
-                *size = plan.scratch > *size ? plan.scratch : *size;
+                SF_TRY(sf_cuda_plan_step(s->ctx, step, &s->device->chip, &plan));
+                s->size = plan.scratch > s->size ? plan.scratch : s->size;
                 for (int32_t i = 0; i < plan.steps; i++)
                         step = step->sibling;
         }
+        return SF_OK;
+}
+
+sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
+{
+        stage_of all = {.ctx = ctx};
+        sf_cuda_plan plan;
+        bool fits = false;
+        SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &all.device));
+        if (step->then)
+                SF_TRY(sf_cuda_plan_chain(ctx, step, &all.device->chip, &plan, &fits));
+        if (!fits)
+                SF_TRY(step->then ? sf_chain_apart(step, measure_stage, &all) : measure_stage(&all, step));
+        *size = all.size;
         return SF_OK;
 }
 

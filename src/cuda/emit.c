@@ -373,12 +373,6 @@ static bool is_element_of(const sf_step *index, const sf_step *other)
                same_loads(index, other) && !(other->fuse && other->fuse->store_reads);
 }
 
-const char *sf_cuda_follows(const sf_step *chain)
-{
-        (void)chain;
-        return "a GPU takes all lines through one pass before the next";
-}
-
 const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other)
 {
         const sf_step *first = steps[0];

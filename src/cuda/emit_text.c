@@ -80,6 +80,37 @@ static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, 
         }
 }
 
+/* The operands that a program of so many instructions reads. */
+static unsigned operands_of(const sf_instruction *program, int32_t count)
+{
+        unsigned bits = 0;
+        for (int32_t i = 0; i < count; i++)
+                bits |= program[i].code == SF_CODE_LOAD ? 1u << program[i].slot : 0;
+        return bits;
+}
+
+/* The steps of apply.cu and what they read. */
+static void put_chain(writer *w, const sf_cuda_spec *spec)
+{
+        static const int units[4] = {0, 1, 0, 2};
+        const sf_cuda_fused *f = &spec->fused;
+        const sf_instruction *program = f->code;
+        put(w, "#define SF_OPERAND_LIST(F)");
+        for (int32_t k = 0; k < f->operands; k++)
+                put(w, " F(%d, %s, %d, %d)", (int)k, dt_names[f->dt[k]], units[f->how[k] & SF_CUDA_OPERAND_UNIT], (f->how[k] & 0x70) / SF_CUDA_OPERAND_MADE - 1);
+        put(w, "\n#define SF_STEPS(F)");
+        for (int32_t k = 0; k <= f->beside; k++) {
+                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, f->loads, f->stores, 0};
+                const sf_cuda_also *s = k ? &f->also[k - 1] : &own;
+                const int32_t how = spec->extra[APPLY_HOW + k];
+                const unsigned mask = how >> 4 ? 1u << ((how >> 4) - 1) : 0, loads = operands_of(program, s->loads) | mask;
+                put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)how, loads,
+                    operands_of(program + s->loads, s->stores));
+                program += s->loads + s->stores;
+        }
+        put(w, "\n");
+}
+
 /* The steps of again.cu. */
 static void put_steps(writer *w, const sf_cuda_spec *spec)
 {
@@ -99,7 +130,8 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
         const bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN;
-        const bool element = f->beside && sf_op_is((sf_op)spec->op, SF_INDEX), total = f->beside && !folds && !again && !element;
+        const bool apply = spec->kernel == SF_CUDA_APPLY;
+        const bool element = f->beside && sf_op_is((sf_op)spec->op, SF_INDEX), total = f->beside && !folds && !again && !apply && !element;
         const sf_op op = (sf_op)spec->op;
         bool products = sf_cuda_is_product(spec->op, spec->acc), exponentials = op == SF_LOGSUMEXP;
         for (int k = 0; k < f->beside; k++) {
@@ -132,9 +164,13 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         }
         put(w, "#define SF_OPERANDS %d\n#define SF_CONSTANTS %d\n", f->operands ? f->operands : 1, f->constants ? f->constants : 1);
         unsigned still = 0;
-        for (int32_t k = 0; k < f->operands && k < SF_OPERANDS_MAX && !again; k++)
+        for (int32_t k = 0; k < f->operands && k < SF_OPERANDS_MAX && !again && !apply; k++)
                 still |= (f->how[k] & SF_CUDA_OPERAND_STILL ? 1u : 0) << k;
         put(w, "#define SF_STILL %uu\n", still);
+        if (apply) {
+                put_chain(w, spec);
+                return;
+        }
         put_operands(w, spec, "SF_LOADS", SF_CUDA_OPERAND_LOADS);
         put_operands(w, spec, "SF_STORES", SF_CUDA_OPERAND_STORES);
         if (again)
@@ -369,7 +405,7 @@ static bool put_file(writer *w, const char *name)
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
         const bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD && !sf_op_is((sf_op)spec->op, SF_INDEX);
-        const bool tiles = spec->kernel != SF_CUDA_AGAIN;
+        const bool tiles = spec->kernel != SF_CUDA_AGAIN && spec->kernel != SF_CUDA_APPLY;
         const char *files[] = {"device.cuh", "shared.h", "value.cuh", "element.cuh", fused ? "codes.cuh" : NULL,
                                folds ? "members.cuh" : NULL, tiles ? "memory.cuh" : NULL, tiles ? "tree.cuh" : NULL,
                                kernel_files[spec->kernel]};

@@ -6,7 +6,7 @@
 
 typedef struct row {
         int32_t kernel;
-        int32_t down;       /* fold: of columns; -1: either */
+        int32_t down;       /* fold: of columns; apply: lines of several tiles; -1: either */
         int32_t masked;     /* -1: either */
         int32_t width;      /* vectors of up to this many elements */
         int32_t in;         /* elements of x up to this many bytes */
@@ -48,6 +48,11 @@ static const row rows[] = {
         /* As many bytes under way as the rows of a fold have. */
         {SF_CUDA_MAP, -1, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
         {SF_CUDA_MAP, -1, -1, 16, 8, 8, 70, {256, 8, 4, 0, 0}},
+
+        /* To be measured. A line in registers: 32 words a thread, up to 512 threads, blocks of 128 threads where lines are shorter. Longer ones tile by
+         * tile (`down`), 1024 threads with 8 words each. */
+        {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {512, 32, 1, 4, 0}},
+        {SF_CUDA_APPLY, 1, -1, 16, 8, 8, 70, {1024, 8, 1, 0, 0}},
 
         /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
          * 32 KiB in shared memory. */

@@ -9,6 +9,7 @@
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
 #include "cuda/emit_again.h"
+#include "cuda/emit_apply.h"
 #include "cuda/emit_draft.h"
 #include "kernels.h"
 #include "ref/ref.h"
@@ -21,7 +22,7 @@ bool host_learning;
 static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
-long host_products[SF_CUDA_KERNEL_COUNT];
+long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
 long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
@@ -154,13 +155,24 @@ sf_status sf_device_describe(sf_context *ctx, sf_device device, sf_device_info *
         return sf_fail(ctx, SF_NO_DEVICE, "the kernels run on the host here");
 }
 
-/* A chain, one stage after another. */
 static sf_status run_stage(void *with, const sf_step *step)
 {
         sf_status status = SF_OK;
         for (const sf_step *next = step; next && status == SF_OK;)
                 status = run_shared(with, &next);
         return status;
+}
+
+/* A chain in one launch, or one stage after another. */
+static sf_status run_chain(sf_context *ctx, const sf_step *first)
+{
+        sf_cuda_plan plan;
+        bool fits;
+        SF_TRY(sf_cuda_plan_chain(ctx, first, &host_chip, &plan, &fits));
+        if (!fits)
+                return sf_chain_apart(first, run_stage, ctx);
+        host_kept[plan.launch[0].spec.extra[APPLY_KEEP]]++;
+        return run_launches(ctx, &plan);
 }
 
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
@@ -170,7 +182,7 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         sf_status status;
         if (ctx->backend == SF_BACKEND_REF || host_learning_again)
                 return sf_ref_run(ctx, step);
-        status = step->then ? sf_chain_apart(step, run_stage, ctx) : run_stage(ctx, step);
+        status = step->then ? run_chain(ctx, step) : run_stage(ctx, step);
         return status == SF_OK && host_learning ? sf_ref_run(ctx, step) : status;
 }
 

@@ -1,0 +1,10 @@
+/* emit_apply.h: chains (core/step.h) in one launch. */
+#ifndef SF_CUDA_EMIT_APPLY_H
+#define SF_CUDA_EMIT_APPLY_H
+
+#include "cuda/launch.h"
+
+/* One launch of the whole chain; fits: there is one, and it is better than one stage after another. Else nothing is planned. Pure, as sf_cuda_plan_step. */
+sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
+
+#endif

@@ -1,0 +1,453 @@
+/*
+ * apply.cu: a chain (core/step.h): folds of a line whose results go back to its elements, as in a softmax or a norm, all in one launch.
+ *
+ * SF_WARPS warps have a line, and a block SF_THREADS / 32 / SF_WARPS lines. A line is tiles, a tile one leaf a warp, a leaf SF_ITEMS vectors a lane: neighbours
+ * in a vector, then lanes, then vectors, then warps, then tiles, so a leaf is an aligned part of the line, and its total a node of the order's tree
+ * (docs/order.md). Each warp folds its leaves; where there are several, they meet in shared memory, and every warp folds them all, SF_PER to a lane. So
+ * all threads have the result, and one barrier is all that a fold takes. What is absent is the operation's neutral value.
+ *
+ * What several steps read of memory is loaded once. SF_KEEP 1: the line is one tile, and stays in registers; 2: it stays in shared memory, where each
+ * thread reads what it has put there itself; 0: it is read again, which had better be from the second-level cache.
+ *
+ * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an initial value, how, which operands the load reads,
+ * which the store). how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
+ * the mask's operand, from 1 on. SF_OPERAND_LIST(F) lists what they read, F(number, dtype, unit, the step whose result it is or -1), unit 1: vectors,
+ * 0: any stride, 2: one for the whole line.
+ *   units: lines. number[0]: tiles of a line.
+ */
+enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
+
+template <int K> struct sf_recipe;
+template <int K> struct sf_programs;
+#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                                    \
+        template <> struct sf_recipe<k> {                                                                                                    \
+                enum { OP = op, ACC = acc, OUT = out, BEGINS = begins, KIND = (how) & 3, WITHIN = (how) >> 2 & 1, UNIT = (how) >> 3 & 1 };      \
+                enum { MASK = ((how) >> 4) - 1, LOADS = loads, STORES = stores };                                                            \
+        };
+SF_STEPS(STEP)
+#undef STEP
+
+enum {
+        STEPS = 1 + SF_ALSO,
+        LINES = SF_THREADS / 32 / SF_WARPS,
+        SPREAD = 32 * SF_WIDTH,    /* from one of a lane's vectors to the next */
+        LEAF = SPREAD * SF_ITEMS,
+        ALONE = SF_WARPS == 1 && SF_KEEP == 1, /* a line is one leaf */
+};
+
+template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
+template <int K> using sf_held = sf_value<sf_recipe<K>::OP, sf_number_of_step<K> >;
+template <int K> using sf_total = typename sf_held<K>::type;
+
+#if SF_ALSO
+#define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
+#else
+#define FIELD(k, name) p.name
+#endif
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Operands
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Bit k: operand k moves along the line. */
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) != 2) << k
+enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+/* Of the steps before K, and from K on: those that some of them load. */
+template <int K> struct sf_before_step {
+        enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
+};
+template <> struct sf_before_step<0> {
+        enum { LOADS = 0 };
+};
+template <int K> struct sf_from_step {
+        enum { LOADS = sf_recipe<K>::LOADS | sf_from_step<K + 1>::LOADS };
+};
+template <> struct sf_from_step<STEPS> {
+        enum { LOADS = 0 };
+};
+
+/* Those that several steps load. */
+template <int K> struct sf_kept_from {
+        enum { LOADS = (sf_recipe<K>::LOADS & sf_from_step<K + 1>::LOADS) | sf_kept_from<K + 1>::LOADS };
+};
+template <> struct sf_kept_from<STEPS> {
+        enum { LOADS = 0 };
+};
+enum { KEPT = sf_kept_from<0>::LOADS & MOVING };
+
+/* What is loaded of every operand: a vector, or one element. */
+struct sf_vectors {
+#define OPERAND(k, dt, unit, made) sf_raw<SF_SIZE(dt) * (MOVING >> k & 1 ? SF_WIDTH : 1)> operand##k;
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+};
+
+/* A line, and what is known of it. */
+struct sf_course {
+        const char *operand[SF_OPERANDS];
+        char *y[STEPS];
+        sf_vectors still;
+        sf_u64 made[STEPS];
+        int n, tiles, lane, warp, team;
+        bool mine; /* to store what there is one of */
+};
+
+/* One of DT: a result of the chain, what stands still, or number j of a vector. */
+template <int DT, int MADE, bool MOVES> struct sf_argument {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &v, const sf_raw<B> &, int j)
+        {
+                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(v, j));
+        }
+};
+template <int DT> struct sf_argument<DT, -1, false> {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &, const sf_raw<B> &still, int)
+        {
+                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(still, 0));
+        }
+};
+template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &c, const sf_raw<A> &, const sf_raw<B> &, int)
+        {
+                return sf_dtype<DT>::from(c.made[MADE]);
+        }
+};
+
+#define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
+#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
+        template <> struct sf_programs<k> {                                                                                        \
+                SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j)               \
+                {                                                                                                                  \
+                        return sf_load_program##k(p SF_OPERAND_LIST(OPERAND));                                                     \
+                }                                                                                                                  \
+                template <class T> SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_course &c, const sf_vectors &v, T s) \
+                {                                                                                                                  \
+                        const int j = 0;                                                                                           \
+                        return (void)j, sf_store_program##k(p, s SF_OPERAND_LIST(OPERAND));                                        \
+                }                                                                                                                  \
+        };
+SF_STEPS(STEP)
+#undef STEP
+#undef OPERAND
+
+/* Is number j of the vector left in? */
+template <int MASK> struct sf_keeps {
+#define OPERAND(k, dt, unit, made) \
+        if (MASK == k)              \
+                kept = sf_argument<SF_DT_BOOL, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j) != 0;
+        SF_DEVICE_MEMBER bool at(const sf_course &c, const sf_vectors &v, int j)
+        {
+                bool kept = true;
+                SF_OPERAND_LIST(OPERAND)
+                return kept;
+        }
+#undef OPERAND
+};
+template <> struct sf_keeps<-1> {
+        SF_DEVICE_MEMBER bool at(const sf_course &, const sf_vectors &, int) { return true; }
+};
+
+/* The vector at `index` of an operand; what is at n or past it reads as anything. */
+template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *line, sf_i64 stride, int index, int n, sf_raw<BYTES> &r)
+{
+        if (VECTOR && index + SF_WIDTH <= n) {
+                sf_load(line + (sf_i64)index * SIZE, r);
+                return;
+        }
+        for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                r.w[w] = 0;
+        if (VECTOR && !SF_RAGGED)
+                return;
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (index + j < n) {
+                        sf_raw<SIZE> one;
+                        sf_load(line + (sf_i64)(index + j) * stride, one);
+                        sf_set_slot<SIZE>(r, j, sf_slot<SIZE>(one, 0));
+                }
+}
+
+/* SF_KEEP 2: where in shared memory operand k has its vectors, behind the leaves: those of the operands before it come first, SF_THREADS vectors an item. */
+#define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>) : 0)
+template <int K> struct sf_room {
+        enum { BEFORE = 0 SF_OPERAND_LIST(OPERAND) };
+};
+#undef OPERAND
+template <int K, int BYTES> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
+{
+        const int items = c.tiles * SF_ITEMS;
+        return sf_shared() + sf_apply_leaves(STEPS, LINES, SF_WARPS * c.tiles) + sf_room<K>::BEFORE * items * SF_THREADS + (item * SF_THREADS + sf_thread()) * BYTES;
+}
+
+/* What step K reads at tile t, as far as it is not in registers already. */
+template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
+{
+        enum {
+                WANTED = sf_recipe<K>::LOADS & MOVING,
+                FRESH = SF_KEEP ? WANTED & ~sf_before_step<K>::LOADS : WANTED,
+                THERE = SF_KEEP == 2 ? WANTED & sf_before_step<K>::LOADS : 0,
+                LATER = SF_KEEP == 2 ? FRESH & sf_from_step<K + 1>::LOADS : 0
+        };
+        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
+#define OPERAND(k, dt, unit, made)                                                                                               \
+        if (FRESH >> k & 1)                                                                                                      \
+                sf_fetch<SF_SIZE(dt), (unit) == 1>(c.operand[k], p.along[k], first + i * SPREAD, c.n, v[i].operand##k);            \
+        if (THERE >> k & 1)                                                                                                      \
+                sf_shared_load(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v[i].operand##k);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                SF_OPERAND_LIST(OPERAND)
+        }
+#undef OPERAND
+#define OPERAND(k, dt, unit, made) \
+        if (LATER >> k & 1)        \
+                sf_shared_store(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v[i].operand##k);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                SF_OPERAND_LIST(OPERAND)
+        }
+#undef OPERAND
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Folds
+ * ---------------------------------------------------------------------------------------------------------- */
+template <int K> SF_DEVICE sf_total<K> sf_joined(sf_total<K> a, sf_total<K> b) { return sf_held<K>::settle(SF_JOIN(sf_recipe<K>::OP, a, b)); }
+template <int K> SF_DEVICE sf_total<K> sf_lifted(sf_u64 bits) { return sf_held<K>::settle(sf_held<K>::lift(sf_dtype<sf_recipe<K>::ACC>::constant(bits))); }
+
+/* v of this lane and that of the lane whose number has the other bit b, the lower lane's on the left. */
+template <int K> SF_DEVICE sf_total<K> sf_met(sf_total<K> v, sf_total<K> other, int lane, int b)
+{
+        if (SF_COMMUTES)
+                return sf_joined<K>(v, other);
+        return sf_joined<K>(sf_held<K>::choose(lane & b, other, v), sf_held<K>::choose(lane & b, v, other));
+}
+template <int K> SF_DEVICE sf_total<K> sf_meet(sf_total<K> v, int lane, int b) { return sf_met<K>(v, sf_held<K>::shuffle(v, lane ^ b), lane, b); }
+
+/* N values, each folded with those of the other lanes, and then the results: as long as there are two, a lane hands one of them to its partner and
+ * goes on with the other, so that lanes whose numbers differ by bit 0 have those of even and odd numbers, and so on. */
+template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N], int lane)
+{
+        enum { MET = N < 32 ? N : 32 };
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2) {
+                if (N / b > 1) {
+#pragma unroll
+                        for (int i = 0; i < N / 2; i++)
+                                if (i < N / b / 2) {
+                                        const sf_total<K> even = a[2 * i % N], odd = a[(2 * i + 1) % N];
+                                        const sf_total<K> other = sf_held<K>::shuffle(sf_held<K>::choose(lane & b, even, odd), lane ^ b);
+                                        a[i] = sf_met<K>(sf_held<K>::choose(lane & b, odd, even), other, lane, b);
+                                }
+                } else {
+                        a[0] = sf_meet<K>(a[0], lane, b);
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < N / MET; i++)
+#pragma unroll
+                for (int b = 1; b < MET; b *= 2)
+                        a[i] = sf_meet<K>(a[i], lane, b);
+#pragma unroll
+        for (int b = 1; b < N / MET; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N / MET; i += 2 * b)
+                        a[i] = sf_joined<K>(a[i], a[(i + b) % N]);
+        return a[0];
+}
+
+/* N neighbours. */
+template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
+{
+#pragma unroll
+        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N; i += 2 * b)
+                        e[i] = sf_joined<K>(e[i], e[(i + b) % N]);
+        return e[0];
+}
+
+/* The warp's leaf of tile t. */
+template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, const sf_vectors (&v)[SF_ITEMS])
+{
+        const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
+        sf_total<K> a[SF_ITEMS];
+        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_total<K> e[SF_WIDTH];
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        sf_number_of_step<K> one = sf_programs<K>::load(p, c, v[i], j);
+                        if (sf_recipe<K>::MASK >= 0)
+                                one = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one : sf_dtype<sf_recipe<K>::ACC>::constant(FIELD(K, identity));
+                        e[j] = sf_held<K>::settle(sf_held<K>::lift(one));
+                        if (SF_RAGGED)
+                                e[j] = sf_held<K>::choose(first + i * SPREAD + j < c.n, e[j], neutral);
+                }
+                a[i] = sf_held<K>::choose(first + i * SPREAD < c.n, sf_fold_few<K>(e), neutral);
+        }
+        return sf_fold_lanes<K>(a, c.lane);
+}
+
+/* The leaves of a line, of all its warps and tiles. */
+template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const sf_course &c, const sf_total<K> *leaf)
+{
+        sf_total<K> few[SF_PER];
+        const int leaves = SF_WARPS * c.tiles;
+#pragma unroll
+        for (int q = 0; q < SF_PER; q++) {
+                const int number = c.lane * SF_PER + q;
+                few[q] = leaf[number < leaves ? number : 0];
+                few[q] = sf_held<K>::choose(number < leaves, few[q], sf_lifted<K>(FIELD(K, neutral)));
+        }
+        sf_total<K> total = sf_fold_few<K>(few);
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                total = sf_meet<K>(total, c.lane, b);
+        return total;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Steps
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* What there is one of a line: kept for the steps that follow, and stored. */
+template <int K> SF_DEVICE void sf_made(sf_course &c, sf_u64 bits)
+{
+        enum { SIZE = SF_SIZE(sf_recipe<K>::OUT) };
+        c.made[K] = bits;
+        if (!sf_recipe<K>::WITHIN && c.mine) {
+                sf_raw<SIZE> r;
+                r.w[0] = 0;
+                sf_set_slot<SIZE>(r, 0, bits);
+                sf_store(c.y[K], r);
+        }
+}
+
+template <int KIND> struct sf_do;
+
+template <> struct sf_do<KIND_FOLD> {
+        template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
+        {
+                sf_total<K> total;
+                if (ALONE) {
+                        sf_fetch_all<K>(p, c, 0, kept);
+                        total = sf_fold_leaf<K>(p, c, 0, kept);
+                } else {
+                        /* Sixteen bytes for each, whatever its type. */
+                        sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + (K * LINES + c.team) * SF_WARPS * c.tiles * 16);
+                        for (int t = 0; t < (SF_KEEP == 1 ? 1 : c.tiles); t++) {
+                                sf_fetch_all<K>(p, c, t, kept);
+                                total = sf_fold_leaf<K>(p, c, t, kept);
+                                if (c.lane == 0)
+                                        leaf[t * SF_WARPS + c.warp] = total;
+                        }
+                        sf_sync_block();
+                        total = sf_fold_leaves<K>(p, c, leaf);
+                }
+                if (sf_recipe<K>::BEGINS)
+                        total = sf_joined<K>(sf_lifted<K>(FIELD(K, initial)), total);
+                sf_made<K>(c, sf_programs<K>::store(p, c, c.still, sf_held<K>::lower(total)));
+        }
+};
+
+template <> struct sf_do<KIND_MAP> {
+        template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
+        {
+                enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
+                const sf_i64 stride = FIELD(K, sy);
+                for (int t = 0; t < (SF_KEEP == 1 ? 1 : c.tiles); t++) {
+                        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
+                        sf_fetch_all<K>(p, c, t, kept);
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++) {
+                                const int index = first + i * SPREAD;
+                                sf_raw<BYTES> r;
+                                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                                        r.w[w] = 0;
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        sf_set_slot<SIZE>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, kept[i], j)));
+                                if (sf_recipe<K>::UNIT && index + SF_WIDTH <= c.n) {
+                                        sf_store(c.y[K] + (sf_i64)index * SIZE, r);
+                                        continue;
+                                }
+                                if (sf_recipe<K>::UNIT && !SF_RAGGED)
+                                        continue;
+#pragma unroll
+                                for (int j = 0; j < SF_WIDTH; j++)
+                                        if (index + j < c.n) {
+                                                sf_raw<SIZE> one;
+                                                one.w[0] = 0;
+                                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, j));
+                                                sf_store(c.y[K] + (sf_i64)(index + j) * stride, one);
+                                        }
+                        }
+                }
+        }
+};
+
+template <> struct sf_do<KIND_SMALL> {
+        template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&)[SF_ITEMS])
+        {
+                sf_made<K>(c, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, c.still, 0)));
+        }
+};
+
+template <int K> struct sf_steps {
+        SF_DEVICE_MEMBER void run(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
+        {
+                sf_do<sf_recipe<K>::KIND>::template step<K>(p, c, kept);
+                sf_steps<K + 1>::run(p, c, kept);
+        }
+};
+template <> struct sf_steps<STEPS> {
+        SF_DEVICE_MEMBER void run(const sf_params &, sf_course &, sf_vectors (&)[SF_ITEMS]) {}
+};
+
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
+{
+        sf_take_turn();
+        sf_course c;
+        sf_vectors kept[SF_ITEMS];
+        c.lane = sf_thread() & 31;
+        c.warp = sf_thread() / 32 % SF_WARPS;
+        c.team = sf_thread() / 32 / SF_WARPS;
+        c.tiles = (int)p.number[0];
+        sf_i64 line = sf_block() * LINES + c.team;
+        const bool works = line < p.units;
+        c.n = works ? (int)p.n : 0;
+        c.mine = works && c.lane == 0 && c.warp == 0;
+        line = works ? line : 0;
+#pragma unroll
+        for (int k = 0; k < SF_OPERANDS; k++)
+                c.operand[k] = p.operand[k];
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+                c.y[k] = FIELD(k, y);
+                c.made[k] = 0;
+        }
+#pragma unroll
+        for (int d = SF_NBATCH - 1; d >= 0; d--) {
+                const sf_i64 next = d ? sf_divide(line, p.dims[d].len) : 0, index = line - next * p.dims[d].len;
+#pragma unroll
+                for (int k = 0; k < SF_OPERANDS; k++)
+                        c.operand[k] += index * p.step[d][k];
+                c.y[0] += index * p.dims[d].y;
+#if SF_ALSO
+#pragma unroll
+                for (int k = 1; k < STEPS; k++)
+                        c.y[k] += index * p.also[k - 1].step[d];
+#endif
+                line = next;
+        }
+#define OPERAND(k, dt, unit, made)          \
+        if (!(MOVING >> k & 1) && (made) < 0) \
+                sf_load_steady(c.operand[k], *(sf_raw<SF_SIZE(dt)> *)&c.still.operand##k);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+        sf_steps<0>::run(p, c, kept);
+}
+#undef FIELD
