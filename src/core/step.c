@@ -19,7 +19,7 @@ static int64_t stride_of(const sf_step_views *v, int32_t operand, const place *p
 static bool merges(const sf_step_views *v, const place *outer, const place *inner)
 {
         const sf_dim *a = &outer->dim, *b = &inner->dim;
-        bool same = a->x == b->len * b->x && a->y == b->len * b->y && a->m == b->len * b->m;
+        bool same = a->x == b->len * b->x && a->y == b->len * b->y && a->m == b->len * b->m && a->left == b->len * b->left;
         for (int32_t k = 1; same && k < v->operands; k++)
                 same = stride_of(v, k, outer) == b->len * stride_of(v, k, inner);
         return same;
@@ -71,12 +71,14 @@ static void flip(sf_step *step, const sf_step_views *v, place *p)
         step->x = step->x ? step->x + last * dim->x : NULL;
         step->y = step->y ? step->y + last * dim->y : NULL;
         step->m = step->m ? step->m + last * dim->m : NULL;
+        step->left = step->left ? step->left + last * dim->left : NULL;
         for (int32_t k = 0; k < v->operands; k++)
                 if (v->fuse->operand[k].data)
                         v->fuse->operand[k].data += last * stride_of(v, k, p);
         dim->x = -dim->x;
         dim->y = -dim->y;
         dim->m = -dim->m;
+        dim->left = -dim->left;
         p->flipped = true;
 }
 
@@ -132,6 +134,12 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
         step->batch = 1;
         step->fuse = v->fuse;
         step->reverse = v->reverse;
+        step->values = v->values;
+        step->before = v->before;
+        step->after = v->after;
+        step->left = v->left ? v->left->data : NULL;
+        step->lefts = v->lefts;
+        step->left_entry = v->left_entry;
         if (v->fuse)
                 start_operands(v);
 
@@ -140,7 +148,8 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
         for (int32_t d = 0; d < x->ndim; d++) {
                 bool in_seq = v->axes >> d & 1;
                 bool in_y = !step->fold || !in_seq || v->keepdim;
-                place p = {{x->shape[d], x->strides[d], in_y && !(step->fold && in_seq) ? y->strides[yd] : 0, m ? m->strides[d] : 0}, d, false};
+                place p = {{x->shape[d], x->strides[d], in_y && !(step->fold && in_seq) ? y->strides[yd] : 0, m ? m->strides[d] : 0,
+                            v->left ? v->left->strides[d] : 0}, d, false};
                 yd += in_y;
                 if (in_seq)
                         step->n *= p.dim.len;
@@ -176,7 +185,7 @@ void sf_step_geometry(sf_step *step, const sf_step_views *v)
                 batch[kept++] = p;
         }
         if (!nseq) /* every axis of the sequence has length 1, or there is none */
-                seq[nseq++] = (place){{1, 0, 0, 0}, -1, false};
+                seq[nseq++] = (place){{1, 0, 0, 0, 0}, -1, false};
         for (int32_t d = 0; d < kept; d++)
                 append(step, v, d, &batch[d]);
         for (int32_t d = 0; d < nseq; d++)
@@ -189,7 +198,7 @@ sf_value sf_step_lower(const sf_step *s, sf_value v)
 {
         v = sf_lower(s->op, s->acc, v);
         if (sf_op_is(s->op, SF_INDEX) && s->reverse && (int64_t)v.u64 >= 0)
-                v.u64 = (uint64_t)(s->n - 1) - v.u64;
+                v.u64 = (uint64_t)(s->before + s->n + s->after - 1) - v.u64;
         return v;
 }
 
