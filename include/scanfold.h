@@ -437,6 +437,99 @@ SF_API sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf
 SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options, size_t *size);
 
 /* ------------------------------------------------------------------------------------------------------------
+ * Ranks: one axis over many processes
+ *
+ * Each rank has a shard of the axis: some elements one after another, as many as it likes, none if it has none. A scan or a fold over all of them
+ * has the bits that one process would give it, however many ranks there are and wherever shards begin.
+ *
+ * That is because the order (docs/order.md) is a tree over positions: a block of 2^k elements at a multiple of 2^k is a subtree, whoever
+ * computes it. A shard is a span, a few such blocks, at most 2 log2(length) of them, and one value for each of them on every line is all that
+ * others have to know. The library knows no transport: it says what is to be sent, and takes what has come.
+ *
+ *     sf_shard_card mine, cards[RANKS];
+ *     sf_shard_card_make(ctx, &x, &out, &options, &mine);           never fails: a mistake is in the card
+ *     gather(&mine, sizeof mine, cards);                            every rank's, by whatever you have
+ *     sf_shard_create(ctx, &x, &out, &options, rank, RANKS, cards, &shard);
+ *     sf_shard_values(shard, span);                                 sf_shard_bytes(shard, rank) bytes; reads x
+ *     gatherv(span, ..., spans);                                    every rank's, one behind the other in the order of ranks
+ *     sf_shard_finish(shard, spans);                                writes out; a scan reads x again
+ *     sf_shard_destroy(shard);
+ *
+ * Where ranks are so many, or lines, that all spans together are too much, spans are joined on the way instead (docs/ranks.md): two that are
+ * neighbours are a span again, which takes no more than 2 log2(length) values a line either, so any tree of ranks does.
+ *
+ * Faults: sf_shard_create compares the cards. If one rank has failed, or asks for something else than rank 0 does, or shards overlap or leave a
+ * hole, it fails on every rank, with the same status and the same sentence. Bytes are sent as they are: all ranks must run on machines of
+ * one byte order, with this version of the library.
+ *
+ * Tensors are on the CPU. x, out, mask and a, with their shapes and strides, must stay until sf_shard_finish has returned.
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct sf_shard_options {
+        size_t size;           /* sizeof(sf_shard_options) */
+        sf_op op;              /* SF_SUM; SF_RECURRENCE with `a` */
+        int32_t axis;          /* the one that is sharded */
+        int32_t fold;          /* nonzero: a fold over it, whose result every rank gets; else a scan */
+        int32_t keepdim;       /* the rest as for sf_scan and sf_fold */
+        int32_t reverse;
+        int32_t exclusive;
+        const sf_tensor *mask; /* of the shard */
+        const sf_tensor *a;    /* SF_RECURRENCE: as for sf_recurrence, whose b is x; else NULL */
+        sf_scalar initial;
+        sf_dtype accumulator;
+        int32_t skip_nan;
+        int32_t placed;        /* zero: the shards follow one another in the order of ranks */
+        int64_t first;         /* where `placed` is nonzero, and then on every rank: the index of x's first element along the whole axis */
+} sf_shard_options;
+
+#ifdef __cplusplus
+#  define SF_SHARD_OPTIONS_INIT { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0 }
+#else
+#  define SF_SHARD_OPTIONS_INIT { .size = sizeof(sf_shard_options), .axis = -1 }
+#endif
+
+/* What a rank asks for, as bytes. */
+typedef struct sf_shard_card {
+        uint64_t word[32];
+} sf_shard_card;
+
+typedef struct sf_shard sf_shard;
+
+/* options may be NULL: an inclusive sum along the last axis. */
+SF_API void sf_shard_card_make(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, sf_shard_card *card);
+
+/* The card of a rank that could not even ask, with the reason: so that the others do not wait for it. status is not SF_OK. */
+SF_API void sf_shard_card_fail(sf_status status, const char *sentence, sf_shard_card *card);
+
+/* The same arguments, and the cards of all ranks. *shard is set on SF_OK only. */
+SF_API sf_status sf_shard_create(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, int32_t rank,
+                                 int32_t ranks, const sf_shard_card *cards, sf_shard **shard);
+SF_API void sf_shard_destroy(sf_shard *shard);
+
+/* The length of the whole axis, and the index of this shard's first element. */
+SF_API int64_t sf_shard_length(const sf_shard *shard);
+SF_API int64_t sf_shard_first(const sf_shard *shard);
+
+/* The bytes of a rank's span: its blocks, times the lines, times 4 to 16 bytes. */
+SF_API size_t sf_shard_bytes(const sf_shard *shard, int32_t rank);
+
+/* This rank's span. x is read once. */
+SF_API sf_status sf_shard_values(sf_shard *shard, void *span);
+
+/* From all spans, in the order of ranks, to the results. After sf_shard_values. */
+SF_API sf_status sf_shard_finish(sf_shard *shard, const void *spans);
+
+/*
+ * The same by way of joins. Ranks have places, 0 to ranks - 1, in the order in which their shards are walked: backwards if `reverse` is set. The
+ * span of the ranks at places from to to - 1 has sf_shard_span_bytes. sf_shard_join makes that of from to to out of that of from to middle
+ * and that of middle to to. sf_shard_finish_from takes, for a scan, the span of all places before this rank's, and for a fold that of all
+ * places; it may be NULL where it has no bytes.
+ */
+SF_API int32_t sf_shard_place(const sf_shard *shard, int32_t rank);
+SF_API size_t sf_shard_span_bytes(const sf_shard *shard, int32_t from, int32_t to);
+SF_API sf_status sf_shard_join(const sf_shard *shard, int32_t from, int32_t middle, int32_t to, const void *left, const void *right, void *joined);
+SF_API sf_status sf_shard_finish_from(sf_shard *shard, const void *before);
+
+/* ------------------------------------------------------------------------------------------------------------
  * Expressions
  *
  * Operators in, as few passes over memory as they need out. A graph says what is to be computed; a plan is that graph for certain

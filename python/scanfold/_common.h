@@ -10,6 +10,9 @@
 /* The exception for a call that failed, with the sentence of its context. Returns NULL. */
 PyObject *raise_status(sf_context *context, sf_status status);
 
+/* _scanfold.c: the calling thread's; NULL is the library's default one. */
+sf_context *chosen_context(void);
+
 #define CONTEXT_NAME "scanfold.context" /* of the capsules that own one */
 
 PyObject *new_reference(PyObject *object);

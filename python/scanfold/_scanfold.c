@@ -11,6 +11,7 @@
  */
 #include "_common.h"
 #include "_expressions.h"
+#include "_shards.h"
 
 #include <string.h>
 
@@ -23,6 +24,11 @@
 enum { ARGUMENTS = 11 };
 
 static _Thread_local sf_context *context; /* NULL: the library's default one */
+
+sf_context *chosen_context(void)
+{
+        return context;
+}
 
 /* ------------------------------------------------------------------------------------------------------------
  * Arguments
@@ -528,7 +534,7 @@ PyMODINIT_FUNC PyInit__scanfold(void);
 PyMODINIT_FUNC PyInit__scanfold(void)
 {
         PyObject *m = PyModule_Create(&module);
-        if (m && PyModule_AddStringConstant(m, "version", sf_version_string()) < 0)
+        if (m && (PyModule_AddFunctions(m, shard_methods) < 0 || PyModule_AddStringConstant(m, "version", sf_version_string()) < 0))
                 Py_CLEAR(m);
         return m;
 }

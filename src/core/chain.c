@@ -86,7 +86,7 @@ void sf_step_flatten(const sf_step *map, sf_step *to, sf_fuse *g)
         to->n = 1;
         to->nbatch = kept;
         to->nseq = 1;
-        to->dims[kept] = (sf_dim){1, 0, 0, 0};
+        to->dims[kept] = (sf_dim){.len = 1};
         for (int32_t k = 0; k < g->operands; k++)
                 g->operand[k].stride[kept] = 0;
 }

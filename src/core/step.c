@@ -36,13 +36,14 @@ static sf_dim dim_of(const work *w, int32_t i, const place *p)
 {
         const sf_step *s = &w->step[i];
         const sf_step_views *v = &w->views[i];
-        sf_dim dim = {p->len, 0, 0, 0};
+        sf_dim dim = {p->len, 0, 0, 0, 0};
         if (stays(v, p))
                 return dim;
         const int64_t sign = p->flipped ? -1 : 1;
         dim.x = sign * v->x->strides[p->axis];
         dim.y = s->fold && v->axes >> p->axis & 1 ? 0 : sign * v->y->strides[axis_of_y(s, v, p->axis)];
         dim.m = v->m ? sign * v->m->strides[p->axis] : 0;
+        dim.left = v->left ? sign * v->left->strides[p->axis] : 0;
         return dim;
 }
 
@@ -58,7 +59,8 @@ static bool merges(const work *w, const place *outer, const place *inner)
         for (int32_t i = 0; same && i < w->count; i++) {
                 const sf_step_views *v = &w->views[i];
                 const sf_dim a = dim_of(w, i, outer), b = dim_of(w, i, inner);
-                same = a.x == b.len * b.x && a.y == b.len * b.y && a.m == b.len * b.m && stays(v, outer) == stays(v, inner);
+                same = a.x == b.len * b.x && a.y == b.len * b.y && a.m == b.len * b.m && a.left == b.len * b.left &&
+                       stays(v, outer) == stays(v, inner);
                 for (int32_t k = 1; same && k < v->operands; k++)
                         same = stride_of(v, k, outer) == b.len * stride_of(v, k, inner);
         }
@@ -119,6 +121,7 @@ static void flip(const work *w, place *p)
                 step->x = step->x ? step->x + last * dim.x : NULL;
                 step->y = step->y ? step->y + last * dim.y : NULL;
                 step->m = step->m ? step->m + last * dim.m : NULL;
+                step->left = step->left ? step->left + last * dim.left : NULL;
                 for (int32_t k = 0; k < v->operands; k++)
                         if (v->fuse->operand[k].data)
                                 v->fuse->operand[k].data += last * stride_of(v, k, p);
@@ -148,6 +151,12 @@ static void start_steps(const work *w)
                 step->batch = 1;
                 step->fuse = v->fuse;
                 step->reverse = v->reverse;
+                step->values = v->values;
+                step->before = v->before;
+                step->after = v->after;
+                step->left = v->left ? v->left->data : NULL;
+                step->lefts = v->lefts;
+                step->left_entry = v->left_entry;
                 for (int32_t d = 0; d < v->x->ndim; d++)
                         *(v->axes >> d & 1 ? &step->n : &step->batch) *= v->x->shape[d];
                 if (v->fuse)
@@ -266,7 +275,7 @@ sf_value sf_step_lower(const sf_step *s, sf_value v)
 {
         v = sf_lower(s->op, s->acc, v);
         if (sf_op_is(s->op, SF_INDEX) && s->reverse && (int64_t)v.u64 >= 0)
-                v.u64 = (uint64_t)(s->n - 1) - v.u64;
+                v.u64 = (uint64_t)(s->before + s->n + s->after - 1) - v.u64;
         return v;
 }
 

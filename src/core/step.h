@@ -26,6 +26,10 @@
  * dimensions, of the same lengths in the same order; sequences are the same dimensions too, but for steps of n = 1 beside
  * longer ones, which are maps of results alone. Run one stage after another, each over all lines, the steps give the same
  * bits: sf_chain_apart.
+ *
+ * A sequence may be a block of a longer one that others have the rest of (ranks.c). Then `before` and `after` say how many positions stand
+ * before and behind it, and a scan is told what stands to its left: values of blocks, of each sequence its own, which are combined on the left of
+ * every result in turn, lowest first, before the initial value. A fold may be asked for values instead of results.
  */
 #ifndef SF_STEP_H
 #define SF_STEP_H
@@ -35,6 +39,7 @@
 typedef struct sf_dim {
         int64_t len;
         int64_t x, y, m; /* strides in bytes; a fold's sequence has y = 0; without a mask m = 0 */
+        int64_t left;    /* of the values to the left; 0 along the sequence, and without any */
 } sf_dim;
 
 typedef struct sf_step {
@@ -61,6 +66,12 @@ typedef struct sf_step {
         int32_t nbatch, nseq; /* a scan has nseq = 1; that of a chain too */
         sf_dim dims[SF_MAX_NDIM + 1];
 
+        bool values;           /* of a fold: y is of sf_value, and gets values that are not lowered; there is no initial one */
+        int64_t before, after; /* positions of the axis on either side of the sequence */
+        const char *left;      /* of a scan: sf_value, `lefts` of them `left_entry` bytes apart for each sequence, or NULL */
+        int32_t lefts;
+        int64_t left_entry;
+
         const sf_fuse *fuse; /* NULL: plain; otherwise what is done to elements on their way in and to results on their way out */
         const struct sf_step *sibling; /* NULL, or another step over the same operands and dims, to be done in the same read where
                                           the backend can; its results do not depend on this one's, and neither is in place. It may
@@ -79,6 +90,12 @@ typedef struct sf_step_views {
         const sf_view *m;     /* NULL: no mask; otherwise broadcast to x's shape */
         uint64_t axes;        /* bit d: axis d of x belongs to the sequence */
         bool keepdim, reverse;
+        /* A block of a longer sequence: as in the step. y is of sf_value where `values` is set, whatever its dtype says; left is shaped as x. */
+        bool values;
+        int64_t before, after;
+        const sf_view *left;
+        int32_t lefts;
+        int64_t left_entry;
         /* Fused steps. Operand 0 is x; all have been broadcast to one shape. */
         int32_t operands;
         const sf_view *operand[SF_OPERANDS_MAX];

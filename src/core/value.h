@@ -111,29 +111,31 @@ static inline sf_value sf_product_lower(sf_dt acc, sf_value v)
         return (sf_value){.f64 = sf_product_lower_f64((sf_product_f64){v.f64, v.exponent})};
 }
 
+/* A settled product, of an accumulator's lanes, as a value: the exponent is 0 unless it is out of the range of normal numbers. */
+static inline sf_value sf_product_value(sf_dt acc, sf_value v)
+{
+        const bool single = acc == SF_DT_F32;
+        const int64_t lowest = single ? -126 : -1022;
+        const bool special = single ? v.f32 == 0 || !isfinite(v.f32) : v.f64 == 0 || !isfinite(v.f64);
+        const bool beyond = v.exponent < lowest || v.exponent > 1 - lowest;
+        if (special)
+                v.exponent = 0;
+        return special || beyond ? v : sf_product_lower(acc, v);
+}
+
 /* a times b. The exponent is 0 unless the product is out of the range of normal numbers. */
 static inline sf_value sf_multiply(sf_dt acc, sf_value a, sf_value b)
 {
-        sf_value r;
-        int64_t exponent, lowest;
         if (acc == SF_DT_F32) {
-                sf_product_f32 p = sf_product_settle_f32(
+                const sf_product_f32 p = sf_product_settle_f32(
                         sf_product_combine_f32(sf_product_of_f32(a.f32, (int32_t)a.exponent),
                                                sf_product_of_f32(b.f32, (int32_t)b.exponent)));
-                r = (sf_value){.f32 = p.mantissa, .exponent = exponent = p.exponent};
-                lowest = -126;
-        } else {
-                sf_product_f64 p = sf_product_settle_f64(
-                        sf_product_combine_f64(sf_product_of_f64(a.f64, a.exponent),
-                                               sf_product_of_f64(b.f64, b.exponent)));
-                r = (sf_value){.f64 = p.mantissa, .exponent = exponent = p.exponent};
-                lowest = -1022;
+                return sf_product_value(acc, (sf_value){.f32 = p.mantissa, .exponent = p.exponent});
         }
-        const bool special =
-                acc == SF_DT_F32 ? r.f32 == 0 || !isfinite(r.f32) : r.f64 == 0 || !isfinite(r.f64);
-        if (special)
-                r.exponent = 0;
-        return special || exponent < lowest || exponent > 1 - lowest ? r : sf_product_lower(acc, r);
+        const sf_product_f64 p = sf_product_settle_f64(
+                sf_product_combine_f64(sf_product_of_f64(a.f64, a.exponent),
+                                       sf_product_of_f64(b.f64, b.exponent)));
+        return sf_product_value(acc, (sf_value){.f64 = p.mantissa, .exponent = p.exponent});
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-/* walk.h: visiting every position of a list of dimensions, with the byte offsets it has in x, y and the mask. */
+/* walk.h: visiting every position of a list of dimensions, with the byte offsets it has in x, y, the mask and what stands to the left. */
 #ifndef SF_WALK_H
 #define SF_WALK_H
 
@@ -7,7 +7,7 @@
 typedef struct sf_walk {
         const sf_dim *dims;
         int32_t ndim;
-        int64_t x, y, m; /* byte offsets of the current position */
+        int64_t x, y, m, left; /* byte offsets of the current position */
         int64_t at[SF_MAX_NDIM];
 } sf_walk;
 
@@ -16,13 +16,14 @@ static inline void sf_walk_start(sf_walk *w, const sf_dim *dims, int32_t ndim, i
 {
         w->dims = dims;
         w->ndim = ndim;
-        w->x = w->y = w->m = 0;
+        w->x = w->y = w->m = w->left = 0;
         for (int32_t d = ndim - 1; d >= 0; d--) {
                 w->at[d] = index ? index % dims[d].len : 0;
                 index = index ? index / dims[d].len : 0;
                 w->x += w->at[d] * dims[d].x;
                 w->y += w->at[d] * dims[d].y;
                 w->m += w->at[d] * dims[d].m;
+                w->left += w->at[d] * dims[d].left;
         }
 }
 
@@ -34,12 +35,14 @@ static inline void sf_walk_next(sf_walk *w)
                 w->x += dim->x;
                 w->y += dim->y;
                 w->m += dim->m;
+                w->left += dim->left;
                 if (++w->at[d] < dim->len)
                         return;
                 w->at[d] = 0;
                 w->x -= dim->len * dim->x;
                 w->y -= dim->len * dim->y;
                 w->m -= dim->len * dim->m;
+                w->left -= dim->len * dim->left;
         }
 }
 

@@ -25,18 +25,19 @@ static int64_t operand_offset(const sf_panels *p, const coordinates *c, const in
         return sum + (p->col < 0 ? 0 : c->col * stride[p->col]);
 }
 
-/* In y and in the mask. */
+/* In y, in the mask and in what stands to the left. */
 static void add_offset(sf_dim *sum, const sf_dim *dims, int32_t d, int64_t times)
 {
         if (d < 0)
                 return;
         sum->y += times * dims[d].y;
         sum->m += times * dims[d].m;
+        sum->left += times * dims[d].left;
 }
 
 static sf_dim result_offset(const sf_panels *p, const coordinates *c, const sf_dim *dims)
 {
-        sf_dim sum = {0, 0, 0, 0};
+        sf_dim sum = {0, 0, 0, 0, 0};
         for (int32_t d = 0; d < p->nouter; d++)
                 add_offset(&sum, dims, p->outer[d], c->outer[d]);
         add_offset(&sum, dims, p->line, c->line);
@@ -78,12 +79,14 @@ void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, i
         for (int32_t i = 0; i < p->members; i++) {
                 const sf_step *s = p->member[i].step;
                 const sf_dim offset = result_offset(p, &at, s->dims);
-                sf_dim next = {0, 0, 0, 0};
+                sf_dim next = {0, 0, 0, 0, 0};
                 add_offset(&next, s->dims, to_next, times);
                 piece->of[i].y = s->y + offset.y;
                 piece->of[i].y_line = next.y;
                 piece->of[i].m = s->m ? s->m + offset.m : NULL;
                 piece->of[i].m_line = next.m;
+                piece->of[i].left = s->left ? s->left + offset.left : NULL;
+                piece->of[i].left_line = next.left;
                 piece->of[i].sums = NULL;
         }
 }

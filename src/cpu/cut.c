@@ -52,7 +52,7 @@ int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
 static int64_t strip_width(const sf_panels *p, int workers)
 {
         const int64_t cols = sf_panels_length(p, p->col);
-        const int64_t counter = p->levels * p->value_bytes * p->lines;
+        const int64_t counter = (p->levels + p->member[0].step->lefts) * p->value_bytes * p->lines;
         int64_t widest = p->straight ? MOST_COLUMNS : MOST_PANEL_COLUMNS;
         if (sf_smaller(cols, widest) * counter > STRIP_BYTES)
                 widest = sf_larger(STRIP_BYTES / counter / 16 * 16, 64);
@@ -99,6 +99,8 @@ static void size_rows(sf_panels *p)
                 p->lines = sf_larger(SF_CPU_GROUP, fit);
         else if (sf_shape_crossed(p))
                 p->lines = 4 * SF_CPU_GROUP; /* a cache line of lines is taken at once */
+        if (sf_panels_apart(p)) /* each has a carry, of many entries */
+                p->lines = sf_smaller(p->lines, 4 * SF_CPU_GROUP);
 }
 
 /* Would whole sequences leave workers idle while one long one is walked alone? */
@@ -132,7 +134,7 @@ void sf_cut_sizes(sf_panels *p, int workers)
         p->strips = sf_parts(cols, p->cols);
         p->block = sf_smaller(p->block, p->n);
         p->whole = p->n <= p->block;
-        p->entries = 2;
+        p->entries = 2 + (p->member[0].step->lefts ? p->member[0].step->lefts + 1 : 0); /* and room to combine in */
         if (!is_shared(p, workers))
                 return;
         if (p->shape == SF_PANEL_COLUMNS) { /* wide strips: nobody needs one for himself */
@@ -192,7 +194,8 @@ void sf_cut_tasks(sf_panels *p, int workers)
         p->tile = lines_per_task(p, workers, together);
         p->tiles = sf_parts(lines, p->tile);
         p->tasks = p->outers * p->strips * p->tiles;
-        const bool all = p->straight && p->shape != SF_PANEL_COLUMNS && !p->member[0].gathers;
+        const bool apart = p->shape != SF_PANEL_MAP && sf_panels_apart(p);
+        const bool all = p->straight && p->shape != SF_PANEL_COLUMNS && !p->member[0].gathers && !apart;
         p->lines = all ? p->tile : sf_smaller(together, p->tile);
-        p->carries = p->whole && p->shape != SF_PANEL_COLUMNS ? 1 : p->lines;
+        p->carries = p->whole && p->shape != SF_PANEL_COLUMNS && !apart ? 1 : p->lines;
 }

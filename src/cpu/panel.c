@@ -4,6 +4,8 @@
 #include "core/value.h"
 #include "core/walk.h"
 
+#include <string.h>
+
 /* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart,
  * they would share a few sets of the first cache, and a load from one may be held up by a store to
  * another. 3 and 7 lines measured alike. */
@@ -55,7 +57,8 @@ size_t sf_panel_scratch(sf_panels *p)
                 }
                 m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
-                m->totals = grow(&total, p->straight ? 0 : p->lines * p->cols * m->size);
+                const int64_t each = m->step->values ? sf_panel_total_bytes(p, m) : p->straight ? 0 : p->cols * m->size;
+                m->totals = grow(&total, p->lines * each);
                 m->counters = grow(&total, rows * m->counter_bytes);
                 m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
                 m->entries = grow(&total, p->carries * p->entries * m->entry_bytes);
@@ -110,8 +113,9 @@ static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t 
 static sf_numbers numbers_of(const sf_panels *p, const sf_block *b)
 {
         const sf_piece *piece = b->piece;
-        const int64_t at = piece->base + b->line * piece->base_line + piece->from + b->first;
-        return b->m->step->reverse ? (sf_numbers){p->n - 1 - at, -piece->base_line, -1}
+        const sf_step *s = b->m->step;
+        const int64_t at = s->before + piece->base + b->line * piece->base_line + piece->from + b->first;
+        return s->reverse ? (sf_numbers){s->before + p->n + s->after - 1 - at, -piece->base_line, -1}
                                    : (sf_numbers){at, piece->base_line, 1};
 }
 
@@ -276,20 +280,39 @@ void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fil
         m->kernels->fill(fill, sf_panel_values(p, m), s->has_initial ? first : m->identity);
 }
 
-/* Of lines that are whole sequences: the initial value, and what comes before the first element. */
-static void make_carries(const sf_walker *w, const sf_panel_member *m, int64_t lines)
+/* fill = what is in a carry's entries, all combined; there is room for one more behind them. */
+static void fill_from(const sf_panels *p, const sf_panel_member *m, sf_carry *carry)
 {
+        const size_t bytes = (size_t)sf_panel_total_bytes(p, m);
+        char *room = carry->fill - m->entry_bytes;
+        memcpy(carry->fill, carry->entries, bytes);
+        for (int32_t e = 1; e < carry->count; e++) {
+                memcpy(room, carry->entries + e * carry->entry_stride, bytes);
+                m->kernels->combine(room, carry->fill, sf_panel_values(p, m));
+                memcpy(carry->fill, room, bytes);
+        }
+}
+
+/* Of lines that are not of a shared axis: values to their left, the initial value, and what comes before the first element. */
+static void make_carries(const sf_walker *w, const sf_piece *piece, int32_t member)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = &p->member[member];
         const sf_step *s = m->step;
-        if (!s->has_initial && !s->exclusive)
+        if (!s->has_initial && !s->exclusive && !s->lefts)
                 return;
-        for (int64_t r = 0; r < sf_smaller(lines, w->p->carries); r++) {
-                char *room = w->scratch + m->entries + r * w->p->entries * m->entry_bytes;
+        for (int64_t r = 0; r < sf_smaller(piece->lines, p->carries); r++) {
+                char *room = w->scratch + m->entries + r * p->entries * m->entry_bytes;
                 sf_carry *carry = sf_panel_carry(m, w->scratch, r);
-                *carry = (sf_carry){s->has_initial, room, m->entry_bytes, room + m->entry_bytes};
+                *carry = (sf_carry){s->lefts + s->has_initial, room, m->entry_bytes, room + (p->entries - 1) * m->entry_bytes};
+                for (int32_t e = 0; e < s->lefts; e++)
+                        sf_panel_left(p, piece, member, r, e, room + e * m->entry_bytes);
                 if (s->has_initial)
-                        m->kernels->fill(room, sf_panel_values(w->p, m), s->initial);
-                if (s->exclusive)
-                        sf_panel_first_fill(w->p, m, carry->fill);
+                        m->kernels->fill(room + s->lefts * m->entry_bytes, sf_panel_values(p, m), s->initial);
+                if (s->exclusive && s->lefts)
+                        fill_from(p, m, carry);
+                else if (s->exclusive)
+                        sf_panel_first_fill(p, m, carry->fill);
         }
 }
 
@@ -314,7 +337,7 @@ static place place_of(const sf_walker *w, const sf_block *b)
         const sf_piece *piece = b->piece;
         const sf_step *s = m->step;
         const sf_dim *seq = &s->dims[p->seq];
-        const bool columns = in_columns(p), left = s->has_initial || s->exclusive || piece->chunk;
+        const bool columns = in_columns(p), left = s->has_initial || s->exclusive || s->lefts || piece->chunk;
         const int64_t pitch = pitch_of(p, piece), position = piece->from + b->first;
         const int64_t last = p->reverse ? (b->count - 1) * piece->cols : 0;
         const int64_t in_panel = line_in_panel(p, b) + last;
@@ -516,11 +539,28 @@ void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int
                                                             sf_smaller(block, end - first)));
 }
 
+/* A fold of which values are wanted: each line's total, as the kernels have it. */
+static void run_values(const sf_walker *w, const sf_piece *piece)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = &p->member[0];
+        sf_piece all = *piece;
+        all.totals = true;
+        all.of[0].sums = w->scratch + m->totals;
+        sf_panel_walk(w, &all, 0, piece->n);
+        for (int64_t r = 0; r < piece->lines; r++)
+                sf_panel_put_values(p, piece, 0, r, all.of[0].sums + r * sf_panel_total_bytes(p, m));
+}
+
 void sf_panel_run(const sf_walker *w, const sf_piece *piece)
 {
         const sf_panels *p = w->p;
+        if (p->member[0].step->values) {
+                run_values(w, piece);
+                return;
+        }
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
-                make_carries(w, &p->member[i], piece->lines);
+                make_carries(w, piece, i);
         if (p->shape != SF_PANEL_MAP)
                 sf_panel_walk(w, piece, 0, piece->n);
         for (int32_t i = 0; i < p->members; i++) {

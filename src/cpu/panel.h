@@ -198,8 +198,17 @@ typedef struct sf_piece {
                 int64_t y_line;
                 const uint8_t *m;
                 int64_t m_line;
+                const char *left; /* the values to the left of the first line, if the step has any */
+                int64_t left_line;
         } of[SF_PANEL_MEMBERS];
 } sf_piece;
+
+/* Does each line of a step have something of its own besides its elements: values to its left, or one that it gets? Then lines are not packed, and
+ * each has a carry. Such a step has no siblings. */
+static inline bool sf_panels_apart(const sf_panels *p)
+{
+        return p->member[0].step->lefts || p->member[0].step->values;
+}
 
 /* Some positions of one member's part in a piece, from line `line` on. */
 typedef struct sf_block {
@@ -253,6 +262,10 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b);
 sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r);
 /* What an exclusive scan puts before the first element of all. */
 void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fill);
+/* Value `entry` of those that stand to the left of a line, as a carry's entry. */
+void sf_panel_left(const sf_panels *p, const sf_piece *piece, int32_t member, int64_t line, int32_t entry, char *to);
+/* The totals of a line, as values, to where the step's results go. */
+void sf_panel_put_values(const sf_panels *p, const sf_piece *piece, int32_t member, int64_t line, const char *totals);
 /* Values of a line's total, whole vectors of them: all columns of a strip, or one value in every
  * position of a vector. And their bytes. */
 int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m);

@@ -48,7 +48,8 @@ static sf_dt held_by(const sf_step *s)
 {
         static const sf_class wide[SF_CLASS_COUNT] = {SF_CLASS_F64, SF_CLASS_F64, SF_CLASS_I64, SF_CLASS_U64, SF_CLASS_I64, SF_CLASS_U64};
         const sf_class class = sf_class_of(s->acc);
-        return sf_class_dt(sf_op_is(s->op, SF_INDEX) && s->n >= INT32_MAX ? wide[class] : class);
+        const bool far = s->before + s->n + s->after >= INT32_MAX;
+        return sf_class_dt(sf_op_is(s->op, SF_INDEX) && far ? wide[class] : class);
 }
 
 /* Positions count from the axis's beginning. In reverse the last of them comes first. */
@@ -101,7 +102,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
 /* A sequence of one element, and nothing around it, is its element. */
 static bool is_map(const sf_step *s)
 {
-        return s->n == 1 && !s->m && !s->exclusive && !s->has_initial && !sf_op_is(s->op, SF_PAIR);
+        return s->n == 1 && !s->m && !s->exclusive && !s->has_initial && !s->lefts && !s->values && !sf_op_is(s->op, SF_PAIR);
 }
 
 void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)

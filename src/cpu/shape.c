@@ -33,7 +33,7 @@ static bool packs(const sf_panels *p, const sf_panel_member *m)
         const int64_t cols = p->col < 0 ? 1 : s->dims[p->col].len, elements = s->n * cols;
         const int64_t results = s->fold ? cols : elements;
         const sf_dim *line = p->line < 0 ? NULL : &s->dims[p->line];
-        return line && (s->fold && cols == 1 ? 2 : 1) * elements <= m->kernels->width &&
+        return line && !s->lefts && !s->values && (s->fold && cols == 1 ? 2 : 1) * elements <= m->kernels->width &&
                line->x == elements * m->size && (!s->m || line->m == elements) &&
                line->y == results * m->size;
 }
@@ -153,7 +153,7 @@ void sf_shape_panel(sf_panels *p)
         for (int32_t d = 0; last >= 0 && dims[last].len < FEW_COLUMNS && d < last; d++)
                 if (dims[d].len > dims[p->line].len)
                         p->line = d;
-        if (2 * p->n * p->widest <= p->isa->vector_bytes && last >= 0)
+        if (2 * p->n * p->widest <= p->isa->vector_bytes && last >= 0 && !sf_panels_apart(p))
                 p->shape = SF_PANEL_PACKED;
 }
 

@@ -75,8 +75,8 @@ void sf_shared_plan(sf_panels *p, int workers)
         p->whole = false;
         p->levels = sf_order_log2((uint64_t)(p->leaf / 4 + 1)) + 2;
         p->carries = leaves + p->carried;
-        /* An entry a level, the initial value, the fill, and room to add in. */
-        p->entries = sf_order_log2((uint64_t)p->leaves) + 4;
+        /* An entry a level, values to the left of it all, the initial value, the fill, and room to add in. */
+        p->entries = sf_order_log2((uint64_t)p->leaves) + 4 + p->member[0].step->lefts;
 }
 
 static int64_t lines_of(const sf_panels *p)
@@ -258,9 +258,9 @@ sf_carry *sf_shared_common(const sf_sharer *w)
         return sf_panel_carry(&w->p->member[0], w->walker[1].scratch, w->p->lines);
 }
 
-/* The counter's entries of some levels, lowest first, then perhaps the initial value. */
+/* The counter's entries of some levels, lowest first, then perhaps what stands to the left of the whole sequence: values, the initial one. */
 static sf_carry *set_carry(sf_sharer *w, const sf_panel_member *m, int64_t r, uint64_t bits,
-                           bool initial)
+                           bool outside)
 {
         const sf_panels *p = w->p;
         char *room = w->walker[1].scratch + m->entries + r * p->entries * m->entry_bytes;
@@ -270,7 +270,10 @@ static sf_carry *set_carry(sf_sharer *w, const sf_panel_member *m, int64_t r, ui
         for (; bits; bits &= bits - 1)
                 sum_left(w, m, room + carry->count++ * carry->entry_stride,
                          left_of(w, m, __builtin_ctzll(bits)), true);
-        if (initial)
+        for (int32_t e = 0; outside && e < m->step->lefts; e++)
+                sum_left(w, m, room + carry->count++ * carry->entry_stride,
+                         left_of(w, m, p->entries - 2 - e), true);
+        if (outside && m->step->has_initial)
                 m->kernels->fill(room + carry->count++ * carry->entry_stride,
                                  sf_panel_values(p, m), m->step->initial);
         return carry;
@@ -289,26 +292,33 @@ static void set_carries(sf_sharer *w, int64_t r, bool whole)
                 const sf_step *s = m->step;
                 if (s->fold)
                         continue;
-                sf_carry *carry = set_carry(w, m, r, counted & own, s->has_initial && !~own);
+                sf_carry *carry = set_carry(w, m, r, counted & own, !~own);
                 const sf_carry *common = NULL;
                 if (~own)
                         common = r ? sf_shared_common(w)
-                                   : set_carry(w, m, p->lines, counted & ~own, s->has_initial);
+                                   : set_carry(w, m, p->lines, counted & ~own, true);
                 if (!s->exclusive)
                         continue;
-                if (counted)
+                if (counted || s->lefts)
                         sf_shared_sum(w, m, carry->fill, carry, common);
                 else
                         sf_panel_first_fill(p, m, carry->fill);
         }
 }
 
-/* Begins to count a line's leaves, if it is not the one whose are counted. */
+/* Begins to count a line's leaves, if it is not the one whose are counted; what stands to its left is kept above its counter. */
 static void count_line(sf_sharer *w, int64_t line)
 {
-        if (w->line != line)
-                w->counted = 0;
+        const sf_panels *p = w->p;
+        if (w->line == line)
+                return;
+        sf_piece piece;
+        w->counted = 0;
         w->line = line;
+        if (p->member[0].step->lefts)
+                leaves_at(p, line, 0, &piece);
+        for (int32_t e = 0; e < p->member[0].step->lefts; e++)
+                sf_panel_left(p, &piece, 0, 0, e, left_of(w, &p->member[0], p->entries - 2 - e));
 }
 
 /* Waits for all that is to the left of chunk k, and prepares its carries. */
@@ -394,6 +404,10 @@ static void finish_line(sf_sharer *w, int32_t member, int64_t line)
         }
         for (uint64_t bits = (uint64_t)whole; bits; bits &= bits - 1, first = false)
                 sum_left(w, m, total, left_of(w, m, __builtin_ctzll(bits)), first);
+        if (m->step->values) {
+                sf_panel_put_values(p, &piece, member, 0, total);
+                return;
+        }
         if (m->step->has_initial) {
                 m->kernels->fill(results, sf_panel_values(p, m), m->step->initial);
                 sum_left(w, m, total, results, false);

@@ -103,7 +103,7 @@ bool sf_cuda_as_line(const sf_step *s, bool any, sf_step *line)
         line->n = s->n * len;
         line->batch = s->batch / len;
         line->nbatch = s->nbatch - 1;
-        line->dims[s->nbatch - 1] = (sf_dim){line->n, sign * in, sign * out, s->m ? sign : 0};
+        line->dims[s->nbatch - 1] = (sf_dim){line->n, sign * in, sign * out, s->m ? sign : 0, 0};
         if (sign < 0) { /* from the last column to the first: which of them is which makes no difference */
                 line->x = (const char *)s->x + (len - 1) * in;
                 line->y = (char *)s->y + (len - 1) * out;

@@ -21,7 +21,7 @@ static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
                 r.dims[d].x = stride;
                 stride *= r.dims[d].len;
         }
-        r.dims[s->nbatch] = (sf_dim){chunks, inner * size, 0, 0};
+        r.dims[s->nbatch] = (sf_dim){chunks, inner * size, 0, 0, 0};
         return r;
 }
 

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static sf_value fold(sf_op op, sf_dt acc, const sf_value *a, int64_t n)
 {
@@ -67,9 +68,26 @@ static sf_value element(source *from, int64_t position)
         return sf_lift(s->op, s->acc, v, beside, position);
 }
 
+/* Combines what stands to the left of the sequence on the left of v, which is nothing at all if `none`. */
+static sf_value with_left(const source *from, sf_value v, bool none)
+{
+        const sf_step *s = from->step;
+        const char *left = s->left + from->batch.left;
+        for (int32_t e = 0; e < s->lefts; e++) {
+                sf_value entry;
+                memcpy(&entry, left + e * s->left_entry, sizeof entry);
+                v = none && !e ? entry : sf_combine(s->op, s->acc, entry, v);
+        }
+        return v;
+}
+
 static void store(source *from, sf_value v, char *y)
 {
         const sf_step *s = from->step;
+        if (s->values) {
+                memcpy(y, &v, sizeof v);
+                return;
+        }
         if (s->has_initial)
                 v = sf_combine(s->op, s->acc, s->initial, v);
         v = sf_step_lower(s, v);
@@ -104,14 +122,14 @@ static void run_sequence(source *from, sf_value *a)
                 return;
         }
         for (int64_t i = 0; i < s->n; i++, sf_walk_next(&from->item))
-                a[i] = element(from, i);
+                a[i] = element(from, s->before + i);
         if (s->fold) {
                 store(from, s->n ? fold(s->op, s->acc, a, s->n) : s->identity, s->y + from->batch.y);
                 return;
         }
         scan(s->op, s->acc, a, s->n);
         for (int64_t i = 0; i < s->n; i++, sf_walk_next(&from->item))
-                store(from, !s->exclusive ? a[i] : i ? a[i - 1] : s->identity, s->y + from->batch.y + i * seq->y);
+                store(from, with_left(from, !s->exclusive ? a[i] : i ? a[i - 1] : s->identity, s->exclusive && !i), s->y + from->batch.y + i * seq->y);
 }
 
 sf_status sf_ref_run(const sf_context *ctx, const sf_step *s)

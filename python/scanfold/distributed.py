@@ -1,0 +1,508 @@
+"""Scans and folds along an axis that is sharded over the ranks of a torch.distributed process group.
+
+Every rank gives its shard, a tensor like any other, and gets its part of the result: not one bit of it differs from what one process gives for
+the whole, however many ranks there are and wherever the shards begin. Shards follow one another in the order of ranks; they may differ in
+length along `dim`, and be empty. What is exchanged is a few values for each line (docs/ranks.md).
+
+    y = scanfold.distributed.cumsum(x, dim=1)        # of this rank's part, on every rank
+    total = scanfold.distributed.sum(x, dim=1)       # the same on every rank
+
+A DTensor is taken as what it stands for: sharded along `dim`, or along other dimensions, or both.
+
+Gradients flow: that of a sharded scan is a sharded scan the other way. A fold's result is on every rank, and its gradient that of all ranks'
+losses added up, as torch.distributed.nn has it. All ranks must call backward together, as they call forward.
+
+Arguments are compared before anything is computed: if one rank asks for something else than the others, or fails, all ranks raise the same error.
+Tensors are on the CPU. torch.compile breaks its graph here.
+"""
+import builtins
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from . import _scanfold
+
+__all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence",
+           "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp"]
+
+#: Spans that are more bytes than this, all ranks' together, are joined along a tree instead of gathered everywhere.
+GATHER_BYTES = 64 << 20
+
+_ALONE = object()  # stands for the group of a rank that holds the whole axis
+SUM, PROD, MAX, MIN, ARGMAX, ARGMIN, LAST_ARGMAX, LAST_ARGMIN, LOGSUMEXP, RECURRENCE = range(10)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The exchange
+# ---------------------------------------------------------------------------------------------------------------
+def _device(group):
+    """Where a group's messages have to be."""
+    if "nccl" in str(dist.get_backend(group)):
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def _gather(mine, group, ranks):
+    """Everybody's bytes, as many from each, by rank."""
+    if ranks == 1:
+        return [mine]
+    device = _device(group)
+    parts = [torch.empty(mine.numel(), dtype=torch.uint8, device=device) for _ in range(ranks)]
+    dist.all_gather(parts, mine.to(device), group=group)
+    return [part.cpu() for part in parts]
+
+
+def _swap(mine, to, expected, source, group):
+    """Sends bytes to one rank of the group and receives as many as expected from another; either may be None."""
+    device, waits = _device(group), []
+    got = torch.empty(expected + 1, dtype=torch.uint8, device=device)  # a message has a byte at least
+    if to is not None:
+        message = torch.cat([mine, mine.new_zeros(1)]).to(device)
+        waits.append(dist.P2POp(dist.isend, message, _global(group, to), group))
+    if source is not None:
+        waits.append(dist.P2POp(dist.irecv, got, _global(group, source), group))
+    for work in dist.batch_isend_irecv(waits) if waits else ():
+        work.wait()
+    return got[:expected].cpu()
+
+
+def _global(group, rank):
+    return rank if group is None else dist.get_global_rank(group, rank)
+
+
+def _empty(count):
+    return torch.empty(count, dtype=torch.uint8)
+
+
+def _exchange_all(shard, mine, rank_of, rank, group):
+    """One gather of all spans, each with as many bytes as the largest."""
+    ranks, place_of = len(rank_of), {r: p for p, r in enumerate(rank_of)}
+    sizes = [_scanfold.shard_bytes(shard, place_of[r], place_of[r] + 1) for r in range(ranks)]
+    padded = _empty(builtins.max(sizes))
+    padded[:mine.numel()] = mine
+    spans = _gather(padded, group, ranks) if padded.numel() else [padded] * ranks
+    _scanfold.shard_finish(shard, torch.cat([span[:size] for span, size in zip(spans, sizes)]))
+
+
+def _exchange_tree(shard, mine, rank_of, rank, fold, group):
+    """In each round a place joins what the one twice as far before it has; then it knows all up to itself, and tells the next one."""
+    ranks, place = len(rank_of), rank_of.index(rank)
+    far = 1
+    while far < ranks:
+        to = rank_of[place + far] if place + far < ranks else None
+        source = rank_of[place - far] if place >= far else None
+        first, middle = builtins.max(0, place - 2 * far + 1), place - far + 1
+        got = _swap(mine, to, _scanfold.shard_bytes(shard, first, middle) if source is not None else 0, source, group)
+        if source is not None:
+            joined = _empty(_scanfold.shard_bytes(shard, first, place + 1))
+            _scanfold.shard_join(shard, first, middle, place + 1, got, mine, joined)
+            mine = joined
+        far *= 2
+    if fold:
+        whole = mine if place == ranks - 1 else _empty(_scanfold.shard_bytes(shard, 0, ranks))
+        whole = whole.to(_device(group))
+        dist.broadcast(whole, _global(group, rank_of[-1]), group=group)
+        before = whole.cpu()
+    else:
+        before = _swap(mine, rank_of[place + 1] if place + 1 < ranks else None, _scanfold.shard_bytes(shard, 0, place),
+                       rank_of[place - 1] if place else None, group)
+    _scanfold.shard_finish_from(shard, before)
+
+
+def _compute(asked, group):
+    """One sharded scan or fold. `asked` makes the arguments of _scanfold.shard_card, the fourth of which is the result; it may fail."""
+    rank, ranks = (0, 1) if group is _ALONE else (dist.get_rank(group), dist.get_world_size(group))
+    if rank < 0:
+        raise ValueError("this rank is not in the group; only those that are can take part")
+    arguments, error = None, None
+    try:
+        arguments = asked()
+        card = _scanfold.shard_card(*arguments)
+    except Exception as failed:  # the others must hear of it, whatever it was
+        card, error = _scanfold.shard_failed(f"{type(failed).__name__}: {failed}"), failed
+    cards = _gather(torch.frombuffer(bytearray(card), dtype=torch.uint8), group, ranks)
+    cards = bytes(torch.cat(cards).numpy())
+    if error is not None:  # any arguments do: the cards say that this rank has failed
+        nothing = torch.empty(1)
+        arguments = (nothing, None, None, torch.empty(1), SUM, 0, False, False, False, False, None)
+    shard = _scanfold.shard_open(*arguments, rank, ranks, cards)
+    _, _, places = _scanfold.shard_places(shard)
+    rank_of = sorted(range(ranks), key=places.__getitem__)
+    place = places[rank]
+    mine = _empty(_scanfold.shard_bytes(shard, place, place + 1))
+    _scanfold.shard_values(shard, mine)
+    largest = builtins.max(_scanfold.shard_bytes(shard, p, p + 1) for p in range(ranks))
+    if largest * ranks <= GATHER_BYTES:
+        _exchange_all(shard, mine, rank_of, rank, group)
+    else:
+        _exchange_tree(shard, mine, rank_of, rank, arguments[6], group)
+    return arguments[3]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Plain tensors, without gradients
+# ---------------------------------------------------------------------------------------------------------------
+def _dim(x, dim):
+    if not -x.dim() <= dim < x.dim():
+        raise IndexError(f"dim is {dim}; for a tensor of {x.dim()} dimensions it must be {-x.dim()} to {x.dim() - 1}")
+    return dim % x.dim()
+
+
+def _result_dtype(op, x, dtype):
+    if dtype is not None:
+        return dtype
+    if op in (SUM, PROD) and not x.dtype.is_floating_point:
+        return torch.int64
+    if ARGMAX <= op <= LAST_ARGMIN:
+        return torch.int64
+    if op in (LOGSUMEXP, RECURRENCE) and not x.dtype.is_floating_point:
+        return torch.float32
+    return x.dtype
+
+
+def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, a=None):
+    def asked():
+        for name, tensor in (("x", x), ("mask", mask), ("a", a)):
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise TypeError(f"{name} is {type(tensor).__name__}; it must be a tensor")
+        axis = _dim(x, dim)
+        shape = list(x.shape)
+        if fold:
+            shape[axis:axis + 1] = [1] if keepdim else []
+        out = torch.empty(shape, dtype=_result_dtype(op, x, dtype), device=x.device)
+        given = (t if t is None else t.detach().resolve_neg() for t in (x, a, mask))
+        return (*given, out, op, axis, fold, keepdim, bool(reverse), bool(exclusive), initial)
+    return _compute(asked, group)
+
+
+def _later(a, b, dim, reverse, group):
+    """For each position, the state of h = a h + b after all positions behind it, in the direction that a scan came from."""
+    return _plain(RECURRENCE, b, dim, group, a=a, reverse=not reverse, exclusive=True)
+
+
+def _from_all(g, group):
+    """The sum of what all ranks have, in the order of ranks."""
+    return _plain(SUM, g.unsqueeze(0), 0, group, fold=True, dtype=g.dtype)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Gradients
+# ---------------------------------------------------------------------------------------------------------------
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, op, dim, group, reverse, exclusive, mask, initial, dtype):
+        how = {"reverse": reverse, "exclusive": exclusive, "mask": mask}
+        y = _plain(op, x, dim, group, initial=initial, dtype=dtype, **how)
+        ctx.op, ctx.dim, ctx.group, ctx.how, ctx.initial = op, dim, group, how, initial
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        g = _SCAN_GRADIENTS[ctx.op](ctx, x, y, g)
+        mask = ctx.how["mask"]
+        g = g if mask is None else torch.where(mask.bool(), g, 0)
+        return g.to(x.dtype), *[None] * 8
+
+
+def _sum_gradient(ctx, x, y, g):
+    return _plain(SUM, g, ctx.dim, ctx.group, reverse=not ctx.how["reverse"], exclusive=ctx.how["exclusive"])
+
+
+def _prod_gradient(ctx, x, y, g):
+    """All before, times what every later result makes of its own factors and its gradient."""
+    how = ctx.how
+    x, g = x.to(y.dtype), g * (1 if ctx.initial is None else ctx.initial)
+    x = x if how["mask"] is None else torch.where(how["mask"].bool(), x, 1)
+    before = _plain(PROD, x, ctx.dim, ctx.group, reverse=how["reverse"], exclusive=True)
+    later = _later(x, g if how["exclusive"] else x * g, ctx.dim, how["reverse"], ctx.group)
+    return before * (later if how["exclusive"] else g + later)
+
+
+def _extreme_gradient(op):
+    def gradient(ctx, x, y, g):
+        """Each result's gradient goes to the element it was; those of a run of equal results add up on the way to its beginning."""
+        if ctx.how["exclusive"] or ctx.initial is not None:
+            raise NotImplementedError("the gradient of an exclusive cummax or cummin, or of one with an initial value, is not there: "
+                                      "leave exclusive and initial out")
+        indices = _plain(op, x, ctx.dim, ctx.group, **ctx.how)
+        first = _first(x, ctx.dim, ctx.group)
+        shape = [1] * x.dim()
+        shape[ctx.dim] = x.shape[ctx.dim]
+        here = torch.arange(first, first + x.shape[ctx.dim]).reshape(shape)
+        begins = indices == here
+        goes_on = (~begins).to(g.dtype)
+        later = _later(goes_on, goes_on * g, ctx.dim, ctx.how["reverse"], ctx.group)
+        return torch.where(begins, g + later, 0)
+    return gradient
+
+
+def _first(x, dim, group):
+    """The index of this rank's first element along the whole axis."""
+    count = torch.tensor([x.shape[dim]])
+    return int(_plain(SUM, count, 0, group, exclusive=True))
+
+
+def _logsumexp_gradient(ctx, x, y, g):
+    """Of exp(x - y), where later sums have their own: each is at least as large as the one before, so nothing overflows."""
+    if ctx.how["exclusive"]:
+        raise NotImplementedError("the gradient of an exclusive logcumsumexp is not there: leave exclusive out")
+    how = dict(ctx.how, exclusive=True)
+    before = _plain(LOGSUMEXP, x, ctx.dim, ctx.group, dtype=y.dtype, **how)
+    nothing = y == float("-inf")
+    shrinks = torch.where(nothing, 0, torch.exp(before - y))
+    later = _later(shrinks, shrinks * g, ctx.dim, ctx.how["reverse"], ctx.group)
+    return torch.where(nothing, 0, torch.exp(x.to(y.dtype) - y)) * (g + later)
+
+
+_SCAN_GRADIENTS = {SUM: _sum_gradient, PROD: _prod_gradient, MAX: _extreme_gradient(LAST_ARGMAX), MIN: _extreme_gradient(LAST_ARGMIN),
+                   LOGSUMEXP: _logsumexp_gradient}
+
+
+class _Fold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, op, dim, group, keepdim, reverse, mask, initial, dtype, replicated):
+        how = {"reverse": reverse, "mask": mask}
+        y = _plain(op, x, dim, group, fold=True, keepdim=keepdim, initial=initial, dtype=dtype, **how)
+        ctx.op, ctx.dim, ctx.group, ctx.keepdim, ctx.how, ctx.initial, ctx.replicated = op, dim, group, keepdim, how, initial, replicated
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        g = g if ctx.replicated else _from_all(g, ctx.group)
+        if not ctx.keepdim:
+            g, y = g.unsqueeze(ctx.dim), y.unsqueeze(ctx.dim)
+        mask = ctx.how["mask"]
+        kept = x if mask is None or ctx.op != PROD else torch.where(mask.bool(), x, 1)
+        g = _FOLD_GRADIENTS[ctx.op](ctx, kept.to(y.dtype) if ctx.op != MAX and ctx.op != MIN else x, y, g)
+        g = g if mask is None else torch.where(mask.bool(), g, 0)
+        return g.to(x.dtype), *[None] * 9
+
+
+def _fold_sum_gradient(ctx, x, y, g):
+    return g.expand(x.shape)
+
+
+def _fold_prod_gradient(ctx, x, y, g):
+    before = _plain(PROD, x, ctx.dim, ctx.group, exclusive=True)
+    after = _plain(PROD, x, ctx.dim, ctx.group, exclusive=True, reverse=True)
+    return g * before * after * (1 if ctx.initial is None else ctx.initial)
+
+
+def _fold_extreme_gradient(op):
+    def gradient(ctx, x, y, g):
+        if ctx.initial is not None:
+            raise NotImplementedError("the gradient of max or min with an initial value is not there: leave initial out")
+        indices = _plain(op, x, ctx.dim, ctx.group, fold=True, keepdim=True, **ctx.how)
+        first = _first(x, ctx.dim, ctx.group)
+        shape = [1] * x.dim()
+        shape[ctx.dim] = x.shape[ctx.dim]
+        return torch.where(indices == torch.arange(first, first + x.shape[ctx.dim]).reshape(shape), g, 0)
+    return gradient
+
+
+def _fold_logsumexp_gradient(ctx, x, y, g):
+    return torch.where(y == float("-inf"), 0, torch.exp(x - y)) * g
+
+
+_FOLD_GRADIENTS = {SUM: _fold_sum_gradient, PROD: _fold_prod_gradient, MAX: _fold_extreme_gradient(ARGMAX), MIN: _fold_extreme_gradient(ARGMIN),
+                   LOGSUMEXP: _fold_logsumexp_gradient}
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b, dim, group, reverse, exclusive, initial, dtype):
+        y = _plain(RECURRENCE, b, dim, group, a=a, reverse=reverse, exclusive=exclusive, initial=initial, dtype=dtype)
+        ctx.dim, ctx.group, ctx.reverse, ctx.exclusive, ctx.initial = dim, group, reverse, exclusive, initial
+        ctx.save_for_backward(a, b)
+        ctx.made = y.dtype
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        wide, wide_b = a.to(ctx.made), b.to(ctx.made)
+        later = _later(wide, g if ctx.exclusive else wide * g, ctx.dim, ctx.reverse, ctx.group)
+        gb = later if ctx.exclusive else g + later
+        ga = None
+        if ctx.needs_input_grad[0]:
+            before = _plain(RECURRENCE, wide_b, ctx.dim, ctx.group, a=wide, reverse=ctx.reverse, exclusive=True, initial=ctx.initial)
+            ga = (gb * before).to(a.dtype)
+        return ga, gb.to(b.dtype), *[None] * 6
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# DTensor
+# ---------------------------------------------------------------------------------------------------------------
+def _dtensor():
+    try:
+        from torch.distributed.tensor import DTensor, Replicate, Shard
+    except ImportError:  # before 2.5
+        return None
+    return DTensor, Replicate, Shard
+
+
+def _mesh_dim(x, dim, Shard):
+    """Which dimension of the mesh shards `dim`, or None."""
+    for place in x.placements:
+        if not isinstance(place, Shard) and not place.is_replicate():
+            raise ValueError(f"x has placement {place}; it must be sharded or replicated: redistribute it first")
+    found = [i for i, place in enumerate(x.placements) if place.is_shard(dim)]
+    if len(found) > 1:
+        raise ValueError(f"dimension {dim} of x is sharded over {len(found)} dimensions of the mesh; one is taken: redistribute it first")
+    return found[0] if found else None
+
+
+def _local(name, tensor, x):
+    """Another DTensor's local part, which must lie as x does."""
+    if tensor is None:
+        return None
+    if not hasattr(tensor, "placements"):
+        raise TypeError(f"{name} is a plain tensor and x a DTensor; both must be DTensors")
+    if tensor.placements != x.placements or tensor.shape != x.shape or tensor.device_mesh != x.device_mesh:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)} and placements {tensor.placements}; they must be x's, {tuple(x.shape)} and {x.placements}")
+    return tensor.to_local()
+
+
+def _on_dtensor(run, x, dim, fold, keepdim, others):
+    """run(local x, dim, group, replicated, *local others), and its result as a DTensor."""
+    DTensor, Replicate, Shard = _dtensor()
+    dim = _dim(x, dim)
+    along = _mesh_dim(x, dim, Shard)
+    group = _ALONE if along is None else x.device_mesh.get_group(along)
+    y = run(x.to_local(), dim, group, True, *[_local(name, tensor, x) for name, tensor in others])
+    placements, shape = list(x.placements), list(x.shape)
+    if fold:
+        shape[dim:dim + 1] = [1] if keepdim else []
+        for i, place in enumerate(placements):
+            if i == along:
+                placements[i] = Replicate()
+            elif isinstance(place, Shard) and place.dim > dim and not keepdim:
+                placements[i] = Shard(place.dim - 1)
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(y, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)
+
+
+def _is_dtensor(x):
+    kinds = _dtensor()
+    return kinds is not None and isinstance(x, kinds[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What people call
+# ---------------------------------------------------------------------------------------------------------------
+def _without_dynamo(function):
+    """torch.compile goes around it. torch._dynamo is not imported for that."""
+    lazily = getattr(getattr(torch, "_compile", None), "_disable_dynamo", None)
+    return lazily(function) if lazily else function
+
+
+@_without_dynamo
+def _scan(op, x, dim, reverse, exclusive, mask, initial, dtype, group):
+    def run(local, axis, among, _, held):
+        return _Scan.apply(local, op, axis, among, reverse, exclusive, held, initial, dtype)
+    if _is_dtensor(x):
+        return _on_dtensor(run, x, dim, False, False, [("mask", mask)])
+    return run(x, _safe_dim(x, dim), group, False, mask)
+
+
+@_without_dynamo
+def _fold(op, x, dim, keepdim, reverse, mask, initial, dtype, group):
+    def run(local, axis, among, replicated, held):
+        if op in (ARGMAX, ARGMIN):
+            return _plain(op, local, axis, among, fold=True, keepdim=keepdim, reverse=reverse, mask=held)
+        return _Fold.apply(local, op, axis, among, keepdim, reverse, held, initial, dtype, replicated)
+    if _is_dtensor(x):
+        return _on_dtensor(run, x, dim, True, keepdim, [("mask", mask)])
+    return run(x, _safe_dim(x, dim), group, False, mask)
+
+
+def _safe_dim(x, dim):
+    """dim from 0 up; one that is wrong stays as it is, for all ranks to hear of."""
+    ndim = x.dim() if isinstance(x, Tensor) else 0
+    return dim + ndim if -ndim <= dim < 0 else dim
+
+
+@_without_dynamo
+def _recur(a, b, dim, reverse, exclusive, initial, dtype, group):
+    def run(local, axis, among, _, factor):
+        return _Recurrence.apply(factor, local, axis, among, reverse, exclusive, initial, dtype)
+    if _is_dtensor(b):
+        return _on_dtensor(run, b, dim, False, False, [("a", a)])
+    if isinstance(a, (int, float)) and isinstance(b, Tensor):
+        a = torch.full((1,) * b.dim(), a, dtype=b.dtype if b.dtype.is_floating_point else torch.float32)
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dim() == b.dim():
+        a = a.expand(b.shape) if all(n in (1, m) for n, m in zip(a.shape, b.shape)) else a
+    return run(b, _safe_dim(b, dim), group, False, a)
+
+
+def cumsum(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+    """The running sum along `dim`. The arguments are those of scanfold.cumsum, of this rank's shard; group None is the default one."""
+    return _scan(SUM, x, dim, reverse, exclusive, mask, initial, dtype, group)
+
+
+def cumprod(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+    """The running product."""
+    return _scan(PROD, x, dim, reverse, exclusive, mask, initial, dtype, group)
+
+
+def cummax(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+    """The largest so far: values only."""
+    return _scan(MAX, x, dim, reverse, exclusive, mask, initial, dtype, group)
+
+
+def cummin(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+    """The smallest so far: values only."""
+    return _scan(MIN, x, dim, reverse, exclusive, mask, initial, dtype, group)
+
+
+def logcumsumexp(x, dim, *, reverse=False, exclusive=False, mask=None, dtype=None, group=None):
+    """The logarithm of the running sum of exponentials."""
+    return _scan(LOGSUMEXP, x, dim, reverse, exclusive, mask, None, dtype, group)
+
+
+def linear_recurrence(a, b, dim, *, reverse=False, exclusive=False, initial=None, dtype=None, group=None):
+    """h = a h + b along `dim`. a broadcasts to b, or is a number; h before the first element of all is 0, or `initial`, a number."""
+    return _recur(a, b, dim, reverse, exclusive, initial, dtype, group)
+
+
+def sum(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+    """The sum over `dim`, the same on every rank."""
+    return _fold(SUM, x, dim, keepdim, reverse, mask, initial, dtype, group)
+
+
+def prod(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+    """The product over `dim`."""
+    return _fold(PROD, x, dim, keepdim, reverse, mask, initial, dtype, group)
+
+
+def max(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+    """The largest element along `dim`: the value only."""
+    return _fold(MAX, x, dim, keepdim, reverse, mask, initial, dtype, group)
+
+
+def min(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+    """The smallest element along `dim`: the value only."""
+    return _fold(MIN, x, dim, keepdim, reverse, mask, initial, dtype, group)
+
+
+def argmax(x, dim, *, keepdim=False, mask=None, group=None):
+    """Where the largest element stands along the whole axis: the first of equal ones."""
+    return _fold(ARGMAX, x, dim, keepdim, False, mask, None, None, group)
+
+
+def argmin(x, dim, *, keepdim=False, mask=None, group=None):
+    """Where the smallest element stands along the whole axis."""
+    return _fold(ARGMIN, x, dim, keepdim, False, mask, None, None, group)
+
+
+def logsumexp(x, dim, *, keepdim=False, mask=None, dtype=None, group=None):
+    """The logarithm of the sum of exponentials over `dim`."""
+    return _fold(LOGSUMEXP, x, dim, keepdim, False, mask, None, dtype, group)

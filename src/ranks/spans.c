@@ -1,0 +1,145 @@
+/* Spans: see spans.h. */
+#include "ranks/spans.h"
+
+#include "core/order.h"
+#include "core/value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Values: numbers as wide as the accumulator, integers and positions of 8 bytes
+ * ---------------------------------------------------------------------------------------------------------- */
+static bool is_real(const sf_span_kind *k)
+{
+        return sf_dtypes[k->acc].kind == SF_KIND_REAL;
+}
+
+static size_t first_bytes(const sf_span_kind *k)
+{
+        return is_real(k) ? sf_dtypes[k->acc].size : 8;
+}
+
+static size_t second_bytes(const sf_span_kind *k)
+{
+        if (sf_op_is(k->op, SF_INDEX))
+                return 8;
+        return sf_op_is(k->op, SF_PAIR) || (k->op == SF_PROD && is_real(k)) ? first_bytes(k) : 0;
+}
+
+int64_t sf_span_value_bytes(const sf_span_kind *k)
+{
+        return (int64_t)(first_bytes(k) + second_bytes(k));
+}
+
+/* Components begin at their union's lowest byte, which of a narrower one has its lowest bits: the byte order of all machines this runs on. */
+void sf_span_put(const sf_span_kind *k, char *to, sf_value v)
+{
+        memcpy(to, &v.u64, first_bytes(k));
+        memcpy(to + first_bytes(k), &v.index, second_bytes(k));
+}
+
+sf_value sf_span_get(const sf_span_kind *k, const char *from)
+{
+        sf_value v = {.u64 = 0, .index = 0};
+        memcpy(&v.u64, from, first_bytes(k));
+        memcpy(&v.index, from + first_bytes(k), second_bytes(k));
+        if (k->op == SF_PROD && k->acc == SF_DT_F32)
+                v.exponent = (int32_t)(uint32_t)v.index;
+        return v;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Blocks
+ * ---------------------------------------------------------------------------------------------------------- */
+int sf_span_level(int64_t from, int64_t to)
+{
+        const int fits = sf_order_log2((uint64_t)(to - from));
+        const int aligned = from ? __builtin_ctzll((uint64_t)from) : fits;
+        return aligned < fits ? aligned : fits;
+}
+
+int32_t sf_span_blocks(int64_t from, int64_t to)
+{
+        int32_t count = 0;
+        for (; from < to; count++)
+                from += (int64_t)1 << sf_span_level(from, to);
+        return count;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * A span that grows
+ * ---------------------------------------------------------------------------------------------------------- */
+static size_t block_bytes(const sf_pile *p)
+{
+        return (size_t)(p->kind.lines * sf_span_value_bytes(&p->kind));
+}
+
+void sf_pile_start(sf_pile *p, const sf_span_kind *kind, int64_t from)
+{
+        p->kind = *kind;
+        p->from = p->to = from;
+        p->count = p->room = 0;
+        p->data = NULL;
+}
+
+void sf_pile_end(sf_pile *p)
+{
+        free(p->data);
+        p->data = NULL;
+}
+
+/* The last two blocks become one. */
+static void combine_last(sf_pile *p)
+{
+        const int64_t each = sf_span_value_bytes(&p->kind);
+        char *left = p->data + (size_t)(p->count - 2) * block_bytes(p);
+        const char *right = left + block_bytes(p);
+        for (int64_t i = 0; i < p->kind.lines; i++, left += each, right += each)
+                sf_span_put(&p->kind, left, sf_combine(p->kind.op, p->kind.acc, sf_span_get(&p->kind, left), sf_span_get(&p->kind, right)));
+        p->count--;
+        p->level[p->count - 1]++;
+}
+
+static bool add_block(sf_pile *p, int level, const char *values)
+{
+        if (p->count == p->room) {
+                const int32_t room = p->room + 8;
+                char *data = realloc(p->data, (size_t)room * block_bytes(p) + 1);
+                if (!data)
+                        return false;
+                p->data = data;
+                p->room = room;
+        }
+        memcpy(p->data + (size_t)p->count * block_bytes(p), values, block_bytes(p));
+        p->level[p->count++] = level;
+        p->to += (int64_t)1 << level;
+        /* Two of one level are halves if the left one begins where a block of the next level does. */
+        while (p->count > 1 && p->level[p->count - 2] == p->level[p->count - 1] &&
+               !(p->to & (((int64_t)2 << p->level[p->count - 1]) - 1)))
+                combine_last(p);
+        return true;
+}
+
+bool sf_pile_add(sf_pile *p, int64_t to, const char *span)
+{
+        bool added = true;
+        while (added && p->to < to) {
+                added = add_block(p, sf_span_level(p->to, to), span);
+                span += block_bytes(p);
+        }
+        return added;
+}
+
+sf_value sf_pile_value(const sf_pile *p, int32_t block, int64_t line)
+{
+        return sf_span_get(&p->kind, p->data + (size_t)block * block_bytes(p) + (size_t)(line * sf_span_value_bytes(&p->kind)));
+}
+
+sf_value sf_pile_fold(const sf_pile *p, int64_t line)
+{
+        sf_value v = sf_pile_value(p, p->count - 1, line);
+        for (int32_t b = p->count - 2; b >= 0; b--)
+                v = sf_combine(p->kind.op, p->kind.acc, sf_pile_value(p, b, line), v);
+        return v;
+}

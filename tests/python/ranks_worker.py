@@ -1,0 +1,220 @@
+"""One rank of test_distributed.py: every case by this rank's shard, against the whole computed here. Prints what differs, and at the end how many were
+checked. Started as torchrun starts it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment."""
+import sys
+
+import torch
+import torch.distributed as dist
+
+import scanfold
+from scanfold import distributed as sd
+
+checked = 0
+WHOLE = {"cumsum": scanfold.cumsum, "cumprod": scanfold.cumprod, "cummax": scanfold.cummax, "cummin": scanfold.cummin,
+         "logcumsumexp": scanfold.logcumsumexp, "sum": scanfold.sum, "prod": scanfold.prod, "max": scanfold.max, "min": scanfold.min,
+         "argmax": scanfold.argmax, "argmin": scanfold.argmin, "logsumexp": scanfold.logsumexp}
+SCANS = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
+REALS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+DTYPES = REALS + (torch.int32, torch.uint8, torch.int64, torch.bool)
+
+
+def tensor(shape, dtype, seed):
+    g = torch.Generator().manual_seed(seed)
+    if dtype.is_floating_point:
+        return (torch.randn(shape, generator=g, dtype=torch.float64) * torch.rand(shape, generator=g, dtype=torch.float64)).to(dtype)
+    return torch.randint(0, 2 if dtype is torch.bool else 100, shape, generator=g).to(dtype)
+
+
+def cuts(n, ranks, seed):
+    """Where shards begin: anywhere, so that some are empty; or evenly."""
+    if seed % 3 == 0:
+        return [n * i // ranks for i in range(ranks)] + [n]
+    g = torch.Generator().manual_seed(seed)
+    return [0] + sorted(torch.randint(0, n + 1, (ranks - 1,), generator=g).tolist()) + [n]
+
+
+def same(what, got, expected):
+    global checked
+    checked += 1
+    if got.dtype != expected.dtype or got.shape != expected.shape:
+        print(f"rank {dist.get_rank()}: {what}: {got.dtype} {tuple(got.shape)} instead of {expected.dtype} {tuple(expected.shape)}")
+        return
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[got.element_size()]
+    equal = (got.contiguous().view(bits) == expected.contiguous().view(bits)) | (got != got) & (expected != expected)
+    if not bool(equal.all()):
+        print(f"rank {dist.get_rank()}: {what}: {int((~equal).sum())} of {equal.numel()} differ")
+
+
+def close(what, got, expected):
+    global checked
+    checked += 1
+    if not torch.allclose(got, expected, rtol=1e-9, atol=1e-12):
+        print(f"rank {dist.get_rank()}: {what}: off by {float((got - expected).abs().max())}")
+
+
+def part(x, dim, at, me):
+    return x.narrow(dim, at[me], at[me + 1] - at[me])
+
+
+def values(ranks, me, group):
+    seed = 0
+    for name in WHOLE:
+        for dtype in DTYPES:
+            if dtype is torch.bool and name in ("logsumexp", "logcumsumexp", "argmax", "argmin"):
+                continue
+            seed += 1
+            shape, dim = ((70,), 0) if seed % 3 == 0 else ((3, 45), 1) if seed % 3 == 1 else ((40, 5), 0)
+            x, mask = tensor(shape, dtype, seed), tensor(shape, torch.bool, seed + 500)
+            how = {} if name in ("argmax", "argmin", "logsumexp") else {"reverse": bool(seed & 1)}
+            if seed & 2:
+                how["mask"] = mask
+            if name in SCANS:
+                how["exclusive"] = bool(seed & 4)
+            else:
+                how["keepdim"] = bool(seed & 4)
+            if seed & 8 and not name.startswith(("arg", "log")):
+                how["initial"] = 1
+            expected = WHOLE[name](x, dim, **how)
+            at = cuts(shape[dim], ranks, seed)
+            mine = dict(how, mask=part(mask, dim, at, me)) if "mask" in how else how
+            got = getattr(sd, name)(part(x, dim, at, me), dim, group=group, dtype=expected.dtype, **mine) if not name.startswith("arg") else \
+                getattr(sd, name)(part(x, dim, at, me), dim, group=group, **mine)
+            same(f"{name} {dtype} {shape} over {ranks} {how.keys()}", got, part(expected, dim, at, me) if name in SCANS else expected)
+
+
+def recurrences(ranks, me, group):
+    for seed, dtype in enumerate(REALS):
+        a, b = tensor((3, 50), dtype, seed), tensor((3, 50), dtype, seed + 9)
+        at = cuts(50, ranks, seed)
+        for how in ({}, {"reverse": True}, {"exclusive": True, "initial": 0.5}):
+            expected = scanfold.linear_recurrence(a, b, 1, **how)
+            got = sd.linear_recurrence(part(a, 1, at, me), part(b, 1, at, me), 1, group=group, **how)
+            same(f"linear_recurrence {dtype} over {ranks} {how}", got, part(expected, 1, at, me))
+        same("a number", sd.linear_recurrence(0.5, part(b, 1, at, me), 1, group=group), part(scanfold.linear_recurrence(0.5, b, 1), 1, at, me))
+
+
+def gradients(ranks, me, group):
+    """Against torch's, of the whole."""
+    x = tensor((2, 21), torch.float64, 3)
+    x[0, 4] = x[1, 7] = 0  # products of zeros
+    weights, mask = tensor((2, 21), torch.float64, 4), tensor((2, 21), torch.bool, 5)
+    at = cuts(21, ranks, 7)
+
+    def both(what, ours, whole, scans=True, start=x):
+        mine, full = part(start, 1, at, me).clone().requires_grad_(), start.clone().requires_grad_()
+        y = ours(mine)
+        (y * (part(weights, 1, at, me) if scans else weights[:, 0] * (1 if me == 0 else 0))).sum().backward()
+        z = whole(full)
+        (z * (weights if scans else weights[:, 0])).sum().backward()
+        close(f"gradient of {what} over {ranks}", mine.grad, part(full.grad, 1, at, me))
+
+    both("cumsum", lambda t: sd.cumsum(t, 1, group=group), lambda t: t.cumsum(1))
+    both("masked cumsum", lambda t: sd.cumsum(t, 1, mask=part(mask, 1, at, me), group=group), lambda t: (t * mask).cumsum(1))
+    both("reverse cumsum", lambda t: sd.cumsum(t, 1, reverse=True, group=group), lambda t: t.flip(1).cumsum(1).flip(1))
+    both("cumprod", lambda t: sd.cumprod(t, 1, group=group), lambda t: t.cumprod(1))
+    both("exclusive cumprod", lambda t: sd.cumprod(t, 1, exclusive=True, initial=2, group=group),
+         lambda t: 2 * torch.cat([torch.ones(2, 1, dtype=t.dtype), t.cumprod(1)[:, :-1]], 1))
+    both("cummax", lambda t: sd.cummax(t, 1, group=group), lambda t: t.cummax(1).values)
+    both("reverse cummin", lambda t: sd.cummin(t, 1, reverse=True, group=group), lambda t: t.flip(1).cummin(1).values.flip(1))
+    both("logcumsumexp", lambda t: sd.logcumsumexp(t, 1, group=group), lambda t: t.logcumsumexp(1))
+    both("sum", lambda t: sd.sum(t, 1, group=group), lambda t: t.sum(1), False)
+    both("prod", lambda t: sd.prod(t, 1, group=group), lambda t: t.prod(1), False)
+    both("max", lambda t: sd.max(t, 1, group=group), lambda t: t.max(1).values, False)
+    both("logsumexp", lambda t: sd.logsumexp(t, 1, group=group), lambda t: t.logsumexp(1), False)
+    a = tensor((2, 21), torch.float64, 8)
+    for how in ({}, {"reverse": True}, {"exclusive": True}):
+        both(f"recurrence {how}, by b", lambda t: sd.linear_recurrence(part(a, 1, at, me), t, 1, group=group, **how),
+             lambda t: scanfold.linear_recurrence(a, t, 1, **how))
+        both(f"recurrence {how}, by a", lambda t: sd.linear_recurrence(t, part(a, 1, at, me), 1, group=group, **how),
+             lambda t: scanfold.linear_recurrence(t, a, 1, **how))
+
+
+def faults(ranks, me, group):
+    """One rank asks for something else: all raise the same."""
+    if ranks < 2:
+        return
+    global checked
+    x = torch.ones(4, 3)
+    asks = [
+        ("rank 1 has an x of dtype f64, and rank 0 has f32; all ranks must have the same", lambda: sd.cumsum(x.double() if me == 1 else x, 0, group=group)),
+        ("rank 1 has op max, and rank 0 has sum; all ranks must have the same", lambda: (sd.cummax if me == 1 else sd.cumsum)(x, 0, group=group)),
+        ("rank 1 has axis 1 of 2, and rank 0 has axis 0 of 2; all ranks must have the same", lambda: sd.sum(x, 1 if me == 1 else 0, group=group)),
+        ("rank 1 has shape (*, 2), and rank 0 has (*, 3); all ranks must have the same", lambda: sd.sum(x[:, :2] if me == 1 else x, 0, group=group)),
+        ("rank 1: IndexError: dim is 5; for a tensor of 2 dimensions it must be -2 to 1", lambda: sd.cumsum(x, 5 if me == 1 else 0, group=group)),
+        ("rank 1: TypeError: x is list; it must be a tensor", lambda: sd.cumsum([1.0] if me == 1 else x, 0, group=group)),
+    ]
+    for sentence, ask in asks:
+        checked += 1
+        try:
+            ask()
+            print(f"rank {me}: no error instead of: {sentence}")
+        except Exception as error:
+            if sentence not in str(error):
+                print(f"rank {me}: {error!r} instead of: {sentence}")
+
+
+def trees(ranks, me, group):
+    """Joined along a tree instead of gathered."""
+    before, sd.GATHER_BYTES = sd.GATHER_BYTES, -1
+    values(ranks, me, group)
+    sd.GATHER_BYTES = before
+
+
+def dtensors():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    flat, grid = init_device_mesh("cpu", (8,)), init_device_mesh("cpu", (2, 4))
+    x = tensor((6, 21, 5), torch.float32, 1)
+    for mesh, placements in ((flat, [Shard(1)]), (flat, [Shard(0)]), (flat, [Replicate()]), (grid, [Shard(0), Shard(1)]), (grid, [Shard(2), Replicate()]),
+                             (grid, [Shard(1), Shard(2)])):
+        whole = x.clone().requires_grad_()
+        d = distribute_tensor(x, mesh, placements).requires_grad_()
+        y = sd.cumsum(d, 1)
+        same(f"DTensor cumsum {placements}", y.full_tensor().detach(), scanfold.cumsum(x, 1))
+        if y.placements != d.placements:
+            print(f"placements {y.placements} instead of {d.placements}")
+        (y * y.detach()).sum().backward()
+        z = scanfold.cumsum(whole, 1)
+        (z * z.detach()).sum().backward()
+        same(f"DTensor gradient {placements}", d.grad.full_tensor(), whole.grad)
+        for keepdim in (False, True):
+            same(f"DTensor logsumexp {placements}", sd.logsumexp(d, 1, keepdim=keepdim).full_tensor().detach(), scanfold.logsumexp(x, 1, keepdim=keepdim))
+        h = sd.linear_recurrence(d, d, 1)
+        same(f"DTensor recurrence {placements}", h.full_tensor().detach(), scanfold.linear_recurrence(x, x, 1))
+    whole = x.clone().requires_grad_()
+    d = distribute_tensor(x, flat, [Shard(1)]).requires_grad_()
+    sd.sum(d, 1).sum().backward()
+    same("DTensor gradient of sum", d.grad.full_tensor(), torch.ones_like(x))
+
+
+def compiled(me, group):
+    """torch.compile goes around it."""
+    x = tensor((6,), torch.float32, 2)
+    step = torch.compile(lambda t: sd.cumsum(t * 2, 0, group=group) + 1, backend="eager")
+    same("compiled", step(x[3 * me:3 * me + 3]), (scanfold.cumsum(x * 2, 0) + 1)[3 * me:3 * me + 3])
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    for ranks in (1, 2, 3, 5, 8):
+        group = dist.new_group(list(range(ranks)))
+        if rank < ranks:
+            values(ranks, rank, group)
+            recurrences(ranks, rank, group)
+            if ranks in (3, 8):
+                gradients(ranks, rank, group)
+            faults(ranks, rank, group)
+            if ranks in (3, 8):
+                trees(ranks, rank, group)
+            if ranks == 2:  # importing torch._dynamo takes seconds
+                compiled(rank, group)
+        dist.barrier()
+    dtensors()
+    dist.barrier()
+    print(f"rank {rank} checked {checked}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
