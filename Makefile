@@ -70,7 +70,7 @@ stage-test-cuda: stage-test-package
 
 # One listed case in four; a build without SCANFOLD_TEST_EVERY runs all of them.
 build-gcc: needs-test
-	$(STRICT) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=17 -DSCANFOLD_TEST_EVERY=4 -DSCANFOLD_PYTHON=ON
+	$(STRICT) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=17 -DSCANFOLD_TEST_EVERY=4 -DSCANFOLD_HOST_CASES=150 -DSCANFOLD_PYTHON=ON
 	+$(call BUILD,build/gcc)
 
 test-gcc: $(if $(BUILT),,build-gcc)
