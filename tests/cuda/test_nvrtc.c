@@ -222,8 +222,8 @@ static void compile_again(const sf_cuda_chip *chip, const char *arch)
                                             .nbatch = k ? 0 : 1, .nseq = 1, .has_initial = i == 4, .y = memory, .fuse = &s->fuse};
                         s->tensor = memory;
                         s->fuse.operands = 2 - k;
-                        s->fuse.operand[0] = (sf_operand){memory, dt, {k ? size : 0, size}};
-                        s->fuse.operand[1] = (sf_operand){memory, dt, {K * size, size}};
+                        s->fuse.operand[0] = (sf_operand){.data = memory, .dt = dt, .stride = {k ? size : 0, size}};
+                        s->fuse.operand[1] = (sf_operand){.data = memory, .dt = dt, .stride = {K * size, size}};
                         s->made[0] = k - 1;
                         s->made[1] = -1;
                         s->move[0][0] = k ? 0 : K * size;
