@@ -21,6 +21,9 @@ import scanfold
 from gpu import CALLS, in_graph
 from models import timed
 
+# What goes back to its elements, by its expression: rows that fit a second-level cache, short ones, a vocabulary; and columns.
+APPLIED = {"cuda": [((16384, 16384), 1), ((262144, 1000), 1), ((8192, 50257), 1), ((16384, 16384), 0)],
+           "cpu": [((4096, 4096), 1), ((65536, 256), 1), ((16384, 1000), 1), ((400, 50257), 1), ((4096, 4096), 0)]}
 SQUARE = {"cuda": (16384, 16384), "cpu": (4096, 8192)}
 SEQUENCES = {"cuda": [(8, 1536, n) for n in (65536, 16384, 2048, 65537, 1000)], "cpu": [(8, 192, n) for n in (16384, 2048, 1000)]}
 
@@ -59,6 +62,20 @@ def square_work(device):
     return [(name, dim, ours, theirs, bars[1 - dim]) for name, ours, theirs, bars in rows for dim in (1, 0)]
 
 
+def applied_work(shape, dim):
+    """(name, ours, torch's): folds whose results go back to their elements, in one pass where the device can."""
+    f, n = torch.nn.functional, (shape[dim],)
+
+    def by(text):
+        return lambda x, *rest: scanfold.run(text % dim, x=x, **dict(zip("wb", rest[:-1])))
+
+    def along(function):  # torch's are of the last axis
+        return lambda x, *rest: function(x.movedim(dim, -1), n, *rest[:-1]).movedim(-1, dim)
+    return [("softmax", 0, by("softmax(x, %d)"), lambda x, d: torch.softmax(x, d)), ("log_softmax", 0, by("log_softmax(x, %d)"), lambda x, d: torch.log_softmax(x, d)),
+            ("layer_norm", 2, by("layer_norm(x, %d, w, b)"), along(f.layer_norm)), ("rms_norm", 1, by("rms_norm(x, %d, w)"), along(f.rms_norm)),
+            ("normalize", 0, by("normalize(x, 2, %d)"), lambda x, d: f.normalize(x, 2, d))]
+
+
 def results_of(value):
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
@@ -80,16 +97,16 @@ def differing(ours, inputs, dim, got):
     return wrong
 
 
-def measure(name, inputs, dim, ours, theirs, bar, device):
+def measure(name, inputs, dim, ours, theirs, bar, device, compared=True):
     got = results_of(ours(*inputs, dim))
-    wrong = differing(ours, inputs, dim, got) if device == "cuda" else 0
+    wrong = differing(ours, inputs, dim, got) if device == "cuda" and compared else 0
     nbytes = sum(t.numel() * t.element_size() for t in [*inputs, *got])
     del got
     a = torch.empty(nbytes // 2, dtype=torch.uint8, device=device)
     b = torch.empty_like(a)
     runs = {"copy": lambda: b.copy_(a), "ours": lambda: ours(*inputs, dim), "torch": lambda: theirs(*inputs, dim)}
     ms = medians(runs, device)
-    row = dict(work=f"{name} {tuple(inputs[-1].shape)}, dim {dim}", ms=ms["ours"], copy_ms=ms["copy"], torch_ms=ms["torch"], bar=bar, wrong=wrong,
+    row = dict(work=f"{name} {tuple(inputs[0].shape)}, dim {dim}", ms=ms["ours"], copy_ms=ms["copy"], torch_ms=ms["torch"], bar=bar, wrong=wrong,
                of_copy=ms["copy"] / ms["ours"], of_torch=ms["torch"] / ms["ours"])
     print("%-48s %9.3f ms  %.3f of copy (bar %s)  %.2f times torch%s" %
           (row["work"], row["ms"], row["of_copy"], bar, row["of_torch"], f"  {wrong} WRONG" if wrong else ""), flush=True)
@@ -114,6 +131,12 @@ def main():
         if args.only in name:
             rows.append(measure(name, [x], dim, ours, theirs, bar if device == "cuda" else 0.5 if "log" in name else 0.8, device))
     del x
+    for shape, dim in APPLIED[device]:
+        x, beside = torch.randn(shape, device=device), [torch.randn(shape[dim], device=device) for _ in range(2)]
+        for name, count, ours, theirs in applied_work(shape, dim):
+            if args.only in name:
+                rows.append(measure(name, [x, *beside[:count]], dim, ours, theirs, 0.93 if device == "cuda" else 0.8, device, compared=False))
+        del x
 
     def recurrence(a, b, dim):
         return scanfold.linear_recurrence(a, b, dim)

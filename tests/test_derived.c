@@ -446,7 +446,7 @@ static void check_functions(void)
         }
 }
 
-/* How many reads of a large x each of them takes. */
+/* How many reads of a large x each of them takes, at most: where a pass follows another line by line, its read is none. */
 static void test_reads(void)
 {
         static const struct {
@@ -466,7 +466,7 @@ static void test_reads(void)
                 char *json = tool_json(plan);
                 tool_field(strstr(json, "\"after\": {"), "bytes_read", bytes, sizeof bytes);
                 double reads = atof(bytes) / 8e6;
-                CHECK(fabs(reads - list[i].reads) < 0.05, "%s reads x %.2f times, not %g", list[i].expression, reads, list[i].reads);
+                CHECK(reads > 0.95 && reads < list[i].reads + 0.05, "%s reads x %.2f times, not %g", list[i].expression, reads, list[i].reads);
                 free(json);
                 sf_plan_destroy(plan);
         }

@@ -11,9 +11,10 @@
 
 #include <unistd.h>
 
-/* What a box reads should fit in half of a core's second-level cache; there is one of at least this, and beyond that nothing is gained. */
-#define LEAST_BOX (128 << 10)
-#define MOST_BOX (1 << 20)
+/* What a box reads should fit in a quarter of a core's second-level cache: while it is written, the next one comes in beside it. There is one of
+ * at least so much, and beyond that nothing is gained. */
+#define LEAST_BOX (64 << 10)
+#define MOST_BOX (512 << 10)
 /* Columns are strips. Of shorter runs of memory than this, one after another over a large matrix, each takes longer than reading the matrix anew
  * does: 4096 x 4096 f32, runs of 512 bytes 0.2 of a copy, all columns at once 0.5; 256 x 16384, runs of 4 KiB 0.54 and 0.47. */
 #define STRIP_BOX (1 << 20)
@@ -57,9 +58,9 @@ static int64_t box_bytes(void)
         if (bytes)
                 return bytes;
 #ifdef _SC_LEVEL2_CACHE_SIZE
-        bytes = sysconf(_SC_LEVEL2_CACHE_SIZE) / 2;
+        bytes = sysconf(_SC_LEVEL2_CACHE_SIZE) / 4;
 #endif
-        bytes = bytes <= 0 ? 4 * LEAST_BOX : sf_smaller(sf_larger(bytes, LEAST_BOX), MOST_BOX);
+        bytes = bytes <= 0 ? 2 * LEAST_BOX : sf_smaller(sf_larger(bytes, LEAST_BOX), MOST_BOX);
         atomic_store_explicit(&known, bytes, memory_order_relaxed);
         return bytes;
 }
@@ -206,14 +207,32 @@ static bool make_plan(const chain *c, int64_t len, plan *p)
  * Work
  * ------------------------------------------------------------------------------------------- */
 
-/* Where a walk's tensors are for the lines from position `at` on. */
-static void find_shift(const chain *c, const sf_panels *walk, int32_t first, const int64_t *at, sf_shift *shift)
+/* Where a box begins, in the dimensions that are cut. */
+static void find_box(const chain *c, int64_t box, int64_t *at)
+{
+        at[c->cut] = box % c->parts * c->each;
+        box /= c->parts;
+        for (int32_t d = c->cut - 1; d >= 0; d--) {
+                at[d] = box % c->longest->dims[d].len;
+                box /= c->longest->dims[d].len;
+        }
+}
+
+static int64_t operand_shift(const chain *c, const sf_step *s, int32_t k, const int64_t *at)
+{
+        int64_t sum = 0;
+        for (int32_t d = 0; d <= c->cut; d++)
+                sum += at[d] * operand_stride(s, k, d);
+        return sum;
+}
+
+/* Where a walk's tensors are for the lines from position `at` on, and how much further for those from `next` on. */
+static void find_shift(const chain *c, const sf_panels *walk, int32_t first, const int64_t *at, const int64_t *next, sf_shift *shift)
 {
         const sf_step *s = c->step[first];
         for (int32_t k = 0; k < operands_of(s); k++) {
-                shift->in[k] = 0;
-                for (int32_t d = 0; d <= c->cut; d++)
-                        shift->in[k] += at[d] * operand_stride(s, k, d);
+                shift->in[k] = operand_shift(c, s, k, at);
+                shift->ahead[k] = next && moves(s, k) ? operand_shift(c, s, k, next) - shift->in[k] : 0;
         }
         for (int32_t i = 0; i < walk->members; i++) {
                 shift->of[i].y = shift->of[i].m = 0;
@@ -224,22 +243,21 @@ static void find_shift(const chain *c, const sf_panels *walk, int32_t first, con
         }
 }
 
-static void run_box(const chain *c, int64_t box, char *scratch)
+/* While a box is written, the first map fetches the one that is next: memory is read and written at the same time, as in a copy. */
+static void run_box(const chain *c, int64_t box, int64_t next_box, char *scratch)
 {
-        int64_t at[SF_MAX_NDIM];
-        const int64_t part = box % c->parts;
-        const plan *p = c->plan[part == c->parts - 1 && c->plan[1]];
-        at[c->cut] = part * c->each;
-        box /= c->parts;
-        for (int32_t d = c->cut - 1; d >= 0; d--) {
-                at[d] = box % c->longest->dims[d].len;
-                box /= c->longest->dims[d].len;
-        }
+        int64_t at[SF_MAX_NDIM], next[SF_MAX_NDIM];
+        const plan *p = c->plan[box % c->parts == c->parts - 1 && c->plan[1]];
+        bool fetches = next_box < c->boxes && next_box % c->parts != c->parts - 1;
+        find_box(c, box, at);
+        find_box(c, next_box, next);
         for (int32_t i = 0; i < p->walks; i++) {
                 const sf_panels *walk = p->walk[i];
                 sf_fused_machine machine;
                 sf_shift shift;
-                find_shift(c, walk, p->first[i], at, &shift);
+                const bool maps = walk->shape == SF_PANEL_MAP && c->step[p->first[i]]->n > 1;
+                find_shift(c, walk, p->first[i], at, maps && fetches ? next : NULL, &shift);
+                fetches = fetches && !maps;
                 if (!walk->straight)
                         sf_fused_machine_make(&machine, walk->isa->map, scratch + c->machine, walk->slots);
                 const sf_walker w = {walk, scratch, &machine, &shift};
@@ -251,9 +269,11 @@ static void run_box(const chain *c, int64_t box, char *scratch)
 static void work(void *arg, int worker)
 {
         chain *c = arg;
-        int64_t box;
-        while ((box = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed)) < c->boxes)
-                run_box(c, box, c->scratch + (size_t)worker * c->scratch_each);
+        int64_t box = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed), next;
+        for (; box < c->boxes; box = next) {
+                next = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed);
+                run_box(c, box, next, c->scratch + (size_t)worker * c->scratch_each);
+        }
         c->isa->fence();
 }
 

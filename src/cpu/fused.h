@@ -59,6 +59,7 @@ typedef struct sf_fused_box {
                 const char *at;
                 int64_t row, col; /* strides in bytes */
                 int64_t ahead;    /* what will be read from it after this box lies so many bytes on; 0: nobody knows */
+                bool all;         /* and nobody but this box will fetch it: all of it, not its beginning */
         } in[SF_FUSED_SOURCES];
         char *y;
         int64_t y_row, y_col;

@@ -418,7 +418,7 @@ static void fetch_ahead(const sf_fused_code *c, const struct sf_fused_side *side
                 return;
         uintptr_t next = (uintptr_t)side->at + (uintptr_t)side->ahead;
         int64_t bytes = rows * cols * size;
-        for (int64_t i = 0; i < (bytes < AHEAD_BYTES ? bytes : AHEAD_BYTES); i += 64)
+        for (int64_t i = 0; i < (bytes < AHEAD_BYTES || side->all ? bytes : AHEAD_BYTES); i += 64)
                 __builtin_prefetch((const char *)(next + (uintptr_t)i), 0, 2);
 }
 

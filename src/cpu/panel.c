@@ -208,7 +208,7 @@ static void store(const sf_walker *w, const sf_block *b)
                 return;
         }
         box.in[SF_FUSED_RESULT] = (struct sf_fused_side){
-                result, (p->col >= 0 ? cols : pitch_of(p, b->piece)) * m->size, m->size, 0};
+                result, (p->col >= 0 ? cols : pitch_of(p, b->piece)) * m->size, m->size, 0, false};
         box.y = y;
         box.y_row = p->col >= 0 ? seq : b->of->y_line;
         box.y_col = p->col >= 0 ? dims[p->col].y : seq;
@@ -221,7 +221,7 @@ static sf_fused_box box_of_lines(const sf_panels *p, const sf_block *b, const ch
 {
         const int64_t size = b->m->size;
         sf_fused_box box = box_of(p, b, NULL, 1);
-        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size, 0};
+        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size, 0, false};
         box.y = b->of->y;
         box.y_row = b->of->y_line;
         box.y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
@@ -253,6 +253,10 @@ static void run_map(const sf_walker *w, const sf_block *b)
         const sf_panel_member *m = b->m;
         sf_fused_box box = box_of_lines(w->p, b, NULL);
         box.stream = w->p->stream && m->through;
+        for (int32_t k = 0; w->shift && k < m->fuse->operands; k++) {
+                box.in[k].ahead = w->shift->ahead[k];
+                box.in[k].all = true;
+        }
         if (!m->through) {
                 box.y = w->scratch + m->panel;
                 box.y_row = box.cols * m->size;

@@ -221,6 +221,7 @@ typedef struct sf_block {
 /* How far the tensors of a walk are from where the plan has them, in bytes: a chain's plans are for its first lines. */
 typedef struct sf_shift {
         int64_t in[SF_OPERANDS_MAX];
+        int64_t ahead[SF_OPERANDS_MAX]; /* what a map reads of the next lines lies so many bytes on; 0: it is fetched by nobody, or another stage */
         struct {
                 int64_t y, m;
         } of[SF_PANEL_MEMBERS];

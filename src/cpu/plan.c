@@ -239,7 +239,8 @@ static void choose_products(sf_panels *p, sf_panel_member *m)
         const sf_fuse *f = m->fuse;
         m->products = NULL;
         m->pair = -1;
-        if (!may_be_products(p, m, false) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
+        const bool whole = p->members == 1 && p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
+        if (!may_be_products(p, m, whole) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
                 return;
         if (p->shape == SF_PANEL_COLUMNS && !f->operand[m->factor[0]].stride[p->col]) { /* the one that may be spread comes second */
                 const int32_t factor = m->factor[0];
@@ -247,6 +248,8 @@ static void choose_products(sf_panels *p, sf_panel_member *m)
                 m->factor[1] = factor;
         }
         choose_factors(p, m, false);
+        if (m->products)
+                p->whole = p->whole && p->shape == SF_PANEL_COLUMNS; /* every line has counters */
 }
 
 /* The sums of x - w and of its squares, where w is one element a line, are folded together: of lines that would be whole in a panel too, if there
