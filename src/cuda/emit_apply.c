@@ -27,6 +27,7 @@ typedef struct source {
         sf_dt dt;
         int made; /* the step, or -1 */
         int readers; /* how many steps load it */
+        bool folded; /* one of them a fold, which loads all its vectors at once */
         int64_t step[SF_MAX_NDIM + 1], along;
 } source;
 
@@ -112,6 +113,7 @@ static bool read_operands(chain *c, link *l)
                         return false;
                 l->number[k] = (uint8_t)number;
                 c->source[number].readers += l->loads >> k & 1;
+                c->source[number].folded |= l->loads >> k & 1 && l->kind == KIND_FOLD;
         }
         l->mask = -1;
         if (s->m) {
@@ -122,6 +124,7 @@ static bool read_operands(chain *c, link *l)
                 if (l->mask < 0)
                         return false;
                 c->source[l->mask].readers++;
+                c->source[l->mask].folded = true;
         }
         return true;
 }
@@ -213,16 +216,36 @@ static int width_of(const chain *c)
 typedef struct cut {
         int64_t items, warps, lines, tiles, per, resident, shared;
         int keep;
+        int64_t kept; /* tiles */
 } cut;
 
-/* Bytes of an element that move, and of those that several steps load. */
-static int64_t moved_bytes(const chain *c, int readers)
+/* Bytes of an element that several steps load. */
+static int64_t kept_bytes(const chain *c)
 {
         int64_t sum = 0;
         for (int32_t k = 0; k < c->sources; k++)
-                if (moves(&c->source[k]) && c->source[k].readers >= readers)
+                if (moves(&c->source[k]) && c->source[k].readers > 1)
                         sum += size_of((int32_t)c->source[k].dt);
         return sum;
+}
+
+/* The registers of an element, in bytes: what is computed of a narrow one is an f32. A map's own operands are there one vector at a time. */
+static int64_t held_bytes(const chain *c)
+{
+        int64_t sum = 0;
+        for (int32_t k = 0; k < c->sources; k++)
+                if (moves(&c->source[k]) && (c->source[k].readers > 1 || c->source[k].folded))
+                        sum += size_of((int32_t)c->source[k].dt);
+        return at_least(sum, 4);
+}
+
+/* Of a leaf's total. */
+static int64_t slot_size(const chain *c)
+{
+        int64_t size = 4;
+        for (int32_t k = 0; k < c->count; k++)
+                size = at_least(size, value_size(&c->link[k].step));
+        return size;
 }
 
 /* Of a vector in shared memory: no less than a word. */
@@ -238,35 +261,36 @@ static int64_t kept_vector(const chain *c)
 /* A line in the registers of one block; false: it is too long. */
 static bool cut_one_tile(const chain *c, sf_cuda_tile tile, cut *u)
 {
-        const int64_t bytes = at_least(moved_bytes(c, 1), 1);
         u->keep = 1;
         u->tiles = 1;
-        u->items = at_least(pow2_down(at_least(4 * tile.elements / bytes, 1)) / c->width, 1);
+        u->items = at_least(pow2_down(at_least(4 * tile.elements / held_bytes(c), 1)) / c->width, 1);
         while (u->items > 1 && 16 * c->width * u->items >= c->n)
                 u->items /= 2;
         u->warps = ceil_div(c->n, 32 * c->width * u->items);
         u->lines = at_least(tile.more / u->warps, 1);
-        u->resident = tile.resident;
+        u->resident = tile.resident * tile.threads / (32 * u->warps * u->lines);
+        u->shared = u->warps > 1 ? sf_apply_leaves(c->count, u->lines, u->warps, slot_size(c)) : 0;
         return 32 * u->warps <= tile.threads;
 }
 
-/* A line tile by tile, all threads of a block at it. */
+/* A line tile by tile, all threads of a block at it; false: one stage after another is as good. */
 static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t batch, cut *u)
 {
-        const int64_t bytes = at_least(moved_bytes(c, 1), 1);
-        u->items = at_least(pow2_down(at_least(4 * tile.elements / bytes, 1)) / c->width, 1);
+        u->items = at_least(pow2_down(at_least(4 * tile.elements / held_bytes(c), 1)) / c->width, 1);
         u->warps = tile.threads / 32;
         u->lines = 1;
         u->resident = tile.resident;
         u->tiles = ceil_div(c->n, 32 * c->width * u->items * u->warps);
         u->per = pow2_up(ceil_div(u->warps * u->tiles, 32));
-        u->shared = sf_apply_leaves(c->count, 1, u->warps * u->tiles);
-        const int64_t room = chip->small_tiles ? 4096 : chip->shared_per_block, kept = kept_vector(c) * u->tiles * u->items * 32 * u->warps;
-        u->keep = u->shared + kept <= room ? 2 : 0;
-        u->shared += u->keep ? kept : 0;
-        /* Lines that all blocks walk at once come from the second-level cache the next time, if they are in half of it. */
-        const int64_t walked = at_most(batch, (int64_t)chip->multiprocessors * u->resident) * c->n * moved_bytes(c, 2);
-        return u->per <= 16 && (chip->small_tiles || ((u->keep || walked <= chip->l2 / 2) && 2 * batch >= chip->multiprocessors));
+        u->shared = sf_apply_leaves(c->count, 1, u->warps * u->tiles, slot_size(c));
+        const int64_t room = chip->small_tiles ? 4096 : chip->shared_per_block, each = kept_vector(c) * u->items * 32 * u->warps;
+        u->keep = 2;
+        u->kept = each && room > u->shared ? at_most(u->tiles, (room - u->shared) / each) : 0;
+        u->shared += u->kept * each;
+        /* What is not kept comes from the second-level cache the next time, if what all blocks walk at once is in half of it. To be measured: whether
+         * a quarter kept is worth it where it does not. */
+        const int64_t walked = at_most(batch, (int64_t)chip->multiprocessors * u->resident) * c->n * kept_bytes(c);
+        return u->per <= 16 && (chip->small_tiles || ((4 * u->kept >= u->tiles || walked <= chip->l2 / 2) && 2 * batch >= chip->multiprocessors));
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -333,6 +357,7 @@ static void put_params(const chain *c, const cut *u, int64_t batch, sf_cuda_laun
         p.units = batch;
         p.sy = first->dims[first->nbatch].y;
         p.number[0] = u->tiles;
+        p.number[1] = u->kept;
         sf_cuda_values(first, &p.identity, &p.neutral, &p.initial);
         memset(l->params, 0, parts.end);
         memcpy(l->params, &p, offsetof(sf_params, dims));
@@ -390,8 +415,6 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
                 SF_TRY(find_tile(ctx, chip, spec, true, &tile));
                 if (!cut_tiles(&c, tile, chip, first->batch, &u))
                         return SF_OK;
-        } else if (u.warps > 1) {
-                u.shared = sf_apply_leaves(c.count, u.lines, u.warps);
         }
         spec->threads = (int32_t)(32 * u.warps * u.lines);
         spec->items = (int32_t)u.items;

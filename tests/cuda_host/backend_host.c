@@ -171,7 +171,9 @@ static sf_status run_chain(sf_context *ctx, const sf_step *first)
         SF_TRY(sf_cuda_plan_chain(ctx, first, &host_chip, &plan, &fits));
         if (!fits)
                 return sf_chain_apart(first, run_stage, ctx);
-        host_kept[plan.launch[0].spec.extra[APPLY_KEEP]]++;
+        sf_params p;
+        memcpy(&p, plan.launch[0].params, offsetof(sf_params, dims));
+        host_kept[plan.launch[0].spec.extra[APPLY_KEEP] == 1 ? 0 : p.number[0] == p.number[1] ? 1 : 2]++;
         return run_launches(ctx, &plan);
 }
 

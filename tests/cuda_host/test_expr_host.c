@@ -55,11 +55,10 @@ int main(int argc, char **argv)
                 fprintf(stderr, "no graph has run kernels/again.cu\n");
                 failed = 1;
         }
-        for (int keep = 0; keep < 3; keep++)
-                if (!host_kept[keep]) {
-                        fprintf(stderr, "no chain has run kernels/apply.cu with SF_KEEP %d\n", keep);
-                        failed = 1;
-                }
-        fprintf(stderr, "chains: %ld read again, %ld in registers, %ld in shared memory\n", host_kept[0], host_kept[1], host_kept[2]);
+        fprintf(stderr, "chains: %ld in registers, %ld in shared memory, %ld partly\n", host_kept[0], host_kept[1], host_kept[2]);
+        if (!host_kept[0] || !host_kept[1] || !host_kept[2]) {
+                fprintf(stderr, "no chain has run kernels/apply.cu so\n");
+                failed = 1;
+        }
         return failed;
 }

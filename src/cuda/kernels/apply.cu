@@ -6,14 +6,14 @@
  * (docs/order.md). Each warp folds its leaves; where there are several, they meet in shared memory, and every warp folds them all, SF_PER to a lane. So
  * all threads have the result, and one barrier is all that a fold takes. What is absent is the operation's neutral value.
  *
- * What several steps read of memory is loaded once. SF_KEEP 1: the line is one tile, and stays in registers; 2: it stays in shared memory, where each
- * thread reads what it has put there itself; 0: it is read again, which had better be from the second-level cache.
+ * What several steps read of memory is loaded once. SF_KEEP 1: the line is one tile, and stays in registers; 2: its first number[1] tiles stay in shared
+ * memory, where each thread reads what it has put there itself, and the others are read again, with luck from the second-level cache.
  *
  * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an initial value, how, which operands the load reads,
  * which the store). how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
  * the mask's operand, from 1 on. SF_OPERAND_LIST(F) lists what they read, F(number, dtype, unit, the step whose result it is or -1), unit 1: vectors,
  * 0: any stride, 2: one for the whole line.
- *   units: lines. number[0]: tiles of a line.
+ *   units: lines. number[0]: tiles of a line; number[1]: said above.
  */
 enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
 
@@ -38,6 +38,15 @@ enum {
 template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
 template <int K> using sf_held = sf_value<sf_recipe<K>::OP, sf_number_of_step<K> >;
 template <int K> using sf_total = typename sf_held<K>::type;
+
+/* Of the steps' totals the largest, which is a power of two. */
+template <int K> struct sf_slot_of_step {
+        enum { OWN = (int)sizeof(sf_total<K>), NEXT = sf_slot_of_step<K + 1>::BYTES, BYTES = (int)OWN > (int)NEXT ? (int)OWN : (int)NEXT };
+};
+template <> struct sf_slot_of_step<STEPS> {
+        enum { BYTES = 4 };
+};
+enum { SLOT = sf_slot_of_step<0>::BYTES };
 
 #if SF_ALSO
 #define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
@@ -90,7 +99,7 @@ struct sf_course {
         char *y[STEPS];
         sf_vectors still;
         sf_u64 made[STEPS];
-        int n, tiles, lane, warp, team;
+        int n, tiles, kept, lane, warp, team;
         bool mine; /* to store what there is one of */
 };
 
@@ -176,38 +185,67 @@ template <int K> struct sf_room {
 #undef OPERAND
 template <int K, int BYTES> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
 {
-        const int items = c.tiles * SF_ITEMS;
-        return sf_shared() + sf_apply_leaves(STEPS, LINES, SF_WARPS * c.tiles) + sf_room<K>::BEFORE * items * SF_THREADS + (item * SF_THREADS + sf_thread()) * BYTES;
+        const int items = c.kept * SF_ITEMS;
+        return sf_shared() + sf_apply_leaves(STEPS, LINES, SF_WARPS * c.tiles, SLOT) + sf_room<K>::BEFORE * items * SF_THREADS + (item * SF_THREADS + sf_thread()) * BYTES;
 }
 
-/* What step K reads at tile t, as far as it is not in registers already. */
+/* What step K reads: what none before it has; and of that, in a map, what nobody reads later, as weights: it is loaded item by item. Of more at a time, by
+ * what nvcc 13 says for sm_90, a layer norm has no room in the registers that two blocks leave each other. */
+template <int K> struct sf_reads {
+        enum {
+                ALL = sf_recipe<K>::LOADS & MOVING,
+                FRESH = ALL & ~sf_before_step<K>::LOADS,
+                LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
+        };
+};
+
+/* Of the operands in WHICH, item i of tile t from memory. */
+template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors &v)
+{
+        const int index = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH + i * SPREAD;
+#define OPERAND(k, dt, unit, made) \
+        if (WHICH >> k & 1)        \
+                sf_fetch<SF_SIZE(dt), (unit) == 1>(c.operand[k], p.along[k], index, c.n, v.operand##k);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+}
+
+/* The same from shared memory, or into it. */
+template <int WHICH, bool PUT> SF_DEVICE void sf_keep_item(const sf_course &c, int t, int i, sf_vectors &v)
+{
+#define OPERAND(k, dt, unit, made)                                                                                               \
+        if (PUT && WHICH >> k & 1)                                                                                               \
+                sf_shared_store(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v.operand##k);      \
+        if (!PUT && WHICH >> k & 1)                                                                                              \
+                sf_shared_load(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v.operand##k);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+}
+
+/* What step K reads at tile t, as far as it is not in registers already, nor better loaded late. */
 template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
 {
         enum {
-                WANTED = sf_recipe<K>::LOADS & MOVING,
-                FRESH = SF_KEEP ? WANTED & ~sf_before_step<K>::LOADS : WANTED,
-                THERE = SF_KEEP == 2 ? WANTED & sf_before_step<K>::LOADS : 0,
+                FRESH = sf_reads<K>::FRESH & ~sf_reads<K>::LATE,
+                OLD = SF_KEEP == 2 ? sf_reads<K>::ALL & ~sf_reads<K>::FRESH : 0,
                 LATER = SF_KEEP == 2 ? FRESH & sf_from_step<K + 1>::LOADS : 0
         };
-        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
-#define OPERAND(k, dt, unit, made)                                                                                               \
-        if (FRESH >> k & 1)                                                                                                      \
-                sf_fetch<SF_SIZE(dt), (unit) == 1>(c.operand[k], p.along[k], first + i * SPREAD, c.n, v[i].operand##k);            \
-        if (THERE >> k & 1)                                                                                                      \
-                sf_shared_load(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v[i].operand##k);
+        const bool near = SF_KEEP == 2 && t < c.kept;
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                SF_OPERAND_LIST(OPERAND)
-        }
-#undef OPERAND
-#define OPERAND(k, dt, unit, made) \
-        if (LATER >> k & 1)        \
-                sf_shared_store(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v[i].operand##k);
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_fetch_item<FRESH>(p, c, t, i, v[i]);
+        if (OLD && !near)
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                SF_OPERAND_LIST(OPERAND)
-        }
-#undef OPERAND
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_fetch_item<OLD>(p, c, t, i, v[i]);
+        if (OLD && near)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_keep_item<OLD, false>(c, t, i, v[i]);
+        if (LATER && near)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_keep_item<LATER, true>(c, t, i, v[i]);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -336,8 +374,7 @@ template <> struct sf_do<KIND_FOLD> {
                         sf_fetch_all<K>(p, c, 0, kept);
                         total = sf_fold_leaf<K>(p, c, 0, kept);
                 } else {
-                        /* Sixteen bytes for each, whatever its type. */
-                        sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + (K * LINES + c.team) * SF_WARPS * c.tiles * 16);
+                        sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + (K * LINES + c.team) * SF_WARPS * c.tiles * SLOT);
                         for (int t = 0; t < (SF_KEEP == 1 ? 1 : c.tiles); t++) {
                                 sf_fetch_all<K>(p, c, t, kept);
                                 total = sf_fold_leaf<K>(p, c, t, kept);
@@ -365,6 +402,7 @@ template <> struct sf_do<KIND_MAP> {
                         for (int i = 0; i < SF_ITEMS; i++) {
                                 const int index = first + i * SPREAD;
                                 sf_raw<BYTES> r;
+                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, i, kept[i]);
                                 for (int w = 0; w < (int)(sizeof r.w / 4); w++)
                                         r.w[w] = 0;
 #pragma unroll
@@ -416,6 +454,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         c.warp = sf_thread() / 32 % SF_WARPS;
         c.team = sf_thread() / 32 / SF_WARPS;
         c.tiles = (int)p.number[0];
+        c.kept = (int)p.number[1];
         sf_i64 line = sf_block() * LINES + c.team;
         const bool works = line < p.units;
         c.n = works ? (int)p.n : 0;

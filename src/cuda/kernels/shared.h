@@ -219,7 +219,7 @@ SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount level
 SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16; }
 SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
 
-/* apply.cu, in bytes: totals of leaves, sixteen for each; behind them what is kept of the line. */
-SF_BOTH sf_amount sf_apply_leaves(sf_amount steps, sf_amount lines, sf_amount leaves) { return steps * lines * leaves * 16; }
+/* apply.cu, in bytes: totals of leaves, so many for each; behind them what is kept of the line. */
+SF_BOTH sf_amount sf_apply_leaves(sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot) { return (steps * lines * leaves * slot + 15) / 16 * 16; }
 
 #endif

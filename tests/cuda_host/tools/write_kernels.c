@@ -3,6 +3,7 @@
  * which kernels it runs, how large, and how much of the chip it asks for. "bars" are the ones with a promised speed.
  */
 #include "cuda/emit.h"
+#include "cuda/emit_apply.h"
 #include "fused_step.h"
 #include "kernels.h"
 
@@ -186,21 +187,16 @@ static sf_step step_of(const listed *c, bool fold, sf_op op, sf_dt out)
 static const sf_cuda_chip chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
                                   .shared_per_multiprocessor = 233472, .l2 = 52428800};
 
-/* What a step comes to, written and listed. */
-static bool write_step(const char *folder, const char *name, const sf_step *s)
+/* A plan's launches, written and listed. */
+static bool write_plan(const char *folder, const char *name, const sf_cuda_plan *plan)
 {
         static const char *const stems[] = {
 #define KERNEL(name, NAME) #name,
 #include "cuda/kernels.def"
 #undef KERNEL
         };
-        sf_cuda_plan plan;
-        if (sf_cuda_plan_step(NULL, s, &chip, &plan) != SF_OK) {
-                fprintf(stderr, "%s: %s\n", name, sf_last_error(NULL));
-                return false;
-        }
-        for (int32_t k = 0; k < plan.launches; k++) {
-                const sf_cuda_launch *l = &plan.launch[k];
+        for (int32_t k = 0; k < plan->launches; k++) {
+                const sf_cuda_launch *l = &plan->launch[k];
                 char path[512];
                 snprintf(path, sizeof path, "%s/%s_%d.cu", folder, name, (int)k);
                 char *text = kernels_text(&l->spec);
@@ -215,6 +211,102 @@ static bool write_step(const char *folder, const char *name, const sf_step *s)
                        (int)l->spec.extra[3], (int)l->spec.extra[4], (int)l->spec.extra[5], (int)l->spec.extra[6]);
         }
         return true;
+}
+
+/* What a step comes to. */
+static bool write_step(const char *folder, const char *name, const sf_step *s)
+{
+        sf_cuda_plan plan;
+        if (sf_cuda_plan_step(NULL, s, &chip, &plan) != SF_OK) {
+                fprintf(stderr, "%s: %s\n", name, sf_last_error(NULL));
+                return false;
+        }
+        return write_plan(folder, name, &plan);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Chains: a softmax, a layer norm and an L2 normalise, of rows
+ * ---------------------------------------------------------------------------------------------------------- */
+static const struct {
+        const char *name;
+        int kind; /* 0 softmax, 1 layer norm, 2 normalise */
+        sf_dt dt;
+        int64_t rows, n;
+} chains[] = {
+        {"softmax_1000", 0, SF_DT_F32, 65536, 1000},     {"softmax_4096", 0, SF_DT_F32, 65536, 4096},          {"softmax_16384", 0, SF_DT_F32, 16384, 16384},
+        {"softmax_32768", 0, SF_DT_F32, 8192, 32768},    {"softmax_50257", 0, SF_DT_F32, 8192, 50257},         {"softmax_16384_bf16", 0, SF_DT_BF16, 16384, 16384},
+        {"layer_norm_1000", 1, SF_DT_F32, 65536, 1000},  {"layer_norm_16384", 1, SF_DT_F32, 16384, 16384},     {"layer_norm_32768", 1, SF_DT_F32, 8192, 32768},
+        {"layer_norm_16384_bf16", 1, SF_DT_BF16, 16384, 16384}, {"normalize_16384", 2, SF_DT_F32, 16384, 16384}, {"normalize_65535", 2, SF_DT_F32, 32768, 65535},
+        {"softmax_16384_f64", 0, SF_DT_F64, 8192, 16384},
+};
+
+static void say(sf_program *p, sf_code code, sf_dt dt, int slot, int a, int b)
+{
+        p->code[p->count++] = (sf_instruction){(uint8_t)code, (uint8_t)dt, (uint8_t)slot, {(uint8_t)a, (uint8_t)b, 0}};
+}
+
+/* The program of step k of such a chain; operand 0 is x, then the results before it, then weight and bias. */
+static void chain_program(int kind, int k, sf_dt acc, sf_program *p)
+{
+        const bool norm = kind == 1;
+        say(p, SF_CODE_LOAD, acc, 0, 0, 0);
+        if (kind == 2) {
+                say(p, k ? SF_CODE_LOAD : SF_CODE_SQUARE, acc, k, 0, 0);
+                if (k)
+                        say(p, SF_CODE_DIV, acc, 0, 0, 1);
+                return;
+        }
+        if (!k)
+                return;
+        say(p, SF_CODE_LOAD, acc, 1, 0, 0);
+        say(p, SF_CODE_SUB, acc, 0, 0, 1);
+        if (k == 1 || !norm)
+                say(p, norm ? SF_CODE_SQUARE : SF_CODE_EXP, acc, 0, 2, 0);
+        if (k == 1)
+                return;
+        const int last = p->count - 1;
+        say(p, SF_CODE_LOAD, acc, 2, 0, 0);
+        say(p, norm ? SF_CODE_MUL : SF_CODE_DIV, acc, 0, last, last + 1);
+        if (!norm)
+                return;
+        say(p, SF_CODE_LOAD, acc, 3, 0, 0);
+        say(p, SF_CODE_MUL, acc, 0, p->count - 2, p->count - 1);
+        say(p, SF_CODE_LOAD, acc, 4, 0, 0);
+        say(p, SF_CODE_ADD, acc, 0, p->count - 2, p->count - 1);
+}
+
+static bool write_chain(const char *folder, size_t i)
+{
+        const int kind = chains[i].kind, count = kind == 2 ? 2 : 3;
+        const sf_dt dt = chains[i].dt, acc = dt == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
+        const int64_t shape[2] = {chains[i].rows, chains[i].n}, kept[2] = {chains[i].rows, 1}, line[1] = {chains[i].n};
+        const int32_t made[SF_OPERANDS_MAX] = {0, 1, 2};
+        sf_step step[3];
+        static sf_fuse fuse[3];
+        sf_step_views views[3];
+        sf_view operand[5] = {view_of(dt, 2, shape, (uint64_t)1 << 40), view_of(acc, 2, kept, (uint64_t)2 << 40), view_of(acc, 2, kept, (uint64_t)3 << 40),
+                              view_of(dt, 1, line, (uint64_t)4 << 40), view_of(dt, 1, line, (uint64_t)5 << 40)};
+        const sf_view y = view_of(dt, 2, shape, (uint64_t)6 << 40), result[2] = {operand[1], operand[2]};
+        sf_cuda_plan plan;
+        bool fits;
+        for (int k = 1; k < 5; k++)
+                if (sf_view_broadcast(NULL, "x", &operand[k], "x", &operand[0]) != SF_OK)
+                        abort();
+        for (int k = 0; k < count; k++) {
+                const bool map = k == count - 1;
+                step[k] = (sf_step){.fold = !map, .map = map, .within = !map, .op = kind == 0 && !k ? SF_MAX : SF_SUM, .in = dt, .acc = acc, .out = map ? dt : acc};
+                step[k].identity = sf_identity(step[k].op, acc);
+                fuse[k] = (sf_fuse){.operands = 0};
+                chain_program(kind, k, acc, &fuse[k].load);
+                views[k] = (sf_step_views){.x = &operand[0], .y = map ? &y : &result[k], .axes = 2, .keepdim = true, .operands = map && kind == 1 ? 5 : 1 + k,
+                                           .operand = {&operand[0], &operand[1], &operand[2], &operand[3], &operand[4]}, .made = made, .fuse = &fuse[k], .follows = k > 0};
+        }
+        sf_chain_geometry(count, step, views);
+        if (sf_cuda_plan_chain(NULL, step, &chip, &plan, &fits) != SF_OK || !fits) {
+                printf("%-24s one stage after another\n", chains[i].name);
+                return true;
+        }
+        return write_plan(folder, chains[i].name, &plan);
 }
 
 int main(int argc, char **argv)
@@ -232,6 +324,8 @@ int main(int argc, char **argv)
                 if (!bars || steps[i].bar)
                         fine = write_step(argv[1], steps[i].name, &s);
         }
+        for (size_t i = 0; fine && i < sizeof chains / sizeof *chains; i++)
+                fine = write_chain(argv[1], i);
         fused_named named;
         for (int i = 0; fine && fused_name(&named, i); i++)
                 fine = write_step(argv[1], named.name, &named.step);
