@@ -46,7 +46,7 @@ install: build
 # time as there are processors, the long ones first; what each said is shown when it is over and kept in build/stages.
 # ---------------------------------------------------------------------------------------------------------------
 needs-test: needs-build
-	@$(NEED) c++=g++ clang=clang pkg-config=pkg-config python3=python3 python3-config=python3-dev nm=binutils patch=patch \
+	@$(NEED) c++=g++ clang=clang pkg-config=pkg-config python3=python3 python3-config=python3-dev nm=binutils patch=patch mpicc=libopenmpi-dev mpirun=openmpi-bin \
 	        $(if $(filter x86_64,$(MACHINE)),aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
 	        /usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross qemu-aarch64=qemu-user)
 	@./tests/sanitizers.sh clang

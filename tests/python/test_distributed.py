@@ -35,3 +35,13 @@ def test_ranks_have_the_bits_of_one_process():
         lines = out.splitlines()
         assert re.fullmatch(rf"rank {i} checked \d+", lines[-1]) and len(lines) == 1, "\n".join(lines[:20])
         assert int(lines[-1].split()[-1]) > 100
+
+
+@pytest.mark.host_only("shards are computed in CPU memory")
+@pytest.mark.skipif(not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="this torch has no gloo")
+def test_a_layer_whose_sequence_is_sharded():
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "recurrences", "context_parallel.py")
+    env = dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "1000 steps over 3 ranks: the bits of one process, and its gradients\n"
