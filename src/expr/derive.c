@@ -325,20 +325,20 @@ static const struct {
         form result; /* REAL: x's own real dtype, or one that is said; WIDE: the same, summed up in f64; SUM: as a sum's; FIXED: `fixed` */
         sf_dt fixed;
         int32_t (*make)(sf_ir *ir, const sf_derivation *d);
-        bool applies;
-        int takes;
+        bool applies; /* goes back to the elements, and has x's shape */
+        int takes;    /* SF_TAKES_*, beside what all of them do */
 } rows[] = {
-        [SF_MEAN] = {"mean", false, REAL, SF_DT_COUNT, make_mean},
-        [SF_VAR] = {"var", false, WIDE, SF_DT_COUNT, make_var},
-        [SF_STD] = {"std", false, WIDE, SF_DT_COUNT, make_std},
-        [SF_VAR_MEAN] = {"the mean of var_mean", false, WIDE, SF_DT_COUNT, make_var_mean},
-        [SF_CUMMEAN] = {"cummean", true, REAL, SF_DT_COUNT, make_mean},
-        [SF_CUMVAR] = {"cumvar", true, WIDE, SF_DT_COUNT, make_var},
-        [SF_SUMSQ] = {"sumsq", false, SUM, SF_DT_COUNT, make_sumsq},
-        [SF_NORM] = {"norm", false, REAL, SF_DT_COUNT, make_norm},
-        [SF_ANY] = {"any", false, FIXED, SF_DT_BOOL, make_any},
-        [SF_ALL] = {"all", false, FIXED, SF_DT_BOOL, make_all},
-        [SF_COUNT_NONZERO] = {"count_nonzero", false, FIXED, SF_DT_I64, make_count_nonzero},
+        [SF_MEAN] = {"mean", false, REAL, SF_DT_COUNT, make_mean, false, 0},
+        [SF_VAR] = {"var", false, WIDE, SF_DT_COUNT, make_var, false, 0},
+        [SF_STD] = {"std", false, WIDE, SF_DT_COUNT, make_std, false, 0},
+        [SF_VAR_MEAN] = {"the mean of var_mean", false, WIDE, SF_DT_COUNT, make_var_mean, false, 0},
+        [SF_CUMMEAN] = {"cummean", true, REAL, SF_DT_COUNT, make_mean, false, 0},
+        [SF_CUMVAR] = {"cumvar", true, WIDE, SF_DT_COUNT, make_var, false, 0},
+        [SF_SUMSQ] = {"sumsq", false, SUM, SF_DT_COUNT, make_sumsq, false, 0},
+        [SF_NORM] = {"norm", false, REAL, SF_DT_COUNT, make_norm, false, 0},
+        [SF_ANY] = {"any", false, FIXED, SF_DT_BOOL, make_any, false, 0},
+        [SF_ALL] = {"all", false, FIXED, SF_DT_BOOL, make_all, false, 0},
+        [SF_COUNT_NONZERO] = {"count_nonzero", false, FIXED, SF_DT_I64, make_count_nonzero, false, 0},
         [SF_SOFTMAX] = {"softmax", false, REAL, SF_DT_COUNT, make_softmax, true, 0},
         [SF_LOG_SOFTMAX] = {"log_softmax", false, REAL, SF_DT_COUNT, make_softmax, true, 0},
         [SF_LAYER_NORM] = {"layer_norm", false, REAL, SF_DT_COUNT, make_layer_norm, true, SF_TAKES_WEIGHT | SF_TAKES_BIAS | SF_TAKES_EPS},
