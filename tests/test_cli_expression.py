@@ -108,12 +108,15 @@ def test_explain_formats():
     xml.dom.minidom.parseString(ok("explain", "where(m, x, 0) < 1", *shapes, "--format", "svg"))
 
 
-def test_explain_says_why_not_fused():
+def test_explain_says_what_shares_lines_and_why_not():
     softmax = "exp(x - max(x, 1, keepdim=True)) / sum(exp(x - max(x, 1, keepdim=True)), 1, keepdim=True)"
     story = json.loads(ok("explain", softmax, "--shape", "x=8,9", "--format", "json"))
-    assert story["after"]["passes"] == 3
-    assert [r["node"] for r in story["not_fused"]] == ["max(x, 1, keepdim=True)", "sum(exp(x - t1), 1, keepdim=True)"]
-    assert all("needed for many elements" in r["why"] for r in story["not_fused"])
+    assert story["after"] == {"passes": 1, "bytes_read": 8 * 9 * 4, "bytes_written": 8 * 9 * 4} and not story["not_fused"]
+    assert [p["same_lines"] for p in story["passes"]] == [False, True, True]
+    story = json.loads(ok("explain", "x - max(x, 1, keepdim=True) / sum(x, 0, keepdim=True)", "--shape", "x=8,9", "--format", "json"))
+    assert story["after"]["passes"] == 2
+    assert [r["node"] for r in story["not_fused"]] == ["max(x, 1, keepdim=True)", "sum(x, 0, keepdim=True)"]
+    assert "needed for many elements" in story["not_fused"][0]["why"] and "along other axes" in story["not_fused"][1]["why"]
 
 
 def test_explain_exact():

@@ -11,7 +11,7 @@ import torch
 
 from . import _scanfold
 from ._translate import (CASTS, DERIVED, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, SCANS, STD, VAR, VIEWS, Program, aten,
-                         axes_of, constant, dtype_code, filled, lengthened, reshaped_product,
+                         axes_of, constant, dtype_code, filled, lengthened, reshaped_product, rounds_differently,
                          same_length, shape_of, translate)
 from .torch import WIDER
 
@@ -19,6 +19,7 @@ log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # as _expressions.c has it
 MAX_RESULTS = 16  # of one region: more are more regions
 EXACT = "exact "  # before a program
+LONGEST = 24  # nodes of a region that goes back to its elements: longer programs are more passes
 
 
 def _is_anchor(node):
@@ -88,16 +89,24 @@ def _is_lengthened(node, user):
     return longer is not None and longer[0] is node
 
 
-def _joins_behind(node, user, region, taken):
-    """Whether a result's only user may join: elementwise work, a flip, that makes it no larger and leaves the region one call. A fold's
-    result stretched again, as in a softmax, is another matter: what was read for the fold is read once more then. What makes a scan one
-    longer is written as such, and is the end of it."""
+def _reach(region):
+    """How large a fold's result may become again, as in a softmax: as what was folded, of which some lines stay in cache until all is done to them. On
+    CUDA, and beside scans, no larger than it is."""
+    if not all(n.meta["val"].device.type == "cpu" for n in region) or any(n.target in SCANS for n in region) or len(region) > LONGEST:
+        return 0
+    return max((_numel(n.args[0]) for n in region if n.target in FOLDS), default=0)
+
+
+def _joins_behind(node, user, region, taken, reach):
+    """Whether a result's user may join: elementwise work, a flip, that makes it no larger, or as large as `reach`, and leaves the region one call. What
+    makes a scan one longer is written as such, and is the end of it."""
     if user in region or user in taken or _is_product(user) or lengthened(node) is not None:
         return False
     longer = any(n.target in SCANS for n in region) and _is_lengthened(node, user)
-    if user.target in VIEWS and user.target not in FLIPS and not longer and not _is_last(user, node):
+    stretched = reach and user.target in (aten.expand.default, aten.unsqueeze.default)
+    if user.target in VIEWS and user.target not in FLIPS and not longer and not stretched and not _is_last(user, node):
         return False
-    return _translatable(user) and (longer or _numel(user) <= _numel(node)) and (len(region) == 1 or _convex(region | {user}))
+    return _translatable(user) and (longer or _numel(user) <= max(reach, _numel(node))) and (len(region) == 1 or _convex(region | {user}))
 
 
 def _grow(anchors, taken, exact):
@@ -112,10 +121,12 @@ def _grow(anchors, taken, exact):
                 continue
             if _translatable(node):
                 region.add(node)
+        reach = _reach(region)
         for node in _results(region):
             users = list(node.users)
-            if len(users) == 1 and _joins_behind(node, users[0], region, taken):
-                region.add(users[0])
+            for user in users if len(users) == 1 or reach else ():
+                if _joins_behind(node, user, region, taken, reach):
+                    region.add(user)
         if len(region) == before:
             return region
 
@@ -158,6 +169,7 @@ OUR_FOLD = 1
 OUR_BAD_FOLD = 2   # of elementwise work with a broadcast operand, or over several trailing axes
 OUR_VAR = 5        # on the CPU, where its two sums in f64 are more work than reading is
 OUR_COPY = 3       # of what was made longer before a scan or fold: written, and read again
+OUR_APPLY = 1.5    # on the CPU, what goes back to its elements: 1.1 (norms) to 1.5 (softmax) of Inductor's time
 LAUNCH = 8 << 20   # two microseconds
 
 
@@ -175,6 +187,13 @@ def _inductor_fuses(node, cuda):
         return cuda and node.target in FOLDS
     return torch.Tag.pointwise in node.target.tags or node.target.namespace == "prims" or \
         (not _is_product(node) and _translatable(node))
+
+
+_PICKS = {aten.gather.default, aten.index.Tensor, aten.index_select.default}
+
+
+def _inductor_reads(user):
+    return user.target in _PICKS or user.target not in SCANS and _inductor_fuses(user, True)
 
 
 def _maker(node):
@@ -237,13 +256,17 @@ def estimate(region, device):
     ours += _bytes(behind) + (0 if cuda else LAUNCH)
     if not cuda and any(map(_is_variance, anchors)):
         ours += (OUR_VAR - 1) * _bytes(inputs)
+    if not cuda and _spreads(region):
+        ours *= OUR_APPLY
     for scan in scans:
         last = scan.args[2 if scan.target is OURS else 1] in (-1, len(shape_of(scan)) - 1)
         slower = max(slower, THEIR_SCAN if cuda and last else THEIR_COLUMNS)
     free = {n for n in inputs if not scans and _free(n, region, cuda)}
     if cuda:
         ours += _bytes(n for n in free if all(u in region for u in n.users))
-    theirs = LAUNCH + slower * (results + _bytes(inputs - free))
+    # Of what goes back to the elements and on into a loop of theirs, they write nothing.
+    unwritten = [n for n in _results(region) if not cuda and _numel(n) >= _reach(region) > 0 and all(u in region or _inductor_reads(u) for u in n.users)]
+    theirs = LAUNCH + slower * (results - _bytes(unwritten) + _bytes(inputs - free))
     return ours, float("inf") if any(map(_is_product, region)) else theirs
 
 
@@ -338,7 +361,7 @@ def _proposal(graph, anchors, taken, exact):
     if not all(_translatable(anchor) and _on_known_device(anchor) for anchor in anchors):
         return None
     members = _grow(anchors, taken, exact)
-    if not _convex(members) or (len(anchors) > 1 and _spreads(members)):
+    if not _convex(members) or (len(anchors) > 1 and _spreads(members) and not _reach(members)) or exact and any(map(rounds_differently, members)):
         return None
     region = Region(graph, members, exact)
     return region if region.possible else None
@@ -471,6 +494,60 @@ def _give_back(graph, made):
         graph.erase_node(alone)
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# var_mean, as norms have it: on the CPU the mean, and the mean of squared distances to it, which follow each other while a line is in cache
+# ---------------------------------------------------------------------------------------------------------------
+def _moments(graph, pair):
+    """[variance, mean] made of other operators in front of a pair; None where they would not be the same."""
+    x, axes = pair.args[0], pair.args[1] if len(pair.args) > 1 else pair.kwargs.get("dim")
+    correction = pair.kwargs.get("correction", 1)
+    lengths = [shape_of(x)[a] for a in axes or ()]
+    if not axes or not pair.kwargs.get("keepdim") or not all(type(n) is int for n in lengths) or type(correction) not in (int, float):
+        return None
+    count = 1
+    for n in lengths:
+        count *= n
+    if x.meta["val"].device.type != "cpu" or not x.meta["val"].dtype.is_floating_point or count <= correction:
+        return None
+    with graph.inserting_before(pair):
+        mean = _call(graph, aten.mean.dim, x, list(axes), True)
+        distance = _call(graph, aten.sub.Tensor, x, mean)
+        squares = _call(graph, aten.sum.dim_IntList, _call(graph, aten.mul.Tensor, distance, distance), list(axes), True)
+        return [_call(graph, aten.div.Tensor, squares, float(count - correction)), mean]
+
+
+def _take_moments(graph):
+    """Puts the two in the place of such pairs: [(the pair's results, its arguments and meta)]"""
+    made = []
+    for pair in [n for n in graph.nodes if n.target is aten.var_mean.correction]:
+        users = {u.args[1]: u for u in pair.users if u.target is operator.getitem}
+        if len(users) != 2 or len(pair.users) != 2:
+            continue
+        alone = _left_alone(_moments, graph, pair)
+        if alone is None:
+            continue
+        for which, user in users.items():
+            alone[which].meta = dict(user.meta)
+            user.replace_all_uses_with(alone[which])
+            graph.erase_node(user)
+        made.append((alone, pair.args, pair.kwargs, dict(pair.meta)))
+        graph.erase_node(pair)
+    return made
+
+
+def _give_moments_back(graph, made):
+    """The pairs again, where no region took either."""
+    for alone, args, kwargs, meta in made:
+        with graph.inserting_before(alone[1]):  # the first of what was made in its place
+            pair = graph.call_function(aten.var_mean.correction, args, kwargs)
+        pair.meta = meta
+        for which, node in enumerate(alone):
+            with graph.inserting_after(pair):
+                value = graph.call_function(operator.getitem, (pair, which))
+            value.meta = dict(node.meta)
+            node.replace_all_uses_with(value)
+
+
 def _free_filled(graph):
     """What is filled with a number asks a tensor for its form at most, which is known: a scan is not kept for that."""
     for node in [n for n in graph.nodes if filled(n) is not None and n.all_input_nodes]:
@@ -519,7 +596,7 @@ def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
     if not exact:
         _left_alone(_scan_first, graph)
     _free_filled(graph)
-    taken, fused, values = set(), [], _take_values(graph)
+    taken, fused, values, moments = set(), [], _take_values(graph), _take_moments(graph)
     anchors = [n for n in graph.nodes if _is_anchor(n)]
     for i, anchor in enumerate(anchors):
         if anchor in taken:
@@ -533,6 +610,7 @@ def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
         fused.append((program, _as_text(region.members)))
         _replace(graph, region, program, keep)
     _give_back(graph, [v for v in values if v[0] not in taken])
+    _give_moments_back(graph, [m for m in moments if not any(n in taken for n in m[0])])
     graph.eliminate_dead_code()  # numbers that are part of programs now
     return fused
 

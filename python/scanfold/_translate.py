@@ -164,6 +164,27 @@ def _all_axes(node):
     return list(range(len(shape_of(node))))
 
 
+# x ** p; the last is rounded twice, as torch's own is not.
+_POWERS = {2: lambda program, x: program.add("apply", SQUARE, x, -1, -1), 0.5: lambda program, x: program.add("apply", SQRT, x, -1, -1),
+           1: lambda program, x: x, 3: lambda program, x: program.add("apply", MUL, program.add("apply", SQUARE, x, -1, -1), x, -1)}
+
+
+def rounds_differently(node):
+    """Whether torch rounds once what an expression rounds twice: nothing for those who ask for exact results."""
+    return _is_fma(node) or node.target is aten.pow.Tensor_Scalar and node.args[1] == 3
+
+
+def _is_fma(node):
+    """Inductor's own operator, which is there once Inductor is."""
+    return node.target._schema.name == "prims::fma" if isinstance(node.target, torch._ops.OpOverload) else False
+
+
+def _fma(program, node):
+    a, b, c = node.args
+    product = program.add("apply", MUL, program.value(a), program.value(b), -1)
+    return program.add("apply", ADD, product, program.value(c), -1)
+
+
 def _elementwise(program, node, name, overload):
     args = node.args
     if name == "rsub" and len(args) == 2:
@@ -177,10 +198,14 @@ def _elementwise(program, node, name, overload):
         return program.add("apply", _BINARY[name], program.value(args[0]), program.value(args[1]), -1)
     if name in _UNARY and len(args) == 1 and not node.kwargs:
         return program.add("apply", _UNARY[name], program.take(args[0]), -1, -1)
-    if name == "pow" and overload == "Tensor_Scalar" and args[1] == 2:
-        return program.add("apply", SQUARE, program.take(args[0]), -1, -1)
+    if name == "pow" and overload == "Tensor_Scalar" and args[1] in _POWERS and (args[1] == 2 or node.meta["val"].dtype.is_floating_point):
+        return _POWERS[args[1]](program, program.take(args[0]))
+    if name == "rsqrt" and node.args[0].meta["val"].dtype.is_floating_point:
+        return program.add("apply", DIV, program.add("constant", 1.0), program.add("apply", SQRT, program.take(args[0]), -1, -1), -1)
     if name == "where" and overload == "self":
         return program.add("apply", WHERE, *[program.take(a) for a in args])
+    if name == "clamp_min" and overload == "default":
+        name = "clamp"
     if name == "clamp" and overload == "default" and len(args) in (2, 3) \
             and all(a is None or is_number(a) and fits(a, node.meta["val"].dtype)
                     for a in args[1:]):
@@ -374,6 +399,8 @@ def translate(program, node):
         place = _view(program, node)
     elif node.target in CASTS:
         place = _cast(program, node)
+    elif _is_fma(node):
+        place = _fma(program, node)
     elif lengthened(node) is not None:
         place = _lengthened(program, node)
     elif node.target.namespace == "aten":
