@@ -333,7 +333,8 @@ class Region:
         users = [u for n in self.results for u in n.users if u not in members]
         self.before = min(users + writers, key=order.get)
         self.program = Program()
-        self.possible = order[self.before] > last and all(translate(self.program, node) is not None for node in self.members)
+        # A result may be wanted in front of a member: all are computed there, if the inputs are there.
+        self.possible = all(order[n] > last for n in writers) and all(translate(self.program, node) is not None for node in self.members)
         if not self.possible:
             return
         for node in self.results:

@@ -72,10 +72,9 @@ static sf_value element(source *from, int64_t position)
 static sf_value with_left(const source *from, sf_value v, bool none)
 {
         const sf_step *s = from->step;
-        const char *left = s->left + from->batch.left;
         for (int32_t e = 0; e < s->lefts; e++) {
                 sf_value entry;
-                memcpy(&entry, left + e * s->left_entry, sizeof entry);
+                memcpy(&entry, s->left + from->batch.left + e * s->left_entry, sizeof entry);
                 v = none && !e ? entry : sf_combine(s->op, s->acc, entry, v);
         }
         return v;

@@ -428,6 +428,33 @@ def test_several_results_of_one_region(device, name, monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+def _layer_norm(x, w):
+    var, mean = torch.var_mean(x, 1, correction=0, keepdim=True)
+    return (x - mean) * torch.rsqrt(var + 1e-5) * w, mean
+
+
+BACK = {
+    "softmax": lambda x, w: _softmax(x, None), "log_softmax": lambda x, w: x - x.amax(1, keepdim=True) - (x - x.amax(1, keepdim=True)).exp().sum(1, keepdim=True).log(),
+    "rms_norm": lambda x, w: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-5) * w, "layer_norm": _layer_norm,
+    "normalize": lambda x, w: x / x.pow(2.0).sum(1, keepdim=True).pow(0.5).clamp_min(1e-12).expand(x.shape),
+    "a fold that is not kept": lambda x, w: x - x.sum(1).unsqueeze(1), "cubes": lambda x, w: x * x.sum(1, keepdim=True).pow(3),
+}
+
+
+@pytest.mark.parametrize("name", BACK)
+def test_regions_that_go_back_to_their_elements(device, name, fused):
+    """On the CPU the whole is one expression, forward, where nobody does better; on CUDA it is left."""
+    x, w = torch.randn(30, 200, requires_grad=True, device=device), torch.randn(200, requires_grad=True, device=device)
+    y, expected = torch.compile(BACK[name], backend=eager_rest, fullgraph=True)(x, w), BACK[name](x, w)
+    torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+    if device == "cpu":
+        assert len(fused) == 1
+    y, expected = (t[0] if isinstance(t, tuple) else t for t in (y, expected))
+    g = torch.randn_like(y)
+    for ours, theirs in zip(torch.autograd.grad(y, (x, w), g, allow_unused=True), torch.autograd.grad(expected, (x, w), g, allow_unused=True)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
 def _hinge(x, t):
     return (1 - x * t).clamp(min=0).mean()
 
