@@ -106,7 +106,8 @@ def _joins_behind(node, user, region, taken, reach):
     stretched = reach and user.target in (aten.expand.default, aten.unsqueeze.default)
     if user.target in VIEWS and user.target not in FLIPS and not longer and not stretched and not _is_last(user, node):
         return False
-    return _translatable(user) and (longer or _numel(user) <= max(reach, _numel(node))) and (len(region) == 1 or _convex(region | {user}))
+    most = _numel(node) if lengthened(user) is not None else max(reach, _numel(node))
+    return _translatable(user) and (longer or _numel(user) <= most) and (len(region) == 1 or _convex(region | {user}))
 
 
 def _grow(anchors, taken, exact):
