@@ -400,11 +400,8 @@ def info():
 _EXPRESSIONS = 256  # are kept, with their plans; programs that make up more of them start over
 
 
-def _parsed(text, exact, inputs):
-    """(the expression, its inputs in order), parsed on first use."""
-    if not isinstance(text, str):
-        raise TypeError(f"the expression is {type(text)}: a string is expected, "
-                        "such as \"cumsum(x * m, 1)\"")
+def _expression_of(text, exact=True):
+    """(the expression, its inputs' names), parsed on first use."""
     kept, key = _chosen.stack[-1], (text, bool(exact))
     found = kept._expressions.get(key)
     if found is None:
@@ -412,7 +409,15 @@ def _parsed(text, exact, inputs):
         if len(kept._expressions) >= _EXPRESSIONS:
             kept._expressions.clear()
         kept._expressions[key] = found
-    expression, names = found
+    return found
+
+
+def _parsed(text, exact, inputs):
+    """(the expression, its inputs in order)"""
+    if not isinstance(text, str):
+        raise TypeError(f"the expression is {type(text)}: a string is expected, "
+                        "such as \"cumsum(x * m, 1)\"")
+    expression, names = _expression_of(text, exact)
     given = [inputs[name] for name in names if name in inputs]
     if len(given) == len(names) == len(inputs):
         return expression, given

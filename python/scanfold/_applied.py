@@ -5,7 +5,7 @@ _derived.py.
 """
 import sys as _sys
 
-from . import _chosen, _dims, _one, _scanfold
+from . import _chosen, _dims, _expression_of, _one, _scanfold
 from ._derived import _KEPT, _axes_of, _is_foreign, result_dtype, short
 from ._dtypes import name as _dtype_name
 
@@ -45,13 +45,7 @@ def _made(name, x, axis, parameter, eps, dtype, beside):
         from ._others import has_64_bits as asks
         has_64_bits = asks(x)
     dtype = result_dtype(name, _dtype_name(x.dtype), dtype, is_torch, has_64_bits)
-    kept, line = _chosen.stack[-1], text(name, axes, parameter, eps, dtype, beside)
-    found = kept._expressions.get((line, True))
-    if found is None:
-        if len(kept._expressions) >= _package._EXPRESSIONS:
-            kept._expressions.clear()
-        found = kept._expressions[line, True] = _scanfold.expression_parse(line, 1, kept._context)
-    return found
+    return _expression_of(text(name, axes, parameter, eps, dtype, beside))
 
 
 def _call(name, x, axis, parameter, eps, mask, weight, bias, dtype, out):

@@ -7,7 +7,7 @@ import builtins as _builtins
 import sys as _sys
 import warnings as _warnings
 
-from . import _axis, _chosen, _dims, _one, _scanfold
+from . import _axis, _chosen, _dims, _expression_of, _one, _scanfold
 from ._dtypes import name as _dtype_name
 
 __all__ = ["mean", "var", "std", "var_mean", "std_mean", "cummean", "cumvar", "sumsq", "norm", "any", "all", "count_nonzero", "nansum", "nanprod", "nanmax",
@@ -128,13 +128,7 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype):
     dtype = result_dtype(name, given, dtype, is_torch, has_64_bits)
     cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as torch has it
     line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast)
-    kept = _chosen.stack[-1]
-    found = kept._expressions.get((line, True))
-    if found is None:
-        if len(kept._expressions) >= _package._EXPRESSIONS:
-            kept._expressions.clear()
-        found = kept._expressions[line, True] = _scanfold.expression_parse(line, 1, kept._context)
-    return found[0], warning
+    return _expression_of(line)[0], warning
 
 
 def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None):

@@ -7,7 +7,7 @@ import functools
 
 import torch
 
-from . import _applied, _derived, _parsed
+from . import _applied, _derived, _expression_of, _parsed
 from . import torch as ops
 from ._derived import short
 from ._torch_derived import _count, _known_result, _norm_backward
@@ -98,14 +98,14 @@ class Line:
 class Lines:
     """Functions of values that are written down."""
 
-    def __init__(self, axes, masked, number):
-        self.axes, self.masked, self.number = tuple(axes), masked, number
+    def __init__(self, axes, masked, number, wide):
+        self.axes, self.masked, self.number, self.wide = tuple(axes), masked, number, wide
 
     def sum(self, v, axes=None):
         return Line(f"sum({v}, {self.axes if axes is None else tuple(axes)}, keepdim=True{', mask=mask' if self.masked else ''})")
 
     def count(self):
-        return self.sum(Line("ones_like(x)")) if self.masked else self.number
+        return self.sum(Line(f"ones_like({self.cast(Line('x'), self.wide)})")) if self.masked else self.number
 
     def kept(self, v):
         return Line(f"where(mask.astype(bool), {v}, 0.0)") if self.masked else v
@@ -121,21 +121,18 @@ class Lines:
 class Tensors:
     """The same functions of tensors."""
 
-    def __init__(self, axes, mask, number):
-        self.axes, self.mask, self.number = list(axes), mask, number
+    def __init__(self, axes, mask, like, wide):
+        self.axes, self.mask, self.like, self.wide = list(axes), mask, like, wide
 
     def sum(self, v, axes=None):
         axes = self.axes if axes is None else list(axes)
         return ops._fold_op(v, "sum", axes, True, mask=self.mask) if axes else self.kept(v)
 
     def count(self):
-        return self.number if self.mask is None else None
+        return _count(self.like, self.axes, self.mask, self.wide)
 
     def kept(self, v):
         return ops._selected(self.mask, v, 0)
-
-    def cast(self, v, dtype):
-        return v.to(dtype)
 
     exp, sqrt = torch.exp, torch.sqrt
     maximum = staticmethod(lambda v, number: v.clamp(min=number))
@@ -196,7 +193,7 @@ def _gradients(way, name, wanted, g, x, y, weight, parameter, eps, over):
 @functools.lru_cache(maxsize=256)
 def _line(name, wanted, number, axes, parameter, eps, over, masked, weighted, wide, dtypes):
     """The gradients as one expression."""
-    way = Lines(axes, masked, number)
+    way = Lines(axes, masked, number, wide)
     x, y, g, weight = (way.cast(Line(one), wide) for one in ("x", "y", "g", "weight"))
     made = _gradients(way, name, wanted, g, x, y, weight if weighted else None, parameter, eps, over)
     return ", ".join(str(way.cast(v, dtype)) for v, dtype in zip(made, dtypes))
@@ -220,12 +217,6 @@ def _wide(*tensors):
     return dtype if dtype is torch.float64 else torch.float32
 
 
-def _tensors_way(ctx, x, mask, wide):
-    way = Tensors(ctx.axes, mask, float(_derived.folded(x.shape, ctx.axes)))
-    way.count = lambda: way.number if mask is None else _count(x, ctx.axes, mask, wide)
-    return way
-
-
 def _backward(ctx, g):
     x, y, mask, weight = ctx.saved_tensors
     wanted = tuple(ctx.needs_input_grad[i] for i in (0, 6, 7))
@@ -238,11 +229,11 @@ def _backward(ctx, g):
         number = float(_derived.folded(like.shape, ctx.axes))
         line = _line(ctx.name, wanted, number, tuple(ctx.axes), ctx.parameter, ctx.eps, ctx.over, mask is not None, weight is not None, wide, dtypes)
         by_name = {"g": g, "x": x, "y": y, "mask": mask, "weight": weight}
-        expression, names = _found(line)
+        expression, names = _expression_of(line)
         made = ops._at_once(expression, *[by_name[one] for one in names])
         made = [made] if isinstance(made, torch.Tensor) else made
     if made is None:
-        way = _tensors_way(ctx, like, mask, wide)
+        way = Tensors(ctx.axes, mask, like, wide)
         x, y, weight = (t if t is None else t.to(wide) for t in (x, y, weight))
         made = _gradients(way, ctx.name, wanted, g.to(wide), x, y, weight, ctx.parameter, ctx.eps, ctx.over)
     made = iter([v.to(dtype) for v, dtype in zip(made, dtypes)])
@@ -250,21 +241,11 @@ def _backward(ctx, g):
     return dx, None, None, None, None, None, dweight, dbias, None
 
 
-def _found(line):
-    """(the expression, its inputs' names)"""
-    from . import _chosen, _scanfold
-    kept = _chosen.stack[-1]
-    found = kept._expressions.get((line, True))
-    if found is None:
-        found = kept._expressions[line, True] = _scanfold.expression_parse(line, 1, kept._context)
-    return found
-
-
 def _normalize_backward(ctx, g, x, mask):
     """Of any order, by torch's formulas: x / by, and of `by` the norm's share where it is above eps."""
     norm = torch.ops.scanfold.derived(x, "norm", ctx.axes, True, ctx.parameter, mask, None)
     by = norm.clamp(min=ctx.eps)
-    way = Tensors(ctx.axes, mask, 0)
+    way = Tensors(ctx.axes, mask, x, x.dtype)
     to_norm = Tensors.where(norm > ctx.eps, -way.sum(g * x) / (by * by))
     return way.kept(g / by + _norm_backward(x, norm, to_norm, ctx.parameter, ctx.axes, mask))
 
@@ -275,7 +256,7 @@ def _jvp(ctx, dx, *others):
     if ctx.name == "normalize" and ctx.parameter != 2:
         raise NotImplementedError("forward-mode differentiation of normalize is there for order 2: use reverse mode (grad, vjp, jacrev)")
     like = x if y is None else y
-    way, dy = _tensors_way(ctx, like, mask, _wide(like)), None
+    way, dy = Tensors(ctx.axes, mask, like, _wide(like)), None
     if dx is not None:
         dy = way.kept(dx - way.sum(torch.exp(y) * dx)) if ctx.name == "log_softmax" else _along(way, ctx.name, dx, x, y, ctx.parameter, ctx.eps)
         dy = dy if weight is None else dy * weight

@@ -229,21 +229,18 @@ def _extreme_gradient(op):
             raise NotImplementedError("the gradient of an exclusive cummax or cummin, or of one with an initial value, is not there: "
                                       "leave exclusive and initial out")
         indices = _plain(op, x, ctx.dim, ctx.group, **ctx.how)
-        first = _first(x, ctx.dim, ctx.group)
-        shape = [1] * x.dim()
-        shape[ctx.dim] = x.shape[ctx.dim]
-        here = torch.arange(first, first + x.shape[ctx.dim]).reshape(shape)
-        begins = indices == here
+        begins = indices == _positions(x, ctx.dim, ctx.group)
         goes_on = (~begins).to(g.dtype)
         later = _later(goes_on, goes_on * g, ctx.dim, ctx.how["reverse"], ctx.group)
         return torch.where(begins, g + later, 0)
     return gradient
 
 
-def _first(x, dim, group):
-    """The index of this rank's first element along the whole axis."""
-    count = torch.tensor([x.shape[dim]])
-    return int(_plain(SUM, count, 0, group, exclusive=True))
+def _positions(x, dim, group):
+    """Where this rank's elements stand along the whole axis, to compare with indices."""
+    length = x.shape[dim]
+    first = int(_plain(SUM, torch.tensor([length]), 0, group, exclusive=True))
+    return torch.arange(first, first + length).reshape([length if d == dim else 1 for d in range(x.dim())])
 
 
 def _logsumexp_gradient(ctx, x, y, g):
@@ -300,10 +297,7 @@ def _fold_extreme_gradient(op):
         if ctx.initial is not None:
             raise NotImplementedError("the gradient of max or min with an initial value is not there: leave initial out")
         indices = _plain(op, x, ctx.dim, ctx.group, fold=True, keepdim=True, **ctx.how)
-        first = _first(x, ctx.dim, ctx.group)
-        shape = [1] * x.dim()
-        shape[ctx.dim] = x.shape[ctx.dim]
-        return torch.where(indices == torch.arange(first, first + x.shape[ctx.dim]).reshape(shape), g, 0)
+        return torch.where(indices == _positions(x, ctx.dim, ctx.group), g, 0)
     return gradient
 
 

@@ -27,7 +27,7 @@
  * longer ones, which are maps of results alone. Run one stage after another, each over all lines, the steps give the same
  * bits: sf_chain_apart.
  *
- * A sequence may be a block of a longer one that others have the rest of (ranks.c). Then `before` and `after` say how many positions stand
+ * A sequence may be a block of a longer one that others have the rest of (src/ranks). Then `before` and `after` say how many positions stand
  * before and behind it, and a scan is told what stands to its left: values of blocks, of each sequence its own, which are combined on the left of
  * every result in turn, lowest first, before the initial value. A fold may be asked for values instead of results.
  */
