@@ -46,6 +46,7 @@ static cu_result read_chip(sf_cuda_device *d)
                         return code;
         }
         d->chip.capability = major * 10 + minor;
+        d->chip.cluster = d->chip.capability >= 90 ? 8 : 1; /* what every chip that has them takes */
         d->chip.l2 = l2;
         d->pools = pools != 0;
         d->reads_host = reads_host != 0;

@@ -214,7 +214,7 @@ static int width_of(const chain *c)
  * Tiles
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct cut {
-        int64_t items, warps, lines, tiles, per, resident, shared;
+        int64_t items, warps, lines, tiles, per, resident, shared, cluster;
         int keep;
         int64_t kept; /* tiles */
 } cut;
@@ -229,13 +229,14 @@ static int64_t kept_bytes(const chain *c)
         return sum;
 }
 
-/* The registers of an element, in bytes: what is computed of a narrow one is an f32. A map's own operands are there one vector at a time. */
+/* The registers of an element, in bytes: what is computed of a narrow one is an f32, and of an f64 more than itself. A map's own operands are there one
+ * vector at a time. */
 static int64_t held_bytes(const chain *c)
 {
         int64_t sum = 0;
         for (int32_t k = 0; k < c->sources; k++)
                 if (moves(&c->source[k]) && (c->source[k].readers > 1 || c->source[k].folded))
-                        sum += size_of((int32_t)c->source[k].dt);
+                        sum += size_of((int32_t)c->source[k].dt) * (size_of((int32_t)c->source[k].dt) == 8 ? 2 : 1);
         return at_least(sum, 4);
 }
 
@@ -268,12 +269,28 @@ static bool cut_one_tile(const chain *c, sf_cuda_tile tile, cut *u)
                 u->items /= 2;
         u->warps = ceil_div(c->n, 32 * c->width * u->items);
         u->lines = at_least(tile.more / u->warps, 1);
+        u->cluster = 1;
         u->resident = tile.resident * tile.threads / (32 * u->warps * u->lines);
         u->shared = u->warps > 1 ? sf_apply_leaves(c->count, u->lines, u->warps, slot_size(c)) : 0;
         return 32 * u->warps <= tile.threads;
 }
 
-/* A line tile by tile, all threads of a block at it; false: one stage after another is as good. */
+/* A line in the registers of as many blocks as it takes, as even as can be; false: there are none so many. */
+static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chip, cut *u)
+{
+        u->keep = 1;
+        u->items = at_least(pow2_down(at_least(4 * tile.elements / held_bytes(c), 1)) / c->width, 1);
+        const int64_t leaves = ceil_div(c->n, 32 * c->width * u->items);
+        u->cluster = u->tiles = ceil_div(leaves, tile.threads / 32);
+        u->warps = ceil_div(leaves, u->cluster);
+        u->lines = 1;
+        u->resident = tile.resident * tile.threads / (32 * u->warps);
+        u->per = pow2_up(ceil_div(u->warps * u->tiles, 32));
+        u->shared = sf_apply_leaves(c->count, 1, u->warps * u->tiles, slot_size(c));
+        return u->cluster <= chip->cluster;
+}
+
+/* A line tile by tile, all threads of a block at it, or of several; false: one stage after another is as good. */
 static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t batch, cut *u)
 {
         u->items = at_least(pow2_down(at_least(4 * tile.elements / held_bytes(c), 1)) / c->width, 1);
@@ -285,7 +302,15 @@ static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chi
         u->shared = sf_apply_leaves(c->count, 1, u->warps * u->tiles, slot_size(c));
         const int64_t room = chip->small_tiles ? 4096 : chip->shared_per_block, each = kept_vector(c) * u->items * 32 * u->warps;
         u->keep = 2;
+        u->cluster = 1;
         u->kept = each && room > u->shared ? at_most(u->tiles, (room - u->shared) / each) : 0;
+        /* As many blocks as keep all of it. */
+        if (u->kept && ceil_div(u->tiles, u->kept) <= chip->cluster) {
+                u->cluster = ceil_div(u->tiles, u->kept);
+                u->kept = ceil_div(u->tiles, u->cluster);
+                u->shared += u->kept * each;
+                return u->per <= 16;
+        }
         u->shared += u->kept * each;
         /* What is not kept comes from the second-level cache the next time, if what all blocks walk at once is in half of it. To be measured: whether
          * a quarter kept is worth it where it does not. */
@@ -411,7 +436,7 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         spec->kernel = SF_CUDA_APPLY;
         spec->width = c.width;
         SF_TRY(find_tile(ctx, chip, spec, false, &tile));
-        if (!cut_one_tile(&c, tile, &u)) {
+        if (!cut_one_tile(&c, tile, &u) && !cut_cluster(&c, tile, chip, &u)) {
                 SF_TRY(find_tile(ctx, chip, spec, true, &tile));
                 if (!cut_tiles(&c, tile, chip, first->batch, &u))
                         return SF_OK;
@@ -425,12 +450,13 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         spec->extra[APPLY_WARPS] = (int32_t)u.warps;
         spec->extra[APPLY_KEEP] = u.keep;
         spec->extra[APPLY_PER] = (int32_t)u.per;
+        spec->extra[APPLY_CLUSTER] = (int32_t)u.cluster;
         describe_sources(&c, &spec->fused);
         for (int32_t k = 0; k < c.count; k++)
                 describe_step(&c, k, spec);
         unsigned char *behind = (unsigned char *)(spec->fused.code + sf_cuda_codes(&spec->fused)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
         memset(behind, 0, (size_t)(end - behind)); /* eight bytes are hashed at a time */
-        const int64_t blocks = ceil_div(first->batch, u.lines);
+        const int64_t blocks = ceil_div(first->batch, u.lines) * u.cluster;
         if (blocks > INT32_MAX || u.shared > chip->shared_per_block || sf_cuda_params_parts(spec).end > SF_CUDA_MAX_PARAMS)
                 return SF_OK;
         put_params(&c, &u, first->batch, l);

@@ -281,7 +281,25 @@ static void put_cast(writer *w, int from, int to, const char *value, int number)
                 put(w, "sf_dtype<%s>::cast(%s%d)", dt_names[to], value, number);
 }
 
-static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf_instruction *program, int32_t number)
+/* Is it the same for every element of a line? Constants are, and what there is one of a line; again.cu (`only`) does not say which those are. */
+static bool is_shared(const sf_cuda_fused *f, const sf_instruction *program, int32_t number, int only)
+{
+        const sf_instruction *i = &program[number];
+        if (i->code == SF_CODE_LOAD)
+                return only < 0 && (f->how[i->slot] & SF_CUDA_OPERAND_UNIT) == 3;
+        bool shared = i->code != SF_CODE_RESULT;
+        for (int32_t a = 0; a < codes[i->code].arguments; a++)
+                shared = shared && is_shared(f, program, i->arg[a], only);
+        return shared;
+}
+
+/* A division by what is, of what is not. */
+static bool divides_by(const sf_cuda_fused *f, const sf_instruction *program, const sf_instruction *i, int only)
+{
+        return i->code == SF_CODE_DIV && is_shared(f, program, i->arg[1], only) && !is_shared(f, program, i->arg[0], only);
+}
+
+static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf_instruction *program, int32_t number, int only)
 {
         const sf_instruction *i = &program[number];
         const char *type = dt_names[i->dt];
@@ -294,7 +312,7 @@ static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf
         default:
                 if (!codes[i->code].chosen)
                         put(w, "sf_dtype<%s>::settle(", type);
-                put(w, "sf_code_%s(", codes[i->code].name);
+                put(w, "sf_code_%s%s(", codes[i->code].name, divides_by(f, program, i, only) ? "_by" : "");
                 for (int32_t a = 0; a < codes[i->code].arguments; a++)
                         put(w, "%sv%d", a ? ", " : "", (int)i->arg[a]);
                 put(w, codes[i->code].chosen ? ")" : "))");
@@ -317,7 +335,7 @@ static const sf_instruction *put_load(writer *w, const sf_cuda_fused *f, const c
         put(w, "SF_DEVICE sf_of<%s> sf_%s_program%d(const sf_params &p", dt_names[acc], name, number);
         put_arguments(w, f, SF_CUDA_OPERAND_LOADS, only);
         for (int32_t i = 0; i < count; i++)
-                put_instruction(w, f, acc, program, i);
+                put_instruction(w, f, acc, program, i, only);
         put(w, "        return ");
         put_cast(w, program[count - 1].dt, acc, "v", count - 1);
         put(w, ";\n}\n");
@@ -338,7 +356,7 @@ static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int num
                 put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES, only);
                 put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", dt_names[result], dt_names[result]);
                 for (int32_t i = 0; i < step->stores; i++)
-                        put_instruction(w, f, result, program, i);
+                        put_instruction(w, f, result, program, i, only);
                 put(w, "        return sf_dtype<%s>::bits(", dt_names[step->out]);
                 put_cast(w, program[step->stores - 1].dt, step->out, "v", step->stores - 1);
                 put(w, ");\n}\n");

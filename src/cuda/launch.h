@@ -20,6 +20,7 @@ typedef struct sf_cuda_chip {
         int32_t shared_per_block; /* bytes, with the opt-in limit */
         int32_t shared_per_multiprocessor;
         int64_t l2;              /* bytes */
+        int32_t cluster;         /* blocks that may run as one cluster; 1: there are none */
         int32_t small_tiles;     /* tests only: nonzero shrinks every tile, so that short sequences have many; else 0 */
 } sf_cuda_chip;
 

@@ -67,6 +67,9 @@ static inline int sf_thread() { return exec_thread(); }
 static inline long long sf_block() { return exec_block(); }
 static inline void sf_take_turn() { exec_take_turn(); }
 static inline void sf_sync_block() { exec_sync_block(); }
+static inline void sf_cluster_arrive() { exec_cluster_arrive(); }
+static inline void sf_cluster_wait() { exec_cluster_wait(); }
+static inline void sf_cluster_put(void *place, int rank, unsigned word) { memcpy(exec_cluster_place(place, rank), &word, sizeof word); }
 static inline unsigned sf_ballot(bool v) { return exec_ballot(v); }
 static inline int sf_lowest(unsigned v) { return __builtin_ffs((int)v) - 1; }
 static inline void sf_pause() { exec_yield(); }
@@ -104,6 +107,7 @@ static inline double sf_add(double a, double b) { return a + b; }
 static inline float sf_multiply(float a, float b) { return a * b; }
 static inline double sf_multiply(double a, double b) { return a * b; }
 static inline float sf_fma(float a, float b, float c) { return fmaf(a, b, c); }
+static inline double sf_fma(double a, double b, double c) { return fma(a, b, c); }
 static inline float sf_subtract(float a, float b) { return a - b; }
 static inline double sf_subtract(double a, double b) { return a - b; }
 static inline float sf_quotient(float a, float b) { return a / b; }

@@ -46,6 +46,8 @@ typedef struct fiber {
         const unsigned *wait; /* runnable once *wait differs from `seen`; NULL: at once */
         unsigned seen;
         int parity;           /* of the warp's exchange */
+        unsigned met;         /* the cluster's turn when it arrived */
+        int arrivals;         /* not yet waited for */
         copy *copies;
         int copy_count, group;
         void *fake_stack;
@@ -57,8 +59,16 @@ typedef struct warp {
         uint64_t slot[2][32];
 } warp;
 
+/* Neighbours that run at once. */
+typedef struct cluster {
+        unsigned turn;
+        int arrived, live;
+        struct block *first;
+} cluster;
+
 typedef struct block {
         int64_t index; /* -1: none */
+        cluster *cluster;
         unsigned turn;
         int arrived, live;
         unsigned char *shared;
@@ -144,6 +154,14 @@ static void block_met(block *b)
         }
 }
 
+static void cluster_met(cluster *c)
+{
+        if (c->arrived && c->arrived == c->live) {
+                c->arrived = 0;
+                c->turn++;
+        }
+}
+
 static void fiber_main(void)
 {
 #if ASAN
@@ -160,6 +178,8 @@ static void fiber_main(void)
         f->block->live--;
         warp_met(w);
         block_met(f->block);
+        f->block->cluster->live--;
+        cluster_met(f->block->cluster);
         fiber_leave(1);
 }
 
@@ -213,6 +233,36 @@ void exec_sync_block(void)
         b->arrived++;
         block_met(b);
         wait_for(&b->turn, seen);
+}
+
+void exec_cluster_arrive(void)
+{
+        cluster *c = current->block->cluster;
+        if (current->arrivals++)
+                exec_fail("a thread arrives twice before it waits for its cluster");
+        current->met = c->turn;
+        c->arrived++;
+        cluster_met(c);
+}
+
+void exec_cluster_wait(void)
+{
+        if (!current->arrivals--)
+                exec_fail("a thread waits for its cluster and has not arrived");
+        wait_for(&current->block->cluster->turn, current->met);
+}
+
+unsigned char *exec_cluster_place(const void *place, int rank)
+{
+        const block *own = current->block;
+        const size_t offset = (size_t)((const unsigned char *)place - own->shared);
+        if (rank < 0 || rank >= (int)now->cluster || offset >= now->shared)
+                exec_fail("a write to shared memory that no block of the cluster has");
+        if (!own->cluster->turn)
+                exec_fail("a write to the shared memory of a block that may not have begun");
+        if (!own->cluster->first[rank].live)
+                exec_fail("a write to the shared memory of a block that has ended");
+        return own->cluster->first[rank].shared + offset;
 }
 
 /* Lanes write, meet, read. The slots alternate: a lane can be one exchange ahead of the others, never two. */
@@ -315,11 +365,20 @@ static void block_start(block *b, int64_t index)
                 fiber *f = &b->fibers[t];
                 f->block = b;
                 f->thread = t;
-                f->done = f->parity = f->copy_count = f->group = 0;
+                f->done = f->parity = f->copy_count = f->group = f->arrivals = 0;
                 f->wait = NULL;
                 f->fake_stack = NULL;
                 fiber_prepare(f);
         }
+}
+
+static void cluster_start(cluster *c, int64_t index)
+{
+        c->turn = 0;
+        c->arrived = 0;
+        c->live = (int)(now->threads * now->cluster);
+        for (uint32_t i = 0; i < now->cluster; i++)
+                block_start(&c->first[i], index * now->cluster + i);
 }
 
 static void warp_drive(block *b, int first)
@@ -361,15 +420,18 @@ static char *stack_number(size_t i, size_t count)
 
 int exec_run(const exec_launch *launch)
 {
-        uint32_t resident = launch->resident < launch->blocks ? launch->resident : launch->blocks;
+        const uint32_t side = launch->cluster, groups = launch->blocks / side; /* `order` is of clusters */
+        const uint32_t wanted = launch->resident < side ? 1 : launch->resident / side, running_groups = wanted < groups ? wanted : groups;
+        const uint32_t resident = running_groups * side;
         uint64_t random = launch->seed;
-        int64_t *order = malloc(launch->blocks * sizeof *order);
+        int64_t *order = malloc(groups * sizeof *order);
         block *blocks = calloc(resident, sizeof *blocks);
-        if (!order || !blocks)
+        cluster *clusters = calloc(running_groups, sizeof *clusters);
+        if (!order || !blocks || !clusters || groups * side != launch->blocks)
                 abort();
         now = launch;
         failed = 0;
-        for (uint32_t i = 0; i < launch->blocks; i++) {
+        for (uint32_t i = 0; i < groups; i++) {
                 uint32_t k = (uint32_t)(random_next(&random) % (i + 1));
                 order[i] = order[k];
                 order[k] = i;
@@ -382,9 +444,11 @@ int exec_run(const exec_launch *launch)
                         abort();
                 for (uint32_t t = 0; t < launch->threads; t++)
                         blocks[i].fibers[t].stack = stack_number((size_t)i * launch->threads + t, (size_t)resident * launch->threads);
-                block_start(&blocks[i], order[started++]);
-                running++;
+                clusters[i / side].first = &blocks[i / side * side];
+                blocks[i].cluster = &clusters[i / side];
         }
+        for (; running < running_groups; running++)
+                cluster_start(&clusters[running], order[started++]);
         int idle = 0;
         for (long rounds = 0; running && !failed; rounds++) {
                 progressed = 0;
@@ -396,12 +460,14 @@ int exec_run(const exec_launch *launch)
                                 continue;
                         for (uint32_t t = 0; t < launch->threads && !failed; t += 32)
                                 warp_drive(b, (int)t);
-                        if (b->live == 0) {
-                                free(b->shared);
+                        if (b->live == 0)
                                 b->index = -1;
+                        if (b->cluster->live == 0) {
+                                for (uint32_t i = 0; i < side; i++)
+                                        free(b->cluster->first[i].shared);
                                 running--;
-                                if (started < launch->blocks) {
-                                        block_start(b, order[started++]);
+                                if (started < groups) {
+                                        cluster_start(b->cluster, order[started++]);
                                         running++;
                                 }
                         }
@@ -415,7 +481,7 @@ int exec_run(const exec_launch *launch)
         for (uint32_t i = 0; i < resident; i++) {
                 for (uint32_t t = 0; t < launch->threads; t++)
                         free(blocks[i].fibers[t].copies);
-                if (blocks[i].index >= 0)
+                if (blocks[i].cluster->live)
                         free(blocks[i].shared);
                 free(blocks[i].fibers);
                 free(blocks[i].warps);
@@ -424,6 +490,7 @@ int exec_run(const exec_launch *launch)
         if (failed) /* frames that were given up */
                 __asan_unpoison_memory_region(stacks.base, stacks.count * STACK);
 #endif
+        free(clusters);
         free(blocks);
         free(order);
         return failed;

@@ -22,6 +22,9 @@ long long exec_block(void);
 unsigned char *exec_shared(void);
 void exec_take_turn(void); /* a thread that has not is told when it returns */
 void exec_sync_block(void);
+void exec_cluster_arrive(void);
+void exec_cluster_wait(void);
+unsigned char *exec_cluster_place(const void *place, int rank); /* the same place in the shared memory of another block of the cluster */
 uint64_t exec_shuffle(uint64_t v, int lane);
 uint32_t exec_ballot(int v);
 void exec_yield(void);
@@ -38,6 +41,7 @@ typedef struct exec_launch {
         const void *params;
         uint32_t blocks, threads, shared;
         uint32_t resident; /* blocks that run at once */
+        uint32_t cluster;  /* of those, so many always do, as neighbours */
         uint64_t seed;
 } exec_launch;
 

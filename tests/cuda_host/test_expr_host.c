@@ -42,7 +42,7 @@ int main(int argc, char **argv)
         if (argc > 5 && !strcmp(argv[4], "--cases"))
                 arguments[1] = argv[5];
         host_chip = (sf_cuda_chip){.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
-                                   .shared_per_multiprocessor = 65536, .l2 = 8192, .small_tiles = 1};
+                                   .shared_per_multiprocessor = 65536, .l2 = 8192, .cluster = 2, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));
         host_learning = true;
         if (expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived))
@@ -55,8 +55,8 @@ int main(int argc, char **argv)
                 fprintf(stderr, "no graph has run kernels/again.cu\n");
                 failed = 1;
         }
-        fprintf(stderr, "chains: %ld in registers, %ld in shared memory, %ld partly\n", host_kept[0], host_kept[1], host_kept[2]);
-        if (!host_kept[0] || !host_kept[1] || !host_kept[2]) {
+        fprintf(stderr, "chains: %ld in registers, %ld in shared memory, %ld partly; %ld by clusters\n", host_kept[0], host_kept[1], host_kept[2], host_clusters);
+        if (!host_kept[0] || !host_kept[1] || !host_kept[2] || !host_clusters) {
                 fprintf(stderr, "no chain has run kernels/apply.cu so\n");
                 failed = 1;
         }

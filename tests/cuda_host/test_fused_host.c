@@ -16,9 +16,9 @@
 #include <time.h>
 
 static const sf_cuda_chip chips[] = {
-        {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
+        {.capability = 90, .cluster = 8, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
          .l2 = 8192, .small_tiles = 1},
-        {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
+        {.capability = 90, .cluster = 8, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
          .l2 = 52428800}};
 
 /* With this many cases every kernel file must have run; fewer are for a quick look. */

@@ -11,10 +11,10 @@
 #include "scanfold.h"
 
 static const sf_cuda_chip chips[] = {
-        {.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048,
+        {.capability = 90, .cluster = 8, .multiprocessors = 3, .threads_per_multiprocessor = 2048,
          .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
          .l2 = 8192, .small_tiles = 1},
-        {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
+        {.capability = 90, .cluster = 8, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
          .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
          .l2 = 52428800}};
 

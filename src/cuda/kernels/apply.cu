@@ -1,12 +1,12 @@
 /*
  * apply.cu: a chain (core/step.h): folds of a line whose results go back to its elements, as in a softmax or a norm, all in one launch.
  *
- * SF_WARPS warps have a line, and a block SF_THREADS / 32 / SF_WARPS lines. A line is tiles, a tile one leaf a warp, a leaf SF_ITEMS vectors a lane: neighbours
+ * SF_WARPS warps have a line, and a block SF_THREADS / 32 / SF_WARPS lines; or SF_CLUSTER blocks have one, each every SF_CLUSTER-th of its tiles. A line is tiles, a tile one leaf a warp, a leaf SF_ITEMS vectors a lane: neighbours
  * in a vector, then lanes, then vectors, then warps, then tiles, so a leaf is an aligned part of the line, and its total a node of the order's tree
- * (docs/order.md). Each warp folds its leaves; where there are several, they meet in shared memory, and every warp folds them all, SF_PER to a lane. So
- * all threads have the result, and one barrier is all that a fold takes. What is absent is the operation's neutral value.
+ * (docs/order.md). Each warp folds its leaves; where there are several, they meet in shared memory, that of every block of the cluster, and every warp folds
+ * them all, SF_PER to a lane. So all threads have the result, and one barrier is all that a fold takes. What is absent is the operation's neutral value.
  *
- * What several steps read of memory is loaded once. SF_KEEP 1: the line is one tile, and stays in registers; 2: its first number[1] tiles stay in shared
+ * What several steps read of memory is loaded once. SF_KEEP 1: a block has one tile, which stays in registers; 2: its first number[1] tiles stay in shared
  * memory, where each thread reads what it has put there itself, and the others are read again, with luck from the second-level cache.
  *
  * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an initial value, how, which operands the load reads,
@@ -32,7 +32,7 @@ enum {
         LINES = SF_THREADS / 32 / SF_WARPS,
         SPREAD = 32 * SF_WIDTH,    /* from one of a lane's vectors to the next */
         LEAF = SPREAD * SF_ITEMS,
-        ALONE = SF_WARPS == 1 && SF_KEEP == 1, /* a line is one leaf */
+        ALONE = SF_WARPS == 1 && SF_KEEP == 1 && SF_CLUSTER == 1, /* a line is one leaf */
 };
 
 template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
@@ -99,7 +99,7 @@ struct sf_course {
         char *y[STEPS];
         sf_vectors still;
         sf_u64 made[STEPS];
-        int n, tiles, kept, lane, warp, team;
+        int n, tiles, kept, lane, warp, team, rank;
         bool mine; /* to store what there is one of */
 };
 
@@ -210,7 +210,7 @@ template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_c
 #undef OPERAND
 }
 
-/* The same from shared memory, or into it. */
+/* The same from shared memory, or into it; tile t of those the block has. */
 template <int WHICH, bool PUT> SF_DEVICE void sf_keep_item(const sf_course &c, int t, int i, sf_vectors &v)
 {
 #define OPERAND(k, dt, unit, made)                                                                                               \
@@ -230,7 +230,7 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
                 OLD = SF_KEEP == 2 ? sf_reads<K>::ALL & ~sf_reads<K>::FRESH : 0,
                 LATER = SF_KEEP == 2 ? FRESH & sf_from_step<K + 1>::LOADS : 0
         };
-        const bool near = SF_KEEP == 2 && t < c.kept;
+        const bool near = SF_KEEP == 2 && t / SF_CLUSTER < c.kept;
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_fetch_item<FRESH>(p, c, t, i, v[i]);
@@ -241,11 +241,11 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
         if (OLD && near)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        sf_keep_item<OLD, false>(c, t, i, v[i]);
+                        sf_keep_item<OLD, false>(c, t / SF_CLUSTER, i, v[i]);
         if (LATER && near)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        sf_keep_item<LATER, true>(c, t, i, v[i]);
+                        sf_keep_item<LATER, true>(c, t / SF_CLUSTER, i, v[i]);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -306,25 +306,45 @@ template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
         return e[0];
 }
 
+/* A vector of numbers to fold, by the operation: they are lifted as they come, or all at once. */
+template <int OP, int K> struct sf_few {
+        sf_total<K> e[SF_WIDTH];
+        SF_DEVICE_METHOD void set(int j, sf_number_of_step<K> v) { e[j] = sf_held<K>::settle(sf_held<K>::lift(v)); }
+        SF_DEVICE_METHOD sf_total<K> fold() { return sf_fold_few<K>(e); }
+};
+#if SF_EXPONENTIALS
+template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
+        sf_number_of_step<K> e[1][SF_WIDTH];
+        SF_DEVICE_METHOD void set(int j, sf_number_of_step<K> v) { e[0][j] = v; }
+        SF_DEVICE_METHOD sf_total<K> fold()
+        {
+                sf_total<K> total[1];
+                sf_held<K>::fold_each(e, total);
+                return total[0];
+        }
+};
+#endif
+
 /* The warp's leaf of tile t. */
 template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, const sf_vectors (&v)[SF_ITEMS])
 {
+        typedef sf_dtype<sf_recipe<K>::ACC> number;
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
         sf_total<K> a[SF_ITEMS];
         const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_total<K> e[SF_WIDTH];
+                sf_few<sf_recipe<K>::OP, K> few;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
                         sf_number_of_step<K> one = sf_programs<K>::load(p, c, v[i], j);
                         if (sf_recipe<K>::MASK >= 0)
-                                one = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one : sf_dtype<sf_recipe<K>::ACC>::constant(FIELD(K, identity));
-                        e[j] = sf_held<K>::settle(sf_held<K>::lift(one));
+                                one = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one : number::constant(FIELD(K, identity));
                         if (SF_RAGGED)
-                                e[j] = sf_held<K>::choose(first + i * SPREAD + j < c.n, e[j], neutral);
+                                one = first + i * SPREAD + j < c.n ? one : number::constant(FIELD(K, neutral));
+                        few.set(j, one);
                 }
-                a[i] = sf_held<K>::choose(first + i * SPREAD < c.n, sf_fold_few<K>(e), neutral);
+                a[i] = sf_held<K>::choose(first + i * SPREAD < c.n, few.fold(), neutral);
         }
         return sf_fold_lanes<K>(a, c.lane);
 }
@@ -345,6 +365,42 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const 
         for (int b = 1; b < 32; b *= 2)
                 total = sf_meet<K>(total, c.lane, b);
         return total;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Blocks of a line
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* The block's first tile, and where they end; in registers there is but one. */
+SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
+SF_DEVICE int sf_tiles_end(const sf_course &c) { return SF_KEEP == 1 ? sf_tiles_begin(c) + 1 : c.tiles; }
+
+/* A leaf's total, which all lanes have, for every block of the line. */
+template <class V> SF_DEVICE void sf_hand_out(const sf_course &c, V *leaf, V total)
+{
+        if (SF_CLUSTER == 1) {
+                if (c.lane == 0)
+                        *leaf = total;
+        } else if (c.lane < SF_CLUSTER) {
+                union {
+                        V value;
+                        sf_u32 word[sizeof(V) / 4];
+                } parts;
+                parts.value = total;
+#pragma unroll
+                for (int w = 0; w < (int)(sizeof(V) / 4); w++)
+                        sf_cluster_put((sf_u32 *)leaf + w, c.lane, parts.word[w]);
+        }
+}
+
+SF_DEVICE void sf_sync_line()
+{
+        if (SF_CLUSTER == 1) {
+                sf_sync_block();
+        } else {
+                sf_cluster_arrive();
+                sf_cluster_wait();
+        }
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -375,13 +431,12 @@ template <> struct sf_do<KIND_FOLD> {
                         total = sf_fold_leaf<K>(p, c, 0, kept);
                 } else {
                         sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + (K * LINES + c.team) * SF_WARPS * c.tiles * SLOT);
-                        for (int t = 0; t < (SF_KEEP == 1 ? 1 : c.tiles); t++) {
+                        for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
                                 sf_fetch_all<K>(p, c, t, kept);
                                 total = sf_fold_leaf<K>(p, c, t, kept);
-                                if (c.lane == 0)
-                                        leaf[t * SF_WARPS + c.warp] = total;
+                                sf_hand_out(c, leaf + t * SF_WARPS + c.warp, total);
                         }
-                        sf_sync_block();
+                        sf_sync_line();
                         total = sf_fold_leaves<K>(p, c, leaf);
                 }
                 if (sf_recipe<K>::BEGINS)
@@ -395,7 +450,7 @@ template <> struct sf_do<KIND_MAP> {
         {
                 enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
                 const sf_i64 stride = FIELD(K, sy);
-                for (int t = 0; t < (SF_KEEP == 1 ? 1 : c.tiles); t++) {
+                for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
                         const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
                         sf_fetch_all<K>(p, c, t, kept);
 #pragma unroll
@@ -455,10 +510,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         c.team = sf_thread() / 32 / SF_WARPS;
         c.tiles = (int)p.number[0];
         c.kept = (int)p.number[1];
-        sf_i64 line = sf_block() * LINES + c.team;
+        sf_i64 line = sf_block() / SF_CLUSTER * LINES + c.team;
+        c.rank = (int)(sf_block() % SF_CLUSTER);
+        if (SF_CLUSTER > 1)
+                sf_cluster_arrive(); /* before others may write here: waited for where it is first done */
         const bool works = line < p.units;
         c.n = works ? (int)p.n : 0;
-        c.mine = works && c.lane == 0 && c.warp == 0;
+        c.mine = works && c.lane == 0 && c.warp == 0 && c.rank == 0;
         line = works ? line : 0;
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
@@ -487,6 +545,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_load_steady(c.operand[k], *(sf_raw<SF_SIZE(dt)> *)&c.still.operand##k);
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
+        if (SF_CLUSTER > 1)
+                sf_cluster_wait();
         sf_steps<0>::run(p, c, kept);
 }
 #undef FIELD

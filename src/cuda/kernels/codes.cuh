@@ -110,7 +110,37 @@ template <class T> SF_DEVICE T sf_code_sub(T a, T b) { return (T)((sf_u64)a - (s
 SF_DEVICE float sf_code_mul(float a, float b) { return sf_multiply(a, b); }
 SF_DEVICE double sf_code_mul(double a, double b) { return sf_multiply(a, b); }
 template <class T> SF_DEVICE T sf_code_mul(T a, T b) { return (T)((sf_u64)a * (sf_u64)b); }
+SF_DEVICE float sf_code_neg(float a) { return -a; }
+SF_DEVICE double sf_code_neg(double a) { return -a; }
+template <class T> SF_DEVICE T sf_code_neg(T a) { return (T)(0 - (sf_u64)a); }
+SF_DEVICE float sf_code_abs(float a) { return sf_float_of(sf_bits_of(a) & 0x7fffffffu); }
+SF_DEVICE double sf_code_abs(double a) { return sf_double_of(sf_bits_of(a) & 0x7fffffffffffffffull); }
+template <class T> SF_DEVICE T sf_code_abs(T a) { return a < 0 ? sf_code_neg(a) : a; }
 template <class T> SF_DEVICE T sf_code_div(T a, T b) { return sf_quotient(a, b); }
+
+/* A value that is not negative unless a is, with the sign of a. */
+SF_DEVICE float sf_signed_as(float a, float v) { return sf_float_of((sf_bits_of(a) & 0x80000000u) | sf_bits_of(v)); }
+SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits_of(a) & 0x8000000000000000ull) | sf_bits_of(v)); }
+
+/*
+ * The same quotient, its last bit too, of a divisor that many dividends share: what is known of it alone is computed once. 1 / d in two parts gives a
+ * quotient that is off by less than one unit in the last place, and one correction by the remainder, which is exact, then rounds as division does
+ * (Markstein's theorem). Where something of that could leave the range, and by a negative number, it is divided. A zero loses its sign on the way and gets
+ * it back.
+ */
+template <class T> SF_DEVICE T sf_quotient_by(T a, T d, T tiny, T near, T far)
+{
+        const bool fits = d >= 1 / near && d <= near;
+        const T high = sf_quotient((T)1, d), low = sf_multiply(sf_fma(-d, high, (T)1), high);
+        const T least = fits ? tiny : far * 2, most = fits ? far : -1, zero = fits ? 0 : far;
+        if ((sf_code_abs(a) >= least && sf_code_abs(a) <= most) || a == zero) {
+                const T q = sf_fma(a, high, sf_multiply(a, low));
+                return sf_signed_as(a, sf_fma(sf_fma(-d, q, a), high, q));
+        }
+        return sf_quotient(a, d);
+}
+SF_DEVICE float sf_code_div_by(float a, float d) { return sf_quotient_by(a, d, 1e-27f, 1e9f, 1e27f); }
+SF_DEVICE double sf_code_div_by(double a, double d) { return sf_quotient_by(a, d, 1e-240, 1e30, 1e240); }
 template <class T> SF_DEVICE T sf_code_square(T a) { return sf_code_mul(a, a); }
 
 SF_DEVICE float sf_code_maximum(float a, float b) { return sf_larger(a, b); }
@@ -120,12 +150,6 @@ SF_DEVICE float sf_code_minimum(float a, float b) { return sf_smaller(a, b); }
 SF_DEVICE double sf_code_minimum(double a, double b) { return sf_smaller(a, b); }
 template <class T> SF_DEVICE T sf_code_minimum(T a, T b) { return a < b ? a : b; }
 
-SF_DEVICE float sf_code_neg(float a) { return -a; }
-SF_DEVICE double sf_code_neg(double a) { return -a; }
-template <class T> SF_DEVICE T sf_code_neg(T a) { return (T)(0 - (sf_u64)a); }
-SF_DEVICE float sf_code_abs(float a) { return sf_float_of(sf_bits_of(a) & 0x7fffffffu); }
-SF_DEVICE double sf_code_abs(double a) { return sf_double_of(sf_bits_of(a) & 0x7fffffffffffffffull); }
-template <class T> SF_DEVICE T sf_code_abs(T a) { return a < 0 ? sf_code_neg(a) : a; }
 template <class T> SF_DEVICE T sf_code_relu(T a) { return a > 0 || a != a ? a : (T)0; }
 
 SF_DEVICE float sf_code_exp(float a) { return sf_exp_f32(a); }

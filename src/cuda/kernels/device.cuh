@@ -15,7 +15,12 @@ typedef unsigned int sf_u32;
 #define SF_DEVICE static __device__ __forceinline__
 #define SF_DEVICE_MEMBER static __device__ __forceinline__
 #define SF_DEVICE_METHOD __device__ __forceinline__
-#define SF_KERNEL extern "C" __global__ void __launch_bounds__(SF_THREADS, SF_RESIDENT)
+#if defined(SF_CLUSTER) && SF_CLUSTER > 1
+#define SF_TOGETHER __cluster_dims__(SF_CLUSTER, 1, 1)
+#else
+#define SF_TOGETHER
+#endif
+#define SF_KERNEL extern "C" __global__ void SF_TOGETHER __launch_bounds__(SF_THREADS, SF_RESIDENT)
 
 extern __shared__ __align__(16) unsigned char sf_shared_bytes[];
 
@@ -35,6 +40,32 @@ SF_DEVICE void sf_take_turn()
 #endif
 }
 SF_DEVICE void sf_sync_block() { __syncthreads(); }
+/*
+ * A cluster of blocks, from compute capability 9.0 on: they run at once, and may write to each other's shared memory after all have arrived once. What was
+ * written before its thread arrived is seen by all who have waited.
+ */
+SF_DEVICE void sf_cluster_arrive()
+{
+#if __CUDA_ARCH__ >= 900
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+#endif
+}
+SF_DEVICE void sf_cluster_wait()
+{
+#if __CUDA_ARCH__ >= 900
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+/* A word for the same place in the shared memory of block `rank` of the cluster. */
+SF_DEVICE void sf_cluster_put(void *place, int rank, sf_u32 word)
+{
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{ .reg .u32 there; mapa.shared::cluster.u32 there, %0, %1; st.shared::cluster.u32 [there], %2; }" ::"r"(
+                             (sf_u32)__cvta_generic_to_shared(place)),
+                     "r"(rank), "r"(word)
+                     : "memory");
+#endif
+}
 SF_DEVICE sf_u32 sf_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
 SF_DEVICE int sf_lowest(sf_u32 v) { return __ffs((int)v) - 1; }
 
@@ -84,6 +115,7 @@ SF_DEVICE double sf_add(double a, double b) { return __dadd_rn(a, b); }
 SF_DEVICE float sf_multiply(float a, float b) { return __fmul_rn(a, b); }
 SF_DEVICE double sf_multiply(double a, double b) { return __dmul_rn(a, b); }
 SF_DEVICE float sf_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+SF_DEVICE double sf_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 SF_DEVICE float sf_subtract(float a, float b) { return __fsub_rn(a, b); }
 SF_DEVICE double sf_subtract(double a, double b) { return __dsub_rn(a, b); }
 SF_DEVICE float sf_quotient(float a, float b) { return __fdiv_rn(a, b); }

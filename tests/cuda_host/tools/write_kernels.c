@@ -184,7 +184,7 @@ static sf_step step_of(const listed *c, bool fold, sf_op op, sf_dt out)
         return s;
 }
 
-static const sf_cuda_chip chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
+static const sf_cuda_chip chip = {.capability = 90, .cluster = 8, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
                                   .shared_per_multiprocessor = 233472, .l2 = 52428800};
 
 /* A plan's launches, written and listed. */
