@@ -51,7 +51,7 @@ static const row rows[] = {
 
         /* To be measured. A line in registers: 32 words a thread, up to 512 threads, two such blocks, so that one loads while another stores; where lines
          * are shorter, blocks of four warps (`more`). Longer ones tile by tile (`down`), 1024 threads with 8 words each. */
-        {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {512, 32, 2, 4, 0}},
+        {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {1024, 32, 1, 4, 0}},
         {SF_CUDA_APPLY, 1, -1, 16, 8, 8, 70, {1024, 8, 1, 0, 0}},
 
         /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of

@@ -23,7 +23,7 @@ static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
 long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
-long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_clusters;
+long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_clusters, host_through;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -100,6 +100,7 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                 host_chunked += i > 0;
                 host_launches++;
                 host_clusters += kernel == SF_CUDA_APPLY && extra[APPLY_CLUSTER] > 1;
+                host_through += kernel == SF_CUDA_APPLY && extra[APPLY_KEEP] == 3;
                 exec_launch launch = {.entry = entry, .params = l->params, .blocks = l->grid[0], .threads = (uint32_t)l->spec.threads,
                                       .shared = l->shared, .resident = 4, .cluster = kernel == SF_CUDA_APPLY ? (uint32_t)extra[APPLY_CLUSTER] : 1, .seed = (uint64_t)host_seed++};
                 if (exec_run(&launch))
@@ -174,7 +175,7 @@ static sf_status run_chain(sf_context *ctx, const sf_step *first)
                 return sf_chain_apart(first, run_stage, ctx);
         sf_params p;
         memcpy(&p, plan.launch[0].params, offsetof(sf_params, dims));
-        host_kept[plan.launch[0].spec.extra[APPLY_KEEP] == 1 ? 0 : p.number[0] <= p.number[1] * plan.launch[0].spec.extra[APPLY_CLUSTER] ? 1 : 2]++;
+        host_kept[plan.launch[0].spec.extra[APPLY_KEEP] != 2 ? 0 : p.number[0] <= p.number[1] * plan.launch[0].spec.extra[APPLY_CLUSTER] ? 1 : 2]++;
         return run_launches(ctx, &plan);
 }
 

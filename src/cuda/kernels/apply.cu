@@ -7,7 +7,8 @@
  * them all, SF_PER to a lane. So all threads have the result, and one barrier is all that a fold takes. What is absent is the operation's neutral value.
  *
  * What several steps read of memory is loaded once. SF_KEEP 1: a block has one tile, which stays in registers; 2: its first number[1] tiles stay in shared
- * memory, where each thread reads what it has put there itself, and the others are read again, with luck from the second-level cache.
+ * memory, where each thread reads what it has put there itself, and the others are read again, with luck from the second-level cache. 3: as 1, by way of shared memory, to
+ * which each thread copies for itself what the first step reads: all of that is under way at once, where the compiler would mix loads with the arithmetic.
  *
  * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an initial value, how, which operands the load reads,
  * which the store). how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
@@ -32,7 +33,10 @@ enum {
         LINES = SF_THREADS / 32 / SF_WARPS,
         SPREAD = 32 * SF_WIDTH,    /* from one of a lane's vectors to the next */
         LEAF = SPREAD * SF_ITEMS,
-        ALONE = SF_WARPS == 1 && SF_KEEP == 1 && SF_CLUSTER == 1, /* a line is one leaf */
+        LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1, /* vectors of what a map alone reads that are loaded at a time */
+        ONE_TILE = SF_KEEP != 2,
+        STAGED = SF_KEEP == 3,
+        ALONE = SF_WARPS == 1 && ONE_TILE && SF_CLUSTER == 1, /* a line is one leaf */
 };
 
 template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
@@ -63,6 +67,10 @@ enum { SLOT = sf_slot_of_step<0>::BYTES };
 enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
 
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) == 1) << k
+enum { UNITS = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
 /* Of the steps before K, and from K on: those that some of them load. */
 template <int K> struct sf_before_step {
         enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
@@ -84,7 +92,7 @@ template <int K> struct sf_kept_from {
 template <> struct sf_kept_from<STEPS> {
         enum { LOADS = 0 };
 };
-enum { KEPT = sf_kept_from<0>::LOADS & MOVING };
+enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)MOVING };
 
 /* What is loaded of every operand: a vector, or one element. */
 struct sf_vectors {
@@ -177,7 +185,7 @@ template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *
                 }
 }
 
-/* SF_KEEP 2: where in shared memory operand k has its vectors, behind the leaves: those of the operands before it come first, SF_THREADS vectors an item. */
+/* SF_KEEP 2 and 3: where in shared memory operand k has its vectors, behind the leaves: those of the operands before it come first, SF_THREADS vectors an item. */
 #define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>) : 0)
 template <int K> struct sf_room {
         enum { BEFORE = 0 SF_OPERAND_LIST(OPERAND) };
@@ -185,8 +193,20 @@ template <int K> struct sf_room {
 #undef OPERAND
 template <int K, int BYTES> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
 {
-        const int items = c.kept * SF_ITEMS;
+        const int items = STAGED ? SF_ITEMS : c.kept * SF_ITEMS;
         return sf_shared() + sf_apply_leaves(STEPS, LINES, SF_WARPS * c.tiles, SLOT) + sf_room<K>::BEFORE * items * SF_THREADS + (item * SF_THREADS + sf_thread()) * BYTES;
+}
+
+template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, int n, unsigned char *place)
+{
+        if (index + SF_WIDTH <= n) {
+                sf_copy_async<SF_WIDTH * SIZE>(place, line + (sf_i64)index * SIZE);
+                return;
+        }
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (SF_RAGGED && index + j < n)
+                        sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(index + j) * SIZE);
 }
 
 /* What step K reads: what none before it has; and of that, in a map, what nobody reads later, as weights: it is loaded item by item. Of more at a time, by
@@ -194,7 +214,7 @@ template <int K, int BYTES> SF_DEVICE unsigned char *sf_place(const sf_course &c
 template <int K> struct sf_reads {
         enum {
                 ALL = sf_recipe<K>::LOADS & MOVING,
-                FRESH = ALL & ~sf_before_step<K>::LOADS,
+                FRESH = ALL & ~sf_before_step<K>::LOADS & ~COPIED,
                 LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
         };
 };
@@ -227,7 +247,7 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
 {
         enum {
                 FRESH = sf_reads<K>::FRESH & ~sf_reads<K>::LATE,
-                OLD = SF_KEEP == 2 ? sf_reads<K>::ALL & ~sf_reads<K>::FRESH : 0,
+                OLD = SF_KEEP == 2 ? (int)sf_reads<K>::ALL & ~(int)sf_reads<K>::FRESH : 0,
                 LATER = SF_KEEP == 2 ? FRESH & sf_from_step<K + 1>::LOADS : 0
         };
         const bool near = SF_KEEP == 2 && t / SF_CLUSTER < c.kept;
@@ -246,6 +266,30 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         sf_keep_item<LATER, true>(c, t / SF_CLUSTER, i, v[i]);
+}
+
+/* The block's first tile, and where they end; in registers there is but one. */
+SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
+SF_DEVICE int sf_tiles_end(const sf_course &c) { return ONE_TILE ? sf_tiles_begin(c) + 1 : c.tiles; }
+
+/* What the first step reads, by way of shared memory. */
+SF_DEVICE void sf_stage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                const int index = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH + i * SPREAD;
+                (void)index;
+#define OPERAND(k, dt, unit, made) \
+        if (COPIED >> k & 1)       \
+                sf_copy_vector<(COPIED >> k & 1 ? SF_SIZE(dt) : 1)>(c.operand[k], index, c.n, sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, i));
+                SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+        }
+        sf_copy_commit();
+        sf_copy_wait<0>();
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_keep_item<COPIED, false>(c, 0, i, v[i]);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -371,10 +415,6 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const 
  * Blocks of a line
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The block's first tile, and where they end; in registers there is but one. */
-SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
-SF_DEVICE int sf_tiles_end(const sf_course &c) { return SF_KEEP == 1 ? sf_tiles_begin(c) + 1 : c.tiles; }
-
 /* A leaf's total, which all lanes have, for every block of the line. */
 template <class V> SF_DEVICE void sf_hand_out(const sf_course &c, V *leaf, V total)
 {
@@ -457,7 +497,10 @@ template <> struct sf_do<KIND_MAP> {
                         for (int i = 0; i < SF_ITEMS; i++) {
                                 const int index = first + i * SPREAD;
                                 sf_raw<BYTES> r;
-                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, i, kept[i]);
+                                if (i % LATE_ITEMS == 0)
+#pragma unroll
+                                        for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
+                                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
                                 for (int w = 0; w < (int)(sizeof r.w / 4); w++)
                                         r.w[w] = 0;
 #pragma unroll
@@ -510,14 +553,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         c.team = sf_thread() / 32 / SF_WARPS;
         c.tiles = (int)p.number[0];
         c.kept = (int)p.number[1];
-        sf_i64 line = sf_block() / SF_CLUSTER * LINES + c.team;
         c.rank = (int)(sf_block() % SF_CLUSTER);
-        if (SF_CLUSTER > 1)
-                sf_cluster_arrive(); /* before others may write here: waited for where it is first done */
+        sf_i64 line = sf_block() / SF_CLUSTER * LINES + c.team;
         const bool works = line < p.units;
         c.n = works ? (int)p.n : 0;
         c.mine = works && c.lane == 0 && c.warp == 0 && c.rank == 0;
         line = works ? line : 0;
+        if (SF_CLUSTER > 1)
+                sf_cluster_arrive(); /* before others may write here; waited for before the first does */
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
                 c.operand[k] = p.operand[k];
@@ -547,6 +590,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #undef OPERAND
         if (SF_CLUSTER > 1)
                 sf_cluster_wait();
+        if (STAGED)
+                sf_stage(c, kept);
         sf_steps<0>::run(p, c, kept);
 }
 #undef FIELD
