@@ -1,6 +1,7 @@
 """What MkDocs asks us for: pages that are made from the sources, and links between them.
 
     index.md, architecture.md, contributing.md, changelog.md   the files of the repository's root
+    results/               what bench/ says of itself and of its results
     reference/c.md         every declaration of include/scanfold.h, with its comment
     reference/python.md    every public function of the package, with its signature and docstring
     reference/command.md   what `scanfold help` prints
@@ -22,6 +23,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECTION = re.compile(r"/\* -{20,}\n \* ([^\n]*)\n(.*?)\* -{20,} \*/", re.S)
 ROOT_PAGES = {"README.md": "index.md", "ARCHITECTURE.md": "architecture.md",
               "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+ROOT_PAGES.update({"bench/README.md": "results/how.md", "bench/results/gpu.md": "results/gpu.md",
+                   "bench/results/gpu_odd.md": "results/gpu_odd.md",
+                   "bench/results/python.md": "results/python.md"})
 PAGES = dict({"include/scanfold.h": "reference/c.md"}, **ROOT_PAGES)
 OPTIONAL = {"segments.md": ("Tutorials", "Ragged batches"),
             "jax.md": ("How to", "Use it with JAX")}  # pages in the navigation once they exist
@@ -175,7 +179,8 @@ def on_config(config):
 
 
 def on_files(files, config):
-    made = {page: relinked(read(source), "", page) for source, page in ROOT_PAGES.items()}
+    made = {page: relinked(read(source), posixpath.dirname(source), page)
+            for source, page in ROOT_PAGES.items()}
     made["reference/c.md"] = c_reference()
     made["reference/python.md"] = python_reference()
     made["reference/command.md"] = command_reference()
