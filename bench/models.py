@@ -20,8 +20,6 @@ The exit status is 1 where a model is more than 3% slower than Inductor, wrong, 
 another backend of torch.compile to be timed in Inductor's place.
 """
 import argparse
-import contextlib
-import copy
 import json
 import math
 import platform
@@ -32,9 +30,9 @@ import time
 import torch
 import torch.nn.functional as F
 
+from scanfold._timing import Contender, backward_again, differs, take_turns
+
 SLOWER = 1.03           # above this ratio to Inductor's time
-QUEUE_MS, MOST_CALLS = 3.0, 100  # work queued for one time
-LEAST_TURNS = 5
 MODELS = {}             # name: function of Sizes that gives (what to call, its inputs)
 
 
@@ -408,77 +406,6 @@ def linear_relu_mean(s):
 # --------------------------------------------------------------------------------------------------
 # Running
 # --------------------------------------------------------------------------------------------------
-def flat(result):
-    return [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
-
-
-class Contender:
-    """A model as one backend compiles it, or eager: with its own copy of what it may change."""
-
-    def __init__(self, call, inputs, backend=None, dtype=None):
-        self.call = copy.deepcopy(call)
-        self.inputs = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
-        if dtype is not None:
-            if isinstance(self.call, torch.nn.Module):
-                self.call.to(dtype)
-            self.inputs = [t.detach().to(dtype).requires_grad_(t.requires_grad)
-                           if t.is_floating_point() else t for t in self.inputs]
-        parameters = list(self.call.parameters()) if isinstance(self.call, torch.nn.Module) else []
-        self.leaves = [t for t in self.inputs + parameters if t.requires_grad]
-        self.run = self.call
-        if backend is not None:
-            self.run = torch.compile(self.call, backend=backend, dynamic=False)
-        self.given = self.last = None
-
-    def forward(self):
-        with torch.set_grad_enabled(bool(self.leaves)):
-            self.last = self.run(*self.inputs)
-        return self.last
-
-    def backward(self):
-        return torch.autograd.grad(flat(self.last), self.leaves, self.given, retain_graph=True)
-
-    def results(self):
-        """One forward pass, and where there is one, the backward pass of what it made."""
-        made = flat(self.forward())
-        if not self.leaves:
-            return {"forward": made}
-        if self.given is None:
-            self.given = [torch.ones_like(t) for t in made]
-        return {"forward": [t.detach() for t in made], "backward": list(self.backward())}
-
-
-def timed(run, device, calls):
-    """Milliseconds a call, of so many queued one behind the other."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-        start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
-        start.record()
-        for _ in range(calls):
-            run()
-        stop.record()
-        stop.synchronize()
-        return start.elapsed_time(stop) / calls
-    start = time.perf_counter()
-    for _ in range(calls):
-        run()
-    return (time.perf_counter() - start) * 1e3 / calls
-
-
-def take_turns(runs, device, seconds, times):
-    """Adds to the times of each run, until the seconds are over."""
-    calls = 1
-    for run in runs:
-        run()
-        once = max(timed(run, device, 2), 1e-4)
-        calls = max(calls, min(MOST_CALLS, math.ceil(QUEUE_MS / once)))
-    end, turn = time.time() + seconds, 0
-    while turn < LEAST_TURNS or time.time() < end:
-        for run, list_of_times in zip(runs, times):
-            list_of_times.append(timed(run, device, calls))
-        turn += 1
-
-
 def compare(runs, device, seconds):
     """(theirs, ours) in milliseconds. What seems slower is timed once more."""
     times = [], []
@@ -488,18 +415,6 @@ def compare(runs, device, seconds):
         take_turns(runs, device, 3 * seconds, times)
         theirs, ours = map(statistics.median, times)
     return theirs, ours
-
-
-def differs(eager, exact, results, training):
-    """Why results are not right, or ""."""
-    from torch._dynamo.utils import same
-    for way, right in eager.items():
-        if not same(right, results[way], exact[way], equal_nan=True,
-                    tol=1e-3 if training else 1e-4):
-            apart = max(((a - b).abs().max().item() for a, b in zip(right, results[way])
-                         if a.shape == b.shape and a.numel()), default=math.nan)
-            return f"{way} differs from eager mode by up to {apart:.3g}"
-    return ""
 
 
 def measure(name, options, tell):
@@ -553,15 +468,6 @@ def table(rows, against, small=False):
                 1e3 * row["theirs_ms"], 1e3 * row["ours_ms"], row["ratio"])
         lines.append(f"{row['model']:40} {row['pass']:9} {times}  {judge(row, small)}".rstrip())
     return "\n".join(lines)
-
-
-def backward_again():
-    """What is saved for a backward pass stays, for the next one, in every torch that would let a
-    compiled one overwrite it."""
-    import torch._functorch.config as config
-    if hasattr(config, "donated_buffer"):
-        return config.patch(donated_buffer=False)
-    return contextlib.nullcontext()
 
 
 def machine(device):

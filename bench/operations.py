@@ -19,7 +19,7 @@ import torch
 
 import scanfold
 from gpu import CALLS, in_graph
-from models import timed
+from scanfold._timing import timed
 
 # What goes back to its elements, by its expression: rows that fit a second-level cache, short ones, a vocabulary; and columns.
 APPLIED = {"cuda": [((16384, 16384), 1), ((262144, 1000), 1), ((8192, 50257), 1), ((16384, 16384), 0)],

@@ -29,8 +29,8 @@ import time
 import torch
 
 import scanfold
-from models import timed
 from scanfold import _compile
+from scanfold._timing import timed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = [("masked_cumsum", 1), ("masked_cumsum", 0), ("reverse_cumsum", 1), ("reverse_cumsum", 0), ("flip_cumsum_flip", 0),

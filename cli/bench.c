@@ -6,6 +6,7 @@
  * move: each input element read once, each output element written once.
  */
 #include "bench_peers.h"
+#include "bench_report.h"
 #include "cli.h"
 #include "files.h"
 #include "progress.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 enum { ALL_AXES = 99, MAX_ROUNDS = 999 };
 
@@ -78,7 +78,7 @@ enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
 
 struct settings {
         int quick, rounds;
-        const char *filter, *json;
+        const char *filter, *json, *html;
         int32_t threads;
 };
 
@@ -331,77 +331,6 @@ static void print_row(const struct row *row, const struct settings *s, const str
                1e-9 * (double)r->bytes / r->peer_seconds, r->peer_seconds / r->seconds);
 }
 
-static void cpu_model(char *text, size_t room)
-{
-        snprintf(text, room, "unknown");
-        FILE *file = fopen("/proc/cpuinfo", "r");
-        char line[256];
-        while (file && fgets(line, sizeof(line), file)) {
-                char *colon = strchr(line, ':');
-                if (!strncmp(line, "model name", 10) && colon) {
-                        colon[strcspn(colon, "\n")] = 0;
-                        snprintf(text, room, "%s", colon + 1 + (colon[1] == ' '));
-                        break;
-                }
-        }
-        if (file)
-                fclose(file);
-}
-
-static const char *compiler(void)
-{
-#if defined(__clang__)
-        return "clang " __clang_version__;
-#elif defined(__GNUC__)
-        return "gcc " __VERSION__;
-#else
-        return "unknown";
-#endif
-}
-
-static void print_json_text(FILE *file, const char *key, const char *text)
-{
-        fprintf(file, "  \"%s\": \"", key);
-        for (; *text; text++) {
-                if (*text == '"' || *text == '\\')
-                        fputc('\\', file);
-                if ((unsigned char)*text >= 0x20)
-                        fputc(*text, file);
-        }
-        fputs("\",\n", file);
-}
-
-static void print_json(FILE *file, sf_context *ctx, const struct settings *s, const struct result *results)
-{
-        struct utsname system;
-        char cpu[256], kernel[256] = "unknown";
-        cpu_model(cpu, sizeof(cpu));
-        if (!uname(&system))
-                snprintf(kernel, sizeof(kernel), "%.60s %.60s %.60s", system.sysname, system.release, system.machine);
-        fputs("{\n", file);
-        print_json_text(file, "version", sf_version_string());
-        print_json_text(file, "compiler", compiler());
-        print_json_text(file, "cpu", cpu);
-        print_json_text(file, "system", kernel);
-        print_json_text(file, "instructions", sf_context_isa(ctx));
-        fprintf(file, "  \"threads\": %d,\n  \"rounds\": %d,\n  \"quick\": %s,\n  \"rows\": [", sf_context_threads(ctx),
-                s->rounds, s->quick ? "true" : "false");
-        const char *before = "\n";
-        for (int i = 0; i < NROWS; i++) {
-                const struct result *r = &results[i];
-                if (!r->measured)
-                        continue;
-                char shape[64];
-                describe_shape(&rows[i], shape_of(&rows[i], s), shape);
-                fprintf(file, "%s    {\"work\": \"%s\", \"shape\": \"%s\", \"dtype\": \"%s\", \"bytes\": %llu, ",
-                        before, rows[i].name, shape, rows[i].dtype, (unsigned long long)r->bytes);
-                fprintf(file, "\"seconds\": %.9f, \"peer\": \"%s\", \"peer_seconds\": %.9f, \"fraction\": %.4f}",
-                        r->seconds, rows[i].fold ? "read" : "copy", r->peer_seconds, r->peer_seconds / r->seconds);
-                before = ",\n";
-        }
-        fputs("\n  ]\n}\n", file);
-}
-
 static int run_rows(sf_context *ctx, const struct settings *s, struct arena *arena, struct result *results)
 {
         int threads = sf_context_threads(ctx), count = 0;
@@ -431,24 +360,23 @@ static int run_rows(sf_context *ctx, const struct settings *s, struct arena *are
         return status;
 }
 
-/* By way of memory, so that the file appears whole or not at all. */
-static int write_json(sf_context *ctx, const struct settings *s, const struct result *results)
+/* The results that were measured, in the order of the table. */
+static int write_reports(sf_context *ctx, const struct settings *s, const struct result *results)
 {
-        char *text = NULL;
-        size_t size = 0;
-        FILE *file = open_memstream(&text, &size);
-        if (file)
-                print_json(file, ctx, s, results);
-        if (!file || fclose(file))
-                return complain("not enough memory for the table as JSON");
-        struct output output;
-        int status = output_create(&output, s->json, size);
-        if (!status) {
-                memcpy(output.file.start, text, size);
-                status = outputs_commit(&output, 1);
+        static struct bench_line lines[NROWS];
+        static char shapes[NROWS][64];
+        struct bench_report report = { .ctx = ctx, .rounds = s->rounds, .quick = s->quick, .lines = lines };
+        for (int i = 0; i < NROWS; i++) {
+                const struct result *r = &results[i];
+                if (!r->measured)
+                        continue;
+                describe_shape(&rows[i], shape_of(&rows[i], s), shapes[report.count]);
+                lines[report.count] = (struct bench_line){ rows[i].name, shapes[report.count], rows[i].dtype, rows[i].fold ? "read" : "copy",
+                                                           r->bytes, r->seconds, r->peer_seconds };
+                report.count++;
         }
-        free(text);
-        return status;
+        int status = s->json ? write_report(&report, s->json, 0) : CLI_DONE;
+        return !status && s->html ? write_report(&report, s->html, 1) : status;
 }
 
 static int run_bench(const struct settings *s)
@@ -462,8 +390,8 @@ static int run_bench(const struct settings *s)
         status = run_rows(ctx, s, &arena, results);
         if (!status)
                 status = finish_stdout();
-        if (!status && s->json)
-                status = write_json(ctx, s, results);
+        if (!status)
+                status = write_reports(ctx, s, results);
         free(arena.x);
         free(arena.y);
         free(arena.mask);
@@ -476,7 +404,8 @@ int command_bench(int argc, char **argv)
         static const struct option options[] = {
                 { "quick", no_argument, NULL, 'k' },          { "filter", required_argument, NULL, 'f' },
                 { "rounds", required_argument, NULL, 'r' },   { "threads", required_argument, NULL, 't' },
-                { "json", required_argument, NULL, 'j' },     { "help", no_argument, NULL, 'h' },
+                { "json", required_argument, NULL, 'j' },     { "html", required_argument, NULL, 'w' },
+                { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         struct settings s = { .rounds = 9 };
@@ -492,6 +421,9 @@ int command_bench(int argc, char **argv)
                         break;
                 case 'j':
                         s.json = optarg;
+                        break;
+                case 'w':
+                        s.html = optarg;
                         break;
                 case 'r':
                         if (parse_int(optarg, 1, MAX_ROUNDS, &number))
@@ -511,7 +443,12 @@ int command_bench(int argc, char **argv)
         }
         if (optind < argc)
                 return complain_usage("bench", "bench takes options only, and was given %s", argv[optind]);
-        int to_file = s.json && strcmp(s.json, "-");
-        int status = to_file ? outputs_check(&s.json, 1) : CLI_DONE; /* before minutes of work */
+        const char *files[2];
+        int count = 0;
+        if (s.json && strcmp(s.json, "-"))
+                files[count++] = s.json;
+        if (s.html && strcmp(s.html, "-"))
+                files[count++] = s.html;
+        int status = count ? outputs_check(files, count) : CLI_DONE; /* before minutes of work */
         return status ? status : run_bench(&s);
 }

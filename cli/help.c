@@ -187,12 +187,14 @@ static const char bench[] =
         "  --filter TEXT     only the rows whose name contains TEXT, such as \"sum\" or \"axis 0\"\n"
         "  --rounds N        default 9\n"
         "  --threads N       default: as for scan\n"
-        "  --json FILE       the table, the machine, the compiler and the version as JSON as well\n"
+        "  --json FILE       the table, the machine, the compiler, the version and the commit as JSON as well\n"
+        "  --html FILE       the same as one self-contained page: every case, the worst ones, the machine\n"
         "\n"
         "examples:\n"
         "  scanfold bench --quick\n"
         "  scanfold bench --filter 'axis 0' --threads 1\n"
-        "  scanfold bench --json bench.json\n";
+        "  scanfold bench --json bench.json\n"
+        "  scanfold bench --quick --html report.html\n";
 
 int print_help(const char *command)
 {

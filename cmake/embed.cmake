@@ -1,4 +1,8 @@
-# cmake -DOUTPUT=embedded.c -DINPUTS=a.cu,b.cuh -P embed.cmake: the files as C arrays, and a table of them (src/cuda/embed.h).
+# cmake -DOUTPUT=embedded.c -DINPUTS=a.cu,b.cuh [-DTABLE=NAME] -P embed.cmake: the files as C arrays, and a table of them (src/cuda/embed.h),
+# called sf_embedded_files unless TABLE says otherwise.
+if(NOT TABLE)
+  set(TABLE sf_embedded_files)
+endif()
 string(REPLACE "," ";" inputs "${INPUTS}")
 set(arrays "")
 set(rows "")
@@ -19,7 +23,8 @@ file(WRITE "${OUTPUT}.tmp" "/* Made by cmake/embed.cmake. */
 
 #include <stddef.h>
 
-${arrays}const sf_embedded sf_embedded_files[] = {
+${arrays}extern const sf_embedded ${TABLE}[];
+const sf_embedded ${TABLE}[] = {
 ${rows}        {NULL, NULL}};
 ")
 file(RENAME "${OUTPUT}.tmp" "${OUTPUT}")

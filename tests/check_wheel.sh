@@ -31,7 +31,7 @@ assert scanfold.sum(x, axis=(0, 1)).item() == 15
 # What tests beside the sources cannot tell: the files beside the code, and the name torch.compile(backend="scanfold") finds.
 import importlib.metadata, os
 folder = os.path.dirname(scanfold.__file__)
-parts = "__init__.pyi", "torch.pyi", "py.typed", "torch.py", "_compile.py"
+parts = "__init__.pyi", "torch.pyi", "py.typed", "torch.py", "_compile.py", "bench.py", "report.html", "bin/scanfold"
 missing = [name for name in parts if not os.path.exists(os.path.join(folder, name))]
 assert not missing, f"the wheel has no {', '.join(missing)}"
 points = [(e.group, e.name, e.value) for e in importlib.metadata.distribution("scanfold").entry_points]

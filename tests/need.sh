@@ -1,6 +1,6 @@
 #!/bin/sh
-# need.sh THING=PACKAGE...: installs, with apt-get, the packages of the things that are missing, and only those.
-# A THING is a command, or a file when it begins with a slash.
+# need.sh THING=PACKAGE...: says which of these things are missing, and the command that installs their packages. With INSTALL=yes it
+# installs them, with apt-get, and only those. A THING is a command, or a file when it begins with a slash.
 set -eu
 missing=
 for pair in "$@"; do
@@ -12,6 +12,11 @@ for pair in "$@"; do
         esac
 done
 [ -n "$missing" ] || exit 0
+if [ "${INSTALL:-no}" != yes ]; then
+        echo "missing:$missing" >&2
+        echo "to install them on Debian or Ubuntu: sudo apt-get install$missing" >&2
+        exit 1
+fi
 echo "missing:$missing"
 if ! command -v apt-get > /dev/null 2>&1; then
         echo "apt-get is not here to install them; please install:$missing" >&2

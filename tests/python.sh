@@ -1,6 +1,7 @@
 #!/bin/sh
-# python.sh MODULE[=REQUIREMENT]...: prints a Python that has these modules, making a virtual environment in .venv if the one on the
-# path has not; pip is asked for REQUIREMENT where it calls the module something else. Everything it does goes to stderr.
+# python.sh MODULE[=REQUIREMENT]...: prints a Python that has these modules: the one of .venv, or the one on the path. With INSTALL=yes it
+# makes .venv and installs what is missing; else it says the commands that do. pip is asked for REQUIREMENT where it calls the module
+# something else. Everything it does goes to stderr.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 modules= requirements=
@@ -14,6 +15,12 @@ for python in "$root/.venv/bin/python" python3; do
                 exit 0
         fi
 done
+if [ "${INSTALL:-no}" != yes ]; then
+        echo "no Python here has all of: $modules" >&2
+        echo "to install them: python3 -m venv .venv && .venv/bin/pip install$requirements" >&2
+        echo "or set PYTHON to a Python that has them" >&2
+        exit 1
+fi
 # shellcheck disable=SC2086 # a list of requirements
 {
         if ! python3 -c 'import ensurepip, venv' 2> /dev/null; then

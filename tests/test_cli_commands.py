@@ -56,6 +56,12 @@ def test_bench(tmp_path):
     for row in table["rows"]:
         assert row["bytes"] == 2 * 4 * 1024 * 1024 and row["peer"] == "copy"
         assert row["seconds"] > 0 and row["fraction"] > 0
+    page = tmp_path / "report.html"
+    ok("bench", "--quick", "--filter", "tiny", "--rounds", "1", "--html", page)
+    text = page.read_text()
+    data = json.loads(text.partition('type="application/json">')[2].partition("</script>")[0])
+    assert [row["work"] for row in data["rows"]] == ["cumsum axis 1 tiny", "cumsum axis 0 tiny"]
+    assert data["commit"] and data["cpu"] and "@DATA@" not in text and "http" not in text
     text = ok("bench", "--quick", "--filter", "sum all", "--rounds", "1").decode()
     assert "read" in text
     refused("bench", "--filter", "no such row", says="no such row")

@@ -5,7 +5,12 @@ import sys
 
 
 def find_program():
-    """The file that was installed, or built, with this package; None where there is none."""
+    """The file that was installed, or built, with this package; None where there is none.
+
+    A wheel has it in the package; a build in place says in its record where it is."""
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "scanfold")
+    if os.access(inside, os.X_OK):
+        return inside
     try:
         files = importlib.metadata.files("scanfold") or ()
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,17 @@
-"""What the documents say is run: docstrings, and the examples of docs/python.md and docs/torch.md."""
+"""What the documents say is run: docstrings, the examples after >>>, and every block of Python.
+
+A block that begins with ```python is run as it stands, all blocks of a page one after another in an
+empty folder. What a line prints must be what the comment behind it says. Code that a page needs and
+does not show is in a comment, <!-- before ... -->; a block behind <!-- not run: why --> is compiled
+only. Blocks of C and lines for a terminal are run by tests/test_samples.py.
+"""
+import contextlib
 import doctest
+import glob
 import importlib
+import io
 import os
+import re
 import subprocess
 import sys
 
@@ -27,6 +37,53 @@ def test_documents(name):
         pytest.skip("the page describes torch 2.3 and later")
     found = doctest.testfile(os.path.join(DOCS, name), module_relative=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert found.attempted > 0 and found.failed == 0
+
+
+SAMPLES = re.compile(r"<!-- before\n(.*?)-->|(<!-- not run: [^>]*-->\n)?^```python\n(.*?)^```$", re.S | re.M)
+PAGES = [os.path.relpath(path, os.path.join(DOCS, "..")) for path in
+         [os.path.join(DOCS, "..", "README.md"), *sorted(glob.glob(os.path.join(DOCS, "**", "*.md"), recursive=True))]]
+
+
+def said(text):
+    """Without spaces: NumPy pads its numbers, and a comment has one line."""
+    return re.sub(r"\s", "", text)
+
+
+@pytest.mark.host_only("what is printed is the CPU's")
+@pytest.mark.parametrize("page", PAGES)
+def test_samples(page, tmp_path, monkeypatch):
+    with open(os.path.join(DOCS, "..", page)) as file:
+        found = SAMPLES.findall(file.read())
+    if not any(code for _, _, code in found):
+        pytest.skip("no Python on this page")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+        pytest.skip("the backend is for torch 2.3 and later")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for hidden, left_out, code in found:
+        compiled = compile(hidden or code, page, "exec")
+        if left_out:
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compiled, names)
+        expected = re.findall(r"^print\(.*\)  # (.*)$", code, re.M)
+        if expected:
+            assert said(printed.getvalue()) == said("".join(expected)), code
+
+
+@pytest.mark.host_only("reads files")
+def test_the_picture_is_of_the_results():
+    script = os.path.join(DOCS, "..", "bench", "picture.py")
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.host_only("reads files")
+def test_the_readme_is_short():
+    with open(os.path.join(DOCS, "..", "README.md")) as file:
+        assert len(file.readlines()) < 150
 
 
 def test_the_five_operators_run(device):

@@ -54,6 +54,7 @@ def test_what_is_taken_on_cuda(name, monkeypatch):
     from torch._inductor.compile_fx import compile_fx
 
     from scanfold import _compile, _regions
+    from scanfold._timing import flat
     decide, taken = _regions.better_left, []
     monkeypatch.setattr(_regions, "better_left", lambda region, device: decide(region, "cuda"))
 
@@ -70,7 +71,7 @@ def test_what_is_taken_on_cuda(name, monkeypatch):
         leaves = [t for t in inputs + parameters if t.requires_grad]
         backend = functools.partial(compile_fx, inner_compile=count)
         with torch.set_grad_enabled(bool(leaves)):
-            made = models.flat(torch.compile(call, backend=backend, dynamic=False)(*inputs))
+            made = flat(torch.compile(call, backend=backend, dynamic=False)(*inputs))
         if leaves:
             torch.autograd.grad(made, leaves, [torch.ones_like(t) for t in made])
     assert taken == TAKEN[name]

@@ -1,0 +1,112 @@
+"""How torch code is timed, beside others and beside a copy: for scanfold.bench and the programs of bench/."""
+import contextlib
+import copy
+import math
+import statistics
+import time
+
+import torch
+
+QUEUE_MS, MOST_CALLS = 3.0, 100  # work queued for one time
+LEAST_TURNS = 5
+
+
+def flat(result):
+    return [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+
+
+class Contender:
+    """A model as one backend compiles it, or eager: with its own copy of what it may change."""
+
+    def __init__(self, call, inputs, backend=None, dtype=None):
+        self.call = copy.deepcopy(call)
+        self.inputs = [t.detach().clone().requires_grad_(t.requires_grad)
+                       if isinstance(t, torch.Tensor) else t for t in inputs]
+        if dtype is not None:
+            if isinstance(self.call, torch.nn.Module):
+                self.call.to(dtype)
+            self.inputs = [t.detach().to(dtype).requires_grad_(t.requires_grad)
+                           if isinstance(t, torch.Tensor) and t.is_floating_point() else t
+                           for t in self.inputs]
+        parameters = list(self.call.parameters()) if isinstance(self.call, torch.nn.Module) else []
+        self.leaves = [t for t in flat(self.inputs) + parameters if t.requires_grad]
+        self.run = self.call
+        if backend is not None:
+            self.run = torch.compile(self.call, backend=backend, dynamic=False)
+        self.given = self.last = None
+
+    def forward(self):
+        with torch.set_grad_enabled(bool(self.leaves)):
+            self.last = self.run(*self.inputs)
+        return self.last
+
+    def backward(self):
+        return torch.autograd.grad(flat(self.last), self.leaves, self.given, retain_graph=True)
+
+    def results(self):
+        """One forward pass, and where there is one, the backward pass of what it made."""
+        made = flat(self.forward())
+        if not self.leaves:
+            return {"forward": made}
+        if self.given is None:
+            self.given = [torch.ones_like(t) for t in made]
+        return {"forward": [t.detach() for t in made], "backward": list(self.backward())}
+
+
+def timed(run, device, calls):
+    """Milliseconds a call, of so many queued one behind the other."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
+        start.record()
+        for _ in range(calls):
+            run()
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop) / calls
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) * 1e3 / calls
+
+
+def take_turns(runs, device, seconds, times):
+    """Adds to the times of each run, until the seconds are over."""
+    calls = 1
+    for run in runs:
+        run()
+        once = max(timed(run, device, 2), 1e-4)
+        calls = max(calls, min(MOST_CALLS, math.ceil(QUEUE_MS / once)))
+    end, turn = time.time() + seconds, 0
+    while turn < LEAST_TURNS or time.time() < end:
+        for run, list_of_times in zip(runs, times):
+            list_of_times.append(timed(run, device, calls))
+        turn += 1
+
+
+def medians(runs, device, seconds):
+    """Median milliseconds of each, taken in turn."""
+    times = [[] for _ in runs]
+    take_turns(runs, device, seconds, times)
+    return [statistics.median(t) for t in times]
+
+
+def differs(eager, exact, results, training):
+    """Why results are not right, or ""."""
+    from torch._dynamo.utils import same
+    for way, right in eager.items():
+        if not same(right, results[way], exact[way], equal_nan=True,
+                    tol=1e-3 if training else 1e-4):
+            apart = max(((a - b).abs().max().item() for a, b in zip(right, results[way])
+                         if a.shape == b.shape and a.numel()), default=math.nan)
+            return f"{way} differs from eager mode by up to {apart:.3g}"
+    return ""
+
+
+def backward_again():
+    """What is saved for a backward pass stays, for the next one, in every torch that would let a
+    compiled one overwrite it."""
+    import torch._functorch.config as config
+    if hasattr(config, "donated_buffer"):
+        return config.patch(donated_buffer=False)
+    return contextlib.nullcontext()
