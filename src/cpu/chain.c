@@ -9,6 +9,7 @@
 #include "cpu/panel.h"
 #include "cpu/pool.h"
 
+#include <string.h>
 #include <unistd.h>
 
 /* What a box reads should fit in a quarter of a core's second-level cache: while it is written, the next one comes in beside it. There is one of
@@ -42,6 +43,12 @@ typedef struct chain {
         /* Boxes: `each` positions of dimension `cut`, all of those inside it, at one position of those outside it. */
         int32_t cut;
         int64_t each, parts, boxes;
+        /* What a fold's program computes and a later map's would compute again is kept in scratch, of a box's lines: three steps instead of two. */
+        int32_t fold, map;  /* those two, or fold is -1 */
+        int32_t value;      /* of the map's program */
+        sf_step own[3];
+        sf_fuse fuse[3];
+        size_t kept, kept_bytes; /* where in a worker's scratch */
         plan *plan[2]; /* of boxes, and of the last ones of a dimension if they are smaller */
         char *scratch;
         size_t machine, scratch_each;
@@ -122,7 +129,8 @@ static bool cut_boxes(chain *c, int workers)
 {
         const sf_step *s = c->longest;
         const bool columns = in_columns(c);
-        const int64_t line = line_bytes(c), budget = columns ? STRIP_BOX : box_bytes();
+        const int64_t kept = c->fold < 0 ? 0 : s->n * sf_dtypes[c->step[c->fold]->acc].size;
+        const int64_t line = line_bytes(c) + kept, budget = columns ? STRIP_BOX : box_bytes();
         int64_t inner = line, outers = 1;
         if (!s->nbatch || line * s->batch <= box_bytes())
                 return false;
@@ -141,6 +149,124 @@ static bool cut_boxes(chain *c, int workers)
         c->parts = sf_parts(len, c->each);
         c->boxes = outers * c->parts;
         return inner * c->each <= sf_larger(LONGEST_LINE, budget) && (c->boxes >= 2 * workers || c->boxes == workers);
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Values that are kept
+ * ------------------------------------------------------------------------------------------- */
+
+/* Stands for the scratch of whichever worker it is. */
+static _Alignas(64) char kept_mark[64];
+
+static bool same_operand(const sf_step *a, const sf_operand *x, const sf_operand *y)
+{
+        bool same = x->data == y->data && x->dt == y->dt;
+        for (int32_t d = 0; d < a->nbatch + a->nseq; d++)
+                same = same && x->stride[d] == y->stride[d];
+        return same;
+}
+
+/* Do two programs come to the same here? */
+static bool same_value(const sf_step *a, int32_t i, const sf_step *b, int32_t k)
+{
+        const sf_program *p = &a->fuse->load, *q = &b->fuse->load;
+        const sf_instruction *x = &p->code[i], *y = &q->code[k];
+        static const uint8_t arguments[SF_CODE_COUNT] = {
+#define CODE(name, NAME, count, kind) [SF_CODE_##NAME] = (count),
+#include "core/codes.def"
+#undef CODE
+        };
+        if (x->code != y->code || x->dt != y->dt)
+                return false;
+        if (x->code == SF_CODE_LOAD)
+                return same_operand(a, &a->fuse->operand[x->slot], &b->fuse->operand[y->slot]);
+        bool same = x->code != SF_CODE_CONSTANT || !memcmp(&p->constant[x->slot], &q->constant[y->slot], sizeof(sf_value));
+        for (int32_t e = 0; same && e < arguments[x->code]; e++)
+                same = same_value(a, x->arg[e], b, y->arg[e]);
+        return same;
+}
+
+/* Is it worth more than writing it and reading it again? */
+static bool is_dear(sf_code code)
+{
+        return code == SF_CODE_EXP || code == SF_CODE_LOG || code == SF_CODE_SIGMOID || code == SF_CODE_TANH;
+}
+
+static bool is_alone(const chain *c, int32_t i)
+{
+        return !c->step[i]->sibling && !(i && c->step[i - 1]->sibling);
+}
+
+/* A fold of what a later map needs too; of rows, since scratch has lines one after another. */
+static void find_kept(chain *c)
+{
+        c->fold = -1;
+        for (int32_t i = 0; i < c->steps && c->fold < 0 && c->steps < SF_CHAIN_STEPS && !in_columns(c); i++) {
+                const sf_step *s = c->step[i];
+                const sf_program *p = s->fuse ? &s->fuse->load : NULL;
+                const sf_instruction *last = p && p->count ? &p->code[p->count - 1] : NULL;
+                if (!last || !s->fold || s->nseq != 1 || !is_dear((sf_code)last->code) || last->dt != s->acc || sf_op_is(s->op, SF_PAIR | SF_TWO) ||
+                    s->fuse->store_reads || !is_alone(c, i))
+                        continue;
+                for (int32_t k = i + 1; k < c->steps && c->fold < 0; k++) {
+                        const sf_step *map = c->step[k];
+                        if (!map->map || !map->fuse || map->n != s->n || map->nbatch != s->nbatch || map->nseq != 1 ||
+                            map->fuse->operands == SF_OPERANDS_MAX || !is_alone(c, k))
+                                continue;
+                        for (int32_t v = 0; v < map->fuse->load.count && c->fold < 0; v++)
+                                if (same_value(s, p->count - 1, map, v)) {
+                                        c->fold = i;
+                                        c->map = k;
+                                        c->value = v;
+                                }
+                }
+        }
+}
+
+/* A map that fills scratch, the fold of that, and the map that reads it. */
+static void keep(chain *c)
+{
+        const sf_step *s = c->step[c->fold], *map = c->step[c->map];
+        const sf_dt dt = s->acc;
+        sf_operand kept = {.data = kept_mark, .dt = dt};
+        int64_t stride = sf_dtypes[dt].size;
+        for (int32_t d = s->nbatch; d >= c->cut; d--) {
+                kept.stride[d] = stride;
+                stride *= d == c->cut ? c->each : s->dims[d].len;
+        }
+        c->kept_bytes = (size_t)stride;
+        for (int32_t i = 0; i < 3; i++) {
+                c->own[i] = i < 2 ? *s : *map;
+                c->fuse[i] = i < 2 ? *s->fuse : *map->fuse;
+                c->own[i].fuse = &c->fuse[i];
+        }
+        sf_step *fill = &c->own[0], *fold = &c->own[1];
+        fill->fold = fill->has_initial = fill->within = false;
+        fill->map = fill->in_place = true; /* not around the cache */
+        fill->out = dt;
+        fill->y = kept_mark;
+        fill->m = NULL;
+        fill->then = fold->then = NULL;
+        c->fuse[0].store.count = 0;
+        fold->in = dt;
+        fold->x = kept_mark;
+        for (int32_t d = 0; d < s->nbatch + s->nseq; d++) {
+                fill->dims[d].y = fold->dims[d].x = kept.stride[d];
+                fill->dims[d].m = 0;
+        }
+        c->fuse[1].operands = 1;
+        c->fuse[1].operand[0] = kept;
+        c->fuse[1].load.count = c->fuse[1].load.constants = 0;
+        c->fuse[1].load_reads = 1;
+        fold->fuse = c->fuse[1].store.count ? fold->fuse : NULL;
+        sf_fuse *apply = &c->fuse[2];
+        apply->load.code[c->value] = (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)dt, .slot = (uint8_t)apply->operands};
+        apply->operand[apply->operands++] = kept;
+        c->step[c->map] = &c->own[2];
+        for (int32_t i = c->steps++; i > c->fold + 1; i--)
+                c->step[i] = c->step[i - 1];
+        c->step[c->fold] = fill;
+        c->step[c->fold + 1] = fold;
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -218,26 +344,31 @@ static void find_box(const chain *c, int64_t box, int64_t *at)
         }
 }
 
-static int64_t operand_shift(const chain *c, const sf_step *s, int32_t k, const int64_t *at)
+static int64_t operand_shift(const chain *c, const sf_step *s, int32_t k, const int64_t *at, const char *kept)
 {
         int64_t sum = 0;
+        if (operand_data(s, k) == kept_mark)
+                return (int64_t)((intptr_t)kept - (intptr_t)kept_mark);
         for (int32_t d = 0; d <= c->cut; d++)
                 sum += at[d] * operand_stride(s, k, d);
         return sum;
 }
 
 /* Where a walk's tensors are for the lines from position `at` on, and how much further for those from `next` on. */
-static void find_shift(const chain *c, const sf_panels *walk, int32_t first, const int64_t *at, const int64_t *next, sf_shift *shift)
+static void find_shift(const chain *c, const sf_panels *walk, int32_t first, const int64_t *at, const int64_t *next, const char *kept,
+                       sf_shift *shift)
 {
         const sf_step *s = c->step[first];
         for (int32_t k = 0; k < operands_of(s); k++) {
-                shift->in[k] = operand_shift(c, s, k, at);
-                shift->ahead[k] = next && moves(s, k) ? operand_shift(c, s, k, next) - shift->in[k] : 0;
+                shift->in[k] = operand_shift(c, s, k, at, kept);
+                shift->ahead[k] = next && moves(s, k) ? operand_shift(c, s, k, next, kept) - shift->in[k] : 0;
         }
         for (int32_t i = 0; i < walk->members; i++) {
-                shift->of[i].y = shift->of[i].m = 0;
+                const bool inside = c->step[first + i]->y == kept_mark;
+                shift->of[i].y = inside ? (int64_t)((intptr_t)kept - (intptr_t)kept_mark) : 0;
+                shift->of[i].m = 0;
                 for (int32_t d = 0; d <= c->cut; d++) {
-                        shift->of[i].y += at[d] * c->step[first + i]->dims[d].y;
+                        shift->of[i].y += inside ? 0 : at[d] * c->step[first + i]->dims[d].y;
                         shift->of[i].m += at[d] * c->step[first + i]->dims[d].m;
                 }
         }
@@ -256,7 +387,7 @@ static void run_box(const chain *c, int64_t box, int64_t next_box, char *scratch
                 sf_fused_machine machine;
                 sf_shift shift;
                 const bool maps = walk->shape == SF_PANEL_MAP && c->step[p->first[i]]->n > 1;
-                find_shift(c, walk, p->first[i], at, maps && fetches ? next : NULL, &shift);
+                find_shift(c, walk, p->first[i], at, maps && fetches ? next : NULL, scratch + c->kept, &shift);
                 fetches = fetches && !maps;
                 if (!walk->straight)
                         sf_fused_machine_make(&machine, walk->isa->map, scratch + c->machine, walk->slots);
@@ -290,7 +421,8 @@ static size_t lay_out(chain *c, char *base)
                         c->machine = panels > c->machine ? panels : c->machine;
                         machines = machine > machines ? machine : machines;
                 }
-        c->scratch_each = (c->machine + machines + 4095) / 4096 * 4096 + 4096 + 64;
+        c->kept = (c->machine + machines + 63) / 64 * 64;
+        c->scratch_each = (c->kept + c->kept_bytes + 4095) / 4096 * 4096 + 4096 + 64;
         return constants;
 }
 
@@ -340,9 +472,12 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
 {
         chain c = {.isa = ctx->isa};
         list_steps(&c, first);
+        find_kept(&c);
         const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);
         if (!c.longest->n || !cut_boxes(&c, workers))
                 return sf_chain_apart(first, run_stage, ctx);
+        if (c.fold >= 0)
+                keep(&c);
         const int64_t rest = c.longest->dims[c.cut].len - (c.parts - 1) * c.each;
         const int32_t plans = 1 + (rest != c.each);
         const size_t each = (sizeof(plan) + 63) / 64 * 64, panels = (sizeof(sf_panels) + 63) / 64 * 64;

@@ -30,6 +30,8 @@ SF_INLINE N(vec) N(load)(const char *p)
         return v_f64_from_f32(p);
 #elif K_CONVERT == K_TRUTH
         return (N(vec))(*(const N(vec_at) *)p != 0) & 1;
+#elif K_SIZE == 8
+        return *(const N(vec_at) *)p;
 #else
         return v_u64_from(p, K_SIZE, K_CONVERT == K_FROM_SIGNED, K_CONVERT == K_FROM_TRUTH);
 #endif
@@ -337,19 +339,30 @@ SF_INLINE N(vec) N(before_of)(const N(tables) *t, N(vec) before)
 #include "cpu/writer.inc.h"
 
 #if K_CONVERT >= K_FROM_UNSIGNED
+#if K_CONVERT == K_NONZERO
+/* A vector's bytes of elements: 1 where a bit is set that is asked for. */
+SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
+{
+        typedef K_CAT(K_UNSIGNED_, K_SIZE) lanes;
+        const lanes one = {0}, some = (lanes)(v & asked);
+        return (v_u64)((lanes)(some != 0) & (one + 1));
+}
+#else
 /* A vector's bytes of elements, unsigned: signed ones are larger by half of what there are. */
-SF_INLINE v_u64 N(unsigned)(v_u64 v)
+SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
 {
         const uint64_t sign = (uint64_t)1 << (8 * K_SIZE - 1), every = ~(uint64_t)0 / (2 * sign - 1);
+        (void)asked;
         if (K_CONVERT == K_FROM_TRUTH)
                 return (v_u64)((v_u8)((v_u8)v != 0) & 1);
         return K_CONVERT == K_FROM_SIGNED ? v ^ every * sign : v;
 }
+#endif
 
 /* A vector's bytes of elements, added up in each 8 of them: neighbours twice as wide, until they are lanes. */
-SF_INLINE v_u64 N(total)(v_u64 v)
+SF_INLINE v_u64 N(total)(v_u64 v, v_u64 asked)
 {
-        v = N(unsigned)(v);
+        v = N(unsigned)(v, asked);
 #if K_SIZE == 1 && defined(V_TOTAL_BYTES)
         v = v_total_bytes(v);
 #else

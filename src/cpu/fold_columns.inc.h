@@ -88,15 +88,34 @@ SF_INLINE uint64_t O(in_use)(uint64_t tiles)
 }
 
 #ifdef K_TOTALS
-/*
- * Sums that widen: of every vector of elements, those at even and at odd places are added up apart, in lanes twice as wide, which hold the sums of
- * so many tiles; they are kept where the counter would have its second entry. Returns how many columns that was.
- */
+/* What a vector of elements adds to sums: those at even and at odd places apart, in lanes twice as wide. What is counted needs no more than its own. */
+enum { O(sums) = K_CONVERT == K_NONZERO ? 1 : 2 };
+#if K_CONVERT == K_NONZERO
+typedef K_CAT(K_CAT(uint, K_CAT(K_BITS_OF_, K_SIZE)), _t) O(wide);
+#else
+typedef K_TWICE O(wide);
+#endif
+SF_INLINE void O(add_wide)(v_u64 v, v_u64 asked, v_u64 *sum)
+{
+#if K_CONVERT == K_NONZERO
+        typedef K_CAT(K_UNSIGNED_, K_SIZE) lanes;
+        const lanes some = (lanes)(v & asked);
+        sum[0] = (v_u64)((lanes)sum[0] - (lanes)(some != 0));
+#else
+        const uint64_t low = ~(uint64_t)0 / (((uint64_t)1 << 8 * K_SIZE) + 1);
+        v = N(unsigned)(v, asked);
+        sum[0] += v & low;
+        sum[1] += v >> 8 * K_SIZE & low;
+#endif
+}
+
+/* Sums that widen, in lanes which hold the sums of so many tiles; they are kept where the counter would have its second entry. Returns how many
+ * columns that was. */
 static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
 {
         enum { BITS = 8 * K_SIZE, LANES = V_BYTES / K_SIZE };
-        const int64_t most = BITS == 32 ? INT64_MAX : (1 << (BITS & 31)) / V_FOLD_ROWS, cols = j->cols / LANES * LANES;
-        const uint64_t low = ~(uint64_t)0 / (((uint64_t)1 << BITS) + 1), sign = K_CONVERT == K_FROM_SIGNED ? (uint64_t)1 << (BITS - 1) : 0;
+        const int64_t most = (((int64_t)1 << BITS) - 1) / V_FOLD_ROWS, cols = j->cols / LANES * LANES;
+        const uint64_t sign = K_CONVERT == K_FROM_SIGNED ? (uint64_t)1 << (BITS - 1) : 0;
         const char *x = j->x;
         K_LANE_C *totals = (K_LANE_C *)j->counters;
         char *sums = j->counters + j->counter_stride;
@@ -104,29 +123,28 @@ static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *no
                 O(put)((char *)(totals + c), none->value);
         for (int64_t left = tiles, now; left > 0; left -= now) {
                 now = left < most ? left : most;
-                memset(sums, 0, (size_t)(2 * cols * K_SIZE));
+                memset(sums, 0, (size_t)(O(sums) * cols * K_SIZE));
                 for (int64_t tile = 0; tile < now; tile++, x += V_FOLD_ROWS * j->x_step)
                         for (int64_t c = 0; c < cols; c += LANES) {
-                                char *sum = sums + 2 * c * K_SIZE;
+                                char *sum = sums + O(sums) * c * K_SIZE;
                                 const char *at = x + c * K_SIZE;
-                                N(vec) even = N(get)(sum), odd = N(get)(sum + V_BYTES);
+                                v_u64 v[2] = {N(get)(sum)};
+                                if (O(sums) > 1)
+                                        v[1] = N(get)(sum + V_BYTES);
                                 V_UNROLL
                                 for (int i = 0; i < V_FOLD_ROWS; i++, at += j->x_step) {
                                         __builtin_prefetch(at + j->ahead);
-                                        const v_u64 v = N(unsigned)((v_u64)v_raw_load(at));
-                                        even += v & low;
-                                        odd += v >> BITS & low;
+                                        O(add_wide)((v_u64)v_raw_load(at), none->turn, v);
                                 }
-                                N(put)(sum, even);
-                                N(put)(sum + V_BYTES, odd);
+                                N(put)(sum, v[0]);
+                                if (O(sums) > 1)
+                                        N(put)(sum + V_BYTES, v[1]);
                         }
                 for (int64_t c = 0; c < cols; c += LANES) {
-                        K_TWICE sum[LANES];
-                        memcpy(sum, sums + 2 * c * K_SIZE, sizeof sum);
-                        for (int l = 0; l < LANES / 2; l++) {
-                                totals[c + 2 * l] += sum[l] - (uint64_t)(now * V_FOLD_ROWS) * sign;
-                                totals[c + 2 * l + 1] += sum[LANES / 2 + l] - (uint64_t)(now * V_FOLD_ROWS) * sign;
-                        }
+                        O(wide) sum[LANES];
+                        memcpy(sum, sums + O(sums) * c * K_SIZE, sizeof sum);
+                        for (int l = 0; l < LANES; l++)
+                                totals[c + l] += sum[l / O(sums) + l % O(sums) * (LANES / O(sums))] - (uint64_t)(now * V_FOLD_ROWS) * sign;
                 }
         }
         return cols;

@@ -69,7 +69,7 @@ SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
                 for (int i = 0; i < lanes; i++, x += V_BYTES) {
                         const int64_t there = many * j->x_row - i * V_BYTES;
                         __builtin_prefetch(x + j->ahead);
-                        v[i] = N(total)(there >= V_BYTES ? (v_u64)v_raw_load(x) : N(first_bytes)(x, there > 0 ? (int)there : 0));
+                        v[i] = N(total)(there >= V_BYTES ? (v_u64)v_raw_load(x) : N(first_bytes)(x, there > 0 ? (int)there : 0), none.turn);
                 }
                 O(halve_all)(v, lanes);
                 N(vec) total = O(combine)(none.value, v[0]);

@@ -250,7 +250,7 @@ SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x
                         for (int a = 0; a < K_APART; a++) {
                                 const char *from = x + r * j->x_row + at + a * V_BYTES;
                                 __builtin_prefetch(from + ahead);
-                                v[r] = O(combine)(v[r], N(total)((v_u64)v_raw_load(from)));
+                                v[r] = O(combine)(v[r], N(total)((v_u64)v_raw_load(from), none.turn));
                         }
                 }
         }
@@ -258,7 +258,7 @@ SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x
                 const int left = bytes - at < V_BYTES ? (int)(bytes - at) : V_BYTES;
                 V_UNROLL
                 for (int r = 0; r < rows; r++)
-                        v[r] = O(combine)(v[r], N(total)(N(first_bytes)(x + r * j->x_row + at, left)));
+                        v[r] = O(combine)(v[r], N(total)(N(first_bytes)(x + r * j->x_row + at, left), none.turn));
         }
         V_UNROLL
         for (int r = 0; r < rows; r++)

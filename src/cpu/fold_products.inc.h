@@ -126,7 +126,8 @@ SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, con
         V_UNROLL
         for (int i = 0; i < V_FOLD_ROWS; i++) {
                 const char *at = x + i * j->x_step + c * K_SIZE;
-                __builtin_prefetch(at + j->x_ahead);
+                if (c * K_SIZE % 64 == 0 || K_WIDTH * K_SIZE >= 64) /* once a cache line */
+                        __builtin_prefetch(at + j->x_ahead);
                 if (!centred)
                         beside = spread ? O(factor)(w + i * j->w_step) : N(load_unit)(w + i * j->w_step + c * K_SIZE, count);
                 v[1][i] = N(load_unit)(at, count);

@@ -64,6 +64,7 @@ typedef struct maker {
         const sf_cpu_map *map;
         sf_fused_code *code;
         int32_t uses[SF_FUSED_SLOTS]; /* of what each slot holds: 0 is free */
+        sf_code last; /* what the last loop computes; SF_CODE_COUNT: no code alone */
 } maker;
 
 /* A slot with one use to come, and that use. */
@@ -89,6 +90,7 @@ static uint8_t emit(maker *m, sf_loop *loop, uint8_t a, uint8_t b, uint8_t c)
 {
         uint8_t y = take(m);
         m->code->op[m->code->ops++] = (sf_fused_op){loop, y, a, b, c};
+        m->last = SF_CODE_COUNT;
         return y;
 }
 
@@ -155,6 +157,29 @@ static bool stays_in_range(sf_code code, sf_dt dt)
         }
 }
 
+/* Becomes the last loop one that does this code's work too? Then its slot holds the result. */
+static bool joins(maker *m, sf_class class, sf_code code, uint8_t *arg)
+{
+        sf_fused_op *last = m->code->ops ? &m->code->op[m->code->ops - 1] : NULL;
+        const sf_pair *pair = m->map->pairs[class];
+        if (!last || m->last == SF_CODE_COUNT || !pair)
+                return false;
+        if (arguments[code] == 2 && arg[1] == last->y && (code == SF_CODE_ADD || code == SF_CODE_MUL)) { /* either way round */
+                arg[1] = arg[0];
+                arg[0] = last->y;
+        }
+        while (pair->loop && (pair->first != m->last || pair->then != code))
+                pair++;
+        if (!pair->loop || arg[0] != last->y || m->uses[last->y] != 1)
+                return false;
+        last->loop = pair->loop;
+        last->c = arguments[code] == 2 ? arg[1] : last->a;
+        if (arguments[code] == 2)
+                drop(m, arg[1]);
+        m->last = SF_CODE_COUNT;
+        return true;
+}
+
 static value compute(maker *m, const sf_instruction *i, const value *values)
 {
         sf_dt dt = (sf_dt)i->dt;
@@ -163,9 +188,15 @@ static value compute(maker *m, const sf_instruction *i, const value *values)
         for (int32_t k = 0; k < 3; k++)
                 arg[k] = values[i->arg[k < count ? k : 0]].at;
         sf_class class = sf_class_of(i->code == SF_CODE_WHERE ? dt : values[i->arg[0]].dt);
-        uint8_t y = emit(m, m->map->loops[class][i->code], arg[0], arg[1], arg[2]);
-        for (int32_t k = 0; k < count; k++)
-                drop(m, arg[k]);
+        uint8_t y;
+        if (joins(m, class, (sf_code)i->code, arg)) {
+                y = m->code->op[m->code->ops - 1].y;
+        } else {
+                y = emit(m, m->map->loops[class][i->code], arg[0], arg[1], arg[2]);
+                m->last = (sf_code)i->code;
+                for (int32_t k = 0; k < count; k++)
+                        drop(m, arg[k]);
+        }
         if (m->map->settle[dt] && !stays_in_range((sf_code)i->code, dt))
                 y = emit_one(m, m->map->settle[dt], y);
         return (value){y, dt};
@@ -255,7 +286,7 @@ void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_progr
                       sf_fused_code *code)
 {
         const bool store = p == &fuse->store;
-        maker m = {.map = map, .code = code};
+        maker m = {.map = map, .code = code, .last = SF_CODE_COUNT};
         value values[SF_PROGRAM_MAX];
         int32_t uses[SF_PROGRAM_MAX] = {0};
         code->ops = code->slots = 0;

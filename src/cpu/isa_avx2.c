@@ -24,4 +24,4 @@ static void fence(void)
 }
 
 static sf_lanes whole[SF_LANES_WHOLE];
-const sf_cpu_isa sf_isa_avx2 = {"avx2", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS, find, fence, &sf_map_avx2};
+const sf_cpu_isa sf_isa_avx2 = {"avx2", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS, find, count, fence, &sf_map_avx2};

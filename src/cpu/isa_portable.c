@@ -24,5 +24,5 @@ static void fence(void)
 }
 
 static sf_lanes whole[SF_LANES_WHOLE];
-const sf_cpu_isa sf_isa_portable = {"portable", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS, find, fence,
+const sf_cpu_isa sf_isa_portable = {"portable", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS, find, count, fence,
                                     &sf_map_portable};

@@ -196,6 +196,8 @@ struct sf_cpu_isa {
         int32_t scan_rows;     /* and in a column scan's */
         /* Storage and accumulator to kernels; NULL where there is none and the driver must convert. */
         const sf_cpu_kernels *(*find)(sf_dt storage, sf_dt acc, sf_op op);
+        /* Sums, folds alone, of 1 for every element of so many bytes of which a bit is set that their job's `turn` has. */
+        const sf_cpu_kernels *(*count)(int64_t size);
         /* Waits for streamed stores, after calls with `resume`. */
         void (*fence)(void);
         const sf_cpu_map *map; /* elementwise work */

@@ -21,6 +21,7 @@
  *                    rows of a few vectors, four tiles of a narrow matrix, and a shared axis that is read once
  *   K_TOTALS         define it where elements may be added up before they are combined, by N(total)
  *   K_LEAN           define it where one instance for every case will do
+ *   K_FOLDS          define it where nothing is scanned
  *
  * The type's parameters are in types.inc.h.
  */
@@ -159,12 +160,14 @@ SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int coun
 }
 #endif
 
+#ifndef K_FOLDS
 #include "cpu/scan.inc.h"
 
 #include "cpu/scan_columns.inc.h"
 
 #if !defined(K_LEAN) && K_LANE_BYTES >= 4
 #include "cpu/carry.inc.h"
+#endif
 #endif
 
 #include "cpu/fold.inc.h"
@@ -204,7 +207,9 @@ static const sf_cpu_kernels O(kernels) = {
         .two = true,
 #endif
         .fold_tile = L(fold_tile_vectors),
+#ifndef K_FOLDS
         .scan_rows = L(scan_rows),
+        .scan_columns = L(scan_columns),
 #ifdef K_WHOLE
         .carry_rows = L(carry_rows),
 #endif
@@ -213,9 +218,11 @@ static const sf_cpu_kernels O(kernels) = {
 #endif
 #if K_LANE_BYTES >= 4
         .scan_packed = L(scan_packed),
+#endif
+#endif
+#if K_LANE_BYTES >= 4
         .fold_packed = L(fold_packed),
 #endif
-        .scan_columns = L(scan_columns),
         .fold_rows = L(fold_rows),
         .fold_columns = L(fold_columns),
 #if defined(K_PRODUCTS) && defined(K_WHOLE) && defined(K_ORDERED)
@@ -250,6 +257,7 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_WHOLE
 #undef K_TOTALS
 #undef K_LEAN
+#undef K_FOLDS
 #undef K_PARTS
 #undef K_INTEGERS
 #undef K_ENTRY

@@ -32,8 +32,15 @@ typedef void sf_loop(void *y, const void *a, const void *b, const void *c, int64
 /* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */
 typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64_t count);
 
+/* A loop that does two codes' work: the second's first argument is what the first makes of a[i] and b[i], its other one c[i]. */
+typedef struct sf_pair {
+        sf_code first, then;
+        sf_loop *loop; /* NULL: the end of a list */
+} sf_pair;
+
 typedef struct sf_cpu_map {
         sf_loop *const *loops[SF_CLASS_COUNT]; /* by class of the first argument (of `where`, of the second), then sf_code; NULL: none */
+        const sf_pair *pairs[SF_CLASS_COUNT]; /* of reals; NULL: none */
         sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals as program.h says of
                                                            i32, u32, i64, u64 */
         sf_loop *truth[SF_CLASS_COUNT];        /* a[i] != 0, as bool */

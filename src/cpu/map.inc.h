@@ -206,6 +206,27 @@ static sf_loop *const N(loops)[SF_CODE_COUNT] = {
 #undef CODE
 };
 
+#if M_REAL
+SF_INLINE void N(each_pair)(const sf_code first, const sf_code then, N(at) *y, const N(at) *a, const N(at) *b, const N(at) *c, int64_t count)
+{
+        M_INDEPENDENT
+        for (int64_t i = 0; i < count; i++)
+                y[i] = N(eval)(then, N(eval)(first, a[i], b[i]), c[i]);
+}
+#define PAIR(first, FIRST, then, THEN)                                                                                   \
+        static void N(first##_##then)(void *y, const void *a, const void *b, const void *c, int64_t count)               \
+        {                                                                                                                \
+                N(each_pair)(SF_CODE_##FIRST, SF_CODE_##THEN, y, a, b, c, count);                                        \
+        }
+#include "cpu/pairs.def"
+#undef PAIR
+static const sf_pair N(pairs)[] = {
+#define PAIR(first, FIRST, then, THEN) {SF_CODE_##FIRST, SF_CODE_##THEN, N(first##_##then)},
+#include "cpu/pairs.def"
+#undef PAIR
+        {SF_CODE_COUNT, SF_CODE_COUNT, NULL}};
+#endif
+
 /* ------------------------------------------------------------------------------------------------------------
  * Casts from every class to this one
  * ---------------------------------------------------------------------------------------------------------- */

@@ -10,6 +10,9 @@
 #else
 #define K_COMBINE(a, b) ((a) + (b))
 #define K_COMMUTES
+#if K_CONVERT == K_NONZERO
+#define K_FOLDS
+#endif
 #if K_OUT > K_STORAGE_BYTES
 #define K_TOTALS
 #else

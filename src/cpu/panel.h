@@ -43,6 +43,8 @@ typedef struct sf_panel_member {
                          bits; straight from memory what is there */
         int64_t size; /* its bytes */
         sf_dt made;   /* the type of what kernels write, as wide: an index's, or held */
+        uint64_t turn; /* the kernels', or which bits of elements are asked for by those that count */
+        int32_t counted; /* -1, or the operand of which what is not zero is counted */
         sf_value identity; /* the step's; of indices it says which of equal elements wins as they are numbered here */
         sf_fused_code load, beside, store;
         char *load_constants, *beside_constants, *store_constants;

@@ -61,6 +61,37 @@ static sf_value identity_of(const sf_step *s)
         return v;
 }
 
+static bool is_zero(const sf_program *p, const sf_instruction *at)
+{
+        const sf_value v = p->constant[at->slot];
+        const sf_class class = sf_class_of((sf_dt)at->dt);
+        return at->code == SF_CODE_CONSTANT && (class == SF_CLASS_F32 ? v.f32 == 0 : class == SF_CLASS_F64 ? v.f64 == 0 : !v.u64);
+}
+
+/* Is this a sum of x != 0, of an operand as memory has it? Then kernels count, from memory itself if it is contiguous. In 64 bits, which end as the
+ * accumulator's would. */
+static int32_t counted_by(const sf_step *s, const sf_fuse *f)
+{
+        const sf_program *p = &f->load;
+        const sf_instruction *at = p->count ? &p->code[p->count - 1] : NULL;
+        if (!at || s->op != SF_SUM || !s->fold || s->has_initial || s->lefts || s->values || sf_dtypes[s->acc].kind == SF_KIND_REAL ||
+            sf_dtypes[s->acc].bits < 32)
+                return -1;
+        at = at->code == SF_CODE_CAST ? &p->code[at->arg[0]] : at;
+        if (at->code != SF_CODE_NE || !is_zero(p, &p->code[at->arg[1]]))
+                return -1;
+        at = &p->code[at->arg[0]];
+        return at->code == SF_CODE_LOAD && at->dt == f->operand[at->slot].dt ? at->slot : -1;
+}
+
+/* The bits that are not all zero in what is not: of reals all but the sign. Those of every element in 8 bytes. */
+static uint64_t asked_of(sf_dt dt)
+{
+        const int bits = 8 * (int)sf_dtypes[dt].size;
+        const uint64_t every = bits == 64 ? 1 : ~(uint64_t)0 / (((uint64_t)1 << (bits & 63)) - 1);
+        return sf_dtypes[dt].kind == SF_KIND_REAL ? ~(every << (bits - 1)) : ~(uint64_t)0;
+}
+
 static bool member_make(sf_panels *p, sf_panel_member *m)
 {
         static const sf_program nothing = {0};
@@ -68,16 +99,19 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
         const sf_step *s = m->step;
         const sf_fuse *f = m->fuse;
         m->through = false;
+        m->counted = -1;
         m->apart = 0;
         m->identity = identity_of(s);
         m->beside.program = &nothing;
         if (!member_straight(p, m)) {
-                m->held = m->made = held_by(s);
+                m->counted = counted_by(s, f);
+                m->held = m->made = m->counted < 0 ? held_by(s) : SF_DT_I64;
                 m->size = sf_dtypes[m->held].size;
                 m->kernels = p->isa->find(m->held, m->held, s->op);
                 if (!m->kernels)
                         return false;
-                const sf_dt acc = m->size > sf_dtypes[s->acc].size && sf_op_is(s->op, SF_INDEX) ? m->held : s->acc;
+                const bool widens = m->size > sf_dtypes[s->acc].size && sf_op_is(s->op, SF_INDEX);
+                const sf_dt acc = widens || m->counted >= 0 ? m->held : s->acc;
                 if (sf_op_is(s->op, SF_INDEX))
                         m->made = m->size == 4 ? SF_DT_I32 : SF_DT_I64;
                 if (sf_op_is(s->op, SF_TWO))
@@ -88,7 +122,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
                              sf_survives(last, s->acc);
                 sf_fused_compile(map, f, &f->load, acc, m->held, m->through ? s->out : acc,
                                  m->through ? s->out : m->held, &m->load);
-                sf_fused_compile(map, f, &f->store, sf_op_is(s->op, SF_INDEX) ? m->made : s->acc,
+                sf_fused_compile(map, f, &f->store, sf_op_is(s->op, SF_INDEX) || m->counted >= 0 ? m->made : s->acc,
                                  m->made, s->out, s->out, &m->store);
                 p->slots = (int32_t)sf_larger(p->slots, sf_larger(m->load.slots, m->store.slots));
                 if (sf_op_is(s->op, SF_TWO))
@@ -164,6 +198,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
         const bool apart = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
         const bool narrow = p->shape == SF_PANEL_NARROW;
         m->reads = m->writes = m->masks = p->straight;
+        m->turn = m->kernels->turn;
         if (p->straight)
                 return;
         m->kernels = p->isa->find(m->held, m->held, s->op);
@@ -174,16 +209,19 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
         if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
                 m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
                            (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
-        } else if (m->load.copy) {
-                const sf_dt dt = m->load.source_dt[m->load.copied];
-                const int64_t *stride = m->fuse->operand[m->load.copied].stride;
+        } else if (m->load.copy || m->counted >= 0) {
+                const int32_t k = m->counted < 0 ? m->load.copied : m->counted;
+                const sf_dt dt = m->fuse->operand[k].dt;
+                const int64_t *stride = m->fuse->operand[k].stride;
                 const int64_t size = sf_dtypes[dt].size;
-                const sf_cpu_kernels *kernels = p->isa->find(dt, m->held, s->op);
+                const sf_cpu_kernels *kernels = m->counted < 0 ? p->isa->find(dt, m->held, s->op) : p->isa->count(size);
+                m->load.copied = k;
                 m->reads = kernels && kernels->result_bytes == m->size &&
                            (apart || stride[p->col] == size) &&
                            (columns || stride[p->seq] == step * size);
                 m->kernels = m->reads ? kernels : m->kernels;
         }
+        m->turn = m->reads && m->counted >= 0 ? asked_of(m->fuse->operand[m->counted].dt) : m->kernels->turn;
         if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made && !s->fold)
                 m->writes = (apart || s->dims[p->col].y == m->size) &&
                             (columns || s->dims[p->seq].y == step * m->size);

@@ -35,6 +35,10 @@
 #define K_TWICE_OF_1 uint16_t
 #define K_TWICE_OF_2 uint32_t
 #define K_TWICE_OF_4 uint64_t
+#define K_UNSIGNED_1 v_u8
+#define K_UNSIGNED_2 v_u16
+#define K_UNSIGNED_4 v_u32
+#define K_UNSIGNED_8 v_u64
 #define K_BITS_OF_1 8
 #define K_BITS_OF_2 16
 #define K_BITS_OF_4 32
@@ -89,6 +93,10 @@ static const sf_cpu_kernels *const N(kernels)[] = {
 #undef K_TWICE_OF_1
 #undef K_TWICE_OF_2
 #undef K_TWICE_OF_4
+#undef K_UNSIGNED_1
+#undef K_UNSIGNED_2
+#undef K_UNSIGNED_4
+#undef K_UNSIGNED_8
 #undef K_BITS_OF_1
 #undef K_BITS_OF_2
 #undef K_BITS_OF_4

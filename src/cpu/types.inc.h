@@ -20,6 +20,7 @@
 #define K_FROM_UNSIGNED 5 /* integers in u64 lanes, which is what results are too */
 #define K_FROM_SIGNED 6
 #define K_FROM_TRUTH 7
+#define K_NONZERO 8      /* anything: 1 where some of the bits that the job asks for are set, else 0; in u64 lanes too */
 
 /* What there is to know of a lane type: its C type and size, the member of sf_value that holds one, whether it is real. */
 #define K_C_f32 float
@@ -138,6 +139,27 @@
 #define K_LANE u64
 #include "cpu/type.inc.h"
 
+/* What is not zero, counted, whatever its type: by the size of elements. Nothing scans it straight from memory. */
+#define K_NAME nonzero_1
+#define K_STORAGE_BYTES 1
+#define K_CONVERT K_NONZERO
+#define K_LANE u64
+#include "cpu/type.inc.h"
+#define K_NAME nonzero_2
+#define K_STORAGE_BYTES 2
+#define K_CONVERT K_NONZERO
+#define K_LANE u64
+#include "cpu/type.inc.h"
+#define K_NAME nonzero_4
+#define K_STORAGE_BYTES 4
+#define K_CONVERT K_NONZERO
+#define K_LANE u64
+#include "cpu/type.inc.h"
+#define K_NAME nonzero_8
+#define K_CONVERT K_NONZERO
+#define K_LANE u64
+#include "cpu/type.inc.h"
+
 #undef K_SAME
 #undef K_WIDE
 #undef K_HALF
@@ -146,6 +168,7 @@
 #undef K_FROM_UNSIGNED
 #undef K_FROM_SIGNED
 #undef K_FROM_TRUTH
+#undef K_NONZERO
 
 /* By storage and accumulator. Nothing else is rounded or wraps as it must. */
 static const struct {
@@ -183,4 +206,14 @@ static const sf_cpu_kernels *find(sf_dt storage, sf_dt acc, sf_op op)
         if (found || sf_dtypes[acc].kind != SF_KIND_SIGNED || (storage != acc && !widens))
                 return found;
         return look_up(storage == acc ? unsigned_of[storage] : storage, unsigned_of[acc], op);
+}
+
+static const sf_cpu_kernels *count(int64_t size)
+{
+        switch (size) {
+        case 1: return kernels_nonzero_1[SF_SUM];
+        case 2: return kernels_nonzero_2[SF_SUM];
+        case 4: return kernels_nonzero_4[SF_SUM];
+        default: return kernels_nonzero_8[SF_SUM];
+        }
 }

@@ -15,21 +15,31 @@ SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
 SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
 {
         (void)none;
-#ifdef K_TURN
+#if K_CONVERT == K_NONZERO
+        return (N(vec))((v & none->turn) != 0) & 1;
+#elif defined(K_TURN)
         return (N(vec))((K_BITS)v ^ none->turn);
 #else
         return v;
 #endif
 }
+#if K_CONVERT == K_NONZERO
+SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
+{
+        (void)none;
+        return v;
+}
+#else
 SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
 {
         return O(lift)(v, none);
 }
+#endif
 SF_INLINE O(val) O(raise)(N(vec) result, const O(none) *none)
 {
-        return O(lift)(result, none);
+        return O(lower)(result, none);
 }
 SF_INLINE O(val) O(broadcast)(sf_value value, const O(none) *none)
 {
-        return O(lift)(N(broadcast)(value), none);
+        return O(lower)(N(broadcast)(value), none);
 }

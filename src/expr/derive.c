@@ -230,14 +230,18 @@ static int32_t make_norm(sf_ir *ir, const sf_derivation *d)
  * Logic
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* On bools a sum is or, and a product is and. Bools are accumulated as 0 and 1. */
+/* On bools a sum is or, and a product is and. Bools are accumulated as 0 and 1. Of all else it is less work to count. */
 static int32_t make_any(sf_ir *ir, const sf_derivation *d)
 {
+        if (sf_ir_at(ir, d->x)->dt != SF_DT_BOOL)
+                return sf_ir_cast(ir, count_true(ir, d, is_nonzero(ir, d->x), d->mask), SF_DT_BOOL);
         return reduce(ir, d, SF_SUM, is_nonzero(ir, d->x), d->mask, SF_DT_U8, SF_DT_BOOL);
 }
 
 static int32_t make_all(sf_ir *ir, const sf_derivation *d)
 {
+        if (sf_ir_at(ir, d->x)->dt != SF_DT_BOOL && !d->mask)
+                return with_number(ir, SF_CODE_EQ, count_true(ir, d, is_nonzero(ir, d->x), 0), (double)length_of(ir, d));
         return reduce(ir, d, SF_PROD, is_nonzero(ir, d->x), d->mask, SF_DT_U8, SF_DT_BOOL);
 }
 
