@@ -169,6 +169,10 @@ SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int coun
 
 #include "cpu/fold.inc.h"
 
+#if K_LANE_BYTES >= 4
+#include "cpu/ragged.inc.h"
+#endif
+
 #if defined(K_PRODUCTS) && defined(K_WHOLE) && defined(K_ORDERED)
 static const sf_cpu_products O(products) = {O(fold_rows_products), O(fold_columns_products)};
 #endif
@@ -214,6 +218,8 @@ static const sf_cpu_kernels O(kernels) = {
 #if K_LANE_BYTES >= 4
         .scan_packed = L(scan_packed),
         .fold_packed = L(fold_packed),
+        .scan_segments = L(scan_segments),
+        .fold_segments = L(fold_segments),
 #endif
         .scan_columns = L(scan_columns),
         .fold_rows = L(fold_rows),
