@@ -412,10 +412,11 @@ typedef struct sf_scan_options {
         void *workspace;       /* NULL, or device memory for scratch, 256-byte aligned, used instead of the library's own */
         size_t workspace_size; /* at least what sf_scan_workspace said for the same arguments */
         int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked. Indices and recurrences do not have it */
+        const sf_tensor *offsets; /* NULL, or i32 or i64, of one dimension, on x's device: where segments begin, and the last one ends; below */
 } sf_scan_options;
 
 #ifdef __cplusplus
-#  define SF_SCAN_OPTIONS_INIT { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0 }
+#  define SF_SCAN_OPTIONS_INIT { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
 #else
 #  define SF_SCAN_OPTIONS_INIT { .size = sizeof(sf_scan_options), .axis = -1 }
 #endif
@@ -445,6 +446,17 @@ SF_API sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
  *
  * out has x's shape with the folded axes removed, or, with keepdim, of length 1. It must not
  * overlap x or mask.
+ *
+ * Segments. With `offsets`, o[0 .. k], in the options of a scan, a fold over one axis, or a
+ * recurrence, that axis is k sequences, one behind the other: the elements o[i] to o[i+1] - 1 are
+ * segment i. o[0] is 0, none is below the one before it, so that segments may be empty, and o[k] is
+ * at most the axis's length. Each segment has the results that it has by itself, to the bit,
+ * whatever surrounds it: reverse, exclusive, initial and the mask are meant for each, and an index
+ * counts from its segment's beginning. A scan's out has x's shape. A fold's has x's shape with k in
+ * the place of the axis's length, whether keepdim is set or not; of an empty segment it has the
+ * identity, of max and min too: -inf or the lowest value, and the opposite; an index of -1. What
+ * stands behind o[k] is scanned as one more segment, of which a fold has no entry. Offsets must not
+ * overlap out. On the CPU they are checked before anything is written.
  * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_fold_options {
         size_t size;           /* sizeof(sf_fold_options) */
@@ -461,10 +473,11 @@ typedef struct sf_fold_options {
         void *workspace;
         size_t workspace_size;
         int32_t skip_nan;
+        const sf_tensor *offsets;
 } sf_fold_options;
 
 #ifdef __cplusplus
-#  define SF_FOLD_OPTIONS_INIT { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0 }
+#  define SF_FOLD_OPTIONS_INIT { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
 #else
 #  define SF_FOLD_OPTIONS_INIT { .size = sizeof(sf_fold_options) }
 #endif
@@ -482,7 +495,7 @@ SF_API sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
 
 /*
  * The shape an out for this fold must have: *ndim and shape[0..*ndim) are set on SF_OK. shape has
- * room for x->ndim lengths. Looks at naxes, axes and keepdim only.
+ * room for x->ndim lengths. Looks at naxes, axes and keepdim only, and at how many offsets there are.
  */
 SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fold_options *options, int32_t *ndim,
                                int64_t *shape);

@@ -75,7 +75,7 @@ static sf_status scan(sf_context *given, const sf_tensor *a, const sf_tensor *tx
         SF_TRY(sf_view_init(ctx, a ? "b" : "x", tx, &p.x));
         sf_request r = {.a = a, .x = tx, .out = out, .mask = o.mask, .op = o.op, .reverse = o.reverse != 0, .exclusive = o.exclusive != 0,
                         .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream,
-                        .skip_nan = o.skip_nan != 0};
+                        .skip_nan = o.skip_nan != 0, .offsets = o.offsets};
         SF_TRY(sf_read_axis(ctx, o.axis, p.x.ndim, &r.axes));
         return run(ctx, &r, &p, o.workspace, o.workspace_size, needs);
 }
@@ -91,7 +91,7 @@ static sf_status fold(sf_context *given, const sf_tensor *tx, const sf_tensor *o
         SF_TRY(sf_view_init(ctx, "x", tx, &p.x));
         sf_request r = {.x = tx, .out = out, .mask = o.mask, .op = o.op, .fold = true, .keepdim = o.keepdim != 0, .reverse = o.reverse != 0,
                         .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream,
-                        .skip_nan = o.skip_nan != 0};
+                        .skip_nan = o.skip_nan != 0, .offsets = o.offsets};
         SF_TRY(read_axes(ctx, &o, p.x.ndim, &r.axes));
         return run(ctx, &r, &p, o.workspace, o.workspace_size, needs);
 }
@@ -134,6 +134,8 @@ sf_status sf_fold_shape(sf_context *given, const sf_tensor *tx, const sf_fold_op
         if (tx->ndim < 0 || tx->ndim > SF_MAX_NDIM)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "x has ndim %d; it must be 0 to %d", (int)tx->ndim, SF_MAX_NDIM);
         SF_TRY(read_axes(ctx, &o, tx->ndim, &axes));
-        *ndim = sf_folded_shape(tx->ndim, tx->shape, axes, o.keepdim != 0, shape);
+        if (o.offsets && (o.offsets->ndim != 1 || !o.offsets->shape))
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets have %d dimensions; they must have one", (int)o.offsets->ndim);
+        *ndim = sf_folded_shape(tx->ndim, tx->shape, axes, o.keepdim != 0, o.offsets ? o.offsets->shape[0] - 1 : -1, shape);
         return SF_OK;
 }

@@ -20,14 +20,14 @@ sf_status sf_read_axis(const sf_context *ctx, int32_t axis, int32_t ndim, uint64
         return SF_OK;
 }
 
-int32_t sf_folded_shape(int32_t ndim, const int64_t *x, uint64_t axes, bool keepdim, int64_t *shape)
+int32_t sf_folded_shape(int32_t ndim, const int64_t *x, uint64_t axes, bool keepdim, int64_t segments, int64_t *shape)
 {
         int32_t rank = 0;
         for (int32_t d = 0; d < ndim; d++)
                 if (!(axes >> d & 1))
                         shape[rank++] = x[d];
-                else if (keepdim)
-                        shape[rank++] = 1;
+                else if (keepdim || segments >= 0)
+                        shape[rank++] = segments >= 0 ? segments : 1;
         return rank;
 }
 
@@ -134,6 +134,23 @@ static sf_status check_mask(sf_context *ctx, const sf_request *r, const char *na
         return sf_view_broadcast(ctx, "mask", &p->mask, name, &p->x);
 }
 
+/* The offsets of segments, as far as they can be seen from here. */
+static sf_status check_offsets(sf_context *ctx, const sf_request *r, const char *name, sf_prepared *p)
+{
+        const sf_view *x = &p->x;
+        SF_TRY(sf_view_init(ctx, "offsets", r->offsets, &p->offsets));
+        SF_TRY(check_device(ctx, "offsets", r->offsets, r->x));
+        if (p->offsets.dt != SF_DT_I32 && p->offsets.dt != SF_DT_I64)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets are %s; they must be i32 or i64", sf_dtypes[p->offsets.dt].name);
+        if (p->offsets.ndim != 1 || !p->offsets.count)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets have %d dimensions and %" PRId64 " elements; they must have one dimension, and one element more than there are segments",
+                               (int)p->offsets.ndim, p->offsets.count);
+        if (!x->ndim || __builtin_popcountll(r->axes) != 1)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets cut one axis into segments, but %d are named of the %d that %s has; name one", __builtin_popcountll(r->axes & (((uint64_t)1 << x->ndim) - (x->ndim < 64))),
+                               (int)x->ndim, name);
+        return SF_OK;
+}
+
 static sf_status check_a(sf_context *ctx, const sf_request *r, const char *name, sf_prepared *p)
 {
         SF_TRY(sf_view_init(ctx, "a", r->a, &p->a));
@@ -152,6 +169,13 @@ static sf_status set_initial(sf_context *ctx, const sf_request *r, sf_step *step
         return status;
 }
 
+/* And as far as their values say. */
+static sf_status check_segments(sf_context *ctx, const sf_request *r, const sf_prepared *p)
+{
+        const sf_segments segments = sf_segments_of(&p->offsets);
+        return sf_segments_check(ctx, &segments, p->x.shape[__builtin_ctzll(r->axes)]);
+}
+
 sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *p)
 {
         int64_t shape[SF_MAX_NDIM];
@@ -161,7 +185,9 @@ sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *
         SF_TRY(sf_view_init(ctx, "out", r->out, &p->out));
         SF_TRY(sf_backend_check(ctx, name, r->x->device));
         SF_TRY(check_device(ctx, "out", r->out, r->x));
-        int32_t rank = sf_folded_shape(x->ndim, x->shape, r->fold ? r->axes : 0, r->keepdim, shape);
+        if (r->offsets)
+                SF_TRY(check_offsets(ctx, r, name, p));
+        int32_t rank = sf_folded_shape(x->ndim, x->shape, r->fold ? r->axes : 0, r->keepdim, r->offsets ? p->offsets.count - 1 : -1, shape);
         SF_TRY(check_shape(ctx, out, rank, shape));
         if (r->a)
                 SF_TRY(check_a(ctx, r, name, p));
@@ -181,14 +207,18 @@ sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *
                                                                    "memory of its own");
         if (r->mask)
                 SF_TRY(check_mask(ctx, r, name, p));
-        if (!x->count && r->fold && !r->part && !sf_op_is(r->op, SF_EMPTY) && !step->has_initial && names_an_empty_axis(x, r->axes))
+        if (r->offsets && sf_view_overlap(&p->offsets, &p->out))
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "out overlaps offsets; it must be memory of its own");
+        if (r->offsets && sf_on_host(r->x->device))
+                SF_TRY(check_segments(ctx, r, p));
+        if (!x->count && r->fold && !r->part && !r->offsets && !sf_op_is(r->op, SF_EMPTY) && !step->has_initial && names_an_empty_axis(x, r->axes))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; give an initial one, or fold axes that are not empty",
                                sf_op_name(r->op));
         step->fold = r->fold;
         step->exclusive = r->exclusive;
         step->device = r->x->device;
         step->stream = r->stream;
-        p->views = (sf_step_views){.x = x, .y = out, .m = r->mask ? &p->mask : NULL, .axes = r->axes, .keepdim = r->keepdim, .reverse = r->reverse};
+        p->views = (sf_step_views){.x = x, .y = out, .m = r->mask ? &p->mask : NULL, .axes = r->axes, .offsets = r->offsets ? &p->offsets : NULL, .keepdim = r->keepdim, .reverse = r->reverse};
         if (r->a) {
                 recurrence_programs(&p->fuse, p->a.dt);
                 p->views.operands = 2;

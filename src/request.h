@@ -8,6 +8,7 @@
 
 typedef struct sf_request {
         const sf_tensor *x, *out, *mask;
+        const sf_tensor *offsets; /* NULL: no segments */
         const sf_tensor *a; /* a recurrence's, whose b is x; else NULL */
         sf_op op;
         uint64_t axes;
@@ -20,7 +21,7 @@ typedef struct sf_request {
 
 /* The step and what it points to: not to be moved. */
 typedef struct sf_prepared {
-        sf_view x, out, mask, a;
+        sf_view x, out, mask, a, offsets;
         sf_step step;
         sf_step_views views;
         sf_fuse fuse;
@@ -29,8 +30,8 @@ typedef struct sf_prepared {
 /* Bit d: axis d. A rank-0 x has one line of one element. */
 sf_status sf_read_axis(const sf_context *ctx, int32_t axis, int32_t ndim, uint64_t *axes);
 
-/* x's shape with the folded axes removed, or of length 1. Returns the rank. */
-int32_t sf_folded_shape(int32_t ndim, const int64_t *x, uint64_t axes, bool keepdim, int64_t *shape);
+/* x's shape with the folded axes removed, or of length 1; or, where they are cut into segments, `segments` of them, else -1. Returns the rank. */
+int32_t sf_folded_shape(int32_t ndim, const int64_t *x, uint64_t axes, bool keepdim, int64_t segments, int64_t *shape);
 
 /* Checks all that can be wrong; p->x has been made of r->x. Of no results p->out.count is 0, and there is nothing to run. */
 sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *p);

@@ -67,24 +67,30 @@ def _one(first, second, names):
 # Four scans have one body, four folds another: made once for each operation, so that a call is one Python function and no more.
 def _scan_by(op):
     def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None,
-             out=None):
+             out=None, offsets=None, lengths=None, reset=None):
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if _without_torch:
             _look_for_torch()
+        if offsets is not None or lengths is not None or reset is not None:
+            offsets = _segments.offsets(x, axis, offsets, lengths, reset)
+            return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
         return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
     return scan
 
 
 def _fold_by(op):
     def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, skip_nan=False, initial=None,
-             dtype=None, out=None):
+             dtype=None, out=None, offsets=None, lengths=None, reset=None):
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if keepdim is not None:
             keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
         if _without_torch:
             _look_for_torch()
+        if offsets is not None or lengths is not None or reset is not None:
+            offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
+            return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
         return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan)
     return fold
 
@@ -92,22 +98,29 @@ def _fold_by(op):
 # The largest and smallest, with where they stand or without: the same bodies with one option more, so that these too are one function a call.
 def _extreme_scan_by(op):
     def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, out=None,
-             return_indices=False):
+             return_indices=False, offsets=None, lengths=None, reset=None):
         if return_indices:
+            if offsets is not None or lengths is not None or reset is not None:
+                raise TypeError("return_indices does not go with segments: call argmax or argmin with the same offsets")
             return _pairs.cumulative_extreme(op, x, axis, dim=dim, reverse=reverse, exclusive=exclusive, mask=mask, skip_nan=skip_nan,
                                              initial=initial, dtype=dtype, out=out)
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if _without_torch:
             _look_for_torch()
+        if offsets is not None or lengths is not None or reset is not None:
+            offsets = _segments.offsets(x, axis, offsets, lengths, reset)
+            return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
         return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
     return scan
 
 
 def _extreme_fold_by(op):
     def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, skip_nan=False, initial=None, dtype=None,
-             out=None, return_indices=False):
+             out=None, return_indices=False, offsets=None, lengths=None, reset=None):
         if return_indices:
+            if offsets is not None or lengths is not None or reset is not None:
+                raise TypeError("return_indices does not go with segments: call argmax or argmin with the same offsets")
             return _pairs.extreme(op, x, axis, dim=dim, keepdims=keepdims, keepdim=keepdim, reverse=reverse, mask=mask, skip_nan=skip_nan,
                                   initial=initial, dtype=dtype, out=out)
         if dim is not None:
@@ -116,6 +129,9 @@ def _extreme_fold_by(op):
             keepdims = _one(keepdims, keepdim, "keepdims and keepdim")
         if _without_torch:
             _look_for_torch()
+        if offsets is not None or lengths is not None or reset is not None:
+            offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
+            return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
         return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan)
     return fold
 
@@ -141,6 +157,8 @@ def cumsum():
     dtype       of the result, and with float64 of every addition. Left out, real dtypes stay (float16 and bfloat16 are added up in float32
                 and rounded once), integers and bool widen to int64, or to uint64 where NumPy would
     out         an array to write to, x itself included; it is returned
+    offsets     the axis is cut into segments, each summed up by itself: where each begins, and the last one ends. Or, instead of that,
+                lengths, one a segment, or reset, True where a segment begins (docs/segments.md)
 
     Reals are added in the order of docs/order.md, a tree. What overflows on the way is infinite,
     even where a loop from the left would have met a number that takes it back.
@@ -490,6 +508,7 @@ def explain(model, /, *inputs, **keywords):
 
 
 # At the end, because they are written with what is above.
+from . import _segments  # noqa: E402
 from . import _applied, _derived, _pairs  # noqa: E402
 from ._applied import *  # noqa: E402,F401,F403
 from ._derived import *  # noqa: E402,F401,F403

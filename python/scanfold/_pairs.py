@@ -5,7 +5,7 @@ library's notation, parsed once.
 """
 import sys as _sys
 
-from . import _axis, _dims, _one, _parsed, _scanfold
+from . import _axis, _dims, _one, _parsed, _scanfold, _segments
 from ._dtypes import name as _dtype_name
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin", "logsumexp", "logcumsumexp", "linear_recurrence"]
@@ -53,7 +53,7 @@ def _computed(text, inputs, out, by_torch):
 # --------------------------------------------------------------------------------------------------
 # Positions
 # --------------------------------------------------------------------------------------------------
-def _position(op, x, axis, dim, keepdims, keepdim, mask, skip_nan, out):
+def _position(op, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, segments=(None, None, None)):
     axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
     _look_for_torch()
     if axis is not None and not isinstance(axis, int) and hasattr(axis, "__iter__"):
@@ -61,10 +61,12 @@ def _position(op, x, axis, dim, keepdims, keepdim, mask, skip_nan, out):
     if skip_nan:
         numbers = x == x
         mask = numbers if mask is None else numbers & (mask != 0)
+    if any(given is not None for given in segments):
+        return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False, False, _segments.offsets(x, axis, *segments, True))
     return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False, False)
 
 
-def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None):
+def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
     """Where the largest element stands, along an axis or, with None, among all elements as one row: the first of equal ones.
 
     NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not count, nor, with skip_nan, those that are NaN; where
@@ -76,10 +78,10 @@ def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
     >>> scanfold.argmax(np.array([[1, 5, 5], [7, 2, 3]]))
     array(3)
     """
-    return _position(_ARGMAX, x, axis, dim, keepdims, keepdim, mask, skip_nan, out)
+    return _position(_ARGMAX, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, (offsets, lengths, reset))
 
 
-def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None):
+def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
     """Where the smallest element stands; as argmax. NaN is smaller than any number here.
 
     >>> import numpy as np, scanfold
@@ -87,7 +89,7 @@ def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
     array([[0],
            [1]])
     """
-    return _position(_ARGMIN, x, axis, dim, keepdims, keepdim, mask, skip_nan, out)
+    return _position(_ARGMIN, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, (offsets, lengths, reset))
 
 
 def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out):
@@ -170,7 +172,7 @@ def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=F
 # --------------------------------------------------------------------------------------------------
 # Sums of exponentials
 # --------------------------------------------------------------------------------------------------
-def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, dtype=None, out=None):
+def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """log(sum(exp(x))) over one axis, several, or all, without overflow; arguments as for sum.
 
     Elements that are -inf count as nothing, and of nothing the result is -inf; +inf and NaN stay. Integers become float64, of torch's
@@ -182,10 +184,13 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
     """
     axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
     _look_for_torch()
+    if offsets is not None or lengths is not None or reset is not None:
+        offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
+        return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, False, offsets)
     return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, False)
 
 
-def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None):
+def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """log(cumsum(exp(x))) along an axis, without overflow; arguments as for cumsum. The first of an exclusive one is -inf.
 
     >>> import numpy as np, scanfold
@@ -194,6 +199,9 @@ def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask
     """
     axis = _one(axis, dim, "axis and dim")
     _look_for_torch()
+    if offsets is not None or lengths is not None or reset is not None:
+        offsets = _segments.offsets(x, axis, offsets, lengths, reset)
+        return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, False, offsets)
     return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, False)
 
 

@@ -2,8 +2,10 @@
  * scanfold._scanfold: sf_scan and sf_fold for Python's arrays. The functions are positional and strict; scanfold/__init__.py has the
  * signatures people use.
  *
- * scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted)
- * fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted)
+ * scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted, skip_nan, offsets)
+ * fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted, skip_nan, offsets)
+ *
+ * The offsets may be left out.
  *
  * A torch tensor whose memory is not all there is to it goes to scanfold.torch's functions of the same names and arguments, which call
  * torch's dispatcher, or, where only its gradient is wanted, to scan_recorded and fold_recorded, which call an autograd.Function: that takes
@@ -21,7 +23,7 @@
  * thread. */
 #define SHARED_ELEMENTS 65536
 
-enum { ARGUMENTS = 11 };
+enum { ARGUMENTS = 12 };
 
 static _Thread_local sf_context *context; /* NULL: the library's default one */
 
@@ -124,16 +126,18 @@ static int read_axis(PyObject *object, int32_t *axis)
 
 /* The arrays of one call, in the order they are opened. */
 typedef struct call {
-        array x, mask, out;
-        int opened; /* how many of the three */
-        int has_mask;
+        array x, mask, offsets, out;
+        int opened; /* how many of the four */
+        int has_mask, has_offsets;
         PyObject *result;
 } call;
 
 static void close_call(call *c)
 {
-        if (c->opened > 2)
+        if (c->opened > 3)
                 array_close(&c->out);
+        if (c->opened > 2 && c->has_offsets)
+                array_close(&c->offsets);
         if (c->opened > 1 && c->has_mask)
                 array_close(&c->mask);
         if (c->opened > 0)
@@ -156,7 +160,7 @@ static elsewhere_functions scans = {.name = {[ARRAY_DISPATCH] = "scan", [ARRAY_R
 static elsewhere_functions folds = {.name = {[ARRAY_DISPATCH] = "fold", [ARRAY_RECORD] = "fold_recorded"}};
 
 /* After opening something answered rc: an exception, or the same call by way of torch. */
-static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *const *item)
+static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *const *item, Py_ssize_t count)
 {
         give_up(c);
         if (rc < 0)
@@ -164,7 +168,7 @@ static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *c
         if (c->opened && c->x.kind != ARRAY_TORCH) {
                 PyErr_Format(PyExc_TypeError,
                              "x is %R, but %s is a torch tensor that is more than its memory (its device, a gradient, a subclass): "
-                             "give x as a tensor too", (PyObject *)Py_TYPE(c->x.object), c->opened == 1 ? "mask" : "out");
+                             "give x as a tensor too", (PyObject *)Py_TYPE(c->x.object), c->opened == 1 ? "mask" : c->opened == 2 ? "offsets" : "out");
                 return NULL;
         }
         if (!to->function[rc]) {
@@ -172,8 +176,8 @@ static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *c
                 to->function[rc] = module ? PyObject_GetAttrString(module, to->name[rc]) : NULL;
                 Py_XDECREF(module);
         }
-        PyObject *args = to->function[rc] ? PyTuple_New(ARGUMENTS) : NULL;
-        for (Py_ssize_t i = 0; args && i < ARGUMENTS; i++) {
+        PyObject *args = to->function[rc] ? PyTuple_New(count) : NULL;
+        for (Py_ssize_t i = 0; args && i < count; i++) {
                 Py_INCREF(item[i]);
                 PyTuple_SetItem(args, i, item[i]);
         }
@@ -182,8 +186,8 @@ static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *c
         return result;
 }
 
-/* x and mask. As array_open. */
-static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *trusted)
+/* x, mask and offsets. As array_open. */
+static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *offsets, PyObject *trusted)
 {
         int trust = trusted == Py_True;
         c->opened = 0;
@@ -196,6 +200,10 @@ static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *trusted)
         if (c->has_mask && (rc = array_open(mask, "mask", trust ? OPEN_TRUSTED : OPEN_MORE, &c->mask)) != 0)
                 return rc;
         c->opened = 2;
+        c->has_offsets = offsets != Py_None;
+        if (c->has_offsets && (rc = array_open(offsets, "offsets", trust ? OPEN_TRUSTED : OPEN_MORE, &c->offsets)) != 0)
+                return rc;
+        c->opened = 3;
         return 0;
 }
 
@@ -206,13 +214,13 @@ static int open_out(call *c, PyObject *out, const array_form *form)
         if (out == Py_None) {
                 if (array_make(&c->x, form, &c->out, &c->result) < 0)
                         return -1;
-                c->opened = 3;
+                c->opened = 4;
                 return 0;
         }
         int rc = array_open(out, "out", OPEN_OUT, &c->out);
         if (rc)
                 return rc;
-        c->opened = 3;
+        c->opened = 4;
         int writable = array_can_be_written(&c->out);
         if (writable <= 0) {
                 if (!writable)
@@ -232,6 +240,8 @@ static int open_out(call *c, PyObject *out, const array_form *form)
 static int wait_for_others(const call *c)
 {
         if (c->has_mask && array_wait_before(&c->x, &c->mask) < 0)
+                return -1;
+        if (c->has_offsets && array_wait_before(&c->x, &c->offsets) < 0)
                 return -1;
         return array_wait_before(&c->x, &c->out);
 }
@@ -256,7 +266,8 @@ static PyObject *finish(call *c, sf_status status, int made)
                 return give_up(c);
         }
         int unknown = array_wants_a_wait(&c->x, &c->x) || array_wants_a_wait(&c->x, &c->out) ||
-                      (c->has_mask && array_wants_a_wait(&c->x, &c->mask));
+                      (c->has_mask && array_wants_a_wait(&c->x, &c->mask)) ||
+                      (c->has_offsets && array_wants_a_wait(&c->x, &c->offsets));
         if (unknown && array_wait(&c->x) < 0)
                 return give_up(c);
         if (!made && array_was_written(&c->out) < 0)
@@ -290,11 +301,13 @@ static int choose_dtype(const call *c, long op, PyObject *out, sf_dtype *dtype)
 #endif
 typedef PyObject *(*fast_function)(PyObject *self, PyObject *const *item, Py_ssize_t count);
 
-static int expect(Py_ssize_t count, Py_ssize_t n)
+/* All of them, or all but the offsets. */
+static int expect(Py_ssize_t count)
 {
-        if (count != n)
-                PyErr_Format(PyExc_TypeError, "%zd arguments are expected, not %zd", n, count);
-        return count == n ? 0 : -1;
+        const int right = count == ARGUMENTS || count == ARGUMENTS - 1;
+        if (!right)
+                PyErr_Format(PyExc_TypeError, "%d arguments are expected, not %zd", ARGUMENTS, count);
+        return right ? 0 : -1;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -305,9 +318,9 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
         (void)self;
         sf_scan_options o = SF_SCAN_OPTIONS_INIT;
         sf_dtype asked;
-        if (expect(count, ARGUMENTS) < 0)
+        if (expect(count) < 0)
                 return NULL;
-        PyObject *x = item[0], *mask = item[5], *out = item[8];
+        PyObject *x = item[0], *mask = item[5], *out = item[8], *offsets = count == ARGUMENTS ? item[11] : Py_None;
         long op = PyLong_AsLong(item[1]);
         o.op = (sf_op)op;
         o.reverse = PyObject_IsTrue(item[3]);
@@ -318,11 +331,12 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
             read_dtype(item[7], &asked) < 0)
                 return NULL;
         call c;
-        int rc = open_inputs(&c, x, mask, item[9]);
+        int rc = open_inputs(&c, x, mask, offsets, item[9]);
+        o.offsets = c.opened > 2 && c.has_offsets ? &c.offsets.view : NULL;
         if (!rc && !number)
                 rc = read_initial_array(&c.x, item[6], &o.initial);
         if (rc)
-                return elsewhere(&c, rc, &scans, item);
+                return elsewhere(&c, rc, &scans, item, count);
         if (item[2] == Py_None) {
                 if (c.x.view.ndim > 1) {
                         PyErr_Format(PyExc_ValueError, "axis is needed: x has %d dimensions", (int)c.x.view.ndim);
@@ -335,7 +349,7 @@ static PyObject *scan(PyObject *self, PyObject *const *item, Py_ssize_t count)
         if (rc == 0)
                 rc = open_out(&c, out, &(array_form){.ndim = c.x.view.ndim, .shape = c.x.view.shape, .dtype = asked, .like = 1});
         if (rc)
-                return elsewhere(&c, rc, &scans, item);
+                return elsewhere(&c, rc, &scans, item, count);
         if (wait_for_others(&c) < 0)
                 return give_up(&c);
         o.mask = c.has_mask ? &c.mask.view : NULL;
@@ -390,9 +404,9 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         sf_dtype asked;
         int32_t axes[SF_MAX_NDIM], naxes, ndim;
         int64_t shape[SF_MAX_NDIM];
-        if (expect(count, ARGUMENTS) < 0)
+        if (expect(count) < 0)
                 return NULL;
-        PyObject *x = item[0], *mask = item[5], *out = item[8];
+        PyObject *x = item[0], *mask = item[5], *out = item[8], *offsets = count == ARGUMENTS ? item[11] : Py_None;
         long op = PyLong_AsLong(item[1]);
         o.op = (sf_op)op;
         o.keepdim = PyObject_IsTrue(item[3]); /* None: no */
@@ -405,11 +419,12 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         o.axes = naxes < 0 ? NULL : axes;
         o.naxes = naxes < 0 ? 0 : naxes;
         call c;
-        int rc = open_inputs(&c, x, mask, item[9]);
+        int rc = open_inputs(&c, x, mask, offsets, item[9]);
+        o.offsets = c.opened > 2 && c.has_offsets ? &c.offsets.view : NULL;
         if (!rc && !number)
                 rc = read_initial_array(&c.x, item[6], &o.initial);
         if (rc)
-                return elsewhere(&c, rc, &folds, item);
+                return elsewhere(&c, rc, &folds, item, count);
         sf_status status = sf_fold_shape(context, &c.x.view, &o, &ndim, shape);
         if (status != SF_OK) {
                 raise_status(context, status);
@@ -419,7 +434,7 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         if (rc == 0)
                 rc = open_out(&c, out, &(array_form){.ndim = ndim, .shape = shape, .dtype = asked});
         if (rc)
-                return elsewhere(&c, rc, &folds, item);
+                return elsewhere(&c, rc, &folds, item, count);
         if (wait_for_others(&c) < 0)
                 return give_up(&c);
         o.mask = c.has_mask ? &c.mask.view : NULL;
@@ -505,8 +520,8 @@ static PyObject *isas(PyObject *self, PyObject *none)
 }
 
 static PyMethodDef methods[] = {
-        {"scan", (PyCFunction)(void (*)(void))(fast_function)scan, METH_FASTCALL, "scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted, skip_nan)"},
-        {"fold", (PyCFunction)(void (*)(void))(fast_function)fold, METH_FASTCALL, "fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted, skip_nan)"},
+        {"scan", (PyCFunction)(void (*)(void))(fast_function)scan, METH_FASTCALL, "scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted, skip_nan[, offsets])"},
+        {"fold", (PyCFunction)(void (*)(void))(fast_function)fold, METH_FASTCALL, "fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted, skip_nan[, offsets])"},
         {"context_create", context_create, METH_VARARGS, "context_create(threads, reference, isa)"},
         {"context_use", context_use, METH_O, "context_use(context)"},
         {"context_describe", context_describe, METH_NOARGS, "context_describe() -> (threads, isa)"},

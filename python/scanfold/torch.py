@@ -22,7 +22,7 @@ import sys
 import torch
 from torch import Tensor
 
-from . import _applied, _axis, _scanfold
+from . import _applied, _axis, _scanfold, _torch_segments
 from ._dtypes import CODES, code, name
 from ._others import CUDA
 
@@ -65,8 +65,11 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 # ---------------------------------------------------------------------------------------------------------------
 # What people call
 # ---------------------------------------------------------------------------------------------------------------
-def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False):
+def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
+    if offsets is not None:
+        return _segmented(x, mask, initial, out, lambda mask: _torch_segments.scan(
+            x, op, _scan_axis(x, axis), bool(reverse), bool(exclusive), _mask(x, mask, skip_nan), initial, _dtype(dtype, out), offsets))
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
         return _handed_over("logcumsumexp" if op == 8 else "cum" + OPS[op], x, axis=axis, reverse=reverse, exclusive=exclusive,
                             mask=mask, initial=initial, dtype=dtype, out=out, skip_nan=skip_nan)
@@ -79,8 +82,11 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=Fal
     return y if out is None else _copied(out, y)
 
 
-def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False):
+def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.fold by way of the dispatcher."""
+    if offsets is not None:
+        return _segmented(x, mask, initial, out, lambda mask: _torch_segments.fold(
+            x, op, _one_axis(x, axis), bool(reverse), _mask(x, mask, skip_nan), initial, _dtype(dtype, out), offsets))
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
         return _handed_over(OPS[op], x, axis=axis, keepdim=keepdim, reverse=reverse,
                             mask=mask, initial=initial, dtype=dtype, out=out, skip_nan=skip_nan)
@@ -93,16 +99,20 @@ def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False
     return y if out is None else _copied(out, y)
 
 
-def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False):
+def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.scan where x's gradient is wanted and nothing else is special about it."""
+    if offsets is not None:
+        return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
     if not _is_simple(mask, initial, out):
         return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
     mask = _mask(x, mask, skip_nan)
     return _record_scan(x, OPS[op], _scan_axis(x, axis), reverse, exclusive, mask, initial, dtype)
 
 
-def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False):
+def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.fold where x's gradient is wanted and nothing else is special about it."""
+    if offsets is not None:
+        return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
     if not _is_simple(mask, initial, out):
         return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, False, skip_nan)
     mask = _mask(x, mask, skip_nan)
@@ -230,6 +240,22 @@ def _from_initial(run, x, op, how, initial, dtype, out):
     y = run(x, op, *how, neutral, wide, None, False, False)
     y = _COMBINE[op](initial.reshape(()).to(device=y.device, dtype=wide), y).to(made)
     return y if out is None else _copied(out, y)
+
+
+def _segmented(x, mask, initial, out, run):
+    """A segmented call: of plain tensors, and those whose gradient is wanted."""
+    _refuse_nested(x=x, mask=mask, out=out)
+    if isinstance(initial, Tensor):
+        raise TypeError("initial is a tensor: beside segments a number is expected")
+    y = run(mask)
+    return y if out is None else _copied(out, y)
+
+
+def _one_axis(x, axis):
+    axes = _fold_axes(x, axis)
+    if len(axes) != 1:
+        raise ValueError(f"offsets cut one axis into segments, but {len(axes)} are named; name one")
+    return axes[0]
 
 
 def _scan_axis(x, axis):

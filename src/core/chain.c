@@ -101,7 +101,7 @@ sf_status sf_chain_apart(const sf_step *stage, sf_run_stage *run, void *with)
                 sf_fuse fuse[SF_SIBLINGS_MAX];
                 int32_t count = 0;
                 for (const sf_step *s = stage; s; s = s->sibling, count++) {
-                        if (s->map) {
+                        if (s->map && !s->segments.offsets) {
                                 sf_step_flatten(s, &step[count], &fuse[count]);
                         } else {
                                 step[count] = *s;

@@ -69,6 +69,8 @@ typedef struct sf_operand {
         const char *data;
         sf_dt dt;
         int64_t stride[SF_MAX_NDIM + 1];
+        int64_t segment; /* of a step with segments: not 0 where it has an element for each of them, so many bytes apart. Every element of a
+                            segment meets that one: its stride along the sequence is 0 */
         int32_t made; /* 0: in memory before the step, or its chain, begins. k: the result of step k - 1 of its chain, counted from the
                          chain's first over siblings and stages; it lies at `data`, too, where that step has written it */
 } sf_operand;

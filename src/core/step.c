@@ -21,7 +21,7 @@ typedef struct place {
 static int32_t axis_of_y(const sf_step *s, const sf_step_views *v, int32_t axis)
 {
         int32_t gone = 0;
-        for (int32_t d = 0; d < axis && s->fold && !v->keepdim; d++)
+        for (int32_t d = 0; d < axis && s->fold && !v->keepdim && !v->offsets; d++)
                 gone += (int32_t)(v->axes >> d & 1);
         return axis - gone;
 }
@@ -32,16 +32,22 @@ static bool stays(const sf_step_views *v, const place *p)
         return p->axis < 0 || v->x->shape[p->axis] == 1;
 }
 
+/* Is it an axis that is cut into segments? */
+static bool is_cut(const sf_step_views *v, const place *p)
+{
+        return v->offsets && p->axis >= 0 && v->axes >> p->axis & 1;
+}
+
 static sf_dim dim_of(const work *w, int32_t i, const place *p)
 {
         const sf_step *s = &w->step[i];
         const sf_step_views *v = &w->views[i];
         sf_dim dim = {p->len, 0, 0, 0, 0};
-        if (stays(v, p))
+        if (stays(v, p) && !is_cut(v, p))
                 return dim;
         const int64_t sign = p->flipped ? -1 : 1;
         dim.x = sign * v->x->strides[p->axis];
-        dim.y = s->fold && v->axes >> p->axis & 1 ? 0 : sign * v->y->strides[axis_of_y(s, v, p->axis)];
+        dim.y = s->fold && !v->offsets && v->axes >> p->axis & 1 ? 0 : sign * v->y->strides[axis_of_y(s, v, p->axis)];
         dim.m = v->m ? sign * v->m->strides[p->axis] : 0;
         dim.left = v->left ? sign * v->left->strides[p->axis] : 0;
         return dim;
@@ -49,7 +55,15 @@ static sf_dim dim_of(const work *w, int32_t i, const place *p)
 
 static int64_t stride_of(const sf_step_views *v, int32_t operand, const place *p)
 {
-        int64_t stride = stays(v, p) ? 0 : v->operand[operand]->strides[p->axis];
+        const bool spread = is_cut(v, p) && v->spread >> operand & 1;
+        int64_t stride = spread || stays(v, p) ? 0 : v->operand[operand]->strides[p->axis];
+        return p->flipped ? -stride : stride;
+}
+
+/* From one segment to the next, of an operand that has an element for each. */
+static int64_t segment_of(const sf_step_views *v, int32_t operand, const place *p)
+{
+        const int64_t stride = is_cut(v, p) && v->spread >> operand & 1 ? v->operand[operand]->strides[p->axis] : 0;
         return p->flipped ? -stride : stride;
 }
 
@@ -119,12 +133,13 @@ static void flip(const work *w, place *p)
                 const sf_dim dim = dim_of(w, i, p);
                 /* What has no elements has no address to move. */
                 step->x = step->x ? step->x + last * dim.x : NULL;
-                step->y = step->y ? step->y + last * dim.y : NULL;
+                const int64_t segments = is_cut(v, p) ? step->segments.count - 1 : 0;
+                step->y = step->y ? step->y + (step->fold && is_cut(v, p) ? segments : last) * dim.y : NULL;
                 step->m = step->m ? step->m + last * dim.m : NULL;
                 step->left = step->left ? step->left + last * dim.left : NULL;
                 for (int32_t k = 0; k < v->operands; k++)
                         if (v->fuse->operand[k].data)
-                                v->fuse->operand[k].data += last * stride_of(v, k, p);
+                                v->fuse->operand[k].data += last * stride_of(v, k, p) + segments * segment_of(v, k, p);
         }
         p->flipped = !p->flipped;
 }
@@ -136,6 +151,7 @@ static void start_operands(const sf_step_views *v)
                 v->fuse->operand[k].data = v->operand[k]->data;
                 v->fuse->operand[k].dt = v->operand[k]->dt;
                 v->fuse->operand[k].made = v->made ? v->made[k] : 0;
+                v->fuse->operand[k].segment = 0;
         }
 }
 
@@ -151,6 +167,7 @@ static void start_steps(const work *w)
                 step->batch = 1;
                 step->fuse = v->fuse;
                 step->reverse = v->reverse;
+                step->segments = sf_segments_of(v->offsets);
                 step->values = v->values;
                 step->before = v->before;
                 step->after = v->after;
@@ -180,6 +197,8 @@ static void finish_steps(const work *w, int32_t nbatch, const place *batch, int3
                         step->dims[d] = dim_of(w, i, p);
                         for (int32_t k = 0; k < v->operands; k++)
                                 v->fuse->operand[k].stride[d] = stride_of(v, k, p);
+                        for (int32_t k = 0; k < v->operands && d >= nbatch; k++)
+                                v->fuse->operand[k].segment = segment_of(v, k, p);
                 }
         }
 }
@@ -225,7 +244,7 @@ static void make_geometry(const work *w)
         for (int32_t d = 0; d < v->x->ndim; d++) {
                 bool in_seq = v->axes >> d & 1;
                 place p = {v->x->shape[d], d, false};
-                if (p.len == 1)
+                if (p.len == 1 && !is_cut(v, &p))
                         continue;
                 if ((in_seq ? v->reverse : goes_down(w, &p)) && p.len > 0)
                         flip(w, &p);
@@ -281,11 +300,12 @@ sf_value sf_step_lower(const sf_step *s, sf_value v)
 
 bool sf_step_same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb)
 {
-        bool same = a->n == b->n && a->batch == b->batch && a->nbatch == b->nbatch && a->nseq == b->nseq && fa->operands == fb->operands;
+        bool same = a->segments.offsets == b->segments.offsets && a->segments.count == b->segments.count && a->n == b->n && a->batch == b->batch && a->nbatch == b->nbatch && a->nseq == b->nseq && fa->operands == fb->operands;
         for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
                 same = a->dims[d].len == b->dims[d].len;
         for (int32_t k = 0; same && k < fa->operands; k++) {
-                same = fa->operand[k].data == fb->operand[k].data && fa->operand[k].dt == fb->operand[k].dt;
+                same = fa->operand[k].data == fb->operand[k].data && fa->operand[k].dt == fb->operand[k].dt &&
+                       fa->operand[k].segment == fb->operand[k].segment;
                 for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
                         same = fa->operand[k].stride[d] == fb->operand[k].stride[d];
         }
@@ -298,6 +318,7 @@ void sf_step_plain_fuse(const sf_step *s, sf_fuse *f)
         f->operand[0].data = s->x;
         f->operand[0].dt = s->in;
         f->operand[0].made = 0;
+        f->operand[0].segment = 0;
         for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
                 f->operand[0].stride[d] = s->dims[d].x;
         f->load_reads = 1;

@@ -27,6 +27,9 @@
  * longer ones, which are maps of results alone. Run one stage after another, each over all lines, the steps give the same
  * bits: sf_chain_apart.
  *
+ * A sequence may be cut into segments (segments.h). Then all of the above holds for each segment by itself: positions count from its beginning, an
+ * initial value is before each, and a fold has a result for each, dims[nbatch].y apart. Such a step has one dimension along its sequence.
+ *
  * A sequence may be a block of a longer one that others have the rest of (src/ranks). Then `before` and `after` say how many positions stand
  * before and behind it, and a scan is told what stands to its left: values of blocks, of each sequence its own, which are combined on the left of
  * every result in turn, lowest first, before the initial value. A fold may be asked for values instead of results.
@@ -35,10 +38,11 @@
 #define SF_STEP_H
 
 #include "core/program.h"
+#include "core/segments.h"
 
 typedef struct sf_dim {
         int64_t len;
-        int64_t x, y, m; /* strides in bytes; a fold's sequence has y = 0; without a mask m = 0 */
+        int64_t x, y, m; /* strides in bytes; a fold's sequence has y = 0, or with segments what lies between their results; without a mask m = 0 */
         int64_t left;    /* of the values to the left; 0 along the sequence, and without any */
 } sf_dim;
 
@@ -66,6 +70,8 @@ typedef struct sf_step {
         int32_t nbatch, nseq; /* a scan has nseq = 1; that of a chain too */
         sf_dim dims[SF_MAX_NDIM + 1];
 
+        sf_segments segments;  /* none, or how the sequence is cut; then there is nothing before, after or to the left of it */
+
         bool values;           /* of a fold: y is of sf_value, and gets values that are not lowered; there is no initial one */
         int64_t before, after; /* positions of the axis on either side of the sequence */
         const char *left;      /* of a scan: sf_value, `lefts` of them `left_entry` bytes apart for each sequence, or NULL */
@@ -89,6 +95,8 @@ typedef struct sf_step_views {
         const sf_view *x, *y;
         const sf_view *m;     /* NULL: no mask; otherwise broadcast to x's shape */
         uint64_t axes;        /* bit d: axis d of x belongs to the sequence */
+        const sf_view *offsets; /* NULL: no segments; otherwise one axis belongs to the sequence, and a fold's y has it, with a result a segment */
+        uint32_t spread;      /* bit k: along that axis, operand k has an element a segment */
         bool keepdim, reverse;
         /* A block of a longer sequence: as in the step. y is of sf_value where `values` is set, whatever its dtype says; left is shaped as x. */
         bool values;

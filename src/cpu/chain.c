@@ -471,6 +471,8 @@ const char *sf_cpu_follows(const sf_step *first)
 sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
 {
         chain c = {.isa = ctx->isa};
+        if (first->segments.offsets)
+                return sf_chain_apart(first, run_stage, ctx);
         list_steps(&c, first);
         find_kept(&c);
         const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);

@@ -65,6 +65,7 @@ void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, i
                 outer /= len;
         }
         piece->chunk = leaf >= 0;
+        piece->cuts = NULL;
         piece->totals = piece->some = false;
         piece->carry = 0;
         piece->from = by_stride ? 0 : first;
@@ -154,6 +155,10 @@ static int64_t digit(int64_t *number, int64_t base)
 void sf_task_run(const sf_walker *w, int64_t task)
 {
         const sf_panels *p = w->p;
+        if (p->cut) {
+                sf_segments_task(w, task);
+                return;
+        }
         const int64_t low = digit(&task, p->outer_first ? p->outers : p->tiles);
         const int64_t strip = digit(&task, p->strips);
         const int64_t outer = p->outer_first ? low : task, tile = p->outer_first ? task : low;
@@ -243,6 +248,8 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         const sf_step *s = p->member[0].step;
         int workers = sf_cpu_workers(ctx, s->n * s->batch * sf_panels_bytes(p));
         sf_panels_plan(p, workers);
+        if (p->cut)
+                SF_TRY(sf_segments_long(ctx, p));
         sf_crew c = {.panels = p, .machine = sf_panel_scratch(p)};
         c.room = c.machine + (p->straight ? 0 : sf_fused_machine_bytes(p->slots));
         c.room = (c.room + 63) / 64 * 64;
@@ -285,7 +292,9 @@ sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
                         return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s has no CPU kernel",
                                        sf_op_name(s->op), sf_dtypes[s->in].name,
                                        sf_dtypes[s->out].name);
-                for (int32_t i = 0; i < p.members && !p.n; i++)
+                if (!p.n && p.cut)
+                        SF_TRY(sf_segments_long(ctx, &p));
+                for (int32_t i = 0; i < p.members && !p.n && !p.cut; i++)
                         store_identity(p.member[i].step, p.member[i].fuse);
                 if (p.n)
                         SF_TRY(run_members(ctx, &p));

@@ -132,6 +132,13 @@ void sf_cut_sizes(sf_panels *p, int workers)
         else
                 size_rows(p);
         p->strips = sf_parts(cols, p->cols);
+        if (p->cut) {
+                p->block = sf_smaller(p->block, SF_PANEL_CUTS);
+                p->whole = false;
+                p->lines = p->carries = 1;
+                p->entries = 3; /* and the fill, once more */
+                return;
+        }
         p->block = sf_smaller(p->block, p->n);
         p->whole = p->n <= p->block;
         p->entries = 2 + (p->member[0].step->lefts ? p->member[0].step->lefts + 1 : 0); /* and room to combine in */
@@ -186,6 +193,10 @@ void sf_cut_tasks(sf_panels *p, int workers)
         const int64_t lines = sf_panels_length(p, p->line), cols = sf_panels_length(p, p->col);
         if (p->chunk)
                 return;
+        if (p->cut) {
+                sf_segments_plan(p, workers);
+                return;
+        }
         p->strips = sf_parts(cols, p->cols);
         /* Rows that a later outer position reads again: as many as a cache keeps. */
         const int32_t near = p->nouter ? p->outer[p->nouter - 1] : -1;

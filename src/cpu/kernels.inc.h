@@ -172,6 +172,10 @@ SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int coun
 
 #include "cpu/fold.inc.h"
 
+#if K_LANE_BYTES >= 4
+#include "cpu/ragged.inc.h"
+#endif
+
 #if defined(K_PRODUCTS) && defined(K_WHOLE) && defined(K_ORDERED)
 static const sf_cpu_products O(products) = {O(fold_rows_products), O(fold_columns_products)};
 #endif
@@ -222,6 +226,8 @@ static const sf_cpu_kernels O(kernels) = {
 #endif
 #if K_LANE_BYTES >= 4
         .fold_packed = L(fold_packed),
+        .scan_segments = L(scan_segments),
+        .fold_segments = L(fold_segments),
 #endif
         .fold_rows = L(fold_rows),
         .fold_columns = L(fold_columns),

@@ -43,6 +43,10 @@ size_t sf_panel_scratch(sf_panels *p)
         const int64_t elements = (columns ? 1 : p->lines) * p->block * p->cols;
         const int64_t rows = p->whole && !columns ? SF_CPU_FOLD_GROUP : p->lines;
         size_t total = 0;
+        for (int32_t k = 0; p->spreads && k < p->member[0].fuse->operands; k++) {
+                const sf_operand *x = &p->member[0].fuse->operand[k];
+                p->spread[k] = grow(&total, x->segment ? elements * sf_dtypes[x->dt].size : 0);
+        }
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
                 const bool panel = !p->straight && !m->through;
@@ -58,7 +62,8 @@ size_t sf_panel_scratch(sf_panels *p)
                 m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
                 const int64_t each = m->step->values ? sf_panel_total_bytes(p, m) : p->straight ? 0 : p->cols * m->size;
-                m->totals = grow(&total, p->lines * each);
+                m->totals = grow(&total, (p->cut ? p->block : p->lines) * each);
+                m->empty = grow(&total, p->cut ? p->cols * m->size : 0);
                 m->counters = grow(&total, rows * m->counter_bytes);
                 m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
                 m->entries = grow(&total, p->carries * p->entries * m->entry_bytes);
@@ -81,13 +86,14 @@ static int64_t pitch_of(const sf_panels *p, const sf_piece *piece)
 /* Where in the panel a line's block begins, in elements. */
 static int64_t line_in_panel(const sf_panels *p, const sf_block *b)
 {
-        return in_columns(p) ? 0 : b->line * pitch_of(p, b->piece);
+        return (in_columns(p) ? 0 : b->line * pitch_of(p, b->piece)) + b->panel * b->piece->cols;
 }
 
 /* A box of a block: positions by columns, or without columns lines by positions. `at` is where its
  * memory begins: in reverse its last position. NULL: one position, by lines and columns. */
-static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t *at, int64_t count)
+static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t *at, int64_t count)
 {
+        const sf_panels *p = w->p;
         const sf_piece *piece = b->piece;
         const bool across = p->col >= 0;
         const int64_t sign = p->reverse ? -1 : 1;
@@ -97,6 +103,11 @@ static sf_fused_box box_of(const sf_panels *p, const sf_block *b, const int64_t 
                 const int64_t *stride = b->m->fuse->operand[k].stride, line = piece->in[k].line;
                 const int64_t seq = at ? sign * stride[p->seq] : 0;
                 struct sf_fused_side *side = &box.in[k];
+                if (at && b->m->fuse->operand[k].segment) { /* spread out, as panels are */
+                        const int64_t size = sf_dtypes[b->m->fuse->operand[k].dt].size;
+                        *side = (struct sf_fused_side){w->scratch + p->spread[k], piece->cols * size, size, 0, false};
+                        continue;
+                }
                 if (!piece->in[k].at) /* of no elements: a fold of nothing */
                         continue;
                 side->at = piece->in[k].at + (at ? b->line : 0) * line;
@@ -114,8 +125,9 @@ static sf_numbers numbers_of(const sf_panels *p, const sf_block *b)
 {
         const sf_piece *piece = b->piece;
         const sf_step *s = b->m->step;
-        const int64_t at = s->before + piece->base + b->line * piece->base_line + piece->from + b->first;
-        return s->reverse ? (sf_numbers){s->before + p->n + s->after - 1 - at, -piece->base_line, -1}
+        const int64_t n = p->cut ? b->length : p->n;
+        const int64_t at = p->cut ? b->start : s->before + piece->base + b->line * piece->base_line + piece->from + b->first;
+        return s->reverse ? (sf_numbers){s->before + n + s->after - 1 - at, -piece->base_line, -1}
                                    : (sf_numbers){at, piece->base_line, 1};
 }
 
@@ -128,10 +140,10 @@ static bool folds(const sf_block *b)
 /* Do numbers stand beside the elements of such a block? Most folds need none there. */
 static bool is_numbered(const sf_panels *p, const sf_block *b)
 {
-        return sf_op_is(b->m->step->op, SF_INDEX) && (!folds(b) || p->shape == SF_PANEL_PACKED);
+        return sf_op_is(b->m->step->op, SF_INDEX) && (!folds(b) || p->shape == SF_PANEL_PACKED || p->cut);
 }
 
-static void number(const sf_walker *w, const sf_block *b)
+void sf_panel_number(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = b->m;
@@ -141,7 +153,7 @@ static void number(const sf_walker *w, const sf_block *b)
         n.at += p->reverse ? (b->count - 1) * n.step : 0; /* panels are filled as memory is */
         n.step = p->reverse ? -n.step : n.step;
         for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++, n.at += n.row) {
-                const int64_t to = in_columns(p) ? 0 : line * pitch_of(p, piece);
+                const int64_t to = (in_columns(p) ? 0 : line * pitch_of(p, piece)) + b->panel * across;
                 char *y = w->scratch + m->other + to * m->size;
                 if (across == 1)
                         p->isa->map->number(y, m->size, n.at, n.step, b->count);
@@ -153,7 +165,7 @@ static void number(const sf_walker *w, const sf_block *b)
 
 /* A block into the panel, of one line or without columns of all: runs along the sequence's
  * innermost dimension. */
-static void load(const sf_walker *w, const sf_block *b)
+void sf_panel_load(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = b->m;
@@ -162,8 +174,8 @@ static void load(const sf_walker *w, const sf_block *b)
         const int64_t row = p->col >= 0 ? piece->cols : pitch_of(p, piece);
         const int64_t begin = piece->from + b->first + (p->reverse ? b->count - 1 : 0);
         const int64_t m_seq = p->reverse ? -seq->m : seq->m;
-        if (is_numbered(p, b))
-                number(w, b);
+        if (is_numbered(p, b) && !p->cut)
+                sf_panel_number(w, b);
         for (int64_t done = 0, run; done < b->count; done += run) {
                 sf_walk at;
                 sf_walk_start(&at, dims + p->nbatch, p->nseq, begin + done);
@@ -171,7 +183,7 @@ static void load(const sf_walker *w, const sf_block *b)
                 if (p->nseq > 1) /* with one dimension a piece never runs past its end */
                         run = sf_smaller(run, seq->len - at.at[p->nseq - 1]);
                 const int64_t to = line_in_panel(p, b) + done * piece->cols;
-                sf_fused_box box = box_of(p, b, at.at, run);
+                sf_fused_box box = box_of(w, b, at.at, run);
                 box.y = w->scratch + m->panel + to * m->size;
                 box.y_row = row * m->size;
                 box.y_col = m->size;
@@ -191,7 +203,7 @@ static void load(const sf_walker *w, const sf_block *b)
 }
 
 /* The panel to memory; scans only, whose sequences have one dimension. */
-static void store(const sf_walker *w, const sf_block *b)
+void sf_panel_store(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = b->m;
@@ -201,7 +213,7 @@ static void store(const sf_walker *w, const sf_block *b)
         const char *result = w->scratch + (m->gathers ? m->gathered : m->panel) +
                              line_in_panel(p, b) * m->size;
         char *y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
-        sf_fused_box box = box_of(p, b, &position, b->count);
+        sf_fused_box box = box_of(w, b, &position, b->count);
         if (m->gathers) { /* back to back in scratch as in memory, down in columns that go down */
                 y += in_columns(p) && seq < 0 ? (b->count - 1) * seq : 0;
                 p->isa->map->stream(y, result, box.rows * box.cols * m->size, result);
@@ -217,10 +229,11 @@ static void store(const sf_walker *w, const sf_block *b)
 }
 
 /* The box of one position of all lines, as long runs as can be. */
-static sf_fused_box box_of_lines(const sf_panels *p, const sf_block *b, const char *result)
+static sf_fused_box box_of_lines(const sf_walker *w, const sf_block *b, const char *result)
 {
+        const sf_panels *p = w->p;
         const int64_t size = b->m->size;
-        sf_fused_box box = box_of(p, b, NULL, 1);
+        sf_fused_box box = box_of(w, b, NULL, 1);
         box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size, 0, false};
         box.y = b->of->y;
         box.y_row = b->of->y_line;
@@ -238,7 +251,7 @@ static sf_fused_box box_of_lines(const sf_panels *p, const sf_block *b, const ch
 void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *totals)
 {
         const sf_panel_member *m = b->m;
-        const sf_fused_box box = box_of_lines(w->p, b, totals);
+        const sf_fused_box box = box_of_lines(w, b, totals);
         /* So many results would each first be read. */
         if (m->streams && box.y_col == m->size &&
             (box.rows == 1 || box.y_row == box.cols * m->size))
@@ -251,7 +264,7 @@ void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *to
 static void run_map(const sf_walker *w, const sf_block *b)
 {
         const sf_panel_member *m = b->m;
-        sf_fused_box box = box_of_lines(w->p, b, NULL);
+        sf_fused_box box = box_of_lines(w, b, NULL);
         box.stream = w->p->stream && m->through;
         for (int32_t k = 0; w->shift && k < m->fuse->operands; k++) {
                 box.in[k].ahead = w->shift->ahead[k];
@@ -384,7 +397,7 @@ static place place_of(const sf_walker *w, const sf_block *b)
  * stores once, at the worker's end. */
 static bool resumes(const sf_panels *p, const sf_block *b)
 {
-        return b->first + b->count < b->piece->n ||
+        return b->start + b->count < b->length ||
                (b->piece->chunk && !folds(b) && b->count == p->block);
 }
 
@@ -395,7 +408,7 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
         const bool fold = folds(b);
         return (sf_rows){.x = at.x, .y = at.y, .m = at.m,
                          .x_row = at.x_step, .y_row = at.y_step, .m_row = at.m_step,
-                         .rows = rows, .n = b->count, .start = b->first,
+                         .rows = rows, .n = b->count, .start = b->start,
                          .resume = resumes(w->p, b),
                          .exclusive = m->step->exclusive && !fold,
                          .stream = m->streams && !fold,
@@ -417,7 +430,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
         const bool streams = m->streams && m->writes && b->piece->cols * m->size >= 64;
         return (sf_columns){.x = at.x, .y = at.y, .m = at.m,
                             .x_step = at.x_step, .y_step = at.y_step, .m_step = at.m_step,
-                            .cols = b->piece->cols, .n = b->count, .start = b->first,
+                            .cols = b->piece->cols, .n = b->count, .start = b->start,
                             .resume = resumes(w->p, b),
                             .exclusive = m->step->exclusive && !fold,
                             .stream = streams && !b->piece->totals,
@@ -497,29 +510,30 @@ static void run_block(const sf_walker *w, sf_block b)
                 if (b.first + b.count < b.piece->n && whole == b.count)
                         return;
                 b.first += whole; /* what is over, if only to come to an end */
+                b.start += whole;
                 b.count -= whole;
         }
         for (; b.line < lines && (columns || loads); b.line += step) {
                 if (loads)
-                        load(w, &b);
+                        sf_panel_load(w, &b);
                 if (!columns)
                         continue;
                 const sf_columns job = sf_panel_columns(w, &b);
                 (folds(&b) ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
                 if (stores)
-                        store(w, &b);
+                        sf_panel_store(w, &b);
         }
         b.line = 0;
         if (!columns)
                 run_rows(w, b);
         for (; stores && !columns && b.line < lines; b.line += step)
-                store(w, &b);
+                sf_panel_store(w, &b);
 }
 
 sf_block sf_panel_block(const sf_panels *p, const sf_piece *piece, int32_t i, int64_t first,
                         int64_t count)
 {
-        return (sf_block){&p->member[i], piece, &piece->of[i], 0, first, count};
+        return (sf_block){.m = &p->member[i], .piece = piece, .of = &piece->of[i], .first = first, .count = count, .start = first, .length = piece->n};
 }
 
 /* Is no panel filled? */
@@ -556,6 +570,12 @@ static void run_values(const sf_walker *w, const sf_piece *piece)
                 sf_panel_put_values(p, piece, 0, r, all.of[0].sums + r * sf_panel_total_bytes(p, m));
 }
 
+void sf_panel_begin(const sf_walker *w, const sf_piece *piece)
+{
+        for (int32_t i = 0; i < w->p->members && w->p->shape != SF_PANEL_MAP; i++)
+                make_carries(w, piece, i);
+}
+
 void sf_panel_run(const sf_walker *w, const sf_piece *piece)
 {
         const sf_panels *p = w->p;
@@ -563,8 +583,7 @@ void sf_panel_run(const sf_walker *w, const sf_piece *piece)
                 run_values(w, piece);
                 return;
         }
-        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
-                make_carries(w, piece, i);
+        sf_panel_begin(w, piece);
         if (p->shape != SF_PANEL_MAP)
                 sf_panel_walk(w, piece, 0, piece->n);
         for (int32_t i = 0; i < p->members; i++) {

@@ -62,7 +62,7 @@ typedef struct sf_panel_member {
         const sf_lanes *lanes; /* the isa's, or own */
         sf_lanes own;
         int64_t entry_bytes, counter_bytes; /* of a counter's or carry's entry, and of a counter */
-        size_t panel, other, gathered, mask, totals, counters, carries, entries, left; /* offsets
+        size_t panel, other, gathered, mask, totals, empty, counters, carries, entries, left; /* offsets
                           into a worker's scratch. other: a panel for what stands beside elements */
         char *sums; /* a shared axis: the totals of every line's leaves */
 } sf_panel_member;
@@ -89,6 +89,11 @@ typedef struct sf_panels {
         int64_t entries;   /* a carry's, at most */
         int64_t ahead;     /* bytes that a kernel fetches ahead of what it reads from memory */
         bool stream;       /* results are too large to be worth caching */
+        bool cut;          /* into segments: a piece has one line, and blocks end where sf_cuts say */
+        bool spreads;      /* there are operands that have an element a segment */
+        size_t spread[SF_OPERANDS_MAX]; /* in a worker's scratch: such an operand, an element a position of the block */
+        int64_t span, spans;   /* positions whose segments are one task; how many the sequence has */
+        int64_t longest;       /* segments of so many positions are steps by themselves */
         int64_t boxes;     /* so many of these walks make the whole: 1, but in a chain */
 
         /* Tasks: `tile` lines of a strip of columns at one position of the other dimensions. */
@@ -179,6 +184,16 @@ void sf_cut_tasks(sf_panels *p, int workers);
  * cpu.c: pieces and walkers; panel.c: one piece
  * ------------------------------------------------------------------------------------------- */
 
+/* A block of a sequence with segments: the parts of them that it has. All but the first begin in it, all but the last end there. */
+typedef struct sf_cuts {
+        int64_t parts;
+        const int32_t *bound; /* where each begins in the block, and the last one ends; and room behind that: SF_CPU_RAGGED_ROOM */
+        int64_t start;        /* positions of the first part's segment that came before */
+        int64_t length;       /* of the last part's segment, all of it */
+        int64_t first;        /* the first part is that of so many-th segment */
+        bool ends;            /* the last one ends here too */
+} sf_cuts;
+
 /* Some lines of some columns. Pointers stand on position 0 of the sequence (of a shared one, on the
  * first leaf's). */
 typedef struct sf_piece {
@@ -186,6 +201,7 @@ typedef struct sf_piece {
         int64_t from, n; /* positions; from is 0 but where no stride leads from leaf to leaf */
         int64_t base, base_line; /* the sequence's position where the first line's pointers stand,
                                     and how much further the next line's do */
+        const sf_cuts *cuts; /* of the block at hand; NULL: no segments */
         bool chunk;      /* lines are leaves of a shared axis; else whole sequences */
         bool totals;     /* the leaves' totals are all that is wanted */
         bool some;       /* only of members that fold, or if not `totals` that scan */
@@ -218,6 +234,8 @@ typedef struct sf_block {
         const sf_piece *piece;
         const struct sf_piece_of *of;
         int64_t line, first, count;
+        int64_t panel;         /* positions that stand before it in the panel */
+        int64_t start, length; /* its first position in its own sequence, and how long that is: with segments, one of them */
 } sf_block;
 
 /* How far the tensors of a walk are from where the plan has them, in bytes: a chain's plans are for its first lines. */
@@ -253,6 +271,12 @@ size_t sf_panel_scratch(sf_panels *p);
 void sf_panel_run(const sf_walker *w, const sf_piece *piece);
 /* Positions `first` to `end` of a piece, whose carries have been made. */
 void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t end);
+/* What stands to the left of each of its sequences; before any of them is walked. */
+void sf_panel_begin(const sf_walker *w, const sf_piece *piece);
+/* For segments: a block into the panel, the panel to memory, and the numbers of its elements beside them. */
+void sf_panel_load(const sf_walker *w, const sf_block *b);
+void sf_panel_store(const sf_walker *w, const sf_block *b);
+void sf_panel_number(const sf_walker *w, const sf_block *b);
 sf_block sf_panel_block(const sf_panels *p, const sf_piece *piece, int32_t i, int64_t first,
                         int64_t count);
 /* Stores lines x cols totals of a fold, of type held, a line's back to back. */
@@ -278,6 +302,18 @@ int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
  * chain.c: stages over the same lines, some lines at a time
  * ------------------------------------------------------------------------------------------- */
 sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first);
+
+/* ---------------------------------------------------------------------------------------------
+ * segments.c: an axis cut into segments, shared by elements
+ * ------------------------------------------------------------------------------------------- */
+/* Parts of segments in a block, at most. */
+#define SF_PANEL_CUTS SF_FUSED_BLOCK
+
+/* Tasks, of a plan whose sizes are known. */
+void sf_segments_plan(sf_panels *p, int workers);
+void sf_segments_task(const sf_walker *w, int64_t task);
+/* The segments that no task has: long ones, and those of an axis without elements. */
+sf_status sf_segments_long(sf_context *ctx, const sf_panels *p);
 
 /* ---------------------------------------------------------------------------------------------
  * shared.c: one long axis shared by all threads; carried.c: the way that scans it once

@@ -30,7 +30,7 @@ static bool member_straight(sf_panels *p, sf_panel_member *m)
 {
         const sf_step *s = m->step;
         const sf_fuse *f = m->fuse;
-        if (p->members || s->sibling || f->load.count || f->store.count || s->in != s->out ||
+        if (p->cut || p->members || s->sibling || f->load.count || f->store.count || s->in != s->out ||
             s->nseq > 1 || sf_op_is(s->op, SF_INDEX | SF_TWO))
                 return false;
         m->held = m->made = s->in;
@@ -136,7 +136,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
 /* A sequence of one element, and nothing around it, is its element. */
 static bool is_map(const sf_step *s)
 {
-        return s->n == 1 && !s->m && !s->exclusive && !s->has_initial && !s->lefts && !s->values && !sf_op_is(s->op, SF_PAIR);
+        return s->n == 1 && !s->segments.offsets && !s->m && !s->exclusive && !s->has_initial && !s->lefts && !s->values && !sf_op_is(s->op, SF_PAIR);
 }
 
 void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
@@ -148,6 +148,8 @@ void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
         p->widest = 0;
         p->value_bytes = 0;
         p->boxes = 1;
+        p->cut = s->segments.offsets;
+        p->spreads = false;
         p->n = s->n;
         p->nbatch = s->nbatch;
         p->nseq = s->nseq;
@@ -168,6 +170,8 @@ bool sf_panels_take(sf_panels *p, const sf_step *s, bool *has_kernel)
         if (p->members && (!sf_step_same_walk(first, s, p->member[0].fuse, m->fuse) ||
                            is_map(first) != is_map(s)))
                 return false;
+        for (int32_t k = 0; k < m->fuse->operands; k++)
+                p->spreads = p->spreads || m->fuse->operand[k].segment;
         *has_kernel = member_make(p, m);
         p->members += *has_kernel;
         return *has_kernel;
@@ -206,7 +210,9 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 return;
         /* Elements from one position to the next, where the sequence is contiguous. */
         const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
-        if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
+        if (p->cut && sf_op_is(s->op, SF_INDEX)) {
+                m->reads = false; /* beside an element stands its number */
+        } else if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
                 m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
                            (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
         } else if (m->load.copy || m->counted >= 0) {
@@ -268,7 +274,7 @@ static bool may_be_products(const sf_panels *p, const sf_panel_member *m, bool w
 {
         const sf_step *s = m->step;
         const bool columns = p->shape == SF_PANEL_COLUMNS, rows = p->shape == SF_PANEL_ROWS;
-        return s->fold && m->kernels->products && !s->m && s->acc == m->held && p->nseq == 1 && !p->reverse &&
+        return s->fold && m->kernels->products && !p->cut && !s->m && s->acc == m->held && p->nseq == 1 && !p->reverse &&
                (columns || (rows && (whole || !p->whole))) && m->fuse->load.count;
 }
 
@@ -348,6 +354,14 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
         if (!p->straight &&
             !(m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made))
                 return;
+        if (p->cut && s->fold) {
+                m->streams = s->batch * s->segments.count * m->size >= SF_CPU_STREAM_BYTES;
+                return;
+        }
+        if (p->cut && p->shape != SF_PANEL_COLUMNS) { /* a block's results are a run, whatever segments it has */
+                m->gathers = sf_magnitude(seq->y) == all * m->size && (p->col < 0 || s->dims[p->col].y == m->size);
+                return;
+        }
         if (s->fold) { /* so many results would each first be read */
                 m->streams = !p->chunk && s->batch * m->size >= SF_CPU_STREAM_BYTES &&
                              (!p->straight || run >= SF_CPU_STREAM_LINE);

@@ -153,7 +153,7 @@ void sf_shape_panel(sf_panels *p)
         for (int32_t d = 0; last >= 0 && dims[last].len < FEW_COLUMNS && d < last; d++)
                 if (dims[d].len > dims[p->line].len)
                         p->line = d;
-        if (2 * p->n * p->widest <= p->isa->vector_bytes && last >= 0 && !sf_panels_apart(p))
+        if (2 * p->n * p->widest <= p->isa->vector_bytes && last >= 0 && !sf_panels_apart(p) && !p->cut)
                 p->shape = SF_PANEL_PACKED;
 }
 

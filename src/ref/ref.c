@@ -131,6 +131,29 @@ static void run_sequence(source *from, sf_value *a)
                 store(from, with_left(from, !s->exclusive ? a[i] : i ? a[i - 1] : s->identity, s->exclusive && !i), s->y + from->batch.y + i * seq->y);
 }
 
+static void run_lines(const sf_step *s, sf_value *a)
+{
+        source from = {.step = s};
+        sf_walk_start(&from.batch, s->dims, s->nbatch, 0);
+        for (int64_t b = 0; b < s->batch; b++, sf_walk_next(&from.batch))
+                run_sequence(&from, a);
+}
+
+static void run_step(const sf_step *s, sf_value *a)
+{
+        sf_step segment;
+        sf_fuse fuse;
+        if (!s->segments.offsets) {
+                run_lines(s, a);
+                return;
+        }
+        for (int64_t k = 0; k < sf_segments_walked(s); k++) {
+                sf_segments_step(s, k, &segment, &fuse);
+                if (segment.n || s->fold)
+                        run_lines(&segment, a);
+        }
+}
+
 sf_status sf_ref_run(const sf_context *ctx, const sf_step *s)
 {
         size_t bytes;
@@ -145,12 +168,8 @@ sf_status sf_ref_run(const sf_context *ctx, const sf_step *s)
                                "the reference backend needs %" PRId64 " x %zu bytes for one sequence, which could not be had", n,
                                sizeof *a);
         for (const sf_step *stage = s; stage; stage = stage->then)
-                for (const sf_step *sibling = stage; sibling; sibling = sibling->sibling) {
-                        source from = {.step = sibling};
-                        sf_walk_start(&from.batch, sibling->dims, sibling->nbatch, 0);
-                        for (int64_t b = 0; b < sibling->batch; b++, sf_walk_next(&from.batch))
-                                run_sequence(&from, a);
-                }
+                for (const sf_step *sibling = stage; sibling; sibling = sibling->sibling)
+                        run_step(sibling, a);
         free(a);
         return SF_OK;
 }

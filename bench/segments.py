@@ -1,0 +1,96 @@
+"""Segmented cumulative sums and sums beside a copy of the same bytes, and beside what NumPy and torch have for it. One run, medians.
+
+    python bench/segments.py [--device cpu|cuda] [--elements 2**24] [--threads N] [--times 7] [--mean 8 64 ...]
+
+A share is the time of a copy that moves as many bytes as the call reads and writes, offsets among them, over the call's time. Lengths are
+uniform (1 to twice the mean), equal, or Pareto's (a few hold half of all).
+"""
+import argparse
+import statistics
+import time
+
+import numpy as np
+import torch
+
+import scanfold
+
+KINDS = ("uniform", "equal", "pareto")
+
+
+def lengths_of(kind, mean, total, rng):
+    count = max(1, total // mean)
+    if kind == "equal":
+        lengths = np.full(count, mean)
+    elif kind == "uniform":
+        lengths = rng.integers(1, 2 * mean, count) if mean > 1 else rng.integers(0, 3, count)
+    else:
+        lengths = np.floor((rng.pareto(1.16, count) + 1) * mean * 0.14).astype(np.int64)
+    offsets = np.minimum(np.concatenate([[0], np.cumsum(lengths)]), total)
+    offsets[-1] = total
+    return offsets.astype(np.int64)
+
+
+class Clock:
+    def __init__(self, device, times):
+        self.cuda, self.times = device == "cuda", times
+
+    def __call__(self, call):
+        call()
+        taken = []
+        for _ in range(self.times):
+            if self.cuda:
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            call()
+            if self.cuda:
+                torch.cuda.synchronize()
+            taken.append(time.perf_counter() - start)
+        return statistics.median(taken)
+
+
+def peers(x, offsets, device):
+    found = {}
+    if device == "cpu":
+        array, at = x.numpy(), offsets.numpy()
+        if (np.diff(at) > 0).all():
+            found["reduceat"] = lambda: np.add.reduceat(array, at[:-1])
+    found["segment_reduce"] = lambda: torch.segment_reduce(x, "sum", offsets=offsets)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--elements", default="2**24", help="in all; 2**26 for the table of a GPU")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--times", type=int, default=7)
+    parser.add_argument("--mean", type=int, nargs="*", default=[1, 8, 64, 1024, 2**14, 2**18])
+    parser.add_argument("--kinds", nargs="*", default=KINDS)
+    given = parser.parse_args()
+    base, _, power = given.elements.partition("**")
+    total = int(base) ** int(power or 1)
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    clock, rng = Clock(given.device, given.times), np.random.default_rng(1)
+    x = torch.from_numpy(rng.standard_normal(total).astype(np.float32)).to(given.device)
+    y = torch.empty_like(x)
+    print(f"{total} f32 on {given.device}, {torch.get_num_threads()} threads; shares of a copy of the same bytes")
+    print(f"{'lengths':>9} {'mean':>7} {'scan':>6} {'sum':>6}   peers' sums")
+    for mean in given.mean:
+        for kind in given.kinds:
+            offsets = torch.from_numpy(lengths_of(kind, mean, total, rng)).to(given.device)
+            sums = torch.empty(len(offsets) - 1, device=given.device)
+            extra = offsets.numel() * 8
+            scanned, summed = 8 * total + extra, 4 * total + 4 * sums.numel() + extra
+            size = max(scanned, summed) // 2
+            a, b = torch.empty(size, dtype=torch.uint8, device=given.device), torch.ones(size, dtype=torch.uint8, device=given.device)
+            rate = 2 * size / clock(lambda: a.copy_(b))
+            del a, b
+            scan = clock(lambda: scanfold.cumsum(x, 0, offsets=offsets, out=y))
+            fold = clock(lambda: scanfold.sum(x, 0, offsets=offsets, out=sums))
+            others = "  ".join(f"{name} {summed / rate / clock(call):.3f}" for name, call in peers(x, offsets, given.device).items())
+            print(f"{kind:>9} {mean:>7} {scanned / rate / scan:6.2f} {summed / rate / fold:6.2f}   {others}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

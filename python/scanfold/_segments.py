@@ -1,0 +1,85 @@
+"""Segments: where sequences of their own lengths, one behind the other along an axis, begin and end.
+
+Whatever a caller has, offsets, lengths or the first elements marked, becomes offsets: of k segments k + 1 whole numbers, where each begins and the last
+one ends. They are made on the array's own device.
+"""
+import sys as _sys
+
+_package = _sys.modules["scanfold"]
+
+
+def _length(x, axis):
+    ndim = len(x.shape)
+    if axis is None:
+        if ndim != 1:
+            raise ValueError(f"axis is needed: x has {ndim} dimensions, and segments are along one")
+        axis = 0
+    if not isinstance(axis, int):
+        axes = tuple(axis) if hasattr(axis, "__iter__") else (axis.__index__(),)
+        if len(axes) != 1:
+            raise ValueError(f"axis is {axes}: segments are along one axis")
+        axis = axes[0]
+    return x.shape[_package._axis(ndim, axis)]
+
+
+def _torch_of(x):
+    torch = _sys.modules.get("torch")
+    return torch if torch is not None and isinstance(x, torch.Tensor) else None
+
+
+def _from_lengths(x, lengths):
+    torch = _torch_of(x)
+    if torch is not None:
+        lengths = torch.as_tensor(lengths, device=x.device)
+        if lengths.dtype.is_floating_point or lengths.dim() != 1:
+            raise ValueError(f"lengths have dtype {lengths.dtype} and {lengths.dim()} dimensions; they must be whole numbers in one dimension")
+        return torch.nn.functional.pad(lengths.to(torch.int64).cumsum(0), (1, 0))
+    import numpy
+    lengths = numpy.asarray(lengths)
+    if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
+        raise ValueError(f"lengths have dtype {lengths.dtype} and {lengths.ndim} dimensions; they must be whole numbers in one dimension")
+    made = numpy.zeros(len(lengths) + 1, numpy.int64)
+    numpy.cumsum(lengths, out=made[1:])
+    return made
+
+
+def _from_reset(x, reset, n, folds):
+    """A scan's may be as many as there are elements, the last ones empty: so nobody has to wait for a device to count them."""
+    torch = _torch_of(x)
+    if torch is None:
+        import numpy
+        reset = numpy.asarray(reset)
+    if tuple(reset.shape) != (n,):
+        raise ValueError(f"reset has shape {tuple(reset.shape)}; the axis has {n} elements, and each must be marked or not")
+    if torch is None:
+        begins = numpy.flatnonzero(reset[1:]) + 1
+        return numpy.concatenate([[0], begins, [n]] if n else [[0]]).astype(numpy.int64)
+    reset = reset.to(device=x.device, dtype=torch.bool)
+    if not n:
+        return torch.zeros(1, dtype=torch.int64, device=x.device)
+    if folds:
+        begins = reset[1:].nonzero().flatten() + 1
+        return torch.cat([begins.new_zeros(1), begins, begins.new_full((1,), n)])
+    first = torch.arange(n, device=x.device)
+    reset = reset | (first == 0)
+    place = torch.where(reset, reset.cumsum(0) - 1, n + 1)  # the others go where nobody looks
+    made = torch.full((n + 2,), n, dtype=torch.int64, device=x.device)
+    return made.scatter_(0, place, first)[:n + 1]
+
+
+def offsets(x, axis, offsets, lengths, reset, folds=False):
+    """The offsets that a caller means by one of the three."""
+    given = [name for name, value in (("offsets", offsets), ("lengths", lengths), ("reset", reset)) if value is not None]
+    if len(given) > 1:
+        raise TypeError(f"{' and '.join(given)} say the same: give one of them")
+    if lengths is not None:
+        return _from_lengths(x, lengths)
+    if reset is not None:
+        return _from_reset(x, reset, _length(x, axis), folds)
+    torch = _torch_of(x)
+    if torch is not None and not isinstance(offsets, torch.Tensor):
+        return torch.as_tensor(offsets, device=x.device)
+    if torch is None and isinstance(offsets, (list, tuple)):
+        import numpy
+        return numpy.asarray(offsets, numpy.int64)
+    return offsets

@@ -1,0 +1,152 @@
+/*
+ * ragged.inc.h: segments no longer than a vector, as many of them at a time as fit in one. Template, part of kernels.inc.h.
+ *
+ * lanes.h's tables say which lane adds what from where for rows of one length. Here that follows from where each lane stands in its segment:
+ * at level k, a lane whose position has bit k set adds the last lane of the block of 2^k before it.
+ */
+typedef struct O(ragged) {
+        int levels;
+        bool reverse;
+        K_BITS lane;
+        uint8_t *at; /* of each element, as memory has them, its position in its segment */
+        int64_t elements;
+        /* Before and behind, room for what a segment's positions are stored with. */
+        uint8_t room[SF_CPU_RAGGED_MOST + 2 * SF_CPU_RAGGED_ROOM];
+} O(ragged);
+
+/* An index of lanes as the instruction set's permute wants it: those of a choice that is off may be any. */
+SF_INLINE v_raw O(ragged_index)(K_BITS lane)
+{
+        lane &= K_WIDTH - 1;
+#if V_PERMUTE_BYTES >= K_LANE_BYTES
+        return (v_raw)lane;
+#elif V_PERMUTE_BYTES == 4
+        return (v_raw)(lane * 0x0000000200000002u + 0x0000000100000000u);
+#elif K_LANE_BYTES == 4
+        return (v_raw)(lane * 0x04040404u + 0x03020100u);
+#else
+        return (v_raw)(lane * 0x0808080808080808u + 0x0706050403020100u);
+#endif
+}
+
+SF_INLINE v_mask O(ragged_some)(K_BITS v)
+{
+        const K_BITS zero = {0};
+        return K_CAT(v_above_u, K_LANE_BITS)(v, zero);
+}
+
+/* Lane j is bound[j]. */
+SF_INLINE K_BITS O(ragged_bounds)(const int32_t *bound)
+{
+        typedef int32_t bounds __attribute__((vector_size(4 * K_WIDTH), aligned(4), may_alias));
+        return __builtin_convertvector(*(const bounds *)bound, K_BITS);
+}
+
+static V_APART void O(ragged_make)(O(ragged) *r, const sf_rows *j, const int32_t *bound, int64_t count)
+{
+        static const uint8_t up[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        static const uint8_t down[16] = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+        int32_t longest = 1;
+        r->reverse = j->lanes->reverse;
+        r->elements = bound[count] - bound[0];
+        r->at = r->room + SF_CPU_RAGGED_ROOM;
+        /* Each segment's positions run over the next one's place, which are stored after them. */
+        for (int64_t i = 0; i < count; i++) {
+                const int32_t begin = bound[i] - bound[0], length = bound[i + 1] - bound[i];
+                longest = length > longest ? length : longest;
+                if (r->reverse)
+                        memcpy(r->at + r->elements - begin - 16, down, 16);
+                else
+                        memcpy(r->at + begin, up, 16);
+        }
+        r->levels = longest > 1 ? sf_order_log2((uint64_t)longest - 1) + 1 : 0;
+        for (int i = 0; i < K_WIDTH; i++)
+                r->lane[i] = (K_LANE_UNSIGNED)i;
+}
+
+/* How many segments from `first` on share a vector. */
+SF_INLINE int64_t O(ragged_fit)(const int32_t *bound, int64_t first, int64_t count)
+{
+        const int32_t end = bound[first] + K_WIDTH;
+        int64_t next = first + 1;
+        while (next < count && bound[next + 1] <= end && next - first < K_WIDTH)
+                next++;
+        return next;
+}
+
+/* The scan of the segments from bound[0] to bound[n] of a job whose memory begins at `from`; *at are their elements' positions. */
+SF_INLINE O(val) O(ragged_scan)(const O(ragged) *r, const sf_rows *j, const O(none) *none, int64_t low, int64_t before, int elements, K_BITS *at)
+{
+        typedef uint8_t bytes __attribute__((vector_size(K_WIDTH), aligned(1), may_alias));
+        O(val) v = O(load_some)(j->x + low * K_SIZE, j->m ? j->m + low : NULL, none, 0, elements);
+        *at = __builtin_convertvector(*(const bytes *)(r->at + before), K_BITS);
+        for (int k = 0; k < r->levels; k++) {
+                const K_BITS below = *at & (((K_LANE_UNSIGNED)1 << k) - 1);
+                const v_raw index = O(ragged_index)(r->reverse ? r->lane + below + 1 : r->lane - below - 1);
+                v = O(blend)(O(ragged_some)(*at & ((K_LANE_UNSIGNED)1 << k)), O(combine)(O(permute)(v, index), v), v);
+        }
+        if (j->carry)
+                O(add_carry)(j->carry, &v, 1);
+        return v;
+}
+
+/* Of elements from `bound[first]` to `bound[next]`: where the lowest is in memory, and how many are before it there. */
+SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_t first, int64_t next, int64_t *before)
+{
+        *before = r->reverse ? r->elements - (bound[next] - bound[0]) : bound[first] - bound[0];
+        return r->reverse ? 1 - bound[next] : bound[first];
+}
+
+static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
+{
+        const sf_rows j = *job;
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
+        const N(vec) fill = j.exclusive ? O(get_fill)(j.carry->fill, &none) : none.element;
+        O(ragged) r;
+        O(ragged_make)(&r, &j, bound, count);
+        for (int64_t first = 0, next; first < count; first = next) {
+                int64_t before;
+                K_BITS at;
+                next = O(ragged_fit)(bound, first, count);
+                const int elements = bound[next] - bound[first];
+                if (!elements)
+                        continue;
+                const int64_t low = O(ragged_low)(&r, bound, first, next, &before);
+                __builtin_prefetch(j.x + low * K_SIZE + j.ahead);
+                N(vec) result = O(lower)(O(ragged_scan)(&r, &j, &none, low, before, elements, &at), &none);
+                if (j.exclusive)
+                        result = N(blend)(O(ragged_some)(at), N(permute)(result, O(ragged_index)(r.reverse ? r.lane + 1 : r.lane - 1)), fill);
+                if (elements == K_WIDTH)
+                        N(store)(j.y + low * K_OUT, result);
+                else
+                        N(store_part)(j.y + low * K_OUT, result, 0, elements);
+        }
+}
+
+static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
+{
+        sf_rows j = *job;
+        const sf_carry *carry = j.carry;
+        const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
+        O(ragged) r;
+        O(ragged_make)(&r, &j, bound, count);
+        j.carry = NULL; /* after what an empty one has has been put in */
+        for (int64_t first = 0, next; first < count; first = next) {
+                int64_t before;
+                K_BITS at;
+                next = O(ragged_fit)(bound, first, count);
+                const int elements = bound[next] - bound[first];
+                const int64_t low = O(ragged_low)(&r, bound, first, next, &before);
+                __builtin_prefetch(j.x + low * K_SIZE + j.ahead);
+                O(val) v = none.value;
+                if (elements) {
+                        const K_BITS end = O(ragged_bounds)(bound + first + 1);
+                        v = O(ragged_scan)(&r, &j, &none, low, before, elements, &at);
+                        v = O(permute)(v, O(ragged_index)(r.reverse ? (K_LANE_UNSIGNED)bound[next] - end : end - (K_LANE_UNSIGNED)(bound[first] + 1)));
+                        v = O(blend)(O(ragged_some)(end - O(ragged_bounds)(bound + first)), v, none.value);
+                }
+                if (carry)
+                        O(add_carry)(carry, &v, 1);
+                N(store_part)(j.y + first * K_OUT, O(lower)(v, &none), 0, (int)(next - first));
+        }
+}

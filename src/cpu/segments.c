@@ -1,0 +1,383 @@
+/*
+ * An axis cut into segments (core/segments.h): work is shared by elements, never by segments.
+ *
+ * The axis is cut into spans of so many positions, each a task: the segments that begin in it. A task walks them in blocks, as ever (panel.h):
+ * programs fill and empty a block's panel whatever segments it has, and kernels are called for each part of a segment in it; many that are no longer than a
+ * vector in one call. A segment that a block does not end is resumed in the next, after whole tiles of its own. Segments so
+ * long that one worker would be left alone with them are steps by themselves, shared by all threads (shared.c).
+ */
+#include "cpu/panel.h"
+
+#include "core/value.h"
+
+#include <string.h>
+
+/* A segment is shared by all if it is a worker's part in so many, and at least so long. */
+#define LONG_PARTS 8
+#define LEAST_LONG (1 << 16)
+/* A task moves about so many bytes; and so many for each worker, that they end at about the same time. */
+#define SPAN_BYTES (256 << 10)
+#define SPANS_EACH 16
+
+/* ---------------------------------------------------------------------------------------------
+ * The plan
+ * ------------------------------------------------------------------------------------------- */
+void sf_segments_plan(sf_panels *p, int workers)
+{
+        const int64_t lines = p->outers * sf_panels_length(p, p->line) * p->strips;
+        const int64_t span = SPAN_BYTES / sf_larger(1, p->cols * sf_panels_bytes(p));
+        const int64_t share = sf_parts(p->n * lines, (int64_t)SPANS_EACH * workers);
+        p->span = sf_larger(workers > 1 ? sf_smaller(span, share) : span, 4 * p->block);
+        p->spans = sf_larger(1, sf_parts(p->n, p->span));
+        p->tasks = lines * p->spans;
+        p->longest = workers > 1 ? sf_larger(LEAST_LONG, p->n / (LONG_PARTS * workers)) : INT64_MAX;
+        p->lines = p->carries = 1;
+}
+
+/* Segment k of all members, by itself. */
+static sf_status run_long(sf_context *ctx, const sf_panels *p, int64_t k)
+{
+        sf_step step[SF_PANEL_MEMBERS];
+        sf_fuse fuse[SF_PANEL_MEMBERS];
+        for (int32_t i = 0; i < p->members; i++)
+                sf_segments_step(p->member[i].step, k, &step[i], &fuse[i]);
+        for (int32_t i = 0; i + 1 < p->members; i++)
+                step[i].sibling = &step[i + 1];
+        return step->map ? sf_cpu_chain(ctx, step) : sf_cpu_run(ctx, step);
+}
+
+sf_status sf_segments_long(sf_context *ctx, const sf_panels *p)
+{
+        const sf_step *s = p->member[0].step;
+        int64_t done = -1;
+        if (!p->n) {
+                for (int64_t k = 0; k < sf_segments_walked(s); k++)
+                        SF_TRY(run_long(ctx, p, k));
+                return SF_OK;
+        }
+        /* One of that length has a position in it that is a multiple. */
+        for (int64_t at = 0; p->longest < INT64_MAX && at < p->n; at += p->longest) {
+                const int64_t k = sf_segments_from(s, at + 1) - 1;
+                if (k == done || k < 0 || k >= sf_segments_walked(s) || sf_segments_begin(s, k + 1) - sf_segments_begin(s, k) < p->longest)
+                        continue;
+                SF_TRY(run_long(ctx, p, k));
+                done = k;
+        }
+        return SF_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Parts: what of each segment is in a block
+ * ------------------------------------------------------------------------------------------- */
+
+/* Part i of a block's. */
+static sf_block part_of(const sf_panels *p, sf_block b, int64_t i)
+{
+        const sf_cuts *c = b.piece->cuts;
+        const int64_t first = c->bound[i], count = c->bound[i + 1] - first, all = b.count;
+        b.start = i ? 0 : c->start;
+        b.length = i + 1 < c->parts || c->ends ? b.start + count : c->length;
+        b.panel = p->reverse ? all - first - count : first;
+        b.first += first;
+        b.count = count;
+        return b;
+}
+
+static bool is_whole(const sf_cuts *c, int64_t i)
+{
+        return (i || !c->start) && (i + 1 < c->parts || c->ends);
+}
+
+/* How far on the next position is, in bytes, in what a kernel reads, writes and finds its mask in. */
+typedef struct strides {
+        int64_t x, y, m;
+} strides;
+
+static strides strides_of(const sf_panels *p, const sf_block *b)
+{
+        const sf_panel_member *m = b->m;
+        const sf_dim *seq = &m->step->dims[p->seq];
+        const int64_t pitch = (p->reverse ? -1 : 1) * b->piece->cols;
+        strides s = {pitch * m->size, pitch * m->size, pitch};
+        if (m->reads)
+                s.x = m->fuse->operand[m->load.copied].stride[p->seq];
+        if (m->masks)
+                s.m = seq->m;
+        if (m->step->fold)
+                s.y = 0;
+        else if (m->writes && !m->gathers)
+                s.y = seq->y;
+        return s;
+}
+
+/* An exclusive scan's kernels leave there what comes before the next block. */
+static void refill(const sf_panels *p, const sf_block *b, char *scratch)
+{
+        const sf_panel_member *m = b->m;
+        sf_carry *carry = sf_panel_carry(m, scratch, 0);
+        if (m->step->exclusive && !b->start)
+                memcpy(carry->fill, carry->fill - m->entry_bytes, (size_t)sf_panel_total_bytes(p, m));
+}
+
+static sf_numbers numbers_of(const sf_block *b)
+{
+        return b->m->step->reverse ? (sf_numbers){b->length - 1 - b->start, 0, -1} : (sf_numbers){b->start, 0, 1};
+}
+
+static void rows_part(const sf_rows *all, const sf_block *b, int64_t first, const strides *s)
+{
+        const bool fold = b->m->step->fold;
+        sf_rows job = *all;
+        job.x += first * s->x;
+        job.y += first * s->y;
+        job.m = job.m ? job.m + first * s->m : NULL;
+        job.n = b->count;
+        job.start = b->start;
+        job.resume = b->start + b->count < b->length;
+        job.numbers = numbers_of(b);
+        (fold ? b->m->kernels->fold_rows : b->m->kernels->scan_rows)(&job);
+}
+
+static void columns_part(const sf_columns *all, const sf_block *b, int64_t first, const strides *s)
+{
+        const bool fold = b->m->step->fold;
+        sf_columns job = *all;
+        job.x += first * s->x;
+        job.m = job.m ? job.m + first * s->m : NULL;
+        job.n = b->count;
+        job.start = b->start;
+        job.resume = b->start + b->count < b->length;
+        job.y = fold && job.resume ? NULL : job.y + first * s->y;
+        job.numbers = numbers_of(b);
+        (fold ? b->m->kernels->fold_columns : b->m->kernels->scan_columns)(&job);
+}
+
+/* All parts of a block, in the panel or in memory. */
+static void run_parts(const sf_walker *w, const sf_block *b)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_cuts *c = b->piece->cuts;
+        const bool fold = m->step->fold, columns = p->shape == SF_PANEL_COLUMNS;
+        const bool ragged = m->kernels->scan_segments && p->shape == SF_PANEL_ROWS;
+        const int64_t result = b->piece->cols * m->size, width = m->kernels->width;
+        const strides s = strides_of(p, b);
+        sf_rows rows = {0};
+        sf_columns cols = {0};
+        if (columns)
+                cols = sf_panel_columns(w, b);
+        else
+                rows = sf_panel_rows(w, b, 1);
+        char *totals = columns ? cols.y : rows.y;
+        for (int64_t i = 0, next; i < c->parts; i = next) {
+                for (next = i; ragged && next < c->parts && c->bound[next + 1] - c->bound[next] <= width && is_whole(c, next);)
+                        next++;
+                rows.y = cols.y = fold ? totals + i * result : totals;
+                if (next > i) {
+                        const sf_block first = part_of(p, *b, i);
+                        refill(p, &first, w->scratch);
+                        (fold ? m->kernels->fold_segments : m->kernels->scan_segments)(&rows, c->bound + i, next - i);
+                        continue;
+                }
+                const sf_block part = part_of(p, *b, i);
+                next = i + 1;
+                if (!part.length && fold)
+                        memcpy(totals + i * result, w->scratch + m->empty, (size_t)result);
+                if (!part.count)
+                        continue;
+                refill(p, &part, w->scratch);
+                if (columns)
+                        columns_part(&cols, &part, c->bound[i], &s);
+                else
+                        rows_part(&rows, &part, c->bound[i], &s);
+        }
+}
+
+/* The results of the segments that a block ends. */
+static void store_results(const sf_walker *w, const sf_piece *piece, int32_t member)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = &p->member[member];
+        const int64_t entry = piece->cuts->first, y = m->step->dims[p->seq].y;
+        sf_piece results = *piece;
+        results.lines = piece->cuts->parts - !piece->cuts->ends;
+        results.of[member].y += entry * y;
+        results.of[member].y_line = y;
+        for (int32_t k = 0; k < m->fuse->operands; k++) {
+                results.in[k].at = results.in[k].at ? results.in[k].at + entry * m->fuse->operand[k].segment : NULL;
+                results.in[k].line = m->fuse->operand[k].segment;
+        }
+        const sf_block b = sf_panel_block(p, &results, member, 0, 0);
+        if (results.lines)
+                sf_panel_store_totals(w, &b, w->scratch + m->totals);
+}
+
+/* Operands that have an element a segment, as many of each as the block has positions of it. */
+static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
+{
+        const sf_panels *p = w->p;
+        const sf_fuse *f = p->member[0].fuse;
+        const sf_cuts *c = piece->cuts;
+        const int64_t cols = piece->cols;
+        for (int32_t k = 0; k < f->operands; k++) {
+                const sf_operand *x = &f->operand[k];
+                const int64_t size = sf_dtypes[x->dt].size, across = p->col < 0 ? 0 : x->stride[p->col];
+                char *to = w->scratch + p->spread[k];
+                for (int64_t i = 0; x->segment && i < c->parts; i++) {
+                        const int64_t entry = sf_segments_entry(p->member[0].step, c->first + i), n = c->bound[i + 1] - c->bound[i];
+                        char *at = to + (p->reverse ? count - c->bound[i + 1] : c->bound[i]) * cols * size;
+                        if (!n)
+                                continue;
+                        if (entry < 0)
+                                memset(at, 0, (size_t)(cols * size));
+                        else
+                                sf_fused_move(p->isa->map->mover(x->dt, x->dt), piece->in[k].at + entry * x->segment, 0, across, at, 0, size, 1, cols);
+                        for (int64_t done = 1; done < n; done *= 2)
+                                memcpy(at + done * cols * size, at, (size_t)(sf_smaller(done, n - done) * cols * size));
+                }
+        }
+}
+
+/* One block of all members. */
+static void run_block(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t count)
+{
+        const sf_panels *p = w->p;
+        if (p->spreads)
+                spread(w, piece, count);
+        for (int32_t i = 0; i < p->members; i++) {
+                const sf_block b = sf_panel_block(p, piece, i, first, count);
+                const sf_panel_member *m = b.m;
+                if (count && (!m->reads || (m->step->m && !m->masks)))
+                        sf_panel_load(w, &b);
+                for (int64_t part = 0; sf_op_is(m->step->op, SF_INDEX) && !m->step->map && part < piece->cuts->parts; part++) {
+                        const sf_block of = part_of(p, b, part);
+                        sf_panel_number(w, &of);
+                }
+                if (!m->step->map)
+                        run_parts(w, &b);
+                if (m->step->fold)
+                        store_results(w, piece, i);
+                else if (count && (!m->writes || m->gathers))
+                        sf_panel_store(w, &b);
+        }
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Blocks
+ * ------------------------------------------------------------------------------------------- */
+
+/* Where a task stands. */
+typedef struct cursor {
+        const sf_step *step;
+        int64_t rest;             /* 1 where there is something behind the last offset */
+        int64_t k, end;           /* the segment, and the first that is another task's */
+        int64_t begin, next;      /* where it begins and ends */
+        int64_t done;             /* positions of it that are done */
+} cursor;
+
+static int64_t begin_of(const cursor *c, int64_t k)
+{
+        const sf_segments *s = &c->step->segments;
+        if (!c->step->reverse)
+                return k <= s->count ? sf_segments_offset(s, k) : c->step->n;
+        k -= c->rest;
+        return k < 0 ? 0 : c->step->n - sf_segments_offset(s, s->count - k);
+}
+
+static void go_on(cursor *c)
+{
+        c->k++;
+        c->begin = c->next;
+        c->done = 0;
+        if (c->k < c->end)
+                c->next = begin_of(c, c->k + 1);
+}
+
+/* As much as a block takes of what is left, in whole segments and whole tiles; returns how many positions that is. */
+static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *bound, sf_cuts *cuts)
+{
+        int64_t used = 0;
+        *cuts = (sf_cuts){.bound = bound, .start = c->done, .first = c->k, .ends = true};
+        bound[0] = 0;
+        while (c->k < c->end && cuts->parts < p->block) {
+                const int64_t length = c->next - c->begin, left = length - c->done, room = p->block - used;
+                if (length >= p->longest)
+                        break; /* somebody else's */
+                const int64_t take = left <= room ? left : room / tile * tile;
+                if (take < left && !take)
+                        break;
+                used += take;
+                bound[++cuts->parts] = (int32_t)used;
+                cuts->length = length;
+                c->done += take;
+                if (take < left) {
+                        cuts->ends = false;
+                        break;
+                }
+                go_on(c);
+        }
+        for (int32_t i = 1; i <= SF_CPU_RAGGED_ROOM; i++)
+                bound[cuts->parts + i] = bound[cuts->parts];
+        return used;
+}
+
+/* What an empty segment's fold is, as a kernel would leave it. */
+static void make_empty(const sf_walker *w, const sf_piece *piece)
+{
+        const sf_panels *p = w->p;
+        for (int32_t i = 0; i < p->members; i++) {
+                const sf_panel_member *m = &p->member[i];
+                const sf_step *s = m->step;
+                if (s->map)
+                        continue;
+                sf_carry *carry = sf_panel_carry(m, w->scratch, 0);
+                if (!s->fold && s->exclusive) /* to be had again: refill */
+                        memcpy(carry->fill - m->entry_bytes, carry->fill, (size_t)sf_panel_total_bytes(p, m));
+                if (!s->fold)
+                        continue;
+                char *value = w->scratch + m->counters;
+                sf_panel_first_fill(p, m, value);
+                m->kernels->narrow(w->scratch + m->empty, value, piece->cols, m->identity.index < 0);
+        }
+}
+
+static int64_t digit(int64_t *number, int64_t base)
+{
+        const int64_t low = *number % base;
+        *number /= base;
+        return low;
+}
+
+void sf_segments_task(const sf_walker *w, int64_t task)
+{
+        const sf_panels *p = w->p;
+        const sf_step *s = p->member[0].step;
+        const int64_t span = digit(&task, p->spans), strip = digit(&task, p->strips), line = digit(&task, sf_panels_length(p, p->line));
+        const int64_t walked = sf_segments_walked(s);
+        int64_t tile = p->shape == SF_PANEL_COLUMNS ? SF_CPU_TILE_ROWS : 1;
+        int32_t bound[SF_PANEL_CUTS + 1 + SF_CPU_RAGGED_ROOM];
+        sf_cuts cuts;
+        sf_piece piece;
+        for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_COLUMNS; i++)
+                tile = sf_larger(tile, SF_CPU_TILE_VECTORS * p->member[i].lanes->rows);
+        sf_piece_at(p, task, line, strip * p->cols, -1, &piece);
+        piece.lines = 1;
+        piece.n = p->n;
+        piece.cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - strip * p->cols);
+        piece.cuts = &cuts;
+        cursor c = {.step = s, .rest = walked - s->segments.count, .k = span ? sf_segments_from(s, span * p->span) : 0};
+        c.end = span + 1 < p->spans ? sf_segments_from(s, (span + 1) * p->span) : walked;
+        if (c.k >= c.end)
+                return;
+        c.begin = begin_of(&c, c.k);
+        c.next = begin_of(&c, c.k + 1);
+        sf_panel_begin(w, &piece);
+        make_empty(w, &piece);
+        while (c.k < c.end) {
+                const int64_t first = c.begin + c.done, count = fill_block(&c, p, tile, bound, &cuts);
+                if (cuts.parts)
+                        run_block(w, &piece, first, count);
+                else
+                        go_on(&c);
+        }
+}

@@ -1,0 +1,135 @@
+"""Segments from Python: every one against the plain call on its slice, bit for bit; gradients; what is refused."""
+import numpy as np
+import pytest
+
+import scanfold
+
+torch = pytest.importorskip("torch")
+hypothesis = pytest.importorskip("hypothesis")
+given, settings, st = hypothesis.given, hypothesis.settings, hypothesis.strategies
+
+pytestmark = pytest.mark.host_only("segments are on the CPU only, so far")
+
+SCANS = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
+FOLDS = ["sum", "prod", "max", "min", "argmax", "argmin", "logsumexp"]
+
+
+def bits(a):
+    a = np.ascontiguousarray(a)
+    return a.view(f"u{a.dtype.itemsize}")
+
+
+def partition(rng, n, kind):
+    if kind == "one":
+        return np.array([0, n])
+    if kind == "ones":
+        return np.arange(n + 1)
+    if kind == "empties":
+        return np.sort(np.concatenate([[0, n], rng.integers(0, n + 1, 2 * n), np.zeros(3, int), np.full(3, n)]))
+    cuts = {"tiny": n // 3, "huge": 2, "mixed": n // 40}[kind]
+    return np.sort(np.concatenate([[0, n], rng.integers(0, n + 1, cuts)]))
+
+
+@pytest.mark.parametrize("kind", ["one", "ones", "empties", "tiny", "huge", "mixed"])
+@pytest.mark.parametrize("name", SCANS + FOLDS)
+@pytest.mark.parametrize("shape, axis", [((3000,), 0), ((2, 700), 1), ((500, 3), 0), ((300, 24), 0)])
+def test_every_segment_is_as_by_itself(name, kind, shape, axis):
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal(shape).astype(np.float32) * 10.0 ** rng.integers(-3, 3, shape)
+    x = x.astype(np.float32)
+    offsets = partition(rng, shape[axis], kind).astype(np.int32 if kind == "tiny" else np.int64)
+    function = getattr(scanfold, name)
+    y = function(x, axis, offsets=offsets)
+    torched = function(torch.from_numpy(x), axis, offsets=torch.from_numpy(offsets))
+    assert np.array_equal(bits(y), bits(torched.numpy()))
+    for i, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
+        if begin == end:
+            continue
+        part = np.take(x, range(begin, end), axis)
+        want = function(part, axis)
+        got = np.take(y, range(begin, end), axis) if name in SCANS else np.take(y, i, axis)
+        assert np.array_equal(bits(got), bits(want)), (name, kind, i)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 40), max_size=30), st.sampled_from(SCANS + FOLDS), st.booleans(), st.booleans())
+def test_lengths(lengths, name, reverse, rest):
+    n = sum(lengths) + 5 * rest
+    x = np.random.default_rng(n).standard_normal(n)
+    options = {"reverse": reverse} if name not in ("argmax", "argmin", "logsumexp") else {}
+    function = getattr(scanfold, name)
+    y = function(x, lengths=np.array(lengths, dtype=np.int64), **options)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(int)
+    assert y.shape == ((n,) if name in SCANS else (len(lengths),))
+    for i, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
+        if begin < end:
+            want = function(x[begin:end], **options)
+            assert np.array_equal(bits(y[begin:end] if name in SCANS else y[i]), bits(want))
+    if rest and name in SCANS:
+        assert np.array_equal(bits(y[offsets[-1]:]), bits(function(x[offsets[-1]:], **options)))
+
+
+def test_reset():
+    reset = np.array([0, 0, 1, 0, 0, 1, 1, 0], bool)
+    x = np.arange(8.0)
+    offsets = [0, 2, 5, 6, 8]
+    for array in (np.asarray, torch.as_tensor):
+        assert np.array_equal(np.asarray(scanfold.cumsum(array(x), reset=array(reset))), scanfold.cumsum(x, offsets=offsets))
+        assert np.array_equal(np.asarray(scanfold.sum(array(x), 0, reset=array(reset))), scanfold.sum(x, offsets=offsets))
+
+
+def test_empty_segments_have_the_identity():
+    x = np.array([1.0, 2.0])
+    offsets = np.array([0, 0, 2, 2])
+    assert scanfold.sum(x, offsets=offsets).tolist() == [0, 3, 0]
+    assert scanfold.prod(x, offsets=offsets).tolist() == [1, 2, 1]
+    assert scanfold.max(x, offsets=offsets).tolist() == [-np.inf, 2, -np.inf]
+    assert scanfold.argmax(x, offsets=offsets).tolist() == [-1, 1, -1]
+    assert scanfold.max(x, offsets=offsets, initial=1.5).tolist() == [1.5, 2, 1.5]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, o: scanfold.cumsum(x, 0, offsets=o),
+    lambda x, o: scanfold.cumsum(x, 0, offsets=o, reverse=True, exclusive=True),
+    lambda x, o: scanfold.cumsum(x, 0, offsets=o, mask=torch.arange(len(x)) % 3 > 0),
+    lambda x, o: scanfold.sum(x, 0, offsets=o),
+    lambda x, o: scanfold.max(x, 0, offsets=o, initial=-10.0),
+    lambda x, o: scanfold.cummax(x, 0, offsets=o),
+    lambda x, o: scanfold.logsumexp(torch.cat([x, x]), 0, offsets=[0, 4, 7, 2 * len(x)]),
+])
+def test_gradients(function):
+    torch.manual_seed(0)
+    x = torch.randn(11, dtype=torch.float64, requires_grad=True)
+    offsets = torch.tensor([0, 3, 3, 4, 9])
+    assert torch.autograd.gradcheck(lambda x: function(x, offsets), (x,))
+    assert torch.autograd.gradgradcheck(lambda x: function(x, offsets), (x,))
+
+
+def test_gradient_of_prod():
+    x = torch.tensor([2.0, 0.0, 3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: scanfold.prod(x, 0, offsets=[0, 3, 3, 4]), (x,))
+    with pytest.raises(NotImplementedError, match="cumprod is not there yet"):
+        scanfold.cumprod(x, 0, offsets=[0, 4]).sum().backward()
+
+
+@pytest.mark.parametrize("options, sentence", [
+    ({"offsets": np.array([1, 4])}, "offsets\\[0\\] is 1; the first segment must begin at 0"),
+    ({"offsets": np.array([0, 3, 2])}, "offsets\\[2\\] is 2, below the 3 before it"),
+    ({"offsets": np.array([0, 5])}, "offsets end with 5, but the axis has 4 elements"),
+    ({"offsets": np.array([0.0, 4.0])}, "offsets are f64; they must be i32 or i64"),
+    ({"offsets": np.array([[0, 4]])}, "offsets have 2 dimensions"),
+    ({"lengths": np.array([2.0, 2.0])}, "lengths have dtype float64"),
+    ({"reset": np.array([True])}, "reset has shape \\(1,\\); the axis has 4 elements"),
+])
+def test_bad_segments(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        scanfold.cumsum(np.ones(4), **options)
+
+
+def test_one_of_three():
+    with pytest.raises(TypeError, match="offsets and lengths say the same"):
+        scanfold.sum(np.ones(4), offsets=[0, 4], lengths=[4])
+    with pytest.raises(ValueError, match="axis is needed"):
+        scanfold.sum(np.ones((2, 2)), reset=np.ones(2, bool))
+    with pytest.raises(ValueError, match="offsets cut one axis"):
+        scanfold.sum(np.ones((2, 2)), offsets=[0, 2])

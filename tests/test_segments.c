@@ -1,0 +1,297 @@
+/*
+ * Segments: every one has the bits that it has by itself. Random partitions, shapes, layouts, operations and types, on every engine, against unsegmented
+ * calls of the reference on each segment's slice; memory lies between guard pages. Then what is refused.
+ */
+#include "harness.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CASES 300
+#define MOST_SEGMENTS 8192
+
+static long checks;
+
+/* A generator of this case's own. */
+typedef struct dice {
+        uint64_t seed, n;
+} dice;
+
+static int64_t roll(dice *d, int64_t sides)
+{
+        return (int64_t)(hash(d->seed * 1000003 + d->n++) % (uint64_t)sides);
+}
+
+typedef struct given {
+        sf_op op;
+        bool fold, reverse, exclusive, masked, in_place, initial;
+        int in, out;
+        int64_t shape[3], count;
+        int64_t offsets[MOST_SEGMENTS + 1];
+        bool wide;
+        view x, y, mask, a;
+        char text[160];
+} given;
+
+static int64_t length_of(dice *d, int kind, int64_t n)
+{
+        switch (kind) {
+        case 0: return roll(d, 3);
+        case 1: return roll(d, 20);
+        case 2: return roll(d, 4) ? 0 : roll(d, 9);
+        case 3: return 1;
+        case 4: return roll(d, 8) ? roll(d, 12) : roll(d, n + 1);
+        case 5: return roll(d, 200);
+        case 6: return n;
+        default: return roll(d, 2) ? roll(d, 33) : roll(d, 700);
+        }
+}
+
+/* Lengths of this kind until the axis is full, or not quite. */
+static void partition(given *g, dice *d)
+{
+        const int kind = (int)roll(d, 8);
+        const int64_t n = g->shape[1], end = roll(d, 4) ? n : n - roll(d, n + 1) / 4;
+        g->count = g->offsets[0] = 0;
+        while (g->count < MOST_SEGMENTS && (g->offsets[g->count] < end || roll(d, 3))) {
+                const int64_t left = end - g->offsets[g->count], length = length_of(d, kind, n);
+                g->offsets[g->count + 1] = g->offsets[g->count] + (length < left ? length : left);
+                g->count++;
+        }
+}
+
+static sf_tensor slice(const view *v, int64_t *shape, int64_t from, int64_t length)
+{
+        sf_tensor t = v->t;
+        memcpy(shape, v->shape, sizeof v->shape);
+        shape[1] = length;
+        t.shape = shape;
+        t.strides = (int64_t *)v->strides;
+        t.byte_offset += (uint64_t)(from * v->strides[1] * dts[v->dt].size);
+        return t;
+}
+
+static sf_status run(sf_context *ctx, const given *g, const sf_tensor *x, const sf_tensor *a, const sf_tensor *mask, const sf_tensor *y, const sf_tensor *offsets)
+{
+        static const int32_t axis = 1;
+        const sf_scalar initial = dts[g->out].kind == 'r' ? sf_real(0.75) : sf_int(3);
+        if (g->fold) {
+                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+                o.op = g->op, o.naxes = 1, o.axes = &axis, o.keepdim = 1, o.reverse = g->reverse, o.mask = mask, o.offsets = offsets;
+                if (g->initial)
+                        o.initial = initial;
+                return sf_fold(ctx, x, y, &o);
+        }
+        sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+        o.op = g->op, o.axis = 1, o.reverse = g->reverse, o.exclusive = g->exclusive, o.mask = mask, o.offsets = offsets;
+        if (g->initial)
+                o.initial = initial;
+        return a ? sf_recurrence(ctx, a, x, y, &o) : sf_scan(ctx, x, y, &o);
+}
+
+/* What each segment comes to alone, in `want`, which is compact. Of an empty one a fold's is left as it is, and `known` says so. */
+static void expect(const given *g, view *want, bool *known)
+{
+        const int64_t segments = g->count + (g->offsets[g->count] < g->shape[1] && !g->fold);
+        for (int64_t i = 0; i < segments; i++) {
+                const int64_t from = g->offsets[i], length = (i < g->count ? g->offsets[i + 1] : g->shape[1]) - from;
+                int64_t shape[4][SF_MAX_NDIM];
+                const bool recurs = g->op == SF_RECURRENCE;
+                sf_tensor x = slice(&g->x, shape[0], from, length), m = slice(&g->mask, shape[1], from, length);
+                sf_tensor y = slice(want, shape[2], g->fold ? i : from, g->fold ? 1 : length), a = slice(&g->a, shape[3], from, length);
+                known[i] = length > 0;
+                if (!length)
+                        continue;
+                sf_status status = run(REF, g, &x, recurs ? &a : NULL, g->masked ? &m : NULL, &y, NULL);
+                CHECK(status == SF_OK, "%s: %s", g->text, sf_last_error(REF));
+        }
+}
+
+static void compare(const given *g, const char *name, const char *want, const bool *known)
+{
+        cursor c;
+        cursor_start(&c, &g->y);
+        const int64_t inner = g->shape[2], along = g->fold ? g->count : g->shape[1];
+        for (int64_t i = 0; i < g->y.count; i++, cursor_next(&c)) {
+                const int64_t at = i / inner % along;
+                if (g->fold && !known[at])
+                        continue;
+                checks++;
+                CHECK(same_bits(g->out, c.at, want + i * dts[g->out].size), "%s on %s: result %" PRId64 " along the axis (%" PRId64 " in all) is %" PRIx64 ", not %" PRIx64,
+                      g->text, name, at, i, bits_of(g->out, c.at), bits_of(g->out, want + i * dts[g->out].size));
+        }
+}
+
+static void choose(given *g, dice *d)
+{
+        static const int64_t inners[] = {1, 1, 1, 1, 2, 3, 5, 16, 17, 40}, outers[] = {1, 1, 2, 3};
+        static const int types[][2] = {{DT_F32, DT_F32}, {DT_F32, DT_F32}, {DT_F64, DT_F64}, {DT_F16, DT_F16}, {DT_I32, DT_I64}, {DT_I8, DT_I8}, {DT_F32, DT_F64}, {DT_U8, DT_U8}, {DT_I64, DT_I64}};
+        const int64_t long_one = roll(d, 12) == 0;
+        const int type = (int)roll(d, 9);
+        g->op = (sf_op)roll(d, op_count());
+        g->fold = g->op != SF_RECURRENCE && roll(d, 2);
+        g->in = types[type][0];
+        g->out = is_index(g->op) ? (roll(d, 2) ? DT_I64 : DT_I32) : types[type][1];
+        if ((g->op == SF_LOGSUMEXP || g->op == SF_RECURRENCE) && dts[g->in].kind != 'r')
+                g->in = g->out = DT_F32;
+        if (g->op != SF_RECURRENCE && !pair_allowed(g->op, g->in, g->out))
+                g->out = g->in;
+        g->shape[0] = outers[roll(d, 4)];
+        g->shape[2] = inners[roll(d, 10)];
+        g->shape[1] = long_one ? 3000 + roll(d, 300000) / g->shape[2] / g->shape[0] : roll(d, 3) ? roll(d, 2500) : roll(d, 40);
+        g->reverse = roll(d, 3) == 0;
+        g->exclusive = !g->fold && roll(d, 3) == 0;
+        g->masked = roll(d, 4) == 0;
+        g->initial = !is_index(g->op) && roll(d, 4) == 0;
+        g->in_place = !g->fold && g->in == g->out && roll(d, 5) == 0;
+        g->wide = roll(d, 2);
+        partition(g, d);
+}
+
+static void run_case(uint64_t seed)
+{
+        static given g;
+        static bool known[MOST_SEGMENTS + 2];
+        static region memory[5];
+        dice d = {seed, 0};
+        choose(&g, &d);
+        snprintf(g.text, sizeof g.text, "case %" PRIu64 ": %s%s of %s to %s, (%" PRId64 ", %" PRId64 ", %" PRId64 ") in %" PRId64 "%s%s%s%s", seed, g.fold ? "fold " : "scan ", sf_op_name(g.op), dts[g.in].name,
+                 dts[g.out].name, g.shape[0], g.shape[1], g.shape[2], g.count, g.reverse ? ", reverse" : "", g.exclusive ? ", exclusive" : "", g.masked ? ", masked" : "", g.initial ? ", initial" : "");
+        int64_t results[3] = {g.shape[0], g.fold ? g.count : g.shape[1], g.shape[2]};
+        int layout = (int)roll(&d, LAYOUT_COUNT), layout_y = (int)roll(&d, LAYOUT_COUNT);
+        layout_y = layout_for_output[layout_y] ? layout_y : 0;
+        if (g.in_place)
+                layout = layout_y;
+        view_init(&g.x, g.in, 3, g.shape, roll(&d, 2) ? 0 : layout, seed);
+        view_init(&g.a, g.in, 3, g.shape, 0, seed);
+        view_init(&g.mask, DT_BOOL, 3, g.shape, 0, seed);
+        view_init(&g.y, g.out, 3, results, g.in_place ? layout_y : roll(&d, 2) ? 0 : layout_y, seed);
+        if (g.in_place)
+                view_init(&g.x, g.in, 3, g.shape, layout_y, seed), view_init(&g.y, g.out, 3, g.shape, layout_y, seed);
+        view *views[4] = {&g.x, &g.a, &g.mask, &g.y};
+        for (int i = 0; i < 4; i++)
+                view_place(views[i], region_place(&memory[i], view_bytes(views[i]), (int)roll(&d, 2), 0), 0);
+        char *values = malloc((size_t)(g.x.count + 1) * 8), *gates = malloc((size_t)(g.x.count + 1) * 8), *keep = malloc((size_t)(g.x.count + 1));
+        fill(g.in, 0, g.op == SF_PROD || g.op == SF_LOGSUMEXP, seed, g.x.count, values);
+        fill(g.in, 0, true, seed + 1, g.x.count, gates);
+        for (int64_t i = 0; i < g.x.count; i++)
+                keep[i] = roll(&d, 5) > 0;
+        view want;
+        view_init(&want, g.out, 3, results, 0, seed);
+        char *expected = malloc(view_bytes(&want) + 8);
+        view_place(&want, expected, 0);
+        view_scatter(&g.x, values);
+        view_scatter(&g.a, gates);
+        view_scatter(&g.mask, keep);
+        expect(&g, &want, known);
+        int64_t offsets_shape[1] = {g.count + 1};
+        char *offsets = region_place(&memory[4], (size_t)(g.count + 1) * (g.wide ? 8 : 4), GUARD_AFTER, 0);
+        for (int64_t i = 0; i <= g.count; i++) {
+                const int32_t narrow = (int32_t)g.offsets[i];
+                memcpy(offsets + i * (g.wide ? 8 : 4), g.wide ? (const void *)&g.offsets[i] : &narrow, g.wide ? 8 : 4);
+        }
+        const sf_tensor t = tensor(offsets, g.wide ? SF_I64 : SF_I32, 1, offsets_shape);
+        for (int e = 0; e < engine_count; e++) {
+                view_scatter(&g.x, values);
+                sf_status status = run(engines[e].ctx, &g, &g.x.t, g.op == SF_RECURRENCE ? &g.a.t : NULL, g.masked ? &g.mask.t : NULL, g.in_place ? &g.x.t : &g.y.t, &t);
+                CHECK(status == SF_OK, "%s on %s: %s", g.text, engines[e].name, sf_last_error(engines[e].ctx));
+                if (g.in_place && g.x.count) {
+                        char *back = malloc(view_bytes(&g.x) + 8);
+                        view_gather(&g.x, back);
+                        view_scatter(&g.y, back);
+                        free(back);
+                }
+                compare(&g, engines[e].name, expected, known);
+        }
+        free(values), free(gates), free(keep), free(expected);
+}
+
+/* An empty segment's fold is the identity, and the initial value with it. */
+static void test_empty(void)
+{
+        float x[3] = {1, 2, 4}, y[4];
+        int32_t offsets[5] = {0, 0, 2, 2, 3};
+        int64_t nx[1] = {3}, ny[1] = {4}, no[1] = {5};
+        const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny), to = tensor(offsets, SF_I32, 1, no);
+        const float sums[4] = {0, 3, 0, 4}, largest[4] = {-__builtin_inff(), 2, -__builtin_inff(), 4}, from[4] = {10, 13, 10, 14};
+        for (int e = 0; e < engine_count; e++) {
+                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+                o.offsets = &to;
+                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK && !memcmp(y, sums, sizeof y), "%s: sums of empty segments", engines[e].name);
+                o.op = SF_MAX;
+                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK && !memcmp(y, largest, sizeof y), "%s: maxima of empty segments", engines[e].name);
+                o.op = SF_SUM;
+                o.initial = sf_real(10);
+                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK && !memcmp(y, from, sizeof y), "%s: sums from 10", engines[e].name);
+                checks += 3;
+        }
+}
+
+static void refused(const char *what, const sf_tensor *x, const sf_tensor *y, const sf_tensor *offsets, const char *sentence)
+{
+        sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+        int32_t axis = 0;
+        o.offsets = offsets;
+        o.axes = &axis;
+        o.naxes = 1;
+        for (int e = 0; e < engine_count; e++) {
+                const sf_status status = sf_fold(engines[e].ctx, x, y, &o);
+                CHECK(status == SF_INVALID_ARGUMENT && strstr(sf_last_error(engines[e].ctx), sentence), "%s: %s, \"%s\"; it should say \"%s\"", what, sf_status_name(status),
+                      sf_last_error(engines[e].ctx), sentence);
+                checks++;
+        }
+}
+
+static void test_refused(void)
+{
+        float x[6] = {0}, y[2] = {7, 7};
+        int64_t nx[1] = {6}, ny[1] = {2}, no[2] = {3, 1}, none[1] = {0}, few[1] = {2}, matrix[2] = {2, 3}, row[2] = {2, 3};
+        int64_t above[3] = {1, 2, 6}, down[3] = {0, 4, 3}, beyond[3] = {0, 2, 7}, good[3] = {0, 2, 6};
+        const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny);
+        sf_tensor t = tensor(above, SF_I64, 1, no);
+        refused("first above 0", &tx, &ty, &t, "offsets[0] is 1; the first segment must begin at 0");
+        t.data = down;
+        refused("decreasing", &tx, &ty, &t, "offsets[2] is 3, below the 4 before it");
+        t.data = beyond;
+        refused("beyond the axis", &tx, &ty, &t, "offsets end with 7, but the axis has 6 elements");
+        t.data = good;
+        t.dtype = SF_F64;
+        refused("reals", &tx, &ty, &t, "offsets are f64; they must be i32 or i64");
+        t.dtype = SF_I64;
+        t.ndim = 2;
+        refused("two dimensions", &tx, &ty, &t, "offsets have 2 dimensions");
+        t.ndim = 1;
+        t.shape = none;
+        refused("no offsets", &tx, &ty, &t, "0 elements");
+        t.shape = few;
+        refused("another shape", &tx, &ty, &t, "out has shape (2,); it must be (1,)");
+        t.shape = no;
+        t.device.device_type = SF_CUDA;
+        refused("another device", &tx, &ty, &t, "offsets is on device (2, 0)");
+        t = tensor(y, SF_I32, 1, few);
+        int64_t one[1] = {1};
+        const sf_tensor overlapped = tensor(y, SF_F32, 1, one);
+        refused("overlap", &tx, &overlapped, &t, "out overlaps offsets");
+        CHECK(y[0] == 7 && y[1] == 7, "a refused call has written");
+        t = tensor(good, SF_I64, 1, no);
+        sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+        o.offsets = &t;
+        const sf_tensor tm = tensor(x, SF_F32, 2, matrix), tr = tensor(y, SF_F32, 2, row);
+        CHECK(sf_fold(NULL, &tm, &tr, &o) == SF_INVALID_ARGUMENT && strstr(sf_last_error(NULL), "offsets cut one axis"), "two axes: %s", sf_last_error(NULL));
+        int32_t ndim;
+        int64_t shape[1];
+        CHECK(sf_fold_shape(NULL, &tx, &o, &ndim, shape) == SF_OK && ndim == 1 && shape[0] == 2, "the shape of a fold of two segments");
+}
+
+int main(int argc, char **argv)
+{
+        uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : CASES;
+        engines_open();
+        test_empty();
+        test_refused();
+        for (uint64_t seed = first; seed < first + count; seed++)
+                run_case(seed);
+        engines_close();
+        return finish("test_segments", checks);
+}
