@@ -222,11 +222,11 @@ static const sf_cpu_kernels O(kernels) = {
 #endif
 #if K_LANE_BYTES >= 4
         .scan_packed = L(scan_packed),
+        .scan_segments = L(scan_segments),
 #endif
 #endif
 #if K_LANE_BYTES >= 4
         .fold_packed = L(fold_packed),
-        .scan_segments = L(scan_segments),
         .fold_segments = L(fold_segments),
 #endif
         .fold_rows = L(fold_rows),

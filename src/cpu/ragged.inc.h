@@ -97,6 +97,7 @@ SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_
         return r->reverse ? 1 - bound[next] : bound[first];
 }
 
+#ifndef K_FOLDS
 static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
         const sf_rows j = *job;
@@ -122,6 +123,7 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                         N(store_part)(j.y + low * K_OUT, result, 0, elements);
         }
 }
+#endif
 
 static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
