@@ -6,7 +6,7 @@ set(SCANFOLD_SOURCES
   src/expr/rewrite.c src/expr/rewrite_flip.c src/expr/rewrite_view.c src/expr/rewrite_scan.c src/expr/rewrite_fold.c src/expr/rewrite_matmul.c
   src/expr/compile.c src/expr/chains.c src/expr/passes.c src/expr/as_written.c src/expr/plan.c src/expr/remarks.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
   src/ref/ref.c
-  src/cpu/cpu.c src/cpu/chain.c src/cpu/plan.c src/cpu/shape.c src/cpu/cut.c src/cpu/shared.c src/cpu/carried.c src/cpu/fused_program.c src/cpu/panel.c src/cpu/segments.c src/cpu/values.c src/cpu/lanes.c src/cpu/pool.c src/cpu/cpus.c src/cpu/quota.c src/cpu/detect.c src/cpu/isa_portable.c src/cpu/map_portable.c)
+  src/cpu/cpu.c src/cpu/chain.c src/cpu/plan.c src/cpu/shape.c src/cpu/cut.c src/cpu/shared.c src/cpu/carried.c src/cpu/fused_program.c src/cpu/fused_run.c src/cpu/panel.c src/cpu/segments.c src/cpu/values.c src/cpu/lanes.c src/cpu/pool.c src/cpu/cpus.c src/cpu/quota.c src/cpu/detect.c src/cpu/isa_portable.c src/cpu/map_portable.c)
 
 string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
 if(SCANFOLD_PORTABLE_ONLY)
@@ -32,10 +32,8 @@ endif()
 # The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
 foreach(isa portable avx2 avx512 neon)
   set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
-  # Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags. With the second, gcc
-  # would make three comparisons of exp's two limits, which are a max and a min.
-  set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno)
-  set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-trapping-math)
+  # Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags.
+  set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 endforeach()
 
 # An instruction set's kernels take minutes to compile, everything else seconds. Builders start files

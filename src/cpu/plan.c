@@ -339,7 +339,7 @@ static bool whole_lines(const sf_panels *p, const sf_panel_member *m, int64_t ru
  * Are a member's results written around the cache? By the kernel, where the runs that it writes are
  * long, or whole cache lines. By way of scratch, where shorter ones are back to back: many are
  * computed there, and then copied. Results that a store program makes are streamed by its last loop
- * (fused_program.c).
+ * (fused_run.c).
  */
 static void choose_stream(const sf_panels *p, sf_panel_member *m)
 {

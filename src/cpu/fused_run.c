@@ -1,0 +1,223 @@
+/* The loops of a program run over a box of elements: see fused.h. */
+#include "cpu/fused.h"
+#include "cpu/kernels.h"
+
+#include <string.h>
+
+/* Rows at least this long are tiles by themselves; shorter ones are put together to a block. So are those of less than half a block that nobody has to
+ * move for it. */
+#define LONG_ROW 128
+/* Where some memory runs across the rows, this many are taken at once: a cache line of 4-byte elements, so that none is wasted. */
+#define CROSSED_ROWS 16
+/* As much as may be under way at once: 16 lines. */
+#define AHEAD_BYTES 1024
+
+/* A quarter of a page and a line more than the widest values take. A load whose address has the same last 12 bits as a store shortly
+ * before it is held up on most CPUs; so blocks that are walked together must not lie just below each other within a page. */
+#define BLOCK_BYTES (SF_FUSED_BLOCK * (int64_t)sizeof(sf_value) + 1024 + 64)
+
+size_t sf_fused_machine_bytes(int32_t slots)
+{
+        return (size_t)((slots + 1 + SF_FUSED_SOURCES) * BLOCK_BYTES);
+}
+
+void sf_fused_machine_make(sf_fused_machine *m, const sf_cpu_map *map, char *memory, int32_t slots)
+{
+        m->map = map;
+        for (int32_t i = 0; i < slots; i++, memory += BLOCK_BYTES)
+                m->value[i] = memory;
+        m->value[SF_FUSED_LAST] = memory;
+        memory += BLOCK_BYTES;
+        for (int32_t k = 0; k < SF_FUSED_SOURCES; k++, memory += BLOCK_BYTES) {
+                m->buffer[k] = memory;
+                m->kept[k].at = NULL;
+        }
+}
+
+size_t sf_fused_constants_bytes(const sf_fused_code *code)
+{
+        return (size_t)(code->program->constants * BLOCK_BYTES);
+}
+
+void sf_fused_constants_fill(const sf_cpu_map *map, const sf_fused_code *code, char *to)
+{
+        const sf_program *p = code->program;
+        for (int32_t i = 0; i < p->count; i++)
+                if (p->code[i].code == SF_CODE_CONSTANT)
+                        map->fill(to + p->code[i].slot * BLOCK_BYTES, sf_class_of((sf_dt)p->code[i].dt),
+                                  p->constant[p->code[i].slot], SF_FUSED_BLOCK);
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Running
+ * ---------------------------------------------------------------------------------------------------------- */
+static int64_t magnitude(int64_t v)
+{
+        return v < 0 ? -v : v;
+}
+
+void sf_fused_move(sf_move *move, const char *src, int64_t from_row, int64_t from_col, char *dst, int64_t to_row, int64_t to_col, int64_t rows,
+                   int64_t cols)
+{
+        if (rows == 1 || (from_row == cols * from_col && to_row == cols * to_col)) {
+                move(src, from_col, dst, to_col, rows * cols);
+                return;
+        }
+        /* Along whichever side steps less, and not in runs of a few. */
+        bool across = magnitude(from_row) + magnitude(to_row) < magnitude(from_col) + magnitude(to_col);
+        if ((across || cols < 8) && rows >= 8)
+                for (int64_t c = 0; c < cols; c++)
+                        move(src + c * from_col, from_row, dst + c * to_col, to_row, rows);
+        else
+                for (int64_t r = 0; r < rows; r++)
+                        move(src + r * from_row, from_col, dst + r * to_row, to_col, cols);
+}
+
+/* Fills rows x cols values with what repeats along the columns, the rows or both: the first of them, then copies. */
+static void repeat(const sf_fused_machine *m, const sf_fused_code *c, int32_t k, const struct sf_fused_side *side, char *to, int64_t rows,
+                   int64_t cols)
+{
+        const int64_t size = sf_class_size(c->source_class[k]);
+        for (int64_t r = 0; r < (side->row ? rows : 1); r++) {
+                const char *at = side->at + r * side->row;
+                if (side->col) {
+                        c->in[k](at, side->col, to + r * cols * size, size, cols);
+                        continue;
+                }
+                sf_value one = {.u64 = 0}; /* its bits, as an integer's: little-endian, as every instruction set here is */
+                c->in[k](at, 0, (char *)&one, size, 1);
+                m->map->fill(to + r * cols * size, size == 4 ? SF_CLASS_U32 : SF_CLASS_U64, one, cols);
+        }
+        for (int64_t have = 1; !side->row && have < rows; have *= 2)
+                memcpy(to + have * cols * size, to, (size_t)((rows - have < have ? rows - have : have) * cols * size));
+}
+
+/* Source k, rows x cols of it, as a block of its class: in place if memory has it so. */
+static void *fetch(sf_fused_machine *m, const sf_fused_code *c, int32_t k, const struct sf_fused_side *side, int64_t rows, int64_t cols)
+{
+        const int64_t size = sf_class_size(c->source_class[k]);
+        const bool flat = rows == 1 || side->row == cols * side->col;
+        if (flat && c->as_is[k] && side->col == size)
+                return (void *)(uintptr_t)side->at;
+        char *to = m->buffer[k];
+        /* One that repeats may be the same for a long time; the result is not an operand, and its memory changes. */
+        bool repeats = (!side->col || (rows > 1 && !side->row)) && k != SF_FUSED_RESULT;
+        if (repeats && m->kept[k].at == side->at && m->kept[k].rows == rows && m->kept[k].cols == cols && m->kept[k].row == side->row &&
+            m->kept[k].col == side->col && m->kept[k].dt == c->source_dt[k] && m->kept[k].class == c->source_class[k])
+                return to;
+        m->kept[k].at = NULL;
+        if (!repeats) {
+                sf_fused_move(c->in[k], side->at, side->row, side->col, to, cols * size, size, rows, cols);
+                return to;
+        }
+        repeat(m, c, k, side, to, rows, cols);
+        m->kept[k].at = side->at;
+        m->kept[k].rows = rows;
+        m->kept[k].cols = cols;
+        m->kept[k].row = side->row;
+        m->kept[k].col = side->col;
+        m->kept[k].dt = c->source_dt[k];
+        m->kept[k].class = c->source_class[k];
+        return to;
+}
+
+/* Fetches the beginning of what will be read after this box: while a kernel works on what is here, memory should not rest. From
+ * there on the hardware runs ahead by itself, up to the end of a page. */
+static void fetch_ahead(const sf_fused_code *c, const struct sf_fused_side *side, int32_t k, int64_t rows, int64_t cols)
+{
+        const int64_t size = sf_dtypes[c->source_dt[k]].size;
+        if (!side->ahead || side->col != size || (rows > 1 && side->row != cols * size))
+                return;
+        uintptr_t next = (uintptr_t)side->at + (uintptr_t)side->ahead;
+        int64_t bytes = rows * cols * size;
+        for (int64_t i = 0; i < (bytes < AHEAD_BYTES || side->all ? bytes : AHEAD_BYTES); i += 64)
+                __builtin_prefetch((const char *)(next + (uintptr_t)i), 0, 2);
+}
+
+/* At most a block's worth, from row `r` and column `j` on. */
+static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused_box *box, int64_t r, int64_t rows, int64_t j, int64_t cols)
+{
+        for (uint32_t bits = c->reads; bits; bits &= bits - 1) {
+                int32_t k = __builtin_ctz(bits);
+                struct sf_fused_side side = box->in[k];
+                side.at += r * side.row + j * side.col;
+                m->value[SF_FUSED_OPERAND + k] = fetch(m, c, k, &side, rows, cols);
+                fetch_ahead(c, &side, k, rows, cols);
+        }
+        char *y = box->y + r * box->y_row + j * box->y_col;
+        bool direct = c->direct && box->y_col == c->out_size && (rows == 1 || box->y_row == cols * c->out_size);
+        bool streamed = direct && box->stream && rows * cols * c->out_size >= SF_CPU_STREAM_LINE;
+        void *own = m->value[SF_FUSED_LAST];
+        if (direct && !streamed)
+                m->value[SF_FUSED_LAST] = y;
+        for (int32_t i = 0; i < c->ops; i++) {
+                const sf_fused_op *op = &c->op[i];
+                op->loop(m->value[op->y], m->value[op->a], m->value[op->b], m->value[op->c], rows * cols);
+        }
+        m->value[SF_FUSED_LAST] = own;
+        const int64_t size = sf_class_size(c->last_class);
+        if (streamed)
+                m->map->stream(y, own, rows * cols * c->out_size, own);
+        else if (!direct)
+                sf_fused_move(c->out, m->value[c->last], cols * size, size, y, box->y_row, box->y_col, rows, cols);
+}
+
+/* Does the box lie in all the memory it touches as one run? */
+static bool is_flat(const sf_fused_code *c, const sf_fused_box *box)
+{
+        bool flat = box->y_row == box->cols * box->y_col;
+        for (uint32_t bits = c->reads; flat && bits; bits &= bits - 1) {
+                const struct sf_fused_side *side = &box->in[__builtin_ctz(bits)];
+                flat = side->row == box->cols * side->col;
+        }
+        return flat;
+}
+
+/* Are rows back to back, but for what repeats along them or from row to row? */
+static bool is_packed(const sf_fused_code *c, const sf_fused_box *box)
+{
+        bool packed = box->y_row == box->cols * box->y_col;
+        for (uint32_t bits = c->reads; packed && bits; bits &= bits - 1) {
+                const struct sf_fused_side *side = &box->in[__builtin_ctz(bits)];
+                packed = !side->row || !side->col || side->row == box->cols * side->col;
+        }
+        return packed;
+}
+
+/* Does some memory run across the rows rather than along them? */
+static bool is_crossed(const sf_fused_code *c, const sf_fused_box *box)
+{
+        bool crossed = box->y_row && magnitude(box->y_row) < magnitude(box->y_col);
+        for (uint32_t bits = c->reads; !crossed && bits; bits &= bits - 1) {
+                const struct sf_fused_side *side = &box->in[__builtin_ctz(bits)];
+                crossed = side->row && magnitude(side->row) < magnitude(side->col);
+        }
+        return crossed;
+}
+
+void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *c, char *constants, const sf_fused_box *given)
+{
+        sf_fused_box box = *given;
+        if (c->copy) {
+                const struct sf_fused_side *side = &box.in[c->copied];
+                sf_fused_move(c->copy, side->at, side->row, side->col, box.y, box.y_row, box.y_col, box.rows, box.cols);
+                return;
+        }
+        if (box.rows > 1 && is_flat(c, &box)) {
+                box.cols *= box.rows;
+                box.rows = 1;
+        }
+        int64_t rows = 1, cols = SF_FUSED_BLOCK;
+        if (box.rows > 1 && is_crossed(c, &box)) {
+                rows = box.rows < CROSSED_ROWS ? box.rows : CROSSED_ROWS;
+                cols = SF_FUSED_BLOCK / rows;
+        } else if (box.rows > 1 && (box.cols < LONG_ROW || (2 * box.cols < SF_FUSED_BLOCK && is_packed(c, &box)))) {
+                cols = box.cols;
+                rows = SF_FUSED_BLOCK / cols;
+        }
+        for (int32_t k = 0; k < c->program->constants; k++)
+                m->value[SF_FUSED_CONSTANT + k] = constants + k * BLOCK_BYTES;
+        for (int64_t r = 0; r < box.rows; r += rows)
+                for (int64_t j = 0; j < box.cols; j += cols)
+                        run_tile(m, c, &box, r, box.rows - r < rows ? box.rows - r : rows, j, box.cols - j < cols ? box.cols - j : cols);
+}
