@@ -1,4 +1,4 @@
-"""What the documents say is run: docstrings, and the examples of docs/python.md and docs/torch.md."""
+"""What the documents say is run: docstrings, and the examples of docs/python.md, docs/torch.md and docs/segments.md."""
 import doctest
 import importlib
 import os
@@ -20,7 +20,7 @@ def test_docstrings(name):
 
 
 @pytest.mark.host_only("what is printed is the CPU's")
-@pytest.mark.parametrize("name", ["python.md", "torch.md"])
+@pytest.mark.parametrize("name", ["python.md", "torch.md", "segments.md"])
 def test_documents(name):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if name == "torch.md" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
