@@ -174,15 +174,18 @@ class _Recurrence(Protocol):
     @overload
     def __call__(self, a: _Number, b: _Any, axis: int = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
-                 dtype: Any = ..., out: _Out) -> _Out: ...
+                 dtype: Any = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, a: _Number, b: _NumPy, axis: int = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
-                 dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+                 dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, a: _Number, b: _Array, axis: int = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
-                 dtype: Any = ..., out: None = ...) -> _Array: ...
+                 dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _Cumulative(Protocol):
     @overload
@@ -218,11 +221,14 @@ class _Norm(Protocol):
 
 class _Softmax(Protocol):
     @overload
-    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
-    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
-    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _LayerNorm(Protocol):
     @overload
