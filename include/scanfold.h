@@ -602,6 +602,7 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  *     argmax argmin (the first of equal elements), argmax_last argmin_last, logsumexp, with the arguments of sum
  *     cumargmax cumargmin (the latest of equal ones, as torch's cummax), cumargmax_first cumargmin_first, logcumsumexp, as cumsum
  *     linear_recurrence(a, b, axis=-1, reverse=True, exclusive=True, mask=m, initial=1.0, dtype=f64)
+ *     any of these with offsets=o, an input: the one axis cut into segments
  *     exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill
  *     flip transpose permute unsqueeze squeeze broadcast_to expand concat cat concatenate zeros_like ones_like full_like
  *     matmul linear; astype to, with f32 or float32 and so on; x.float() and x.double()

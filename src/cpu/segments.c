@@ -291,8 +291,14 @@ static cursor cursor_of(const sf_step *step)
 
 SF_INLINE int64_t read_begin(const cursor *c, int64_t k, const bool wide)
 {
-        const void *at = c->at + k * c->stride;
-        return c->base + c->sign * (wide ? *(const int64_t *)at : *(const int32_t *)at);
+        const char *at = c->at + k * c->stride;
+        int64_t value = 0;
+        int32_t narrow = 0;
+        if (wide)
+                memcpy(&value, at, sizeof value);
+        else
+                memcpy(&narrow, at, sizeof narrow);
+        return c->base + c->sign * (wide ? value : narrow);
 }
 
 static int64_t begin_of(const cursor *c, int64_t k)
