@@ -722,6 +722,7 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  *     cumargmax cumargmin (the latest of equal elements, as torch's cummax), cumargmax_first
  *         cumargmin_first, logcumsumexp: as cumsum
  *     linear_recurrence(a, b, axis=-1, reverse=True, exclusive=True, mask=m, initial=1.0, dtype=f64)
+ *     any of these with offsets=o, an input: the one axis cut into segments
  *     exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill
  *     flip transpose permute unsqueeze squeeze broadcast_to expand
  *     concat cat concatenate zeros_like ones_like full_like
@@ -832,10 +833,12 @@ typedef struct sf_expr_options {
         sf_scalar order;      /* SF_NORM, SF_NORMALIZE: which; unset: 2 */
         int32_t weight, bias; /* SF_LAYER_NORM, and without a bias SF_RMS_NORM: 0, or a node */
         sf_scalar eps;        /* SF_LAYER_NORM, SF_RMS_NORM, SF_NORMALIZE: 0 or more; unset: below */
+        int32_t offsets;      /* 0, or an input, i32 or i64 of one dimension: the one axis is cut into segments, as above. A fold's result has a segment
+                                 where x has elements; what goes back to the elements does so in each segment */
 } sf_expr_options;
 
 #ifdef __cplusplus
-#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {}, 0, 0, {} }
+#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {}, 0, 0, {}, 0 }
 #else
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif

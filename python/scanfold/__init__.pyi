@@ -15,21 +15,25 @@ _Array = TypeVar("_Array", bound=DLPackArray)
 _Out = TypeVar("_Out", bound=DLPackArray)
 _Axes = Union[None, int, Sequence[int]]
 _Number = Union[int, float, _Any]
+_Offsets = Union[_Any, Sequence[int]]
 
 class _Scan(Protocol):
     @overload
     def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+                 skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
                  skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
-                 out: None = ...) -> NDArray[Any]: ...
+                 out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+                 skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _Fold(Protocol):
     @overload
@@ -37,19 +41,22 @@ class _Fold(Protocol):
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
                  mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ...,
-                 out: _Out) -> _Out: ...
+                 out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
                  mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ...,
-                 out: None = ...) -> NDArray[Any]: ...
+                 out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
                  mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ...,
-                 out: None = ...) -> _Array: ...
+                 out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 # With return_indices, values and where they stand.
 class _ExtremeScan(Protocol):
@@ -67,17 +74,20 @@ class _ExtremeScan(Protocol):
     def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ..., out: _Out,
-                 return_indices: Literal[False] = ...) -> _Out: ...
+                 return_indices: Literal[False] = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...,
-                 return_indices: Literal[False] = ...) -> NDArray[Any]: ...
+                 return_indices: Literal[False] = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ..., skip_nan: bool = ...,
                  initial: Optional[_Number] = ..., dtype: Any = ..., out: None = ...,
-                 return_indices: Literal[False] = ...) -> _Array: ...
+                 return_indices: Literal[False] = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _ExtremeFold(Protocol):
     @overload
@@ -94,73 +104,88 @@ class _ExtremeFold(Protocol):
     def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
                  mask: Optional[_Any] = ..., skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
-                 out: _Out, return_indices: Literal[False] = ...) -> _Out: ...
+                 out: _Out, return_indices: Literal[False] = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
                  mask: Optional[_Any] = ..., skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
-                 out: None = ..., return_indices: Literal[False] = ...) -> NDArray[Any]: ...
+                 out: None = ..., return_indices: Literal[False] = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ..., reverse: bool = ...,
                  mask: Optional[_Any] = ..., skip_nan: bool = ..., initial: Optional[_Number] = ..., dtype: Any = ...,
-                 out: None = ..., return_indices: Literal[False] = ...) -> _Array: ...
+                 out: None = ..., return_indices: Literal[False] = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _Position(Protocol):
     @overload
     def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., out: _Out) -> _Out: ...
+                 mask: Optional[_Any] = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., out: None = ...) -> NDArray[Any]: ...
+                 mask: Optional[_Any] = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., out: None = ...) -> _Array: ...
+                 mask: Optional[_Any] = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _LogFold(Protocol):
     @overload
     def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+                 mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _LogScan(Protocol):
     @overload
     def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 dtype: Any = ..., out: _Out) -> _Out: ...
+                 dtype: Any = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+                 dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 dtype: Any = ..., out: None = ...) -> _Array: ...
+                 dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _Recurrence(Protocol):
     @overload
     def __call__(self, a: _Number, b: _Any, axis: int = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
-                 dtype: Any = ..., out: _Out) -> _Out: ...
+                 dtype: Any = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, a: _Number, b: _NumPy, axis: int = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
-                 dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+                 dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, a: _Number, b: _Array, axis: int = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., initial: Optional[_Number] = ...,
-                 dtype: Any = ..., out: None = ...) -> _Array: ...
+                 dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _Cumulative(Protocol):
     @overload
@@ -196,11 +221,14 @@ class _Norm(Protocol):
 
 class _Softmax(Protocol):
     @overload
-    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out) -> _Out: ...
+    def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
-    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> NDArray[Any]: ...
+    def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
-    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...) -> _Array: ...
+    def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ..., mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _LayerNorm(Protocol):
     @overload

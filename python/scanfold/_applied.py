@@ -5,7 +5,7 @@ _derived.py.
 """
 import sys as _sys
 
-from . import _chosen, _dims, _expression_of, _one, _scanfold
+from . import _chosen, _dims, _expression_of, _one, _scanfold, _segments
 from ._derived import _KEPT, _axes_of, _is_foreign, result_dtype, short
 from ._dtypes import name as _dtype_name
 
@@ -87,13 +87,14 @@ def _spelled(axis, dim):
     return -1 if axis is None else axis
 
 
-def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None):
+def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """exp(x - max(x)) / sum(exp(x - max(x))) along an axis, in one read: positive, and 1 in sum.
 
     axis, dim   a number, or a tuple for several axes as one; left out, the last
     mask        bool or uint8, broadcast to x: elements where it is False do not count, and give 0. Where nothing counts all are 0
     dtype       of the result. Left out, real dtypes stay, and NumPy's integers become float64; torch's must be said, as in torch
     out         an array to write to
+    offsets     the axis is cut into segments, each of which is 1 in sum; or lengths, or reset, as for cumsum
 
     Where the largest element is -inf or inf, 0 / 0 and inf - inf are NaN, as in torch.
 
@@ -102,16 +103,20 @@ def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None):
     array([[0.5, 0.5],
            [1. , 0. ]])
     """
+    if offsets is not None or lengths is not None or reset is not None:
+        return _segments.derived("softmax", x, _spelled(axis, dim), mask, dtype, out, offsets, lengths, reset)
     return _call("softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out)
 
 
-def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None):
+def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """(x - max(x)) - log(sum(exp(x - max(x)))) along an axis: the logarithm of softmax, whose arguments it has. What is masked out gives 0.
 
     >>> import numpy as np, scanfold
     >>> scanfold.log_softmax(np.array([1e4, 0.]))
     array([     0., -10000.])
     """
+    if offsets is not None or lengths is not None or reset is not None:
+        return _segments.derived("log_softmax", x, _spelled(axis, dim), mask, dtype, out, offsets, lengths, reset)
     return _call("log_softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out)
 
 

@@ -7,7 +7,7 @@ import builtins as _builtins
 import sys as _sys
 import warnings as _warnings
 
-from . import _axis, _chosen, _dims, _expression_of, _one, _scanfold
+from . import _axis, _chosen, _dims, _expression_of, _one, _scanfold, _segments
 from ._dtypes import name as _dtype_name
 
 __all__ = ["mean", "var", "std", "var_mean", "std_mean", "cummean", "cumvar", "sumsq", "norm", "any", "all", "count_nonzero", "nansum", "nanprod", "nanmax",
@@ -200,7 +200,8 @@ def _spelled(axis, dim, keepdims, keepdim):
     return axis, bool(keepdims)
 
 
-def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None):
+def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
+         reset=None):
     """The mean over one axis, several, or all: the sum divided by the number of elements, of those that mask and skip_nan leave.
 
     axis, dim          None for all, a number, or a tuple
@@ -215,6 +216,10 @@ def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip
     array([1.5, 4. ])
     """
     axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
+    if offsets is not None or lengths is not None or reset is not None:
+        if skip_nan:
+            raise TypeError("skip_nan does not go with segments here: give a mask, such as x == x")
+        return _segments.derived("mean", x, axis, mask, dtype, out, offsets, lengths, reset, True)
     return _call("mean", x, axis, keepdims, None, mask, skip_nan, dtype, out)
 
 

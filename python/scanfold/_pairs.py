@@ -263,7 +263,8 @@ def _state(space, state, b, shape, axis, reverse):
     return h, first.reshape((n,) + (1,) * (len(shape) - 1 - axis))
 
 
-def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False, initial=None, dtype=None, out=None):
+def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False, initial=None, dtype=None, out=None, offsets=None, lengths=None,
+                      reset=None):
     """h[i] = a[i] * h[i-1] + b[i] along an axis.
 
     a           an array that broadcasts with b, or a number: a discount, a gate a channel, one an element
@@ -274,6 +275,7 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     dtype       of the result, and with float64 of all arithmetic. Left out, that of a and b together; of integers float64, of torch's
                 float32
     out         an array to write to; it is returned
+    offsets     the axis is cut into segments, each a recurrence of its own; or lengths, or reset, as for cumsum. initial is then a number
 
     The order is that of docs/order.md: a = 1 is the cumulative sum of b, bit for bit.
 
@@ -290,6 +292,8 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     number = isinstance(a, (int, float))
     if not number and not hasattr(a, "shape"):
         raise TypeError(f"a is {type(a)}: a number or an array is expected")
+    if offsets is not None or lengths is not None or reset is not None:
+        return _segments.recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offsets, lengths, reset)
     is_torch = _is_torch(b) or _is_torch(a)
     if is_torch and _left_to_torch(a, b, initial):
         return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out)

@@ -5,6 +5,8 @@ one ends. They are made on the array's own device.
 """
 import sys as _sys
 
+from . import _scanfold
+
 _package = _sys.modules["scanfold"]
 
 
@@ -83,3 +85,60 @@ def offsets(x, axis, offsets, lengths, reset, folds=False):
         import numpy
         return numpy.asarray(offsets, numpy.int64)
     return offsets
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What is made of scans and folds, and recurrences: lines of the notation
+# ---------------------------------------------------------------------------------------------------------------
+def _short(dtype):
+    from ._dtypes import name
+    return name(dtype).replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
+
+
+def _one_axis(x, axis):
+    """The axis that is cut, from 0 up."""
+    _length(x, axis)
+    axis = 0 if axis is None else axis
+    axis = tuple(axis)[0] if hasattr(axis, "__iter__") else axis
+    return _package._axis(len(x.shape), axis)
+
+
+def _computed(text, inputs, out, by_torch):
+    expression, given = _package._parsed(text, True, inputs)
+    if out is not None:
+        return _scanfold.expression_call(expression, given, out)
+    result = _scanfold.expression_try(expression, given, 0)
+    return by_torch() if type(result) is int else result
+
+
+def derived(name, x, axis, mask, dtype, out, given, lengths, reset, folds=False):
+    """softmax, log_softmax or mean of each segment."""
+    at = offsets(x, axis, given, lengths, reset, folds)
+    axis = _one_axis(x, axis)
+    if _torch_of(x) is None and dtype is None and x.dtype.kind in "iub":
+        dtype = "float64"
+    inputs = {"x": x, "offsets": at}
+    if mask is not None:
+        inputs["mask"] = mask
+    text = f"{name}(x, {axis}, offsets=offsets{'' if mask is None else ', mask=mask'}{'' if dtype is None else f', dtype={_short(dtype)}'})"
+
+    def by_torch():
+        from . import _torch_segments
+        return _torch_segments.derived(name, x, axis, mask, dtype, at)
+    return _computed(text, inputs, out, by_torch)
+
+
+def recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, given, lengths, reset):
+    at = offsets(b, axis, given, lengths, reset)
+    if initial is not None and not isinstance(initial, (int, float)):
+        raise TypeError(f"initial is {type(initial)}: beside segments a number is expected")
+    number = isinstance(a, (int, float))
+    inputs = {"b": b, "offsets": at} if number else {"a": a, "b": b, "offsets": at}
+    options = "".join(f", {name}=True" for name, value in (("reverse", reverse), ("exclusive", exclusive)) if value)
+    options += "" if initial is None else f", initial={float(initial)!r}"
+    options += "" if dtype is None else f", dtype={_short(dtype)}"
+
+    def by_torch():
+        raise NotImplementedError("the gradient of a segmented linear_recurrence is not there yet; give tensors that need none")
+    return _computed(f"linear_recurrence({float(a)!r} , b, {axis}, offsets=offsets{options})" if number else
+                     f"linear_recurrence(a, b, {axis}, offsets=offsets{options})", inputs, out, by_torch)

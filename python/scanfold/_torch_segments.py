@@ -99,3 +99,24 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, offsets):
 
 def fold(x, op, axis, reverse, mask, initial, dtype, offsets):
     return _Fold.apply(x, op, axis, reverse, mask, initial, dtype, offsets)
+
+
+def derived(name, x, axis, mask, dtype, offsets):
+    """softmax, log_softmax or mean of each segment, made of what has gradients."""
+    n = x.shape[axis]
+    if dtype is not None:
+        from ._dtypes import name as spelled
+        x = x.to(getattr(torch, spelled(dtype)))
+    if name == "mean":
+        many = offsets.to(torch.int64).diff().to(x.dtype).reshape((-1,) + (1,) * (x.dim() - 1 - axis))
+        if mask is not None:
+            kept = mask.to(x.dtype).expand_as(x).contiguous()
+            many = _scanfold.fold(kept, 0, axis, True, False, None, None, None, None, True, False, offsets)
+        return fold(x, 0, axis, False, mask, None, None, offsets) / many
+    most = _scanfold.fold(x.detach(), 2, axis, True, False, mask, None, None, None, True, False, offsets)
+    beyond = x - spread(most, offsets, axis, n)
+    e = _kept(torch.exp(beyond), mask)
+    total = fold(e, 0, axis, False, None, None, None, offsets)
+    if name == "softmax":
+        return _kept(e / spread(total, offsets, axis, n), mask)
+    return _kept(beyond - spread(torch.log(total), offsets, axis, n), mask)

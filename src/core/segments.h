@@ -12,6 +12,8 @@
 
 #include "core/core.h"
 
+#include <string.h>
+
 struct sf_step;
 struct sf_fuse;
 
@@ -24,8 +26,14 @@ typedef struct sf_segments {
 
 static inline int64_t sf_segments_offset(const sf_segments *s, int64_t i)
 {
-        const char *at = s->offsets + i * s->stride;
-        return s->wide ? *(const int64_t *)(const void *)at : *(const int32_t *)(const void *)at;
+        const char *at = s->offsets + i * s->stride; /* which need not be aligned */
+        int64_t wide;
+        int32_t narrow;
+        if (s->wide)
+                memcpy(&wide, at, sizeof wide);
+        else
+                memcpy(&narrow, at, sizeof narrow);
+        return s->wide ? wide : narrow;
 }
 
 /* The segments of a view of offsets that has been checked; of none where it is NULL. */

@@ -190,6 +190,7 @@ typedef struct sf_cuts {
         const int32_t *bound; /* where each begins in the block, and the last one ends; and room behind that: SF_CPU_RAGGED_ROOM */
         int64_t start;        /* positions of the first part's segment that came before */
         int64_t length;       /* of the last part's segment, all of it */
+        int64_t most;         /* of the longest one */
         int64_t first;        /* the first part is that of so many-th segment */
         bool ends;            /* the last one ends here too */
 } sf_cuts;

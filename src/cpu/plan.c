@@ -203,7 +203,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
         const bool narrow = p->shape == SF_PANEL_NARROW;
         m->reads = m->writes = m->masks = p->straight;
         m->turn = m->kernels->turn;
-        if (p->straight)
+        if (p->straight || s->map) /* which has no kernel that could */
                 return;
         m->kernels = p->isa->find(m->held, m->held, s->op);
         if (!(apart || columns || narrow) || p->nseq > 1)
@@ -349,7 +349,7 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
         const int64_t line = p->n * all * m->size; /* bytes of a line's results */
         const int64_t run = p->shape == SF_PANEL_COLUMNS ? all * m->size : line;
         m->streams = m->gathers = false;
-        if (!p->stream)
+        if (!p->stream || s->map)
                 return;
         if (!p->straight &&
             !(m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made))

@@ -1,5 +1,6 @@
 /*
- * ragged.inc.h: segments no longer than a vector, as many of them at a time as fit in one. Template, part of kernels.inc.h.
+ * ragged.inc.h: segments no longer than a vector, as many of them at a time as fit in one; of folds, those of a few vectors too. Template, part of
+ * kernels.inc.h.
  *
  * lanes.h's tables say which lane adds what from where for rows of one length. Here that follows from where each lane stands in its segment:
  * at level k, a lane whose position has bit k set adds the last lane of the block of 2^k before it.
@@ -50,24 +51,35 @@ static V_APART void O(ragged_make)(O(ragged) *r, const sf_rows *j, const int32_t
         r->reverse = j->lanes->reverse;
         r->elements = bound[count] - bound[0];
         r->at = r->room + SF_CPU_RAGGED_ROOM;
+        for (int i = 0; i < K_WIDTH; i++)
+                r->lane[i] = (K_LANE_UNSIGNED)i;
+        for (int64_t i = 0; i < count; i++)
+                longest = bound[i + 1] - bound[i] > longest ? bound[i + 1] - bound[i] : longest;
+        longest = longest < K_WIDTH ? longest : K_WIDTH;
+        r->levels = longest > 1 ? sf_order_log2((uint64_t)longest - 1) + 1 : 0;
+        if (!r->levels) { /* every element is a first one */
+                memset(r->at, 0, (size_t)r->elements);
+                return;
+        }
         /* Each segment's positions run over the next one's place, which are stored after them. */
         for (int64_t i = 0; i < count; i++) {
-                const int32_t begin = bound[i] - bound[0], length = bound[i + 1] - bound[i];
-                longest = length > longest ? length : longest;
+                const int32_t begin = bound[i] - bound[0];
                 if (r->reverse)
                         memcpy(r->at + r->elements - begin - 16, down, 16);
                 else
                         memcpy(r->at + begin, up, 16);
         }
-        r->levels = longest > 1 ? sf_order_log2((uint64_t)longest - 1) + 1 : 0;
-        for (int i = 0; i < K_WIDTH; i++)
-                r->lane[i] = (K_LANE_UNSIGNED)i;
 }
 
 /* How many segments from `first` on share a vector. */
 SF_INLINE int64_t O(ragged_fit)(const int32_t *bound, int64_t first, int64_t count)
 {
         const int32_t end = bound[first] + K_WIDTH;
+#ifdef V_MASK_BITS
+        const K_BITS zero = {0}, ends = O(ragged_bounds)(bound + first + 1);
+        const int64_t fits = K_WIDTH - __builtin_popcountll(K_CAT(v_above_u, K_LANE_BITS)(ends, zero + (K_LANE_UNSIGNED)end));
+        return fits < count - first ? first + fits : count;
+#endif
         int64_t next = first + 1;
         while (next < count && bound[next + 1] <= end && next - first < K_WIDTH)
                 next++;
@@ -125,6 +137,18 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
 }
 #endif
 
+/* One segment of more than a vector. */
+SF_INLINE void O(ragged_long)(const sf_rows *j, int64_t begin, int64_t elements, char *y)
+{
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const int64_t low = j->lanes->reverse ? -begin - (K_WIDTH - 1) : begin;
+        __builtin_prefetch(j->x + low * K_SIZE + j->ahead);
+        O(val) v = O(fold_rest)(j, j->x + low * K_SIZE, j->m ? j->m + low : NULL, elements);
+        if (j->carry)
+                O(add_carry)(j->carry, &v, 1);
+        N(store_part)(y, O(lower)(v, &none), 0, 1);
+}
+
 static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
         sf_rows j = *job;
@@ -136,6 +160,11 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
         for (int64_t first = 0, next; first < count; first = next) {
                 int64_t before;
                 K_BITS at;
+                if (bound[first + 1] - bound[first] > K_WIDTH) {
+                        next = first + 1;
+                        O(ragged_long)(job, bound[first], bound[next] - bound[first], j.y + first * K_OUT);
+                        continue;
+                }
                 next = O(ragged_fit)(bound, first, count);
                 const int elements = bound[next] - bound[first];
                 const int64_t low = O(ragged_low)(&r, bound, first, next, &before);

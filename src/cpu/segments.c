@@ -160,7 +160,7 @@ static void run_parts(const sf_walker *w, const sf_block *b)
         const sf_cuts *c = b->piece->cuts;
         const bool fold = m->step->fold, columns = p->shape == SF_PANEL_COLUMNS;
         const bool ragged = m->kernels->scan_segments && p->shape == SF_PANEL_ROWS;
-        const int64_t result = b->piece->cols * m->size, width = m->kernels->width;
+        const int64_t result = b->piece->cols * m->size, longest = m->kernels->width * (fold ? SF_CPU_RAGGED_FOLD : 1);
         const strides s = strides_of(p, b);
         sf_rows rows = {0};
         sf_columns cols = {0};
@@ -170,8 +170,11 @@ static void run_parts(const sf_walker *w, const sf_block *b)
                 rows = sf_panel_rows(w, b, 1);
         char *totals = columns ? cols.y : rows.y;
         for (int64_t i = 0, next; i < c->parts; i = next) {
-                for (next = i; ragged && next < c->parts && c->bound[next + 1] - c->bound[next] <= width && is_whole(c, next);)
-                        next++;
+                if (ragged && !i && c->most <= longest && !c->start && c->ends)
+                        next = c->parts;
+                else
+                        for (next = i; ragged && next < c->parts && c->bound[next + 1] - c->bound[next] <= longest && is_whole(c, next);)
+                                next++;
                 rows.y = cols.y = fold ? totals + i * result : totals;
                 if (next > i) {
                         const sf_block first = part_of(p, *b, i);
@@ -269,19 +272,67 @@ static void run_block(const sf_walker *w, const sf_piece *piece, int64_t first, 
 /* Where a task stands. */
 typedef struct cursor {
         const sf_step *step;
-        int64_t rest;             /* 1 where there is something behind the last offset */
+        int64_t low, high;        /* segments that begin where an offset says: those from low to high; */
+        const char *at;           /* of segment k it is `stride` times k further on, */
+        int64_t stride, base, sign; /* and it begins at base, and so often sign */
         int64_t k, end;           /* the segment, and the first that is another task's */
         int64_t begin, next;      /* where it begins and ends */
         int64_t done;             /* positions of it that are done */
 } cursor;
 
+static cursor cursor_of(const sf_step *step)
+{
+        const sf_segments *s = &step->segments;
+        const int64_t rest = sf_segments_walked(step) - s->count;
+        if (step->reverse)
+                return (cursor){.step = step, .low = rest, .high = s->count + rest, .at = s->offsets + (s->count + rest) * s->stride, .stride = -s->stride, .base = step->n, .sign = -1};
+        return (cursor){.step = step, .high = s->count, .at = s->offsets, .stride = s->stride, .sign = 1};
+}
+
+SF_INLINE int64_t read_begin(const cursor *c, int64_t k, const bool wide)
+{
+        const char *at = c->at + k * c->stride;
+        int64_t value = 0;
+        int32_t narrow = 0;
+        if (wide)
+                memcpy(&value, at, sizeof value);
+        else
+                memcpy(&narrow, at, sizeof narrow);
+        return c->base + c->sign * (wide ? value : narrow);
+}
+
 static int64_t begin_of(const cursor *c, int64_t k)
 {
-        const sf_segments *s = &c->step->segments;
-        if (!c->step->reverse)
-                return k <= s->count ? sf_segments_offset(s, k) : c->step->n;
-        k -= c->rest;
-        return k < 0 ? 0 : c->step->n - sf_segments_offset(s, s->count - k);
+        if (k < c->low || k > c->high)
+                return c->step->reverse ? 0 : c->step->n;
+        return read_begin(c, k, c->step->segments.wide);
+}
+
+/* Whole segments, as long as they fit: what most of many short ones are. */
+SF_INLINE void take_whole(cursor *c, const sf_panels *p, int32_t *bound, sf_cuts *cuts, int64_t *used, const bool wide)
+{
+        const int64_t origin = c->begin - *used, limit = origin + p->block;
+        const int64_t last = sf_smaller(sf_smaller(c->end, c->high), c->k + p->block - cuts->parts);
+        int64_t k = c->k, begin = c->begin, most = cuts->most;
+        int32_t *to = bound + cuts->parts - k;
+        while (k >= c->low && k < last) {
+                const int64_t next = read_begin(c, k + 1, wide), length = next - begin;
+                if (next > limit || length >= p->longest)
+                        break;
+                most = length > most ? length : most;
+                to[++k] = (int32_t)(next - origin);
+                begin = next;
+        }
+        if (k == c->k)
+                return;
+        cuts->parts += k - c->k;
+        cuts->most = most;
+        cuts->length = to[k] - to[k - 1];
+        *used = begin - origin;
+        c->k = k;
+        c->begin = begin;
+        if (k < c->end)
+                c->next = begin_of(c, k + 1);
 }
 
 static void go_on(cursor *c)
@@ -299,6 +350,12 @@ static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *
         int64_t used = 0;
         *cuts = (sf_cuts){.bound = bound, .start = c->done, .first = c->k, .ends = true};
         bound[0] = 0;
+        if (!c->done) {
+                if (c->step->segments.wide)
+                        take_whole(c, p, bound, cuts, &used, true);
+                else
+                        take_whole(c, p, bound, cuts, &used, false);
+        }
         while (c->k < c->end && cuts->parts < p->block) {
                 const int64_t length = c->next - c->begin, left = length - c->done, room = p->block - used;
                 if (length >= p->longest)
@@ -309,6 +366,7 @@ static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *
                 used += take;
                 bound[++cuts->parts] = (int32_t)used;
                 cuts->length = length;
+                cuts->most = sf_larger(cuts->most, length);
                 c->done += take;
                 if (take < left) {
                         cuts->ends = false;
@@ -365,7 +423,8 @@ void sf_segments_task(const sf_walker *w, int64_t task)
         piece.n = p->n;
         piece.cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - strip * p->cols);
         piece.cuts = &cuts;
-        cursor c = {.step = s, .rest = walked - s->segments.count, .k = span ? sf_segments_from(s, span * p->span) : 0};
+        cursor c = cursor_of(s);
+        c.k = span ? sf_segments_from(s, span * p->span) : 0;
         c.end = span + 1 < p->spans ? sf_segments_from(s, (span + 1) * p->span) : walked;
         if (c.k >= c.end)
                 return;

@@ -69,7 +69,7 @@ static bool same_line(const chain *c, const sf_access *made, const sf_access *re
 /* Is it a result that is looked at afterwards, or part of a larger one, or a product? Those are passes of their own. */
 static bool is_apart(const sf_plan *plan, const sf_pass *pass)
 {
-        return pass->again || pass->products || plan->buffer[pass->out.buffer].node != pass->root || !pass->operands;
+        return pass->again || pass->products || pass->offsets || plan->buffer[pass->out.buffer].node != pass->root || !pass->operands;
 }
 
 static bool same_lines(const chain *c, const sf_pass *pass)

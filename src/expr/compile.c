@@ -32,12 +32,12 @@ const sf_track *sf_track_identity(sf_ir *ir, int32_t ndim)
 {
         sf_track *track = sf_ir_alloc(ir, (size_t)ndim * sizeof *track);
         for (int32_t d = 0; d < ndim; d++)
-                track[d] = (sf_track){0, 1, d};
+                track[d] = (sf_track){0, 1, d, false};
         return track;
 }
 
 /* An axis that stands at one place. */
-static const sf_track still = {0, 0, -1};
+static const sf_track still = {0, 0, -1, false};
 
 static const sf_track *broadcast_track(sf_ir *ir, const sf_ir_node *n, const sf_ir_node *x, const sf_track *track)
 {
@@ -61,7 +61,7 @@ const sf_track *sf_track_argument(sf_ir *ir, const sf_ir_node *n, const sf_ir_no
                 case SF_IR_FLIP:
                         t[d] = track[d];
                         if (n->axes >> d & 1)
-                                t[d] = (sf_track){x->shape[d] - 1 - track[d].start, -track[d].step, track[d].along};
+                                t[d] = (sf_track){x->shape[d] - 1 - track[d].start, -track[d].step, track[d].along, track[d].segment};
                         break;
                 case SF_IR_SQUEEZE: t[d] = n->axes >> d & 1 ? still : track[other++]; break;
                 case SF_IR_UNSQUEEZE:
@@ -72,7 +72,11 @@ const sf_track *sf_track_argument(sf_ir *ir, const sf_ir_node *n, const sf_ir_no
                 case SF_IR_SLICE:
                         t[d] = track[d];
                         if (d == n->index)
-                                t[d] = (sf_track){n->start + n->step * track[d].start, n->step * track[d].step, track[d].along};
+                                t[d] = (sf_track){n->start + n->step * track[d].start, n->step * track[d].step, track[d].along, track[d].segment};
+                        break;
+                case SF_IR_SPREAD:
+                        t[d] = track[d];
+                        t[d].segment |= n->axes >> d & 1;
                         break;
                 default: /* SF_IR_PERMUTE */
                         t[n->list[d]] = track[d];
@@ -85,7 +89,7 @@ const sf_track *sf_track_argument(sf_ir *ir, const sf_ir_node *n, const sf_ir_no
 static bool same_track(int32_t ndim, const sf_track *a, const sf_track *b)
 {
         for (int32_t d = 0; a != b && d < ndim; d++)
-                if (a[d].start != b[d].start || a[d].step != b[d].step || a[d].along != b[d].along)
+                if (a[d].start != b[d].start || a[d].step != b[d].step || a[d].along != b[d].along || a[d].segment != b[d].segment)
                         return false;
         return true;
 }
@@ -192,10 +196,29 @@ static bool is_memory(const draft *d, int32_t node)
                (d->planner->cut[node] && (node != d->root || d->planner->copying));
 }
 
+/* May the pass read what is spread over segments? If it has none yet, it gets these; all of one pass are the same. */
+static bool takes_segments(draft *d, const sf_ir_node *n, const sf_track *track)
+{
+        sf_pass *pass = d->pass;
+        const sf_track *t = &track[__builtin_ctzll(n->axes)];
+        if (t->start || t->step != 1 || t->along < 0 || t->segment)
+                return false;
+        const uint64_t axes = (uint64_t)1 << t->along;
+        if (!pass->core && !pass->offsets) {
+                pass->offsets = n->index;
+                pass->axes = axes;
+        }
+        return pass->offsets == n->index && pass->axes == axes;
+}
+
 static int32_t compile(draft *d, int32_t node, const sf_track *track)
 {
         const sf_ir_node *n = sf_ir_at(d->ir, node);
-        for (; sf_ir_is_view(n) && !is_memory(d, node); n = sf_ir_at(d->ir, node)) {
+        for (; (sf_ir_is_view(n) || n->kind == SF_IR_SPREAD) && !is_memory(d, node); n = sf_ir_at(d->ir, node)) {
+                if (n->kind == SF_IR_SPREAD && !takes_segments(d, n, track)) {
+                        d->cut = node; /* then it lies in memory before this */
+                        return -1;
+                }
                 node = sf_ir_arg(d->ir, n, 0);
                 track = sf_track_argument(d->ir, n, sf_ir_at(d->ir, node), track);
         }
@@ -259,7 +282,7 @@ double sf_access_extent(const sf_plan *plan, const sf_pass *pass, const sf_acces
 {
         double positions = 1;
         for (int32_t d = 0; d < plan->buffer[a->buffer].ndim; d++)
-                if (a->track[d].along >= 0)
+                if (a->track[d].along >= 0 && !a->track[d].segment)
                         positions *= (double)pass->shape[a->track[d].along];
         return positions;
 }
@@ -344,6 +367,15 @@ static bool compile_elements(draft *d, sf_program *program, int32_t node, int32_
         return value >= 0;
 }
 
+static bool reads_spread(const sf_plan *plan, const sf_pass *pass)
+{
+        bool found = false;
+        for (int32_t k = 0; k < pass->operands; k++)
+                for (int32_t d = 0; d < plan->buffer[pass->operand[k].buffer].ndim; d++)
+                        found = found || pass->operand[k].track[d].segment;
+        return found;
+}
+
 int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const sf_track *root_track, sf_pass *pass)
 {
         sf_ir *ir = planner->ir;
@@ -359,6 +391,7 @@ int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const s
         pass->shape = x->shape;
         pass->axes = core ? nc->axes : 0;
         pass->reverse = core && nc->reverse;
+        pass->offsets = core ? nc->index : 0;
         start_step(d, nr, nc);
 
         const sf_track *identity = sf_track_identity(ir, x->ndim);
@@ -393,7 +426,8 @@ int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const s
         }
         choose_x(planner->plan, pass);
         pass->step.in = pass->operands ? planner->plan->buffer[pass->operand[0].buffer].dt : SF_DT_U8;
-        pass->fused = !is_plain(planner, pass, core ? nc->op : SF_SUM);
+        pass->step.map = !core && pass->offsets;
+        pass->fused = pass->step.map || reads_spread(planner->plan, pass) || !is_plain(planner, pass, core ? nc->op : SF_SUM);
         if (!pass->fused)
                 pass->load.count = 0;
         return 0;

@@ -22,8 +22,28 @@ static int64_t length_of(sf_ir *ir, const sf_derivation *d)
 static int32_t reduce(sf_ir *ir, const sf_derivation *d, sf_op op, int32_t x, int32_t mask, sf_dt acc, sf_dt dt)
 {
         const sf_ir_node model = {.kind = sf_derived_scans(d->what) ? SF_IR_SCAN : SF_IR_FOLD, .op = op, .axes = d->axes, .reverse = d->reverse,
-                                  .acc = acc, .dt = dt};
+                                  .acc = acc, .dt = dt, .index = d->offsets, .start = d->segments};
         return sf_ir_reduce(ir, &model, x, mask);
+}
+
+/* What a fold comes to, as it meets the elements that it is of. */
+static int32_t back(sf_ir *ir, const sf_derivation *d, int32_t fold)
+{
+        const int32_t axis = d->offsets ? __builtin_ctzll(d->axes) : 0;
+        return d->offsets ? sf_ir_spread(ir, fold, axis, sf_ir_at(ir, d->x)->shape[axis], d->offsets) : fold;
+}
+
+/* How many elements each segment has. */
+static int32_t lengths(sf_ir *ir, const sf_derivation *d, sf_dt dt)
+{
+        const int32_t ndim = sf_ir_at(ir, d->x)->ndim;
+        int32_t offsets = 0;
+        for (int32_t i = 1; i <= ir->nodes && !offsets; i++)
+                offsets = sf_ir_at(ir, i)->kind == SF_IR_INPUT && sf_ir_at(ir, i)->index == d->offsets - 1 ? i : 0;
+        const int32_t ends = sf_ir_slice(ir, offsets, 0, 1, 1, d->segments), begins = sf_ir_slice(ir, offsets, 0, 0, 1, d->segments);
+        const int32_t all = sf_ir_map(ir, SF_CODE_SUB, sf_ir_at(ir, offsets)->dt, ends, begins, 0);
+        const uint64_t every = ndim == 64 ? UINT64_MAX : ((uint64_t)1 << ndim) - 1;
+        return sf_ir_unsqueeze(ir, sf_ir_cast(ir, all, dt), every & ~d->axes);
 }
 
 static int32_t sum(sf_ir *ir, const sf_derivation *d, int32_t x, sf_dt acc)
@@ -70,7 +90,7 @@ static int32_t count(sf_ir *ir, const sf_derivation *d, sf_dt dt)
                 return sf_ir_cast(ir, count_true(ir, d, kept, 0), dt);
         }
         if (!sf_derived_scans(d->what))
-                return sf_ir_number(ir, dt, (double)length_of(ir, d));
+                return d->offsets ? lengths(ir, d, dt) : sf_ir_number(ir, dt, (double)length_of(ir, d));
         for (int32_t i = 0; i < x->ndim; i++)
                 shape[i] = d->axes >> i & 1 ? x->shape[i] : 1;
         int32_t ones = sf_ir_broadcast(ir, sf_ir_number(ir, SF_DT_I64, 1), x->ndim, shape);
@@ -108,7 +128,7 @@ static int32_t power(sf_ir *ir, int32_t x, double p)
  * ---------------------------------------------------------------------------------------------------------- */
 static int32_t mean_in(sf_ir *ir, const sf_derivation *d, int32_t x, sf_dt acc, sf_dt dt)
 {
-        if (!d->mask && !sf_derived_scans(d->what)) {
+        if (!d->mask && !d->offsets && !sf_derived_scans(d->what)) {
                 const sf_ir_node model = {.kind = SF_IR_FOLD, .op = SF_SUM, .axes = d->axes, .reverse = d->reverse, .acc = acc, .dt = dt,
                                           .mean = true};
                 return sf_ir_reduce(ir, &model, x, 0);
@@ -155,11 +175,11 @@ static int32_t not_a_number(sf_ir *ir, const sf_derivation *d, sf_dt dt)
 static int32_t variance(sf_ir *ir, const sf_derivation *d)
 {
         int32_t n = count(ir, d, SF_DT_F64), squares;
-        if (!length_of(ir, d) && !sf_derived_scans(d->what))
+        if (!length_of(ir, d) && !d->offsets && !sf_derived_scans(d->what))
                 return not_a_number(ir, d, SF_DT_F64);
-        if (d->mask) {
+        if (d->mask || d->offsets) { /* the first of each segment would have to be looked for */
                 int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), mean = mean_in(ir, d, x, SF_DT_F64, SF_DT_F64);
-                squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, binary(ir, SF_CODE_SUB, x, mean)), SF_DT_F64);
+                squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, binary(ir, SF_CODE_SUB, x, back(ir, d, mean))), SF_DT_F64);
         } else {
                 int32_t distance = shifted(ir, d), all = sum(ir, d, distance, SF_DT_F64);
                 squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, distance), SF_DT_F64);
@@ -167,7 +187,7 @@ static int32_t variance(sf_ir *ir, const sf_derivation *d)
                 squares = with_number(ir, SF_CODE_MAXIMUM, squares, 0);
         }
         int32_t freedom = with_number(ir, SF_CODE_SUB, n, d->correction);
-        if (d->mask || sf_derived_scans(d->what))
+        if (d->mask || d->offsets || sf_derived_scans(d->what))
                 freedom = with_number(ir, SF_CODE_MAXIMUM, freedom, 0);
         else
                 freedom = sf_ir_number(ir, SF_DT_F64, (double)length_of(ir, d) - d->correction);
@@ -186,9 +206,9 @@ static int32_t make_std(sf_ir *ir, const sf_derivation *d)
 
 static int32_t make_var_mean(sf_ir *ir, const sf_derivation *d)
 {
-        if (!length_of(ir, d))
+        if (!length_of(ir, d) && !d->offsets)
                 return not_a_number(ir, d, d->dt);
-        if (d->mask)
+        if (d->mask || d->offsets)
                 return mean_in(ir, d, sf_ir_cast(ir, d->x, SF_DT_F64), SF_DT_F64, d->dt);
         int32_t beyond = binary(ir, SF_CODE_DIV, sum(ir, d, shifted(ir, d), SF_DT_F64), count(ir, d, SF_DT_F64));
         return sf_ir_cast(ir, binary(ir, SF_CODE_ADD, first_of(ir, d), beyond), d->dt);
@@ -264,8 +284,9 @@ static int32_t applied(sf_ir *ir, const sf_derivation *d, int32_t y)
 static int32_t make_softmax(sf_ir *ir, const sf_derivation *d)
 {
         int32_t x = sf_ir_cast(ir, d->x, d->acc), most = reduce(ir, d, SF_MAX, x, d->mask, d->acc, d->acc);
-        int32_t beyond = binary(ir, SF_CODE_SUB, x, most), e = unary(ir, SF_CODE_EXP, beyond), all = sum(ir, d, e, d->acc);
-        return applied(ir, d, d->what == SF_SOFTMAX ? binary(ir, SF_CODE_DIV, e, all) : binary(ir, SF_CODE_SUB, beyond, unary(ir, SF_CODE_LOG, all)));
+        int32_t beyond = binary(ir, SF_CODE_SUB, x, back(ir, d, most)), e = unary(ir, SF_CODE_EXP, beyond), all = sum(ir, d, e, d->acc);
+        return applied(ir, d, d->what == SF_SOFTMAX ? binary(ir, SF_CODE_DIV, e, back(ir, d, all))
+                                                            : binary(ir, SF_CODE_SUB, beyond, back(ir, d, unary(ir, SF_CODE_LOG, all))));
 }
 
 static double number_of(sf_scalar s, double otherwise)
@@ -287,7 +308,7 @@ static double spacing_at_one(sf_dt dt)
 static int32_t distances(sf_ir *ir, const sf_derivation *d)
 {
         int32_t x = sf_ir_cast(ir, d->x, d->acc);
-        return binary(ir, SF_CODE_SUB, x, mean_in(ir, d, x, d->acc, d->acc));
+        return binary(ir, SF_CODE_SUB, x, back(ir, d, mean_in(ir, d, x, d->acc, d->acc)));
 }
 
 /* The root is taken of a line's sum, and of what is multiplied an element at a time one is the reciprocal: a division for each would cost more than memory
@@ -299,7 +320,7 @@ static int32_t make_layer_norm(sf_ir *ir, const sf_derivation *d)
         int32_t x = layer ? distances(ir, d) : sf_ir_cast(ir, d->x, d->acc);
         int32_t squares = mean_in(ir, d, unary(ir, SF_CODE_SQUARE, x), d->acc, d->acc);
         int32_t root = unary(ir, SF_CODE_SQRT, with_number(ir, SF_CODE_ADD, squares, eps));
-        return applied(ir, d, binary(ir, SF_CODE_MUL, x, binary(ir, SF_CODE_DIV, sf_ir_number(ir, d->acc, 1), root)));
+        return applied(ir, d, binary(ir, SF_CODE_MUL, x, back(ir, d, binary(ir, SF_CODE_DIV, sf_ir_number(ir, d->acc, 1), root))));
 }
 
 static int32_t make_normalize(sf_ir *ir, const sf_derivation *d)
@@ -307,15 +328,15 @@ static int32_t make_normalize(sf_ir *ir, const sf_derivation *d)
         sf_derivation norm = *d;
         norm.dt = d->acc;
         int32_t by = with_number(ir, SF_CODE_MAXIMUM, make_norm(ir, &norm), number_of(d->eps, 1e-12));
-        return applied(ir, d, binary(ir, SF_CODE_DIV, sf_ir_cast(ir, d->x, d->acc), by));
+        return applied(ir, d, binary(ir, SF_CODE_DIV, sf_ir_cast(ir, d->x, d->acc), back(ir, d, by)));
 }
 
 static int32_t make_standardize(sf_ir *ir, const sf_derivation *d)
 {
         int32_t x = distances(ir, d), squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, x), d->acc);
-        int32_t freedom = d->mask ? with_number(ir, SF_CODE_MAXIMUM, with_number(ir, SF_CODE_SUB, count(ir, d, d->acc), d->correction), 0)
+        int32_t freedom = d->mask || d->offsets ? with_number(ir, SF_CODE_MAXIMUM, with_number(ir, SF_CODE_SUB, count(ir, d, d->acc), d->correction), 0)
                                   : sf_ir_number(ir, d->acc, (double)length_of(ir, d) - d->correction);
-        return applied(ir, d, binary(ir, SF_CODE_DIV, x, unary(ir, SF_CODE_SQRT, binary(ir, SF_CODE_DIV, squares, freedom))));
+        return applied(ir, d, binary(ir, SF_CODE_DIV, x, back(ir, d, unary(ir, SF_CODE_SQRT, binary(ir, SF_CODE_DIV, squares, freedom)))));
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -407,6 +428,8 @@ sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
         if (varies && !(d->correction <= (double)n))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT,
                                "correction is %g, and there are %" PRId64 " elements; it must be at most their number", d->correction, n);
+        if (d->what == SF_CUMVAR && d->offsets)
+                return sf_fail(ir->ctx, SF_UNSUPPORTED, "cumvar has offsets; it is of whole axes: leave them unset");
         if (d->what == SF_CUMVAR && d->mask)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "cumvar has a mask, or skips NaN; it is of all elements: leave both unset");
         const double eps = number_of(d->eps, 0);

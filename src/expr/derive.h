@@ -11,6 +11,8 @@
 typedef struct sf_derivation {
         sf_derived what;
         int32_t x, mask; /* mask 0: all elements */
+        int32_t offsets; /* 0, or one more than the input that cuts the one axis into segments */
+        int64_t segments;
         uint64_t axes;
         bool reverse;
         sf_dt dt, acc; /* of the result; in which it is summed up */

@@ -364,7 +364,7 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
         sf_node node = {.kind = kind, .arg = {x, o.mask}, .op = derived ? SF_SUM : o.op, .derived = what, .keepdim = o.keepdim != 0,
                         .reverse = o.reverse != 0, .exclusive = o.exclusive != 0, .skip_nan = o.skip_nan != 0, .value = o.initial,
                         .dtype = o.dtype, .accumulator = o.accumulator, .correction = o.correction, .order = order_of(o.order),
-                        .weight = o.weight, .bias = o.bias, .eps = o.eps};
+                        .weight = o.weight, .bias = o.bias, .eps = o.eps, .offsets = o.offsets};
         const char *wrong = !sf_op_name(node.op)                              ? "op is none of sf_op"
                             : scan && o.keepdim                               ? "keepdim is set; a scan keeps every axis as it is"
                             : keeps && o.keepdim                              ? "keepdim is set; the result has x's axes as they are"
@@ -382,6 +382,10 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
                 return -1;
         if (o.mask && !is_node(graph, "mask", o.mask))
                 return -1;
+        if (o.offsets && !is_node(graph, "offsets", o.offsets))
+                return -1;
+        if (o.offsets && graph->node[o.offsets].kind != SF_NODE_INPUT)
+                return refuse(graph, "offsets are computed by the expression; they must be an input, as they are");
         if (!is_unset(o.dtype) && sf_dt_find(o.dtype) == SF_DT_COUNT) {
                 sf_fail(graph->ctx, SF_UNSUPPORTED, "dtype %s is not supported", sf_dtype_text(o.dtype, text));
                 return -1;

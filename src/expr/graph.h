@@ -42,6 +42,7 @@ typedef struct sf_node {
         sf_dtype dtype, accumulator;
         double correction, order;
         int32_t weight, bias; /* of a derived one: 0, or a node */
+        int32_t offsets; /* 0, or the input that cuts the axis into segments */
         sf_scalar eps;
         size_t column; /* where it stands in the graph's line, if there is one */
 } sf_node;

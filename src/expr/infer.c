@@ -546,16 +546,39 @@ static sf_status infer_beside(inference *in, const char *name, int32_t given, in
         return SF_OK;
 }
 
+/* The offsets that cut x's one axis into segments: *offsets is one more than their input's number, or 0, and *count how many there are. */
+static sf_status infer_offsets(inference *in, const sf_node *n, int32_t x, uint64_t axes, int32_t *offsets, int64_t *count)
+{
+        *offsets = 0;
+        *count = 0;
+        if (!n->offsets)
+                return SF_OK;
+        const sf_ir_node *o = sf_ir_at(in->ir, as_node(in, n->offsets));
+        char text[128];
+        if (o->dt != SF_DT_I32 && o->dt != SF_DT_I64)
+                return FAIL("the offsets %s are %s; they must be i32 or i64", in->ir->name[o->index], sf_dtypes[o->dt].name);
+        if (o->ndim != 1 || !o->count)
+                return FAIL("the offsets %s have shape %s; they must have one dimension, and one element more than there are segments", in->ir->name[o->index],
+                            sf_shape_text(o->ndim, o->shape, text));
+        if (__builtin_popcountll(axes) != 1)
+                return FAIL("offsets cut one axis into segments, but %d are named of those of %s; name one", __builtin_popcountll(axes), show(in->ir, x).text);
+        *offsets = o->index + 1;
+        *count = o->shape[0] - 1;
+        in->ir->exact = true; /* nothing is computed again of what has segments */
+        return SF_OK;
+}
+
 static sf_status infer_derived(inference *in, const sf_node *n, int32_t x, meaning *result)
 {
         sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
         SF_TRY(sf_derived_dtypes(in->ir->ctx, &d, sf_ir_at(in->ir, x)->dt, sf_dt_find(n->dtype), n->accumulator));
         SF_TRY(infer_mask(in, n, x, &d.mask));
         SF_TRY(read_axes(in, n, x, &d.axes));
+        SF_TRY(infer_offsets(in, n, x, d.axes, &d.offsets, &d.segments));
         SF_TRY(infer_beside(in, "weight", n->weight, x, d.axes, &d.weight));
         SF_TRY(infer_beside(in, "bias", n->bias, x, d.axes, &d.bias));
         SF_TRY(sf_derive(in->ir, &d, &result->node));
-        if (!n->keepdim && !sf_derived_scans(n->derived) && !sf_derived_applies(n->derived))
+        if (!n->keepdim && !d.offsets && !sf_derived_scans(n->derived) && !sf_derived_applies(n->derived))
                 result->node = sf_ir_squeeze(in->ir, result->node, d.axes);
         return SF_OK;
 }
@@ -581,15 +604,16 @@ static sf_status infer_reduce(inference *in, const sf_node *n, int32_t x, meanin
                 memcpy(&model.value, &step.initial, step.acc == SF_DT_F32 ? 4 : 8);
         SF_TRY(infer_mask(in, n, x, &mask));
         SF_TRY(read_axes(in, n, x, &model.axes));
+        SF_TRY(infer_offsets(in, n, x, model.axes, &model.index, &model.start));
         int64_t length = sf_ir_length(node, model.axes);
-        bool none = model.kind == SF_IR_FOLD && !length;
+        bool none = model.kind == SF_IR_FOLD && !length && !model.index;
         if (sf_op_is(n->op, SF_INDEX) && out == SF_DT_I32 && length > (int64_t)INT32_MAX + 1)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "%s of %s: there are %" PRId64 " positions, and their indices need i64", sf_op_name(n->op), show(ir, x).text, length);
         if (none && !sf_op_is(n->op, SF_EMPTY) && !model.has_initial)
                 return FAIL("%s of no elements of %s has no value; give an initial one, or fold axes that are not empty", sf_op_name(n->op),
                             show(ir, x).text);
         result->node = sf_ir_reduce(ir, &model, x, mask);
-        if (model.kind == SF_IR_FOLD && !n->keepdim)
+        if (model.kind == SF_IR_FOLD && !n->keepdim && !model.index)
                 result->node = sf_ir_squeeze(ir, result->node, model.axes);
         return SF_OK;
 }
@@ -657,6 +681,7 @@ static sf_status infer_recurrence(inference *in, const sf_node *n, meaning *resu
         if (b->ndim != rank || (rank && memcmp(b->shape, shape, (size_t)rank * sizeof *shape)))
                 arg[1] = sf_ir_broadcast(ir, arg[1], rank, shape);
         SF_TRY(read_axes(in, n, arg[1], &model.axes));
+        SF_TRY(infer_offsets(in, n, arg[1], model.axes, &model.index, &model.start));
         result->node = sf_ir_reduce(ir, &model, arg[1], arg[0]);
         return SF_OK;
 }

@@ -265,10 +265,20 @@ int32_t sf_ir_reduce(sf_ir *ir, const sf_ir_node *model, int32_t x, int32_t mask
         const sf_ir_node *n = sf_ir_at(ir, x);
         int64_t shape[SF_MAX_NDIM];
         for (int32_t d = 0; d < n->ndim; d++)
-                shape[d] = model->kind == SF_IR_FOLD && model->axes >> d & 1 ? 1 : n->shape[d];
+                shape[d] = model->kind == SF_IR_FOLD && model->axes >> d & 1 ? (model->index ? model->start : 1) : n->shape[d];
         return make(ir, (sf_ir_node){.kind = model->kind, .arg = {x, mask}, .dt = model->dt, .acc = model->acc, .op = model->op, .axes = model->axes,
                                      .reverse = model->reverse, .exclusive = model->exclusive, .mean = model->mean,
-                                     .has_initial = model->has_initial, .value = model->value, .ndim = n->ndim, .shape = shape});
+                                     .has_initial = model->has_initial, .value = model->value, .index = model->index, .start = model->start,
+                                     .ndim = n->ndim, .shape = shape});
+}
+
+int32_t sf_ir_spread(sf_ir *ir, int32_t x, int32_t axis, int64_t length, int32_t offsets)
+{
+        const sf_ir_node *n = sf_ir_at(ir, x);
+        int64_t shape[SF_MAX_NDIM];
+        memcpy(shape, n->shape, (size_t)n->ndim * sizeof *shape);
+        shape[axis] = length;
+        return make(ir, (sf_ir_node){.kind = SF_IR_SPREAD, .arg = {x}, .dt = n->dt, .axes = (uint64_t)1 << axis, .index = offsets, .ndim = n->ndim, .shape = shape});
 }
 
 int32_t sf_ir_matmul(sf_ir *ir, sf_dt dt, int32_t a, int32_t b)
@@ -297,6 +307,7 @@ int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *n, const int32_t arg[3], const i
         case SF_IR_CONCAT: return sf_ir_concat(ir, n->index, n->nlist, parts);
         case SF_IR_SCAN:
         case SF_IR_FOLD: return sf_ir_reduce(ir, n, arg[0], arg[1]);
+        case SF_IR_SPREAD: return sf_ir_spread(ir, arg[0], __builtin_ctzll(n->axes), n->shape[__builtin_ctzll(n->axes)], n->index);
         default: return sf_ir_matmul(ir, n->dt, arg[0], arg[1]); /* inputs and constants have no arguments to change */
         }
 }

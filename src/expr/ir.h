@@ -25,8 +25,10 @@ typedef enum sf_ir_kind {
         SF_IR_BROADCAST, /* to this node's shape */
         SF_IR_SLICE,     /* along axis `index`: position i is the argument's start + i * step */
         SF_IR_CONCAT,    /* list: the parts, along axis `index` */
+        SF_IR_SPREAD,    /* of arg[0], which has an element a segment along `axes`: that one, for each element of the segment. As of a scan and a fold
+                            with segments, `index` is one more than the input that has their offsets */
         SF_IR_SCAN,      /* of arg[0], mask arg[1], along `axes`; of a recurrence, arg[0] is b, and arg[1] no mask but a */
-        SF_IR_FOLD,
+        SF_IR_FOLD,      /* with segments, of which there are `start`, it has as many results along its one axis; else `index` is 0 */
         SF_IR_MATMUL     /* (..., M, K) @ (..., K, N), both of rank 2 or more */
 } sf_ir_kind;
 
@@ -89,6 +91,12 @@ typedef struct sf_ir {
 void *sf_ir_alloc(sf_ir *ir, size_t size);
 void sf_ir_free(sf_ir *ir);
 
+/* 0, or one more than the input that has a node's offsets. */
+static inline int32_t sf_ir_offsets(const sf_ir_node *n)
+{
+        return n->kind == SF_IR_SCAN || n->kind == SF_IR_FOLD || n->kind == SF_IR_SPREAD ? n->index : 0;
+}
+
 static inline const sf_ir_node *sf_ir_at(const sf_ir *ir, int32_t node)
 {
         return ir->node[node];
@@ -121,6 +129,7 @@ int32_t sf_ir_slice(sf_ir *ir, int32_t x, int32_t axis, int64_t start, int64_t s
 int32_t sf_ir_concat(sf_ir *ir, int32_t axis, int32_t count, const int32_t *parts);
 /* A scan or fold like `model` (op, axes, acc, dt, reverse, ...) of x and mask. */
 int32_t sf_ir_reduce(sf_ir *ir, const sf_ir_node *model, int32_t x, int32_t mask);
+int32_t sf_ir_spread(sf_ir *ir, int32_t x, int32_t axis, int64_t length, int32_t offsets);
 int32_t sf_ir_matmul(sf_ir *ir, sf_dt dt, int32_t a, int32_t b);
 /* `node` with other arguments; parts are a concat's. */
 int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *node, const int32_t arg[3], const int32_t *parts);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* What an argument can be for. */
-typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, SKIP_NAN, INITIAL, DTYPE, ACC, CORRECTION, ORDER, EPS, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
+typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, OFFSETS, SKIP_NAN, INITIAL, DTYPE, ACC, CORRECTION, ORDER, EPS, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
 
 /* The keywords, and the other names they go by elsewhere. */
 static const struct {
@@ -14,7 +14,7 @@ static const struct {
         role role;
 } keywords[] = {
         {"axis", AXIS}, {"dim", AXIS}, {"dims", AXIS}, {"axes", AXIS}, {"keepdim", KEEPDIM}, {"keepdims", KEEPDIM}, {"reverse", REVERSE}, {"exclusive", EXCLUSIVE},
-        {"mask", MASK}, {"skip_nan", SKIP_NAN}, {"correction", CORRECTION}, {"ddof", CORRECTION}, {"order", ORDER}, {"ord", ORDER}, {"p", ORDER}, {"eps", EPS}, {"initial", INITIAL}, {"dtype", DTYPE}, {"acc", ACC}, {"accumulator", ACC}, {"min", LOW}, {"a_min", LOW}, {"max", HIGH},
+        {"mask", MASK}, {"offsets", OFFSETS}, {"skip_nan", SKIP_NAN}, {"correction", CORRECTION}, {"ddof", CORRECTION}, {"order", ORDER}, {"ord", ORDER}, {"p", ORDER}, {"eps", EPS}, {"initial", INITIAL}, {"dtype", DTYPE}, {"acc", ACC}, {"accumulator", ACC}, {"min", LOW}, {"a_min", LOW}, {"max", HIGH},
         {"a_max", HIGH}, {"value", VALUE}, {"fill_value", VALUE}, {"input", X}, {"x", X}, {"a", X}, {"other", Y}, {"b", Y}, {"weight", Y}, {"bias", Z},
         {"tensors", PARTS}, {"shape", SHAPE}, {"size", SHAPE}, {"start", START}, {"length", LENGTH},
 };
@@ -33,8 +33,8 @@ typedef struct row {
 
 #define BIT(role) (1u << (role))
 #define SKIPS BIT(ROLES) /* among what a row takes: it skips NaN elements without being told */
-#define FOLDS (BIT(X) | BIT(AXIS) | BIT(KEEPDIM) | BIT(REVERSE) | BIT(MASK) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
-#define SCANS (BIT(X) | BIT(AXIS) | BIT(REVERSE) | BIT(EXCLUSIVE) | BIT(MASK) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
+#define FOLDS (BIT(X) | BIT(AXIS) | BIT(KEEPDIM) | BIT(REVERSE) | BIT(MASK) | BIT(OFFSETS) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
+#define SCANS (BIT(X) | BIT(AXIS) | BIT(REVERSE) | BIT(EXCLUSIVE) | BIT(MASK) | BIT(OFFSETS) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
 #define FOLD_ROW(name, op) {name, FOLD, op, FOLDS, {X, AXIS, KEEPDIM, ROLES}, 1}
 #define SCAN_ROW(name, op) {name, SCAN, op, SCANS, {X, AXIS, ROLES}, 1}
 #define NAN_FOLD(name, op) {name, FOLD, op, (FOLDS & ~BIT(SKIP_NAN)) | SKIPS, {X, AXIS, KEEPDIM, ROLES}, 1}
@@ -277,6 +277,7 @@ static int32_t or_nan(sf_graph *graph, int32_t x, int32_t fold, const sf_expr_op
         any.keepdim = o->keepdim;
         any.reverse = o->reverse; /* so that the two can share a read */
         any.mask = o->mask;
+        any.offsets = o->offsets;
         int32_t there = sf_expr_derived(graph, sf_expr_apply(graph, SF_EQ, x, x, 0), SF_ANY, &any);
         return sf_expr_apply(graph, SF_WHERE, there, fold, sf_expr_constant(graph, sf_real(NAN)));
 }
@@ -309,7 +310,7 @@ static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
         sf_scalar correction = sf_int(1); /* as torch has it */
         o.op = g->row->shape == DERIVED || g->row->shape == VARIANCE_AND_MEAN ? SF_SUM : (sf_op)g->row->what;
         *good = read_axes(g, &count, axes) && read_flag(g, KEEPDIM, &o.keepdim) && read_flag(g, REVERSE, &o.reverse) && read_flag(g, EXCLUSIVE, &o.exclusive) &&
-                read_node(g, MASK, &o.mask) && read_number(g, INITIAL, &o.initial) && read_dtype(g, DTYPE, &o.dtype) && read_dtype(g, ACC, &o.accumulator) &&
+                read_node(g, MASK, &o.mask) && read_node(g, OFFSETS, &o.offsets) && read_number(g, INITIAL, &o.initial) && read_dtype(g, DTYPE, &o.dtype) && read_dtype(g, ACC, &o.accumulator) &&
                 read_flag(g, SKIP_NAN, &o.skip_nan) && read_number(g, CORRECTION, &correction) && read_number(g, ORDER, &o.order) && read_number(g, EPS, &o.eps) &&
                 read_beside(g, &o.weight, &o.bias);
         if (!*good)

@@ -97,7 +97,7 @@ static bool belongs(sf_planner *p, const cone *c, int32_t root, int32_t core, bo
 /* Where the axes of `n` stand, its argument's tracks given: the way up. */
 static const sf_track *track_up(sf_ir *ir, const sf_ir_node *n, const sf_ir_node *x, const sf_track *track)
 {
-        static const sf_track still = {0, 0, -1};
+        static const sf_track still = {0, 0, -1, false};
         sf_track *t = sf_ir_alloc(ir, (size_t)n->ndim * sizeof *t);
         int32_t from = 0;
         if (n->kind == SF_IR_MAP)
@@ -108,7 +108,7 @@ static const sf_track *track_up(sf_ir *ir, const sf_ir_node *n, const sf_ir_node
                 case SF_IR_FLIP:
                         t[d] = track[d];
                         if (n->axes >> d & 1)
-                                t[d] = (sf_track){x->shape[d] - 1 - track[d].start, -track[d].step, track[d].along};
+                                t[d] = (sf_track){x->shape[d] - 1 - track[d].start, -track[d].step, track[d].along, track[d].segment};
                         break;
                 case SF_IR_SQUEEZE:
                         while (n->axes >> from & 1)
@@ -125,7 +125,7 @@ static const sf_track *core_track(sf_ir *ir, const sf_ir_node *core)
 {
         sf_track *t = sf_ir_alloc(ir, (size_t)core->ndim * sizeof *t);
         for (int32_t d = 0; d < core->ndim; d++)
-                t[d] = core->kind == SF_IR_FOLD && core->axes >> d & 1 ? (sf_track){0, 0, -1} : (sf_track){0, 1, d};
+                t[d] = core->kind == SF_IR_FOLD && core->axes >> d & 1 ? (core->index ? (sf_track){0, 1, d, true} : (sf_track){0, 0, -1, false}) : (sf_track){0, 1, d, false};
         return t;
 }
 
@@ -179,7 +179,7 @@ static bool reads_the_same(const sf_planner *p, const sf_ir_node *a, const sf_ir
 {
         leaves la = {.count = 0}, lb = {.count = 0};
         int32_t mask_a, mask_b, found = 0;
-        if (a->kind != SF_IR_FOLD || b->kind != SF_IR_FOLD || a->axes != b->axes || a->reverse != b->reverse ||
+        if (a->kind != SF_IR_FOLD || b->kind != SF_IR_FOLD || a->index != b->index || a->axes != b->axes || a->reverse != b->reverse ||
             !sf_ir_same_shape(sf_ir_at(p->ir, sf_ir_arg(p->ir, a, 0)), sf_ir_at(p->ir, sf_ir_arg(p->ir, b, 0))))
                 return false;
         gather_reads(p, &la, a, &mask_a);

@@ -18,14 +18,15 @@ bool sf_plan_same_access(const sf_plan *plan, const sf_access *a, const sf_acces
         if (a->buffer != b->buffer)
                 return false;
         for (int32_t d = 0; d < plan->buffer[a->buffer].ndim; d++)
-                if (a->track[d].start != b->track[d].start || a->track[d].step != b->track[d].step || a->track[d].along != b->track[d].along)
+                if (a->track[d].start != b->track[d].start || a->track[d].step != b->track[d].step || a->track[d].along != b->track[d].along ||
+                    a->track[d].segment != b->track[d].segment)
                         return false;
         return true;
 }
 
 bool sf_plan_same_tensors(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
 {
-        if (a->ndim != b->ndim || a->operands != b->operands || !a->operands || a->masked != b->masked ||
+        if (a->offsets != b->offsets || a->ndim != b->ndim || a->operands != b->operands || !a->operands || a->masked != b->masked ||
             (a->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape)))
                 return false;
         if (a->masked && !sf_plan_same_access(plan, &a->mask, &b->mask))

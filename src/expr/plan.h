@@ -25,6 +25,7 @@
 typedef struct sf_track {
         int64_t start, step;
         int32_t along;
+        bool segment; /* the position's segment instead of the position */
 } sf_track;
 
 typedef struct sf_access {
@@ -53,6 +54,7 @@ typedef struct sf_pass {
         const int64_t *shape;
         uint64_t axes;
         bool reverse, fused, masked;
+        int32_t offsets;          /* 0, or one more than the input that cuts the one axis into segments */
         int32_t operands;
         sf_access operand[SF_OPERANDS_MAX]; /* operand 0 is the step's x; without operands there is none */
         sf_access mask, out;

@@ -156,6 +156,8 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
                 sf_text_add(p->text, ", mask=");
                 print(p, n->arg[1], 0);
         }
+        if (n->index)
+                sf_text_add(p->text, ", offsets=%s", p->ir->name[n->index - 1]);
         if (n->has_initial) {
                 sf_text_add(p->text, ", initial=");
                 print_value(p->text, n->acc, n->value);
@@ -255,7 +257,8 @@ static void print(printer *p, int32_t id, int tightness)
                 sf_text_add(p->text, "], %d)", (int)n->index);
                 return;
         case SF_IR_SCAN:
-        case SF_IR_FOLD: print_reduce(p, n, n->kind == SF_IR_FOLD); return;
+        case SF_IR_FOLD: print_reduce(p, n, n->kind == SF_IR_FOLD && !n->index); return;
+        case SF_IR_SPREAD: print(p, n->arg[0], tightness); return;
         case SF_IR_MATMUL:
                 sf_text_add(p->text, MULTIPLIES < tightness ? "(" : "");
                 print(p, n->arg[0], MULTIPLIES);

@@ -47,9 +47,21 @@ static int32_t refreshed(sf_ir *ir, int32_t id)
         return fresh;
 }
 
+/* Has it, or what it is made of, segments? Such nodes stay as they are. */
+static bool has_segments(const sf_ir *ir, int32_t id, int depth)
+{
+        const sf_ir_node *n = sf_ir_at(ir, id);
+        bool found = sf_ir_offsets(n);
+        for (int32_t i = 0; !found && depth && i < sf_ir_args(n); i++)
+                found = has_segments(ir, sf_ir_arg(ir, n, i), depth - 1);
+        return found;
+}
+
 static bool try_all(sf_ir *ir, const sf_rewrite *list, size_t count, int32_t id)
 {
         const sf_ir_node *n = sf_ir_at(ir, id);
+        if (has_segments(ir, id, 3))
+                return false;
         for (size_t i = 0; i < count; i++) {
                 if (list[i].kind != n->kind)
                         continue;

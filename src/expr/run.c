@@ -71,6 +71,24 @@ static sf_status check_tensors(const sf_plan *plan, const sf_tensor *inputs, con
         return SF_OK;
 }
 
+/* The offsets of segments, where the host can read them. */
+static sf_status check_segments(const sf_plan *plan, const sf_view *view)
+{
+        uint64_t seen = 0;
+        for (int32_t i = 0; i < plan->passes; i++) {
+                const sf_pass *pass = plan->pass[i];
+                const int32_t input = pass->offsets - 1;
+                if (input < 0 || (input < 64 && seen >> input & 1))
+                        continue;
+                if (!sf_on_host(plan->device))
+                        return sf_fail(plan->ctx, SF_UNSUPPORTED, "%s are offsets, but segments are not supported on CUDA yet; move the inputs to the CPU", plan->ir.name[input]);
+                const sf_segments segments = sf_segments_of(&view[input]);
+                SF_TRY(sf_segments_check(plan->ctx, &segments, pass->shape[__builtin_ctzll(pass->axes)]));
+                seen |= input < 64 ? (uint64_t)1 << input : 0;
+        }
+        return SF_OK;
+}
+
 /* Where a buffer's tensor is: its first element, and its strides. */
 static char *find_tensor(const job *j, int32_t buffer, int64_t *strides)
 {
@@ -139,7 +157,11 @@ static void describe_pass(const job *j, const sf_pass *pass, described *d, sf_vi
         step->device = j->plan->device;
         step->stream = j->stream;
         *views = (sf_step_views){.x = &d->operand[0], .y = out, .m = pass->masked ? &d->mask : NULL, .axes = pass->axes, .keepdim = true,
-                                 .reverse = pass->reverse, .follows = pass->follows, .made = pass->made};
+                                 .reverse = pass->reverse, .follows = pass->follows, .made = pass->made,
+                                 .offsets = pass->offsets ? &j->view[pass->offsets - 1] : NULL};
+        for (int32_t k = 0; k < pass->operands; k++)
+                for (int32_t a = 0; a < j->plan->buffer[pass->operand[k].buffer].ndim; a++)
+                        views->spread |= (uint32_t)pass->operand[k].track[a].segment << k;
         if (!pass->fused)
                 return;
         sf_pass_programs(pass, fuse);
@@ -488,6 +510,8 @@ sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *o
                 j.view = (sf_view *)arena->base;
         }
         sf_status status = check_tensors(plan, inputs, outputs, j.view);
+        if (status == SF_OK)
+                status = check_segments(plan, j.view);
         if (status == SF_OK)
                 status = run_passes(&j, &o);
         if (arena)

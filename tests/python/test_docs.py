@@ -30,7 +30,7 @@ def test_docstrings(name):
 
 
 @pytest.mark.host_only("what is printed is the CPU's")
-@pytest.mark.parametrize("name", ["python.md", "torch.md"])
+@pytest.mark.parametrize("name", ["python.md", "torch.md", "segments.md"])
 def test_documents(name):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if name == "torch.md" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):

@@ -133,3 +133,44 @@ def test_one_of_three():
         scanfold.sum(np.ones((2, 2)), reset=np.ones(2, bool))
     with pytest.raises(ValueError, match="offsets cut one axis"):
         scanfold.sum(np.ones((2, 2)), offsets=[0, 2])
+
+
+@pytest.mark.parametrize("kind", ["ones", "empties", "tiny", "huge"])
+@pytest.mark.parametrize("shape, axis", [((900,), 0), ((2, 300), 1), ((200, 3), 0), ((150, 24), 0)])
+def test_what_is_made_of_them(kind, shape, axis):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(shape).astype(np.float32)
+    a = rng.random(shape).astype(np.float32)
+    offsets = partition(rng, shape[axis], kind)
+    made = {
+        "softmax": (lambda x, a, **o: scanfold.softmax(x, axis, **o), True),
+        "log_softmax": (lambda x, a, **o: scanfold.log_softmax(x, axis, **o), True),
+        "mean": (lambda x, a, **o: scanfold.mean(x, axis, **o), False),
+        "linear_recurrence": (lambda x, a, **o: scanfold.linear_recurrence(a, x, axis, initial=0.5, **o), True),
+        "layer_norm": (lambda x, a, **o: scanfold.run(f"layer_norm(x, {axis}{', offsets=offsets' if o else ''})", x=x, exact=True, **o), True),
+        "fused": (lambda x, a, **o: scanfold.run(f"exp(cumsum(x * a, {axis}{', offsets=offsets' if o else ''}) * 0.1)", x=x, a=a, exact=True, **o), True),
+    }
+    for name, (function, scans) in made.items():
+        y = function(x, a, offsets=offsets)
+        for i, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
+            if begin < end:
+                want = function(np.take(x, range(begin, end), axis), np.take(a, range(begin, end), axis))
+                got = np.take(y, range(begin, end), axis) if scans else np.take(y, i, axis)
+                assert np.array_equal(bits(got), bits(want)), (name, kind, i)
+
+
+@pytest.mark.parametrize("function", [scanfold.softmax, scanfold.log_softmax, scanfold.mean])
+def test_gradients_of_what_is_made_of_them(function):
+    x = torch.randn(9, dtype=torch.float64, requires_grad=True)
+    offsets = torch.tensor([0, 3, 4, 9])
+    assert torch.autograd.gradcheck(lambda x: function(x, 0, offsets=offsets), (x,))
+    assert torch.allclose(function(x, 0, offsets=offsets), function(x.detach(), 0, offsets=offsets))
+
+
+def test_bad_expressions():
+    x, offsets = np.ones(4), np.array([0, 4])
+    for text, sentence in [("sum(x, 0, offsets=o + 1)", "they must be an input"), ("sum(x, 0, offsets=x)", "they must be i32 or i64")]:
+        with pytest.raises(ValueError, match=sentence):
+            scanfold.run(text, x=x, o=offsets) if "o +" in text else scanfold.run(text, x=x)
+    with pytest.raises(ValueError, match="offsets end with 4, but the axis has 3 elements"):
+        scanfold.run("softmax(x, 0, offsets=o)", x=x[:3], o=offsets)
