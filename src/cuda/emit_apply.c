@@ -262,11 +262,17 @@ static int64_t kept_vector(const chain *c)
         return sum;
 }
 
-/* Vectors a thread has at most. Of single elements half as many: more are asked for one by one whether they are there, which takes registers too. */
+/* Vectors a thread has at most. */
 static int64_t most_items(const chain *c, sf_cuda_tile tile)
 {
-        const int64_t elements = pow2_down(at_least(4 * tile.elements / held_bytes(c), 1));
-        return at_least((c->width == 1 ? elements / 2 : elements) / c->width, 1);
+        return at_least(pow2_down(at_least(4 * tile.elements / held_bytes(c), 1)) / c->width, 1);
+}
+
+/* Warps of a block at most. Of single elements fewer, so that each thread has 72 registers: for each of them it is known whether it is there, and 64 do not
+ * hold that (H200, softmax of rows of 65535: 0.57 of a copy; with half as many elements a thread and 1024 threads 0.42). */
+static int64_t most_warps(const chain *c, sf_cuda_tile tile)
+{
+        return at_most(tile.threads / 32, c->width == 1 ? 14 : 32);
 }
 
 /* A line in the registers of one block; false: it is too long. */
@@ -282,7 +288,7 @@ static bool cut_one_tile(const chain *c, sf_cuda_tile tile, cut *u)
         u->cluster = 1;
         u->resident = tile.resident * tile.threads / (32 * u->warps * u->lines);
         u->shared = u->warps > 1 ? sf_apply_leaves(c->count, u->lines, u->warps, slot_size(c)) : 0;
-        return 32 * u->warps <= tile.threads;
+        return u->warps <= most_warps(c, tile);
 }
 
 /* A line in the registers of as many blocks as it takes, as even as can be; false: there are none so many. */
@@ -291,7 +297,7 @@ static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *c
         u->keep = 1;
         u->items = most_items(c, tile);
         const int64_t leaves = ceil_div(c->n, 32 * c->width * u->items);
-        u->cluster = u->tiles = ceil_div(leaves, tile.threads / 32);
+        u->cluster = u->tiles = ceil_div(leaves, most_warps(c, tile));
         u->warps = ceil_div(leaves, u->cluster);
         u->lines = 1;
         u->resident = tile.resident * tile.threads / (32 * u->warps);

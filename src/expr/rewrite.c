@@ -47,7 +47,10 @@ static int32_t refreshed(sf_ir *ir, int32_t id)
         return fresh;
 }
 
-/* Has it, or what it is made of, segments? Such nodes stay as they are. */
+/* No rewrite takes apart what stands further below a node than this: a flip of a scan of a flip is the deepest. */
+enum { REACH = 3 };
+
+/* Has it, or what of it a rewrite could take apart, segments? Such nodes stay as they are; a matmul is lowered all the same, which takes nothing apart. */
 static bool has_segments(const sf_ir *ir, int32_t id, int depth)
 {
         const sf_ir_node *n = sf_ir_at(ir, id);
@@ -60,7 +63,7 @@ static bool has_segments(const sf_ir *ir, int32_t id, int depth)
 static bool try_all(sf_ir *ir, const sf_rewrite *list, size_t count, int32_t id)
 {
         const sf_ir_node *n = sf_ir_at(ir, id);
-        if (has_segments(ir, id, 3))
+        if (list != lowering && has_segments(ir, id, REACH))
                 return false;
         for (size_t i = 0; i < count; i++) {
                 if (list[i].kind != n->kind)

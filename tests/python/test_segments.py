@@ -174,3 +174,36 @@ def test_bad_expressions():
             scanfold.run(text, x=x, o=offsets) if "o +" in text else scanfold.run(text, x=x)
     with pytest.raises(ValueError, match="offsets end with 4, but the axis has 3 elements"):
         scanfold.run("softmax(x, 0, offsets=o)", x=x[:3], o=offsets)
+
+
+def _cumsums(x, offsets):
+    return np.concatenate([np.cumsum(x[a:b], 0) for a, b in zip(offsets, offsets[1:])])
+
+
+def _sums(x, offsets):
+    return np.stack([x[a:b].sum(0) for a, b in zip(offsets, offsets[1:])])
+
+
+# What stands around a segmented node is rewritten, lowered and fused as ever, the node is not.
+AROUND = {
+    "matmul(cumsum(x, 0, offsets=o), w)": lambda x, w, o: _cumsums(x, o) @ w,
+    "sum(matmul(cumsum(x, 0, offsets=o), w), 0, keepdim=True)": lambda x, w, o: (_cumsums(x, o) @ w).sum(0, keepdims=True),
+    "matmul(sum(x, 0, offsets=o), w)": lambda x, w, o: _sums(x, o) @ w,
+    "flip(cumsum(flip(x, 0), 0, offsets=o), 0)": lambda x, w, o: _cumsums(x[::-1], o)[::-1],
+    "cumsum(x, 0, offsets=o).flip(0) * 2": lambda x, w, o: _cumsums(x, o)[::-1] * 2,
+    "sum(cumsum(x, 0, offsets=o) * 2, 1)": lambda x, w, o: (_cumsums(x, o) * 2).sum(1),
+    "sum(sum(x, 0, offsets=o), 0)": lambda x, w, o: _sums(x, o).sum(0),
+    "sum(sum(x, 0, offsets=o), 1)": lambda x, w, o: _sums(x, o).sum(1),
+    "max(cumsum(x, 0, offsets=o), 0)": lambda x, w, o: _cumsums(x, o).max(0),
+    "cumsum(x, 0, offsets=o) - x": lambda x, w, o: _cumsums(x, o) - x,
+    "cumsum(cumsum(x, 0, offsets=o), 0)": lambda x, w, o: _cumsums(x, o).cumsum(0),
+    "cumsum(x.T, 1, offsets=o)": lambda x, w, o: _cumsums(x, o).T,
+}
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("text", AROUND)
+def test_around_segments(text, exact):
+    x, w, o = np.arange(60.0).reshape(12, 5) - 20, np.arange(15.0).reshape(5, 3) - 5, np.array([0, 4, 4, 9, 12])
+    given = {"x": x, "o": o, **({"w": w} if "w)" in text else {})}
+    np.testing.assert_array_equal(scanfold.run(text, exact=exact, **given), AROUND[text](x, w, o))
