@@ -11,8 +11,8 @@
 #   make install DESTDIR=... PREFIX=...
 #   make clean
 #
-# Only `make test` and its stages install anything, and not with INSTALL=no. The others say what is missing and how to get it; INSTALL=yes
-# lets them install it.
+# `make run`, `make test` and its stages install what they need, but not with INSTALL=no. The others say what is missing and how to get it;
+# INSTALL=yes lets them install it.
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
@@ -26,7 +26,7 @@ BUILD = cmake --build $(1) $(if $(findstring jobserver,$(MAKEFLAGS)),,-j $(JOBS)
 NEED = ./tests/need.sh
 MACHINE := $(shell uname -m)
 export INSTALL ?= no
-ifneq ($(filter test test-%,$(MAKECMDGOALS)),)
+ifneq ($(filter run test test-%,$(MAKECMDGOALS)),)
 ifneq ($(origin INSTALL),command line)
 ifneq ($(origin INSTALL),environment)
 INSTALL := yes
