@@ -79,11 +79,12 @@ SF_INLINE int64_t O(ragged_fit)(const int32_t *bound, int64_t first, int64_t cou
         const K_BITS zero = {0}, ends = O(ragged_bounds)(bound + first + 1);
         const int64_t fits = K_WIDTH - __builtin_popcountll(K_CAT(v_above_u, K_LANE_BITS)(ends, zero + (K_LANE_UNSIGNED)end));
         return fits < count - first ? first + fits : count;
-#endif
+#else
         int64_t next = first + 1;
         while (next < count && bound[next + 1] <= end && next - first < K_WIDTH)
                 next++;
         return next;
+#endif
 }
 
 /* The scan of the segments from bound[0] to bound[n] of a job whose memory begins at `from`; *at are their elements' positions. */
