@@ -68,7 +68,8 @@ static sf_tensor slice(const view *v, int64_t *shape, int64_t from, int64_t leng
         shape[1] = length;
         t.shape = shape;
         t.strides = (int64_t *)v->strides;
-        t.byte_offset += (uint64_t)(from * v->strides[1] * dts[v->dt].size);
+        if (t.data) /* strides may be negative, byte_offset may not */
+                t.data = (char *)t.data + from * v->strides[1] * dts[v->dt].size;
         return t;
 }
 
