@@ -134,8 +134,9 @@ sf_status sf_fold_shape(sf_context *given, const sf_tensor *tx, const sf_fold_op
         if (tx->ndim < 0 || tx->ndim > SF_MAX_NDIM)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "x has ndim %d; it must be 0 to %d", (int)tx->ndim, SF_MAX_NDIM);
         SF_TRY(read_axes(ctx, &o, tx->ndim, &axes));
-        if (o.offsets && (o.offsets->ndim != 1 || !o.offsets->shape))
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets have %d dimensions; they must have one", (int)o.offsets->ndim);
+        if (o.offsets && (o.offsets->ndim != 1 || !o.offsets->shape || o.offsets->shape[0] < 1))
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets have %d dimensions; they must have one, and one element more than there are segments",
+                               (int)o.offsets->ndim);
         *ndim = sf_folded_shape(tx->ndim, tx->shape, axes, o.keepdim != 0, o.offsets ? o.offsets->shape[0] - 1 : -1, shape);
         return SF_OK;
 }

@@ -10,7 +10,8 @@ from . import _scanfold
 _package = _sys.modules["scanfold"]
 
 
-def _length(x, axis):
+def _one_axis(x, axis):
+    """The axis that is cut, from 0 up."""
     ndim = len(x.shape)
     if axis is None:
         if ndim != 1:
@@ -21,7 +22,7 @@ def _length(x, axis):
         if len(axes) != 1:
             raise ValueError(f"axis is {axes}: segments are along one axis")
         axis = axes[0]
-    return x.shape[_package._axis(ndim, axis)]
+    return _package._axis(ndim, axis)
 
 
 def _torch_of(x):
@@ -77,7 +78,7 @@ def offsets(x, axis, offsets, lengths, reset, folds=False):
     if lengths is not None:
         return _from_lengths(x, lengths)
     if reset is not None:
-        return _from_reset(x, reset, _length(x, axis), folds)
+        return _from_reset(x, reset, x.shape[_one_axis(x, axis)], folds)
     torch = _torch_of(x)
     if torch is not None and not isinstance(offsets, torch.Tensor):
         return torch.as_tensor(offsets, device=x.device)
@@ -91,16 +92,9 @@ def offsets(x, axis, offsets, lengths, reset, folds=False):
 # What is made of scans and folds, and recurrences: lines of the notation
 # ---------------------------------------------------------------------------------------------------------------
 def _short(dtype):
+    from ._derived import short
     from ._dtypes import name
-    return name(dtype).replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
-
-
-def _one_axis(x, axis):
-    """The axis that is cut, from 0 up."""
-    _length(x, axis)
-    axis = 0 if axis is None else axis
-    axis = tuple(axis)[0] if hasattr(axis, "__iter__") else axis
-    return _package._axis(len(x.shape), axis)
+    return short(name(dtype))
 
 
 def _computed(text, inputs, out, by_torch):

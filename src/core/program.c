@@ -169,20 +169,21 @@ static bool eval_test(sf_code code, sf_dt dt, sf_value a, sf_value b)
         return test(code, a.u64 < b.u64, a.u64 == b.u64, a.u64 > b.u64);
 }
 
-sf_value sf_code_eval(const sf_instruction *i, const sf_program *p, const sf_value *values)
-{
-        static const uint8_t arguments[SF_CODE_COUNT] = {
+const uint8_t sf_code_arguments[SF_CODE_COUNT] = {
 #define CODE(name, NAME, count, kind) [SF_CODE_##NAME] = (count),
 #include "core/codes.def"
 #undef CODE
-        };
+};
+
+sf_value sf_code_eval(const sf_instruction *i, const sf_program *p, const sf_value *values)
+{
         sf_dt dt = (sf_dt)i->dt, first = dt;
         sf_value a = {.u64 = 0}, b = a;
-        if (arguments[i->code] > 0) {
+        if (sf_code_arguments[i->code] > 0) {
                 a = values[i->arg[0]];
                 first = (sf_dt)p->code[i->arg[0]].dt;
         }
-        if (arguments[i->code] > 1)
+        if (sf_code_arguments[i->code] > 1)
                 b = values[i->arg[1]];
         switch (i->code) {
         case SF_CODE_CONSTANT: return p->constant[i->slot];

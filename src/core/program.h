@@ -46,6 +46,9 @@ typedef enum sf_code {
         SF_CODE_COUNT
 } sf_code;
 
+/* How many arguments each takes. */
+extern const uint8_t sf_code_arguments[SF_CODE_COUNT];
+
 #define SF_PROGRAM_MAX 32   /* instructions */
 #define SF_OPERANDS_MAX 8
 

@@ -24,16 +24,21 @@ typedef struct sf_segments {
         int64_t count;       /* of segments: one less than there are offsets */
 } sf_segments;
 
-static inline int64_t sf_segments_offset(const sf_segments *s, int64_t i)
+/* An offset, which need not be aligned. */
+static inline int64_t sf_segments_read(const char *at, bool is_wide)
 {
-        const char *at = s->offsets + i * s->stride; /* which need not be aligned */
-        int64_t wide;
-        int32_t narrow;
-        if (s->wide)
+        int64_t wide = 0;
+        int32_t narrow = 0;
+        if (is_wide)
                 memcpy(&wide, at, sizeof wide);
         else
                 memcpy(&narrow, at, sizeof narrow);
-        return s->wide ? wide : narrow;
+        return is_wide ? wide : narrow;
+}
+
+static inline int64_t sf_segments_offset(const sf_segments *s, int64_t i)
+{
+        return sf_segments_read(s->offsets + i * s->stride, s->wide);
 }
 
 /* The segments of a view of offsets that has been checked; of none where it is NULL. */

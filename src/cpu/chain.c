@@ -171,17 +171,12 @@ static bool same_value(const sf_step *a, int32_t i, const sf_step *b, int32_t k)
 {
         const sf_program *p = &a->fuse->load, *q = &b->fuse->load;
         const sf_instruction *x = &p->code[i], *y = &q->code[k];
-        static const uint8_t arguments[SF_CODE_COUNT] = {
-#define CODE(name, NAME, count, kind) [SF_CODE_##NAME] = (count),
-#include "core/codes.def"
-#undef CODE
-        };
         if (x->code != y->code || x->dt != y->dt)
                 return false;
         if (x->code == SF_CODE_LOAD)
                 return same_operand(a, &a->fuse->operand[x->slot], &b->fuse->operand[y->slot]);
         bool same = x->code != SF_CODE_CONSTANT || !memcmp(&p->constant[x->slot], &q->constant[y->slot], sizeof(sf_value));
-        for (int32_t e = 0; same && e < arguments[x->code]; e++)
+        for (int32_t e = 0; same && e < sf_code_arguments[x->code]; e++)
                 same = same_value(a, x->arg[e], b, y->arg[e]);
         return same;
 }

@@ -142,16 +142,6 @@ static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_
         sf_panel_run(w, piece);
 }
 
-/* Takes the lowest digit off a number. */
-static int64_t digit(int64_t *number, int64_t base)
-{
-        if (base == 1) /* as it mostly is in small calls, where divisions count */
-                return 0;
-        const int64_t low = *number % base;
-        *number /= base;
-        return low;
-}
-
 void sf_task_run(const sf_walker *w, int64_t task)
 {
         const sf_panels *p = w->p;
@@ -159,8 +149,8 @@ void sf_task_run(const sf_walker *w, int64_t task)
                 sf_segments_task(w, task);
                 return;
         }
-        const int64_t low = digit(&task, p->outer_first ? p->outers : p->tiles);
-        const int64_t strip = digit(&task, p->strips);
+        const int64_t low = sf_digit(&task, p->outer_first ? p->outers : p->tiles);
+        const int64_t strip = sf_digit(&task, p->strips);
         const int64_t outer = p->outer_first ? low : task, tile = p->outer_first ? task : low;
         const int64_t end = sf_smaller((tile + 1) * p->tile, sf_panels_length(p, p->line));
         const bool columns = p->shape == SF_PANEL_COLUMNS && p->members == 1;

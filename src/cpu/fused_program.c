@@ -39,12 +39,6 @@ static bool is_real(sf_dt dt)
 /* ------------------------------------------------------------------------------------------------------------
  * Compiling
  * ---------------------------------------------------------------------------------------------------------- */
-static const uint8_t arguments[SF_CODE_COUNT] = {
-#define CODE(name, NAME, count, kind) [SF_CODE_##NAME] = (count),
-#include "core/codes.def"
-#undef CODE
-};
-
 typedef struct value {
         uint8_t at; /* its number */
         sf_dt dt;
@@ -154,7 +148,7 @@ static bool joins(maker *m, sf_class class, sf_code code, uint8_t *arg)
         const sf_pair *pair = m->map->pairs[class];
         if (!last || m->last == SF_CODE_COUNT || !pair)
                 return false;
-        if (arguments[code] == 2 && arg[1] == last->y && (code == SF_CODE_ADD || code == SF_CODE_MUL)) { /* either way round */
+        if (sf_code_arguments[code] == 2 && arg[1] == last->y && (code == SF_CODE_ADD || code == SF_CODE_MUL)) { /* either way round */
                 arg[1] = arg[0];
                 arg[0] = last->y;
         }
@@ -163,8 +157,8 @@ static bool joins(maker *m, sf_class class, sf_code code, uint8_t *arg)
         if (!pair->loop || arg[0] != last->y || m->uses[last->y] != 1)
                 return false;
         last->loop = pair->loop;
-        last->c = arguments[code] == 2 ? arg[1] : last->a;
-        if (arguments[code] == 2)
+        last->c = sf_code_arguments[code] == 2 ? arg[1] : last->a;
+        if (sf_code_arguments[code] == 2)
                 drop(m, arg[1]);
         m->last = SF_CODE_COUNT;
         return true;
@@ -173,7 +167,7 @@ static bool joins(maker *m, sf_class class, sf_code code, uint8_t *arg)
 static value compute(maker *m, const sf_instruction *i, const value *values)
 {
         sf_dt dt = (sf_dt)i->dt;
-        int32_t count = arguments[i->code];
+        int32_t count = sf_code_arguments[i->code];
         uint8_t arg[3];
         for (int32_t k = 0; k < 3; k++)
                 arg[k] = values[i->arg[k < count ? k : 0]].at;
@@ -293,7 +287,7 @@ void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_progr
         /* Being an argument of something used is a use, and so is being the program's value. */
         uses[p->count - 1] = 1;
         for (int32_t i = p->count - 1; i >= 0; i--)
-                for (int32_t k = 0; uses[i] && k < arguments[p->code[i].code]; k++)
+                for (int32_t k = 0; uses[i] && k < sf_code_arguments[p->code[i].code]; k++)
                         uses[p->code[i].arg[k]]++;
         for (int32_t i = 0; i < p->count; i++) {
                 const sf_instruction *at = &p->code[i];

@@ -164,6 +164,16 @@ bool sf_survives(sf_dt dt, sf_dt acc);
 int sf_cpu_workers(const sf_context *ctx, int64_t bytes);
 /* The length of a dimension; of none, 1. */
 int64_t sf_panels_length(const sf_panels *p, int32_t d);
+
+/* Takes the lowest digit off a number. */
+static inline int64_t sf_digit(int64_t *number, int64_t base)
+{
+        if (base == 1) /* as it mostly is in small calls, where divisions count */
+                return 0;
+        const int64_t low = *number % base;
+        *number /= base;
+        return low;
+}
 /* Bytes of memory that an element of the walk stands for: read, and written. */
 int64_t sf_panels_read(const sf_panels *p);
 int64_t sf_panels_bytes(const sf_panels *p);

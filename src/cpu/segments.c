@@ -291,14 +291,7 @@ static cursor cursor_of(const sf_step *step)
 
 SF_INLINE int64_t read_begin(const cursor *c, int64_t k, const bool wide)
 {
-        const char *at = c->at + k * c->stride;
-        int64_t value = 0;
-        int32_t narrow = 0;
-        if (wide)
-                memcpy(&value, at, sizeof value);
-        else
-                memcpy(&narrow, at, sizeof narrow);
-        return c->base + c->sign * (wide ? value : narrow);
+        return c->base + c->sign * sf_segments_read(c->at + k * c->stride, wide);
 }
 
 static int64_t begin_of(const cursor *c, int64_t k)
@@ -399,18 +392,11 @@ static void make_empty(const sf_walker *w, const sf_piece *piece)
         }
 }
 
-static int64_t digit(int64_t *number, int64_t base)
-{
-        const int64_t low = *number % base;
-        *number /= base;
-        return low;
-}
-
 void sf_segments_task(const sf_walker *w, int64_t task)
 {
         const sf_panels *p = w->p;
         const sf_step *s = p->member[0].step;
-        const int64_t span = digit(&task, p->spans), strip = digit(&task, p->strips), line = digit(&task, sf_panels_length(p, p->line));
+        const int64_t span = sf_digit(&task, p->spans), strip = sf_digit(&task, p->strips), line = sf_digit(&task, sf_panels_length(p, p->line));
         const int64_t walked = sf_segments_walked(s);
         int64_t tile = p->shape == SF_PANEL_COLUMNS ? SF_CPU_TILE_ROWS : 1;
         int32_t bound[SF_PANEL_CUTS + 1 + SF_CPU_RAGGED_ROOM];

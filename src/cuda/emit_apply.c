@@ -341,18 +341,15 @@ static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chi
         u->keep = 2;
         u->cluster = 1;
         u->kept = each && room > u->shared ? at_most(u->tiles, (room - u->shared) / each) : 0;
-        /* As many blocks as keep all of it. */
-        if (u->kept && ceil_div(u->tiles, u->kept) <= chip->cluster) {
+        if (u->kept && ceil_div(u->tiles, u->kept) <= chip->cluster) { /* as many blocks as keep all of it */
                 u->cluster = ceil_div(u->tiles, u->kept);
                 u->kept = ceil_div(u->tiles, u->cluster);
-                u->shared += u->kept * each;
-                return u->per <= 16;
         }
         u->shared += u->kept * each;
         /* What is not kept comes from the second-level cache the next time, if what all blocks walk at once is in half of it. To be measured: whether
          * a quarter kept is worth it where it does not. */
         const int64_t walked = at_most(batch, (int64_t)chip->multiprocessors * u->resident) * c->n * kept_bytes(c);
-        return u->per <= 16 && (chip->small_tiles || ((4 * u->kept >= u->tiles || walked <= chip->l2 / 2) && 2 * batch >= chip->multiprocessors));
+        return u->per <= 16 && (chip->small_tiles || u->cluster > 1 || ((4 * u->kept >= u->tiles || walked <= chip->l2 / 2) && 2 * batch >= chip->multiprocessors));
 }
 
 /* ------------------------------------------------------------------------------------------------------------

@@ -71,20 +71,33 @@ static sf_status check_tensors(const sf_plan *plan, const sf_tensor *inputs, con
         return SF_OK;
 }
 
+static int64_t cut_length(const sf_pass *pass)
+{
+        return pass->shape[__builtin_ctzll(pass->axes)];
+}
+
+/* Have a pass's offsets been checked for one before it, along an axis that is no longer? */
+static bool is_checked(const sf_plan *plan, int32_t number)
+{
+        const sf_pass *pass = plan->pass[number];
+        bool found = false;
+        for (int32_t i = 0; i < number && !found; i++)
+                found = plan->pass[i]->offsets == pass->offsets && cut_length(plan->pass[i]) <= cut_length(pass);
+        return found;
+}
+
 /* The offsets of segments, where the host can read them. */
 static sf_status check_segments(const sf_plan *plan, const sf_view *view)
 {
-        uint64_t seen = 0;
         for (int32_t i = 0; i < plan->passes; i++) {
                 const sf_pass *pass = plan->pass[i];
                 const int32_t input = pass->offsets - 1;
-                if (input < 0 || (input < 64 && seen >> input & 1))
+                if (input < 0 || is_checked(plan, i))
                         continue;
                 if (!sf_on_host(plan->device))
                         return sf_fail(plan->ctx, SF_UNSUPPORTED, "%s are offsets, but segments are not supported on CUDA yet; move the inputs to the CPU", plan->ir.name[input]);
                 const sf_segments segments = sf_segments_of(&view[input]);
-                SF_TRY(sf_segments_check(plan->ctx, &segments, pass->shape[__builtin_ctzll(pass->axes)]));
-                seen |= input < 64 ? (uint64_t)1 << input : 0;
+                SF_TRY(sf_segments_check(plan->ctx, &segments, cut_length(pass)));
         }
         return SF_OK;
 }

@@ -207,3 +207,11 @@ def test_around_segments(text, exact):
     x, w, o = np.arange(60.0).reshape(12, 5) - 20, np.arange(15.0).reshape(5, 3) - 5, np.array([0, 4, 4, 9, 12])
     given = {"x": x, "o": o, **({"w": w} if "w)" in text else {})}
     np.testing.assert_array_equal(scanfold.run(text, exact=exact, **given), AROUND[text](x, w, o))
+
+
+def test_offsets_of_two_axes_are_checked_for_each():
+    x, short, o = np.ones(100), np.ones(10), np.array([0, 50, 100])
+    for text in ("sum(x, 0, offsets=o), sum(z, 0, offsets=o)", "cumsum(z, 0, offsets=o), cumsum(x, 0, offsets=o)"):
+        with pytest.raises(ValueError, match="offsets end with 100, but the axis has 10 elements"):
+            scanfold.run(text, x=x, z=short, o=o)
+    assert [r.tolist() for r in scanfold.run("sum(x, 0, offsets=o), sum(z, 0, offsets=o)", x=x, z=short, o=o // 10)] == [[5, 5], [5, 5]]
