@@ -67,6 +67,7 @@ static inline int sf_thread() { return exec_thread(); }
 static inline long long sf_block() { return exec_block(); }
 static inline void sf_take_turn() { exec_take_turn(); }
 static inline void sf_sync_block() { exec_sync_block(); }
+static inline void sf_sync_warp() { exec_ballot(1); }
 static inline void sf_cluster_arrive() { exec_cluster_arrive(); }
 static inline void sf_cluster_wait() { exec_cluster_wait(); }
 static inline void sf_cluster_put(void *place, int rank, unsigned word) { memcpy(exec_cluster_place(place, rank), &word, sizeof word); }

@@ -40,6 +40,7 @@ SF_DEVICE void sf_take_turn()
 #endif
 }
 SF_DEVICE void sf_sync_block() { __syncthreads(); }
+SF_DEVICE void sf_sync_warp() { __syncwarp(); }
 /*
  * A cluster of blocks, from compute capability 9.0 on: they run at once, and may write to each other's shared memory after all have arrived once. What was
  * written before its thread arrived is seen by all who have waited.

@@ -46,8 +46,11 @@ struct sf_frame {
         sf_i64 open;   /* where the one before it begins: at most 0 */
         sf_i64 beyond; /* where the first one begins that does so behind the tile's reach */
         sf_u32 mark;
+        int some;      /* segments begin in the reach, behind its first position */
         int leaves;    /* in the list */
+        int dense;     /* so many that short ones are walked */
         int closed[SF_DEPTH + 1]; /* has the tile a total on this level? */
+        int low[SF_DEPTH]; /* the lowest bits of its first place there */
 };
 
 /* Shared memory, as sf_segments_* of shared.h have it. */
@@ -161,6 +164,13 @@ SF_DEVICE sf_i64 sf_segment_at(const sf_params &p, const sf_desk &d, int at)
         const int window = at / SF_LEAF, rank = d.heads_before[window] + sf_count_bits(d.heads[window] & (2u << at % SF_LEAF) - 1);
         return rank ? d.frame->next + d.numbers[rank - 1] : d.frame->next - 1;
 }
+/* The cell of a position, whose leaf begins in its own window or in the one before it; `low`: where the first leaf of its own does. One more is left free before each window's
+ * leaves, and one before all, for what the tile before has. */
+SF_DEVICE int sf_first_leaf(const sf_desk &d, int window) { return d.leaves[window] ? sf_lowest(d.leaves[window]) : SF_LEAF; }
+SF_DEVICE int sf_cell(int at, int low) { return 1 + at + at / SF_LEAF - (at % SF_LEAF < low); }
+/* The same where the leaf is known. */
+SF_DEVICE int sf_cell_of(int at, int leaf) { return 1 + at + leaf / SF_LEAF; }
+
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
 
 /* ------------------------------------------------------------------------------------------------
@@ -349,17 +359,24 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
                                 d.totals[look[i].at * SF_STRIP + column] = look[i].there ? sf_of_words(look[i].found) : sf_neutral(p);
                                 d.place[look[i].at] = (sf_u32)look[i].number;
                         }
+                sf_sync_block();
+                if (SF_STRIP == 1 && level && thread >= 32) /* it is little: one warp does it */
+                        continue;
+                const int by = SF_STRIP == 1 && level ? 32 : (int)WINDOWS;
 #pragma unroll
                 for (int b = 1; b < 32; b *= 2) {
-                        sf_sync_block();
-                        for (int u = at + row; u < at + count; u += WINDOWS)
+                        for (int u = at + row; u < at + count; u += by)
                                 if (!((d.place[u] + 1) & (2 * b - 1))) {
                                         sf_acc *own = &d.totals[u * SF_STRIP + column];
                                         *own = sf_settled(sf_combine(own[-b * SF_STRIP], *own));
                                 }
+                        if (SF_STRIP == 1 && level)
+                                sf_sync_warp();
+                        else
+                                sf_sync_block();
                 }
                 const sf_i64 above = (first - 31) >> 5;
-                for (int u = at + 32 + row; level + 1 < SF_DEPTH && u < at + count; u += WINDOWS)
+                for (int u = at + 32 + row; level + 1 < SF_DEPTH && u < at + count; u += by)
                         if ((d.place[u] & 31) == 31) {
                                 const sf_i64 group = (first + (u - at - 32) - 31) >> 5;
                                 const int to = sf_level_at(level + 1) + 32 + (int)(group - above);
@@ -374,30 +391,24 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
 
 /* What a leaf takes of those before it, one total after another. */
 struct sf_lefts {
-        sf_i64 q, place, first;
-        int level, bit;
+        sf_u32 q;   /* bits that are left, of this level and those above */
+        int place;  /* of what q says on this level, counted from the tile's first there */
+        int level;
 };
-SF_DEVICE sf_lefts sf_lefts_of(const sf_frame &f, sf_i64 q, int window)
+/* Where the next one is, for the lowest bit: right before the place that is left when the bits below it are gone. There is one. */
+SF_DEVICE int sf_next_left(const sf_frame &f, sf_lefts &s)
 {
-        const sf_i64 first = f.number * WINDOWS;
-        return sf_lefts{q, first + window, first, 0, 0};
-}
-/* Where the next one is; -1: there is none. */
-SF_DEVICE int sf_next_left(sf_lefts &s)
-{
-        while (s.q) {
-                for (; s.bit < 5; s.bit++)
-                        if (s.q >> s.bit & 1) {
-                                const int back = (int)(s.q & sf_below(s.bit)) + 1;
-                                return sf_level_at(s.level) + 32 + (int)(s.place - s.first) - back * (s.bit++, 1);
-                        }
-                s.place = (s.place - (s.q & 31)) >> 5;
-                s.first = (s.first - 31) >> 5;
+        while (!(s.q & 31)) {
+                /* The tile's first place was `first`; above, it is (first - 31) >> 5. */
+                const int low = f.low[s.level];
+                s.place = ((low + s.place) >> 5) + (low < 31);
                 s.q >>= 5;
                 s.level++;
-                s.bit = 0;
         }
-        return -1;
+        const int at = sf_level_at(s.level) + 31 + s.place;
+        s.place -= (int)(s.q & (0 - s.q));
+        s.q &= s.q - 1;
+        return at;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -409,27 +420,26 @@ struct sf_leaf {
         bool ends;    /* its segment ends with it */
 };
 
-/* Its elements, lifted, the first N of them; those it does not have are neutral. */
-template <int N> SF_DEVICE void sf_take(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, sf_acc (&v)[N])
+/* Its elements, lifted, the first N of them; those it does not have are neutral. FULL: it has as many. */
+template <bool FULL, int N> SF_DEVICE void sf_take(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, sf_acc (&v)[N])
 {
         const sf_acc neutral = sf_neutral(p);
 #if SF_STRIP == 1
-        const sf_loaded *from = d.cells + leaf.at + leaf.at / SF_LEAF;
-        const int gap = SF_LEAF - leaf.at % SF_LEAF; /* so many stand before the next place that is left free */
+        const sf_loaded *from = d.cells + sf_cell_of(leaf.at, leaf.at);
 #pragma unroll
         for (int i = 0; i < N; i++)
-                v[i] = i < leaf.length ? sf_lifted(from[i + (i >= gap)], leaf.at + i - leaf.begin) : neutral;
+                v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(from[i], leaf.at + i - leaf.begin), neutral);
 #else
         sf_vector raw[N];
         const sf_i64 segment = SF_SPREAD ? sf_segment_at(p, d, leaf.at) : 0;
 #pragma unroll
         for (int i = 0; i < N; i++)
-                raw[i] = sf_fetch(p, line, i < leaf.length ? d.frame->first + leaf.at + i : p.n, segment);
+                raw[i] = sf_fetch(p, line, FULL || i < leaf.length ? d.frame->first + leaf.at + i : p.n, segment);
 #pragma unroll
         for (int i = 0; i < N; i++) {
                 sf_loaded own[SF_WIDTH];
                 sf_loaded_below<1, int>(p, raw[i], 0, 0, 1, 0, 0, sf_absent(p), own);
-                v[i] = i < leaf.length ? sf_lifted(own[0], leaf.at + i - leaf.begin) : neutral;
+                v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(own[0], leaf.at + i - leaf.begin), neutral);
         }
 #endif
 }
@@ -466,14 +476,13 @@ SF_DEVICE sf_i64 sf_length_at(const sf_desk &d, const sf_leaf &leaf)
 }
 
 /* What is left to be done of a leaf that has been scanned, or folded: N results or 1. */
-template <int N> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, int column, sf_acc (&v)[N])
+template <bool FULL, int N> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, int column, sf_acc (&v)[N])
 {
-        const sf_i64 q = (leaf.at - leaf.begin) / SF_LEAF, length = sf_length_at(d, leaf);
+        const sf_i64 length = sf_length_at(d, leaf);
         sf_acc before = sf_identity(p);
-        bool any = false;
-        sf_lefts lefts = sf_lefts_of(*d.frame, q, leaf.at / SF_LEAF);
-        for (int u; (u = sf_next_left(lefts)) >= 0; any = true) {
-                const sf_acc left = d.totals[u * SF_STRIP + column];
+        sf_lefts lefts = {(sf_u32)((leaf.at - leaf.begin) / SF_LEAF), leaf.at / SF_LEAF, 0};
+        for (bool any = false; lefts.q; any = true) {
+                const sf_acc left = d.totals[sf_next_left(*d.frame, lefts) * SF_STRIP + column];
 #pragma unroll
                 for (int i = 0; i < N; i++)
                         v[i] = sf_combine(left, v[i]);
@@ -485,17 +494,16 @@ template <int N> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk &d, 
                 sf_store_entry(p, line, sf_segment_at(p, d, leaf.at), v[N - 1], length);
 #else
 #if SF_STRIP == 1
-        sf_answer *to = (sf_answer *)d.cells; /* a cell is as large as both */
-        const int cell = sizeof(sf_loaded) / sizeof(sf_answer), first = leaf.at + leaf.at / SF_LEAF, gap = SF_LEAF - leaf.at % SF_LEAF;
+        sf_loaded *to = d.cells + sf_cell_of(leaf.at, leaf.at);
 #else
         const sf_i64 segment = SF_SPREAD ? sf_segment_at(p, d, leaf.at) : 0;
 #endif
 #pragma unroll
         for (int i = 0; i < N; i++)
-                if (i < leaf.length) {
+                if (FULL || i < leaf.length) {
                         const sf_answer result = sf_answered(p, SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i], length);
 #if SF_STRIP == 1
-                        to[(first + i + (i >= gap)) * cell] = result;
+                        *(sf_answer *)&to[i] = result; /* a cell has room for it */
 #else
                         const sf_i64 index = d.frame->first + leaf.at + i;
                         sf_store_one(p, line.y + index * p.sy, result, sf_fetch_results(p, line, index, p.n, segment));
@@ -504,19 +512,55 @@ template <int N> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk &d, 
 #endif
 }
 
-/* A leaf that is not full; it may be as short as its neighbours are. */
-template <int N> SF_DEVICE void sf_short_leaf(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, int column)
+/* A leaf that is not full. */
+SF_DEVICE void sf_short_leaf(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, int column)
 {
-        sf_acc v[N];
-        sf_take(p, d, line, leaf, v);
+        sf_acc v[SF_LEAF];
+        sf_take<false>(p, d, line, leaf, v);
 #if SF_FOLDS
         sf_acc total[1] = {sf_fold_leaf(v)};
-        sf_finish(p, d, line, leaf, column, total);
+        sf_finish<false>(p, d, line, leaf, column, total);
 #else
         sf_scan_leaf(v);
-        sf_finish(p, d, line, leaf, column, v);
+        sf_finish<false>(p, d, line, leaf, column, v);
 #endif
 }
+
+#if SF_STRIP == 1
+/*
+ * Many short segments, one element after another from `at` to `end`, whatever their lengths: level k holds the total of the last 2^k elements that are a block, as a counter
+ * does (core/order.h). The first position is a beginning; `heads` has those of the window.
+ */
+SF_DEVICE void sf_walk_short(const sf_params &p, const sf_desk &d, const sf_line &line, int at, int end, sf_u32 heads)
+{
+        enum { LEVELS = SF_LEAF >= 32 ? 5 : SF_LEAF >= 16 ? 4 : 3 };
+        const int stop = (at / SF_LEAF + 1) * SF_LEAF; /* no segment begins from there on */
+        sf_loaded *from = d.cells + sf_cell_of(0, at);
+        sf_acc level[LEVELS], last = sf_identity(p);
+        sf_leaf leaf = {at, 0, at, true};
+        for (; at < end; at++) {
+                if (at < stop && heads >> at % SF_LEAF & 1)
+                        leaf.at = at, leaf.begin = at;
+                const int r = at - leaf.at;
+                sf_acc v = sf_lifted(from[at], r);
+#pragma unroll
+                for (int k = 0; k < LEVELS; k++)
+                        if (r >> k & 1)
+                                v = sf_combine(level[k], v);
+                        else if (!(~r & ((1 << k) - 1)))
+                                level[k] = sf_settled(v);
+#if SF_FOLDS
+                const bool ends = at + 1 >= end || (at + 1 < stop && heads >> (at + 1) % SF_LEAF & 1);
+                if (ends)
+                        sf_store_entry(p, line, sf_segment_at(p, d, at), v, sf_length_at(d, leaf));
+#else
+                *(sf_answer *)&from[at] = sf_answered(p, SF_EXCLUSIVE ? sf_choose(r, last, sf_identity(p)) : v, sf_length_at(d, leaf));
+#endif
+                last = v;
+        }
+        (void)line, (void)last;
+}
+#endif
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -551,8 +595,12 @@ SF_DEVICE void sf_find_tile(const sf_params &p, const sf_desk &d, int thread)
                         f.next = next;
                         f.open = (open < f.first ? open : f.first) - f.first;
                         f.beyond = p.n - f.first;
+                        f.some = next <= p.segments && sf_bound(p, next) < f.first + REACH;
                         for (int l = 0; l <= SF_DEPTH; l++)
                                 f.closed[l] = 0;
+                        sf_i64 place = f.number * WINDOWS;
+                        for (int l = 0; l < SF_DEPTH; l++, place = (place - 31) >> 5)
+                                f.low[l] = (int)(place & 31);
                 }
         }
         sf_sync_block();
@@ -626,12 +674,35 @@ SF_DEVICE void sf_number_heads(const sf_params &p, const sf_desk &d, int thread)
         });
 }
 
+/* Leaves as bits, where heads are known. */
+SF_DEVICE void sf_lay_leaves(const sf_params &p, const sf_desk &d, int thread)
+{
+        for (int w = thread; w <= WINDOWS; w += SF_THREADS) {
+                const int on = (int)(sf_opened(d, w) - (sf_i64)w * SF_LEAF) & (SF_LEAF - 1);
+                const sf_i64 left = p.n - d.frame->first - w * SF_LEAF;
+                sf_u32 leaves = d.heads[w];
+                if (!(leaves & sf_below(on)) && on < left)
+                        leaves |= 1u << on;
+                d.leaves[w] = leaves;
+        }
+        sf_sync_block();
+}
+
 /* Heads and leaves, as bits; what stands before each window. By the first thread of each window, and the first of all for the one behind the tile. */
 SF_DEVICE void sf_find_leaves(const sf_params &p, const sf_desk &d, int thread)
 {
         const sf_frame &f = *d.frame;
         const int window = thread;
         const bool has = window < WINDOWS;
+        if (!f.some) { /* but perhaps one where the tile begins */
+                for (int w = window; w <= WINDOWS; w += SF_THREADS) {
+                        d.heads[w] = !w && !f.open;
+                        d.last_head[w] = w && !f.open ? 0 : -1;
+                        d.heads_before[w] = w && !f.open;
+                }
+                sf_sync_block();
+                return sf_lay_leaves(p, d, thread);
+        }
         const sf_u32 heads = has ? sf_window(d.flags + window * SF_LEAF) : 0;
         const int last = heads ? window * SF_LEAF + SF_LEAF - 1 - sf_lowest(sf_reverse_bits(heads) >> (32 - SF_LEAF)) : -1;
         const int before = sf_before_thread<true>(last, d.turn, thread), count = sf_before_thread<false>(sf_count_bits(heads), d.turn, thread);
@@ -646,15 +717,7 @@ SF_DEVICE void sf_find_leaves(const sf_params &p, const sf_desk &d, int thread)
                 d.heads_before[WINDOWS] = count + sf_count_bits(heads);
         }
         sf_sync_block();
-        for (int w = window; w <= WINDOWS; w += SF_THREADS) {
-                const int on = (int)(sf_opened(d, w) - (sf_i64)w * SF_LEAF) & (SF_LEAF - 1);
-                const sf_i64 left = p.n - f.first - w * SF_LEAF;
-                sf_u32 leaves = d.heads[w];
-                if (!(leaves & sf_below(on)) && on < left)
-                        leaves |= 1u << on;
-                d.leaves[w] = leaves;
-        }
-        sf_sync_block();
+        sf_lay_leaves(p, d, thread);
 }
 
 /* The beginning of the first leaf behind the window, or of nothing. */
@@ -686,22 +749,36 @@ SF_DEVICE sf_leaf sf_full_leaf(const sf_params &p, const sf_desk &d, int window)
         return leaf;
 }
 
-/* The others, in the order of their beginnings. */
+/* The others, in the order of their beginnings; where they are many, only those that go on from a full one, and the rest is walked. */
 SF_DEVICE void sf_list_leaves(const sf_params &p, const sf_desk &d, int thread)
 {
+        sf_frame &f = *d.frame;
         const int window = thread;
+        if (!f.some && p.n - f.first >= REACH) { /* all are full */
+                sf_sync_block();
+                if (!thread)
+                        f.leaves = f.dense = 0;
+                sf_sync_block();
+                return;
+        }
         sf_u32 leaves = window < WINDOWS ? d.leaves[window] : 0;
         if (leaves) {
                 const int last = SF_LEAF - 1 - sf_lowest(sf_reverse_bits(leaves) >> (32 - SF_LEAF));
                 if (sf_next_leaf(p, d, window) - (window * SF_LEAF + last) == SF_LEAF)
                         leaves &= ~(1u << last);
         }
-        const int before = sf_before_thread<false>(sf_count_bits(leaves), d.turn, thread);
-        int at = before;
-        for (sf_u32 left = leaves; left; left &= left - 1)
+        /* Those that go on are counted above the others. */
+        const sf_u32 on = window < WINDOWS ? leaves & ~d.heads[window] : 0;
+        int at = sf_before_thread<false>(sf_count_bits(leaves) + (on ? 1 << 16 : 0), d.turn, thread);
+        if (thread == SF_THREADS - 1) {
+                const int all = at + sf_count_bits(leaves) + (on ? 1 << 16 : 0);
+                f.dense = SF_STRIP == 1 && (all & 0xffff) > 2 * WINDOWS;
+                f.leaves = f.dense ? all >> 16 : all & 0xffff;
+        }
+        sf_sync_block();
+        at = f.dense ? at >> 16 : at & 0xffff;
+        for (sf_u32 left = f.dense ? on : leaves; left; left &= left - 1)
                 d.list[at++] = (unsigned short)(window * SF_LEAF + sf_lowest(left));
-        if (thread == SF_THREADS - 1)
-                d.frame->leaves = at;
         sf_sync_block();
 }
 
@@ -723,10 +800,11 @@ SF_DEVICE sf_leaf sf_listed(const sf_params &p, const sf_desk &d, int number)
 SF_DEVICE void sf_lay_out(const sf_params &p, const sf_desk &d, const sf_vector &raw, int at)
 {
         sf_loaded own[SF_WIDTH];
+        const int low = sf_first_leaf(d, at / SF_LEAF);
         sf_loaded_below<1, int>(p, raw, 0, 0, 1, 0, 0, sf_absent(p), own);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                d.cells[at + j + (at + j) / SF_LEAF] = own[j];
+                d.cells[sf_cell(at, low - j) + j] = own[j];
 }
 #endif
 
@@ -735,13 +813,13 @@ SF_DEVICE void sf_lay_out(const sf_params &p, const sf_desk &d, const sf_vector 
 SF_DEVICE void sf_flush(const sf_params &p, const sf_desk &d, const sf_line &line, int low, int high, int at)
 {
         const sf_frame &f = *d.frame;
-        const int cell = sizeof(sf_loaded) / sizeof(sf_answer);
         if (at + SF_WIDTH <= low || at >= high)
                 return;
         sf_answer v[SF_WIDTH];
+        const int first = sf_first_leaf(d, at / SF_LEAF);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                v[j] = ((const sf_answer *)d.cells)[(at + j + (at + j) / SF_LEAF) * cell];
+                v[j] = *(const sf_answer *)&d.cells[sf_cell(at, first - j) + j];
         const sf_i64 index = f.first + at;
         const sf_stored r = sf_pack(p, v, sf_fetch_results(p, line, index, p.n, SF_SPREAD ? sf_segment_at(p, d, at) : 0));
         if (at >= low && at + SF_WIDTH <= high) {
@@ -810,7 +888,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_leaf leaf = sf_full_leaf(p, d, row);
         sf_acc v[SF_LEAF];
         if (leaf.length) {
-                sf_take(p, d, line, leaf, v);
+                sf_take<true>(p, d, line, leaf, v);
 #if SF_FOLDS
                 v[SF_LEAF - 1] = sf_fold_leaf(v);
 #else
@@ -830,25 +908,28 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (leaf.length && there) {
 #if SF_FOLDS
                 sf_acc total[1] = {v[SF_LEAF - 1]};
-                sf_finish(p, d, line, leaf, column, total);
+                sf_finish<true>(p, d, line, leaf, column, total);
 #else
-                sf_finish(p, d, line, leaf, column, v);
+                sf_finish<true>(p, d, line, leaf, column, v);
 #endif
         }
+#if SF_STRIP == 1
+        if (f.dense) {
+                sf_u32 heads = d.heads[row];
+                if (leaf.length && sf_is_head(d, leaf.at))
+                        heads &= ~(1u << leaf.at % SF_LEAF);
+                if (heads)
+                        sf_walk_short(p, d, line, row * SF_LEAF + sf_lowest(heads), leaf.length ? leaf.at : sf_next_leaf(p, d, row), heads);
+        }
+#endif
         for (int g = row; g < f.leaves; g += WINDOWS) {
                 leaf = sf_listed(p, d, g);
-                if (!there)
-                        continue;
-                if (leaf.length <= SF_LEAF / 4)
-                        sf_short_leaf<SF_LEAF / 4>(p, d, line, leaf, column);
-                else
-                        sf_short_leaf<SF_LEAF>(p, d, line, leaf, column);
+                if (there)
+                        sf_short_leaf(p, d, line, leaf, column);
         }
 #if SF_STRIP == 1 && !SF_FOLDS
         sf_sync_block();
-        const sf_i64 end = p.n - f.first;
         const int low = d.leaves[0] ? on : TILE, high = sf_next_leaf(p, d, WINDOWS - 1);
-        (void)end;
         for (int i = 0; i < VECTORS; i++)
                 sf_flush(p, d, line, low, high, (i * SF_THREADS + thread) * SF_WIDTH);
         if (thread < VECTORS)
