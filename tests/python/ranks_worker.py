@@ -106,8 +106,26 @@ def gradients(ranks, me, group):
         z = whole(full)
         (z * (weights if scans else weights[:, 0])).sum().backward()
         close(f"gradient of {what} over {ranks}", mine.grad, part(full.grad, 1, at, me))
+        if ranks != 3:
+            return
+        mine, full = part(start, 1, at, me).clone().requires_grad_(), start.clone().requires_grad_()
+        weight = part(weights, 1, at, me) if scans else weights[:, 0] * (1 if me == 0 else 0)
+        first, = torch.autograd.grad((ours(mine) ** 2 * weight).sum(), mine, create_graph=True)
+        second, = torch.autograd.grad((first * part(x, 1, at, me).cos()).sum(), mine)
+        whole_first, = torch.autograd.grad((whole(full) ** 2 * (weights if scans else weights[:, 0])).sum(), full, create_graph=True)
+        whole_second, = torch.autograd.grad((whole_first * x.cos()).sum(), full)
+        close(f"second gradient of {what}", second, part(whole_second, 1, at, me))
+
+    def shifted(y, first):
+        return torch.cat([torch.full((2, 1), first, dtype=y.dtype), y[:, :-1]], 1)
 
     both("cumsum", lambda t: sd.cumsum(t, 1, group=group), lambda t: t.cumsum(1))
+    both("exclusive cummax", lambda t: sd.cummax(t, 1, exclusive=True, initial=-9, group=group), lambda t: shifted(t.cummax(1).values, -9.0))
+    both("cummin with an initial value", lambda t: sd.cummin(t, 1, initial=-0.1, group=group), lambda t: t.cummin(1).values.clamp(max=-0.1))
+    both("min with an initial value", lambda t: sd.min(t, 1, initial=-0.1, group=group), lambda t: t.min(1).values.clamp(max=-0.1), False)
+    both("exclusive logcumsumexp", lambda t: sd.logcumsumexp(t, 1, exclusive=True, group=group).exp(), lambda t: shifted(t.logcumsumexp(1), -torch.inf).exp())
+    both("masked logsumexp", lambda t: sd.logsumexp(t, 1, mask=part(mask, 1, at, me), group=group),
+         lambda t: torch.where(mask, t, float("-inf")).logsumexp(1), False)
     both("masked cumsum", lambda t: sd.cumsum(t, 1, mask=part(mask, 1, at, me), group=group), lambda t: (t * mask).cumsum(1))
     both("reverse cumsum", lambda t: sd.cumsum(t, 1, reverse=True, group=group), lambda t: t.flip(1).cumsum(1).flip(1))
     both("cumprod", lambda t: sd.cumprod(t, 1, group=group), lambda t: t.cumprod(1))
