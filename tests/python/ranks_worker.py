@@ -85,6 +85,23 @@ def values(ranks, me, group):
             same(f"{name} {dtype} {shape} over {ranks} {how.keys()}", got, part(expected, dim, at, me) if name in SCANS else expected)
 
 
+def moments(ranks, me, group):
+    """mean, var, std and norm; some of the elements, and without NaN."""
+    for seed, dtype in enumerate((torch.float32, torch.float64, torch.bfloat16)):
+        x, mask = tensor((3, 45), dtype, seed), tensor((3, 45), torch.bool, seed + 3)
+        holes = torch.where(mask, x, torch.nan)
+        at = cuts(45, ranks, seed)
+        for name, how in (("mean", {}), ("var", {}), ("var", {"correction": 0}), ("std", {"keepdim": True}), ("norm", {}), ("norm", {"ord": 1}), ("norm", {"ord": torch.inf}),
+                          ("norm", {"ord": -torch.inf})):
+            ours, whole = getattr(sd, name), getattr(scanfold, name)
+            same(f"{name} {dtype} over {ranks} {how}", ours(part(x, 1, at, me), dim=1, group=group, **how), whole(x, dim=1, **how))
+            same(f"masked {name} {dtype} over {ranks} {how}", ours(part(x, 1, at, me), dim=1, mask=part(mask, 1, at, me), group=group, **how),
+                 whole(x, dim=1, mask=mask, **how))
+        same(f"mean without NaN {dtype}", sd.mean(part(holes, 1, at, me), 1, skip_nan=True, group=group), scanfold.mean(holes, 1, skip_nan=True))
+        same(f"cumsum without NaN {dtype}", sd.cumsum(part(holes, 1, at, me), 1, skip_nan=True, group=group),
+             part(scanfold.cumsum(holes, 1, skip_nan=True), 1, at, me))
+
+
 def recurrences(ranks, me, group):
     for seed, dtype in enumerate(REALS):
         a, b = tensor((3, 50), dtype, seed), tensor((3, 50), dtype, seed + 9)
@@ -142,6 +159,11 @@ def gradients(ranks, me, group):
     both("prod", lambda t: sd.prod(t, 1, group=group), lambda t: t.prod(1), False)
     both("max", lambda t: sd.max(t, 1, group=group), lambda t: t.max(1).values, False)
     both("logsumexp", lambda t: sd.logsumexp(t, 1, group=group), lambda t: t.logsumexp(1), False)
+    both("mean", lambda t: sd.mean(t, 1, group=group), lambda t: t.mean(1), False)
+    both("var", lambda t: sd.var(t, 1, group=group), lambda t: t.var(1), False)
+    both("masked std", lambda t: sd.std(t, 1, mask=part(mask, 1, at, me), correction=0, group=group),
+         lambda t: torch.stack([row[kept].std(correction=0) for row, kept in zip(t, mask)]), False)
+    both("norm", lambda t: sd.norm(t, 2, 1, group=group), lambda t: torch.linalg.vector_norm(t, 2, 1), False)
     a = tensor((2, 21), torch.float64, 8)
     for how in ({}, {"reverse": True}, {"exclusive": True}):
         both(f"recurrence {how}, by b", lambda t: sd.linear_recurrence(part(a, 1, at, me), t, 1, group=group, **how),
@@ -162,6 +184,11 @@ def faults(ranks, me, group):
         ("rank 1 has axis 1 of 2, and rank 0 has axis 0 of 2; all ranks must have the same", lambda: sd.sum(x, 1 if me == 1 else 0, group=group)),
         ("rank 1 has shape (*, 2), and rank 0 has (*, 3); all ranks must have the same", lambda: sd.sum(x[:, :2] if me == 1 else x, 0, group=group)),
         ("rank 1: IndexError: dim is 5; for a tensor of 2 dimensions it must be -2 to 1", lambda: sd.cumsum(x, 5 if me == 1 else 0, group=group)),
+        ("rank 1: TypeError: x is torch.int64; var is of real numbers: give x.float()", lambda: sd.var(x.long() if me == 1 else x, 0, group=group)),
+        ("rank 1 has fold 1, and rank 0 has 0; all ranks must have the same", lambda: (sd.sum if me == 1 else sd.cumsum)(x, 0, group=group)),
+        ("rank 1 has reverse 1, and rank 0 has 0; all ranks must have the same", lambda: sd.cumsum(x, 0, reverse=me == 1, group=group)),
+        ("rank 1 has exclusive 1, and rank 0 has 0; all ranks must have the same", lambda: sd.cumsum(x, 0, exclusive=me == 1, group=group)),
+        ("rank 1 has another initial value than rank 0; all ranks must have the same", lambda: sd.cumsum(x, 0, initial=2 if me == 1 else 3, group=group)),
         ("rank 1: TypeError: x is list; it must be a tensor", lambda: sd.cumsum([1.0] if me == 1 else x, 0, group=group)),
     ]
     for sentence, ask in asks:
@@ -200,12 +227,21 @@ def dtensors():
         same(f"DTensor gradient {placements}", d.grad.full_tensor(), whole.grad)
         for keepdim in (False, True):
             same(f"DTensor logsumexp {placements}", sd.logsumexp(d, 1, keepdim=keepdim).full_tensor().detach(), scanfold.logsumexp(x, 1, keepdim=keepdim))
+        same(f"DTensor var {placements}", sd.var(d, 1).full_tensor().detach(), scanfold.var(x, 1))
         h = sd.linear_recurrence(d, d, 1)
         same(f"DTensor recurrence {placements}", h.full_tensor().detach(), scanfold.linear_recurrence(x, x, 1))
     whole = x.clone().requires_grad_()
     d = distribute_tensor(x, flat, [Shard(1)]).requires_grad_()
     sd.sum(d, 1).sum().backward()
     same("DTensor gradient of sum", d.grad.full_tensor(), torch.ones_like(x))
+    whole = x.double().requires_grad_()
+    d = distribute_tensor(x.double(), grid, [Shard(0), Shard(1)]).requires_grad_()
+    for name in ("logsumexp", "var"):
+        first, = torch.autograd.grad((getattr(sd, name)(d, 1) ** 2).sum(), d, create_graph=True)
+        second, = torch.autograd.grad((first * first).sum(), d)
+        whole_first, = torch.autograd.grad((getattr(torch, name)(whole, 1) ** 2).sum(), whole, create_graph=True)
+        whole_second, = torch.autograd.grad((whole_first * whole_first).sum(), whole)
+        close(f"DTensor second gradient of {name}", second.full_tensor(), whole_second)
 
 
 def compiled(me, group):
@@ -226,6 +262,8 @@ def main():
         if rank < ranks:
             values(ranks, rank, group)
             recurrences(ranks, rank, group)
+            if ranks == 3:
+                moments(ranks, rank, group)
             if ranks in (3, 8) or ENGINE != "gloo":
                 gradients(ranks, rank, group)
             faults(ranks, rank, group)
