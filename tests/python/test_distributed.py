@@ -2,6 +2,7 @@
 ranks_worker.py."""
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -67,3 +68,15 @@ def test_a_layer_whose_sequence_is_sharded():
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "1000 steps over 3 ranks: the bits of one process, and its gradients\n"
+
+
+@pytest.mark.host_only("NumPy arrays")
+def test_numpy_arrays_over_mpi4py():
+    pytest.importorskip("mpi4py")
+    if not shutil.which("mpirun"):
+        pytest.skip("there is no mpirun")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "mpi", "running_sum.py")
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_btl="self,vader")
+    done = subprocess.run(["mpirun", "-n", "3", sys.executable, script], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "1000 rows over 3 ranks: the bits of one process\n"
