@@ -155,9 +155,11 @@ def _result_dtype(op, x, dtype):
     return x.dtype
 
 
-def _on_device(op, x, dtype):
+def _on_device(op, x, dtype, fold):
     """Has the library this operation where x is? Else it is done in CPU memory (docs/ranks.md)."""
-    return x.device.type == "cpu" or op in (SUM, MAX, MIN) or op == PROD and not (x.dtype.is_floating_point or dtype.is_floating_point)
+    if x.device.type == "cpu" or op in (SUM, MAX, MIN):
+        return True
+    return fold if ARGMAX <= op <= LAST_ARGMIN else op == PROD and not (x.dtype.is_floating_point or dtype.is_floating_point)
 
 
 def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, a=None):
@@ -170,7 +172,7 @@ def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclu
         if fold:
             shape[axis:axis + 1] = [1] if keepdim else []
         made = _result_dtype(op, x, dtype)
-        device = x.device if _on_device(op, x, made) else torch.device("cpu")
+        device = x.device if _on_device(op, x, made, fold) else torch.device("cpu")
         out = torch.empty(shape, dtype=made, device=device)
         given = (t if t is None else t.detach().resolve_neg().to(device) for t in (x, a, mask))
         return (*given, out, op, axis, fold, keepdim, bool(reverse), bool(exclusive), initial)

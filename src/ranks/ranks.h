@@ -38,7 +38,7 @@ void sf_part_make(sf_shard *s, int64_t from, int64_t to, sf_part_step *t);
 
 /* device.c: shards in the memory of a CUDA device. Which operations have them; the values of this rank's blocks, to its span; a scan of [from, to) with what stands before
  * it to its left; a fold's result. */
-bool sf_device_has(sf_op op, sf_dt acc);
+bool sf_device_has(const sf_step *step);
 sf_status sf_device_fold(sf_shard *s);
 sf_status sf_device_scan(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile);
 sf_status sf_device_result(sf_shard *s, const sf_pile *pile);

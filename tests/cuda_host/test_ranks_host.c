@@ -33,7 +33,8 @@ static const sample samples[] = {
         {"cumsum without NaN", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 0, 0, 0, 0, 1, 0},
         {"sum", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 1, 1, 0, 0, 0, 1},
         {"min, masked", SF_I32_INIT, SF_I32_INIT, SF_MIN, 0, 1, 0, 0, 1, 0, 0},
-        {"sum in f64 of f32, without NaN", SF_F32_INIT, SF_F64_INIT, SF_SUM, 1, 1, 0, 0, 0, 1, 0},
+        {"argmax, masked", SF_F32_INIT, SF_I64_INIT, SF_ARGMAX, 1, 1, 0, 0, 1, 0, 0},
+        {"last_argmin, reverse", SF_I32_INIT, SF_I32_INIT, SF_LAST_ARGMIN, 0, 1, 1, 0, 0, 0, 0},
 };
 
 static sf_context *ref, *device;
@@ -55,7 +56,7 @@ static void fill(const sample *s)
         for (int i = 0; i < LINES * N; i++) {
                 const double v = (rand() % 2000001 - 1000000) / 333.0;
                 const float narrow = s->skip_nan && i % 5 == 2 ? (float)__builtin_nan("") : s->exclusive && i < 280 ? -0.0f : (float)v; /* -0.0 stays, whoever has none of his own */
-                const int32_t integer = (int32_t)v | 1;
+                const int32_t integer = s->op == SF_LAST_ARGMIN ? (int32_t)v / 1000 : (int32_t)v | 1;
                 if (s->in.code == 0)
                         memcpy(x + 4 * i, &integer, 4);
                 else if (s->in.bits == 64)
