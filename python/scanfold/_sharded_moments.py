@@ -24,9 +24,8 @@ def _length(name, x, dim, group, check):
 
 class _Folds:
     """One call's folds of a shard."""
-    def __init__(self, x, dim, group, replicated, mask):
+    def __init__(self, dim, group, replicated, mask):
         self.dim, self.group, self.replicated, self.mask = dim, group, replicated, mask
-        self.length = x.shape[dim]
 
     def fold(self, op, x, mask, initial=None):
         return ranks._Fold.apply(x, op, self.dim, self.group, True, False, mask, initial, x.dtype, self.replicated)
@@ -35,9 +34,9 @@ class _Folds:
         return self.fold(ranks.SUM, x, self.mask)
 
     def count(self, n, like):
-        """Of the elements that count; how many a line has."""
+        """How many elements of a line count. A tensor: on a device torch divides by a plain number by multiplying with its reciprocal."""
         if self.mask is None:
-            return n
+            return torch.full((), n, dtype=like.dtype, device=like.device)
         ones = self.mask.bool().to(torch.int64).expand(like.shape)
         return self.fold(ranks.SUM, ones, None).to(like.dtype)
 
@@ -92,7 +91,7 @@ def _moment(make, name, x, dim, keepdim, mask, skip_nan, dtype, group, **how):
         n = _length(name, local, axis, among, check)
         made = dtype or local.dtype
         how["acc"] = torch.float64 if torch.float64 in (local.dtype, made) else torch.float32
-        y = make(_Folds(local, axis, among, replicated, held), local, n, how).to(made)
+        y = make(_Folds(axis, among, replicated, held), local, n, how).to(made)
         return y if keepdim else y.squeeze(axis)
     mask = ranks._without_nan(x, mask, skip_nan)
     if is_dtensor(x):
