@@ -1,6 +1,9 @@
 """Ranks over gloo beside one process: the time of a sharded scan and fold, and how much of it is the exchange.
 
     python bench/ranks.py [log2 of the elements, 28] [ranks, 2]
+    python bench/ranks.py cuda [log2 of the elements, 28]
+
+The second is of a shard on a CUDA device: what a rank computes, without the exchange, beside the same call of an unsharded tensor.
 
 One process uses as many threads as there are ranks, each rank one thread. Times are the best of a few rounds; a round of ranks is as slow as its
 slowest.
@@ -15,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 import scanfold
-from scanfold import distributed as sd
+from scanfold import _scanfold, distributed as sd
 
 ROUNDS = 7
 
@@ -60,7 +63,32 @@ def rank_main(elements):
             print(f"{name} {ranks} ranks: {whole * 1e3:.1f} ms, exchange {exchange * 1e3:.2f} ms ({100 * exchange / whole:.1f}%)")
 
 
+def device_main(elements):
+    """The second of two ranks with shards of this length."""
+    x = torch.rand(elements, device="cuda")
+
+    def sharded(fold):
+        out = torch.empty(() if fold else elements, device="cuda")
+        asked = (x, None, None, out, sd.SUM, 0, fold, False, False, False, None)
+        cards = _scanfold.shard_card(*asked) * 2
+        shard = _scanfold.shard_open(*asked, 1, 2, cards)
+        mine = torch.empty(_scanfold.shard_bytes(shard, 1, 2), dtype=torch.uint8)
+        _scanfold.shard_values(shard, mine)
+        _scanfold.shard_finish(shard, torch.cat([mine, mine]))
+
+    def waited(run):
+        def timed():
+            run()
+            torch.cuda.synchronize()
+        return timed
+    for name, whole, fold in (("cumsum", lambda: scanfold.cumsum(x, 0), False), ("sum", lambda: scanfold.sum(x, 0), True)):
+        alone, shard = best(waited(whole)), best(waited(lambda: sharded(fold)))
+        print(f"{name}, {torch.cuda.get_device_name()}: unsharded {alone * 1e3:.3f} ms, a shard {shard * 1e3:.3f} ms, {alone / shard:.2f} of its speed")
+
+
 def main():
+    if sys.argv[1:2] == ["cuda"]:
+        return device_main(1 << int(sys.argv[2] if len(sys.argv) > 2 else 28))
     elements, ranks = 1 << int(sys.argv[1] if len(sys.argv) > 1 else 28), int(sys.argv[2] if len(sys.argv) > 2 else 2)
     if "RANK" in os.environ:
         return rank_main(elements)

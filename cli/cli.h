@@ -23,6 +23,10 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 /* "scanfold: <sentence>\n" on standard error, the progress bar cleared first. Returns CLI_FAILED. */
 int complain(const char *format, ...) CLI_PRINTF(1, 2);
 
+/* From now on sentences are kept, the first of them; take_complaint returns it, or "", and forgets it. */
+void keep_complaints(void);
+const char *take_complaint(void);
+
 /* The same, then where to read more: command names whose --help (NULL: the general one). Returns CLI_USAGE. */
 int complain_usage(const char *command, const char *format, ...) CLI_PRINTF(2, 3);
 
@@ -66,6 +70,7 @@ struct job {
         int32_t threads;                /* 0: the library's choice */
         int64_t slab;                   /* bytes worked on at a time */
         int quiet;
+        int mpi;                        /* this process is one of many (ranks.h) */
 };
 
 int run_job(const struct job *job);

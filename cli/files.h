@@ -56,6 +56,16 @@ int output_create(struct output *output, const char *path, uint64_t size);
 int outputs_commit(struct output *outputs, int count);
 void outputs_abandon(struct output *outputs, int count);
 
+/*
+ * One output written by several processes. The one that made it names its temporary file (output_share), the others map that (output_join),
+ * and put what they wrote on the disk (output_leave) before the first commits it. Each of them removes the file if it comes to nothing;
+ * output_forget, once it has been committed.
+ */
+int output_share(struct output *output, char *name, size_t room);
+int output_join(struct output *output, const char *path, const char *name, uint64_t size);
+int output_leave(struct output *output);
+void output_forget(struct output *output);
+
 /* Tells the kernel that [start, start + size), within a mapping, is not needed for now. Nothing in it is lost. */
 void drop_pages(const unsigned char *start, uint64_t size);
 

@@ -41,6 +41,7 @@ static const char common[] =
         "  --view T          read the elements' bytes as T: --view bf16 for bfloat16, which .npy stores untyped (V2)\n"
         "  --threads N       default: SCANFOLD_NUM_THREADS, or OMP_NUM_THREADS, or one for each CPU\n"
         "  --slab SIZE       how much of a large file to work on at a time, such as 64M (default 128M)\n"
+        "  --mpi             share the axis among the ranks of mpirun: mpirun -n 4 scanfold scan ... --mpi\n"
         "  -q, --quiet       no progress bar\n"
         "\n"
         "types: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool (float32, int64 and so on as well).\n"

@@ -14,9 +14,30 @@
 /* How much of the files is worked on at a time: enough to keep every thread busy, little beside any memory. */
 enum { DEFAULT_SLAB = 128 << 20 };
 
+static int keeping;
+static char kept[4096];
+
+void keep_complaints(void)
+{
+        keeping = 1;
+}
+
+const char *take_complaint(void)
+{
+        static char taken[sizeof(kept)];
+        memcpy(taken, kept, sizeof(kept));
+        kept[0] = 0;
+        return taken;
+}
+
 static void say(const char *format, va_list arguments)
 {
         progress_stop();
+        if (keeping) {
+                if (!kept[0])
+                        vsnprintf(kept, sizeof(kept), format, arguments);
+                return;
+        }
         fputs("scanfold: ", stderr);
         vfprintf(stderr, format, arguments);
         fputc('\n', stderr);
@@ -37,7 +58,8 @@ int complain_usage(const char *command, const char *format, ...)
         va_start(arguments, format);
         say(format, arguments);
         va_end(arguments);
-        fprintf(stderr, "Try 'scanfold %s%s--help'.\n", command ? command : "", command ? " " : "");
+        if (!keeping)
+                fprintf(stderr, "Try 'scanfold %s%s--help'.\n", command ? command : "", command ? " " : "");
         return CLI_USAGE;
 }
 
@@ -69,7 +91,7 @@ int finish_stdout(void)
 
 enum {
         OPT_AXIS = 1000, OPT_OP, OPT_REVERSE, OPT_EXCLUSIVE, OPT_KEEPDIM, OPT_MASK, OPT_SKIP_NAN, OPT_INITIAL, OPT_DTYPE, OPT_ACC,
-        OPT_VIEW, OPT_THREADS, OPT_SLAB
+        OPT_VIEW, OPT_THREADS, OPT_SLAB, OPT_MPI
 };
 
 /* For a scan and a fold alike; what does not apply to one is refused by name. */
@@ -88,6 +110,7 @@ static const struct option long_options[] = {
         { "view", required_argument, NULL, OPT_VIEW },
         { "threads", required_argument, NULL, OPT_THREADS },
         { "slab", required_argument, NULL, OPT_SLAB },
+        { "mpi", no_argument, NULL, OPT_MPI },
         { "quiet", no_argument, NULL, 'q' },
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
@@ -145,6 +168,9 @@ static int take_option(struct job *job, int option, const char *text)
                 return CLI_DONE;
         case 'q':
                 job->quiet = 1;
+                return CLI_DONE;
+        case OPT_MPI:
+                job->mpi = 1;
                 return CLI_DONE;
         case OPT_AXIS:
                 if (parse_axes(job, text))
@@ -240,6 +266,8 @@ static int command_job(int argc, char **argv)
                 return complain_usage(job.command, "name a file for the result with -o (or -o - for standard output)");
         if (job.mask && !strcmp(job.mask, "-") && !strcmp(job.input, "-"))
                 return complain_usage(job.command, "the input and the mask cannot both be standard input");
+        if (job.mpi && (!strcmp(job.input, "-") || (job.mask && !strcmp(job.mask, "-")) || (job.output && !strcmp(job.output, "-"))))
+                return complain_usage(job.command, "--mpi is for files, which every rank can open; - is one process's: name a file");
         return run_job(&job);
 }
 

@@ -227,6 +227,18 @@ static void set_mode(const struct output *output)
         (void)ignored;
 }
 
+static int map_temporary(struct output *output, uint64_t size)
+{
+        void *start = size > SIZE_MAX ? MAP_FAILED
+                                      : mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, output->fd, 0);
+        if (start == MAP_FAILED)
+                return complain("cannot map %s: %s", output->name, strerror(errno));
+        output->file.start = start;
+        output->file.size = size;
+        watch_mapping(start, size, "scanfold: the disk is full: the output does not fit\n");
+        return CLI_DONE;
+}
+
 static int create(struct output *output, const char *path, uint64_t size)
 {
         output->fd = output->stream = -1;
@@ -258,15 +270,10 @@ static int create(struct output *output, const char *path, uint64_t size)
                 status = reserve(output->fd, size, output->name);
         if (status)
                 return status;
-        void *start = size > SIZE_MAX ? MAP_FAILED
-                                      : mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, output->fd, 0);
-        if (start == MAP_FAILED)
-                return complain("cannot map %s: %s", output->name, strerror(errno));
-        output->file.start = start;
-        output->file.size = size;
-        watch_mapping(start, size, "scanfold: the disk is full: the output does not fit\n");
-        set_mode(output);
-        return CLI_DONE;
+        status = map_temporary(output, size);
+        if (!status)
+                set_mode(output);
+        return status;
 }
 
 int output_create(struct output *output, const char *path, uint64_t size)
@@ -289,7 +296,7 @@ static void sync_directory(const char *directory)
 }
 
 /* Everything a file needs but its place: on the disk, under a name of its own, closed. */
-static int settle(struct output *output)
+int output_leave(struct output *output)
 {
         unmap(&output->file);
         int failed = fsync(output->fd);
@@ -305,6 +312,39 @@ static int settle(struct output *output)
                 output->fd = -1;
         }
         return failed ? complain("cannot write %s: %s", output->name, strerror(errno)) : CLI_DONE;
+}
+
+int output_share(struct output *output, char *name, size_t room)
+{
+        if (!output->path)
+                return complain("%s is no regular file, which --mpi writes; name one with -o", output->name);
+        int status = output->temporary ? CLI_DONE : name_temporary(output);
+        if (!status && (size_t)snprintf(name, room, "%s", output->temporary) >= room)
+                status = complain("the directory of %s has too long a name", output->name);
+        return status;
+}
+
+int output_join(struct output *output, const char *path, const char *name, uint64_t size)
+{
+        memset(output, 0, sizeof(*output));
+        output->name = path;
+        output->stream = -1;
+        output->temporary = strdup(name);
+        output->fd = open(name, O_RDWR | O_CLOEXEC);
+        if (!output->temporary)
+                return complain("not enough memory");
+        doom_file(output->temporary);
+        if (output->fd < 0)
+                return complain("cannot open %s, which rank 0 has made for %s: %s; all ranks must share its directory", name, path, strerror(errno));
+        return map_temporary(output, size);
+}
+
+void output_forget(struct output *output)
+{
+        if (output->temporary)
+                spare_file(output->temporary);
+        free(output->temporary);
+        output->temporary = NULL;
 }
 
 static int send_stream(struct output *output)
@@ -385,7 +425,7 @@ int outputs_commit(struct output *outputs, int count)
         progress_start("waiting for the disk", 0, 0);
         for (int i = 0; i < count && !status; i++)
                 if (outputs[i].path)
-                        status = settle(&outputs[i]);
+                        status = output_leave(&outputs[i]);
         progress_stop();
         for (int i = 0; i < count && !status; i++)
                 if (outputs[i].stream >= 0)

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "files.h"
 #include "progress.h"
+#include "ranks.h"
 #include "work.h"
 
 #include <inttypes.h>
@@ -209,14 +210,14 @@ static int print_value(struct work *work, int32_t ndim, const int64_t *shape)
                 empty |= shape[i] == 0;
         }
         if (many)
-                return complain_usage(work->job->command, "the result is %s; name a file for it with -o (or -o - for standard output)",
-                                      empty ? "empty: there is no value to print" : "more than one value");
+                return ranks_agree(complain_usage(work->job->command, "the result is %s; name a file for it with -o (or -o - for standard output)",
+                                                  empty ? "empty: there is no value to print" : "more than one value"));
         double room = 0; /* one element of any dtype, aligned */
         work->out = (unsigned char *)&room;
         int64_t strides[SF_MAX_NDIM] = { 0 };
         memcpy(work->grid.out, strides, sizeof(strides));
-        int status = do_work(work);
-        if (!status)
+        int status = ranks_work(work);
+        if (!status && ranks_first())
                 print_element(work->out, work->out_dtype);
         return status ? status : finish_stdout();
 }
@@ -227,22 +228,23 @@ static int write_file(struct work *work, int32_t ndim, const int64_t *shape)
         size_t header_size = npy_write_header(header, work->out_dtype, ndim, shape);
         int64_t bytes;
         if (npy_byte_count(ndim, shape, work->out_dtype->size, &bytes) || bytes > INT64_MAX - NPY_HEADER_ROOM)
-                return complain("the result as %s would be more bytes than 64 bits can count", work->out_dtype->name);
+                return ranks_agree(complain("the result as %s would be more bytes than 64 bits can count", work->out_dtype->name));
         struct output output;
-        int status = output_create(&output, work->job->output, header_size + (uint64_t)bytes);
+        int status = ranks_create(&output, work->job->output, header_size + (uint64_t)bytes);
         if (!status) {
                 memcpy(output.file.start, header, header_size);
                 work->out = output.file.start + header_size;
                 work->out_is_mapped = 1;
-                status = do_work(work);
+                status = ranks_work(work);
         }
         if (!status)
-                return outputs_commit(&output, 1);
+                return ranks_commit(&output);
         outputs_abandon(&output, 1);
         return status;
 }
 
-static int run_with(struct work *work, const struct input *x, const struct input *mask)
+/* Decides everything, and checks it. */
+static int prepare(struct work *work, const struct input *x, const struct input *mask)
 {
         const struct job *job = work->job;
         struct grid *g = &work->grid;
@@ -269,9 +271,15 @@ static int run_with(struct work *work, const struct input *x, const struct input
         if (status)
                 return status;
         mark_busy(job, g);
+        return CLI_DONE;
+}
+
+static int work_on(struct work *work)
+{
+        const struct job *job = work->job;
         int32_t ndim;
         int64_t shape[SF_MAX_NDIM];
-        shape_output(job, g, g->out_item, &ndim, shape);
+        shape_output(job, &work->grid, work->grid.out_item, &ndim, shape);
         return job->output ? write_file(work, ndim, shape) : print_value(work, ndim, shape);
 }
 
@@ -283,10 +291,14 @@ int run_job(const struct job *job)
         memset(&x, 0, sizeof(x));
         memset(&mask, 0, sizeof(mask));
         work.job = job;
-        if (job->quiet)
+        if (job->quiet || job->mpi)
                 progress_silence();
 
-        int status = job->output ? outputs_check(&job->output, 1) : CLI_DONE;
+        int status = job->mpi ? ranks_start() : CLI_DONE;
+        if (status)
+                return status;
+        if (job->output)
+                status = outputs_check(&job->output, 1);
         if (!status)
                 status = make_context(job->threads, &work.ctx);
         if (!status)
@@ -294,7 +306,11 @@ int run_job(const struct job *job)
         if (!status && job->mask)
                 status = input_open(&mask, job->mask);
         if (!status)
-                status = run_with(&work, &x, &mask);
+                status = prepare(&work, &x, &mask);
+        status = ranks_agree(status);
+        if (!status)
+                status = work_on(&work);
+        ranks_end();
         input_close(&x);
         input_close(&mask);
         sf_context_destroy(work.ctx);

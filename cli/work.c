@@ -109,10 +109,10 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Folds of long lines
+ * Several axes as one
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The folded axes of a box as one axis, number 0, and the axes that stay after it. */
+/* The scanned or folded axes of a box as one axis, number 0, and the axes that stay after it. */
 struct merged {
         int32_t ndim;
         int64_t len[SF_MAX_NDIM + 1], x[SF_MAX_NDIM + 1], out[SF_MAX_NDIM + 1], mask[SF_MAX_NDIM + 1];
@@ -129,6 +129,7 @@ static int merge_axes(const struct grid *g, const int64_t *len, struct merged *m
                         continue;
                 if (m->len[0] == 1) {
                         m->x[0] = g->x[i];
+                        m->out[0] = g->out[i];
                         m->mask[0] = g->mask[i];
                 } else if (g->x[i] != m->x[0] * m->len[0] || g->mask[i] != m->mask[0] * m->len[0]) {
                         return 0;
@@ -146,6 +147,56 @@ static int merge_axes(const struct grid *g, const int64_t *len, struct merged *m
         }
         return m->ndim <= SF_MAX_NDIM;
 }
+
+static int64_t count_elements(const struct grid *g)
+{
+        int64_t elements = 1;
+        for (int32_t i = 0; i < g->ndim && elements; i++)
+                elements = g->shape[i] ? elements : 0;
+        return elements;
+}
+
+int do_shard(const struct work *work, int rank, int ranks, shard_call call)
+{
+        const struct job *job = work->job;
+        const int64_t at[SF_MAX_NDIM] = { 0 };
+        struct merged m;
+        if (!count_elements(&work->grid)) /* nothing to share: each rank does it all */
+                return do_box(work, at, work->grid.shape);
+        if (!merge_axes(&work->grid, work->grid.shape, &m))
+                return complain("--mpi shares one axis among the ranks, or several that are contiguous in the file as one; the axes of "
+                                "this fold are not: fold them one after another");
+        int64_t each = m.len[0] / ranks, more = m.len[0] % ranks;
+        int64_t first = each * rank + (rank < more ? rank : more);
+        m.len[0] = each + (rank < more);
+
+        struct room x_room, out_room, mask_room;
+        sf_tensor x = make_tensor(&x_room, work->x + first * m.x[0], work->x_dtype, m.ndim, m.len, m.x);
+        sf_tensor out = make_tensor(&out_room, work->out + first * m.out[0], work->out_dtype, m.ndim, m.len, m.out);
+        sf_tensor mask;
+        sf_shard_options options = SF_SHARD_OPTIONS_INIT;
+        options.op = job->op;
+        options.axis = 0;
+        options.fold = !job->is_scan;
+        options.keepdim = options.fold;
+        options.reverse = job->reverse;
+        options.exclusive = job->exclusive;
+        options.skip_nan = job->skip_nan;
+        options.initial = job->initial;
+        if (job->acc)
+                options.accumulator = job->acc->dtype;
+        if (options.fold)
+                out_room.shape[0] = 1;
+        if (work->mask_dtype) {
+                mask = make_tensor(&mask_room, work->mask + first * m.mask[0], work->mask_dtype, m.ndim, m.len, m.mask);
+                options.mask = &mask;
+        }
+        return passed_on(work, call(work->ctx, &x, &out, &options));
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Folds of long lines
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /*
  * What the folds of blocks are kept as: the accumulator of the table in scanfold.h. An integer accumulator changes
@@ -281,10 +332,7 @@ int do_work(struct work *work)
         struct grid *g = &work->grid;
         int64_t at[SF_MAX_NDIM] = { 0 }, len[SF_MAX_NDIM] = { 0 };
 
-        int64_t elements = 1;
-        for (int32_t i = 0; i < g->ndim && elements; i++)
-                elements = g->shape[i] ? elements : 0;
-        if (!elements)
+        if (!count_elements(g))
                 return do_box(work, at, g->shape);
 
         int64_t whole = grid_bytes(g, g->shape);

@@ -17,6 +17,13 @@ struct work {
 /* The whole of it. Complains. Pages that are done with are given back to the kernel, and progress_add is told. */
 int do_work(struct work *work);
 
+/*
+ * This rank's part of it, where `ranks` share the axis: the elements along it are dealt out in order, as many to each as to any other or one more.
+ * Every rank writes its part of a scan, and all of a fold. call is the library's, which exchanges what ranks must know of each other. Complains.
+ */
+typedef sf_status (*shard_call)(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options);
+int do_shard(const struct work *work, int rank, int ranks, shard_call call);
+
 /* One call, for the box of these lengths there; the library's refusal, if any, is passed on. */
 int do_box(const struct work *work, const int64_t *at, const int64_t *len);
 

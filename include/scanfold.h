@@ -557,7 +557,10 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  * and the same sentence. Bytes are sent as they are: all ranks must run on machines of one byte
  * order, with this version of the library.
  *
- * Tensors are on the CPU. x, out, mask and a, with their shapes and strides, must stay until
+ * Tensors are on the CPU or, of a sum, max, min, a product of integers, or a fold of SF_ARGMAX and
+ * its like, on a CUDA device, the same one for all tensors of a rank. Spans are in CPU memory: sf_shard_values and sf_shard_finish
+ * wait for options->stream where they move values of a span, and what sf_shard_finish writes is
+ * there in that stream's order. x, out, mask and a, with their shapes and strides, must stay until
  * sf_shard_finish has returned.
  * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_shard_options {
@@ -576,10 +579,11 @@ typedef struct sf_shard_options {
         int32_t placed;        /* zero: the shards follow one another in the order of ranks */
         int64_t first;         /* if `placed` is nonzero, which it then is on every rank: the
                                   index of x's first element along the whole axis */
+        void *stream;          /* of CUDA tensors; as for sf_scan */
 } sf_shard_options;
 
 #ifdef __cplusplus
-#  define SF_SHARD_OPTIONS_INIT { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0 }
+#  define SF_SHARD_OPTIONS_INIT { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0, NULL }
 #else
 #  define SF_SHARD_OPTIONS_INIT { .size = sizeof(sf_shard_options), .axis = -1 }
 #endif

@@ -7,8 +7,9 @@
  *     if (sf_mpi_shard(NULL, &x, &out, &options, MPI_COMM_WORLD) != SF_OK)
  *             puts(sf_last_error(NULL));            // the same sentence on every rank
  *
- * scanfold.h, "Ranks", says what the options mean. Every rank of the communicator makes the call, as for any collective of MPI. Memory is the CPU's. Where
- * all spans together are more than SF_MPI_GATHER_BYTES they are joined along a tree instead of gathered (docs/ranks.md); the bits are the same.
+ * scanfold.h, "Ranks", says what the options mean. Every rank of the communicator makes the call, as for any collective of MPI. Tensors may be on a CUDA
+ * device; spans are exchanged from CPU memory, whether MPI could take others or not. Where all spans together are more than SF_MPI_GATHER_BYTES they are joined
+ * along a tree instead of gathered (docs/ranks.md); the bits are the same.
  */
 #ifndef SCANFOLD_MPI_H
 #define SCANFOLD_MPI_H

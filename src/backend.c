@@ -7,6 +7,7 @@
 #include "ref/ref.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -78,6 +79,14 @@ void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memor
         else if (memory->owner)
                 sf_arena_return(ctx, memory->owner);
         *memory = (sf_memory){NULL, NULL};
+}
+
+sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size)
+{
+        if (!sf_on_host(device))
+                return sf_cuda_copy(ctx, device, stream, to, from, size);
+        memcpy(to, from, size);
+        return SF_OK;
 }
 
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)

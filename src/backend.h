@@ -61,6 +61,9 @@ typedef struct sf_memory {
 sf_status sf_backend_borrow(sf_context *ctx, sf_device device, void *stream, size_t size, sf_memory *memory);
 void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memory *memory);
 
+/* Copies between the host's memory and the device's, or within it, after the stream's work, and waits for it. */
+sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size);
+
 /* Memory that outlives a run: what a plan keeps. Freeing waits for the device. */
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory);
 void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory);

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from cli_tools import needs_cli, ok, on_a_terminal, refused
+from cli_tools import CLI, needs_cli, ok, on_a_terminal, refused
 
 pytestmark = needs_cli
 FAKES = os.environ.get("SCANFOLD_FAKES", "")
@@ -145,3 +145,11 @@ def test_cache_refusals(tmp_path):
     for arguments in (["cache"], ["cache", "bake"], ["cache", "list", "x"], ["cache", "clear", "--device", "0"],
                       ["cache", "warm", "--device", "x"], ["cache", "warm", "--device"], ["cache", "warm", "--speed"]):
         refused(*arguments, status=2)
+
+
+def test_mpi_where_it_is_not(tmp_path):
+    """A program that stands alone finds no scanfold_mpi: its sentence says what is missing."""
+    beside = os.path.join(os.path.dirname(CLI), "..", "libscanfold_mpi.so")
+    if os.path.exists(beside):
+        pytest.skip("scanfold_mpi was built")
+    refused("sum", tmp_path / "x.npy", "--mpi", says=["--mpi needs libscanfold_mpi.so", "libopenmpi-dev"])

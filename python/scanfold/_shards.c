@@ -88,6 +88,7 @@ static work *work_begin(PyObject *args)
         }
         o->a = w->opened[1] ? &w->array[1].view : NULL;
         o->mask = w->opened[2] ? &w->array[2].view : NULL;
+        o->stream = w->opened[0] ? w->array[0].stream : NULL;
         return w;
 }
 

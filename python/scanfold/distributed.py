@@ -13,7 +13,7 @@ Gradients flow: that of a sharded scan is a sharded scan the other way. A fold's
 losses added up, as torch.distributed.nn has it. All ranks must call backward together, as they call forward.
 
 Arguments are compared before anything is computed: if one rank asks for something else than the others, or fails, all ranks raise the same error.
-Tensors are on the CPU. torch.compile breaks its graph here.
+Tensors are on the CPU or on CUDA devices (docs/ranks.md says what is computed there). torch.compile breaks its graph here.
 """
 import builtins
 
@@ -22,14 +22,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import _scanfold
+from ._dtensor import ALONE, dim_of, is_dtensor, on_dtensor
 
 __all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence",
-           "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp"]
+           "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp", "mean", "var", "std", "norm"]
 
 #: Spans that are more bytes than this, all ranks' together, are joined along a tree instead of gathered everywhere.
 GATHER_BYTES = 64 << 20
 
-_ALONE = object()  # stands for the group of a rank that holds the whole axis
 SUM, PROD, MAX, MIN, ARGMAX, ARGMIN, LAST_ARGMAX, LAST_ARGMIN, LOGSUMEXP, RECURRENCE = range(10)
 
 
@@ -45,7 +45,7 @@ def _device(group):
 
 def _gather(mine, group, ranks):
     """Everybody's bytes, as many from each, by rank."""
-    if ranks == 1:
+    if group is ALONE:
         return [mine]
     device = _device(group)
     parts = [torch.empty(mine.numel(), dtype=torch.uint8, device=device) for _ in range(ranks)]
@@ -112,7 +112,7 @@ def _exchange_tree(shard, mine, rank_of, rank, fold, group):
 
 def _compute(asked, group):
     """One sharded scan or fold. `asked` makes the arguments of _scanfold.shard_card, the fourth of which is the result; it may fail."""
-    rank, ranks = (0, 1) if group is _ALONE else (dist.get_rank(group), dist.get_world_size(group))
+    rank, ranks = (0, 1) if group is ALONE else (dist.get_rank(group), dist.get_world_size(group))
     if rank < 0:
         raise ValueError("this rank is not in the group; only those that are can take part")
     arguments, error = None, None
@@ -143,12 +143,6 @@ def _compute(asked, group):
 # ---------------------------------------------------------------------------------------------------------------
 # Plain tensors, without gradients
 # ---------------------------------------------------------------------------------------------------------------
-def _dim(x, dim):
-    if not -x.dim() <= dim < x.dim():
-        raise IndexError(f"dim is {dim}; for a tensor of {x.dim()} dimensions it must be {-x.dim()} to {x.dim() - 1}")
-    return dim % x.dim()
-
-
 def _result_dtype(op, x, dtype):
     if dtype is not None:
         return dtype
@@ -161,34 +155,69 @@ def _result_dtype(op, x, dtype):
     return x.dtype
 
 
+def _on_device(op, x, dtype, fold):
+    """Has the library this operation where x is? Else it is done in CPU memory (docs/ranks.md)."""
+    if x.device.type == "cpu" or op in (SUM, MAX, MIN):
+        return True
+    return fold if ARGMAX <= op <= LAST_ARGMIN else op == PROD and not (x.dtype.is_floating_point or dtype.is_floating_point)
+
+
 def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, a=None):
     def asked():
         for name, tensor in (("x", x), ("mask", mask), ("a", a)):
             if tensor is not None and not isinstance(tensor, Tensor):
                 raise TypeError(f"{name} is {type(tensor).__name__}; it must be a tensor")
-        axis = _dim(x, dim)
+        axis = dim_of(x, dim)
         shape = list(x.shape)
         if fold:
             shape[axis:axis + 1] = [1] if keepdim else []
-        out = torch.empty(shape, dtype=_result_dtype(op, x, dtype), device=x.device)
-        given = (t if t is None else t.detach().resolve_neg() for t in (x, a, mask))
+        made = _result_dtype(op, x, dtype)
+        device = x.device if _on_device(op, x, made, fold) else torch.device("cpu")
+        out = torch.empty(shape, dtype=made, device=device)
+        given = (t if t is None else t.detach().resolve_neg().to(device) for t in (x, a, mask))
         return (*given, out, op, axis, fold, keepdim, bool(reverse), bool(exclusive), initial)
-    return _compute(asked, group)
+    return _compute(asked, group).to(x.device)
 
 
-def _later(a, b, dim, reverse, group):
+# ---------------------------------------------------------------------------------------------------------------
+# Gradients. They are made of the functions below, which have gradients in turn
+# ---------------------------------------------------------------------------------------------------------------
+def _scanned(op, x, dim, group, reverse=False, exclusive=False, mask=None, initial=None, dtype=None):
+    return _Scan.apply(x, op, dim, group, reverse, exclusive, mask, initial, dtype)
+
+
+def _later(a, b, ctx):
     """For each position, the state of h = a h + b after all positions behind it, in the direction that a scan came from."""
-    return _plain(RECURRENCE, b, dim, group, a=a, reverse=not reverse, exclusive=True)
+    return _Recurrence.apply(a, b, ctx.dim, ctx.group, not ctx.how["reverse"], True, None, None)
+
+
+def _chained(a, g, ctx):
+    """Gradients of results on their way to the elements they came from: each goes on to the position before, times its own a. An exclusive result has nothing of
+    the element at its own position."""
+    return _later(a, g, ctx) if ctx.how["exclusive"] else g + _later(a, a * g, ctx)
+
+
+def _masked(ctx, x, identity):
+    return x if ctx.how["mask"] is None else torch.where(ctx.how["mask"].bool(), x, identity)
 
 
 def _from_all(g, group):
     """The sum of what all ranks have, in the order of ranks."""
-    return _plain(SUM, g.unsqueeze(0), 0, group, fold=True, dtype=g.dtype)
+    return _Fold.apply(g.unsqueeze(0), SUM, 0, group, False, False, None, None, g.dtype, False)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Gradients
-# ---------------------------------------------------------------------------------------------------------------
+class _Everywhere(torch.autograd.Function):
+    """What every rank has alike, and uses for its own shard: its gradient is that of all of them."""
+    @staticmethod
+    def forward(ctx, y, group):
+        ctx.group = group
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, g):
+        return _from_all(g, ctx.group), None
+
+
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, op, dim, group, reverse, exclusive, mask, initial, dtype):
@@ -199,7 +228,6 @@ class _Scan(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, g):
         x, y = ctx.saved_tensors
         g = _SCAN_GRADIENTS[ctx.op](ctx, x, y, g)
@@ -209,30 +237,32 @@ class _Scan(torch.autograd.Function):
 
 
 def _sum_gradient(ctx, x, y, g):
-    return _plain(SUM, g, ctx.dim, ctx.group, reverse=not ctx.how["reverse"], exclusive=ctx.how["exclusive"])
+    return _scanned(SUM, g, ctx.dim, ctx.group, not ctx.how["reverse"], ctx.how["exclusive"])
 
 
 def _prod_gradient(ctx, x, y, g):
     """All before, times what every later result makes of its own factors and its gradient."""
-    how = ctx.how
-    x, g = x.to(y.dtype), g * (1 if ctx.initial is None else ctx.initial)
-    x = x if how["mask"] is None else torch.where(how["mask"].bool(), x, 1)
-    before = _plain(PROD, x, ctx.dim, ctx.group, reverse=how["reverse"], exclusive=True)
-    later = _later(x, g if how["exclusive"] else x * g, ctx.dim, how["reverse"], ctx.group)
-    return before * (later if how["exclusive"] else g + later)
+    x, g = _masked(ctx, x.to(y.dtype), 1), g * (1 if ctx.initial is None else ctx.initial)
+    return _scanned(PROD, x, ctx.dim, ctx.group, ctx.how["reverse"], True) * _chained(x, g, ctx)
 
 
-def _extreme_gradient(op):
+def _taken(ctx, op, x, g, fold):
+    """Where an initial value was the largest, or the smallest, no element was, and gets nothing."""
+    if ctx.initial is None:
+        return g
+    keep = {"fold": True, "keepdim": True} if fold else {}
+    y = _plain(op, x.detach(), ctx.dim, ctx.group, **ctx.how, **keep)
+    beaten = y < ctx.initial if op == MAX else y > ctx.initial
+    return torch.where(beaten, 0, g)
+
+
+def _extreme_gradient(op, position_op):
     def gradient(ctx, x, y, g):
         """Each result's gradient goes to the element it was; those of a run of equal results add up on the way to its beginning."""
-        if ctx.how["exclusive"] or ctx.initial is not None:
-            raise NotImplementedError("the gradient of an exclusive cummax or cummin, or of one with an initial value, is not there: "
-                                      "leave exclusive and initial out")
-        indices = _plain(op, x, ctx.dim, ctx.group, **ctx.how)
+        g = _taken(ctx, op, x, g, False)
+        indices = _plain(position_op, x, ctx.dim, ctx.group, **dict(ctx.how, exclusive=False))
         begins = indices == _positions(x, ctx.dim, ctx.group)
-        goes_on = (~begins).to(g.dtype)
-        later = _later(goes_on, goes_on * g, ctx.dim, ctx.how["reverse"], ctx.group)
-        return torch.where(begins, g + later, 0)
+        return torch.where(begins, _chained((~begins).to(g.dtype), g, ctx), 0)
     return gradient
 
 
@@ -240,22 +270,26 @@ def _positions(x, dim, group):
     """Where this rank's elements stand along the whole axis, to compare with indices."""
     length = x.shape[dim]
     first = int(_plain(SUM, torch.tensor([length]), 0, group, exclusive=True))
-    return torch.arange(first, first + length).reshape([length if d == dim else 1 for d in range(x.dim())])
+    return torch.arange(first, first + length, device=x.device).reshape([length if d == dim else 1 for d in range(x.dim())])
+
+
+def _ratio(x, y):
+    """exp(x - y), where y is at least x; 0 where there is nothing in y."""
+    nothing = y == float("-inf")
+    return torch.where(nothing, 0, torch.exp(torch.where(nothing, 0, x) - torch.where(nothing, 0, y)))
 
 
 def _logsumexp_gradient(ctx, x, y, g):
     """Of exp(x - y), where later sums have their own: each is at least as large as the one before, so nothing overflows."""
-    if ctx.how["exclusive"]:
-        raise NotImplementedError("the gradient of an exclusive logcumsumexp is not there: leave exclusive out")
-    how = dict(ctx.how, exclusive=True)
-    before = _plain(LOGSUMEXP, x, ctx.dim, ctx.group, dtype=y.dtype, **how)
-    nothing = y == float("-inf")
-    shrinks = torch.where(nothing, 0, torch.exp(before - y))
-    later = _later(shrinks, shrinks * g, ctx.dim, ctx.how["reverse"], ctx.group)
-    return torch.where(nothing, 0, torch.exp(x.to(y.dtype) - y)) * (g + later)
+    how, wide = dict(ctx.how), y.dtype
+    if how.pop("exclusive"):
+        before, y = y, _scanned(LOGSUMEXP, x, ctx.dim, ctx.group, dtype=wide, **how)
+    else:
+        before = _scanned(LOGSUMEXP, x, ctx.dim, ctx.group, exclusive=True, dtype=wide, **how)
+    return _ratio(_masked(ctx, x.to(wide), float("-inf")), y) * _chained(_ratio(before, y), g, ctx)
 
 
-_SCAN_GRADIENTS = {SUM: _sum_gradient, PROD: _prod_gradient, MAX: _extreme_gradient(LAST_ARGMAX), MIN: _extreme_gradient(LAST_ARGMIN),
+_SCAN_GRADIENTS = {SUM: _sum_gradient, PROD: _prod_gradient, MAX: _extreme_gradient(MAX, LAST_ARGMAX), MIN: _extreme_gradient(MIN, LAST_ARGMIN),
                    LOGSUMEXP: _logsumexp_gradient}
 
 
@@ -269,15 +303,16 @@ class _Fold(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, g):
         x, y = ctx.saved_tensors
-        g = g if ctx.replicated else _from_all(g, ctx.group)
+        if ctx.replicated:
+            g, y = _Everywhere.apply(g, ctx.group), _Everywhere.apply(y, ctx.group)
+        else:
+            g = _from_all(g, ctx.group)
         if not ctx.keepdim:
             g, y = g.unsqueeze(ctx.dim), y.unsqueeze(ctx.dim)
         mask = ctx.how["mask"]
-        kept = x if mask is None or ctx.op != PROD else torch.where(mask.bool(), x, 1)
-        g = _FOLD_GRADIENTS[ctx.op](ctx, kept.to(y.dtype) if ctx.op != MAX and ctx.op != MIN else x, y, g)
+        g = _FOLD_GRADIENTS[ctx.op](ctx, x, y, g)
         g = g if mask is None else torch.where(mask.bool(), g, 0)
         return g.to(x.dtype), *[None] * 9
 
@@ -287,106 +322,46 @@ def _fold_sum_gradient(ctx, x, y, g):
 
 
 def _fold_prod_gradient(ctx, x, y, g):
-    before = _plain(PROD, x, ctx.dim, ctx.group, exclusive=True)
-    after = _plain(PROD, x, ctx.dim, ctx.group, exclusive=True, reverse=True)
+    x = _masked(ctx, x.to(y.dtype), 1)
+    before = _scanned(PROD, x, ctx.dim, ctx.group, exclusive=True)
+    after = _scanned(PROD, x, ctx.dim, ctx.group, exclusive=True, reverse=True)
     return g * before * after * (1 if ctx.initial is None else ctx.initial)
 
 
-def _fold_extreme_gradient(op):
+def _fold_extreme_gradient(op, position_op):
     def gradient(ctx, x, y, g):
-        if ctx.initial is not None:
-            raise NotImplementedError("the gradient of max or min with an initial value is not there: leave initial out")
-        indices = _plain(op, x, ctx.dim, ctx.group, fold=True, keepdim=True, **ctx.how)
+        g = _taken(ctx, op, x, g, True)
+        indices = _plain(position_op, x, ctx.dim, ctx.group, fold=True, keepdim=True, **ctx.how)
         return torch.where(indices == _positions(x, ctx.dim, ctx.group), g, 0)
     return gradient
 
 
 def _fold_logsumexp_gradient(ctx, x, y, g):
-    return torch.where(y == float("-inf"), 0, torch.exp(x - y)) * g
+    return _ratio(_masked(ctx, x.to(y.dtype), float("-inf")), y) * g
 
 
-_FOLD_GRADIENTS = {SUM: _fold_sum_gradient, PROD: _fold_prod_gradient, MAX: _fold_extreme_gradient(ARGMAX), MIN: _fold_extreme_gradient(ARGMIN),
-                   LOGSUMEXP: _fold_logsumexp_gradient}
+_FOLD_GRADIENTS = {SUM: _fold_sum_gradient, PROD: _fold_prod_gradient, MAX: _fold_extreme_gradient(MAX, ARGMAX),
+                   MIN: _fold_extreme_gradient(MIN, ARGMIN), LOGSUMEXP: _fold_logsumexp_gradient}
 
 
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, dim, group, reverse, exclusive, initial, dtype):
         y = _plain(RECURRENCE, b, dim, group, a=a, reverse=reverse, exclusive=exclusive, initial=initial, dtype=dtype)
-        ctx.dim, ctx.group, ctx.reverse, ctx.exclusive, ctx.initial = dim, group, reverse, exclusive, initial
+        ctx.dim, ctx.group, ctx.how, ctx.initial = dim, group, {"reverse": reverse, "exclusive": exclusive}, initial
         ctx.save_for_backward(a, b)
         ctx.made = y.dtype
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, g):
         a, b = ctx.saved_tensors
-        wide, wide_b = a.to(ctx.made), b.to(ctx.made)
-        later = _later(wide, g if ctx.exclusive else wide * g, ctx.dim, ctx.reverse, ctx.group)
-        gb = later if ctx.exclusive else g + later
-        ga = None
+        wide, ga = a.to(ctx.made), None
+        gb = _chained(wide, g, ctx)
         if ctx.needs_input_grad[0]:
-            before = _plain(RECURRENCE, wide_b, ctx.dim, ctx.group, a=wide, reverse=ctx.reverse, exclusive=True, initial=ctx.initial)
+            before = _Recurrence.apply(wide, b.to(ctx.made), ctx.dim, ctx.group, ctx.how["reverse"], True, ctx.initial, None)
             ga = (gb * before).to(a.dtype)
         return ga, gb.to(b.dtype), *[None] * 6
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# DTensor
-# ---------------------------------------------------------------------------------------------------------------
-def _dtensor():
-    try:
-        from torch.distributed.tensor import DTensor, Replicate, Shard
-    except ImportError:  # before 2.5
-        return None
-    return DTensor, Replicate, Shard
-
-
-def _mesh_dim(x, dim, Shard):
-    """Which dimension of the mesh shards `dim`, or None."""
-    for place in x.placements:
-        if not isinstance(place, Shard) and not place.is_replicate():
-            raise ValueError(f"x has placement {place}; it must be sharded or replicated: redistribute it first")
-    found = [i for i, place in enumerate(x.placements) if place.is_shard(dim)]
-    if len(found) > 1:
-        raise ValueError(f"dimension {dim} of x is sharded over {len(found)} dimensions of the mesh; one is taken: redistribute it first")
-    return found[0] if found else None
-
-
-def _local(name, tensor, x):
-    """Another DTensor's local part, which must lie as x does."""
-    if tensor is None:
-        return None
-    if not hasattr(tensor, "placements"):
-        raise TypeError(f"{name} is a plain tensor and x a DTensor; both must be DTensors")
-    if tensor.placements != x.placements or tensor.shape != x.shape or tensor.device_mesh != x.device_mesh:
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)} and placements {tensor.placements}; they must be x's, {tuple(x.shape)} and {x.placements}")
-    return tensor.to_local()
-
-
-def _on_dtensor(run, x, dim, fold, keepdim, others):
-    """run(local x, dim, group, replicated, *local others), and its result as a DTensor."""
-    DTensor, Replicate, Shard = _dtensor()
-    dim = _dim(x, dim)
-    along = _mesh_dim(x, dim, Shard)
-    group = _ALONE if along is None else x.device_mesh.get_group(along)
-    y = run(x.to_local(), dim, group, True, *[_local(name, tensor, x) for name, tensor in others])
-    placements, shape = list(x.placements), list(x.shape)
-    if fold:
-        shape[dim:dim + 1] = [1] if keepdim else []
-        for i, place in enumerate(placements):
-            if i == along:
-                placements[i] = Replicate()
-            elif isinstance(place, Shard) and place.dim > dim and not keepdim:
-                placements[i] = Shard(place.dim - 1)
-    stride = torch.empty(shape, device="meta").stride()
-    return DTensor.from_local(y, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)
-
-
-def _is_dtensor(x):
-    kinds = _dtensor()
-    return kinds is not None and isinstance(x, kinds[0])
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -402,8 +377,8 @@ def _without_dynamo(function):
 def _scan(op, x, dim, reverse, exclusive, mask, initial, dtype, group):
     def run(local, axis, among, _, held):
         return _Scan.apply(local, op, axis, among, reverse, exclusive, held, initial, dtype)
-    if _is_dtensor(x):
-        return _on_dtensor(run, x, dim, False, False, [("mask", mask)])
+    if is_dtensor(x):
+        return on_dtensor(run, x, dim, False, False, [("mask", mask)])
     return run(x, _safe_dim(x, dim), group, False, mask)
 
 
@@ -413,9 +388,16 @@ def _fold(op, x, dim, keepdim, reverse, mask, initial, dtype, group):
         if op in (ARGMAX, ARGMIN):
             return _plain(op, local, axis, among, fold=True, keepdim=keepdim, reverse=reverse, mask=held)
         return _Fold.apply(local, op, axis, among, keepdim, reverse, held, initial, dtype, replicated)
-    if _is_dtensor(x):
-        return _on_dtensor(run, x, dim, True, keepdim, [("mask", mask)])
+    if is_dtensor(x):
+        return on_dtensor(run, x, dim, True, keepdim, [("mask", mask)])
     return run(x, _safe_dim(x, dim), group, False, mask)
+
+
+def _without_nan(x, mask, skip_nan):
+    """Elements that are NaN do not count: a mask says so."""
+    if not skip_nan or not isinstance(x, Tensor) or not x.dtype.is_floating_point:
+        return mask
+    return x == x if mask is None else (x == x) & mask.bool()
 
 
 def _safe_dim(x, dim):
@@ -428,38 +410,38 @@ def _safe_dim(x, dim):
 def _recur(a, b, dim, reverse, exclusive, initial, dtype, group):
     def run(local, axis, among, _, factor):
         return _Recurrence.apply(factor, local, axis, among, reverse, exclusive, initial, dtype)
-    if _is_dtensor(b):
-        return _on_dtensor(run, b, dim, False, False, [("a", a)])
+    if is_dtensor(b):
+        return on_dtensor(run, b, dim, False, False, [("a", a)])
     if isinstance(a, (int, float)) and isinstance(b, Tensor):
-        a = torch.full((1,) * b.dim(), a, dtype=b.dtype if b.dtype.is_floating_point else torch.float32)
+        a = torch.full((1,) * b.dim(), a, dtype=b.dtype if b.dtype.is_floating_point else torch.float32, device=b.device)
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dim() == b.dim():
         a = a.expand(b.shape) if all(n in (1, m) for n, m in zip(a.shape, b.shape)) else a
     return run(b, _safe_dim(b, dim), group, False, a)
 
 
-def cumsum(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+def cumsum(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The running sum along `dim`. The arguments are those of scanfold.cumsum, of this rank's shard; group None is the default one."""
-    return _scan(SUM, x, dim, reverse, exclusive, mask, initial, dtype, group)
+    return _scan(SUM, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def cumprod(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+def cumprod(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The running product."""
-    return _scan(PROD, x, dim, reverse, exclusive, mask, initial, dtype, group)
+    return _scan(PROD, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def cummax(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+def cummax(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The largest so far: values only."""
-    return _scan(MAX, x, dim, reverse, exclusive, mask, initial, dtype, group)
+    return _scan(MAX, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def cummin(x, dim, *, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, group=None):
+def cummin(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The smallest so far: values only."""
-    return _scan(MIN, x, dim, reverse, exclusive, mask, initial, dtype, group)
+    return _scan(MIN, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def logcumsumexp(x, dim, *, reverse=False, exclusive=False, mask=None, dtype=None, group=None):
+def logcumsumexp(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, dtype=None, group=None):
     """The logarithm of the running sum of exponentials."""
-    return _scan(LOGSUMEXP, x, dim, reverse, exclusive, mask, None, dtype, group)
+    return _scan(LOGSUMEXP, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), None, dtype, group)
 
 
 def linear_recurrence(a, b, dim, *, reverse=False, exclusive=False, initial=None, dtype=None, group=None):
@@ -467,36 +449,39 @@ def linear_recurrence(a, b, dim, *, reverse=False, exclusive=False, initial=None
     return _recur(a, b, dim, reverse, exclusive, initial, dtype, group)
 
 
-def sum(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+def sum(x, dim, *, keepdim=False, reverse=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The sum over `dim`, the same on every rank."""
-    return _fold(SUM, x, dim, keepdim, reverse, mask, initial, dtype, group)
+    return _fold(SUM, x, dim, keepdim, reverse, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def prod(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+def prod(x, dim, *, keepdim=False, reverse=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The product over `dim`."""
-    return _fold(PROD, x, dim, keepdim, reverse, mask, initial, dtype, group)
+    return _fold(PROD, x, dim, keepdim, reverse, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def max(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+def max(x, dim, *, keepdim=False, reverse=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The largest element along `dim`: the value only."""
-    return _fold(MAX, x, dim, keepdim, reverse, mask, initial, dtype, group)
+    return _fold(MAX, x, dim, keepdim, reverse, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def min(x, dim, *, keepdim=False, reverse=False, mask=None, initial=None, dtype=None, group=None):
+def min(x, dim, *, keepdim=False, reverse=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
     """The smallest element along `dim`: the value only."""
-    return _fold(MIN, x, dim, keepdim, reverse, mask, initial, dtype, group)
+    return _fold(MIN, x, dim, keepdim, reverse, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
-def argmax(x, dim, *, keepdim=False, mask=None, group=None):
+def argmax(x, dim, *, keepdim=False, mask=None, skip_nan=False, group=None):
     """Where the largest element stands along the whole axis: the first of equal ones."""
-    return _fold(ARGMAX, x, dim, keepdim, False, mask, None, None, group)
+    return _fold(ARGMAX, x, dim, keepdim, False, _without_nan(x, mask, skip_nan), None, None, group)
 
 
-def argmin(x, dim, *, keepdim=False, mask=None, group=None):
+def argmin(x, dim, *, keepdim=False, mask=None, skip_nan=False, group=None):
     """Where the smallest element stands along the whole axis."""
-    return _fold(ARGMIN, x, dim, keepdim, False, mask, None, None, group)
+    return _fold(ARGMIN, x, dim, keepdim, False, _without_nan(x, mask, skip_nan), None, None, group)
 
 
-def logsumexp(x, dim, *, keepdim=False, mask=None, dtype=None, group=None):
+def logsumexp(x, dim, *, keepdim=False, mask=None, skip_nan=False, dtype=None, group=None):
     """The logarithm of the sum of exponentials over `dim`."""
-    return _fold(LOGSUMEXP, x, dim, keepdim, False, mask, None, dtype, group)
+    return _fold(LOGSUMEXP, x, dim, keepdim, False, _without_nan(x, mask, skip_nan), None, dtype, group)
+
+
+from ._sharded_moments import mean, norm, std, var  # noqa: E402,F401: made of what is above

@@ -210,6 +210,19 @@ sf_status sf_cuda_run(sf_context *ctx, const sf_step *step)
         return sf_cuda_run_in(ctx, step, NULL, 0);
 }
 
+sf_status sf_cuda_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size)
+{
+        sf_cuda_device *d;
+        bool entered;
+        SF_TRY(sf_cuda_device_enter(ctx, device.device_id, &d, &entered));
+        cu_result code = d->driver->copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, size, stream);
+        if (code == CU_OK)
+                code = d->driver->stream_wait(stream);
+        sf_status status = code == CU_OK ? SF_OK : sf_cuda_device_fail(ctx, d, code, "copying values of a shard");
+        sf_cuda_device_leave(d, entered);
+        return status;
+}
+
 static sf_status measure_stage(void *with, const sf_step *step)
 {
         stage_of *s = with;

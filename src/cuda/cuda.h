@@ -32,6 +32,7 @@ sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 sf_status sf_cuda_again(sf_context *ctx, const sf_again *again);
 
 /* Memory for a run of several steps on one stream, and memory that outlives a run; backend.h says what each is for. */
+sf_status sf_cuda_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size);
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner);
 void sf_cuda_return(const sf_context *ctx, sf_device device, void *stream, void *owner);
 sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data,

@@ -44,15 +44,16 @@ sf_status sf_ranks_request(sf_context *ctx, const sf_tensor *x, const sf_tensor 
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "x has no dimensions, so none that could be sharded; it must have one at least");
         *r = (sf_request){.x = x, .out = out, .mask = o->mask, .a = o->a, .op = o->op, .fold = o->fold != 0, .keepdim = o->keepdim != 0,
                           .reverse = o->reverse != 0, .exclusive = o->exclusive && !o->fold, .skip_nan = o->skip_nan != 0, .part = true,
-                          .initial = o->initial, .accumulator = o->accumulator};
+                          .initial = o->initial, .accumulator = o->accumulator, .stream = o->stream};
         SF_TRY(sf_read_axis(ctx, o->axis, p->x.ndim, &r->axes));
         *axis = sf_order_log2(r->axes);
-        if (!sf_on_host(x->device))
-                return sf_fail(ctx, SF_UNSUPPORTED, "x is on device (%d, %d); shards are computed in CPU memory: move it there", (int)x->device.device_type,
-                               (int)x->device.device_id);
         if (o->placed && o->first < 0)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "options->first is %" PRId64 "; an index of the whole axis must be 0 or more", o->first);
-        return sf_request_prepare(ctx, r, p);
+        SF_TRY(sf_request_prepare(ctx, r, p));
+        if (!sf_on_host(x->device) && !sf_device_has(&p->step))
+                return sf_fail(ctx, SF_UNSUPPORTED, "x is on device (%d, %d), where shards have sum, max, min, prod of integers and folds of argmax and its like, and "
+                                                    "not this %s; move it to CPU memory", (int)x->device.device_type, (int)x->device.device_id, sf_op_name(p->step.op));
+        return SF_OK;
 }
 
 static uint64_t shape_number(const sf_view *x, int32_t axis)

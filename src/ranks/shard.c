@@ -127,15 +127,7 @@ size_t sf_shard_bytes(const sf_shard *s, int32_t rank)
  * Steps over part of the shard
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The tensors of positions [from, to) of the sequence, and a step over them; not to be moved. */
-typedef struct part_step {
-        sf_view x, out, mask, a, values;
-        int64_t shape[SF_MAX_NDIM];
-        sf_step step;
-        sf_step_views views;
-} part_step;
-
-static void see_part(const sf_shard *s, const sf_view *from, int64_t offset, part_step *t, sf_view *to)
+static void see_part(const sf_shard *s, const sf_view *from, int64_t offset, sf_part_step *t, sf_view *to)
 {
         *to = *from;
         to->shape = t->shape;
@@ -143,7 +135,7 @@ static void see_part(const sf_shard *s, const sf_view *from, int64_t offset, par
 }
 
 /* Strides of an array of values, one a line. */
-static void see_values(const sf_shard *s, char *values, part_step *t)
+static void see_values(const sf_shard *s, char *values, sf_part_step *t)
 {
         int64_t stride = sizeof(sf_value);
         t->values = (sf_view){.data = values, .ndim = s->p.x.ndim, .shape = t->shape};
@@ -153,7 +145,7 @@ static void see_values(const sf_shard *s, char *values, part_step *t)
         }
 }
 
-static void make_part(sf_shard *s, int64_t from, int64_t to, part_step *t)
+void sf_part_make(sf_shard *s, int64_t from, int64_t to, sf_part_step *t)
 {
         sf_prepared *p = &s->p;
         const int64_t offset = s->request.reverse ? s->to - to : from - s->from;
@@ -196,7 +188,7 @@ static bool fans(const sf_shard *s, int64_t from, int64_t to)
 }
 
 /* One more dimension, behind all others, along which parts of the axis lie as the sequence is walked. */
-static void fan_out(const sf_shard *s, part_step *t, sf_view *v)
+static void fan_out(const sf_shard *s, sf_part_step *t, sf_view *v)
 {
         const int64_t move = t->shape[s->axis] * v->strides[s->axis];
         v->strides[v->ndim] = s->request.reverse ? -move : move;
@@ -204,7 +196,7 @@ static void fan_out(const sf_shard *s, part_step *t, sf_view *v)
         v->ndim++;
 }
 
-static void make_fan(const sf_shard *s, part_step *t)
+static void make_fan(const sf_shard *s, sf_part_step *t)
 {
         t->shape[s->axis] /= FAN;
         t->shape[t->x.ndim] = FAN;
@@ -221,9 +213,9 @@ static void make_fan(const sf_shard *s, part_step *t)
 /* The values of one block, of every line, to where its span has them. */
 static sf_status fold_block(sf_shard *s, int64_t from, int64_t to, char *values, char *span)
 {
-        part_step t;
+        sf_part_step t;
         const int fan = fans(s, from, to) ? FAN : 1;
-        make_part(s, from, to, &t);
+        sf_part_make(s, from, to, &t);
         see_values(s, values, &t);
         if (fan > 1)
                 make_fan(s, &t);
@@ -245,16 +237,20 @@ static sf_status fold_block(sf_shard *s, int64_t from, int64_t to, char *values,
         return SF_OK;
 }
 
-static sf_status fold_blocks(sf_shard *s, char *values)
+static sf_status fold_blocks(sf_shard *s)
 {
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
         char *span = s->span;
-        for (int64_t at = s->from; at < s->to; span += each) {
+        sf_memory values;
+        sf_status status = SF_OK;
+        SF_TRY(sf_backend_borrow(s->ctx, s->p.step.device, NULL, (size_t)s->kind.lines * FAN * sizeof(sf_value), &values));
+        for (int64_t at = s->from; status == SF_OK && at < s->to; span += each) {
                 const int64_t end = at + ((int64_t)1 << sf_span_level(at, s->to));
-                SF_TRY(fold_block(s, at, end, values, span));
+                status = fold_block(s, at, end, values.data, span);
                 at = end;
         }
-        return SF_OK;
+        sf_backend_return(s->ctx, s->p.step.device, NULL, &values);
+        return status;
 }
 
 sf_status sf_shard_values(sf_shard *s, void *span)
@@ -264,14 +260,13 @@ sf_status sf_shard_values(sf_shard *s, void *span)
                 return SF_OK;
         if (!span)
                 return sf_fail(s->ctx, SF_INVALID_ARGUMENT, "span is NULL; it must have room for %zu bytes", bytes);
-        sf_memory values;
-        SF_TRY(sf_backend_borrow(s->ctx, s->p.step.device, NULL, (size_t)s->kind.lines * FAN * sizeof(sf_value), &values));
         if (!s->span)
                 s->span = malloc(bytes);
+        if (!s->span)
+                return no_memory(s->ctx, bytes);
         const sf_mode mode = sf_mode_enter();
-        sf_status status = s->span ? fold_blocks(s, values.data) : no_memory(s->ctx, bytes);
+        sf_status status = sf_on_host(s->p.step.device) ? fold_blocks(s) : sf_device_fold(s);
         sf_mode_leave(mode);
-        sf_backend_return(s->ctx, s->p.step.device, NULL, &values);
         if (status == SF_OK)
                 memcpy(span, s->span, bytes);
         return status;
@@ -284,10 +279,12 @@ sf_status sf_shard_values(sf_shard *s, void *span)
 /* A scan of [from, to), with a pile of all positions before it to its left. */
 static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile)
 {
-        part_step t;
+        if (!sf_on_host(s->p.step.device))
+                return sf_device_scan(s, from, to, pile);
+        sf_part_step t;
         sf_memory left = {NULL, NULL};
         const size_t each = (size_t)s->kind.lines * sizeof(sf_value);
-        make_part(s, from, to, &t);
+        sf_part_make(s, from, to, &t);
         if (pile->count) {
                 SF_TRY(sf_backend_borrow(s->ctx, s->p.step.device, NULL, (size_t)pile->count * each, &left));
                 for (int32_t e = 0; e < pile->count; e++) /* lowest first */
@@ -358,6 +355,8 @@ static sf_status finish(sf_shard *s, sf_pile *pile)
                 return SF_OK;
         if (!s->p.step.fold)
                 return finish_scan(s, pile);
+        if (!sf_on_host(s->p.step.device))
+                return sf_device_result(s, pile);
         finish_fold(s, pile);
         return SF_OK;
 }

@@ -1,5 +1,7 @@
 """One rank of test_distributed.py: every case by this rank's shard, against the whole computed here. Prints what differs, and at the end how many were
-checked. Started as torchrun starts it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment."""
+checked. Started as torchrun starts it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment; SCANFOLD_RANKS_ENGINE and
+SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu)."""
+import os
 import sys
 
 import torch
@@ -9,6 +11,8 @@ import scanfold
 from scanfold import distributed as sd
 
 checked = 0
+ENGINE = os.environ.get("SCANFOLD_RANKS_ENGINE", "gloo")
+DEVICE = os.environ.get("SCANFOLD_RANKS_DEVICE", "cpu")
 WHOLE = {"cumsum": scanfold.cumsum, "cumprod": scanfold.cumprod, "cummax": scanfold.cummax, "cummin": scanfold.cummin,
          "logcumsumexp": scanfold.logcumsumexp, "sum": scanfold.sum, "prod": scanfold.prod, "max": scanfold.max, "min": scanfold.min,
          "argmax": scanfold.argmax, "argmin": scanfold.argmin, "logsumexp": scanfold.logsumexp}
@@ -20,8 +24,8 @@ DTYPES = REALS + (torch.int32, torch.uint8, torch.int64, torch.bool)
 def tensor(shape, dtype, seed):
     g = torch.Generator().manual_seed(seed)
     if dtype.is_floating_point:
-        return (torch.randn(shape, generator=g, dtype=torch.float64) * torch.rand(shape, generator=g, dtype=torch.float64)).to(dtype)
-    return torch.randint(0, 2 if dtype is torch.bool else 100, shape, generator=g).to(dtype)
+        return (torch.randn(shape, generator=g, dtype=torch.float64) * torch.rand(shape, generator=g, dtype=torch.float64)).to(DEVICE, dtype)
+    return torch.randint(0, 2 if dtype is torch.bool else 100, shape, generator=g).to(DEVICE, dtype)
 
 
 def cuts(n, ranks, seed):
@@ -81,6 +85,23 @@ def values(ranks, me, group):
             same(f"{name} {dtype} {shape} over {ranks} {how.keys()}", got, part(expected, dim, at, me) if name in SCANS else expected)
 
 
+def moments(ranks, me, group):
+    """mean, var, std and norm; some of the elements, and without NaN."""
+    for seed, dtype in enumerate((torch.float32, torch.float64, torch.bfloat16)):
+        x, mask = tensor((3, 45), dtype, seed), tensor((3, 45), torch.bool, seed + 3)
+        holes = torch.where(mask, x, torch.nan)
+        at = cuts(45, ranks, seed)
+        for name, how in (("mean", {}), ("var", {}), ("var", {"correction": 0}), ("std", {"keepdim": True}), ("norm", {}), ("norm", {"ord": 1}), ("norm", {"ord": torch.inf}),
+                          ("norm", {"ord": -torch.inf})):
+            ours, whole = getattr(sd, name), getattr(scanfold, name)
+            same(f"{name} {dtype} over {ranks} {how}", ours(part(x, 1, at, me), dim=1, group=group, **how), whole(x, dim=1, **how))
+            same(f"masked {name} {dtype} over {ranks} {how}", ours(part(x, 1, at, me), dim=1, mask=part(mask, 1, at, me), group=group, **how),
+                 whole(x, dim=1, mask=mask, **how))
+        same(f"mean without NaN {dtype}", sd.mean(part(holes, 1, at, me), 1, skip_nan=True, group=group), scanfold.mean(holes, 1, skip_nan=True))
+        same(f"cumsum without NaN {dtype}", sd.cumsum(part(holes, 1, at, me), 1, skip_nan=True, group=group),
+             part(scanfold.cumsum(holes, 1, skip_nan=True), 1, at, me))
+
+
 def recurrences(ranks, me, group):
     for seed, dtype in enumerate(REALS):
         a, b = tensor((3, 50), dtype, seed), tensor((3, 50), dtype, seed + 9)
@@ -106,13 +127,31 @@ def gradients(ranks, me, group):
         z = whole(full)
         (z * (weights if scans else weights[:, 0])).sum().backward()
         close(f"gradient of {what} over {ranks}", mine.grad, part(full.grad, 1, at, me))
+        if ranks != 3:
+            return
+        mine, full = part(start, 1, at, me).clone().requires_grad_(), start.clone().requires_grad_()
+        weight = part(weights, 1, at, me) if scans else weights[:, 0] * (1 if me == 0 else 0)
+        first, = torch.autograd.grad((ours(mine) ** 2 * weight).sum(), mine, create_graph=True)
+        second, = torch.autograd.grad((first * part(x, 1, at, me).cos()).sum(), mine)
+        whole_first, = torch.autograd.grad((whole(full) ** 2 * (weights if scans else weights[:, 0])).sum(), full, create_graph=True)
+        whole_second, = torch.autograd.grad((whole_first * x.cos()).sum(), full)
+        close(f"second gradient of {what}", second, part(whole_second, 1, at, me))
+
+    def shifted(y, first):
+        return torch.cat([torch.full((2, 1), first, dtype=y.dtype, device=y.device), y[:, :-1]], 1)
 
     both("cumsum", lambda t: sd.cumsum(t, 1, group=group), lambda t: t.cumsum(1))
+    both("exclusive cummax", lambda t: sd.cummax(t, 1, exclusive=True, initial=-9, group=group), lambda t: shifted(t.cummax(1).values, -9.0))
+    both("cummin with an initial value", lambda t: sd.cummin(t, 1, initial=-0.1, group=group), lambda t: t.cummin(1).values.clamp(max=-0.1))
+    both("min with an initial value", lambda t: sd.min(t, 1, initial=-0.1, group=group), lambda t: t.min(1).values.clamp(max=-0.1), False)
+    both("exclusive logcumsumexp", lambda t: sd.logcumsumexp(t, 1, exclusive=True, group=group).exp(), lambda t: shifted(t.logcumsumexp(1), -torch.inf).exp())
+    both("masked logsumexp", lambda t: sd.logsumexp(t, 1, mask=part(mask, 1, at, me), group=group),
+         lambda t: torch.where(mask, t, float("-inf")).logsumexp(1), False)
     both("masked cumsum", lambda t: sd.cumsum(t, 1, mask=part(mask, 1, at, me), group=group), lambda t: (t * mask).cumsum(1))
     both("reverse cumsum", lambda t: sd.cumsum(t, 1, reverse=True, group=group), lambda t: t.flip(1).cumsum(1).flip(1))
     both("cumprod", lambda t: sd.cumprod(t, 1, group=group), lambda t: t.cumprod(1))
     both("exclusive cumprod", lambda t: sd.cumprod(t, 1, exclusive=True, initial=2, group=group),
-         lambda t: 2 * torch.cat([torch.ones(2, 1, dtype=t.dtype), t.cumprod(1)[:, :-1]], 1))
+         lambda t: 2 * shifted(t.cumprod(1), 1.0))
     both("cummax", lambda t: sd.cummax(t, 1, group=group), lambda t: t.cummax(1).values)
     both("reverse cummin", lambda t: sd.cummin(t, 1, reverse=True, group=group), lambda t: t.flip(1).cummin(1).values.flip(1))
     both("logcumsumexp", lambda t: sd.logcumsumexp(t, 1, group=group), lambda t: t.logcumsumexp(1))
@@ -120,6 +159,11 @@ def gradients(ranks, me, group):
     both("prod", lambda t: sd.prod(t, 1, group=group), lambda t: t.prod(1), False)
     both("max", lambda t: sd.max(t, 1, group=group), lambda t: t.max(1).values, False)
     both("logsumexp", lambda t: sd.logsumexp(t, 1, group=group), lambda t: t.logsumexp(1), False)
+    both("mean", lambda t: sd.mean(t, 1, group=group), lambda t: t.mean(1), False)
+    both("var", lambda t: sd.var(t, 1, group=group), lambda t: t.var(1), False)
+    both("masked std", lambda t: sd.std(t, 1, mask=part(mask, 1, at, me), correction=0, group=group),
+         lambda t: torch.stack([row[kept].std(correction=0) for row, kept in zip(t, mask)]), False)
+    both("norm", lambda t: sd.norm(t, 2, 1, group=group), lambda t: torch.linalg.vector_norm(t, 2, 1), False)
     a = tensor((2, 21), torch.float64, 8)
     for how in ({}, {"reverse": True}, {"exclusive": True}):
         both(f"recurrence {how}, by b", lambda t: sd.linear_recurrence(part(a, 1, at, me), t, 1, group=group, **how),
@@ -133,13 +177,18 @@ def faults(ranks, me, group):
     if ranks < 2:
         return
     global checked
-    x = torch.ones(4, 3)
+    x = torch.ones(4, 3, device=DEVICE)
     asks = [
         ("rank 1 has an x of dtype f64, and rank 0 has f32; all ranks must have the same", lambda: sd.cumsum(x.double() if me == 1 else x, 0, group=group)),
         ("rank 1 has op max, and rank 0 has sum; all ranks must have the same", lambda: (sd.cummax if me == 1 else sd.cumsum)(x, 0, group=group)),
         ("rank 1 has axis 1 of 2, and rank 0 has axis 0 of 2; all ranks must have the same", lambda: sd.sum(x, 1 if me == 1 else 0, group=group)),
         ("rank 1 has shape (*, 2), and rank 0 has (*, 3); all ranks must have the same", lambda: sd.sum(x[:, :2] if me == 1 else x, 0, group=group)),
         ("rank 1: IndexError: dim is 5; for a tensor of 2 dimensions it must be -2 to 1", lambda: sd.cumsum(x, 5 if me == 1 else 0, group=group)),
+        ("rank 1: TypeError: x is torch.int64; var is of real numbers: give x.float()", lambda: sd.var(x.long() if me == 1 else x, 0, group=group)),
+        ("rank 1 has fold 1, and rank 0 has 0; all ranks must have the same", lambda: (sd.sum if me == 1 else sd.cumsum)(x, 0, group=group)),
+        ("rank 1 has reverse 1, and rank 0 has 0; all ranks must have the same", lambda: sd.cumsum(x, 0, reverse=me == 1, group=group)),
+        ("rank 1 has exclusive 1, and rank 0 has 0; all ranks must have the same", lambda: sd.cumsum(x, 0, exclusive=me == 1, group=group)),
+        ("rank 1 has another initial value than rank 0; all ranks must have the same", lambda: sd.cumsum(x, 0, initial=2 if me == 1 else 3, group=group)),
         ("rank 1: TypeError: x is list; it must be a tensor", lambda: sd.cumsum([1.0] if me == 1 else x, 0, group=group)),
     ]
     for sentence, ask in asks:
@@ -178,12 +227,21 @@ def dtensors():
         same(f"DTensor gradient {placements}", d.grad.full_tensor(), whole.grad)
         for keepdim in (False, True):
             same(f"DTensor logsumexp {placements}", sd.logsumexp(d, 1, keepdim=keepdim).full_tensor().detach(), scanfold.logsumexp(x, 1, keepdim=keepdim))
+        same(f"DTensor var {placements}", sd.var(d, 1).full_tensor().detach(), scanfold.var(x, 1))
         h = sd.linear_recurrence(d, d, 1)
         same(f"DTensor recurrence {placements}", h.full_tensor().detach(), scanfold.linear_recurrence(x, x, 1))
     whole = x.clone().requires_grad_()
     d = distribute_tensor(x, flat, [Shard(1)]).requires_grad_()
     sd.sum(d, 1).sum().backward()
     same("DTensor gradient of sum", d.grad.full_tensor(), torch.ones_like(x))
+    whole = x.double().requires_grad_()
+    d = distribute_tensor(x.double(), grid, [Shard(0), Shard(1)]).requires_grad_()
+    for name in ("logsumexp", "var"):
+        first, = torch.autograd.grad((getattr(sd, name)(d, 1) ** 2).sum(), d, create_graph=True)
+        second, = torch.autograd.grad((first * first).sum(), d)
+        whole_first, = torch.autograd.grad((getattr(torch, name)(whole, 1) ** 2).sum(), whole, create_graph=True)
+        whole_second, = torch.autograd.grad((whole_first * whole_first).sum(), whole)
+        close(f"DTensor second gradient of {name}", second.full_tensor(), whole_second)
 
 
 def compiled(me, group):
@@ -195,22 +253,27 @@ def compiled(me, group):
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group(ENGINE)
     rank = dist.get_rank()
     for ranks in (1, 2, 3, 5, 8):
+        if ranks > dist.get_world_size():
+            break
         group = dist.new_group(list(range(ranks)))
         if rank < ranks:
             values(ranks, rank, group)
             recurrences(ranks, rank, group)
-            if ranks in (3, 8):
+            if ranks == 3:
+                moments(ranks, rank, group)
+            if ranks in (3, 8) or ENGINE != "gloo":
                 gradients(ranks, rank, group)
             faults(ranks, rank, group)
-            if ranks in (3, 8):
+            if ranks in (3, 8) or ENGINE != "gloo":
                 trees(ranks, rank, group)
-            if ranks == 2:  # importing torch._dynamo takes seconds
+            if ranks == 2 and DEVICE == "cpu":  # importing torch._dynamo takes seconds
                 compiled(rank, group)
         dist.barrier()
-    dtensors()
+    if dist.get_world_size() == 8:
+        dtensors()
     dist.barrier()
     print(f"rank {rank} checked {checked}")
     dist.destroy_process_group()

@@ -1,6 +1,8 @@
-"""Eight ranks over gloo on the loopback address: sharded scans and folds have the bits of one process. The cases are in ranks_worker.py."""
+"""Eight ranks over gloo on the loopback address: sharded scans and folds have the bits of one process; some on a CUDA device, and over NCCL. The cases are in
+ranks_worker.py."""
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,14 +19,13 @@ def free_port():
         return s.getsockname()[1]
 
 
-@pytest.mark.host_only("shards are computed in CPU memory")
-@pytest.mark.skipif(not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="this torch has no gloo")
-def test_ranks_have_the_bits_of_one_process():
+def run_ranks(count, engine, device):
+    """So many ranks of ranks_worker.py; none may differ anywhere."""
     here = os.path.dirname(os.path.abspath(__file__))
-    env = dict(os.environ, WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1",
-               GLOO_SOCKET_IFNAME="lo", TORCH_DISTRIBUTED_DEBUG="OFF")
+    env = dict(os.environ, WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1",
+               GLOO_SOCKET_IFNAME="lo", TORCH_DISTRIBUTED_DEBUG="OFF", SCANFOLD_RANKS_ENGINE=engine, SCANFOLD_RANKS_DEVICE=device)
     worker = [sys.executable, os.path.join(here, "ranks_worker.py")]
-    ranks = [subprocess.Popen(worker, env=dict(env, RANK=str(i)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(RANKS)]
+    ranks = [subprocess.Popen(worker, env=dict(env, RANK=str(i)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(count)]
     try:
         ended = [rank.communicate(timeout=300) for rank in ranks]
     finally:
@@ -37,11 +38,45 @@ def test_ranks_have_the_bits_of_one_process():
         assert int(lines[-1].split()[-1]) > 100
 
 
-@pytest.mark.host_only("shards are computed in CPU memory")
-@pytest.mark.skipif(not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="this torch has no gloo")
+needs_gloo = pytest.mark.skipif(not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="this torch has no gloo")
+
+
+@pytest.mark.host_only("CUDA has tests of its own below")
+@needs_gloo
+def test_ranks_have_the_bits_of_one_process():
+    run_ranks(RANKS, "gloo", "cpu")
+
+
+@needs_gloo
+def test_shards_on_one_gpu(cuda):
+    """Three ranks whose shards are on one device, and whose values go by way of the host."""
+    run_ranks(3, "gloo", "cuda")
+
+
+def test_nccl_with_one_rank(cuda):
+    """What is exchanged goes by way of the device, gathered and along a tree."""
+    if not torch.distributed.is_nccl_available():
+        pytest.skip("this torch has no NCCL")
+    run_ranks(1, "nccl", "cuda")
+
+
+@pytest.mark.host_only("a layer of the CPU")
+@needs_gloo
 def test_a_layer_whose_sequence_is_sharded():
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "recurrences", "context_parallel.py")
     env = dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "1000 steps over 3 ranks: the bits of one process, and its gradients\n"
+
+
+@pytest.mark.host_only("NumPy arrays")
+def test_numpy_arrays_over_mpi4py():
+    pytest.importorskip("mpi4py")
+    if not shutil.which("mpirun"):
+        pytest.skip("there is no mpirun")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "mpi", "running_sum.py")
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_btl="self,vader")
+    done = subprocess.run(["mpirun", "-n", "3", sys.executable, script], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "1000 rows over 3 ranks: the bits of one process\n"

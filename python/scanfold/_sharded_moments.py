@@ -1,0 +1,119 @@
+"""mean, var, std and norm for scanfold.distributed: a few sharded folds each, by the formulas that scanfold.mean and its like are made of (src/expr/derive.c), so
+that the bits are theirs. Gradients are those of the folds."""
+import math
+
+import torch
+from torch import Tensor
+
+from . import distributed as ranks
+from ._dtensor import dim_of, is_dtensor, on_dtensor
+
+
+def _length(name, x, dim, group, check):
+    """The length of the whole axis. What is wrong with one rank's arguments all ranks hear of here."""
+    def asked():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x is {type(x).__name__}; it must be a tensor")
+        if not x.dtype.is_floating_point:
+            raise TypeError(f"x is {x.dtype}; {name} is of real numbers: give x.float()")
+        check()
+        length = torch.tensor([x.shape[dim_of(x, dim)]])
+        return length, None, None, torch.empty(1, dtype=torch.int64), ranks.SUM, 0, True, True, False, False, None
+    return int(ranks._compute(asked, group))
+
+
+class _Folds:
+    """One call's folds of a shard."""
+    def __init__(self, dim, group, replicated, mask):
+        self.dim, self.group, self.replicated, self.mask = dim, group, replicated, mask
+
+    def fold(self, op, x, mask, initial=None):
+        return ranks._Fold.apply(x, op, self.dim, self.group, True, False, mask, initial, x.dtype, self.replicated)
+
+    def sum(self, x):
+        return self.fold(ranks.SUM, x, self.mask)
+
+    def count(self, n, like):
+        """How many elements of a line count. A tensor: on a device torch divides by a plain number by multiplying with its reciprocal."""
+        if self.mask is None:
+            return torch.full((), n, dtype=like.dtype, device=like.device)
+        ones = self.mask.bool().to(torch.int64).expand(like.shape)
+        return self.fold(ranks.SUM, ones, None).to(like.dtype)
+
+    def back(self, y):
+        """A result among the elements: every rank uses it for its own."""
+        return ranks._Everywhere.apply(y, self.group) if self.replicated else y
+
+    def first(self, x):
+        """The first element of all, of every line."""
+        at = ranks._positions(x, self.dim, self.group) == 0
+        return self.fold(ranks.MAX, x.detach(), at.expand(x.shape), -math.inf)
+
+
+def _mean(f, x, n, how):
+    return f.sum(x.to(how["acc"])) / f.count(n, x.to(how["acc"]))
+
+
+def _var(f, x, n, how):
+    x = x.double()
+    count = f.count(n, x)
+    if f.mask is None:
+        distance = x - f.first(x)
+        squares = (f.sum(distance * distance) - f.sum(distance) ** 2 / count).clamp(min=0)
+        return squares / (count - how["correction"])
+    distance = x - f.back(f.sum(x) / count)
+    return f.sum(distance * distance) / (count - how["correction"]).clamp(min=0)
+
+
+def _std(f, x, n, how):
+    return _var(f, x, n, how).sqrt()
+
+
+def _norm(f, x, n, how):
+    x, order = x.to(how["acc"]), how["order"]
+    if order == 2:
+        return f.sum(x * x).sqrt()
+    if order == 1:
+        return f.sum(x.abs())
+    if order > 0:
+        size = x.abs() if f.mask is None else torch.where(f.mask.bool(), x.abs(), 0)
+        return f.fold(ranks.MAX, size, None)
+    return f.fold(ranks.MIN, x.abs(), f.mask)
+
+
+@ranks._without_dynamo
+def _moment(make, name, x, dim, keepdim, mask, skip_nan, dtype, group, **how):
+    def check():
+        if how.get("order", 2) not in (1, 2, math.inf, -math.inf):
+            raise ValueError(f"ord is {how['order']}; over ranks a norm has 1, 2, inf or -inf")
+
+    def run(local, axis, among, replicated, held):
+        n = _length(name, local, axis, among, check)
+        made = dtype or local.dtype
+        how["acc"] = torch.float64 if torch.float64 in (local.dtype, made) else torch.float32
+        y = make(_Folds(axis, among, replicated, held), local, n, how).to(made)
+        return y if keepdim else y.squeeze(axis)
+    mask = ranks._without_nan(x, mask, skip_nan)
+    if is_dtensor(x):
+        return on_dtensor(run, x, dim, True, keepdim, [("mask", mask)])
+    return run(x, ranks._safe_dim(x, dim), group, False, mask)
+
+
+def mean(x, dim, *, keepdim=False, mask=None, skip_nan=False, dtype=None, group=None):
+    """The mean over `dim`, the same on every rank."""
+    return _moment(_mean, "mean", x, dim, keepdim, mask, skip_nan, dtype, group)
+
+
+def var(x, dim, *, correction=1, keepdim=False, mask=None, skip_nan=False, dtype=None, group=None):
+    """The variance over `dim`, computed in float64."""
+    return _moment(_var, "var", x, dim, keepdim, mask, skip_nan, dtype, group, correction=correction)
+
+
+def std(x, dim, *, correction=1, keepdim=False, mask=None, skip_nan=False, dtype=None, group=None):
+    """The square root of the variance."""
+    return _moment(_std, "std", x, dim, keepdim, mask, skip_nan, dtype, group, correction=correction)
+
+
+def norm(x, ord=2, dim=-1, *, keepdim=False, mask=None, skip_nan=False, dtype=None, group=None):
+    """The norm along `dim`, of order 1, 2, inf or -inf."""
+    return _moment(_norm, "norm", x, dim, keepdim, mask, skip_nan, dtype, group, order=ord)
