@@ -467,7 +467,7 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
 {
         chain c = {.isa = ctx->isa};
         if (first->segments.offsets)
-                return sf_chain_apart(first, run_stage, ctx);
+                return sf_segments_chain(ctx, first);
         list_steps(&c, first);
         find_kept(&c);
         const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);

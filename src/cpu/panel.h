@@ -323,8 +323,14 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first);
 /* Tasks, of a plan whose sizes are known. */
 void sf_segments_plan(sf_panels *p, int workers);
 void sf_segments_task(const sf_walker *w, int64_t task);
+/* A task of so many positions, of which there are at least so many blocks. */
+#define SF_SEGMENTS_LEAST_BLOCKS 4
+void sf_segments_span(sf_panels *p, int64_t span);
 /* The segments that no task has: long ones, and those of an axis without elements. */
 sf_status sf_segments_long(sf_context *ctx, const sf_panels *p);
+
+/* segments_chain.c: stages over the same segments, a span at a time */
+sf_status sf_segments_chain(sf_context *ctx, const sf_step *first);
 
 /* ---------------------------------------------------------------------------------------------
  * shared.c: one long axis shared by all threads; carried.c: the way that scans it once

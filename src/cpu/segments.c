@@ -22,14 +22,19 @@
 /* ---------------------------------------------------------------------------------------------
  * The plan
  * ------------------------------------------------------------------------------------------- */
+void sf_segments_span(sf_panels *p, int64_t span)
+{
+        p->span = span;
+        p->spans = sf_larger(1, sf_parts(p->n, span));
+        p->tasks = p->outers * sf_panels_length(p, p->line) * p->strips * p->spans;
+}
+
 void sf_segments_plan(sf_panels *p, int workers)
 {
         const int64_t lines = p->outers * sf_panels_length(p, p->line) * p->strips;
         const int64_t span = SPAN_BYTES / sf_larger(1, p->cols * sf_panels_bytes(p));
         const int64_t share = sf_parts(p->n * lines, (int64_t)SPANS_EACH * workers);
-        p->span = sf_larger(workers > 1 ? sf_smaller(span, share) : span, 4 * p->block);
-        p->spans = sf_larger(1, sf_parts(p->n, p->span));
-        p->tasks = lines * p->spans;
+        sf_segments_span(p, sf_larger(workers > 1 ? sf_smaller(span, share) : span, SF_SEGMENTS_LEAST_BLOCKS * p->block));
         p->longest = workers > 1 ? sf_larger(LEAST_LONG, p->n / (LONG_PARTS * workers)) : INT64_MAX;
         p->lines = p->carries = 1;
 }

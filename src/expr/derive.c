@@ -437,7 +437,8 @@ sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
 {
         const int64_t n = length_of(ir, d);
         const bool varies = (rows[d->what].result == WIDE && d->what != SF_VAR_MEAN) || (d->what == SF_STANDARDIZE && n);
-        if (varies && !(d->correction <= (double)n))
+        /* Of segments nobody knows how long they are: one that is too short has no variance. */
+        if (varies && !(d->correction <= (d->offsets ? HUGE_VAL : (double)n)))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT,
                                "correction is %g, and there are %" PRId64 " elements; it must be at most their number", d->correction, n);
         if (d->what == SF_CUMVAR && d->mask)

@@ -156,6 +156,23 @@ def test_what_is_made_of_them(kind, shape, axis):
                 assert np.array_equal(bits(got), bits(want)), (name, kind, i)
 
 
+@pytest.mark.parametrize("text", ["softmax(x, {}, offsets=o)", "layer_norm(x, {}, offsets=o)", "sum(exp(x), {}, offsets=o), log_softmax(x, {}, offsets=o, mask=x > 0)"])
+@pytest.mark.parametrize("shape, axis", [((150000,), 0), ((3, 40000), 1), ((3000, 24), 0)])
+def test_stages_go_over_a_span_together(text, shape, axis):
+    """Stages over the same segments, in many spans, with segments that are longer than one and a rest: as the reference has it, stage by stage."""
+    rng = np.random.default_rng(11)
+    x, n = rng.standard_normal(shape).astype(np.float32), shape[axis]
+    offsets = np.sort(np.concatenate([[0, n // 3, n // 3 + 1, n - n // 2, n - 5], rng.integers(n - n // 2, n - 5, n // 30)]))
+    text = text.replace("{}", str(axis))
+    with scanfold.using(backend="ref"):
+        expected = scanfold.run(text, x=x, o=offsets, exact=True)
+    for threads in (1, 3):
+        with scanfold.using(threads=threads):
+            results = scanfold.run(text, x=x, o=offsets, exact=True)
+        for got, want in zip(*[r if isinstance(r, tuple) else (r,) for r in (results, expected)]):
+            np.testing.assert_array_equal(got, want)  # a NaN, behind the last offset, is any
+
+
 def test_bad_expressions():
     x, offsets = np.ones(4), np.array([0, 4])
     for text, sentence in [("sum(x, 0, offsets=o + 1)", "they must be an input"), ("sum(x, 0, offsets=x)", "they must be i32 or i64")]:
