@@ -313,6 +313,11 @@ int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
  * chain.c: stages over the same lines, some lines at a time
  * ------------------------------------------------------------------------------------------- */
 sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first);
+/* Does the map compute again, as *value of its program, what the fold folds, and is that worth keeping? */
+bool sf_chain_shares(const sf_step *fold, const sf_step *map, int32_t *value);
+/* The fold's elements, kept: a copy of it as the map that fills them; and the fold, and the map's programs, as they read them. */
+void sf_chain_fill_kept(sf_step *fill, sf_fuse *fuse, const sf_operand *kept);
+void sf_chain_read_kept(sf_step *fold, sf_fuse *fold_fuse, sf_fuse *map_fuse, int32_t value, const sf_operand *kept);
 
 /* ---------------------------------------------------------------------------------------------
  * segments.c: an axis cut into segments, shared by elements

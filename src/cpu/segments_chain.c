@@ -13,6 +13,7 @@ typedef struct stages {
         const sf_cpu_isa *isa;
         int32_t steps, walks;
         sf_step step[SF_CHAIN_STEPS];
+        sf_fuse fuse[3]; /* of the steps that keep what a fold and a map share */
         sf_panels *walk[SF_CHAIN_STEPS];
         char *scratch;
         size_t machine, scratch_each; /* where in a worker's scratch programs run; how much that is */
@@ -29,6 +30,43 @@ static void list_steps(stages *s, const sf_step *first)
                         own->then = NULL;
                         own->sibling = step->sibling ? own + 1 : NULL;
                 }
+}
+
+static bool is_alone(const stages *s, int32_t i)
+{
+        return !s->step[i].sibling && !(i && s->step[i - 1].sibling);
+}
+
+/* What a fold's program computes and a later map's would compute again is kept where the map's results go, if it is of their type: three steps instead of two. */
+static void keep(stages *s, int32_t at, int32_t to, int32_t value)
+{
+        const sf_step *map = &s->step[to];
+        sf_operand kept = {.data = map->y, .dt = map->out};
+        for (int32_t d = 0; d < map->nbatch + map->nseq; d++)
+                kept.stride[d] = map->dims[d].y;
+        for (int32_t i = s->steps++; i > at; i--) {
+                s->step[i] = s->step[i - 1];
+                s->step[i].sibling = s->step[i].sibling ? &s->step[i + 1] : NULL;
+        }
+        for (int32_t i = 0; i < 3; i++) {
+                sf_step *step = &s->step[i < 2 ? at + i : to + 1];
+                s->fuse[i] = *step->fuse;
+                step->fuse = &s->fuse[i];
+        }
+        sf_chain_fill_kept(&s->step[at], &s->fuse[0], &kept);
+        sf_chain_read_kept(&s->step[at + 1], &s->fuse[1], &s->fuse[2], value, &kept);
+        s->step[to + 1].in_place = true;
+}
+
+static void find_kept(stages *s)
+{
+        int32_t value;
+        for (int32_t i = 0; i < s->steps && s->steps < SF_CHAIN_STEPS; i++)
+                for (int32_t k = i + 1; k < s->steps && is_alone(s, i); k++)
+                        if (is_alone(s, k) && s->step[k].out == s->step[i].acc && sf_chain_shares(&s->step[i], &s->step[k], &value)) {
+                                keep(s, i, k, value);
+                                return;
+                        }
 }
 
 /* Which steps are walked together, and what all of them move. False: some step has no kernel. */
@@ -137,6 +175,7 @@ sf_status sf_segments_chain(sf_context *ctx, const sf_step *first)
         if (!first->then || !first->n)
                 return sf_chain_apart(first, run_stage, ctx);
         list_steps(&s, first);
+        find_kept(&s);
         sf_arena *arena = sf_arena_borrow(ctx, (size_t)s.steps * panels);
         if (!arena)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the plans of %d steps", (int)s.steps);
