@@ -22,7 +22,7 @@ _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, 
 def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None):
     """One of _derived.py's functions by way of the dispatcher."""
     if offsets is not None:
-        return ops._torch_segments.made(name, x, axis, _mask(x, mask, skip_nan), dtype, out, offsets)
+        return ops._torch_segments.made(name, x, axis, parameter, None, _mask(x, mask, skip_nan), None, None, dtype, out, offsets)
     if _is_foreign(x) or _is_foreign(mask):
         spelled = {"ord": parameter} if name == "norm" else {"correction": parameter}
         if name not in _derived.VARIANCES | {"norm"}:

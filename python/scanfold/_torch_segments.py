@@ -1,9 +1,8 @@
 """Segments for tensors that are more than their memory: the operators scanfold::segment_scan, segment_fold, segment_made (softmax and its like),
-segment_recurrence and segment_spread, and jagged tensors of torch.nested.
+segment_recurrence and segment_spread.
 
 Each gradient is made of these operators and of torch's own, so that it can be differentiated again. No formula waits for a device.
 """
-import functools
 import math
 
 import torch
@@ -13,19 +12,22 @@ from . import _applied, _derived, _parsed
 from . import torch as ops
 from ._dtypes import name as dtype_name
 from ._pairs import recurrence_dtypes, recurrence_text
-from ._torch_derived import _made as _made_dtype
+from ._torch_applied import Tensors, _gradients, _of_rank, _wide
+from ._torch_derived import _made as _made_dtype, _norm_backward
 from ._torch_pairs import _as_tensor, _check_recurrence
 
 ops._define("segment_scan(Tensor x, str op, Tensor offsets, int axis, bool reverse, bool exclusive, Tensor? mask, Scalar? initial, ScalarType? dtype) "
             "-> Tensor")
 ops._define("segment_fold(Tensor x, str op, Tensor offsets, int axis, bool reverse, Tensor? mask, Scalar? initial, ScalarType? dtype) -> Tensor")
-ops._define("segment_made(Tensor x, str name, Tensor offsets, int axis, Tensor? mask, ScalarType? dtype) -> Tensor")
+ops._define("segment_made(Tensor x, str name, Tensor offsets, int axis, float parameter, float eps, Tensor? mask, Tensor? weight, Tensor? bias, "
+            "ScalarType? dtype) -> Tensor")
 ops._define("segment_recurrence(Tensor a, Tensor b, Tensor offsets, Tensor? state, Scalar? initial, int axis, bool reverse, bool exclusive, "
             "ScalarType? dtype) -> Tensor")
 ops._define("segment_spread(Tensor values, Tensor offsets, int axis, SymInt length, float rest) -> Tensor")
 
 
-MADE = "softmax", "log_softmax", "mean"
+FOLDS = "mean", "var", "std", "sumsq", "norm"
+MADE = (*_applied.__all__, *FOLDS)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -57,13 +59,18 @@ def _with(run, offsets):
     return lambda *given: run(*given, offsets)
 
 
-def made(name, x, axis, mask, dtype, out, offsets):
-    """softmax, log_softmax or mean of each segment."""
-    ops._refuse_nested(x=x, mask=mask, out=out)
+def made(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets):
+    """softmax, mean and their like, of each segment."""
+    ops._refuse_nested(x=x, mask=mask, weight=weight, bias=bias, out=out)
     if name not in MADE:
         raise NotImplementedError(f"{name} with segments has no gradient yet and cannot be traced; of {', '.join(MADE)} it can")
     axis, = ops._fold_axes(x, axis)
-    y = torch.ops.scanfold.segment_made(x, name, offsets, axis, ops._mask(x, mask), ops._dtype(dtype, out))
+    dtype = ops._dtype(dtype, out)
+    if eps is None:
+        eps = torch.finfo(_made_dtype(name, x, dtype)).eps if name == "rms_norm" else 0.0
+    parameter = float(parameter if parameter is not None else 2 if name == "norm" else 1)  # a correction that was left out is torch's
+    weight, bias = (_of_rank(word, beside, x, [axis]) for word, beside in (("weight", weight), ("bias", bias)))
+    y = torch.ops.scanfold.segment_made(x, name, offsets, axis, parameter, float(eps), ops._mask(x, mask), weight, bias, dtype)
     return y if out is None else ops._copied(out, y)
 
 
@@ -165,21 +172,22 @@ def _fold_fake(x, op, offsets, axis, reverse, mask, initial, dtype):
     return x.new_empty(_folded_shape(x, offsets, axis), dtype=ops._fake_dtype(x, op, mask, initial, dtype))
 
 
-def _made_kernel(x, name, offsets, axis, mask, dtype):
-    inputs = {"x": x, "offsets": offsets} if mask is None else {"x": x, "offsets": offsets, "mask": mask}
+def _made_kernel(x, name, offsets, axis, parameter, eps, mask, weight, bias, dtype):
+    given = (("x", x), ("mask", mask), ("weight", weight), ("bias", bias), ("offsets", offsets))
+    inputs = {word: tensor for word, tensor in given if tensor is not None}
     made = dtype_name(_made_dtype(name, x, dtype))
-    if name == "mean":
-        text = _derived.text(name, [axis], False, None, mask is not None, False, made, segmented=True)
+    if name in FOLDS:
+        text = _derived.text(name, [axis], False, parameter, mask is not None, False, made, segmented=True)
     else:
-        text = _applied.text(name, [axis], None, None, made, list(inputs)[1:])
+        text = _applied.text(name, [axis], parameter, eps if name in ("layer_norm", "rms_norm", "normalize") else None, made, list(inputs)[1:])
     return ops._c_run(*_parsed(text, True, inputs), 0)
 
 
-def _made_fake(x, name, offsets, axis, mask, dtype):
-    _check(x, offsets, mask=mask)
+def _made_fake(x, name, offsets, axis, parameter, eps, mask, weight, bias, dtype):
+    _check(x, offsets, mask=mask, weight=weight, bias=bias)
     if mask is not None:
         ops._check_mask(x, mask)
-    return x.new_empty(_folded_shape(x, offsets, axis) if name == "mean" else x.shape, dtype=_made_dtype(name, x, dtype))
+    return x.new_empty(_folded_shape(x, offsets, axis) if name in FOLDS else x.shape, dtype=_made_dtype(name, x, dtype))
 
 
 def _check_state(state, shape, offsets, axis):
@@ -327,28 +335,75 @@ def _fold_backward(ctx, grad):
     return (ops._selected(mask, dx.to(ctx.dtype), 0),) + (None,) * 7
 
 
+class Segments(Tensors):
+    """_torch_applied's functions of tensors, where a fold's value goes back to the elements of its own segment. Behind the last offset, where nothing has a
+    gradient, sums are 1 and counts `many`, so that no formula divides by 0 there."""
+
+    def __init__(self, offsets, axis, mask, like, wide, many):
+        super().__init__([axis], mask, like, wide)
+        self.offsets, self.axis, self.n, self.many = offsets, axis, like.shape[axis], many
+
+    def back(self, v, rest=1.0):
+        return spread(v, self.offsets, self.axis, self.n, rest)
+
+    def sum(self, v, axes=None):
+        return self.back(_fold(v, "sum", self.offsets, self.axis, mask=self.mask)) if axes is None else super().sum(v, axes)
+
+    def count(self):
+        if self.mask is not None:
+            count = _fold(self.mask.bool().expand(self.like.shape), "sum", self.offsets, self.axis)
+        else:
+            count = self.offsets.diff().reshape((-1,) + (1,) * (self.like.dim() - 1 - self.axis))
+        return self.back(count.to(self.wide), self.many)
+
+    def within(self, v):
+        """Behind the last offset results are of no use, and have no gradient."""
+        inside = torch.arange(self.n, device=v.device) < self.offsets[-1]
+        return ops._selected(inside.reshape((self.n,) + (1,) * (self.like.dim() - 1 - self.axis)), v, 0)
+
+
 def _made_setup(ctx, inputs, output):
-    x, ctx.name, offsets, ctx.axis, mask, _ = inputs
-    ctx.save_for_backward(None if ctx.name == "mean" else output, mask, offsets)
-    ctx.dtype, ctx.length, ctx.shape = x.dtype, x.shape[ctx.axis], x.shape
+    x, ctx.name, offsets, ctx.axis, ctx.parameter, ctx.eps, mask, weight, bias, _ = inputs
+    by_result = ctx.name in ("softmax", "log_softmax")
+    ctx.save_for_backward(None if by_result else x, output if by_result or ctx.name in ("std", "norm") else None, mask, weight, offsets)
+    ctx.over = tuple(tuple(d for d in range(x.dim()) if t is None or t.shape[d] == 1) for t in (weight, bias))
+    ctx.dtypes = [t if t is None else t.dtype for t in (x, weight, bias)]
 
 
-def _made_backward(ctx, grad):
-    y, mask, offsets = ctx.saved_tensors
-    axis, n = ctx.axis, ctx.length
+def _made_backward(ctx, g):
+    x, y, mask, weight, offsets = ctx.saved_tensors
+    if ctx.name == "normalize" and ctx.parameter != 2:
+        raise NotImplementedError("the gradient of normalize with segments is there for order 2")
+    wide = _wide(g, x, y, weight)
+    way = Segments(offsets, ctx.axis, mask, y if x is None else x, wide, ctx.parameter + 1)
+    x, y, weight, g = (t if t is None else t.to(wide) for t in (x, y, weight, g))
+    wanted = tuple(ctx.needs_input_grad[i] for i in (0, 7, 8))
+    if ctx.name in FOLDS:
+        made = [_folded_backward(ctx, way, x, y, g)]
+    else:
+        y = y if y is None else way.within(y)
+        made = _gradients(way, ctx.name, wanted, way.within(g), x, y, weight, ctx.parameter, ctx.eps, ctx.over)
+        made = [way.within(v) if not i and wanted[0] else v for i, v in enumerate(made)]
+    made = iter([v.to(dtype) for v, dtype in zip(made, [d for d, one in zip(ctx.dtypes, wanted) if one])])
+    dx, dweight, dbias = (next(made) if one else None for one in wanted)
+    return dx, None, None, None, None, None, None, dweight, dbias, None
 
-    def total(v):
-        return spread(_fold(v, "sum", offsets, axis, mask=mask), offsets, axis, n)
+
+def _folded_backward(ctx, way, x, y, g):
+    if ctx.name == "std":
+        g = (g / (2 * y)).masked_fill(y == 0, 0)
+    back = way.back(g, 0.0)
     if ctx.name == "mean":
-        count = offsets.diff().reshape((-1,) + (1,) * (len(ctx.shape) - 1 - axis))
-        if mask is not None:
-            count = _fold(mask.bool().expand(ctx.shape), "sum", offsets, axis)
-        dx = spread(grad / count.clamp(min=1).to(grad.dtype), offsets, axis, n)
-    else:  # behind the last offset y is of no use, and has no gradient
-        within = (torch.arange(n, device=grad.device) < offsets[-1]).reshape((n,) + (1,) * (len(ctx.shape) - 1 - axis))
-        y, grad = ops._selected(within, y, 0), ops._selected(within, grad, 0)
-        dx = y * (grad - total(grad * y)) if ctx.name == "softmax" else grad - y.exp() * total(grad)
-    return (ops._selected(mask, dx.to(ctx.dtype), 0),) + (None,) * 5
+        dx = back / way.count().clamp(min=1)
+    elif ctx.name == "sumsq":
+        dx = 2 * back * x
+    elif ctx.name == "norm":
+        if math.isinf(ctx.parameter):
+            raise NotImplementedError("the gradient of a largest or smallest norm is not there with segments: use max(abs(x))")
+        dx = _norm_backward(x, way.back(y), back, ctx.parameter, [ctx.axis], way.mask)
+    else:
+        dx = 2 * back / (way.count() - ctx.parameter).clamp(min=0) * (x - way.sum(x) / way.count().clamp(min=1))
+    return way.kept(dx)
 
 
 def _no_jvp(ctx, *_):
@@ -412,6 +467,15 @@ def _vmap(op_name, mask_at):
     return rule
 
 
+def _made_vmap(size, in_dims, x, name, offsets, axis, parameter, eps, mask, weight, bias, dtype):
+    _refuse_mapped(in_dims[2])
+    x, mask, dims = ops._mapped(size, (in_dims[0], in_dims[6]), x, mask)
+    weight, bias = (t if t is None else ops._batched(t, d, size, dims) for t, d in ((weight, in_dims[7]), (bias, in_dims[8])))
+    if x.dim() == dims:  # of what is not mapped each sample has its own share of the gradient
+        x = x.expand(size, *x.shape)
+    return torch.ops.scanfold.segment_made(x, name, offsets, axis + 1, parameter, eps, mask, weight, bias, dtype), 0
+
+
 def _recurrence_vmap(size, in_dims, a, b, offsets, state, initial, axis, reverse, exclusive, dtype):
     ad, bd, od, sd = in_dims[:4]
     _refuse_mapped(od)
@@ -429,54 +493,6 @@ def _spread_vmap(size, in_dims, values, offsets, axis, length, rest):
 
 ops._register("segment_scan", _scan_kernel, _scan_fake, _scan_setup, _scan_backward, _scan_jvp, _vmap("segment_scan", 6))
 ops._register("segment_fold", _fold_kernel, _fold_fake, _fold_setup, _fold_backward, _fold_jvp, _vmap("segment_fold", 5))
-ops._register("segment_made", _made_kernel, _made_fake, _made_setup, _made_backward, _no_jvp, _vmap("segment_made", 4))
+ops._register("segment_made", _made_kernel, _made_fake, _made_setup, _made_backward, _no_jvp, _made_vmap)
 ops._register("segment_recurrence", _recurrence_kernel, _recurrence_fake, _recurrence_setup, _recurrence_backward, _no_jvp, _recurrence_vmap)
 ops._register("segment_spread", _spread_kernel, _spread_fake, _spread_setup, _spread_backward, _spread_jvp, _spread_vmap, autocasts=False)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Jagged tensors: the call on their packed values, with their offsets
-# ---------------------------------------------------------------------------------------------------------------
-KEEPS_SHAPE = ("cum", "logcum", "nancum", "softmax", "log_softmax", "layer_norm", "rms_norm", "normalize", "standardize", "linear_recurrence")
-
-
-def _packed(name, value, like):
-    """An argument's packed values, where it is a jagged tensor of the same lengths; others as they are."""
-    if not ops._is_jagged(value):
-        if isinstance(value, Tensor) and value.dim() > 0 and name in ("x", "mask", "initial", "out", "a", "b"):
-            raise TypeError(f"{name} is no jagged tensor; beside one it must be one too, of the same lengths")
-        return value
-    if value._ragged_idx != like._ragged_idx or value.shape[like._ragged_idx] != like.shape[like._ragged_idx]:
-        raise ValueError(f"{name} has shape {tuple(value.shape)}, which is cut otherwise than {tuple(like.shape)}: jagged tensors in one call must have the "
-                         f"same offsets")
-    return value.values()
-
-
-def jagged(function, x, axis=None, **given):
-    """One of our functions of a jagged tensor: along its ragged dimension the segments' own, along others as of any tensor. A fold over the ragged
-    dimension is a plain tensor of one entry a sequence; all else is jagged again."""
-    like = next(t for t in (x, *given.values()) if ops._is_jagged(t))
-    if axis is None:
-        raise ValueError(f"axis is needed: a jagged tensor of shape {tuple(like.shape)} is scanned and folded along one dimension")
-    axis, ragged = ops._axis(like.dim(), axis), like._ragged_idx
-    if axis == 0:
-        raise ValueError(f"axis is 0, the batch of a jagged tensor; it must be 1 to {like.dim() - 1}")
-    if like.lengths() is not None:
-        raise ValueError("a jagged tensor with gaps between its sequences is given; x.contiguous() has none")
-    name = function if isinstance(function, str) else function.__name__
-    run = getattr(ops._package, name)
-    given = {word: _packed(word, value, like) for word, value in given.items()}
-    if axis == ragged:
-        given["offsets"] = like.offsets()
-    y = run(_packed("a" if name == "linear_recurrence" else "x", x, like), axis=axis - 1, **given)
-    finish = functools.partial(_jagged_result, like, axis, ragged, name.startswith(KEEPS_SHAPE), bool(given.get("keepdim")))
-    return tuple(map(finish, y)) if isinstance(y, tuple) else finish(y)
-
-
-def _jagged_result(like, axis, ragged, keeps_shape, keepdim, y):
-    if axis == ragged and not keeps_shape:
-        y = y.movedim(ragged - 1, 0)
-        return y.unsqueeze(ragged) if keepdim else y
-    if not keeps_shape and not keepdim and axis < ragged:
-        ragged -= 1
-    return torch.nested.nested_tensor_from_jagged(y, like.offsets(), jagged_dim=ragged)

@@ -184,7 +184,7 @@ def _is_foreign(x):
 def _handed_over(function, x, **given):
     """What such arguments make of a call of ours, without those left out: by torch's protocol, or segment by segment."""
     if any(map(_is_jagged, (x, *given.values()))):
-        return _torch_segments.jagged(function, x, **{name: a for name, a in given.items() if a is not None and a is not False})
+        return _torch_jagged.jagged(function, x, **{name: a for name, a in given.items() if a is not None and a is not False})
     function = getattr(sys.modules["scanfold"], function) if isinstance(function, str) else function
     given = {name: a for name, a in given.items() if a is not None and a is not False}
     asked = [a for a in (x, *given.values()) if hasattr(type(a), "__torch_function__")]
@@ -936,4 +936,4 @@ else:
 
 from . import _torch_derived  # noqa: E402,F401  mean and its like, written with what is here
 from . import _torch_applied  # noqa: E402,F401  softmax and its like
-from . import _torch_segments  # noqa: E402  segments, and jagged tensors
+from . import _torch_jagged, _torch_segments  # noqa: E402  segments, and tensors of them

@@ -27,6 +27,14 @@ CALLS = {
     "logsumexp": lambda x, o: scanfold.logsumexp(x, 0, offsets=o).clamp(min=-100),
     "softmax": lambda x, o: scanfold.softmax(x, 0, offsets=o)[:9],
     "log_softmax": lambda x, o: scanfold.log_softmax(x, 0, offsets=o, mask=MASK)[:9],
+    "layer_norm": lambda x, o: scanfold.layer_norm(x, 0, x.flip(0), x * 2, offsets=o)[:9],
+    "rms_norm": lambda x, o: scanfold.rms_norm(x, 0, offsets=o, mask=MASK, eps=1e-3)[:9],
+    "normalize": lambda x, o: scanfold.normalize(x, 2, 0, offsets=o)[:9],
+    "standardize": lambda x, o: scanfold.standardize(x, 0, offsets=o[[0, 1, 4]])[:9],
+    "var": lambda x, o: scanfold.var(x, 0, offsets=o[[0, 1, 4]]),
+    "std": lambda x, o: scanfold.std(x, 0, offsets=o, correction=0, mask=MASK)[[0, 3]],
+    "norm": lambda x, o: scanfold.norm(x, 3, 0, offsets=o)[[0, 2, 3]],
+    "sumsq": lambda x, o: scanfold.sumsq(x, 0, offsets=o),
     "mean": lambda x, o: scanfold.mean(x, 0, offsets=o)[[0, 2, 3]],
     "max with indices": lambda x, o: scanfold.max(x, 0, offsets=o, return_indices=True)[0].clamp(min=-100),
     "cummin with indices": lambda x, o: scanfold.cummin(x, 0, offsets=o, reverse=True, return_indices=True)[0],
@@ -90,7 +98,7 @@ def test_values_with_indices(function):
                 assert np.array_equal(values[i], found[0]) and np.array_equal(indices[i], found[1])
 
 
-@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "max", "softmax", "mean", "linear_recurrence", "cummin with indices"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "max", "softmax", "layer_norm", "mean", "linear_recurrence", "cummin with indices"])
 def test_compiled_without_a_break(name):
     x = torch.randn(11, requires_grad=True)
     compiled = torch.compile(CALLS[name], fullgraph=True, backend="aot_eager")
