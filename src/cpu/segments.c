@@ -220,6 +220,25 @@ static void store_results(const sf_walker *w, const sf_piece *piece, int32_t mem
                 sf_panel_store_totals(w, &b, w->scratch + m->totals);
 }
 
+/* One element n times; of the sizes that most have, without a call a segment: segments may be short, and many. */
+static void repeat(char *to, const char *from, int64_t size, int64_t n)
+{
+        uint32_t narrow;
+        uint64_t wide;
+        if (size == sizeof narrow) {
+                memcpy(&narrow, from, sizeof narrow);
+                for (int64_t i = 0; i < n; i++)
+                        memcpy(to + i * (int64_t)sizeof narrow, &narrow, sizeof narrow);
+        } else if (size == sizeof wide) {
+                memcpy(&wide, from, sizeof wide);
+                for (int64_t i = 0; i < n; i++)
+                        memcpy(to + i * (int64_t)sizeof wide, &wide, sizeof wide);
+        } else {
+                for (int64_t i = 0; i < n; i++)
+                        memcpy(to + i * size, from, (size_t)size);
+        }
+}
+
 /* Operands that have an element a segment, as many of each as the block has positions of it. */
 static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
 {
@@ -236,6 +255,10 @@ static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
                         char *at = to + (p->reverse ? count - c->bound[i + 1] : c->bound[i]) * cols * size;
                         if (!n)
                                 continue;
+                        if (cols == 1 && entry >= 0) {
+                                repeat(at, piece->in[k].at + entry * x->segment, size, n);
+                                continue;
+                        }
                         if (entry < 0)
                                 memset(at, 0, (size_t)(cols * size));
                         else
