@@ -1,4 +1,4 @@
-"""Segmented cumulative sums and sums beside a copy of the same bytes, and beside what NumPy and torch have for it. One run, medians.
+"""Segmented cumulative sums, softmax and sums beside a copy of the same bytes, and beside what NumPy and torch have for it. One run, medians.
 
     python bench/segments.py [--device cpu|cuda] [--elements 2**24] [--threads N] [--times 7] [--mean 8 64 ...]
 
@@ -81,7 +81,7 @@ def main():
     x = torch.from_numpy(rng.standard_normal(total).astype(np.float32)).to(given.device)
     y = torch.empty_like(x)
     print(f"{total} f32 on {given.device}, {torch.get_num_threads()} threads; shares of a copy of the same bytes")
-    print(f"{'lengths':>9} {'mean':>7} {'scan':>6} {'sum':>6}   peers' sums")
+    print(f"{'lengths':>9} {'mean':>7} {'scan':>6} {'softmax':>7} {'sum':>6}   peers' sums")
     for mean in given.mean:
         for kind in given.kinds:
             offsets = torch.from_numpy(lengths_of(kind, mean, total, rng)).to(given.device)
@@ -93,9 +93,10 @@ def main():
             rate = 2 * size / clock(lambda: a.copy_(b))
             del a, b
             scan = clock(lambda: scanfold.cumsum(x, 0, offsets=offsets, out=y))
+            softmax = clock(lambda: scanfold.softmax(x, 0, offsets=offsets, out=y))
             fold = clock(lambda: scanfold.sum(x, 0, offsets=offsets, out=sums))
             others = "  ".join(f"{name} {summed / rate / clock(call):.3f}" for name, call in peers(x, offsets, given.device).items())
-            print(f"{kind:>9} {mean:>7} {scanned / rate / scan:6.2f} {summed / rate / fold:6.2f}   {others}", flush=True)
+            print(f"{kind:>9} {mean:>7} {scanned / rate / scan:6.2f} {scanned / rate / softmax:7.2f} {summed / rate / fold:6.2f}   {others}", flush=True)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ struct job {
         const char *command;            /* as typed, for messages and the progress bar */
         const char *input;              /* a path, or "-" */
         const char *output;             /* a path, or "-"; NULL prints a fold's single value */
-        const char *mask;               /* NULL: none */
+        const char *mask, *offsets;     /* NULL: none */
         int is_scan;                    /* else a fold */
         sf_op op;
         int32_t naxes;                  /* a fold of all axes: -1 */

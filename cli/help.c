@@ -35,6 +35,8 @@ static const char common[] =
         "  --reverse         take the elements from the last to the first\n"
         "  --mask M.npy      bool or uint8, broadcast to the input's shape; where it is 0 the element does not count\n"
         "  --skip-nan        nor does an element that is NaN\n"
+        "  --offsets O.npy   int32 or int64: the axis is cut into segments, each by itself; where each begins, and the last one\n"
+        "                    ends. A fold has one result a segment\n"
         "  --initial V       a number combined with every result, on its left\n"
         "  --dtype T         the result's type; see below for the default\n"
         "  --acc T           the type to combine in, where not the result's: f64 makes an f32 sum as good as f64's\n"
@@ -91,6 +93,7 @@ static const char fold_examples[] =
         "  scanfold sum x.npy -o s.npy --axis 1 --keepdim          s = numpy.sum(x, axis=1, keepdims=True)\n"
         "  scanfold max x.npy -o m.npy --axis 0,2                  over the first and the third axis\n"
         "  scanfold fold x.npy -o i.npy --op argmax --axis 1       i = numpy.argmax(x, axis=1)\n"
+        "  scanfold sum data.npy -o rows.npy --offsets indptr.npy  the rows of a CSR matrix\n"
         "  scanfold sum x.npy --mask m.npy --acc f64               where m is true, combined in float64\n";
 
 static const char info[] =
@@ -155,6 +158,7 @@ static const char notation[] =
         "An expression has names (the inputs), numbers, + - * / @, ** 2, comparisons, .T, slices as x[:, 1:], and the functions\n"
         "  sum prod max min (x, axis=1, keepdim=True, mask=m, skip_nan=True, dtype=f64)\n"
         "  cumsum cumprod cummax cummin (x, axis=1, reverse=True, exclusive=True, mask=m)\n"
+        "  and each of these and what is made of them with offsets=o: o cuts the axis into segments\n"
         "  mean sumsq any all norm(x, 2, axis=1); var std var_mean std_mean (x, 1, correction=1)\n"
         "  softmax log_softmax (x, 1, mask=m), layer_norm(x, 1, w, b), rms_norm(x, 1, w), normalize(x, 2, 1), standardize(x, 1)\n"
         "  cummean cumvar; nansum nanprod nanmax nanmin nanmean nanvar nanstd nancumsum nancumprod\n"

@@ -90,7 +90,7 @@ int finish_stdout(void)
 }
 
 enum {
-        OPT_AXIS = 1000, OPT_OP, OPT_REVERSE, OPT_EXCLUSIVE, OPT_KEEPDIM, OPT_MASK, OPT_SKIP_NAN, OPT_INITIAL, OPT_DTYPE, OPT_ACC,
+        OPT_AXIS = 1000, OPT_OP, OPT_REVERSE, OPT_EXCLUSIVE, OPT_KEEPDIM, OPT_MASK, OPT_OFFSETS, OPT_SKIP_NAN, OPT_INITIAL, OPT_DTYPE, OPT_ACC,
         OPT_VIEW, OPT_THREADS, OPT_SLAB, OPT_MPI
 };
 
@@ -103,6 +103,7 @@ static const struct option long_options[] = {
         { "exclusive", no_argument, NULL, OPT_EXCLUSIVE },
         { "keepdim", no_argument, NULL, OPT_KEEPDIM },
         { "mask", required_argument, NULL, OPT_MASK },
+        { "offsets", required_argument, NULL, OPT_OFFSETS },
         { "skip-nan", no_argument, NULL, OPT_SKIP_NAN },
         { "initial", required_argument, NULL, OPT_INITIAL },
         { "dtype", required_argument, NULL, OPT_DTYPE },
@@ -207,6 +208,9 @@ static int take_option(struct job *job, int option, const char *text)
         case OPT_MASK:
                 job->mask = text;
                 return CLI_DONE;
+        case OPT_OFFSETS:
+                job->offsets = text;
+                return CLI_DONE;
         case OPT_SKIP_NAN:
                 job->skip_nan = 1;
                 return CLI_DONE;
@@ -264,10 +268,19 @@ static int command_job(int argc, char **argv)
         job.input = argv[optind];
         if (!job.output && job.is_scan)
                 return complain_usage(job.command, "name a file for the result with -o (or -o - for standard output)");
-        if (job.mask && !strcmp(job.mask, "-") && !strcmp(job.input, "-"))
-                return complain_usage(job.command, "the input and the mask cannot both be standard input");
+        const char *const files[] = { job.input, job.mask, job.offsets };
+        static const char *const names[] = { "input", "mask", "offsets" };
+        for (int i = 0, piped = -1; i < 3; i++) {
+                if (!files[i] || strcmp(files[i], "-"))
+                        continue;
+                if (piped >= 0)
+                        return complain_usage(job.command, "the %s and the %s cannot both be standard input", names[piped], names[i]);
+                piped = i;
+        }
         if (job.mpi && (!strcmp(job.input, "-") || (job.mask && !strcmp(job.mask, "-")) || (job.output && !strcmp(job.output, "-"))))
                 return complain_usage(job.command, "--mpi is for files, which every rank can open; - is one process's: name a file");
+        if (job.mpi && job.offsets)
+                return complain_usage(job.command, "--offsets cannot be used with --mpi: segments are not shared by ranks");
         return run_job(&job);
 }
 

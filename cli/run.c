@@ -89,6 +89,24 @@ static int spread_mask(const struct input *x, const struct input *mask, const st
         return CLI_DONE;
 }
 
+/* The offsets as the library takes them; what they say is its own to refuse. */
+static int take_offsets(struct work *work, const struct input *offsets)
+{
+        const struct npy_header *h = &offsets->header;
+        const struct dtype_info *dtype = dtype_by_letters(h->kind, h->itemsize);
+        if (!dtype || h->kind != 'i' || dtype->size < 4)
+                return complain("the offsets %s must be int32 or int64, and have elements of another type (numpy: offsets.astype(numpy.int64))", offsets->name);
+        if (h->ndim != 1 || h->shape[0] < 1) {
+                char shape[160];
+                format_shape(shape, sizeof(shape), h->ndim, h->shape);
+                return complain("the offsets %s have shape (%s); they must have one dimension, and one element more than there are segments", offsets->name, shape);
+        }
+        work->offsets_dtype = dtype;
+        work->offsets = offsets->data;
+        work->segments = h->shape[0] - 1;
+        return CLI_DONE;
+}
+
 /*
  * Asks the library to do the same to a single element, so that what it refuses (an axis, a pair of dtypes, an
  * initial value) is refused before any file is made.
@@ -101,6 +119,11 @@ static int ask_library(const struct work *work)
         one.x = (unsigned char *)&x;
         one.out = (unsigned char *)&out;
         one.mask = (unsigned char *)&mask;
+        int64_t offsets[2] = { 0, 1 };
+        one.offsets = (unsigned char *)offsets;
+        one.segments = 1;
+        if (work->offsets_dtype)
+                one.offsets_dtype = dtype_by_name("i64");
         for (int32_t i = 0; i < SF_MAX_NDIM; i++)
                 ones[i] = 1;
         return do_box(&one, at, ones);
@@ -119,19 +142,20 @@ static void mark_busy(const struct job *job, struct grid *g)
 }
 
 /* The output's shape in the file, and its strides over x's axes. */
-static void shape_output(const struct job *job, struct grid *g, int64_t item, int32_t *ndim, int64_t *shape)
+static void shape_output(const struct work *work, struct grid *g, int64_t item, int32_t *ndim, int64_t *shape)
 {
+        const struct job *job = work->job;
         int64_t kept[SF_MAX_NDIM];
         *ndim = 0;
         for (int32_t i = 0; i < g->ndim; i++) {
                 int folded = !job->is_scan && g->busy[i];
-                kept[i] = folded ? 1 : g->shape[i];
-                if (!folded || job->keepdim)
+                kept[i] = folded ? folded_length(work) : g->shape[i];
+                if (!folded || job->keepdim || work->offsets_dtype)
                         shape[(*ndim)++] = kept[i];
         }
         fill_strides(g->ndim, kept, item, 0, g->out);
         for (int32_t i = 0; i < g->ndim; i++)
-                if (!job->is_scan && g->busy[i])
+                if (!job->is_scan && g->busy[i] && !work->offsets_dtype)
                         g->out[i] = 0;
 }
 
@@ -244,7 +268,7 @@ static int write_file(struct work *work, int32_t ndim, const int64_t *shape)
 }
 
 /* Decides everything, and checks it. */
-static int prepare(struct work *work, const struct input *x, const struct input *mask)
+static int prepare(struct work *work, const struct input *x, const struct input *mask, const struct input *offsets)
 {
         const struct job *job = work->job;
         struct grid *g = &work->grid;
@@ -266,6 +290,8 @@ static int prepare(struct work *work, const struct input *x, const struct input 
                 work->mask = mask->data;
                 status = spread_mask(x, mask, work->mask_dtype, g);
         }
+        if (!status && job->offsets)
+                status = take_offsets(work, offsets);
         if (!status)
                 status = ask_library(work);
         if (status)
@@ -279,17 +305,18 @@ static int work_on(struct work *work)
         const struct job *job = work->job;
         int32_t ndim;
         int64_t shape[SF_MAX_NDIM];
-        shape_output(job, &work->grid, work->grid.out_item, &ndim, shape);
+        shape_output(work, &work->grid, work->grid.out_item, &ndim, shape);
         return job->output ? write_file(work, ndim, shape) : print_value(work, ndim, shape);
 }
 
 int run_job(const struct job *job)
 {
         struct work work;
-        struct input x, mask;
+        struct input x, mask, offsets;
         memset(&work, 0, sizeof(work));
         memset(&x, 0, sizeof(x));
         memset(&mask, 0, sizeof(mask));
+        memset(&offsets, 0, sizeof(offsets));
         work.job = job;
         if (job->quiet || job->mpi)
                 progress_silence();
@@ -305,13 +332,16 @@ int run_job(const struct job *job)
                 status = input_open(&x, job->input);
         if (!status && job->mask)
                 status = input_open(&mask, job->mask);
+        if (!status && job->offsets)
+                status = input_open(&offsets, job->offsets);
         if (!status)
-                status = prepare(&work, &x, &mask);
+                status = prepare(&work, &x, &mask, &offsets);
         status = ranks_agree(status);
         if (!status)
                 status = work_on(&work);
         ranks_end();
         input_close(&x);
+        input_close(&offsets);
         input_close(&mask);
         sf_context_destroy(work.ctx);
         return status;

@@ -64,11 +64,16 @@ static void *moved(unsigned char *data, int64_t offset)
         return data ? data + offset : NULL;
 }
 
+int64_t folded_length(const struct work *work)
+{
+        return work->offsets_dtype ? work->segments : 1;
+}
+
 int do_box(const struct work *work, const int64_t *at, const int64_t *len)
 {
         const struct job *job = work->job;
         const struct grid *g = &work->grid;
-        struct room x_room, out_room, mask_room;
+        struct room x_room, out_room, mask_room, offsets_room;
         void *x_start = moved(work->x, offset_of(g->x, g->ndim, at));
         void *out_start = moved(work->out, offset_of(g->out, g->ndim, at));
         sf_tensor x = make_tensor(&x_room, x_start, work->x_dtype, g->ndim, len, g->x);
@@ -77,6 +82,11 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
         if (work->mask_dtype)
                 mask = make_tensor(&mask_room, moved(work->mask, offset_of(g->mask, g->ndim, at)), work->mask_dtype,
                                    g->ndim, len, g->mask);
+        sf_tensor offsets;
+        if (work->offsets_dtype) {
+                const int64_t count = work->segments + 1, stride = work->offsets_dtype->size;
+                offsets = make_tensor(&offsets_room, work->offsets, work->offsets_dtype, 1, &count, &stride);
+        }
 
         if (job->is_scan) {
                 sf_scan_options options = SF_SCAN_OPTIONS_INIT;
@@ -85,6 +95,7 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
                 options.reverse = job->reverse;
                 options.exclusive = job->exclusive;
                 options.mask = work->mask_dtype ? &mask : NULL;
+                options.offsets = work->offsets_dtype ? &offsets : NULL;
                 options.skip_nan = job->skip_nan;
                 options.initial = job->initial;
                 if (job->acc)
@@ -93,7 +104,7 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
         }
         for (int32_t i = 0; i < g->ndim; i++)
                 if (g->busy[i])
-                        out_room.shape[i] = 1;
+                        out_room.shape[i] = folded_length(work);
         sf_fold_options options = SF_FOLD_OPTIONS_INIT;
         options.op = job->op;
         options.naxes = job->naxes;
@@ -101,6 +112,7 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
         options.keepdim = 1; /* the same bytes either way, and the axes keep their numbers */
         options.reverse = job->reverse;
         options.mask = work->mask_dtype ? &mask : NULL;
+        options.offsets = work->offsets_dtype ? &offsets : NULL;
         options.skip_nan = job->skip_nan;
         options.initial = job->initial;
         if (job->acc)
@@ -291,6 +303,9 @@ static int64_t block_length(const struct work *work, const struct merged *m)
         /* A product of reals keeps its exponent apart, which the fold of a block would lose. */
         if (work->job->op == SF_PROD && dtype_is_float(work->out_dtype))
                 return 0;
+        /* Segments are no blocks, and are as long as they are. */
+        if (work->offsets_dtype)
+                return 0;
         /* A position is one in the whole line, and a sum of exponentials has a second component: the fold of a block is neither. */
         if (work->job->op >= SF_ARGMAX)
                 return 0;
@@ -317,13 +332,28 @@ static void decide_boxes(struct work *work)
         const int64_t start[SF_MAX_NDIM] = { 0 };
         int64_t len[SF_MAX_NDIM];
         struct merged m;
-        if (!work->job->is_scan && merge_axes(g, g->shape, &m)) {
+        if (!work->job->is_scan && !work->offsets_dtype && merge_axes(g, g->shape, &m)) {
                 grid_cut(g, work->job->slab, m.x[0]);
                 grid_lengths(g, start, len);
                 if (grid_bytes(g, g->box) <= work->job->slab || (merge_axes(g, len, &m) && block_length(work, &m)))
                         return;
         }
         grid_cut(g, work->job->slab, 0);
+}
+
+/* The pages of a box that is done with. */
+static void drop_box(const struct work *work, const int64_t *at, const int64_t *len)
+{
+        const struct grid *g = &work->grid;
+        int64_t out_len[SF_MAX_NDIM];
+        for (int32_t i = 0; i < g->ndim; i++)
+                out_len[i] = !work->job->is_scan && g->busy[i] ? folded_length(work) : len[i];
+        drop_pages(work->x + offset_of(g->x, g->ndim, at), (uint64_t)extent_of(g->x, g->ndim, len, g->x_item));
+        if (work->out_is_mapped)
+                drop_pages(work->out + offset_of(g->out, g->ndim, at), (uint64_t)extent_of(g->out, g->ndim, out_len, g->out_item));
+        if (work->mask_dtype)
+                drop_pages(work->mask + offset_of(g->mask, g->ndim, at),
+                           (uint64_t)extent_of(g->mask, g->ndim, len, work->mask_dtype->size));
 }
 
 int do_work(struct work *work)
@@ -353,16 +383,8 @@ int do_work(struct work *work)
                 if (box == whole && job->is_scan && work->out_is_mapped)
                         progress_watch(work->out, (uint64_t)extent_of(g->out, g->ndim, len, g->out_item));
                 status = do_box(work, at, len);
-                if (box < whole) {
-                        drop_pages(work->x + offset_of(g->x, g->ndim, at),
-                                   (uint64_t)extent_of(g->x, g->ndim, len, g->x_item));
-                        if (work->out_is_mapped)
-                                drop_pages(work->out + offset_of(g->out, g->ndim, at),
-                                           (uint64_t)extent_of(g->out, g->ndim, len, g->out_item));
-                        if (work->mask_dtype)
-                                drop_pages(work->mask + offset_of(g->mask, g->ndim, at),
-                                           (uint64_t)extent_of(g->mask, g->ndim, len, work->mask_dtype->size));
-                }
+                if (box < whole)
+                        drop_box(work, at, len);
                 progress_add((uint64_t)grid_bytes(g, len));
         } while (!status && grid_next(g, at));
         progress_stop();

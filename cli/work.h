@@ -9,7 +9,9 @@ struct work {
         const struct job *job;
         const struct dtype_info *x_dtype, *out_dtype;
         const struct dtype_info *mask_dtype; /* NULL: no mask */
-        unsigned char *x, *out, *mask;       /* first elements; x and mask are in files mapped by files.h */
+        const struct dtype_info *offsets_dtype; /* NULL: the axis is not cut into segments */
+        unsigned char *x, *out, *mask, *offsets; /* first elements; all but out are in files mapped by files.h */
+        int64_t segments;                    /* how many: one fewer than the offsets */
         int out_is_mapped;                   /* and so is out: pages of it may be dropped */
         struct grid grid;
 };
@@ -23,6 +25,9 @@ int do_work(struct work *work);
  */
 typedef sf_status (*shard_call)(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options);
 int do_shard(const struct work *work, int rank, int ranks, shard_call call);
+
+/* What is left of a folded axis. */
+int64_t folded_length(const struct work *work);
 
 /* One call, for the box of these lengths there; the library's refusal, if any, is passed on. */
 int do_box(const struct work *work, const int64_t *at, const int64_t *len);

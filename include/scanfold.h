@@ -187,6 +187,9 @@ SF_API const char *sf_version_string(void);
  *   SCANFOLD_ISA          portable, avx2, avx512 or neon: force that instruction set (an error if
  *                         it cannot run)
  *   SCANFOLD_BACKEND      ref: compute with the reference instead (slow; the bits are the same)
+ *   SCANFOLD_CHECK        1: also look at offsets in a device's memory before they are used, and
+ *                         refuse bad ones with a sentence; the call waits for the device. Otherwise
+ *                         bad ones there give results of no use, and no access out of bounds
  * and, for CUDA, when it is first used:
  *   SCANFOLD_LIBCUDA      the driver's library, instead of looking for it
  *   SCANFOLD_NVRTC        CUDA's run-time compiler, instead of looking for it

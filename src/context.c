@@ -34,6 +34,16 @@ static sf_status read_threads(const char *name, int32_t *threads, bool *set)
         return SF_OK;
 }
 
+/* A choice from the environment: 1, or 0, which is what holds where nothing is said. */
+static sf_status read_switch(const char *name, bool *on)
+{
+        const char *text = getenv(name);
+        *on = text && !strcmp(text, "1");
+        if (!text || !*text || *on || !strcmp(text, "0"))
+                return SF_OK;
+        return sf_fail(NULL, SF_INVALID_ARGUMENT, "%s is \"%s\"; it must be 1, 0, or unset", name, text);
+}
+
 static sf_status init(sf_context *ctx, const sf_context_options *o)
 {
         const char *isa = o->isa ? o->isa : getenv("SCANFOLD_ISA");
@@ -62,6 +72,7 @@ static sf_status init(sf_context *ctx, const sf_context_options *o)
                         return sf_fail(NULL, SF_INVALID_ARGUMENT, "SCANFOLD_BACKEND is \"%s\"; it must be ref, or unset", backend);
                 ctx->backend = SF_BACKEND_REF;
         }
+        SF_TRY(read_switch("SCANFOLD_CHECK", &ctx->checks));
         return sf_cpu_choose(isa && *isa ? isa : NULL, &ctx->isa);
 }
 

@@ -29,7 +29,7 @@ def through(tmp_path, command, x, *arguments):
     before = source.read_bytes()
     ok(command, source, "-o", target, *arguments)
     assert source.read_bytes() == before
-    left = set(os.listdir(tmp_path)) - {"in.npy", "out.npy", "mask.npy"}
+    left = set(os.listdir(tmp_path)) - {"in.npy", "out.npy", "mask.npy", "offsets.npy"}
     assert not left, left
     result = np.load(target)
     assert result.flags.c_contiguous
@@ -539,6 +539,43 @@ def test_mask_refusals(tmp_path):
         np.save(tmp_path / "m.npy", mask)
         refused("scan", "x.npy", "-o", "y.npy", "--mask", "m.npy", says=["m.npy", says], cwd=tmp_path)
     refused("scan", tmp_path / "x.npy", "-o", tmp_path / "y.npy", "--mask", tmp_path / "none.npy", says="none.npy")
+    assert not (tmp_path / "y.npy").exists()
+
+
+@pytest.mark.parametrize("slab", SLABS)
+@pytest.mark.parametrize("order", "CF")
+def test_offsets(tmp_path, slab, order):
+    """Every segment as a file of its own would be."""
+    x, offsets = np.asarray(noise((60, 41), "f4"), order=order), np.array([0, 7, 7, 30, 38])
+    for kind, axis, reverse in [("<i8", 1, False), (">i4", 0, True)]:
+        np.save(tmp_path / "offsets.npy", offsets.astype(kind))
+        flags = ["--axis", axis, "--offsets", tmp_path / "offsets.npy", *(["--reverse"] * reverse), *slab]
+        parts = [np.take(x, range(a, b), axis) for a, b in zip(offsets, [*offsets[1:], x.shape[axis]])]
+        got = through(tmp_path, "scan", x, *flags)
+        assert same_bits(got, np.concatenate([scan_axis(p, axis, reverse=reverse) for p in parts if p.size], axis))
+        nothing = np.zeros(x.shape[1 - axis], x.dtype)
+        want = np.stack([fold_axes(p, (axis,), reverse=reverse) if p.size else nothing for p in parts[:-1]], axis)
+        assert same_bits(through(tmp_path, "sum", x, *flags), want)
+        assert same_bits(through(tmp_path, "sum", x, "--keepdim", *flags), want)
+    np.save(tmp_path / "offsets.npy", np.array([0, 3]))
+    np.save(tmp_path / "in.npy", np.arange(5.0))
+    assert ok("sum", tmp_path / "in.npy", "--offsets", tmp_path / "offsets.npy").strip() == b"3"
+
+
+def test_offsets_refusals(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((4, 5), "f4"))
+    for offsets, says in [(np.array([1, 5]), "must begin at 0"), (np.array([0, 3, 2]), "never decrease"), (np.array([0, 6]), "axis has 5 elements"),
+                          (np.array([0.0, 5.0]), "int32 or int64"), (np.array([0, 5], "u8"), "int32 or int64"), (np.array([[0, 5]]), "one dimension"),
+                          (np.array([], int), "one dimension"), (np.array(0), "one dimension")]:
+        np.save(tmp_path / "o.npy", offsets)
+        for command in ("scan", "sum"):
+            refused(command, "x.npy", "-o", "y.npy", "--axis", "1", "--offsets", "o.npy", says=says, cwd=tmp_path)
+    np.save(tmp_path / "o.npy", np.array([0, 4]))
+    refused("sum", "x.npy", "-o", "y.npy", "--offsets", "o.npy", says="name one", cwd=tmp_path)
+    refused("sum", "x.npy", "-o", "y.npy", "--axis", "1", "--offsets", "none.npy", says="none.npy", cwd=tmp_path)
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "o.npy").read_bytes()[:-3])
+    refused("sum", "x.npy", "-o", "y.npy", "--axis", "1", "--offsets", "cut.npy", says="cut.npy", cwd=tmp_path)
+    refused("scan", "-", "-o", "-", "--offsets", "-", input=b"", status=2)
     assert not (tmp_path / "y.npy").exists()
 
 

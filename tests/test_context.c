@@ -107,13 +107,19 @@ static void contexts(void)
               "SCANFOLD_ISA was not heard");
         sf_context_destroy(made);
         unsetenv("SCANFOLD_ISA");
-        checks += 6;
+        for (int on = 0; on < 2; on++) {
+                setenv("SCANFOLD_CHECK", on ? "1" : "0", 1);
+                CHECK(sf_context_create(&made, NULL) == SF_OK, "SCANFOLD_CHECK=%d: %s", on, sf_last_error(NULL));
+                sf_context_destroy(made);
+        }
+        unsetenv("SCANFOLD_CHECK");
+        checks += 8;
 
         static const char *const wrong[][2] = {
                 {"SCANFOLD_NUM_THREADS", "many"}, {"SCANFOLD_NUM_THREADS", "0"},  {"SCANFOLD_NUM_THREADS", "-2"},
                 {"SCANFOLD_NUM_THREADS", "3x"},   {"OMP_NUM_THREADS", "1e3"},
                         {"SCANFOLD_NUM_THREADS", "99999999999999999999"},
-                {"SCANFOLD_BACKEND", "gpu"},      {"SCANFOLD_ISA", "pentium"},
+                {"SCANFOLD_BACKEND", "gpu"},      {"SCANFOLD_ISA", "pentium"},  {"SCANFOLD_CHECK", "yes"},
         };
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
                 setenv(wrong[i][0], wrong[i][1], 1);
@@ -124,11 +130,13 @@ static void contexts(void)
         setenv("SCANFOLD_NUM_THREADS", "", 1);
         setenv("SCANFOLD_ISA", "", 1);
         setenv("SCANFOLD_BACKEND", "", 1);
+        setenv("SCANFOLD_CHECK", "", 1);
         CHECK(sf_context_create(&made, NULL) == SF_OK, "%s", sf_last_error(NULL));
         sf_context_destroy(made);
         unsetenv("SCANFOLD_NUM_THREADS");
         unsetenv("SCANFOLD_ISA");
         unsetenv("SCANFOLD_BACKEND");
+        unsetenv("SCANFOLD_CHECK");
 }
 
 static void *another_thread(void *unused)
@@ -181,8 +189,8 @@ static void wrong_default(void)
 int main(int argc, char **argv)
 {
         static const char *const names[] = {"SCANFOLD_NUM_THREADS", "OMP_NUM_THREADS", "SCANFOLD_BACKEND",
-                                            "SCANFOLD_ISA"};
-        for (int i = 0; i < 4; i++)
+                                            "SCANFOLD_ISA", "SCANFOLD_CHECK"};
+        for (int i = 0; i < 5; i++)
                 unsetenv(names[i]);
         if (argc > 1 && !strcmp(argv[1],
                                 "wrong-default")) { /* the default context is made once: a process of its own */

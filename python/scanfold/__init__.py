@@ -74,8 +74,7 @@ def _scan_by(op):
             _look_for_torch()
         if offsets is not None or lengths is not None or reset is not None:
             offsets = _segments.offsets(x, axis, offsets, lengths, reset)
-            return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
-        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
+        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
     return scan
 
 
@@ -90,8 +89,7 @@ def _fold_by(op):
             _look_for_torch()
         if offsets is not None or lengths is not None or reset is not None:
             offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
-            return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
-        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan)
+        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
     return fold
 
 
@@ -100,18 +98,15 @@ def _extreme_scan_by(op):
     def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, out=None,
              return_indices=False, offsets=None, lengths=None, reset=None):
         if return_indices:
-            if offsets is not None or lengths is not None or reset is not None:
-                raise TypeError("return_indices does not go with segments: call argmax or argmin with the same offsets")
             return _pairs.cumulative_extreme(op, x, axis, dim=dim, reverse=reverse, exclusive=exclusive, mask=mask, skip_nan=skip_nan,
-                                             initial=initial, dtype=dtype, out=out)
+                                             initial=initial, dtype=dtype, out=out, segments=(offsets, lengths, reset))
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if _without_torch:
             _look_for_torch()
         if offsets is not None or lengths is not None or reset is not None:
             offsets = _segments.offsets(x, axis, offsets, lengths, reset)
-            return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
-        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
+        return _scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
     return scan
 
 
@@ -119,10 +114,8 @@ def _extreme_fold_by(op):
     def fold(x, axis=None, *, dim=None, keepdims=None, keepdim=None, reverse=False, mask=None, skip_nan=False, initial=None, dtype=None,
              out=None, return_indices=False, offsets=None, lengths=None, reset=None):
         if return_indices:
-            if offsets is not None or lengths is not None or reset is not None:
-                raise TypeError("return_indices does not go with segments: call argmax or argmin with the same offsets")
             return _pairs.extreme(op, x, axis, dim=dim, keepdims=keepdims, keepdim=keepdim, reverse=reverse, mask=mask, skip_nan=skip_nan,
-                                  initial=initial, dtype=dtype, out=out)
+                                  initial=initial, dtype=dtype, out=out, segments=(offsets, lengths, reset))
         if dim is not None:
             axis = _one(axis, dim, "axis and dim")
         if keepdim is not None:
@@ -131,8 +124,7 @@ def _extreme_fold_by(op):
             _look_for_torch()
         if offsets is not None or lengths is not None or reset is not None:
             offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
-            return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
-        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan)
+        return _fold(x, op, axis, keepdims, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
     return fold
 
 

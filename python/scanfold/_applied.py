@@ -17,7 +17,7 @@ _by_torch = None  # scanfold.torch sets it: the same for tensors that are more t
 
 def text(name, axes, parameter, eps, dtype, beside):
     """The call in the notation. `parameter` is normalize's order or standardize's correction; eps and dtype may be None; `beside`: which of mask,
-    weight and bias there are."""
+    weight, bias and offsets there are."""
     parts = ["x"]
     if name == "normalize":
         parts.append(repr(parameter))
@@ -48,17 +48,18 @@ def _made(name, x, axis, parameter, eps, dtype, beside):
     return _expression_of(text(name, axes, parameter, eps, dtype, beside))
 
 
-def _call(name, x, axis, parameter, eps, mask, weight, bias, dtype, out):
+def _call(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, segments):
     if _package._without_torch:
         _package._look_for_torch()
-    given = name, x, axis, parameter, eps, mask, weight, bias, dtype, out
+    offsets = _segments.offsets(x, axis, *segments)
+    given = name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets
     if _package._compiling():
         return _by_torch(*given)
     if isinstance(axis, list):
         axis = tuple(axis)
     kept = _chosen.stack[-1]._derived
     try:
-        key = name, type(x), x.dtype, len(x.shape), axis, parameter, eps, mask is None, weight is None, bias is None, dtype
+        key = name, type(x), x.dtype, len(x.shape), axis, parameter, eps, mask is None, weight is None, bias is None, dtype, offsets is None
         found = kept.get(key)
     except (AttributeError, TypeError):  # no array, or arguments that are not hashable
         key = found = None
@@ -66,14 +67,14 @@ def _call(name, x, axis, parameter, eps, mask, weight, bias, dtype, out):
         if _by_torch is not None and any(map(_is_foreign, (x, mask, weight, bias))):
             return _by_torch(*given)
         _dims(x)
-        beside = [word for word, array in (("mask", mask), ("weight", weight), ("bias", bias)) if array is not None]
+        beside = [word for word, array in (("mask", mask), ("weight", weight), ("bias", bias), ("offsets", offsets)) if array is not None]
         found = _made(name, x, axis, parameter, eps, dtype, beside)
         if len(kept) >= _KEPT:
             kept.clear()
         if key is not None:
             kept[key] = found
     expression, names = found
-    by_name = {"x": x, "mask": mask, "weight": weight, "bias": bias}
+    by_name = {"x": x, "mask": mask, "weight": weight, "bias": bias, "offsets": offsets}
     inputs = tuple([by_name[one] for one in names])
     y = _scanfold.expression_try(expression, inputs, 0) if out is None else _scanfold.expression_call(expression, inputs, out)
     return _by_torch(*given) if type(y) is int else y
@@ -103,9 +104,7 @@ def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=
     array([[0.5, 0.5],
            [1. , 0. ]])
     """
-    if offsets is not None or lengths is not None or reset is not None:
-        return _segments.derived("softmax", x, _spelled(axis, dim), mask, dtype, out, offsets, lengths, reset)
-    return _call("softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out)
+    return _call("softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out, (offsets, lengths, reset))
 
 
 def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
@@ -115,12 +114,11 @@ def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offs
     >>> scanfold.log_softmax(np.array([1e4, 0.]))
     array([     0., -10000.])
     """
-    if offsets is not None or lengths is not None or reset is not None:
-        return _segments.derived("log_softmax", x, _spelled(axis, dim), mask, dtype, out, offsets, lengths, reset)
-    return _call("log_softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out)
+    return _call("log_softmax", x, _spelled(axis, dim), 0, None, mask, None, None, dtype, out, (offsets, lengths, reset))
 
 
-def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask=None, dtype=None, out=None):
+def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
+               reset=None):
     """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias with d = x - mean(x), along one axis or several; other arguments as for softmax.
 
     weight, bias   of the lengths along the axes, in order, or of x's rank, and broadcast to it; left out, 1 and 0
@@ -132,10 +130,11 @@ def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask
     array([[-0.81649658,  0.81649658],
            [ 0.        ,  0.        ]])
     """
-    return _call("layer_norm", x, _spelled(axis, dim), 0, float(eps), mask, weight, bias, dtype, out)
+    return _call("layer_norm", x, _spelled(axis, dim), 0, float(eps), mask, weight, bias, dtype, out, (offsets, lengths, reset))
 
 
-def rms_norm(x, axis=None, weight=None, eps=None, *, dim=None, mask=None, dtype=None, out=None):
+def rms_norm(x, axis=None, weight=None, eps=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
+             reset=None):
     """x * (1 / sqrt(mean(x * x) + eps)) * weight, along one axis or several; arguments as for layer_norm.
 
     eps   left out, the distance from 1 to the next larger number of the result's dtype, as in torch
@@ -144,10 +143,11 @@ def rms_norm(x, axis=None, weight=None, eps=None, *, dim=None, mask=None, dtype=
     >>> scanfold.rms_norm(np.array([1., 7.]), eps=0)
     array([0.2, 1.4])
     """
-    return _call("rms_norm", x, _spelled(axis, dim), 0, None if eps is None else float(eps), mask, weight, None, dtype, out)
+    return _call("rms_norm", x, _spelled(axis, dim), 0, None if eps is None else float(eps), mask, weight, None, dtype, out, (offsets, lengths, reset))
 
 
-def normalize(x, ord=2, axis=None, *, dim=None, eps=1e-12, mask=None, dtype=None, out=None):
+def normalize(x, ord=2, axis=None, *, dim=None, eps=1e-12, mask=None, dtype=None, out=None, offsets=None, lengths=None,
+              reset=None):
     """x / maximum(norm(x, ord), eps), along one axis or several; ord as for norm, other arguments as for softmax.
 
     >>> import numpy as np, scanfold
@@ -156,10 +156,11 @@ def normalize(x, ord=2, axis=None, *, dim=None, eps=1e-12, mask=None, dtype=None
            [0. , 0. ]])
     """
     ord = 2 if ord is None else ord if isinstance(ord, int) else float(ord)
-    return _call("normalize", x, _spelled(axis, dim), ord, float(eps), mask, None, None, dtype, out)
+    return _call("normalize", x, _spelled(axis, dim), ord, float(eps), mask, None, None, dtype, out, (offsets, lengths, reset))
 
 
-def standardize(x, axis=None, *, dim=None, correction=None, ddof=None, mask=None, dtype=None, out=None):
+def standardize(x, axis=None, *, dim=None, correction=None, ddof=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
+                reset=None):
     """(x - mean(x)) / std(x), along one axis or several; correction (or ddof) as for var, other arguments as for softmax.
 
     >>> import numpy as np, scanfold
@@ -170,4 +171,4 @@ def standardize(x, axis=None, *, dim=None, correction=None, ddof=None, mask=None
         correction = _one(correction, ddof, "correction and ddof")
     if correction is not None and not isinstance(correction, int):
         correction = float(correction)
-    return _call("standardize", x, _spelled(axis, dim), correction, None, mask, None, None, dtype, out)
+    return _call("standardize", x, _spelled(axis, dim), correction, None, mask, None, None, dtype, out, (offsets, lengths, reset))

@@ -28,7 +28,7 @@ def short(dtype):
     return dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
-def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None):
+def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, segmented=False):
     """The call in the notation. `parameter` is a variance's correction or a norm's order; dtype None: the notation's own."""
     parts = ["x"]
     if name == "norm":
@@ -41,6 +41,8 @@ def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None):
         parts.append("keepdim=True")
     if masked:
         parts.append("mask=mask")
+    if segmented:
+        parts.append("offsets=offsets")
     if skip_nan and name not in ("nanmax", "nanmin"):
         parts.append("skip_nan=True")
     if dtype is not None:
@@ -107,7 +109,7 @@ def _warn(category, sentence):
     _warnings.warn(sentence, category, stacklevel=level)
 
 
-def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype):
+def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented):
     """(expression, warning or None) for such calls."""
     is_torch = type(x).__module__.partition(".")[0] == "torch"
     axes = _axes_of(x, axis, name in SCANS)
@@ -116,8 +118,8 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype):
     else:
         parameter = parameter if isinstance(parameter, int) else float(parameter)
     n = folded(x.shape, axes)
-    warning = None if masked or skip_nan else _warning(name, n, parameter, is_torch)
-    if name in VARIANCES and not masked and not skip_nan:
+    warning = None if masked or skip_nan or segmented else _warning(name, n, parameter, is_torch)
+    if name in VARIANCES and not masked and not skip_nan and not segmented:
         parameter = min(parameter, n)  # what is over nothing is NaN, or infinite
     given = _dtype_name(x.dtype)
     if is_torch:
@@ -127,28 +129,29 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype):
         has_64_bits = asks(x)
     dtype = result_dtype(name, given, dtype, is_torch, has_64_bits)
     cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as torch has it
-    line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast)
+    line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast, segmented)
     return _expression_of(line)[0], warning
 
 
-def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None):
+def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None, segments=(None, None, None)):
     if _package._without_torch:
         _package._look_for_torch()
+    offsets = _segments.offsets(x, axis, *segments, name not in SCANS)
     if _package._compiling():
-        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out)
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
     if isinstance(axis, list):
         axis = tuple(axis)
     kept = _chosen.stack[-1]._derived
     try:
-        key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype
+        key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype, offsets is None
         found = kept.get(key)
     except (AttributeError, TypeError):  # no array, or arguments that are not hashable
         key = found = None
     if found is None:
         if _by_torch is not None and _is_foreign(x):
-            return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out)
+            return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
         _dims(x)
-        found = _made(name, x, axis, keepdims, parameter, mask is not None, skip_nan, dtype)
+        found = _made(name, x, axis, keepdims, parameter, mask is not None, skip_nan, dtype, offsets is not None)
         if len(kept) >= _KEPT:
             kept.clear()
         if key is not None:
@@ -157,12 +160,14 @@ def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dt
     if warning is not None:
         _warn(*warning)
     inputs = (x,) if mask is None else (x, mask)
+    if offsets is not None:
+        inputs += (offsets,)
     y = _scanfold.expression_try(expression, inputs, 0) if out is None else _scanfold.expression_call(expression, inputs, out)
     if type(y) is int:
-        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out)
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
     if type(y) is list:
         y = tuple(y)
-    if skip_nan and type(x).__module__ == "numpy":
+    if skip_nan and offsets is None and type(x).__module__ == "numpy":
         _warn_of_nothing(name, x, axis, mask, y)
     return y
 
@@ -210,26 +215,23 @@ def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip
     skip_nan           elements that are NaN do not count
     dtype              of the result. Left out, real dtypes stay, and NumPy's integers become float64; torch's must be said, as in torch
     out                an array to write to
+    offsets            the axis is cut into segments, and the result has one entry each; or lengths, or reset, as for cumsum
 
     >>> import numpy as np, scanfold
     >>> scanfold.mean(np.array([[1, 2], [3, 5]]), axis=1)
     array([1.5, 4. ])
     """
     axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
-    if offsets is not None or lengths is not None or reset is not None:
-        if skip_nan:
-            raise TypeError("skip_nan does not go with segments here: give a mask, such as x == x")
-        return _segments.derived("mean", x, axis, mask, dtype, out, offsets, lengths, reset, True)
-    return _call("mean", x, axis, keepdims, None, mask, skip_nan, dtype, out)
+    return _call("mean", x, axis, keepdims, None, mask, skip_nan, dtype, out, (offsets, lengths, reset))
 
 
 def _variance(name, described):
     def variance(x, axis=None, *, dim=None, correction=None, ddof=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None,
-                 out=None):
+                 out=None, offsets=None, lengths=None, reset=None):
         axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
         if ddof is not None:
             correction = _one(correction, ddof, "correction and ddof")
-        return _call(name, x, axis, keepdims, correction, mask, skip_nan, dtype, out)
+        return _call(name, x, axis, keepdims, correction, mask, skip_nan, dtype, out, (offsets, lengths, reset))
     return _named(variance, name, described)
 
 
@@ -274,17 +276,18 @@ std_mean = _variance("std_mean", """std and the mean, of one read, as var_mean.
     """)
 
 
-def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, out=None):
+def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """The mean of all elements so far, along an axis; arguments as for mean, without those for folds.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummean(np.array([1., 3., 2.]))
     array([1., 2., 2.])
     """
-    return _call("cummean", x, axis if dim is None else _one(axis, dim, "axis and dim"), False, None, mask, skip_nan, dtype, out)
+    axis = axis if dim is None else _one(axis, dim, "axis and dim")
+    return _call("cummean", x, axis, False, None, mask, skip_nan, dtype, out, (offsets, lengths, reset))
 
 
-def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, out=None):
+def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """The variance of all elements so far, along an axis; arguments as for var, without mask and those for folds.
 
     >>> import numpy as np, scanfold
@@ -293,10 +296,12 @@ def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, ou
     """
     if ddof is not None:
         correction = _one(correction, ddof, "correction and ddof")
-    return _call("cumvar", x, axis if dim is None else _one(axis, dim, "axis and dim"), False, correction, None, False, dtype, out)
+    axis = axis if dim is None else _one(axis, dim, "axis and dim")
+    return _call("cumvar", x, axis, False, correction, None, False, dtype, out, (offsets, lengths, reset))
 
 
-def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None):
+def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
+          reset=None):
     """The sum of squares; arguments as for mean. Integers are widened before they are squared, as sum widens them.
 
     >>> import numpy as np, scanfold
@@ -304,10 +309,11 @@ def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, ski
     array(25.)
     """
     axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
-    return _call("sumsq", x, axis, keepdims, None, mask, skip_nan, dtype, out)
+    return _call("sumsq", x, axis, keepdims, None, mask, skip_nan, dtype, out, (offsets, lengths, reset))
 
 
-def norm(x, ord=2, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None):
+def norm(x, ord=2, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
+         reset=None):
     """The vector norm: sum(abs(x) ** ord) ** (1 / ord) over one axis, several, or all; other arguments as for mean.
 
     ord   2, 1, any other number, inf and -inf (the largest and the smallest absolute value), or 0 (how many are not 0)
@@ -319,13 +325,14 @@ def norm(x, ord=2, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=Non
     array([ 5., 10.])
     """
     axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
-    return _call("norm", x, axis, keepdims, 2 if ord is None else ord, mask, skip_nan, dtype, out)
+    return _call("norm", x, axis, keepdims, 2 if ord is None else ord, mask, skip_nan, dtype, out, (offsets, lengths, reset))
 
 
 def _logic(name, described):
-    def logic(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None):
+    def logic(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None,
+              reset=None):
         axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
-        return _call(name, x, axis, keepdims, None, mask, skip_nan, None, out)
+        return _call(name, x, axis, keepdims, None, mask, skip_nan, None, out, (offsets, lengths, reset))
     return _named(logic, name, described)
 
 
@@ -366,9 +373,9 @@ nanmean, nanvar, nanstd = _skipping("nanmean", mean), _skipping("nanvar", var), 
 
 
 def _extreme(name, described):
-    def extreme(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+    def extreme(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
         axis, keepdims = _spelled(axis, dim, keepdims, keepdim)
-        return _call(name, x, axis, keepdims, None, mask, True, None, out)
+        return _call(name, x, axis, keepdims, None, mask, True, None, out, (offsets, lengths, reset))
     return _named(extreme, name, described)
 
 

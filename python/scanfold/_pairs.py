@@ -61,9 +61,7 @@ def _position(op, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, segments
     if skip_nan:
         numbers = x == x
         mask = numbers if mask is None else numbers & (mask != 0)
-    if any(given is not None for given in segments):
-        return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False, False, _segments.offsets(x, axis, *segments, True))
-    return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False, False)
+    return _package._fold(x, op, axis, keepdims, False, mask, None, None, out, False, False, _segments.offsets(x, axis, *segments, True))
 
 
 def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
@@ -92,14 +90,15 @@ def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
     return _position(_ARGMIN, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, (offsets, lengths, reset))
 
 
-def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out):
-    at = _position(op, x, axis, dim, keepdims, keepdim, mask, True, out)
-    if type(x).__module__ == "numpy" and (at < 0).any():
+def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out, segments):
+    at = _position(op, x, axis, dim, keepdims, keepdim, mask, True, out, segments)
+    is_whole = all(given is None for given in segments)  # a segment that is empty is nothing to refuse
+    if is_whole and type(x).__module__ == "numpy" and (at < 0).any():
         raise ValueError(f"All-NaN slice encountered: {name} of it is no position; {name[3:]} with skip_nan=True has -1 there")
     return at
 
 
-def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
     """Where the largest element that is not NaN stands: argmax with skip_nan=True. Where there is none, NumPy's arrays are refused, as NumPy does;
     elsewhere, where asking would wait for a device, it is -1.
 
@@ -107,24 +106,24 @@ def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
     >>> scanfold.nanargmax(np.array([[np.nan, 5, 5], [7, np.nan, 3]]), axis=1)
     array([1, 0])
     """
-    return _among_numbers(_ARGMAX, "nanargmax", x, axis, dim, keepdims, keepdim, mask, out)
+    return _among_numbers(_ARGMAX, "nanargmax", x, axis, dim, keepdims, keepdim, mask, out, (offsets, lengths, reset))
 
 
-def nanargmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None):
+def nanargmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
     """Where the smallest element that is not NaN stands; as nanargmax.
 
     >>> import numpy as np, scanfold
     >>> scanfold.nanargmin(np.array([np.nan, 5, 2]))
     array(2)
     """
-    return _among_numbers(_ARGMIN, "nanargmin", x, axis, dim, keepdims, keepdim, mask, out)
+    return _among_numbers(_ARGMIN, "nanargmin", x, axis, dim, keepdims, keepdim, mask, out, (offsets, lengths, reset))
 
 
-def extreme_text(op, axis, scans, keepdim, reverse, exclusive, masked):
+def extreme_text(op, axis, scans, keepdim, reverse, exclusive, masked, segmented=False):
     """Values and indices in the notation; of an extreme over all elements, axis is None."""
     name = NAMES[op]
     options = "".join(f", {option}=True" for option, given in (("keepdim", keepdim), ("reverse", reverse), ("exclusive", exclusive)) if given)
-    options = ("" if axis is None else f", {axis}") + options + (", mask=mask" if masked else "")
+    options = ("" if axis is None else f", {axis}") + options + (", mask=mask" if masked else "") + (", offsets=offsets" if segmented else "")
     cum = "cum" if scans else ""
     return f"{cum}{name}(x{options}), {cum}arg{name}(x{options})"
 
@@ -135,38 +134,46 @@ def _refuse(name, **given):
             raise TypeError(f"{option} does not go with return_indices: {name}'s values and indices are those of x's elements")
 
 
-def extreme(op, x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, reverse=None, skip_nan=None, initial=None, dtype=None):
+def extreme(op, x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, reverse=None, skip_nan=None, initial=None, dtype=None,
+            segments=(None, None, None)):
     """scanfold.max or min with indices."""
     _refuse(NAMES[op], reverse=reverse, skip_nan=skip_nan, initial=initial, dtype=dtype)
     axis, keepdims = _one(axis, dim, "axis and dim"), bool(_one(keepdims, keepdim, "keepdims and keepdim"))
     _look_for_torch()
+    offsets = _segments.offsets(x, axis, *segments, True)
 
     def by_torch():
-        return _by_torch.extreme(x, NAMES[op], axis, False, keepdims, False, False, mask)
+        return _by_torch.extreme(x, NAMES[op], axis, False, keepdims, False, False, mask, offsets)
     if _left_to_torch(x, mask):
         return by_torch()
     if axis is not None:
         axis = _axis(_dims(x), axis)
-    inputs = {"x": x} if mask is None else {"x": x, "mask": mask}
-    return _computed(extreme_text(op, axis, False, keepdims, False, False, mask is not None), inputs, out, by_torch)
+    return _extremes(op, x, axis, False, keepdims, False, False, mask, offsets, out, by_torch)
 
 
-def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, out=None, skip_nan=None, initial=None, dtype=None):
+def _extremes(op, x, axis, scans, keepdims, reverse, exclusive, mask, offsets, out, by_torch):
+    inputs = {name: array for name, array in (("x", x), ("mask", mask), ("offsets", offsets)) if array is not None}
+    text = extreme_text(op, axis, scans, keepdims, reverse, exclusive, mask is not None, offsets is not None)
+    return _computed(text, inputs, out, by_torch)
+
+
+def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, out=None, skip_nan=None, initial=None, dtype=None,
+                       segments=(None, None, None)):
     """scanfold.cummax or cummin with indices."""
     _refuse("cum" + NAMES[op], skip_nan=skip_nan, initial=initial, dtype=dtype)
     axis = _one(axis, dim, "axis and dim")
     _look_for_torch()
     reverse, exclusive = bool(reverse), bool(exclusive)
+    offsets = _segments.offsets(x, axis, *segments)
 
     def by_torch():
-        return _by_torch.extreme(x, NAMES[op], axis, True, False, reverse, exclusive, mask)
+        return _by_torch.extreme(x, NAMES[op], axis, True, False, reverse, exclusive, mask, offsets)
     if _left_to_torch(x, mask):
         return by_torch()
     if axis is None and _dims(x) > 1:
         raise ValueError(f"axis is needed: x has {x.ndim} dimensions")
     axis = _axis(_dims(x), 0 if axis is None else axis)
-    inputs = {"x": x} if mask is None else {"x": x, "mask": mask}
-    return _computed(extreme_text(op, axis, True, False, reverse, exclusive, mask is not None), inputs, out, by_torch)
+    return _extremes(op, x, axis, True, False, reverse, exclusive, mask, offsets, out, by_torch)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -184,10 +191,8 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
     """
     axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
     _look_for_torch()
-    if offsets is not None or lengths is not None or reset is not None:
-        offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
-        return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, False, offsets)
-    return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, False)
+    offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
+    return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, False, offsets)
 
 
 def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
@@ -199,20 +204,19 @@ def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask
     """
     axis = _one(axis, dim, "axis and dim")
     _look_for_torch()
-    if offsets is not None or lengths is not None or reset is not None:
-        offsets = _segments.offsets(x, axis, offsets, lengths, reset)
-        return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, False, offsets)
-    return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, False)
+    offsets = _segments.offsets(x, axis, offsets, lengths, reset)
+    return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, False, offsets)
 
 
 # --------------------------------------------------------------------------------------------------
 # Linear recurrences
 # --------------------------------------------------------------------------------------------------
-def recurrence_text(a, axis, reverse, exclusive, initial, dtype, wide):
+def recurrence_text(a, axis, reverse, exclusive, initial, dtype, wide, segmented=False):
     """The recurrence in the notation. a: None for an array, or a number. initial: None, a number, or "state" for an array h of one state a
-    line, which joins the first element: there is an array `first` then that is True at it. `wide` is the type of that."""
+    line, which joins the first element: there is an array `first` then that is True at it. `wide` is the type of that. With segments h and
+    `first` are as long as the axis."""
     options = f"{axis}" + "".join(f", {option}=True" for option, given in (("reverse", reverse), ("exclusive", exclusive)) if given)
-    options += "" if dtype is None else f", dtype={short(dtype)}"
+    options += (", offsets=offsets" if segmented else "") + ("" if dtype is None else f", dtype={short(dtype)}")
     gate = "a" if a is None else repr(float(a))
     if initial != "state":
         return f"linear_recurrence({gate}, b, {options}" + (")" if initial is None else f", initial={float(initial)!r})")
@@ -275,7 +279,8 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     dtype       of the result, and with float64 of all arithmetic. Left out, that of a and b together; of integers float64, of torch's
                 float32
     out         an array to write to; it is returned
-    offsets     the axis is cut into segments, each a recurrence of its own; or lengths, or reset, as for cumsum. initial is then a number
+    offsets     the axis is cut into segments, each a recurrence of its own; or lengths, or reset, as for cumsum. An initial array has
+                then one state a segment, where the axis is
 
     The order is that of docs/order.md: a = 1 is the cumulative sum of b, bit for bit.
 
@@ -292,11 +297,10 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     number = isinstance(a, (int, float))
     if not number and not hasattr(a, "shape"):
         raise TypeError(f"a is {type(a)}: a number or an array is expected")
-    if offsets is not None or lengths is not None or reset is not None:
-        return _segments.recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offsets, lengths, reset)
+    offsets = _segments.offsets(b, axis, offsets, lengths, reset)
     is_torch = _is_torch(b) or _is_torch(a)
     if is_torch and _left_to_torch(a, b, initial):
-        return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out)
+        return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offsets)
     if hasattr(initial, "item") and not getattr(initial, "shape", ()) and not _is_torch(initial):
         initial = initial.item()
     shape, reverse, exclusive = _shape(a, b), bool(reverse), bool(exclusive)
@@ -304,21 +308,22 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     with_state = initial is not None and not isinstance(initial, (int, float))
 
     def by_torch():
-        return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out)
+        return _by_torch.linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offsets)
     if is_torch and with_state:
         return by_torch()
     names = [_dtype_name(x.dtype) for x in (a, b) if hasattr(x, "shape")]
     real = "float32" if is_torch or not _has_64_bits(b) else "float64"
     dtype, wide = recurrence_dtypes(names, dtype, real)
-    inputs = {"b": b} if number else {"a": a, "b": b}
+    inputs = {name: array for name, array in (("a", None if number else a), ("b", b), ("offsets", offsets)) if array is not None}
     if with_state and len(shape):
         from ._others import namespace
         space = _sys.modules["numpy"] if type(b).__module__ == "numpy" else namespace(b)
-        inputs["h"], inputs["first"] = _state(space, initial, b, shape, axis, reverse)
+        begun = _state(space, initial, b, shape, axis, reverse) if offsets is None else _segments.states(space, initial, offsets, shape, axis, reverse)
+        inputs["h"], inputs["first"] = begun
         dtype = dtype or promoted(names)
     elif with_state:
         raise ValueError("b has no dimensions: its initial state is a number")
-    text = recurrence_text(a if number else None, axis, reverse, exclusive, "state" if with_state else initial, dtype, wide)
+    text = recurrence_text(a if number else None, axis, reverse, exclusive, "state" if with_state else initial, dtype, wide, offsets is not None)
     return _computed(text, inputs, out, by_torch)
 
 

@@ -5,8 +5,6 @@ one ends. They are made on the array's own device.
 """
 import sys as _sys
 
-from . import _scanfold
-
 _package = _sys.modules["scanfold"]
 
 
@@ -71,7 +69,9 @@ def _from_reset(x, reset, n, folds):
 
 
 def offsets(x, axis, offsets, lengths, reset, folds=False):
-    """The offsets that a caller means by one of the three."""
+    """The offsets that a caller means by one of the three; None where none is given."""
+    if offsets is None and lengths is None and reset is None:
+        return None
     given = [name for name, value in (("offsets", offsets), ("lengths", lengths), ("reset", reset)) if value is not None]
     if len(given) > 1:
         raise TypeError(f"{' and '.join(given)} say the same: give one of them")
@@ -88,51 +88,24 @@ def offsets(x, axis, offsets, lengths, reset, folds=False):
     return offsets
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# What is made of scans and folds, and recurrences: lines of the notation
-# ---------------------------------------------------------------------------------------------------------------
-def _short(dtype):
-    from ._derived import short
-    from ._dtypes import name
-    return short(name(dtype))
-
-
-def _computed(text, inputs, out, by_torch):
-    expression, given = _package._parsed(text, True, inputs)
-    if out is not None:
-        return _scanfold.expression_call(expression, given, out)
-    result = _scanfold.expression_try(expression, given, 0)
-    return by_torch() if type(result) is int else result
-
-
-def derived(name, x, axis, mask, dtype, out, given, lengths, reset, folds=False):
-    """softmax, log_softmax or mean of each segment."""
-    at = offsets(x, axis, given, lengths, reset, folds)
-    axis = _one_axis(x, axis)
-    if _torch_of(x) is None and dtype is None and x.dtype.kind in "iub":
-        dtype = "float64"
-    inputs = {"x": x, "offsets": at}
-    if mask is not None:
-        inputs["mask"] = mask
-    text = f"{name}(x, {axis}, offsets=offsets{'' if mask is None else ', mask=mask'}{'' if dtype is None else f', dtype={_short(dtype)}'})"
-
-    def by_torch():
-        from . import _torch_segments
-        return _torch_segments.derived(name, x, axis, mask, dtype, at)
-    return _computed(text, inputs, out, by_torch)
-
-
-def recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, given, lengths, reset):
-    at = offsets(b, axis, given, lengths, reset)
-    if initial is not None and not isinstance(initial, (int, float)):
-        raise TypeError(f"initial is {type(initial)}: beside segments a number is expected")
-    number = isinstance(a, (int, float))
-    inputs = {"b": b, "offsets": at} if number else {"a": a, "b": b, "offsets": at}
-    options = "".join(f", {name}=True" for name, value in (("reverse", reverse), ("exclusive", exclusive)) if value)
-    options += "" if initial is None else f", initial={float(initial)!r}"
-    options += "" if dtype is None else f", dtype={_short(dtype)}"
-
-    def by_torch():
-        raise NotImplementedError("the gradient of a segmented linear_recurrence is not there yet; give tensors that need none")
-    return _computed(f"linear_recurrence({float(a)!r} , b, {axis}, offsets=offsets{options})" if number else
-                     f"linear_recurrence(a, b, {axis}, offsets=offsets{options})", inputs, out, by_torch)
+def states(space, state, offsets, shape, axis, reverse):
+    """(h, first) of a recurrence: each segment's initial state for each of its elements, and what is True where a segment begins. Of NumPy's arrays,
+    whose offsets the library is yet to look at."""
+    k, n = len(offsets) - 1, shape[axis]
+    expected = shape[:axis] + (k,) + shape[axis + 1:]
+    if not hasattr(state, "reshape"):
+        raise TypeError(f"initial is {type(state)}: a number, or an array of one state a segment, is expected")
+    own = (1,) * (len(shape) - len(state.shape)) + tuple(state.shape)
+    if len(own) != len(shape) or any(m != e and m != 1 for m, e in zip(own, expected)):
+        raise ValueError(f"initial has shape {tuple(state.shape)}; beside segments it must be a number, or broadcastable to {expected}, one state a segment")
+    h = state.reshape(own)
+    if own[axis] == 1:
+        h = space.broadcast_to(h, own[:axis] + (k,) + own[axis + 1:])
+    of = space.searchsorted(offsets[1:], space.arange(n), side="right")  # the segment of each element; k behind the last
+    none = space.zeros(own[:axis] + (1,) + own[axis + 1:], h.dtype)
+    h = space.take(space.concatenate([h, none], axis), of, axis)
+    full = offsets[:-1] < offsets[1:]
+    at = (offsets[1:] - 1 if reverse else offsets[:-1])[full]
+    first = space.zeros(n, bool)
+    first[at[(at >= 0) & (at < n)]] = True
+    return h, first.reshape((n,) + (1,) * (len(shape) - 1 - axis))

@@ -18,8 +18,10 @@ ops._define("applied(Tensor x, str name, int[] axes, float parameter, float eps,
 # ---------------------------------------------------------------------------------------------------------------
 # What _applied.py calls
 # ---------------------------------------------------------------------------------------------------------------
-def applied(name, x, axis, parameter, eps, mask, weight, bias, dtype, out):
+def applied(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets=None):
     """One of _applied.py's functions by way of the dispatcher."""
+    if offsets is not None:
+        return ops._torch_segments.made(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets)
     if any(map(ops._is_foreign, (x, mask, weight, bias))):
         spelled = {"normalize": {"ord": parameter, "eps": eps}, "standardize": {"correction": parameter}, "softmax": {}, "log_softmax": {}}
         spelled = spelled.get(name, {"weight": weight, "bias": bias, "eps": eps})

@@ -9,6 +9,7 @@ import math
 import torch
 
 from . import _derived, _scanfold
+from . import torch as ops
 from .torch import (_c_run, _check_mask, _copied, _define, _dtype, _fold_axes, _fold_op, _fold_shape, _handed_over, _is_foreign, _kept_dims,
                     _known, _mapped, _mask, _on_one_device, _refuse_nested, _register, _scan_axis, _scan_op, _selected)
 
@@ -18,8 +19,10 @@ _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, 
 # ---------------------------------------------------------------------------------------------------------------
 # What _derived.py calls
 # ---------------------------------------------------------------------------------------------------------------
-def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out):
+def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None):
     """One of _derived.py's functions by way of the dispatcher."""
+    if offsets is not None:
+        return ops._torch_segments.made(name, x, axis, parameter, None, _mask(x, mask, skip_nan), None, None, dtype, out, offsets)
     if _is_foreign(x) or _is_foreign(mask):
         spelled = {"ord": parameter} if name == "norm" else {"correction": parameter}
         if name not in _derived.VARIANCES | {"norm"}:

@@ -23,7 +23,9 @@ _NUMBERS = {found: number for number, found in NAMES.items()}
 # --------------------------------------------------------------------------------------------------
 # What _pairs.py calls
 # --------------------------------------------------------------------------------------------------
-def extreme(x, op, axis, scans, keepdim, reverse, exclusive, mask):
+def extreme(x, op, axis, scans, keepdim, reverse, exclusive, mask, offsets=None):
+    if offsets is not None:
+        return ops._torch_segments.extreme(x, op, axis, scans, reverse, exclusive, mask, offsets)
     if ops._is_foreign(x) or ops._is_foreign(mask):
         function, given = ("cum" + op, {"reverse": reverse, "exclusive": exclusive}) if scans else (op, {"keepdim": keepdim})
         return ops._handed_over(function, x, axis=axis, mask=mask, return_indices=True, **given)
@@ -35,7 +37,9 @@ def extreme(x, op, axis, scans, keepdim, reverse, exclusive, mask):
     return tuple(torch.ops.scanfold.extreme(x, op, axis, scans, keepdim, reverse, exclusive, ops._mask(x, mask)))
 
 
-def linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out):
+def linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offsets=None):
+    if offsets is not None:
+        return ops._torch_segments.recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offsets)
     if any(map(ops._is_foreign, (a, b, initial))):
         return ops._handed_over("linear_recurrence", a, b=b, axis=axis, reverse=reverse, exclusive=exclusive, initial=initial, dtype=dtype, out=out)
     like = b if isinstance(b, Tensor) else a

@@ -22,7 +22,7 @@ import sys
 import torch
 from torch import Tensor
 
-from . import _applied, _axis, _scanfold, _torch_segments
+from . import _applied, _axis, _scanfold
 from ._dtypes import CODES, code, name
 from ._others import CUDA
 
@@ -37,6 +37,7 @@ _OFFICIAL = VERSION >= (2, 4)  # torch.library.register_fake
 _c_scan, _c_fold = _scanfold.scan, _scanfold.fold
 _c_run, _c_try = _scanfold.expression_run, _scanfold.expression_try
 RECORD = 2  # what _c_try answers where a gradient is wanted; where the dispatcher is, 1
+_JAGGED = getattr(torch, "jagged", None)  # 2.1
 _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)  # 2.0 cannot say: never
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", int)
@@ -68,8 +69,7 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
     if offsets is not None:
-        return _segmented(x, mask, initial, out, lambda mask: _torch_segments.scan(
-            x, op, _scan_axis(x, axis), bool(reverse), bool(exclusive), _mask(x, mask, skip_nan), initial, _dtype(dtype, out), offsets))
+        return _torch_segments.scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, skip_nan, offsets)
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
         return _handed_over("logcumsumexp" if op == 8 else "cum" + OPS[op], x, axis=axis, reverse=reverse, exclusive=exclusive,
                             mask=mask, initial=initial, dtype=dtype, out=out, skip_nan=skip_nan)
@@ -85,8 +85,7 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=Fal
 def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.fold by way of the dispatcher."""
     if offsets is not None:
-        return _segmented(x, mask, initial, out, lambda mask: _torch_segments.fold(
-            x, op, _one_axis(x, axis), bool(reverse), _mask(x, mask, skip_nan), initial, _dtype(dtype, out), offsets))
+        return _torch_segments.fold(x, op, axis, reverse, mask, initial, dtype, out, skip_nan, offsets)
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
         return _handed_over(OPS[op], x, axis=axis, keepdim=keepdim, reverse=reverse,
                             mask=mask, initial=initial, dtype=dtype, out=out, skip_nan=skip_nan)
@@ -101,20 +100,16 @@ def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False
 
 def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.scan where x's gradient is wanted and nothing else is special about it."""
-    if offsets is not None:
+    if offsets is not None or not _is_simple(mask, initial, out):
         return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
-    if not _is_simple(mask, initial, out):
-        return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan)
     mask = _mask(x, mask, skip_nan)
     return _record_scan(x, OPS[op], _scan_axis(x, axis), reverse, exclusive, mask, initial, dtype)
 
 
 def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """_scanfold.fold where x's gradient is wanted and nothing else is special about it."""
-    if offsets is not None:
+    if offsets is not None or not _is_simple(mask, initial, out):
         return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
-    if not _is_simple(mask, initial, out):
-        return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, False, skip_nan)
     mask = _mask(x, mask, skip_nan)
     return _record_fold(x, OPS[op], _fold_axes(x, axis), keepdim, reverse, mask, initial, dtype)
 
@@ -151,10 +146,10 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
         return y
     if y == RECORD:
         return _record_linear_sum(x, weight, bias, scale, keep_weight)
+    _refuse_nested(x=x, weight=weight, bias=bias)
     if any(map(_is_foreign, (x, weight, bias))):
         return _handed_over(linear_sum, x, weight=weight, bias=bias, scale=scale,
                             keep_weight=keep_weight)
-    _refuse_nested(x=x, weight=weight, bias=bias)
     return torch.ops.scanfold.linear_sum(x, weight, bias, scale)
 
 
@@ -177,13 +172,19 @@ def _is_simple(mask, initial, out):
     return initial is None or isinstance(initial, (int, float))
 
 
+def _is_jagged(x):
+    return isinstance(x, Tensor) and x.is_nested and x.layout is _JAGGED
+
+
 def _is_foreign(x):
-    """Whether x only stands in for a tensor, as a Proxy of torch.fx does."""
-    return not isinstance(x, Tensor) and hasattr(type(x), "__torch_function__")
+    """Whether x only stands in for a tensor, as a Proxy of torch.fx does, or is one packed in another, as a jagged one's values are."""
+    return hasattr(type(x), "__torch_function__") and (not isinstance(x, Tensor) or _is_jagged(x))
 
 
 def _handed_over(function, x, **given):
-    """What such arguments make of a call of ours, by torch's protocol, without those left out."""
+    """What such arguments make of a call of ours, without those left out: by torch's protocol, or segment by segment."""
+    if any(map(_is_jagged, (x, *given.values()))):
+        return _torch_jagged.jagged(function, x, **{name: a for name, a in given.items() if a is not None and a is not False})
     function = getattr(sys.modules["scanfold"], function) if isinstance(function, str) else function
     given = {name: a for name, a in given.items() if a is not None and a is not False}
     asked = [a for a in (x, *given.values()) if hasattr(type(a), "__torch_function__")]
@@ -193,9 +194,8 @@ def _handed_over(function, x, **given):
 def _refuse_nested(**given):
     for name, tensor in given.items():
         if isinstance(tensor, Tensor) and tensor.is_nested:
-            raise TypeError(f"{name} is a nested tensor, which is not taken yet: give the tensors "
-                            f"of {name}.unbind() one by one, or {name}.to_padded_tensor(0.0) and a "
-                            f"mask that is False where it was padded")
+            instead = f"{name}.values()" if tensor.layout is _JAGGED else f"{name}.to_padded_tensor(0.0) and a mask, or one of layout=torch.jagged"
+            raise TypeError(f"{name} is a nested tensor, which is not taken here: give {instead}")
 
 
 def _is_plain_number(initial):
@@ -240,22 +240,6 @@ def _from_initial(run, x, op, how, initial, dtype, out):
     y = run(x, op, *how, neutral, wide, None, False, False)
     y = _COMBINE[op](initial.reshape(()).to(device=y.device, dtype=wide), y).to(made)
     return y if out is None else _copied(out, y)
-
-
-def _segmented(x, mask, initial, out, run):
-    """A segmented call: of plain tensors, and those whose gradient is wanted."""
-    _refuse_nested(x=x, mask=mask, out=out)
-    if isinstance(initial, Tensor):
-        raise TypeError("initial is a tensor: beside segments a number is expected")
-    y = run(mask)
-    return y if out is None else _copied(out, y)
-
-
-def _one_axis(x, axis):
-    axes = _fold_axes(x, axis)
-    if len(axes) != 1:
-        raise ValueError(f"offsets cut one axis into segments, but {len(axes)} are named; name one")
-    return axes[0]
 
 
 def _scan_axis(x, axis):
@@ -865,7 +849,7 @@ def _register_vmap(op_name, rule):
     _lib.impl(op_name, call, "FuncTorchBatched")
 
 
-def _register(op_name, kernel, fake, setup, backward, jvp, vmap):
+def _register(op_name, kernel, fake, setup, backward, jvp, vmap, autocasts=True):
     _lib.impl(op_name, kernel, "CPU")
     _lib.impl(op_name, kernel, "CUDA")
     if _OFFICIAL:
@@ -874,8 +858,9 @@ def _register(op_name, kernel, fake, setup, backward, jvp, vmap):
         _lib.impl(op_name, fake, "Meta")
     _register_autograd(op_name, setup, backward, jvp)
     _register_vmap(op_name, vmap)
-    _lib.impl(op_name, _autocast(op_name, "AutocastCUDA", _widens_cuda), "AutocastCUDA")
-    _lib.impl(op_name, _autocast(op_name, "AutocastCPU", _widens_cpu), "AutocastCPU")
+    if autocasts:
+        _lib.impl(op_name, _autocast(op_name, "AutocastCUDA", _widens_cuda), "AutocastCUDA")
+        _lib.impl(op_name, _autocast(op_name, "AutocastCPU", _widens_cpu), "AutocastCPU")
 
 
 _register("scan", _scan_kernel, _scan_fake, _scan_setup, _scan_backward, _scan_jvp, _scan_vmap)
@@ -951,3 +936,4 @@ else:
 
 from . import _torch_derived  # noqa: E402,F401  mean and its like, written with what is here
 from . import _torch_applied  # noqa: E402,F401  softmax and its like
+from . import _torch_jagged, _torch_segments  # noqa: E402  segments, and tensors of them

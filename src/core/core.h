@@ -150,9 +150,17 @@ struct sf_context {
         uint64_t serial; /* distinguishes contexts whose addresses were reused; 0 is the default context */
         int32_t threads;
         sf_backend backend;
+        bool checks; /* SCANFOLD_CHECK=1 */
         const struct sf_cpu_isa *isa;
         atomic_flag arenas_lock;
         sf_arena *arenas; /* free ones, largest first */
 };
+
+/* Whether a backend is to look at what it otherwise only keeps within bounds: values in a device's
+ * memory, such as offsets, for which a call has to wait. The host's own are checked in any case. */
+static inline bool sf_context_checks(const sf_context *ctx)
+{
+        return ctx->checks;
+}
 
 #endif

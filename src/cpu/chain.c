@@ -160,7 +160,7 @@ static _Alignas(64) char kept_mark[64];
 
 static bool same_operand(const sf_step *a, const sf_operand *x, const sf_operand *y)
 {
-        bool same = x->data == y->data && x->dt == y->dt;
+        bool same = x->data == y->data && x->dt == y->dt && x->segment == y->segment;
         for (int32_t d = 0; d < a->nbatch + a->nseq; d++)
                 same = same && x->stride[d] == y->stride[d];
         return same;
@@ -192,30 +192,61 @@ static bool is_alone(const chain *c, int32_t i)
         return !c->step[i]->sibling && !(i && c->step[i - 1]->sibling);
 }
 
+bool sf_chain_shares(const sf_step *fold, const sf_step *map, int32_t *value)
+{
+        const sf_program *p = fold->fuse ? &fold->fuse->load : NULL;
+        const sf_instruction *last = p && p->count ? &p->code[p->count - 1] : NULL;
+        if (!last || !fold->fold || fold->nseq != 1 || !is_dear((sf_code)last->code) || last->dt != fold->acc ||
+            sf_op_is(fold->op, SF_PAIR | SF_TWO) || fold->fuse->store_reads)
+                return false;
+        if (!map->map || !map->fuse || map->n != fold->n || map->nbatch != fold->nbatch || map->nseq != 1 || map->fuse->operands == SF_OPERANDS_MAX)
+                return false;
+        for (*value = 0; *value < map->fuse->load.count; ++*value)
+                if (same_value(fold, p->count - 1, map, *value))
+                        return true;
+        return false;
+}
+
+void sf_chain_read_kept(sf_step *fold, sf_fuse *fold_fuse, sf_fuse *map_fuse, int32_t value, const sf_operand *kept)
+{
+        fold->in = kept->dt;
+        fold->x = kept->data;
+        for (int32_t d = 0; d < fold->nbatch + fold->nseq; d++)
+                fold->dims[d].x = kept->stride[d];
+        fold_fuse->operands = 1;
+        fold_fuse->operand[0] = *kept;
+        fold_fuse->load.count = fold_fuse->load.constants = 0;
+        fold_fuse->load_reads = 1;
+        fold->fuse = fold_fuse->store.count ? fold_fuse : NULL;
+        map_fuse->load.code[value] = (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)kept->dt, .slot = (uint8_t)map_fuse->operands};
+        map_fuse->operand[map_fuse->operands++] = *kept;
+}
+
+void sf_chain_fill_kept(sf_step *fill, sf_fuse *fuse, const sf_operand *kept)
+{
+        fill->fold = fill->has_initial = fill->within = false;
+        fill->map = fill->in_place = true; /* not around the cache */
+        fill->out = kept->dt;
+        fill->y = (char *)kept->data;
+        fill->m = NULL;
+        fuse->store.count = 0;
+        for (int32_t d = 0; d < fill->nbatch + fill->nseq; d++) {
+                fill->dims[d].y = kept->stride[d];
+                fill->dims[d].m = 0;
+        }
+}
+
 /* A fold of what a later map needs too; of rows, since scratch has lines one after another. */
 static void find_kept(chain *c)
 {
         c->fold = -1;
-        for (int32_t i = 0; i < c->steps && c->fold < 0 && c->steps < SF_CHAIN_STEPS && !in_columns(c); i++) {
-                const sf_step *s = c->step[i];
-                const sf_program *p = s->fuse ? &s->fuse->load : NULL;
-                const sf_instruction *last = p && p->count ? &p->code[p->count - 1] : NULL;
-                if (!last || !s->fold || s->nseq != 1 || !is_dear((sf_code)last->code) || last->dt != s->acc || sf_op_is(s->op, SF_PAIR | SF_TWO) ||
-                    s->fuse->store_reads || !is_alone(c, i))
-                        continue;
-                for (int32_t k = i + 1; k < c->steps && c->fold < 0; k++) {
-                        const sf_step *map = c->step[k];
-                        if (!map->map || !map->fuse || map->n != s->n || map->nbatch != s->nbatch || map->nseq != 1 ||
-                            map->fuse->operands == SF_OPERANDS_MAX || !is_alone(c, k))
-                                continue;
-                        for (int32_t v = 0; v < map->fuse->load.count && c->fold < 0; v++)
-                                if (same_value(s, p->count - 1, map, v)) {
-                                        c->fold = i;
-                                        c->map = k;
-                                        c->value = v;
-                                }
-                }
-        }
+        for (int32_t i = 0; i < c->steps && c->steps < SF_CHAIN_STEPS && !in_columns(c); i++)
+                for (int32_t k = i + 1; k < c->steps && is_alone(c, i); k++)
+                        if (is_alone(c, k) && sf_chain_shares(c->step[i], c->step[k], &c->value)) {
+                                c->fold = i;
+                                c->map = k;
+                                return;
+                        }
 }
 
 /* A map that fills scratch, the fold of that, and the map that reads it. */
@@ -236,27 +267,9 @@ static void keep(chain *c)
                 c->own[i].fuse = &c->fuse[i];
         }
         sf_step *fill = &c->own[0], *fold = &c->own[1];
-        fill->fold = fill->has_initial = fill->within = false;
-        fill->map = fill->in_place = true; /* not around the cache */
-        fill->out = dt;
-        fill->y = kept_mark;
-        fill->m = NULL;
+        sf_chain_fill_kept(fill, &c->fuse[0], &kept);
+        sf_chain_read_kept(fold, &c->fuse[1], &c->fuse[2], c->value, &kept);
         fill->then = fold->then = NULL;
-        c->fuse[0].store.count = 0;
-        fold->in = dt;
-        fold->x = kept_mark;
-        for (int32_t d = 0; d < s->nbatch + s->nseq; d++) {
-                fill->dims[d].y = fold->dims[d].x = kept.stride[d];
-                fill->dims[d].m = 0;
-        }
-        c->fuse[1].operands = 1;
-        c->fuse[1].operand[0] = kept;
-        c->fuse[1].load.count = c->fuse[1].load.constants = 0;
-        c->fuse[1].load_reads = 1;
-        fold->fuse = c->fuse[1].store.count ? fold->fuse : NULL;
-        sf_fuse *apply = &c->fuse[2];
-        apply->load.code[c->value] = (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)dt, .slot = (uint8_t)apply->operands};
-        apply->operand[apply->operands++] = kept;
         c->step[c->map] = &c->own[2];
         for (int32_t i = c->steps++; i > c->fold + 1; i--)
                 c->step[i] = c->step[i - 1];
@@ -467,7 +480,7 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
 {
         chain c = {.isa = ctx->isa};
         if (first->segments.offsets)
-                return sf_chain_apart(first, run_stage, ctx);
+                return sf_segments_chain(ctx, first);
         list_steps(&c, first);
         find_kept(&c);
         const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);

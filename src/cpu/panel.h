@@ -313,6 +313,11 @@ int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
  * chain.c: stages over the same lines, some lines at a time
  * ------------------------------------------------------------------------------------------- */
 sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first);
+/* Does the map compute again, as *value of its program, what the fold folds, and is that worth keeping? */
+bool sf_chain_shares(const sf_step *fold, const sf_step *map, int32_t *value);
+/* The fold's elements, kept: a copy of it as the map that fills them; and the fold, and the map's programs, as they read them. */
+void sf_chain_fill_kept(sf_step *fill, sf_fuse *fuse, const sf_operand *kept);
+void sf_chain_read_kept(sf_step *fold, sf_fuse *fold_fuse, sf_fuse *map_fuse, int32_t value, const sf_operand *kept);
 
 /* ---------------------------------------------------------------------------------------------
  * segments.c: an axis cut into segments, shared by elements
@@ -323,8 +328,14 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first);
 /* Tasks, of a plan whose sizes are known. */
 void sf_segments_plan(sf_panels *p, int workers);
 void sf_segments_task(const sf_walker *w, int64_t task);
+/* A task of so many positions, of which there are at least so many blocks. */
+#define SF_SEGMENTS_LEAST_BLOCKS 4
+void sf_segments_span(sf_panels *p, int64_t span);
 /* The segments that no task has: long ones, and those of an axis without elements. */
 sf_status sf_segments_long(sf_context *ctx, const sf_panels *p);
+
+/* segments_chain.c: stages over the same segments, a span at a time */
+sf_status sf_segments_chain(sf_context *ctx, const sf_step *first);
 
 /* ---------------------------------------------------------------------------------------------
  * shared.c: one long axis shared by all threads; carried.c: the way that scans it once

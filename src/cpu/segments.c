@@ -22,14 +22,19 @@
 /* ---------------------------------------------------------------------------------------------
  * The plan
  * ------------------------------------------------------------------------------------------- */
+void sf_segments_span(sf_panels *p, int64_t span)
+{
+        p->span = span;
+        p->spans = sf_larger(1, sf_parts(p->n, span));
+        p->tasks = p->outers * sf_panels_length(p, p->line) * p->strips * p->spans;
+}
+
 void sf_segments_plan(sf_panels *p, int workers)
 {
         const int64_t lines = p->outers * sf_panels_length(p, p->line) * p->strips;
         const int64_t span = SPAN_BYTES / sf_larger(1, p->cols * sf_panels_bytes(p));
         const int64_t share = sf_parts(p->n * lines, (int64_t)SPANS_EACH * workers);
-        p->span = sf_larger(workers > 1 ? sf_smaller(span, share) : span, 4 * p->block);
-        p->spans = sf_larger(1, sf_parts(p->n, p->span));
-        p->tasks = lines * p->spans;
+        sf_segments_span(p, sf_larger(workers > 1 ? sf_smaller(span, share) : span, SF_SEGMENTS_LEAST_BLOCKS * p->block));
         p->longest = workers > 1 ? sf_larger(LEAST_LONG, p->n / (LONG_PARTS * workers)) : INT64_MAX;
         p->lines = p->carries = 1;
 }
@@ -215,6 +220,25 @@ static void store_results(const sf_walker *w, const sf_piece *piece, int32_t mem
                 sf_panel_store_totals(w, &b, w->scratch + m->totals);
 }
 
+/* One element n times; of the sizes that most have, without a call a segment: segments may be short, and many. */
+static void repeat(char *to, const char *from, int64_t size, int64_t n)
+{
+        uint32_t narrow;
+        uint64_t wide;
+        if (size == sizeof narrow) {
+                memcpy(&narrow, from, sizeof narrow);
+                for (int64_t i = 0; i < n; i++)
+                        memcpy(to + i * (int64_t)sizeof narrow, &narrow, sizeof narrow);
+        } else if (size == sizeof wide) {
+                memcpy(&wide, from, sizeof wide);
+                for (int64_t i = 0; i < n; i++)
+                        memcpy(to + i * (int64_t)sizeof wide, &wide, sizeof wide);
+        } else {
+                for (int64_t i = 0; i < n; i++)
+                        memcpy(to + i * size, from, (size_t)size);
+        }
+}
+
 /* Operands that have an element a segment, as many of each as the block has positions of it. */
 static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
 {
@@ -231,6 +255,10 @@ static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
                         char *at = to + (p->reverse ? count - c->bound[i + 1] : c->bound[i]) * cols * size;
                         if (!n)
                                 continue;
+                        if (cols == 1 && entry >= 0) {
+                                repeat(at, piece->in[k].at + entry * x->segment, size, n);
+                                continue;
+                        }
                         if (entry < 0)
                                 memset(at, 0, (size_t)(cols * size));
                         else

@@ -3,6 +3,7 @@
  * passes are the stages of one chain (core/step.h), which takes some lines through all of them before the next: what they read again is
  * still near. Results do not change by it: every value is what it is when the passes run one after another.
  */
+#include "backend.h"
 #include "expr/plan.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ static bool moves(const sf_plan *plan, const sf_access *a, uint64_t axes)
         const sf_buffer *b = &plan->buffer[a->buffer];
         bool found = false;
         for (int32_t d = 0; d < b->ndim; d++)
-                found |= b->shape[d] > 1 && a->track[d].along >= 0 && axes >> a->track[d].along & 1;
+                found |= b->shape[d] > 1 && !a->track[d].segment && a->track[d].along >= 0 && axes >> a->track[d].along & 1;
         return found;
 }
 
@@ -69,13 +70,13 @@ static bool same_line(const chain *c, const sf_access *made, const sf_access *re
 /* Is it a result that is looked at afterwards, or part of a larger one, or a product? Those are passes of their own. */
 static bool is_apart(const sf_plan *plan, const sf_pass *pass)
 {
-        return pass->again || pass->products || pass->offsets || plan->buffer[pass->out.buffer].node != pass->root || !pass->operands;
+        return pass->again || pass->products || plan->buffer[pass->out.buffer].node != pass->root || !pass->operands;
 }
 
 static bool same_lines(const chain *c, const sf_pass *pass)
 {
         const sf_pass *lead = c->plan->pass[c->first];
-        bool same = pass->ndim == lead->ndim && (!pass->core || (pass->axes == c->axes && pass->reverse == lead->reverse));
+        bool same = pass->ndim == lead->ndim && pass->offsets == lead->offsets && (!pass->core || (pass->axes == c->axes && pass->reverse == lead->reverse));
         const bool small = same && is_small(c, pass);
         for (int32_t d = 0; same && d < pass->ndim; d++)
                 same = pass->shape[d] == lead->shape[d] || (small && c->axes >> d & 1);
@@ -156,6 +157,8 @@ static bool can_follow(const chain *c, int32_t at, int32_t size)
         }
         if (!can || !follows || !(shares || small))
                 return false;
+        if (plan->pass[c->first]->offsets) /* segments are lines of all lengths: spans of many, or long ones by themselves */
+                return sf_on_host(plan->device);
         const char *why = ask(c, at, size);
         if (why && shares)
                 sf_plan_remark_again(c->plan, plan->pass[at]->root, why);

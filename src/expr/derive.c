@@ -141,11 +141,23 @@ static int32_t make_mean(sf_ir *ir, const sf_derivation *d)
         return mean_in(ir, d, d->x, d->acc, d->dt);
 }
 
+/* Each segment's first element, for all of its elements, of a scan: the sum of those that are the first counted, which is one. */
+static int32_t first_of_segments(sf_ir *ir, const sf_derivation *d)
+{
+        sf_derivation fold = *d;
+        fold.what = SF_MEAN; /* any that is a fold */
+        const int32_t counted = count(ir, d, SF_DT_F64), is_first = sf_ir_map(ir, SF_CODE_EQ, SF_DT_BOOL, counted, sf_ir_number(ir, SF_DT_F64, 1), 0);
+        const int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), first = sf_ir_map(ir, SF_CODE_WHERE, SF_DT_F64, is_first, x, sf_ir_number(ir, SF_DT_F64, 0));
+        return back(ir, d, sum(ir, &fold, first, SF_DT_F64));
+}
+
 /* The sequence's first element, of every line. */
 static int32_t first_of(sf_ir *ir, const sf_derivation *d)
 {
         const sf_ir_node *x = sf_ir_at(ir, d->x);
         int32_t first = d->x;
+        if (d->offsets)
+                return first_of_segments(ir, d);
         for (int32_t i = 0; i < x->ndim; i++)
                 if (d->axes >> i & 1)
                         first = sf_ir_slice(ir, first, i, d->reverse ? x->shape[i] - 1 : 0, 1, 1);
@@ -177,7 +189,7 @@ static int32_t variance(sf_ir *ir, const sf_derivation *d)
         int32_t n = count(ir, d, SF_DT_F64), squares;
         if (!length_of(ir, d) && !d->offsets && !sf_derived_scans(d->what))
                 return not_a_number(ir, d, SF_DT_F64);
-        if (d->mask || d->offsets) { /* the first of each segment would have to be looked for */
+        if (d->mask || (d->offsets && !sf_derived_scans(d->what))) { /* a segment's first would take as many reads as its mean */
                 int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), mean = mean_in(ir, d, x, SF_DT_F64, SF_DT_F64);
                 squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, binary(ir, SF_CODE_SUB, x, back(ir, d, mean))), SF_DT_F64);
         } else {
@@ -260,7 +272,7 @@ static int32_t make_any(sf_ir *ir, const sf_derivation *d)
 
 static int32_t make_all(sf_ir *ir, const sf_derivation *d)
 {
-        if (sf_ir_at(ir, d->x)->dt != SF_DT_BOOL && !d->mask)
+        if (sf_ir_at(ir, d->x)->dt != SF_DT_BOOL && !d->mask && !d->offsets)
                 return with_number(ir, SF_CODE_EQ, count_true(ir, d, is_nonzero(ir, d->x), 0), (double)length_of(ir, d));
         return reduce(ir, d, SF_PROD, is_nonzero(ir, d->x), d->mask, SF_DT_U8, SF_DT_BOOL);
 }
@@ -425,11 +437,10 @@ sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
 {
         const int64_t n = length_of(ir, d);
         const bool varies = (rows[d->what].result == WIDE && d->what != SF_VAR_MEAN) || (d->what == SF_STANDARDIZE && n);
-        if (varies && !(d->correction <= (double)n))
+        /* Of segments nobody knows how long they are: one that is too short has no variance. */
+        if (varies && !(d->correction <= (d->offsets ? HUGE_VAL : (double)n)))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT,
                                "correction is %g, and there are %" PRId64 " elements; it must be at most their number", d->correction, n);
-        if (d->what == SF_CUMVAR && d->offsets)
-                return sf_fail(ir->ctx, SF_UNSUPPORTED, "cumvar has offsets; it is of whole axes: leave them unset");
         if (d->what == SF_CUMVAR && d->mask)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "cumvar has a mask, or skips NaN; it is of all elements: leave both unset");
         const double eps = number_of(d->eps, 0);

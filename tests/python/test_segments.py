@@ -88,30 +88,6 @@ def test_empty_segments_have_the_identity():
     assert scanfold.max(x, offsets=offsets, initial=1.5).tolist() == [1.5, 2, 1.5]
 
 
-@pytest.mark.parametrize("function", [
-    lambda x, o: scanfold.cumsum(x, 0, offsets=o),
-    lambda x, o: scanfold.cumsum(x, 0, offsets=o, reverse=True, exclusive=True),
-    lambda x, o: scanfold.cumsum(x, 0, offsets=o, mask=torch.arange(len(x)) % 3 > 0),
-    lambda x, o: scanfold.sum(x, 0, offsets=o),
-    lambda x, o: scanfold.max(x, 0, offsets=o, initial=-10.0),
-    lambda x, o: scanfold.cummax(x, 0, offsets=o),
-    lambda x, o: scanfold.logsumexp(torch.cat([x, x]), 0, offsets=[0, 4, 7, 2 * len(x)]),
-])
-def test_gradients(function):
-    torch.manual_seed(0)
-    x = torch.randn(11, dtype=torch.float64, requires_grad=True)
-    offsets = torch.tensor([0, 3, 3, 4, 9])
-    assert torch.autograd.gradcheck(lambda x: function(x, offsets), (x,))
-    assert torch.autograd.gradgradcheck(lambda x: function(x, offsets), (x,))
-
-
-def test_gradient_of_prod():
-    x = torch.tensor([2.0, 0.0, 3.0, 4.0], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: scanfold.prod(x, 0, offsets=[0, 3, 3, 4]), (x,))
-    with pytest.raises(NotImplementedError, match="cumprod is not there yet"):
-        scanfold.cumprod(x, 0, offsets=[0, 4]).sum().backward()
-
-
 @pytest.mark.parametrize("options, sentence", [
     ({"offsets": np.array([1, 4])}, "offsets\\[0\\] is 1; the first segment must begin at 0"),
     ({"offsets": np.array([0, 3, 2])}, "offsets\\[2\\] is 2, below the 3 before it"),
@@ -133,6 +109,27 @@ def test_one_of_three():
         scanfold.sum(np.ones((2, 2)), reset=np.ones(2, bool))
     with pytest.raises(ValueError, match="offsets cut one axis"):
         scanfold.sum(np.ones((2, 2)), offsets=[0, 2])
+
+
+DERIVED = ["var", "std", "cummean", "cumvar", "sumsq", "norm", "any", "all", "count_nonzero", "nanmax", "nansum", "nanmean", "nanargmax", "layer_norm",
+           "rms_norm", "normalize", "standardize"]
+NUMPYS = {name: {"correction": 0} for name in ("var", "std", "cumvar", "standardize")}  # torch would have 1
+ROUNDED = ("var", "std")  # of a segment around its mean, of a whole axis around its first element
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_derived(name):
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((90, 3)).astype(np.float32)
+    x[rng.random(x.shape) < 0.02] = 0
+    x[rng.random(x.shape) < 0.02] = np.nan if name.startswith("nan") else 1
+    offsets, function = np.array([0, 4, 4, 40, 41, 90]), getattr(scanfold, name)
+    y = function(x, axis=0, offsets=offsets)
+    assert np.array_equal(bits(y), bits(function(torch.from_numpy(x), axis=0, offsets=torch.from_numpy(offsets), **NUMPYS.get(name, {})).numpy()))
+    for i, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
+        if begin < end:
+            got, want = y[begin:end] if len(y) == 90 else y[i], function(x[begin:end], axis=0)
+            assert np.allclose(got, want, rtol=1e-6) if name in ROUNDED else np.array_equal(bits(got), bits(want)), (name, i)
 
 
 @pytest.mark.parametrize("kind", ["ones", "empties", "tiny", "huge"])
@@ -159,12 +156,21 @@ def test_what_is_made_of_them(kind, shape, axis):
                 assert np.array_equal(bits(got), bits(want)), (name, kind, i)
 
 
-@pytest.mark.parametrize("function", [scanfold.softmax, scanfold.log_softmax, scanfold.mean])
-def test_gradients_of_what_is_made_of_them(function):
-    x = torch.randn(9, dtype=torch.float64, requires_grad=True)
-    offsets = torch.tensor([0, 3, 4, 9])
-    assert torch.autograd.gradcheck(lambda x: function(x, 0, offsets=offsets), (x,))
-    assert torch.allclose(function(x, 0, offsets=offsets), function(x.detach(), 0, offsets=offsets))
+@pytest.mark.parametrize("text", ["softmax(x, {}, offsets=o)", "layer_norm(x, {}, offsets=o)", "sum(exp(x), {}, offsets=o), log_softmax(x, {}, offsets=o, mask=x > 0)"])
+@pytest.mark.parametrize("shape, axis", [((150000,), 0), ((3, 40000), 1), ((3000, 24), 0)])
+def test_stages_go_over_a_span_together(text, shape, axis):
+    """Stages over the same segments, in many spans, with segments that are longer than one and a rest: as the reference has it, stage by stage."""
+    rng = np.random.default_rng(11)
+    x, n = rng.standard_normal(shape).astype(np.float32), shape[axis]
+    offsets = np.sort(np.concatenate([[0, n // 3, n // 3 + 1, n - n // 2, n - 5], rng.integers(n - n // 2, n - 5, n // 30)]))
+    text = text.replace("{}", str(axis))
+    with scanfold.using(backend="ref"):
+        expected = scanfold.run(text, x=x, o=offsets, exact=True)
+    for threads in (1, 3):
+        with scanfold.using(threads=threads):
+            results = scanfold.run(text, x=x, o=offsets, exact=True)
+        for got, want in zip(*[r if isinstance(r, tuple) else (r,) for r in (results, expected)]):
+            np.testing.assert_array_equal(got, want)  # a NaN, behind the last offset, is any
 
 
 def test_bad_expressions():
