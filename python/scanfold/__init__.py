@@ -37,10 +37,10 @@ def _compiling():
 
 
 def __getattr__(name):
-    """scanfold.torch, which imports torch, is there once somebody asks for it."""
-    if name == "torch":
+    """scanfold.torch and scanfold.jax, which import torch and jax, are there once somebody asks for them."""
+    if name in ("torch", "jax"):
         import importlib
-        return importlib.import_module(".torch", __name__)
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -21,10 +21,11 @@ DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 
 
 @pytest.mark.host_only("what is printed is the CPU's")
-@pytest.mark.parametrize("name", ["scanfold", "scanfold._derived", "scanfold.torch"])
+@pytest.mark.parametrize("name", ["scanfold", "scanfold._derived", "scanfold.torch", "scanfold.jax"])
 def test_docstrings(name):
-    if name.endswith("torch"):
-        pytest.importorskip("torch", reason="torch is not installed")
+    for library in ("torch", "jax"):
+        if name.endswith(library):
+            pytest.importorskip(library, reason=f"{library} is not installed")
     found = doctest.testmod(importlib.import_module(name))
     assert found.attempted > 0 and found.failed == 0
 
@@ -56,8 +57,11 @@ def test_samples(page, tmp_path, monkeypatch):
         found = SAMPLES.findall(file.read())
     if not any(code for _, _, code in found):
         pytest.skip("no Python on this page")
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+    for library in ("torch", "jax"):
+        if any(f"import {library}" in code for _, _, code in found):
+            pytest.importorskip(library, reason=f"{library} is not installed")
+    torch = sys.modules.get("torch")
+    if torch is not None and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
         pytest.skip("the backend is for torch 2.3 and later")
     monkeypatch.chdir(tmp_path)
     names = {}
