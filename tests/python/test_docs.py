@@ -9,6 +9,7 @@ import contextlib
 import doctest
 import glob
 import importlib
+import importlib.util
 import io
 import os
 import re
@@ -106,20 +107,31 @@ def test_the_five_operators_run(device):
         assert row.count(" ms") == 3 and row.endswith("-" if name.startswith("gemm") else "same"), row
 
 
+TYPED = {"the sample": [os.path.join(os.path.dirname(__file__), "typed_sample.py")],
+         "examples": sorted(glob.glob(os.path.join(DOCS, "..", "examples", "*", "*.py")))}
+
+
 @pytest.mark.host_only("reads files")
+@pytest.mark.parametrize("files", TYPED)
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_stubs_are_what_a_type_checker_makes_of_them(checker, tmp_path):
+def test_stubs_are_what_a_type_checker_makes_of_them(checker, files, tmp_path):
+    """The sample is checked strictly; the examples are as people write them."""
     import scanfold
     pytest.importorskip(checker, reason=f"{checker} is not installed")
+    if files == "examples":
+        pytest.importorskip("torch", reason="torch is not installed")
+        pytest.importorskip("scipy", reason="scipy is not installed")
     command = [sys.executable, "-m", checker]
     if subprocess.run(command + ["--version"], capture_output=True).returncode:
         pytest.skip(f"{checker} does not run here")
-    command += {"mypy": ["--strict", "--cache-dir", str(tmp_path)],
+    settings = tmp_path / "mypy.ini"  # torch takes mypy half a minute to read; pyright reads it
+    settings.write_text("[mypy]\nignore_missing_imports = True\n[mypy-torch.*]\nfollow_imports = skip\n")
+    strict = ["--config-file", str(settings)] if files == "examples" else ["--strict"]
+    command += {"mypy": [*strict, "--cache-dir", str(tmp_path)],
                 "pyright": ["--pythonpath", sys.executable]}[checker]
     package = os.path.dirname(os.path.dirname(scanfold.__file__))
-    sample = os.path.join(os.path.dirname(__file__), "typed_sample.py")
     environment = dict(os.environ, MYPYPATH=package, PYTHONPATH=package)
-    done = subprocess.run(command + [sample], capture_output=True, text=True, timeout=300,
+    done = subprocess.run(command + TYPED[files], capture_output=True, text=True, timeout=300,
                           env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -133,6 +145,11 @@ def test_stubs_name_what_there_is():
     assert os.path.exists(os.path.join(folder, "py.typed"))
     for name in scanfold.__all__:
         assert f"def {name}(" in text or f"class {name}" in text or f"\n{name}: " in text, name
+    with open(os.path.join(folder, "jax.pyi")) as file:
+        text = file.read()
+    from_the_package = re.findall(r"(\w+) as \1", text)
+    if importlib.util.find_spec("jax") is not None:
+        assert sorted(from_the_package + ["run"]) == sorted(importlib.import_module("scanfold.jax").__all__)
     pytest.importorskip("torch", reason="torch is not installed")
     import inspect
 
