@@ -16,6 +16,7 @@ import inspect as _inspect
 
 import scanfold as _package
 
+from ._docs import complete as _complete
 from ._jax_calls import FUNCTIONS as _FUNCTIONS, NOT_TAKEN as _NOT_TAKEN, Given as _Given, run
 
 
@@ -33,9 +34,9 @@ def _made(name, compute):
         bound.apply_defaults()
         return compute(name, _Given(bound.arguments))
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"scanfold.{name} for JAX's arrays and tracers, without {', '.join(_NOT_TAKEN[:-1])} and {_NOT_TAKEN[-1]}:\n\n    {own.__doc__}"
+    function.__doc__ = f"scanfold.{name} for JAX's arrays and tracers.\n\n    {own.__doc__}" if own.__doc__ else None
     function.__signature__ = signature
-    return function
+    return _complete(function, _NOT_TAKEN)
 
 
 globals().update({_name: _made(_name, _compute) for _name, _compute in _FUNCTIONS.items()})

@@ -10,6 +10,7 @@ import doctest
 import glob
 import importlib
 import importlib.util
+import inspect
 import io
 import os
 import re
@@ -29,6 +30,22 @@ def test_docstrings(name):
             pytest.importorskip(library, reason=f"{library} is not installed")
     found = doctest.testmod(importlib.import_module(name))
     assert found.attempted > 0 and found.failed == 0
+
+
+@pytest.mark.host_only("reads docstrings")
+@pytest.mark.parametrize("name", ["scanfold", "scanfold.torch", "scanfold.distributed", "scanfold.jax"])
+def test_every_argument_is_described(name):
+    """In a line of its own, which help() shows, within 100 columns."""
+    for library in ("torch", "jax"):
+        if name == f"scanfold.{library}" or name.endswith("distributed") and library == "torch":
+            pytest.importorskip(library, reason=f"{library} is not installed")
+    module = importlib.import_module(name)
+    for function in map(module.__dict__.get, module.__all__):
+        text = inspect.getdoc(function)
+        lines = [line.partition("  ")[0].split(", ") for line in text.splitlines()]
+        for argument in inspect.signature(function).parameters:
+            assert any(argument in line for line in lines) or "explain(" in text, (function, argument)
+        assert "as for as for" not in text and len(text.splitlines()[0]) < 150
 
 
 @pytest.mark.host_only("what is printed is the CPU's")
@@ -151,8 +168,6 @@ def test_stubs_name_what_there_is():
     if importlib.util.find_spec("jax") is not None:
         assert sorted(from_the_package + ["run"]) == sorted(importlib.import_module("scanfold.jax").__all__)
     pytest.importorskip("torch", reason="torch is not installed")
-    import inspect
-
     import scanfold.torch as bridge
     with open(os.path.join(folder, "torch.pyi")) as file:
         text = " ".join(file.read().split())
