@@ -5,7 +5,6 @@ the signature.
 """
 import inspect
 import re
-import textwrap
 
 _WIDTH = 100
 _ENTRY = re.compile(r"(\w+(?:, \w+)*) {2,}(\S.*)")
@@ -73,7 +72,25 @@ def _written(names, found, special):
             pairs.append(given)
     column = max(len(", ".join(together)) for together, _ in pairs) + 3
     for together, text in pairs:
-        yield from textwrap.wrap(", ".join(together).ljust(column) + text, _WIDTH, subsequent_indent=" " * column, break_on_hyphens=False)
+        yield from _wrapped(", ".join(together).ljust(column), text, " " * column)
+
+
+def _wrapped(line, text, indent):
+    """textwrap would take longer over this than all the rest of an import."""
+    for word in text.split():
+        if len(line) + len(word) >= _WIDTH:
+            yield line.rstrip()
+            line = indent
+        line += word + " "
+    yield line.rstrip()
+
+
+def _names(function):
+    """Of its arguments, as inspect.signature has them, which takes longer."""
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__signature__") or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return [name for name in inspect.signature(function).parameters if name != "self"]
+    return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
 
 
 def complete(function, left_out=(), **special):
@@ -81,7 +98,7 @@ def complete(function, left_out=(), **special):
     that are left out, lines go. The function is returned."""
     if not function.__doc__:  # python -OO
         return function
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    names = _names(function)
     lines = inspect.cleandoc(function.__doc__).splitlines()
     found, first, last = _described(lines, [*names, *left_out])
     if names and (first is not None or any(name in together for name in names for together, _ in _ARGUMENTS)):
