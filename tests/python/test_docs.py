@@ -103,6 +103,12 @@ def test_the_picture_is_of_the_results():
 
 
 @pytest.mark.host_only("reads files")
+def test_the_header_ends_by_column_100():
+    with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
+        assert [line for line in file if len(line.rstrip("\n")) > 100] == []
+
+
+@pytest.mark.host_only("reads files")
 def test_the_readme_is_short():
     with open(os.path.join(DOCS, "..", "README.md")) as file:
         assert len(file.readlines()) < 150
