@@ -27,8 +27,6 @@ ROOT_PAGES.update({"bench/README.md": "results/how.md", "bench/results/gpu.md": 
                    "bench/results/gpu_odd.md": "results/gpu_odd.md",
                    "bench/results/python.md": "results/python.md"})
 PAGES = dict({"include/scanfold.h": "reference/c.md"}, **ROOT_PAGES)
-OPTIONAL = {"segments.md": ("Tutorials", "Ragged batches"),
-            "jax.md": ("How to", "Use it with JAX")}  # pages in the navigation once they exist
 
 
 def read(*path):
@@ -167,15 +165,6 @@ def relinked(text, folder, page):
         return f"{label}({posixpath.relpath(new, posixpath.dirname(page) or '.')}{anchor})"
     text = re.sub(r"(?<!!)(\[[^\]\n]*\])\(([^)#\s]*)(#[^)\s]*)?\)", replace, text)
     return re.sub(r'((?:src|srcset)=")docs/', r"\1", text)
-
-
-def on_config(config):
-    for item in config["nav"]:
-        for section, pages in item.items():
-            for page, (where, title) in OPTIONAL.items():
-                if section == where and os.path.exists(os.path.join(ROOT, "docs", page)):
-                    pages.append({title: page})
-    return config
 
 
 def on_files(files, config):

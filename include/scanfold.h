@@ -8,7 +8,8 @@
  *
  *     float x[2][3] = {{1, 2, 3}, {4, 5, 6}}, y[2][3];
  *     int64_t shape[2] = {2, 3};
- *     sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 2, .dtype = SF_F32, .shape = shape};
+ *     sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 2, .dtype = SF_F32,
+ *                     .shape = shape};
  *     sf_tensor ty = tx;
  *     ty.data = y;
  *     if (sf_scan(NULL, &tx, &ty, NULL) != SF_OK)
@@ -70,7 +71,8 @@ extern "C" {
  *   dtype        one of the SF_F32-like constants below. lanes must be 1.
  *   shape        ndim lengths, each >= 0. May be NULL when ndim is 0.
  *   strides      ndim strides in *elements*, or NULL for compact row-major. Inputs may have any
- *                strides, negative and zero included. Two elements of an output must not share memory.
+ *                strides, negative and zero included. Two elements of an output must not
+ *                share memory.
  *   byte_offset  added to data.
  * ---------------------------------------------------------------------------------------------- */
 #define SF_MAX_NDIM 64
@@ -303,11 +305,13 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  * The output's dtype decides the accumulator, the type in which every combination is rounded:
  *
  *   x                   out                          accumulator     each element of x is
- *   f16 bf16 f32        f16 bf16 f32                 f32             widened to f32; rounded once to out
+ *   f16 bf16 f32        f16 bf16 f32                 f32             widened to f32; rounded once
+ *                                                                    to out
  *   f16 bf16 f32 f64    f64                          f64             widened to f64
  *   f64                 f16 bf16 f32                 f64             as it is; rounded once to out
- *   any integer, bool   any integer                  out's own       cast to out, modulo 2^bits (sum, prod);
- *                                                    max and min need an out that holds every value of x
+ *   any integer, bool   any integer                  out's own       cast to out, modulo 2^bits
+ *                                                    (sum, prod); max and min need an out that
+ *                                                    holds every value of x
  *   bool                bool                         bool
  *   any integer, bool   f32 f64                      out's own       rounded to out
  *
@@ -412,14 +416,18 @@ typedef struct sf_scan_options {
                                   stream that is being captured is captured. Its scratch then
                                   belongs to the graph: two instances of one graph must not run
                                   at once. Ignored on the CPU */
-        void *workspace;       /* NULL, or device memory for scratch, 256-byte aligned, used instead of the library's own */
+        void *workspace;       /* NULL, or device memory for scratch, 256-byte aligned, used
+                                  instead of the library's own */
         size_t workspace_size; /* at least what sf_scan_workspace said for the same arguments */
-        int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked. Indices and recurrences do not have it */
-        const sf_tensor *offsets; /* NULL, or i32 or i64, of one dimension, on x's device: where segments begin, and the last one ends; below */
+        int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked.
+                                  Indices and recurrences do not have it */
+        const sf_tensor *offsets; /* NULL, or i32 or i64, of one dimension, on x's device: where
+                                     segments begin, and the last one ends; below */
 } sf_scan_options;
 
 #ifdef __cplusplus
-#  define SF_SCAN_OPTIONS_INIT { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
+#  define SF_SCAN_OPTIONS_INIT \
+        { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
 #else
 #  define SF_SCAN_OPTIONS_INIT { .size = sizeof(sf_scan_options), .axis = -1 }
 #endif
@@ -433,7 +441,8 @@ typedef struct sf_scan_options {
  *     options.reverse = 1;
  *     sf_status status = sf_scan(NULL, &x, &y, &options);
  */
-SF_API sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options);
+SF_API sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
+                         const sf_scan_options *options);
 
 /* -------------------------------------------------------------------------------------------------
  * Fold
@@ -480,7 +489,8 @@ typedef struct sf_fold_options {
 } sf_fold_options;
 
 #ifdef __cplusplus
-#  define SF_FOLD_OPTIONS_INIT { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
+#  define SF_FOLD_OPTIONS_INIT \
+        { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
 #else
 #  define SF_FOLD_OPTIONS_INIT { .size = sizeof(sf_fold_options) }
 #endif
@@ -494,14 +504,16 @@ typedef struct sf_fold_options {
  *     options.axes = (int32_t[]){1}, options.naxes = 1;
  *     sf_status status = sf_fold(NULL, &x, &sums, &options);
  */
-SF_API sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options);
+SF_API sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
+                         const sf_fold_options *options);
 
 /*
  * The shape an out for this fold must have: *ndim and shape[0..*ndim) are set on SF_OK. shape has
- * room for x->ndim lengths. Looks at naxes, axes and keepdim only, and at how many offsets there are.
+ * room for x->ndim lengths. Looks at naxes, axes and keepdim only, and at how many offsets there
+ * are.
  */
-SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fold_options *options, int32_t *ndim,
-                               int64_t *shape);
+SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fold_options *options,
+                               int32_t *ndim, int64_t *shape);
 
 /* -------------------------------------------------------------------------------------------------
  * Linear recurrence
@@ -519,16 +531,18 @@ SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fol
  * may be b itself. options are those of sf_scan; op is ignored. A masked-out element leaves h as it
  * is. With exclusive set, out[i] is h[i-1]. Returns SF_OK or a status.
  * ---------------------------------------------------------------------------------------------- */
-SF_API sf_status sf_recurrence(sf_context *ctx, const sf_tensor *a, const sf_tensor *b, const sf_tensor *out,
-                               const sf_scan_options *options);
+SF_API sf_status sf_recurrence(sf_context *ctx, const sf_tensor *a, const sf_tensor *b,
+                               const sf_tensor *out, const sf_scan_options *options);
 
 /*
  * Tell how much scratch memory a call with these arguments needs on its device, for a caller who
  * passes a workspace. *size is set on SF_OK. It is 0 for most calls, and always on the CPU. The
  * tensors' data is not read.
  */
-SF_API sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_scan_options *options, size_t *size);
-SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_fold_options *options, size_t *size);
+SF_API sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
+                                   const sf_scan_options *options, size_t *size);
+SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
+                                   const sf_fold_options *options, size_t *size);
 
 /* -------------------------------------------------------------------------------------------------
  * Ranks: one axis over many processes
@@ -543,7 +557,7 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  * know. The library knows no transport: it says what is to be sent, and takes what has come.
  *
  *     sf_shard_card mine, cards[RANKS];
- *     sf_shard_card_make(ctx, &x, &out, &options, &mine);   // never fails: a mistake is in the card
+ *     sf_shard_card_make(ctx, &x, &out, &options, &mine); // never fails: a mistake is in the card
  *     gather(&mine, sizeof mine, cards);                    // every rank's, by your transport
  *     sf_shard_create(ctx, &x, &out, &options, rank, RANKS, cards, &shard);
  *     sf_shard_values(shard, span);                         // sf_shard_bytes(shard, rank) bytes
@@ -586,7 +600,8 @@ typedef struct sf_shard_options {
 } sf_shard_options;
 
 #ifdef __cplusplus
-#  define SF_SHARD_OPTIONS_INIT { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0, NULL }
+#  define SF_SHARD_OPTIONS_INIT \
+        { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0, NULL }
 #else
 #  define SF_SHARD_OPTIONS_INIT { .size = sizeof(sf_shard_options), .axis = -1 }
 #endif
@@ -602,7 +617,8 @@ typedef struct sf_shard sf_shard;
  * Fills a rank's card. options may be NULL: an inclusive sum along the last axis. It never fails:
  * what is wrong is written into the card, and sf_shard_create then fails on every rank.
  */
-SF_API void sf_shard_card_make(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, sf_shard_card *card);
+SF_API void sf_shard_card_make(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
+                               const sf_shard_options *options, sf_shard_card *card);
 
 /*
  * Fills the card of a rank that failed before it could ask, with the reason, so that the other
@@ -614,8 +630,9 @@ SF_API void sf_shard_card_fail(sf_status status, const char *sentence, sf_shard_
  * Makes a shard from the arguments of sf_shard_card_make and the cards of all ranks. *shard is set
  * on SF_OK only; the caller destroys it. A shard is used by one thread at a time.
  */
-SF_API sf_status sf_shard_create(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, int32_t rank,
-                                 int32_t ranks, const sf_shard_card *cards, sf_shard **shard);
+SF_API sf_status sf_shard_create(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
+                                 const sf_shard_options *options, int32_t rank, int32_t ranks,
+                                 const sf_shard_card *cards, sf_shard **shard);
 SF_API void sf_shard_destroy(sf_shard *shard);
 
 /* Return the length of the whole axis, and the index of this shard's first element in it. */
@@ -641,12 +658,13 @@ SF_API sf_status sf_shard_finish(sf_shard *shard, const void *spans);
  *   sf_shard_place        returns a rank's place
  *   sf_shard_span_bytes   returns the bytes of the span of places `from` to `to` - 1
  *   sf_shard_join         makes the span [from, to) from the spans [from, middle) and [middle, to)
- *   sf_shard_finish_from  computes the results. A scan takes the span of all places before this rank's, a fold that
- *                         of all places. It may be NULL if it has no bytes
+ *   sf_shard_finish_from  computes the results. A scan takes the span of all places before this
+ *                         rank's, a fold that of all places. It may be NULL if it has no bytes
  */
 SF_API int32_t sf_shard_place(const sf_shard *shard, int32_t rank);
 SF_API size_t sf_shard_span_bytes(const sf_shard *shard, int32_t from, int32_t to);
-SF_API sf_status sf_shard_join(const sf_shard *shard, int32_t from, int32_t middle, int32_t to, const void *left, const void *right, void *joined);
+SF_API sf_status sf_shard_join(const sf_shard *shard, int32_t from, int32_t middle, int32_t to,
+                               const void *left, const void *right, void *joined);
 SF_API sf_status sf_shard_finish_from(sf_shard *shard, const void *before);
 
 /* -------------------------------------------------------------------------------------------------
@@ -716,19 +734,21 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  * numbers, + - * / @ ** 2, comparisons, parentheses, .T, slices such as x[:, 1:] and x[..., ::-1],
  * None for a new axis; then, as functions (torch. and np. may stand before them) or as methods:
  *
- *     sum prod max min (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, skip_nan=True, dtype=f64)
- *         also amax, amin; dim= is axis=, keepdims= is keepdim=
- *     cumsum cumprod cummax cummin (x, axis=-1, reverse=True, exclusive=True, mask=m, skip_nan=True,
+ *     sum prod max min (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, skip_nan=True,
  *         dtype=f64)
- *     mean sumsq any all; var std var_mean std_mean (correction=1; ddof=); norm(x, order=2; ord=, p=);
- *         cummean cumvar; nansum and so on
+ *         also amax, amin; dim= is axis=, keepdims= is keepdim=
+ *     cumsum cumprod cummax cummin (x, axis=-1, reverse=True, exclusive=True, mask=m,
+ *         skip_nan=True, dtype=f64)
+ *     mean sumsq any all; var std var_mean std_mean (correction=1; ddof=);
+ *         norm(x, order=2; ord=, p=); cummean cumvar; nansum and so on
  *     softmax log_softmax (x, axis=-1, mask=m); layer_norm(x, axis=-1, weight=w, bias=b, eps=1e-5,
  *         mask=m); rms_norm(x, axis, weight, eps); normalize(x, order=2, axis=-1, eps=1e-12);
  *         standardize(x, axis=-1, correction=1)
  *     argmax argmin (the first of equal elements), argmax_last argmin_last, logsumexp: as sum
  *     cumargmax cumargmin (the latest of equal elements, as torch's cummax), cumargmax_first
  *         cumargmin_first, logcumsumexp: as cumsum
- *     linear_recurrence(a, b, axis=-1, reverse=True, exclusive=True, mask=m, initial=1.0, dtype=f64)
+ *     linear_recurrence(a, b, axis=-1, reverse=True, exclusive=True, mask=m, initial=1.0,
+ *         dtype=f64)
  *     any of these with offsets=o, an input: the one axis cut into segments
  *     exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill
  *     flip transpose permute unsqueeze squeeze broadcast_to expand
@@ -763,8 +783,10 @@ SF_API int32_t sf_expr_input(sf_graph *graph, const char *name);
  */
 SF_API int32_t sf_expr_constant(sf_graph *graph, sf_scalar value);
 
-/* A tensor of x's shape and dtype, filled with a number, which an integer type must hold; of a real one
- * the fraction is dropped. x's values are not read. */
+/*
+ * A tensor of x's shape and dtype, filled with a number, which an integer type must hold; of a real
+ * one the fraction is dropped. x's values are not read.
+ */
 SF_API int32_t sf_expr_like(sf_graph *graph, int32_t x, sf_scalar value);
 
 typedef enum sf_function {
@@ -783,7 +805,8 @@ typedef enum sf_function {
  * Returns a node that applies a function to each element. Pass 0 for arguments that the function
  * does not take.
  */
-SF_API int32_t sf_expr_apply(sf_graph *graph, sf_function function, int32_t a, int32_t b, int32_t c);
+SF_API int32_t sf_expr_apply(sf_graph *graph, sf_function function, int32_t a, int32_t b,
+                             int32_t c);
 
 /*
  * x as another dtype: a real to a narrower one rounded once, an integer to another one wrapped,
@@ -815,7 +838,8 @@ SF_API int32_t sf_expr_broadcast(sf_graph *graph, int32_t x, int32_t ndim, const
  * left out.
  */
 #define SF_SLICE_END INT64_MIN
-SF_API int32_t sf_expr_slice(sf_graph *graph, int32_t x, int32_t axis, int64_t start, int64_t stop, int64_t step);
+SF_API int32_t sf_expr_slice(sf_graph *graph, int32_t x, int32_t axis, int64_t start, int64_t stop,
+                             int64_t step);
 /* Returns x[index] along an axis; the axis is removed. */
 SF_API int32_t sf_expr_select(sf_graph *graph, int32_t x, int32_t axis, int64_t index);
 
@@ -839,13 +863,17 @@ typedef struct sf_expr_options {
                                  count. 0: the variance of the whole population; 1: of a sample */
         sf_scalar order;      /* SF_NORM, SF_NORMALIZE: which; unset: 2 */
         int32_t weight, bias; /* SF_LAYER_NORM, and without a bias SF_RMS_NORM: 0, or a node */
-        sf_scalar eps;        /* SF_LAYER_NORM, SF_RMS_NORM, SF_NORMALIZE: 0 or more; unset: below */
-        int32_t offsets;      /* 0, or an input, i32 or i64 of one dimension: the one axis is cut into segments, as above. A fold's result has a segment
-                                 where x has elements; what goes back to the elements does so in each segment */
+        sf_scalar eps;        /* SF_LAYER_NORM, SF_RMS_NORM, SF_NORMALIZE: 0 or more; unset:
+                                 below */
+        int32_t offsets;      /* 0, or an input, i32 or i64 of one dimension: the one axis is cut
+                                 into segments, as above. A fold's result has a segment where x
+                                 has elements; what goes back to the elements does so in each
+                                 segment */
 } sf_expr_options;
 
 #ifdef __cplusplus
-#  define SF_EXPR_OPTIONS_INIT { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {}, 0, 0, {}, 0 }
+#  define SF_EXPR_OPTIONS_INIT \
+        { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {}, 0, 0, {}, 0 }
 #else
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif
@@ -911,19 +939,23 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
 typedef enum sf_derived {
         SF_MEAN = 0, SF_VAR = 1, SF_STD = 2, SF_VAR_MEAN = 3, SF_CUMMEAN = 4, SF_CUMVAR = 5,
         SF_SUMSQ = 6, SF_NORM = 7, SF_ANY = 8, SF_ALL = 9, SF_COUNT_NONZERO = 10,
-        SF_SOFTMAX = 11, SF_LOG_SOFTMAX = 12, SF_LAYER_NORM = 13, SF_RMS_NORM = 14, SF_NORMALIZE = 15, SF_STANDARDIZE = 16,
+        SF_SOFTMAX = 11, SF_LOG_SOFTMAX = 12, SF_LAYER_NORM = 13, SF_RMS_NORM = 14,
+        SF_NORMALIZE = 15, SF_STANDARDIZE = 16,
         SF_DERIVED_MAX = 0x7fffffff
 } sf_derived;
 
-SF_API int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what, const sf_expr_options *options);
-SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options); /* SF_MEAN */
+SF_API int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what,
+                               const sf_expr_options *options);
+/* The same with SF_MEAN. */
+SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options);
 
 /*
  * The linear recurrence h = a h + b along one axis, as sf_recurrence has it; options as for a scan,
  * op ignored. a and b broadcast to one shape, and each may be a number. The result is real: where
  * neither is, f32.
  */
-SF_API int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b, const sf_expr_options *options);
+SF_API int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b,
+                                  const sf_expr_options *options);
 
 /*
  * Return a @ b as in NumPy and torch: (..., M, K) with (..., K, N), vectors, batches that
@@ -954,7 +986,8 @@ typedef struct sf_plan_options {
  * NULL. *plan is set on SF_OK only; the caller destroys it. Mistakes in shapes and dtypes are found
  * here.
  */
-SF_API sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, const sf_plan_options *options,
+SF_API sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs,
+                                const sf_tensor *inputs, const sf_plan_options *options,
                                 sf_plan **plan);
 
 /*
@@ -967,7 +1000,8 @@ SF_API void sf_plan_destroy(sf_plan *plan);
  * shape (with room for SF_MAX_NDIM lengths) and dtype may be NULL.
  */
 SF_API int32_t sf_plan_outputs(const sf_plan *plan);
-SF_API sf_status sf_plan_output(const sf_plan *plan, int32_t index, int32_t *ndim, int64_t *shape, sf_dtype *dtype);
+SF_API sf_status sf_plan_output(const sf_plan *plan, int32_t index, int32_t *ndim, int64_t *shape,
+                                sf_dtype *dtype);
 
 /*
  * Tells how much scratch memory a run needs on its device, for a caller who passes a workspace.
@@ -995,7 +1029,8 @@ typedef struct sf_run_options {
  * strides; two elements of an output must not share memory, and an output must not overlap an input
  * or another output. options may be NULL. Any number of threads may run one plan at the same time.
  */
-SF_API sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, const sf_run_options *options);
+SF_API sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs,
+                             const sf_run_options *options);
 
 typedef enum sf_explain_format {
         SF_EXPLAIN_TEXT = 0,
@@ -1015,7 +1050,8 @@ typedef enum sf_explain_format {
  *     size_t needed;
  *     sf_plan_explain(plan, SF_EXPLAIN_TEXT, NULL, 0, &needed);
  */
-SF_API sf_status sf_plan_explain(sf_plan *plan, sf_explain_format format, char *text, size_t size, size_t *needed);
+SF_API sf_status sf_plan_explain(sf_plan *plan, sf_explain_format format, char *text, size_t size,
+                                 size_t *needed);
 
 /* -------------------------------------------------------------------------------------------------
  * Devices
@@ -1072,14 +1108,18 @@ SF_API sf_status sf_cache_path(sf_context *ctx, char *path, size_t size);
  * each kernel, on the calling thread, with its name and how many of how many are done; if it
  * returns nonzero, compiling stops.
  */
-SF_API sf_status sf_cache_warm(sf_context *ctx, sf_device device, int (*progress)(void *user, const char *what, int32_t done, int32_t of),
+SF_API sf_status sf_cache_warm(sf_context *ctx, sf_device device,
+                               int (*progress)(void *user, const char *what, int32_t done,
+                                               int32_t of),
                                void *user);
 
 /*
  * Calls `visit` for every entry, the least recently used first, on the calling thread: the name of
  * its file, what it is, its size in bytes, and when it was last used (a time_t).
  */
-SF_API sf_status sf_cache_list(sf_context *ctx, void (*visit)(void *user, const char *name, const char *about, int64_t bytes, int64_t used),
+SF_API sf_status sf_cache_list(sf_context *ctx,
+                               void (*visit)(void *user, const char *name, const char *about,
+                                             int64_t bytes, int64_t used),
                                void *user);
 
 /* Removes every entry. *removed, if not NULL, is set to how many there were. */

@@ -11,7 +11,7 @@ class Flip(torch.nn.Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.flip(x, (self.dim,))
 
 
@@ -20,14 +20,14 @@ class Cumsum(torch.nn.Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cumsum(x, dim=self.dim)
 
 
 class CumsumNew(Cumsum):
     """The one of the three that computes something."""
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return scanfold.cumsum(x, self.dim)
 
 
@@ -36,7 +36,7 @@ class Model(torch.nn.Module):
         super().__init__()
         self.flip, self.cumsum, self.flip_back = Flip(dim), Cumsum(dim), Flip(dim)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.flip_back(self.cumsum(self.flip(x)))
 
 
@@ -45,7 +45,7 @@ class ModelNew(torch.nn.Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return scanfold.cumsum(x, self.dim, reverse=True)
 
 

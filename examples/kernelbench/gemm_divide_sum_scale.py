@@ -13,7 +13,7 @@ class Model(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.randn(hidden_size, input_size))
         self.scaling_factor = scaling_factor
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.matmul(x, self.weight.T)
         y = y / 2
         y = torch.sum(y, dim=1, keepdim=True)
@@ -21,7 +21,7 @@ class Model(torch.nn.Module):
 
 
 class ModelNew(Model):
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return scanfold.torch.linear_sum(x, self.weight, scale=self.scaling_factor / 2)
 
 

@@ -11,12 +11,12 @@ class Model(torch.nn.Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x, mask):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.cumsum(x * mask, dim=self.dim)
 
 
 class ModelNew(Model):
-    def forward(self, x, mask):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return scanfold.cumsum(x, self.dim, mask=mask)
 
 

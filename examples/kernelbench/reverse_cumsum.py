@@ -11,12 +11,12 @@ class Model(torch.nn.Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cumsum(x.flip(self.dim), dim=self.dim).flip(self.dim)
 
 
 class ModelNew(Model):
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return scanfold.cumsum(x, self.dim, reverse=True)
 
 

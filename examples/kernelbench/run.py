@@ -79,7 +79,7 @@ def check(name, module, reference, ours, inputs, expected):
     return worst
 
 
-def lines(t, name, count=3):
+def lines(t: torch.Tensor, name: str, count: int = 3) -> torch.Tensor:
     """A few whole lines along the axis: results do not depend on the others, so a few tell."""
     if name in ("masked_cumsum", "reverse_cumsum"):
         return t[:count]

@@ -11,12 +11,12 @@ class Model(torch.nn.Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sum(x, dim=self.dim, keepdim=True)
 
 
 class ModelNew(Model):
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return scanfold.sum(x, dim=self.dim, keepdim=True)
 
 

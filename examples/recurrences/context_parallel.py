@@ -19,11 +19,15 @@ from scanfold import distributed as sd
 from gated_rnn import GatedLinearRNN
 
 
-class ContextParallelRNN(GatedLinearRNN):
-    def forward(self, x, group=None):
+class ContextParallelRNN(torch.nn.Module):
+    def __init__(self, features, hidden, group=None):
+        super().__init__()
+        self.layer, self.group = GatedLinearRNN(features, hidden), group
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (batch, this rank's steps, features); as many steps of the hidden state."""
-        forget, update = self.gates(x)
-        return sd.linear_recurrence(forget, update, dim=1, group=group)
+        forget, update = self.layer.gates(x)
+        return sd.linear_recurrence(forget, update, dim=1, group=self.group)
 
 
 def rank_main():
@@ -39,13 +43,14 @@ def rank_main():
     (y * weights).sum().backward()
     for p in layer.parameters():  # each rank has its steps' part of the gradient
         dist.all_reduce(p.grad)
-    sharded = [p.grad.clone() for p in layer.parameters()]
+    sharded = [p.grad.clone() for p in layer.parameters() if p.grad is not None]
 
     layer.zero_grad()
-    forget, update = layer.gates(x)
+    forget, update = layer.layer.gates(x)
     whole = scanfold.linear_recurrence(forget, update, dim=1)
     (whole * weights).sum().backward()
-    mine = scanfold.linear_recurrence(*(torch.cat(_gathered(t, ranks), 1) for t in layer.gates(x[:, begin:end])), dim=1)
+    forget, update = (torch.cat(_gathered(t, ranks), 1) for t in layer.layer.gates(x[:, begin:end]))
+    mine = scanfold.linear_recurrence(forget, update, dim=1)
     assert torch.equal(y, mine[:, begin:end])
     torch.testing.assert_close(y, whole[:, begin:end])
     for ours, p in zip(sharded, layer.parameters()):

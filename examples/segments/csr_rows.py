@@ -9,7 +9,7 @@ import scanfold
 
 
 def main():
-    matrix = scipy.sparse.random(2000, 500, density=0.02, format="csr", random_state=0, dtype=np.float64)
+    matrix = scipy.sparse.csr_matrix(scipy.sparse.random(2000, 500, 0.02, "csr", np.float64, np.random.default_rng(0)))
     values, offsets = matrix.data, matrix.indptr
 
     sums = scanfold.sum(values, offsets=offsets)
@@ -24,7 +24,7 @@ def main():
     row = values[offsets[longest]:offsets[longest + 1]]
     mine = weights[offsets[longest]:offsets[longest + 1]]
     assert np.array_equal(mine, scanfold.softmax(row))  # to the bit, whatever surrounds it
-    print(f"{matrix.shape[0]} rows, {matrix.nnz} entries, {np.sum(~filled)} rows empty; the longest has {len(row)}, and a softmax that ends with {mine[-1]:.6f}")
+    print(f"{len(filled)} rows, {matrix.nnz} entries, {np.sum(~filled)} rows empty; the longest has {len(row)}, and a softmax that ends with {mine[-1]:.6f}")
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ def _compiling():
 
 
 def __getattr__(name):
-    """scanfold.torch, which imports torch, is there once somebody asks for it."""
-    if name == "torch":
+    """scanfold.torch and scanfold.jax, which import torch and jax, are there once somebody asks for them."""
+    if name in ("torch", "jax"):
         import importlib
-        return importlib.import_module(".torch", __name__)
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -140,17 +140,10 @@ def _described(makes):
 def cumsum():
     """The cumulative sum along an axis.
 
-    axis, dim   which; negative counts from the end. May be left out where x has one dimension.
-    reverse     from the last element to the first
     exclusive   each result leaves its own element out; the first is 0
-    mask        bool or uint8, broadcast to x: elements where it is False count as 0, whatever they are (NaN included)
-    skip_nan    so do elements that are NaN
     initial     a number added, on the left, to every result
     dtype       of the result, and with float64 of every addition. Left out, real dtypes stay (float16 and bfloat16 are added up in float32
                 and rounded once), integers and bool widen to int64, or to uint64 where NumPy would
-    out         an array to write to, x itself included; it is returned
-    offsets     the axis is cut into segments, each summed up by itself: where each begins, and the last one ends. Or, instead of that,
-                lengths, one a segment, or reset, True where a segment begins (docs/segments.md)
 
     Reals are added in the order of docs/order.md, a tree. What overflows on the way is infinite,
     even where a loop from the left would have met a number that takes it back.
@@ -176,6 +169,8 @@ def cumsum():
 def cumprod():
     """The cumulative product along an axis; arguments as for cumsum, with 1 for 0.
 
+    dtype   as for cumsum
+
     A product keeps its exponent apart, so no partial product overflows or underflows: after a zero
     every result is 0, however large the numbers that follow.
 
@@ -190,6 +185,7 @@ def cumprod():
 def cummax():
     """The largest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype.
 
+    dtype            of the result. Left out, x's
     return_indices   (values, indices) of one read: where each stands, of equal ones the latest, as torch.cummax has it; -1 where there
                      is none yet. Of the other options, axis, dim, reverse, exclusive, mask and out (two arrays) go with it
 
@@ -206,6 +202,8 @@ def cummax():
 def cummin():
     """The smallest element so far, along an axis; arguments as for cummax. NaN wins. Integers keep their dtype.
 
+    dtype   of the result. Left out, x's
+
     >>> import numpy as np, scanfold
     >>> scanfold.cummin(np.array([3, 1, 4, 1, 5]), reverse=True)
     array([1, 1, 1, 1, 5])
@@ -217,9 +215,7 @@ def cummin():
 def sum():
     """The sum over one axis, several, or all: the last element of the cumulative sum, bit for bit.
 
-    axis, dim          None for all, a number, or a tuple; several axes count as one, in row-major order; () folds nothing
-    keepdims, keepdim  folded axes stay, with length 1
-    reverse, mask, skip_nan, initial, dtype, out   as for cumsum
+    dtype   as for cumsum
 
     As in cumsum, the order decides what overflows on the way: the sum of -3e38, 0, 3e38, 3e38 as
     float32 is infinite, because the last two are added first.
@@ -241,6 +237,8 @@ def sum():
 def prod():
     """The product over one axis, several, or all; arguments as for sum.
 
+    dtype   as for cumsum
+
     >>> import numpy as np, scanfold
     >>> scanfold.prod(np.array([2.0, 3.0, 4.0]))
     array(24.)
@@ -252,6 +250,7 @@ def prod():
 def max():
     """The largest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
 
+    dtype            of the result. Left out, x's
     return_indices   (values, indices) of one read: where each stands, as argmax has it. Of the other options, axis (one, or None), dim,
                      keepdims, keepdim, mask and out (two arrays) go with it
 
@@ -267,6 +266,8 @@ def max():
 @_described
 def min():
     """The smallest element over one axis, several, or all; arguments as for max. NaN wins. Of nothing there is none without `initial`.
+
+    dtype   of the result. Left out, x's
 
     >>> import numpy as np, scanfold
     >>> scanfold.min(np.array([[3, 1], [4, 1]]), axis=1)
@@ -325,6 +326,10 @@ def _cumulative(scan, x, axis, dtype, include_initial, identity):
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     """The array API's cumulative sum: with include_initial the result is one longer along the axis, and begins with 0.
 
+    axis              along which; negative counts from the end. May be left out where x has one dimension
+    dtype             as for cumsum
+    include_initial   whether the result begins with the sum of nothing
+
     >>> import numpy as np, scanfold
     >>> scanfold.cumulative_sum(np.array([1, 2, 3]), include_initial=True)
     array([0, 1, 3, 6])
@@ -334,6 +339,10 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     """The array API's cumulative product: with include_initial the result is one longer along the axis, and begins with 1.
+
+    axis              along which; negative counts from the end. May be left out where x has one dimension
+    dtype             as for cumsum
+    include_initial   whether the result begins with the product of nothing
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumulative_prod(np.array([1, 2, 3]), include_initial=True)
@@ -504,6 +513,9 @@ from . import _segments  # noqa: E402
 from . import _applied, _derived, _pairs  # noqa: E402
 from ._applied import *  # noqa: E402,F401,F403
 from ._derived import *  # noqa: E402,F401,F403
+from ._docs import complete as _complete  # noqa: E402
 from ._pairs import argmax, argmin, linear_recurrence, logcumsumexp, logsumexp, nanargmax, nanargmin  # noqa: E402,F401
 
 __all__ += _derived.__all__ + _applied.__all__
+for _name in __all__:
+    _complete(globals()[_name])

@@ -91,11 +91,7 @@ def _spelled(axis, dim):
 def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """exp(x - max(x)) / sum(exp(x - max(x))) along an axis, in one read: positive, and 1 in sum.
 
-    axis, dim   a number, or a tuple for several axes as one; left out, the last
-    mask        bool or uint8, broadcast to x: elements where it is False do not count, and give 0. Where nothing counts all are 0
-    dtype       of the result. Left out, real dtypes stay, and NumPy's integers become float64; torch's must be said, as in torch
-    out         an array to write to
-    offsets     the axis is cut into segments, each of which is 1 in sum; or lengths, or reset, as for cumsum
+    mask   bool or uint8, broadcast to x: elements where it is False do not count, and give 0. Where nothing counts all are 0
 
     Where the largest element is -inf or inf, 0 / 0 and inf - inf are NaN, as in torch.
 
@@ -120,8 +116,6 @@ def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offs
 def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
                reset=None):
     """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias with d = x - mean(x), along one axis or several; other arguments as for softmax.
-
-    weight, bias   of the lengths along the axes, in order, or of x's rank, and broadcast to it; left out, 1 and 0
 
     torch.nn.functional.layer_norm(x, x.shape[-2:], w, b) is layer_norm(x, (-2, -1), w, b).
 

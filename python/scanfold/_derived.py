@@ -4,6 +4,7 @@ What each is made of is the library's (src/expr/derive.c). Here a call becomes a
 warnings that the array's own library has. The line is parsed once, and found again by the call's arguments.
 """
 import builtins as _builtins
+import inspect as _inspect
 import sys as _sys
 import warnings as _warnings
 
@@ -209,14 +210,6 @@ def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip
          reset=None):
     """The mean over one axis, several, or all: the sum divided by the number of elements, of those that mask and skip_nan leave.
 
-    axis, dim          None for all, a number, or a tuple
-    keepdims, keepdim  folded axes stay, with length 1
-    mask               bool or uint8, broadcast to x: only elements where it is True count
-    skip_nan           elements that are NaN do not count
-    dtype              of the result. Left out, real dtypes stay, and NumPy's integers become float64; torch's must be said, as in torch
-    out                an array to write to
-    offsets            the axis is cut into segments, and the result has one entry each; or lengths, or reset, as for cumsum
-
     >>> import numpy as np, scanfold
     >>> scanfold.mean(np.array([[1, 2], [3, 5]]), axis=1)
     array([1.5, 4. ])
@@ -241,10 +234,7 @@ def _named(function, name, described):
     return function
 
 
-var = _variance("var", """The variance over one axis, several, or all; arguments as for mean, and
-
-    correction, ddof   taken off the number of elements before dividing by it. Left out it is that of the array's library: 1 for torch's
-                       tensors, 0 for NumPy's and all other arrays
+var = _variance("var", """The variance over one axis, several, or all; arguments as for mean, and correction.
 
     It is summed up in float64 from the distances to the first element, in one read, and so does not lose digits to a large mean. With a
     mask, or skip_nan, it takes two.
@@ -304,6 +294,8 @@ def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, ski
           reset=None):
     """The sum of squares; arguments as for mean. Integers are widened before they are squared, as sum widens them.
 
+    dtype   as for cumsum
+
     >>> import numpy as np, scanfold
     >>> scanfold.sumsq(np.array([3., 4.]))
     array(25.)
@@ -315,8 +307,6 @@ def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, ski
 def norm(x, ord=2, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
          reset=None):
     """The vector norm: sum(abs(x) ** ord) ** (1 / ord) over one axis, several, or all; other arguments as for mean.
-
-    ord   2, 1, any other number, inf and -inf (the largest and the smallest absolute value), or 0 (how many are not 0)
 
     Never a matrix norm: as np.linalg.vector_norm and torch.linalg.vector_norm have it.
 
@@ -364,7 +354,12 @@ count_nonzero = _logic("count_nonzero", """How many elements are not 0 (NaN is n
 def _skipping(name, function):
     def skipping(x, axis=None, **options):
         return function(x, axis, skip_nan=True, **options)
-    return _named(skipping, name, f"""{function.__name__} with skip_nan=True: NaN elements are left out; other arguments as there.""")
+    whole = _inspect.signature(function)
+    skipping.__signature__ = whole.replace(parameters=[p for p in whole.parameters.values() if p.name != "skip_nan"])
+    return _named(skipping, name, f"""{function.__name__} with skip_nan=True: NaN elements are left out; other arguments as there.
+
+    dtype   as for {function.__name__}
+    """)
 
 
 nansum, nanprod = _skipping("nansum", _package.sum), _skipping("nanprod", _package.prod)

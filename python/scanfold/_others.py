@@ -65,8 +65,8 @@ def export(x, name):
         if _is_jax(x) and isinstance(x, sys.modules["jax"].core.Tracer):
             raise TypeError(
                 f"{name} is a JAX tracer ({type(x).__name__}), which has no values: scanfold is "
-                "called under jax.jit, jax.grad or jax.vmap. Call it outside of them, or by "
-                "jax.pure_callback, which jax.grad does not differentiate") from None
+                "called under jax.jit, jax.grad or jax.vmap. scanfold.jax has the same functions for "
+                "that, such as scanfold.jax.cumsum") from None
         raise
 
 

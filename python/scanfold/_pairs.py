@@ -67,6 +67,8 @@ def _position(op, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, segments
 def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
     """Where the largest element stands, along an axis or, with None, among all elements as one row: the first of equal ones.
 
+    axis, dim   one, or None for the position among all elements
+
     NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not count, nor, with skip_nan, those that are NaN; where
     nothing else is left the result is -1. The result is int64 (JAX's without 64-bit types int32). Of no elements there is none.
 
@@ -81,6 +83,8 @@ def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
 
 def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
     """Where the smallest element stands; as argmax. NaN is smaller than any number here.
+
+    axis, dim   one, or None for the position among all elements
 
     >>> import numpy as np, scanfold
     >>> scanfold.argmin(np.array([[1, 5, 1], [7, 2, 3]]), axis=1, keepdims=True)
@@ -102,6 +106,8 @@ def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
     """Where the largest element that is not NaN stands: argmax with skip_nan=True. Where there is none, NumPy's arrays are refused, as NumPy does;
     elsewhere, where asking would wait for a device, it is -1.
 
+    axis, dim   one, or None for the position among all elements
+
     >>> import numpy as np, scanfold
     >>> scanfold.nanargmax(np.array([[np.nan, 5, 5], [7, np.nan, 3]]), axis=1)
     array([1, 0])
@@ -111,6 +117,8 @@ def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
 def nanargmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
     """Where the smallest element that is not NaN stands; as nanargmax.
+
+    axis, dim   one, or None for the position among all elements
 
     >>> import numpy as np, scanfold
     >>> scanfold.nanargmin(np.array([np.nan, 5, 2]))
@@ -182,8 +190,9 @@ def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=F
 def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """log(sum(exp(x))) over one axis, several, or all, without overflow; arguments as for sum.
 
-    Elements that are -inf count as nothing, and of nothing the result is -inf; +inf and NaN stay. Integers become float64, of torch's
-    float32.
+    dtype   of the result. Left out, real dtypes stay; integers become float64, of torch's float32
+
+    Elements that are -inf count as nothing, and of nothing the result is -inf; +inf and NaN stay.
 
     >>> import numpy as np, scanfold
     >>> scanfold.logsumexp(np.array([[1e4, 1e4], [-1e4, -np.inf]]), axis=1)
@@ -197,6 +206,8 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
 def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """log(cumsum(exp(x))) along an axis, without overflow; arguments as for cumsum. The first of an exclusive one is -inf.
+
+    dtype   of the result. Left out, real dtypes stay; integers become float64, of torch's float32
 
     >>> import numpy as np, scanfold
     >>> scanfold.logcumsumexp(np.array([0.0, 0.0, 1e4]))
@@ -272,13 +283,13 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     """h[i] = a[i] * h[i-1] + b[i] along an axis.
 
     a           an array that broadcasts with b, or a number: a discount, a gate a channel, one an element
-    reverse     from the last element to the first
+    b           an array of the kinds that cumsum takes
+    axis, dim   along which; left out, the last
     exclusive   each result is the state before its element: h[i-1]
     initial     the state before the first element: a number, or an array of one state a line, of b's shape without the axis. A number
                 joins every result, an array the first element: the two may differ in the last bit
     dtype       of the result, and with float64 of all arithmetic. Left out, that of a and b together; of integers float64, of torch's
                 float32
-    out         an array to write to; it is returned
     offsets     the axis is cut into segments, each a recurrence of its own; or lengths, or reset, as for cumsum. An initial array has
                 then one state a segment, where the axis is
 

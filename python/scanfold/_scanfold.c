@@ -13,6 +13,7 @@
  */
 #include "_common.h"
 #include "_expressions.h"
+#include "_jax.h"
 #include "_shards.h"
 
 #include <string.h>
@@ -538,6 +539,7 @@ static PyMethodDef methods[] = {
          "expression_plans(expression) -> how many it has kept"},
         {"expression_shapes", expression_shapes, METH_VARARGS, "expression_shapes(expression, [(shape, dtype), ...]) -> the same of outputs"},
         {"expression_explain", expression_explain, METH_VARARGS, "expression_explain(expression, inputs, format) -> str"},
+        {"xla_handler", xla_handler, METH_VARARGS, "xla_handler(platform) -> a capsule for jax.ffi.register_ffi_target"},
         {NULL, NULL, 0, NULL},
 };
 

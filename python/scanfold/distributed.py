@@ -23,6 +23,7 @@ from torch import Tensor
 
 from . import _scanfold
 from ._dtensor import ALONE, dim_of, is_dtensor, on_dtensor
+from ._docs import complete as _complete
 
 __all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence",
            "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp", "mean", "var", "std", "norm"]
@@ -420,7 +421,7 @@ def _recur(a, b, dim, reverse, exclusive, initial, dtype, group):
 
 
 def cumsum(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
-    """The running sum along `dim`. The arguments are those of scanfold.cumsum, of this rank's shard; group None is the default one."""
+    """The running sum along `dim`. The arguments are those of scanfold.cumsum, of this rank's shard."""
     return _scan(SUM, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
@@ -445,7 +446,12 @@ def logcumsumexp(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=
 
 
 def linear_recurrence(a, b, dim, *, reverse=False, exclusive=False, initial=None, dtype=None, group=None):
-    """h = a h + b along `dim`. a broadcasts to b, or is a number; h before the first element of all is 0, or `initial`, a number."""
+    """h = a h + b along `dim`.
+
+    a         a tensor that broadcasts to b, or a number
+    b         this rank's shard
+    initial   h before the first element of all, a number; left out, 0
+    """
     return _recur(a, b, dim, reverse, exclusive, initial, dtype, group)
 
 
@@ -485,3 +491,8 @@ def logsumexp(x, dim, *, keepdim=False, mask=None, skip_nan=False, dtype=None, g
 
 
 from ._sharded_moments import mean, norm, std, var  # noqa: E402,F401: made of what is above
+
+
+for _name in __all__:
+    _complete(globals()[_name], x="this rank's shard: a tensor, or a DTensor", dim="the dimension that is sharded",
+              dtype="of the result, as for the function of the same name in scanfold")

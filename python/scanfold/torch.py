@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from . import _applied, _axis, _scanfold
+from ._docs import complete as _complete
 from ._dtypes import CODES, code, name
 from ._others import CUDA
 
@@ -67,7 +68,12 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 # What people call
 # ---------------------------------------------------------------------------------------------------------------
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
-    """_scanfold.scan by way of the dispatcher. op is 0 to 3 for sum, prod, max, min; scanfold.cumsum has the arguments explained."""
+    """_scanfold.scan by way of the dispatcher: scanfold.cumsum and its like for tensors that are more than their memory.
+
+    op        0 to 3 for sum, prod, max, min; 8 for logsumexp
+    dtype     as for scanfold.cumsum
+    trusted   is not read: it stands where _scanfold.scan has it
+    """
     if offsets is not None:
         return _torch_segments.scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, skip_nan, offsets)
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
@@ -83,7 +89,12 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=Fal
 
 
 def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
-    """_scanfold.fold by way of the dispatcher."""
+    """_scanfold.fold by way of the dispatcher: scanfold.sum and its like for tensors that are more than their memory.
+
+    op        0 to 3 for sum, prod, max, min; 8 for logsumexp
+    dtype     as for scanfold.sum
+    trusted   is not read: it stands where _scanfold.fold has it
+    """
     if offsets is not None:
         return _torch_segments.fold(x, op, axis, reverse, mask, initial, dtype, out, skip_nan, offsets)
     if _is_foreign(x) or _is_foreign(mask) or _is_foreign(initial):
@@ -118,8 +129,10 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
     """The sum of linear(x, weight, bias) over its output features, times scale, without the product: the sum over weight's rows
     comes first.
 
-    x (..., K), weight (N, K), bias (N,) or None; the result has x's shape with the last dimension 1.
-
+    x             (..., K); the result has its shape with the last dimension 1
+    weight        (N, K)
+    bias          (N,), or None
+    scale         a number that the sum is multiplied by
     keep_weight   the sums over weight's rows, and bias's sum, are kept from call to call until autograd's version counter says that weight or
                   bias was written: then a call reads x alone. It does not notice what writes behind autograd's back (weight.data, a NumPy
                   view, an optimizer with fused=True, a CUDA graph, a kernel of one's own): to ask for it is to promise that nothing does.
@@ -937,3 +950,6 @@ else:
 from . import _torch_derived  # noqa: E402,F401  mean and its like, written with what is here
 from . import _torch_applied  # noqa: E402,F401  softmax and its like
 from . import _torch_jagged, _torch_segments  # noqa: E402  segments, and tensors of them
+
+for _public in (scan, fold, linear_sum):
+    _complete(_public)

@@ -9,6 +9,8 @@ import contextlib
 import doctest
 import glob
 import importlib
+import importlib.util
+import inspect
 import io
 import os
 import re
@@ -21,12 +23,29 @@ DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 
 
 @pytest.mark.host_only("what is printed is the CPU's")
-@pytest.mark.parametrize("name", ["scanfold", "scanfold._derived", "scanfold.torch"])
+@pytest.mark.parametrize("name", ["scanfold", "scanfold._derived", "scanfold.torch", "scanfold.jax"])
 def test_docstrings(name):
-    if name.endswith("torch"):
-        pytest.importorskip("torch", reason="torch is not installed")
+    for library in ("torch", "jax"):
+        if name.endswith(library):
+            pytest.importorskip(library, reason=f"{library} is not installed")
     found = doctest.testmod(importlib.import_module(name))
     assert found.attempted > 0 and found.failed == 0
+
+
+@pytest.mark.host_only("reads docstrings")
+@pytest.mark.parametrize("name", ["scanfold", "scanfold.torch", "scanfold.distributed", "scanfold.jax"])
+def test_every_argument_is_described(name):
+    """In a line of its own, which help() shows, within 100 columns."""
+    for library in ("torch", "jax"):
+        if name == f"scanfold.{library}" or name.endswith("distributed") and library == "torch":
+            pytest.importorskip(library, reason=f"{library} is not installed")
+    module = importlib.import_module(name)
+    for function in map(module.__dict__.get, module.__all__):
+        text = inspect.getdoc(function)
+        lines = [line.partition("  ")[0].split(", ") for line in text.splitlines()]
+        for argument in inspect.signature(function).parameters:
+            assert any(argument in line for line in lines) or "explain(" in text, (function, argument)
+        assert "as for as for" not in text and len(text.splitlines()[0]) < 150
 
 
 @pytest.mark.host_only("what is printed is the CPU's")
@@ -56,8 +75,11 @@ def test_samples(page, tmp_path, monkeypatch):
         found = SAMPLES.findall(file.read())
     if not any(code for _, _, code in found):
         pytest.skip("no Python on this page")
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
+    for library in ("torch", "jax"):
+        if any(f"import {library}" in code for _, _, code in found):
+            pytest.importorskip(library, reason=f"{library} is not installed")
+    torch = sys.modules.get("torch")
+    if torch is not None and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3):
         pytest.skip("the backend is for torch 2.3 and later")
     monkeypatch.chdir(tmp_path)
     names = {}
@@ -78,6 +100,12 @@ def test_the_picture_is_of_the_results():
     script = os.path.join(DOCS, "..", "bench", "picture.py")
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.host_only("reads files")
+def test_the_header_ends_by_column_100():
+    with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
+        assert [line for line in file if len(line.rstrip("\n")) > 100] == []
 
 
 @pytest.mark.host_only("reads files")
@@ -102,20 +130,31 @@ def test_the_five_operators_run(device):
         assert row.count(" ms") == 3 and row.endswith("-" if name.startswith("gemm") else "same"), row
 
 
+TYPED = {"the sample": [os.path.join(os.path.dirname(__file__), "typed_sample.py")],
+         "examples": sorted(glob.glob(os.path.join(DOCS, "..", "examples", "*", "*.py")))}
+
+
 @pytest.mark.host_only("reads files")
+@pytest.mark.parametrize("files", TYPED)
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_stubs_are_what_a_type_checker_makes_of_them(checker, tmp_path):
+def test_stubs_are_what_a_type_checker_makes_of_them(checker, files, tmp_path):
+    """The sample is checked strictly; the examples are as people write them."""
     import scanfold
     pytest.importorskip(checker, reason=f"{checker} is not installed")
+    if files == "examples":
+        pytest.importorskip("torch", reason="torch is not installed")
+        pytest.importorskip("scipy", reason="scipy is not installed")
     command = [sys.executable, "-m", checker]
     if subprocess.run(command + ["--version"], capture_output=True).returncode:
         pytest.skip(f"{checker} does not run here")
-    command += {"mypy": ["--strict", "--cache-dir", str(tmp_path)],
+    settings = tmp_path / "mypy.ini"  # torch takes mypy half a minute to read; pyright reads it
+    settings.write_text("[mypy]\nignore_missing_imports = True\n[mypy-torch.*]\nfollow_imports = skip\n")
+    strict = ["--config-file", str(settings)] if files == "examples" else ["--strict"]
+    command += {"mypy": [*strict, "--cache-dir", str(tmp_path)],
                 "pyright": ["--pythonpath", sys.executable]}[checker]
     package = os.path.dirname(os.path.dirname(scanfold.__file__))
-    sample = os.path.join(os.path.dirname(__file__), "typed_sample.py")
     environment = dict(os.environ, MYPYPATH=package, PYTHONPATH=package)
-    done = subprocess.run(command + [sample], capture_output=True, text=True, timeout=300,
+    done = subprocess.run(command + TYPED[files], capture_output=True, text=True, timeout=300,
                           env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -129,9 +168,12 @@ def test_stubs_name_what_there_is():
     assert os.path.exists(os.path.join(folder, "py.typed"))
     for name in scanfold.__all__:
         assert f"def {name}(" in text or f"class {name}" in text or f"\n{name}: " in text, name
+    with open(os.path.join(folder, "jax.pyi")) as file:
+        text = file.read()
+    from_the_package = re.findall(r"(\w+) as \1", text)
+    if importlib.util.find_spec("jax") is not None:
+        assert sorted(from_the_package + ["run"]) == sorted(importlib.import_module("scanfold.jax").__all__)
     pytest.importorskip("torch", reason="torch is not installed")
-    import inspect
-
     import scanfold.torch as bridge
     with open(os.path.join(folder, "torch.pyi")) as file:
         text = " ".join(file.read().split())

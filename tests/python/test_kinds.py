@@ -291,20 +291,15 @@ def test_jax_without_its_inner_function(monkeypatch):
 @pytest.mark.host_only("JAX chooses its device")
 def test_jax_transforms_are_named():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
-    jnp, x = jax.numpy, jax.numpy.ones((2, 3))
+    x = jax.numpy.ones((2, 3))
     calls = [lambda v: scanfold.cumsum(v, -1).sum(), lambda v: scanfold.sum(v),
              lambda v: scanfold.cumsum(np.ones(3), mask=v), lambda v: scanfold.run("sum(x)", x=v),
              lambda v: scanfold.cumulative_sum(v, axis=-1, include_initial=True)]
-    told = r"^(x|mask) is a JAX tracer \(.*jax\.jit, jax\.grad or jax\.vmap.*jax\.pure_callback"
+    told = r"^(x|mask) is a JAX tracer \(.*jax\.jit, jax\.grad or jax\.vmap.*scanfold\.jax"
     for call in calls:
         for transform in (jax.jit, jax.grad, jax.vmap):
             with pytest.raises(TypeError, match=told):
                 transform(call)(x)
-
-    def called(v):
-        form = jax.ShapeDtypeStruct(v.shape, v.dtype)
-        return jax.pure_callback(lambda a: scanfold.cumsum(np.asarray(a), 1), form, v) + 1
-    assert (jax.jit(called)(x) == jnp.cumsum(x, 1) + 1).all()
 
 
 class Tagged(np.ndarray):

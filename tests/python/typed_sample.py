@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import scanfold
+import scanfold.jax
 
 if sys.version_info >= (3, 11):
     from typing import assert_type
@@ -55,6 +56,11 @@ def other_arrays(x: Tensor, mask: NDArray[np.bool_]) -> None:
     assert_type(scanfold.rms_norm(x, -1, x), Tensor)
     assert_type(scanfold.normalize(x, 1, dim=0), Tensor)
     assert_type(scanfold.standardize(x, correction=0), Tensor)
+
+
+def under_jax(x: Tensor) -> None:
+    assert_type(scanfold.jax.cumsum(x, axis=1, reverse=True), Tensor)
+    assert_type(scanfold.jax.softmax(x), Tensor)
 
 
 def expressions(x: NDArray[np.float32], y: Tensor) -> None:
