@@ -29,13 +29,38 @@ int finish(const char *name, long checks)
         return failures ? 1 : 0;
 }
 
-uint64_t hash(uint64_t n)
+static uint64_t mixed_up(uint64_t n)
 {
         n += 0x9e3779b97f4a7c15u;
         n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
         n = (n ^ n >> 27) * 0x94d049bb133111ebu;
         return n ^ n >> 31;
 }
+
+#ifdef SF_LIBFUZZER
+/* Whatever a test draws, it draws by this function: so libFuzzer decides about all of it. The same number always draws the same. */
+static const uint8_t *drawn;
+static size_t drawn_words;
+
+void draw_from(const uint8_t *bytes, size_t size)
+{
+        drawn = bytes;
+        drawn_words = size / sizeof(uint64_t);
+}
+
+uint64_t hash(uint64_t n)
+{
+        uint64_t word = mixed_up(n);
+        if (drawn_words)
+                memcpy(&word, drawn + word % drawn_words * sizeof word, sizeof word);
+        return word;
+}
+#else
+uint64_t hash(uint64_t n)
+{
+        return mixed_up(n);
+}
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------
  * dtypes
