@@ -22,8 +22,6 @@ sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device de
 
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
 {
-        if (!sf_on_host(step->device) && step->segments.offsets)
-                return sf_fail(ctx, SF_UNSUPPORTED, "offsets are given, but segments are not supported on CUDA yet; move x and offsets to the CPU");
         if (!sf_on_host(step->device))
                 return workspace ? sf_cuda_run_in(ctx, step, workspace, workspace_size) : sf_cuda_run(ctx, step);
         const sf_mode mode = sf_mode_enter();

@@ -69,6 +69,8 @@ static sf_status check_pointers(const sf_context *ctx, sf_cuda_device *d, const 
                 if (step->m)
                         SF_TRY(check_pointer(ctx, d, "mask", step->m));
         }
+        if (step->segments.offsets)
+                SF_TRY(check_pointer(ctx, d, "offsets", step->segments.offsets));
         for (int32_t k = 1; reads >> k; k++)
                 if (reads >> k & 1 && step->fuse->operand[k].data) /* of a fold of nothing there may be none */
                         SF_TRY(check_pointer(ctx, d, "an operand", step->fuse->operand[k].data));

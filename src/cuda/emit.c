@@ -429,6 +429,8 @@ static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf
                 own.identity = sf_identity(own.op, own.acc);
         }
         step = &own;
+        if (step->segments.offsets)
+                return sf_cuda_plan_segments(ctx, step, goes_down(step), chip, plan);
         if (step->n == 1)
                 return sf_cuda_plan_map(ctx, step, chip, plan);
         bool down = goes_down(step);
@@ -443,7 +445,7 @@ static sf_status plan_shared(const sf_context *ctx, const sf_step *step, const s
         const sf_step *members[SF_CUDA_MEMBERS_MAX];
         for (plan->steps = 0; step; step = step->sibling) {
                 int32_t k = plan->steps;
-                if (k && sf_cuda_apart(k, members, step))
+                if (k && (step->segments.offsets || sf_cuda_apart(k, members, step)))
                         break;
                 copy[k] = *step;
                 copy[k].sibling = NULL;
@@ -473,6 +475,8 @@ sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf
                                 SF_TRY(check_address(ctx, k ? "an operand" : "x", k ? (const void *)step->fuse->operand[k].data : step->x,
                                                      size_of((int32_t)(k ? step->fuse->operand[k].dt : step->in))));
                 SF_TRY(check_address(ctx, "out", step->y, size_of(step->out)));
+                if (step->segments.offsets)
+                        SF_TRY(check_address(ctx, "offsets", step->segments.offsets, step->segments.wide ? 8 : 4));
         }
         return SF_OK;
 }

@@ -464,7 +464,7 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         sf_cuda_launch *l = &plan->launch[0];
         sf_cuda_spec *spec = &l->spec;
         *fits = false;
-        if (sf_cuda_follows(first) || !read_chain(first, &c) || !(c.width = width_of(&c)))
+        if (first->segments.offsets || sf_cuda_follows(first) || !read_chain(first, &c) || !(c.width = width_of(&c)))
                 return SF_OK;
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
         spec->kernel = SF_CUDA_APPLY;

@@ -261,4 +261,9 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
 sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 
+/* ------------------------------------------------------------------------------------------------------------
+ * emit_segments.c
+ * ---------------------------------------------------------------------------------------------------------- */
+sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
+
 #endif

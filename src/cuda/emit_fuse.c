@@ -280,7 +280,8 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                 used[f->operands] = k;
                 number[k] = f->operands;
                 f->dt[f->operands] = (uint8_t)fuse->operand[k].dt;
-                f->how[f->operands] = (uint8_t)(sf_cuda_operand_unit(l, k) | (loaded >> k & 1 ? SF_CUDA_OPERAND_LOADS : 0) |
+                const bool spread = fuse->operand[k].segment;
+                f->how[f->operands] = (uint8_t)((spread ? SF_CUDA_OPERAND_SPREAD : sf_cuda_operand_unit(l, k)) | (loaded >> k & 1 ? SF_CUDA_OPERAND_LOADS : 0) |
                                                 (stored >> k & 1 ? SF_CUDA_OPERAND_STORES : 0) | (is_still(l, k) ? SF_CUDA_OPERAND_STILL : 0));
                 f->operands++;
         }
@@ -313,7 +314,7 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                 const sf_operand *o = &fuse->operand[used[k]];
                 unsigned char *step = params + parts.step + 8 * k;
                 put(params + parts.operand + 8 * k, (uint64_t)(uintptr_t)o->data);
-                put(params + parts.along + 8 * k, (uint64_t)o->stride[s->nbatch + s->nseq - 1]);
+                put(params + parts.along + 8 * k, (uint64_t)(o->segment ? o->segment : o->stride[s->nbatch + s->nseq - 1]));
                 put(params + parts.across + 8 * k, down ? (uint64_t)o->stride[s->nbatch - 1] : 0);
                 for (int32_t dim = 0; dim < l->nbatch; dim++)
                         put(step + 8 * dim * f->operands, (uint64_t)o->stride[dim]);

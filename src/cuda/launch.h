@@ -38,6 +38,7 @@ enum {
         SF_CUDA_OPERAND_LOADS = 4,
         SF_CUDA_OPERAND_STORES = 8,
         SF_CUDA_OPERAND_MADE = 16, /* again.cu: this many times one more than the step whose result it is; 0: memory. Its unit is the step that reads it */
+        SF_CUDA_OPERAND_SPREAD = 16, /* segments.cu: there is an element a segment */
         SF_CUDA_OPERAND_STILL = 128 /* a fold of columns: all rows read the same of it */
 };
 

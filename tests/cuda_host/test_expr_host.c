@@ -1,7 +1,7 @@
 /*
  * Random expressions as plans whose steps run on the CUDA kernels, on the host: ../test_expr_random.c, its main under another name, met
  * twice: once to learn which kernels are wanted, and once they are compiled. So are parts of ../test_expr_finite.c and of
- * ../test_derived.c.
+ * ../test_derived.c, and some of ../test_segments.c.
  *
  *     test_expr_host folder compiler jobs [--cases N]
  */
@@ -15,6 +15,7 @@
 int expr_main(int argc, char **argv);
 int finite_main(int argc, char **argv);
 int derived_main(int argc, char **argv);
+int segments_main(int argc, char **argv);
 
 /* In place of the harness's: the reference, and the kernels. */
 void engines_open(void)
@@ -34,7 +35,7 @@ void engines_open(void)
 
 int main(int argc, char **argv)
 {
-        char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL}, *derived[] = {argv[0], "797", "9", NULL};
+        char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL}, *derived[] = {argv[0], "797", "9", NULL}, *segments[] = {argv[0], "0", "60", NULL};
         if (argc < 4) {
                 fprintf(stderr, "usage: test_expr_host folder compiler jobs [--cases N]\n");
                 return 2;
@@ -47,11 +48,11 @@ int main(int argc, char **argv)
                                    .shared_per_multiprocessor = 65536, .l2 = 8192, .cluster = 2, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));
         host_learning = true;
-        if (expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived))
+        if (expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments))
                 return 1;
         kernels_compile();
         host_learning = false;
-        int failed = expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived);
+        int failed = expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments);
         fprintf(stderr, "%d specialisations, %ld launches\n", kernels_count(), host_launches);
         if (!host_met[SF_CUDA_AGAIN]) {
                 fprintf(stderr, "no graph has run kernels/again.cu\n");

@@ -81,6 +81,8 @@ typedef struct sf_params {
         sf_i64 inner;      /* columns */
         sf_i64 ix, iy, im; /* strides from column to column */
         sf_i64 number[4];  /* meanings belong to the kernel file */
+        SF_ADDRESS(const char) offsets; /* segments.cu: so many segments, and bytes from one's offset to the next's */
+        sf_i64 segments, offset_stride;
         /* Batch dimensions, outermost first; then the sequence's, where it has several. */
         sf_params_dim dims[SF_DIMS];
 #ifdef __cplusplus
@@ -218,6 +220,23 @@ SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount level
 /* again.cu, in bytes: marks of warps; totals of threads, of any type. */
 SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16; }
 SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
+
+/* segments.cu: totals of a tile's places and of 32 before them, on the lowest level and on those above it; cells of a tile, with what is left free; words for all
+ * windows; bytes for flags and for the list that takes their place; and before a level, the places of a line that has so many. */
+enum { SF_SEGMENTS_FRAME = 128, SF_SEGMENTS_PLACES = 48 };
+SF_BOTH sf_amount sf_segments_totals(sf_amount windows, sf_amount depth) { return 32 + windows + (depth - 1) * SF_SEGMENTS_PLACES; }
+SF_BOTH sf_amount sf_segments_cells(sf_amount reach, sf_amount leaf) { return reach + reach / leaf; }
+SF_BOTH sf_amount sf_segments_windows(sf_amount windows) { return 4 * (windows + 1) + 32; }
+SF_BOTH sf_amount sf_segments_list(sf_amount reach) { return (2 * reach + 15) / 16 * 16; }
+SF_BOTH sf_i64 sf_segments_places_below(sf_i64 places, sf_i64 level)
+{
+        sf_i64 below = 0;
+        for (sf_i64 l = 0; l < level; l++) {
+                below += places;
+                places = (places >> SF_GROUP_LOG) + 2;
+        }
+        return below;
+}
 
 /* apply.cu, in bytes: totals of leaves, so many for each; behind them what is kept of the line. */
 SF_BOTH sf_amount sf_apply_leaves(sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot) { return (steps * lines * leaves * slot + 15) / 16 * 16; }
