@@ -38,7 +38,8 @@ static uint64_t mixed_up(uint64_t n)
 }
 
 #ifdef SF_LIBFUZZER
-/* Whatever a test draws, it draws by this function: so libFuzzer decides about all of it. The same number always draws the same. */
+/* Whatever a test draws, it draws by this function: so libFuzzer decides about all of it, each of its words about some draws. The same number
+ * always draws the same; others draw something else, even of the same word, since some tests draw until they like it. */
 static const uint8_t *drawn;
 static size_t drawn_words;
 
@@ -50,10 +51,10 @@ void draw_from(const uint8_t *bytes, size_t size)
 
 uint64_t hash(uint64_t n)
 {
-        uint64_t word = mixed_up(n);
+        uint64_t word = 0;
         if (drawn_words)
-                memcpy(&word, drawn + word % drawn_words * sizeof word, sizeof word);
-        return word;
+                memcpy(&word, drawn + mixed_up(n) % drawn_words * sizeof word, sizeof word);
+        return mixed_up(n ^ word);
 }
 #else
 uint64_t hash(uint64_t n)
