@@ -4,7 +4,8 @@
 #   make run     the same, then the five operators: times, and every bit against the reference
 #   make check   while you work: portable and this machine's own instruction set, the quick tests, Python if it is there
 #   make test    install what the tests need, then all of them: gcc, clang, sanitizers, NVRTC, Python; on x86, NEON under qemu
-#   make test-asan, ...   one stage of it
+#   make test-long   the same with every list whole and every kernel under every sanitizer: hours
+#   make test-asan, ...   one stage of it; with LONG=yes, as test-long has it
 #   make docs    the site, in build/site; make wheel, make deb   packages, in dist/
 #   make test-gpu   the tests on a CUDA device, compute-sanitizer over a selection; no network needed
 #   make bench-gpu  the GPU table, beside a copy and the peers that are installed, to bench/results/
@@ -33,10 +34,10 @@ INSTALL := yes
 endif
 endif
 endif
-CTEST = ctest --output-on-failure --no-tests=error
+CTEST = $(CURDIR)/tests/ctest.sh
 
 .DEFAULT_GOAL := build
-.PHONY: build run check docs wheel deb install test needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
+.PHONY: build run check docs wheel deb install test test-long needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
         test-tsan test-neon test-mutation test-recipe test-gpu bench-gpu clean
 
 needs-build:
@@ -91,7 +92,14 @@ install: build
 # ---------------------------------------------------------------------------------------------------------------
 # Tests. Each of gcc, clang, asan, tsan and neon has a build directory; none disturbs another. As many stages run at a
 # time as there are processors, the long ones first; what each said is shown when it is over and kept in build/stages.
+#
+# `make test` must be over in 15 minutes on two processors: it builds each kind of kernel under each kind of scrutiny, and runs a
+# thin selection of the long lists. `make test-long` (LONG=yes for one stage) is the same stages with all of the lists, and
+# with what `make test` leaves out of builds: $(call amount,in test,in test-long).
 # ---------------------------------------------------------------------------------------------------------------
+LONG ?= no
+amount = $(if $(filter yes,$(LONG)),$(2),$(1))
+
 needs-test: needs-build
 	@$(NEED) c++=g++ clang=clang pkg-config=pkg-config python3=python3 python3-config=python3-dev nm=binutils patch=patch mpicc=libopenmpi-dev mpirun=openmpi-bin \
 	        $(if $(filter x86_64,$(MACHINE)),aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
@@ -99,13 +107,16 @@ needs-test: needs-build
 	@./tests/sanitizers.sh clang
 
 # On an ARM machine all other stages run NEON: test-neon would be test-gcc once more.
-STAGES = build-gcc test-asan test-cuda-host test-clang $(if $(filter x86_64,$(MACHINE)),test-neon) test-gcc test-python test-package test-cuda \
+STAGES = build-gcc test-cuda-host test-asan test-clang $(if $(filter x86_64,$(MACHINE)),test-neon) test-gcc test-python test-package test-cuda \
          test-tsan test-mutation test-recipe
 
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
 	+@$(MAKE) -k -j $(JOBS) $(STAGES:%=stage-%) || true
 	@./tests/stage.sh table build/stages $(STAGES)
+
+test-long:
+	+@$(MAKE) LONG=yes test
 
 .PHONY: $(STAGES:%=stage-%)
 $(STAGES:%=stage-%): stage-%:
@@ -115,9 +126,11 @@ stage-test-gcc stage-test-cuda-host stage-test-python: stage-build-gcc
 stage-test-package: stage-test-python
 stage-test-cuda: stage-test-package
 
-# One listed case in four; a build without SCANFOLD_TEST_EVERY runs all of them.
+# The configuration that is shipped: all instruction sets, with gcc. The test programs around it need not be fast.
 build-gcc: needs-test
-	$(STRICT) -S . -B build/gcc -DSCANFOLD_NVRTC_EVERY=17 -DSCANFOLD_TEST_EVERY=4 -DSCANFOLD_HOST_CASES=150 -DSCANFOLD_PYTHON=ON
+	$(STRICT) -S . -B build/gcc -DSCANFOLD_PYTHON=ON -DSCANFOLD_TEST_EVERY=$(call amount,16,1) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,4000,200000) \
+	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,1000,20000) -DSCANFOLD_NVRTC_EVERY=$(call amount,67,1) -DSCANFOLD_HOST_CASES=$(call amount,100,400) \
+	        -DSCANFOLD_HOST_EVERY=$(call amount,4,1) -DSCANFOLD_HOST_FUSED_CASES=$(call amount,30,400) -DSCANFOLD_HOST_EXPR_CASES=$(call amount,5,100)
 	+$(call BUILD,build/gcc)
 
 test-gcc: $(if $(BUILT),,build-gcc)
@@ -127,16 +140,16 @@ test-gcc: $(if $(BUILT),,build-gcc)
 test-python: $(if $(BUILT),,build-gcc)
 	python=$${PYTHON:-$$(./tests/python.sh numpy pytest)} && \
 	        SCANFOLD_LIB=build/gcc/libscanfold.so SCANFOLD_CLI=build/gcc/cli/scanfold SCANFOLD_FUZZ_NPY=build/gcc/cli/fuzz_npy \
-	        SCANFOLD_FAKES=build/gcc/tests/cuda PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -p no:cacheprovider tests/test_*.py
+	        SCANFOLD_FAKES=build/gcc/tests/cuda PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs -p no:cacheprovider tests/test_*.py
 
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
 	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch=torch==2.13.0 expecttest ml_dtypes jax array_api_strict=array-api-strict mypy)} && \
-	        PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -p no:cacheprovider tests/python
+	        PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs -p no:cacheprovider tests/python
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core=scikit-build-core)} && ./tests/check_wheel.sh $$python build/wheel
 
-# The CUDA backend's host side, and its kernels through NVRTC: one in 17 of them, which walks through all shapes, and all that have
-# a speed to keep. SCANFOLD_NVRTC_EVERY=1 in build/gcc's cache compiles every one, in some ten minutes.
+# The CUDA backend's host side, and its kernels through NVRTC: some of them, which walk through all shapes, and all that have
+# a speed to keep. test-long compiles every one, in some ten minutes.
 test-cuda: $(if $(BUILT),,build-gcc)
 	nvrtc=$$(./tests/nvrtc.sh build/gcc/tests/cuda/test_nvrtc) && cd build/gcc/tests/cuda && SCANFOLD_NVRTC=$$nvrtc $(CTEST) -j $(JOBS)
 
@@ -147,20 +160,24 @@ test-cuda-host: $(if $(BUILT),,build-gcc)
 # Slow stages run the instruction sets with one thread and with three; test-gcc and test-tsan have all counts.
 SOME_ENGINES = SCANFOLD_TEST_ENGINES='portable/3 avx2/1 avx2/3 avx512/1 avx512/3 neon/1 neon/3'
 
-# Another compiler, other code: a thinner selection of the same cases. It compiles the AVX2 kernels for test-asan.
+# Another compiler, other code: a thinner selection of the same cases. The portable kernels as clang optimises them are test-asan's;
+# its AVX2 kernels are test-long's.
 test-clang: needs-test
-	$(STRICT) -S . -B build/clang -DCMAKE_C_COMPILER=clang -DSCANFOLD_AVX2=OFF -DSCANFOLD_TEST_EVERY=8 -DSCANFOLD_FUZZ_ITERATIONS=3000 \
-	        -DSCANFOLD_CUDA_HOST=OFF
+	$(STRICT) -S . -B build/clang -DCMAKE_C_COMPILER=clang -DSCANFOLD_AVX2=$(call amount,OFF,ON) -DSCANFOLD_PORTABLE_QUICK=$(call amount,ON,OFF) \
+	        -DSCANFOLD_TEST_EVERY=$(call amount,60,4) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,800,50000) \
+	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,300,5000) -DSCANFOLD_CUDA_HOST=OFF
 	+$(call BUILD,build/clang)
 	cd build/clang && $(SOME_ENGINES) $(CTEST) -L 'core|package'
 
 # clang compiles sanitized kernels faster than gcc does. The CUDA kernels on the host have sanitizers of their own: test-cuda-host.
 SANITIZED = -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_CUDA_HOST=OFF -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1 -Wno-pass-failed'
 
-# Four minutes of compiling saved: what AVX-512 reads and writes, test-gcc sees with guard pages around every buffer.
+# libFuzzer's targets are built with these sanitizers too: a quarter of a minute each, an hour in test-long.
+# What the vector kernels read and write, test-gcc sees with guard pages around every buffer; test-long compiles them here too, in minutes.
 test-asan: needs-test
-	$(STRICT) -S . -B build/asan $(SANITIZED) -DSCANFOLD_SANITIZE=address,undefined -DSCANFOLD_AVX512=OFF \
-	        -DSCANFOLD_TEST_EVERY=20 -DSCANFOLD_FUZZ_ITERATIONS=2000
+	$(STRICT) -S . -B build/asan $(SANITIZED) -DSCANFOLD_SANITIZE=address,undefined -DSCANFOLD_PORTABLE_ONLY=$(call amount,ON,OFF) \
+	        -DSCANFOLD_TEST_EVERY=$(call amount,60,8) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,1000,20000) -DSCANFOLD_EXPR_GRAPHS=$(call amount,300,5000) \
+	        -DSCANFOLD_LIBFUZZER=ON -DSCANFOLD_LIBFUZZER_SECONDS=$(call amount,15,3600)
 	+$(call BUILD,build/asan)
 	cd build/asan && $(SOME_ENGINES) UBSAN_OPTIONS=print_stacktrace=1 $(CTEST) -L 'core|threads'
 
@@ -168,34 +185,31 @@ test-asan: needs-test
 # decided outside the kernels, so one instruction set shows it.
 test-tsan: needs-test
 	$(STRICT) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_PORTABLE_ONLY=ON \
-	        -DSCANFOLD_TEST_EVERY=200 -DSCANFOLD_FUZZ_ITERATIONS=300
+	        -DSCANFOLD_TEST_EVERY=$(call amount,200,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,150,5000)
 	+$(call BUILD,build/tsan)
 	cd build/tsan && calm=$$(setarch -R true 2> /dev/null && echo setarch -R || true) && $$calm $(CTEST) -L threads && \
-	        $$calm $(CTEST) -R '^(fuzz|test_laws)$$'
+	        SCANFOLD_TEST_ENGINES='$(call amount,portable/3,portable/1 portable/2 portable/3 portable/7)' $$calm $(CTEST) -R '^(fuzz|test_laws)$$'
 
 # The kernels, and what surrounds them. What the CUDA backend does on the host it does as on any other.
 test-neon: needs-test
 ifeq ($(MACHINE),x86_64)
-	$(STRICT) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_TEST_EVERY=60 \
-	        -DSCANFOLD_FUZZ_ITERATIONS=200 -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF
+	$(STRICT) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_PORTABLE_QUICK=ON \
+	        -DSCANFOLD_TEST_EVERY=$(call amount,400,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,100,3000) \
+	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,100,2000) -DSCANFOLD_CLI=$(call amount,OFF,ON) -DSCANFOLD_EXAMPLES=OFF
 	+$(call BUILD,build/neon)
-	cd build/neon && SCANFOLD_TEST_ENGINES='neon/1 neon/3' $(CTEST) -L core -LE cuda
+	cd build/neon && SCANFOLD_TEST_ENGINES='$(call amount,neon/3,neon/1 neon/3)' $(CTEST) -L core -LE cuda
+	$(call amount,,qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon/cli/scanfold digest | cmp - tests/digests.txt)
 else
 	@echo "test-neon: this cross-compiles on x86_64, and this machine is $(MACHINE); on aarch64 make test-gcc tests NEON" >&2; exit 1
 endif
 
-# A wrong line, put into a copy of the sources, must make a test fail. First the order tests: the totals to the left of a tile
-# are added from the highest level down instead of from the lowest up, the same sum, another tree. Then exclusive columns that
-# are stored a row late: where the last tile is full, its last result is stored as well, and is a row too many.
+# A wrong line must make a test fail: tests/mutations.txt has the lines. test-long has all of them, test a few from all over.
 test-mutation: needs-test
-	FILE=src/cpu/scan_left.inc.h PATTERN='O(add_entry)(\(.*\), k);' \
-	        REPLACEMENT='O(add_entry)(\1, closed - 1 - k);' ./tests/mutation.sh
-	FILE=src/cpu/scan_columns.inc.h PATTERN='late && left <= V_SCAN_ROWS' REPLACEMENT='late \&\& left < V_SCAN_ROWS' \
-	        TEST='test_scan --only late' ./tests/mutation.sh
+	./tests/mutation.py $(call amount,--few,)
 
 # CONTRIBUTING's recipe for an operation, followed in a copy of the sources.
 test-recipe: needs-test
-	./tests/recipe.sh
+	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) ./tests/recipe.sh
 
 test-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF

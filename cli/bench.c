@@ -12,6 +12,7 @@
 #include "progress.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,12 @@ struct settings {
         int quick, rounds;
         const char *filter, *json, *html;
         int32_t threads;
+        const char *old;  /* the text of an earlier --json, or NULL */
+        double tolerance; /* what is below this part of its earlier fraction is slower */
 };
+
+/* A minute in which others are busy is not a slower library: a row is measured so often before it is called slower. */
+enum { TRIES = 4 };
 
 struct result {
         double seconds, peer_seconds;
@@ -331,6 +337,29 @@ static void print_row(const struct row *row, const struct settings *s, const str
                1e-9 * (double)r->bytes / r->peer_seconds, r->peer_seconds / r->seconds);
 }
 
+/* A row measured; again, up to TRIES times, while it is slower than it was. Its best counts, and *compares is its fraction as a part of the
+ * earlier one; 1 where there is none. */
+static int measure_row(sf_context *ctx, const struct row *row, const struct settings *s, struct arena *arena, struct result *best, double *compares)
+{
+        char shape[64];
+        describe_shape(row, shape_of(row, s), shape);
+        const struct bench_line line = { .work = row->name, .shape = shape, .dtype = row->dtype };
+        const double before = s->old ? old_fraction(s->old, &line) : NAN;
+        *compares = 1;
+        for (int i = 0; i < TRIES; i++) {
+                struct result r = { 0 };
+                int status = measure(ctx, row, s, arena, &r);
+                if (status)
+                        return status;
+                if (!i || r.peer_seconds / r.seconds > best->peer_seconds / best->seconds)
+                        *best = r;
+                *compares = isnan(before) ? 1 : best->peer_seconds / best->seconds / before;
+                if (*compares >= s->tolerance)
+                        break;
+        }
+        return CLI_DONE;
+}
+
 static int run_rows(sf_context *ctx, const struct settings *s, struct arena *arena, struct result *results)
 {
         int threads = sf_context_threads(ctx), count = 0;
@@ -345,19 +374,24 @@ static int run_rows(sf_context *ctx, const struct settings *s, struct arena *are
                sf_version_string(), sf_context_isa(ctx), threads, threads == 1 ? "" : "s", s->rounds);
         printf("%-25s %-14s %-5s %12s %9s %6s %9s %8s\n", "work", "shape", "dtype", "time", "GB/s", "beside", "GB/s",
                "fraction");
+        int slower = 0;
         for (int i = 0, done = 0; i < NROWS && !status; i++) {
+                double compares;
                 if (!wanted(&rows[i], s))
                         continue;
                 progress_start("bench", (uint64_t)count, 0);
                 progress_add((uint64_t)done++);
-                status = measure(ctx, &rows[i], s, arena, &results[i]);
+                status = measure_row(ctx, &rows[i], s, arena, &results[i], &compares);
                 progress_stop();
                 if (!status) {
                         print_row(&rows[i], s, &results[i]);
+                        if (compares < s->tolerance)
+                                printf("    slower: %.2f of the fraction it was, %d times in a row\n", compares, TRIES);
+                        slower += compares < s->tolerance;
                         status = fflush(stdout) ? finish_stdout() : CLI_DONE;
                 }
         }
-        return status;
+        return !status && slower ? complain("%d of %d rows are slower than they were", slower, count) : status;
 }
 
 /* The results that were measured, in the order of the table. */
@@ -387,11 +421,11 @@ static int run_bench(const struct settings *s)
         int status = make_context(s->threads, &ctx);
         if (status)
                 return status;
-        status = run_rows(ctx, s, &arena, results);
-        if (!status)
-                status = finish_stdout();
-        if (!status)
+        const int compared = run_rows(ctx, s, &arena, results);
+        status = finish_stdout();
+        if (!status && (s->json || s->html))
                 status = write_reports(ctx, s, results);
+        status = compared ? compared : status;
         free(arena.x);
         free(arena.y);
         free(arena.mask);
@@ -405,25 +439,27 @@ int command_bench(int argc, char **argv)
                 { "quick", no_argument, NULL, 'k' },          { "filter", required_argument, NULL, 'f' },
                 { "rounds", required_argument, NULL, 'r' },   { "threads", required_argument, NULL, 't' },
                 { "json", required_argument, NULL, 'j' },     { "html", required_argument, NULL, 'w' },
+                { "compare", required_argument, NULL, 'c' },  { "tolerance", required_argument, NULL, 'l' },
                 { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
-        struct settings s = { .rounds = 9 };
+        struct settings s = { .rounds = 9, .tolerance = 0.85 };
+        const char *compare = NULL;
+        char *old = NULL;
+        sf_scalar part;
         int64_t number;
         int option;
         while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
                 switch (option) {
-                case 'k':
-                        s.quick = 1;
-                        break;
-                case 'f':
-                        s.filter = optarg;
-                        break;
-                case 'j':
-                        s.json = optarg;
-                        break;
-                case 'w':
-                        s.html = optarg;
+                case 'k': s.quick = 1; break;
+                case 'f': s.filter = optarg; break;
+                case 'j': s.json = optarg; break;
+                case 'w': s.html = optarg; break;
+                case 'c': compare = optarg; break;
+                case 'l':
+                        if (parse_scalar(optarg, &part) || part.kind != SF_SCALAR_REAL || !(part.value.f > 0 && part.value.f <= 1))
+                                return complain_usage("bench", "--tolerance %s is not a part of 1, such as 0.85", optarg);
+                        s.tolerance = part.value.f;
                         break;
                 case 'r':
                         if (parse_int(optarg, 1, MAX_ROUNDS, &number))
@@ -450,5 +486,11 @@ int command_bench(int argc, char **argv)
         if (s.html && strcmp(s.html, "-"))
                 files[count++] = s.html;
         int status = count ? outputs_check(files, count) : CLI_DONE; /* before minutes of work */
-        return status ? status : run_bench(&s);
+        if (!status && compare)
+                status = old_read(compare, &old);
+        s.old = old;
+        if (!status)
+                status = run_bench(&s);
+        free(old);
+        return status;
 }

@@ -20,4 +20,10 @@ struct bench_report {
 /* Writes the report to a file, or to standard output for "-": as JSON, or as one self-contained page. Complains. */
 int write_report(const struct bench_report *report, const char *path, int page);
 
+/* bench_compare.c: a file that bench --json wrote, as text that the caller frees. Complains. */
+int old_read(const char *path, char **text);
+
+/* The fraction of a copy's speed that it has for this line's work; NaN where it has none. */
+double old_fraction(const char *text, const struct bench_line *line);
+
 #endif

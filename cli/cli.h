@@ -75,10 +75,11 @@ struct job {
 
 int run_job(const struct job *job);
 
-/* info.c, bench.c, cache.c: whole commands; argv[0] is the command's name. */
+/* info.c, bench.c, cache.c, digest.c: whole commands; argv[0] is the command's name. */
 int command_info(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_digest(int argc, char **argv);
 
 /* expression.c: likewise. */
 int command_explain(int argc, char **argv);

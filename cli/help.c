@@ -16,6 +16,7 @@ static const char general[] =
         "  explain EXPR --shape x=4,5      what those passes are, and what they cost\n"
         "  info                        version, instruction sets, threads, devices\n"
         "  bench                       how fast it is here, beside a plain copy of the same bytes\n"
+        "  digest                      the bits of a fixed list of results, to compare two machines by\n"
         "  cache warm|list|clear       the compiled CUDA kernels kept on disk\n"
         "  help COMMAND                all about one of them (also: scanfold COMMAND --help)\n"
         "\n"
@@ -103,6 +104,16 @@ static const char info[] =
         "devices: the CPU, each CUDA device, and the driver, the compiler (NVRTC) and the cache it is used with, or what\n"
         "is missing for that. SCANFOLD_ISA=avx2 (or another of them) and SCANFOLD_NUM_THREADS=4 change what is chosen;\n"
         "SCANFOLD_LIBCUDA and SCANFOLD_NVRTC name the files to load instead of looking for them.\n";
+
+static const char digest[] =
+        "usage: scanfold digest\n"
+        "\n"
+        "One line for each operation and dtype: a number made of the bits of all results of a fixed list, scans and folds,\n"
+        "of several shapes. Two machines that print the same lines compute the same bits; so do two instruction sets\n"
+        "(SCANFOLD_ISA) and any number of threads (SCANFOLD_NUM_THREADS). It takes seconds.\n"
+        "\n"
+        "examples:\n"
+        "  scanfold digest > here.txt        then, on the other machine: scanfold digest | diff here.txt -\n";
 
 static const char cache[] =
         "usage: scanfold cache warm [--device N] [-q]\n"
@@ -194,11 +205,14 @@ static const char bench[] =
         "  --threads N       default: as for scan\n"
         "  --json FILE       the table, the machine, the compiler, the version and the commit as JSON as well\n"
         "  --html FILE       the same as one self-contained page: every case, the worst ones, the machine\n"
+        "  --compare FILE    an earlier --json: says which rows have become slower, as fractions of a copy; exit status 1 then\n"
+        "  --tolerance P     a row is slower below this part of what it was, four times in a row; default 0.85\n"
         "\n"
         "examples:\n"
         "  scanfold bench --quick\n"
         "  scanfold bench --filter 'axis 0' --threads 1\n"
         "  scanfold bench --json bench.json\n"
+        "  scanfold bench --compare bench.json\n"
         "  scanfold bench --quick --html report.html\n";
 
 int print_help(const char *command)
@@ -216,6 +230,8 @@ int print_help(const char *command)
                 fputs(fold_examples, stdout);
         } else if (!strcmp(command, "info")) {
                 fputs(info, stdout);
+        } else if (!strcmp(command, "digest")) {
+                fputs(digest, stdout);
         } else if (!strcmp(command, "bench")) {
                 fputs(bench, stdout);
         } else if (!strcmp(command, "run")) {

@@ -310,7 +310,7 @@ int main(int argc, char **argv)
         } commands[] = {
                 { "scan", command_job }, { "fold", command_job }, { "sum", command_job }, { "prod", command_job },
                 { "max", command_job }, { "min", command_job }, { "info", command_info }, { "bench", command_bench },
-                { "cache", command_cache }, { "explain", command_explain }, { "run", command_run },
+                { "cache", command_cache }, { "digest", command_digest }, { "explain", command_explain }, { "run", command_run },
                 { "help", command_help }, { "--help", command_help }, { "-h", command_help },
         };
 
@@ -318,7 +318,7 @@ int main(int argc, char **argv)
         catch_signals();
         opterr = 0;
         if (argc < 2)
-                return complain_usage(NULL, "say what to do: scan, fold, sum, prod, max, min, run, explain, info, bench or cache");
+                return complain_usage(NULL, "say what to do: scan, fold, sum, prod, max, min, run, explain, info, bench, digest or cache");
         if (!strcmp(argv[1], "--version")) {
                 printf("scanfold %s\n", sf_version_string());
                 return finish_stdout();
@@ -326,5 +326,5 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
                 if (!strcmp(argv[1], commands[i].name))
                         return commands[i].run(argc - 1, argv + 1);
-        return complain_usage(NULL, "%s is not a command; say scan, fold, sum, prod, max, min, run, explain, info, bench or cache", argv[1]);
+        return complain_usage(NULL, "%s is not a command; say scan, fold, sum, prod, max, min, run, explain, info, bench, digest or cache", argv[1]);
 }

@@ -36,6 +36,12 @@ foreach(isa portable avx2 avx512 neon)
   set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 endforeach()
 
+# Tests of another instruction set need the portable kernels only to link.
+option(SCANFOLD_PORTABLE_QUICK "do not optimise the portable kernels: slow, and compiled in a fifth of the time" OFF)
+if(SCANFOLD_PORTABLE_QUICK)
+  set_property(SOURCE src/cpu/isa_portable.c src/cpu/map_portable.c APPEND PROPERTY COMPILE_OPTIONS -O0)
+endif()
+
 # An instruction set's kernels take minutes to compile, everything else seconds. Builders start files
 # in this order: with the long ones first, a machine with enough cores is done when the longest is.
 foreach(stem map isa)

@@ -8,8 +8,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 rm -rf "$folder"
 mkdir -p "$folder"
 cd "$root"
-# One instruction set is enough to see that the parts are all there.
-"$python" -m build --no-isolation --outdir "$folder" -C cmake.define.SCANFOLD_PORTABLE_ONLY=ON .
+# One instruction set, not optimised, is enough to see that the parts are all there.
+"$python" -m build --no-isolation --outdir "$folder" -C cmake.define.SCANFOLD_PORTABLE_ONLY=ON -C cmake.build-type=Debug \
+        -C cmake.define.CMAKE_C_FLAGS_DEBUG=-O0 .
 cd "$folder"
 fail() { echo "check_wheel: $1" >&2; exit 1; }
 # Sources, and nothing that was built from them or beside them.

@@ -23,7 +23,11 @@ static test_case random_case(uint64_t seed)
 {
         uint64_t r = hash(seed ^ 0xf00d);
         int32_t ndim = (int32_t)(r % 7);
+#ifdef SF_LIBFUZZER /* for which many small cases find more than a few large ones */
+        int64_t shape[8], room = 3000;
+#else
         int64_t shape[8], room = r >> 60 ? 3000 : 300000;
+#endif
         int32_t start = ndim ? (int32_t)((r >> 8) % (uint64_t)ndim) : 0; /* the axis that may take the most */
         for (int32_t i = 0; i < ndim; i++) {
                 int32_t d = (start + i) % ndim;
@@ -49,6 +53,19 @@ static test_case random_case(uint64_t seed)
         return c;
 }
 
+#ifdef SF_LIBFUZZER
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        if (!engine_count)
+                engines_open();
+        draw_from(data, size);
+        test_case c = random_case(1);
+        if (!case_check(&c))
+                abort();
+        return 0;
+}
+#else
 int main(int argc, char **argv)
 {
         long cases = argc > 1 ? atol(argv[1]) : 1000;
@@ -64,3 +81,4 @@ int main(int argc, char **argv)
         engines_close();
         return finish("fuzz", cases_checked);
 }
+#endif

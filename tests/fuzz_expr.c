@@ -106,11 +106,9 @@ static void plan_it(sf_context *ctx, const sf_graph *graph)
         sf_plan_destroy(plan);
 }
 
-static void parse_one(sf_context *ctx)
+static void parse_line(sf_context *ctx, const char *line)
 {
-        char line[1024];
         sf_graph *graph;
-        make_line(line, sizeof line);
         if (sf_graph_parse(ctx, line, &graph) != SF_OK) {
                 const char *sentence = sf_last_error(ctx), *caret = strrchr(sentence, '\n');
                 CHECK(*sentence && caret && caret[strlen(caret) - 1] == '^', "no caret for %s: %s", line, sentence);
@@ -169,15 +167,42 @@ static void build_one(sf_context *ctx)
         sf_graph_destroy(graph);
 }
 
+#ifdef SF_LIBFUZZER
+/* SF_LIBFUZZER is 1: the bytes are a line. 2: they decide which words a line has, and about the nodes of a graph. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        char line[1024];
+        if (!engine_count)
+                engines_open();
+        seed = 1;
+        draw_from(data, SF_LIBFUZZER == 1 ? 0 : size);
+        if (SF_LIBFUZZER == 2) {
+                make_line(line, sizeof line);
+                parse_line(REF, line);
+                build_one(REF);
+        } else if (size < sizeof line) {
+                memcpy(line, data, size);
+                line[size] = 0;
+                parse_line(REF, line);
+        }
+        if (failures)
+                abort();
+        return 0;
+}
+#else
 int main(int argc, char **argv)
 {
+        char line[1024];
         long count = argc > 1 ? atol(argv[1]) : 20000, first = argc > 2 ? atol(argv[2]) : 0;
         engines_open();
         for (long i = first; i < first + count; i++) {
                 seed = hash((uint64_t)i);
-                parse_one(REF);
+                make_line(line, sizeof line);
+                parse_line(REF, line);
                 build_one(REF);
         }
         engines_close();
         return finish("fuzz_expr", 2 * count);
 }
+#endif

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef SF_LIBFUZZER /* which makes its own files */
 static uint64_t state;
 
 static uint64_t draw(uint64_t below)
@@ -97,6 +98,8 @@ static size_t mutate(unsigned char *file, size_t size)
         }
 }
 
+#endif
+
 static const char *inconsistency(const struct npy_header *h, uint64_t size)
 {
         if (h->ndim < 0 || h->ndim > SF_MAX_NDIM)
@@ -144,6 +147,36 @@ static const char *wrong_beginning(const unsigned char *file, size_t size, int w
         return NULL;
 }
 
+/* What is wrong with how a file was taken, of which also the first `beginning` bytes by themselves; NULL: nothing. */
+static const char *wrong_file(const unsigned char *file, size_t size, size_t beginning, int *refused)
+{
+        unsigned char *exact = malloc(size ? size : 1);
+        if (!exact)
+                return "no memory";
+        if (size)
+                memcpy(exact, file, size);
+        struct npy_header header;
+        char why[NPY_WHY_SIZE] = "";
+        uint64_t need;
+        *refused = npy_parse(exact, size, &header, &need, why) != NPY_READ;
+        const char *wrong = *refused ? (why[0] ? NULL : "no sentence") : inconsistency(&header, size);
+        free(exact);
+        return wrong ? wrong : wrong_beginning(file, beginning, *refused);
+}
+
+#ifdef SF_LIBFUZZER
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+        int refused;
+        const char *wrong = wrong_file(data, size, size / 2, &refused);
+        if (wrong) {
+                fprintf(stderr, "%s\n", wrong);
+                abort();
+        }
+        return 0;
+}
+#else
 int main(int argc, char **argv)
 {
         long count = argc > 1 ? strtol(argv[1], NULL, 10) : 200000;
@@ -156,24 +189,15 @@ int main(int argc, char **argv)
                 size_t size = build(file);
                 for (uint64_t n = draw(6); n > 0; n--)
                         size = mutate(file, size);
-                unsigned char *exact = malloc(size);
-                if (!exact)
-                        return 1;
-                memcpy(exact, file, size);
-                struct npy_header header;
-                char why[NPY_WHY_SIZE] = "";
-                uint64_t need;
-                int refused = npy_parse(exact, size, &header, &need, why) != NPY_READ;
-                const char *wrong = refused ? (why[0] ? NULL : "no sentence") : inconsistency(&header, size);
-                if (!wrong)
-                        wrong = wrong_beginning(file, (size_t)draw(size), refused);
+                int refused;
+                const char *wrong = wrong_file(file, size, (size_t)draw(size), &refused);
                 if (wrong) {
                         fprintf(stderr, "seed %llu, mutation %ld: %s\n", (unsigned long long)seed, i, wrong);
                         return 1;
                 }
                 accepted += !refused;
-                free(exact);
         }
         printf("%ld files, %ld accepted\n", count, accepted);
         return accepted > 0 && accepted < count ? 0 : 1;
 }
+#endif

@@ -29,13 +29,39 @@ int finish(const char *name, long checks)
         return failures ? 1 : 0;
 }
 
-uint64_t hash(uint64_t n)
+static uint64_t mixed_up(uint64_t n)
 {
         n += 0x9e3779b97f4a7c15u;
         n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
         n = (n ^ n >> 27) * 0x94d049bb133111ebu;
         return n ^ n >> 31;
 }
+
+#ifdef SF_LIBFUZZER
+/* Whatever a test draws, it draws by this function: so libFuzzer decides about all of it, each of its words about some draws. The same number
+ * always draws the same; others draw something else, even of the same word, since some tests draw until they like it. */
+static const uint8_t *drawn;
+static size_t drawn_words;
+
+void draw_from(const uint8_t *bytes, size_t size)
+{
+        drawn = bytes;
+        drawn_words = size / sizeof(uint64_t);
+}
+
+uint64_t hash(uint64_t n)
+{
+        uint64_t word = 0;
+        if (drawn_words)
+                memcpy(&word, drawn + mixed_up(n) % drawn_words * sizeof word, sizeof word);
+        return mixed_up(n ^ word);
+}
+#else
+uint64_t hash(uint64_t n)
+{
+        return mixed_up(n);
+}
+#endif
 
 /* ------------------------------------------------------------------------------------------------------------
  * dtypes

@@ -29,6 +29,7 @@ int finish(const char *name, long checks);
 
 /* A well-mixed 64-bit number for each n. */
 uint64_t hash(uint64_t n);
+void draw_from(const uint8_t *bytes, size_t size); /* under libFuzzer: what hash draws from */
 
 /* ------------------------------------------------------------------------------------------------------------
  * dtypes

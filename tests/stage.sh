@@ -42,6 +42,12 @@ table)
                 printf '%-16s %8s %8s  %s\n' "$name" "$seconds" "$busy" "$result"
         done
         printf '%-16s %8s %8s\n\n' "all" "$(($(date +%s) - $(cat "$folder/started")))" "$sum"
+        # What could not run here, and why. Several tests may have the same reason.
+        for name in "$@"; do
+                [ ! -e "$folder/$name.log" ] || sed -n "s/^SKIPPED/SKIPPED in $name:/p" "$folder/$name.log"
+        done | sort -u
+        [ "$(uname -m)" = x86_64 ] || echo "SKIPPED test-neon: this machine is $(uname -m); where that is aarch64, all stages run NEON"
+        command -v nvidia-smi > /dev/null 2>&1 || echo "SKIPPED test-gpu: no GPU here; on a machine with one, make test-gpu"
         if [ -n "$failed" ]; then
                 echo "make test: not passed:$failed (logs in $folder)"
                 exit 1

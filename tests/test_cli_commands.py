@@ -1,4 +1,4 @@
-"""The commands that work on no file: help, info, bench, cache.
+"""The commands that work on no file: help, info, bench, digest, cache.
 
 SCANFOLD_FAKES names the folder of a libcuda and an NVRTC with no GPU behind them (tests/cuda/fake.h); without it, what CUDA
 has to do with these commands is not tested.
@@ -28,7 +28,7 @@ def no_cuda(**more):
 
 def test_help_and_version():
     assert b"examples:" in ok("--help") == ok("help") == ok("-h")
-    for command in ("scan", "fold", "sum", "prod", "max", "min", "info", "bench", "cache"):
+    for command in ("scan", "fold", "sum", "prod", "max", "min", "info", "bench", "digest", "cache"):
         text = ok(command, "--help")
         assert text == ok("help", command) and text.startswith(b"usage: scanfold")
         assert all(len(line) <= 120 for line in text.decode().splitlines())
@@ -66,6 +66,36 @@ def test_bench(tmp_path):
     assert "read" in text
     refused("bench", "--filter", "no such row", says="no such row")
     refused("bench", "--json", tmp_path / "no" / "b.json", says="b.json")
+
+
+def test_bench_compare(tmp_path):
+    tiny = "bench", "--quick", "--filter", "axis 1 tiny", "--rounds", "3"
+    ok(*tiny, "--json", tmp_path / "b.json")
+    text = (tmp_path / "b.json").read_text()
+    fraction = re.search(r'"fraction": ([0-9.]+)', text)[1]
+    for times, slower in ((0.001, False), (1000, True)):  # what it was is far below or above what it can be
+        (tmp_path / "c.json").write_text(text.replace(f'"fraction": {fraction}', f'"fraction": {float(fraction) * times:.4f}'))
+        arguments = *tiny, "--compare", tmp_path / "c.json", "--tolerance", "0.5"
+        if slower:
+            refused(*arguments, says="1 of 1 rows are slower than they were")
+        else:
+            assert "slower" not in ok(*arguments).decode()
+    (tmp_path / "c.json").write_text(text.replace("tiny", "other"))
+    ok(*tiny, "--compare", tmp_path / "c.json")  # nothing to compare with
+    refused("bench", "--compare", tmp_path / "none.json", says="none.json")
+    refused("bench", "--compare", __file__, says="is not a file that bench --json wrote")
+    refused("bench", "--tolerance", "2", says="--tolerance 2 is not a part of 1", status=2)
+
+
+def test_digest():
+    """The bits of this machine are those of all others: the lines were made with AVX2, AVX-512, and in an emulator with NEON."""
+    with open(os.path.join(os.path.dirname(__file__), "digests.txt"), "rb") as file:
+        right = file.read()
+    assert len(right.splitlines()) > 150
+    for isa in re.search(r"instructions +(.*)", ok("info").decode())[1].replace(" (chosen)", "").replace(" (not on this CPU)", "!").split():
+        if not isa.endswith("!"):
+            assert ok("digest", env=dict(os.environ, SCANFOLD_ISA=isa, SCANFOLD_NUM_THREADS="3")) == right, isa
+    refused("digest", "x", says="digest takes no argument", status=2)
 
 
 # ---------------------------------------------------------------------------------------------------------------

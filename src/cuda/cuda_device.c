@@ -224,30 +224,24 @@ static void put(sf_cuda_kernel_table *table, sf_cuda_kernel_entry *entry)
         atomic_store_explicit(&table->slots[i], entry, memory_order_release);
 }
 
-/* Under kernels_lock. */
-static sf_status add(const sf_context *ctx, sf_cuda_device *d, const sf_cuda_spec *spec, cu_function function)
+/* Room for one kernel more in the table, and its entry; NULL without memory. Under kernels_lock. */
+static sf_cuda_kernel_entry *make_room(sf_cuda_device *d)
 {
         sf_cuda_kernel_table *table = d->kernels;
         sf_cuda_kernel_entry *entry = malloc(sizeof *entry);
-        if (entry && 2 * (table->count + 1) > table->mask + 1) {
-                sf_cuda_kernel_table *bigger = new_table(2 * (table->mask + 1));
-                for (size_t i = 0; bigger && i <= table->mask; i++)
-                        if (table->slots[i])
-                                put(bigger, table->slots[i]);
-                if (bigger) {
-                        bigger->replaced = table;
-                        atomic_store_explicit(&d->kernels, bigger, memory_order_release);
-                }
-                table = bigger;
-        }
-        if (!entry || !table) {
+        if (!entry || 2 * (table->count + 1) <= table->mask + 1)
+                return entry;
+        sf_cuda_kernel_table *bigger = new_table(2 * (table->mask + 1));
+        if (!bigger) {
                 free(entry);
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory to remember a kernel");
+                return NULL;
         }
-        entry->spec = *spec;
-        entry->function = function;
-        put(table, entry);
-        return SF_OK;
+        for (size_t i = 0; i <= table->mask; i++)
+                if (table->slots[i])
+                        put(bigger, table->slots[i]);
+        bigger->replaced = table;
+        atomic_store_explicit(&d->kernels, bigger, memory_order_release);
+        return entry;
 }
 
 static bool image_refused(cu_result code)
@@ -333,12 +327,19 @@ sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *d, const 
         entry = find(d->kernels, spec); /* another thread may have made it meanwhile */
         if (entry) {
                 *function = entry->function;
+        } else if (!(entry = make_room(d))) { /* before there is a kernel, which would be lost */
+                status = sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory to remember a kernel");
         } else {
                 sf_cuda_device_relax(d, &mode);
-                status = make_kernel(ctx, d, spec, function);
+                status = make_kernel(ctx, d, spec, &entry->function);
                 sf_cuda_device_restore(d, mode);
-                if (status == SF_OK)
-                        status = add(ctx, d, spec, *function);
+                if (status == SF_OK) {
+                        entry->spec = *spec;
+                        *function = entry->function;
+                        put(d->kernels, entry);
+                } else {
+                        free(entry);
+                }
         }
         pthread_mutex_unlock(&d->kernels_lock);
         return status;

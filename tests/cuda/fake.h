@@ -33,6 +33,7 @@ typedef struct fake_launch {
 typedef struct fake_cuda {
         atomic_long calls[FAKE_COUNT];
         atomic_int result[FAKE_COUNT]; /* nonzero: what the function returns instead of doing anything */
+        bool (*fails)(const char *what); /* not NULL: asked at every call whether it is to fail */
         int version, devices, capability, pools;
         atomic_long launches;
         fake_launch last[FAKE_LAUNCHES]; /* number n is at n % FAKE_LAUNCHES */
@@ -55,6 +56,7 @@ typedef struct fake_cuda {
 typedef struct fake_nvrtc {
         atomic_long compiles;
         atomic_int fail;  /* nonzero: the next compilations fail, with a log */
+        bool (*fails)(const char *what); /* not NULL: asked at every call but the version's whether it is to fail */
         int major, minor, oldest, newest;
         char options[512]; /* of the last compilation, joined by spaces */
 } fake_nvrtc;

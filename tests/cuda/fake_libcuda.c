@@ -41,6 +41,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
                 fake.calls[FAKE_##member]++;                                                                       \
                 if (fake.result[FAKE_##member])                                                                    \
                         return fake.result[FAKE_##member];                                                         \
+                if (fake.fails && fake.fails(#member))                                                             \
+                        return 1;                                                                                  \
         } while (0)
 
 /* Contexts are device numbers plus one, on a stack for each thread. A reset leaves the handle and

@@ -9,6 +9,11 @@
 
 EXPORT fake_nvrtc fake_nvrtc_state = {.major = 13, .minor = 0, .oldest = 75, .newest = 121};
 #define fake fake_nvrtc_state
+#define CALLED(name)                                                                                               \
+        do {                                                                                                       \
+                if (fake.fails && fake.fails(#name))                                                               \
+                        return 1;                                                                                  \
+        } while (0)
 
 typedef struct program {
         char *source;
@@ -58,6 +63,7 @@ int nvrtcGetSupportedArchs(int *arches)
 }
 int nvrtcCreateProgram(program **made, const char *source, const char *name, int headers, const char *const *texts, const char *const *names)
 {
+        CALLED(nvrtcCreateProgram);
         (void)name, (void)headers, (void)texts, (void)names;
         *made = malloc(sizeof **made);
         **made = (program){strdup(source), ""};
@@ -71,6 +77,7 @@ int nvrtcDestroyProgram(program **p)
 }
 int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
+        CALLED(nvrtcCompileProgram);
         const char *wait = getenv("FAKE_NVRTC_MS"); /* a compiler that takes its time */
         if (wait)
                 usleep(1000 * (useconds_t)atoi(wait));
@@ -90,21 +97,25 @@ static size_t binary(const program *p, const char *word, char *to)
 }
 int nvrtcGetCUBINSize(program *p, size_t *size)
 {
+        CALLED(nvrtcGetCUBINSize);
         *size = binary(p, "fake cubin ", NULL);
         return 0;
 }
 int nvrtcGetCUBIN(program *p, char *cubin)
 {
+        CALLED(nvrtcGetCUBIN);
         binary(p, "fake cubin ", cubin);
         return 0;
 }
 int nvrtcGetPTXSize(program *p, size_t *size)
 {
+        CALLED(nvrtcGetPTXSize);
         *size = binary(p, "fake ptx ", NULL);
         return 0;
 }
 int nvrtcGetPTX(program *p, char *ptx)
 {
+        CALLED(nvrtcGetPTX);
         binary(p, "fake ptx ", ptx);
         return 0;
 }

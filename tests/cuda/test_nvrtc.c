@@ -261,7 +261,7 @@ int main(int argc, char **argv)
         }
         every = every < 1 ? 1 : every;
         if (sf_jit_compiler(NULL, 0, &compiler) != SF_OK) {
-                printf("test_nvrtc: skipped: %s\n", sf_last_error(NULL));
+                printf("SKIPPED: %s\n", sf_last_error(NULL));
                 return SKIPPED;
         }
         printf("NVRTC %d.%d from %s, chips %d to %d\n", (int)compiler->major, (int)compiler->minor, compiler->path, (int)compiler->arches[0],
@@ -289,7 +289,7 @@ int main(int argc, char **argv)
         }
         free(done);
         if (!compiled) {
-                printf("test_nvrtc: skipped: this NVRTC knows no such chip\n");
+                printf("SKIPPED: this NVRTC knows no such chip\n");
                 return SKIPPED;
         }
         printf("%ld kernels compiled, %ld with spills\n", compiled, spilled);

@@ -14,7 +14,7 @@
 #define TOGETHER 6 /* specialisations a file */
 /* One file in so many has the sanitizers that the compiler was asked for: with them it takes more than twice as long. Which one it is changes with the
  * kernels' text. Plain cases lie between guard pages besides. */
-#define SANITIZED 3
+#define SANITIZED 5
 
 typedef struct known {
         sf_cuda_spec spec;

@@ -2,7 +2,7 @@
  * The CUDA kernels, run on the host, against the reference: the shapes of cases.def at small sizes, planned for a chip with
  * tiny tiles (so that a short sequence has many) and for a real one, bit by bit.
  *
- *   test_cuda_host folder compiler jobs [--cases N] [--seed N] [--only text] [--chip small|real]
+ *   test_cuda_host folder compiler jobs [--cases N] [--every N] [--seed N] [--only text]
  */
 #include "backend_host.h"
 #include "case.h"
@@ -23,7 +23,7 @@ static const sf_cuda_chip real_chip = {.capability = 90, .cluster = 8, .multipro
 /* With this many drawn cases every kernel file must have run; fewer are for a quick look. */
 enum { ENOUGH = 300 };
 
-static long wanted = 400, first_seed = 1;
+static long wanted = 400, first_seed = 1, every = 1;
 static const char *only;
 
 static long cost(const test_case *c)
@@ -34,10 +34,17 @@ static long cost(const test_case *c)
         return n;
 }
 
+/* One case in `every`, drawn so that it does not follow the lists' own rhythm; the same ones when they are met again. */
 static long turn;
+static bool is_turn(void)
+{
+        return hash((uint64_t)++turn) % (uint64_t)every == 0;
+}
+
 static void meet(test_case *c)
 {
-        turn++;
+        if (!is_turn())
+                return;
         if (only) {
                 char text[1024];
                 FILE *to = fmemopen(text, sizeof text, "w");
@@ -73,11 +80,11 @@ static const int64_t *set(int64_t *to, int32_t ndim, const int64_t *from, int32_
         return to;
 }
 
-static void meet_shapes(bool fold, long every)
+static void meet_shapes(bool fold, long one_in)
 {
         int64_t shape[8];
         uint64_t number = 0;
-#define TURN (hash((uint64_t)first_seed * 1000 + number++) % (uint64_t)every == 0)
+#define TURN (hash((uint64_t)first_seed * 1000 + number++) % (uint64_t)one_in == 0)
 #define SWEEP(axis, vary, first, last, step, ...)                                                                  \
         {                                                                                                          \
                 static const int64_t s[] = {__VA_ARGS__};                                                          \
@@ -196,13 +203,13 @@ static const int64_t product_shapes[][3] = {{9, 63, 1},  {5, 1031, 1}, {1, 9000,
                                             {1, 700, 3}, {1, 600, 7},  {3, 130, 33}, {1, 900, 40}, {2, 50, 128}, {9, 20, 300}, {70, 1, 30}};
 #define PRODUCT_SHAPES (int)(sizeof product_shapes / sizeof *product_shapes)
 
-/* Values of two components, every way that kernels take them; one in `every` shape. */
-static void meet_pairs(sf_op op, int every)
+/* Values of two components, every way that kernels take them; one shape in `one_in`. */
+static void meet_pairs(sf_op op, int one_in)
 {
         static const int fills[] = {FILL_finite, FILL_special, FILL_positive, FILL_mixed};
         static const int types[][3] = {{DT_F32, DT_F32, DT_NONE}, {DT_F32, DT_F32, DT_NONE}, {DT_F64, DT_F64, DT_NONE}, {DT_BF16, DT_BF16, DT_NONE},
                                        {DT_F16, DT_F16, DT_NONE}, {DT_F32, DT_F16, DT_F64},  {DT_I64, DT_F32, DT_NONE}};
-        for (int i = 0; i < 2 * PRODUCT_SHAPES; i += every) {
+        for (int i = 0; i < 2 * PRODUCT_SHAPES; i += one_in) {
                 const int64_t *shape = product_shapes[i / 2];
                 for (int fold = 0; fold < 2; fold++) {
                         test_case c = case_plain(fold, 1, 3, shape);
@@ -235,6 +242,8 @@ static void meet_large_mantissas(void)
         for (int i = 0; i < MOST; i++)
                 x[i] = ldexpf(0x1.fffffep0f, i / 100 % 2 ? -3 : 2);
         for (int i = 0; i < 2 * PRODUCT_SHAPES; i++) {
+                if (!is_turn())
+                        continue;
                 const int64_t *shape = product_shapes[i / 2], folded[2] = {shape[0], shape[2]};
                 const bool fold = i % 2;
                 int64_t n = shape[0] * shape[2] * (fold ? 1 : shape[1]);
@@ -252,7 +261,7 @@ static void meet_large_mantissas(void)
                                 ty.ndim = 2;
                                 ty.shape = (int64_t *)folded;
                         }
-                        host_seed = ++turn;
+                        host_seed = turn;
                         CHECK((fold ? sf_fold(engines[k].ctx, &tx, &ty, &all) : sf_scan(engines[k].ctx, &tx, &ty, &scan)) == SF_OK, "%s",
                               sf_last_error(engines[k].ctx));
                 }
@@ -327,12 +336,14 @@ static void meet_all(void)
 int main(int argc, char **argv)
 {
         if (argc < 4) {
-                fprintf(stderr, "usage: test_cuda_host folder compiler jobs [--cases N] [--seed N] [--only text]\n");
+                fprintf(stderr, "usage: test_cuda_host folder compiler jobs [--cases N] [--every N] [--seed N] [--only text]\n");
                 return 2;
         }
         for (int i = 4; i + 1 < argc; i += 2)
                 if (!strcmp(argv[i], "--cases"))
                         wanted = atol(argv[i + 1]);
+                else if (!strcmp(argv[i], "--every"))
+                        every = atol(argv[i + 1]) > 0 ? atol(argv[i + 1]) : 1;
                 else if (!strcmp(argv[i], "--seed"))
                         first_seed = atol(argv[i + 1]);
                 else if (!strcmp(argv[i], "--only"))
@@ -364,7 +375,7 @@ int main(int argc, char **argv)
 #undef KERNEL
         fprintf(stderr, "; staged %ld, packs %ld, early %ld, whole rows %ld, interleaved %ld, chunked %ld\n", host_staged, host_packs, host_early,
                 host_whole_rows, host_interleaved, host_chunked);
-        const bool all = !only && wanted >= ENOUGH && first_seed == 1;
+        const bool all = !only && wanted >= ENOUGH && every == 1 && first_seed == 1;
 #define KERNEL(name, NAME) CHECK(!all || host_met[SF_CUDA_##NAME] || SF_CUDA_##NAME >= SF_CUDA_AGAIN, "no case has run kernels/" #name ".cu: it is not tested, or not chosen any more");
 #include "cuda/kernels.def"
 #undef KERNEL

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""mutation.py [--few] [--only TEXT] [--list]: shows that the tests would notice a wrong line. tests/mutations.txt has the lines.
+
+One copy of the sources, one build of it, in build/mutation: portable kernels, not optimised, since that is compiled fastest. Each change is put
+in by itself and taken out again, so that only what it touches is compiled anew. A test that fails, does not end or dies has noticed. --few: those
+with a star, which `make test` has. At the end it names the survivors; it fails where one has no explanation, or where an explained one was noticed.
+"""
+import os, shutil, subprocess, sys, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORK = os.path.join(ROOT, "build", "mutation")
+COPY, BUILD = os.path.join(WORK, "tree"), os.path.join(WORK, "build")
+SECONDS = 600  # no test here takes a tenth of that, so one that does hangs
+HOST = {"host": "test_cuda_host", "sides": "test_sides_host", "plans": "test_expr_host"}
+HOST_COMPILER = "c++ -std=c++14 -w -O0 -ffp-contract=off -I" + os.path.join(COPY, "tests/cuda_host")
+
+
+class Mutation:
+    def __init__(self, file, test, few):
+        self.file, self.test, self.few = file, test.split(), few
+        self.old = self.new = self.reason = None
+
+
+def read():
+    """Texts may go on over lines that begin with a space."""
+    found, last = [], None
+    for line in open(os.path.join(ROOT, "tests", "mutations.txt")):
+        line = line.rstrip("\n")
+        if line.startswith(("@ ", "*@ ")):
+            file, _, test = line.split("@ ", 1)[1].partition(": ")
+            found.append(Mutation(file, test, line[0] == "*"))
+        elif line.startswith(("- ", "+ ", "= ")):
+            last = {"-": "old", "+": "new", "=": "reason"}[line[0]]
+            setattr(found[-1], last, line[2:])
+        elif line.startswith(" ") and last:
+            setattr(found[-1], last, getattr(found[-1], last) + "\n" + line)
+    for m in found:
+        text = open(os.path.join(ROOT, m.file)).read()
+        if m.old is None or m.new is None or m.old == m.new:
+            sys.exit(f"mutation: one of {m.file} changes nothing")
+        if text.count(m.old) != 1:
+            sys.exit(f"mutation: {m.file} has {text.count(m.old)} of {m.old!r}; it must be exactly one")
+    return found
+
+
+def copy():
+    """The sources as they are now; what has not changed keeps its time, so that it is not compiled again."""
+    for top in ("CMakeLists.txt", "cmake", "include", "src", "python", "tests", "pyproject.toml", "docs", "examples", "README.md"):
+        for folder, folders, files in os.walk(os.path.join(ROOT, top)) if os.path.isdir(os.path.join(ROOT, top)) else [(ROOT, [], [top])]:
+            folders[:] = [f for f in folders if f != "__pycache__"]
+            to = os.path.join(COPY, os.path.relpath(folder, ROOT))
+            os.makedirs(to, exist_ok=True)
+            for name in files:
+                source, target = os.path.join(folder, name), os.path.join(to, name)
+                if not name.endswith(".so") and (not os.path.exists(target) or open(source, "rb").read() != open(target, "rb").read()):
+                    shutil.copyfile(source, target)
+
+
+def run(command, log, seconds=None, **more):
+    """Its exit code; a number that no program has where it did not end."""
+    with open(log, "w") as to:
+        try:
+            return subprocess.run(command, stdout=to, stderr=subprocess.STDOUT, timeout=seconds, **more).returncode
+        except subprocess.TimeoutExpired:
+            return 1000
+
+
+def must(command):
+    log = os.path.join(WORK, "log")
+    if run(command, log, cwd=COPY):
+        print(open(log).read()[-4000:])
+        sys.exit(f"mutation: {' '.join(command)} fails")
+
+
+def target(test):
+    return {"python": "scanfold_python"}.get(test[0]) or HOST.get(test[0]) or test[0]
+
+
+def build(targets):
+    """Whether they build."""
+    return run(["cmake", "--build", BUILD, "-j", str(os.cpu_count()), "--target", *targets], os.path.join(WORK, "log")) == 0
+
+
+def passes(test, python):
+    log = os.path.join(WORK, "said")
+    if test[0] == "python":
+        environment = dict(os.environ, PYTHONPATH=os.path.join(COPY, "python"), PYTHONDONTWRITEBYTECODE="1")
+        return run([python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *test[1:]], log, SECONDS, cwd=COPY, env=environment) == 0
+    if test[0] in HOST:
+        folder = os.path.join(BUILD, "tests", "cuda_host")
+        compiler = HOST_COMPILER + (" -include " + os.path.join(COPY, "tests/cuda_host/not_commuting.hpp") if test[0] == "sides" else "")
+        command = [os.path.join(folder, HOST[test[0]]), os.path.join(folder, "compiled"), compiler, str(os.cpu_count()), *test[1:]]
+        return run(command, log, SECONDS, env=dict(os.environ, ASAN_OPTIONS="detect_leaks=0:detect_stack_use_after_return=0")) == 0
+    return run([os.path.join(BUILD, "tests", test[0]), *test[1:]], log, SECONDS, cwd=os.path.join(COPY, "tests")) == 0
+
+
+def main():
+    chosen = read()
+    if "--few" in sys.argv:
+        chosen = [m for m in chosen if m.few]
+    if "--only" in sys.argv:
+        wanted = sys.argv[sys.argv.index("--only") + 1]
+        chosen = [m for m in chosen if wanted in m.file]
+    if "--list" in sys.argv:
+        return print(len(chosen), "mutations of", len({m.file for m in chosen}), "files")
+    python = os.environ.get("PYTHON") or subprocess.run([os.path.join(ROOT, "tests/python.sh"), "numpy", "pytest", "torch"], stdout=subprocess.PIPE,
+                                                        check=True, text=True).stdout.strip()
+    os.makedirs(WORK, exist_ok=True)
+    copy()
+    compiler = shutil.which("clang") or shutil.which("cc")  # clang compiles this in half of gcc's time
+    must(["cmake", "-S", COPY, "-B", BUILD, "-DSCANFOLD_CLI=OFF", "-DSCANFOLD_EXAMPLES=OFF", "-DSCANFOLD_MPI=OFF", "-DSCANFOLD_PORTABLE_ONLY=ON",
+          "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0", "-DSCANFOLD_PYTHON=ON",
+          "-DSCANFOLD_HOST_SANITIZE=OFF", f"-DCMAKE_C_COMPILER={compiler}", f"-DPython3_EXECUTABLE={python}"])
+    if not build(sorted({target(m.test) for m in chosen})):
+        print(open(os.path.join(WORK, "log")).read()[-4000:])
+        sys.exit("mutation: the sources do not build")
+    # The tests themselves must pass, or their failing would say nothing.
+    for test in sorted({tuple(m.test) for m in chosen}):
+        if not passes(test, python):
+            print(open(os.path.join(WORK, "said")).read()[-4000:])
+            sys.exit(f"mutation: {' '.join(test)} fails without any change")
+    wrong, explained, start = [], 0, time.time()
+    for m in chosen:
+        path = os.path.join(COPY, m.file)
+        right = open(path).read()
+        line = right[:right.index(m.old)].count("\n") + 1
+        open(path, "w").write(right.replace(m.old, m.new))
+        built = build([target(m.test)])
+        noticed = not built or not passes(m.test, python)
+        what = "does not build" if not built else "noticed" if noticed else "SURVIVES" if m.reason is None else f"survives: {m.reason}"
+        print(f"{m.file}:{line}: {' '.join(m.test)}: {what}", flush=True)
+        if not built or noticed == (m.reason is not None):
+            wrong.append(f"{m.file}:{line}")
+        explained += m.reason is not None
+        open(path, "w").write(right)
+    print(f"mutation: {len(chosen)} changes in {time.time() - start:.0f} s; {explained} survive and are explained; "
+          f"{len(wrong)} are not as tests/mutations.txt says{': ' if wrong else ''}{', '.join(wrong)}")
+    sys.exit(len(wrong) > 0)
+
+
+main()
