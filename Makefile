@@ -188,7 +188,7 @@ test-tsan: needs-test
 	        -DSCANFOLD_TEST_EVERY=$(call amount,200,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,150,5000)
 	+$(call BUILD,build/tsan)
 	cd build/tsan && calm=$$(setarch -R true 2> /dev/null && echo setarch -R || true) && $$calm $(CTEST) -L threads && \
-	        SCANFOLD_TEST_ENGINES='$(call amount,portable/3,portable/1 portable/2 portable/3 portable/7)' $$calm $(CTEST) -R '^(fuzz|test_laws)$$'
+	        SCANFOLD_TEST_ENGINES='$(call amount,portable/3,portable/1 portable/2 portable/3 portable/5)' $$calm $(CTEST) -R '^(fuzz|test_laws)$$'
 
 # The kernels, and what surrounds them. What the CUDA backend does on the host it does as on any other.
 test-neon: needs-test

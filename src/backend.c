@@ -89,6 +89,26 @@ sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void 
         return SF_OK;
 }
 
+sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *s, int64_t n)
+{
+        if (sf_on_host(device))
+                return sf_segments_check(ctx, s, n);
+        if (!sf_context_checks(ctx))
+                return SF_OK;
+        const int64_t back = s->stride < 0 ? -s->count * s->stride : 0; /* how far before the first offset the last one lies */
+        const size_t size = (size_t)(s->count * (s->stride < 0 ? -s->stride : s->stride)) + (s->wide ? 8 : 4);
+        char *copy = malloc(size);
+        if (!copy)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for %zu bytes of offsets to be checked", size);
+        sf_segments there = *s;
+        there.offsets = copy + back;
+        sf_status status = sf_cuda_copy(ctx, device, stream, copy, s->offsets - back, size);
+        if (status == SF_OK)
+                status = sf_segments_check(ctx, &there, n);
+        free(copy);
+        return status;
+}
+
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)
 {
         *memory = (sf_memory){NULL, NULL};

@@ -64,6 +64,9 @@ void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memor
 /* Copies between the host's memory and the device's, or within it, after the stream's work, and waits for it. */
 sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size);
 
+/* Are these offsets such as an axis of n elements may have? On a device only where the context asks for that: it waits for them. */
+sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *segments, int64_t n);
+
 /* Memory that outlives a run: what a plan keeps. Freeing waits for the device. */
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory);
 void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory);

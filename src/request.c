@@ -173,7 +173,7 @@ static sf_status set_initial(sf_context *ctx, const sf_request *r, sf_step *step
 static sf_status check_segments(sf_context *ctx, const sf_request *r, const sf_prepared *p)
 {
         const sf_segments segments = sf_segments_of(&p->offsets);
-        return sf_segments_check(ctx, &segments, p->x.shape[__builtin_ctzll(r->axes)]);
+        return sf_backend_check_segments(ctx, r->x->device, r->stream, &segments, p->x.shape[__builtin_ctzll(r->axes)]);
 }
 
 sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *p)
@@ -209,7 +209,7 @@ sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *
                 SF_TRY(check_mask(ctx, r, name, p));
         if (r->offsets && sf_view_overlap(&p->offsets, &p->out))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "out overlaps offsets; it must be memory of its own");
-        if (r->offsets && sf_on_host(r->x->device))
+        if (r->offsets)
                 SF_TRY(check_segments(ctx, r, p));
         if (!x->count && r->fold && !r->part && !r->offsets && !sf_op_is(r->op, SF_EMPTY) && !step->has_initial && names_an_empty_axis(x, r->axes))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; give an initial one, or fold axes that are not empty",

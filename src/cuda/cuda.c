@@ -218,7 +218,7 @@ sf_status sf_cuda_copy(sf_context *ctx, sf_device device, void *stream, void *to
         cu_result code = d->driver->copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, size, stream);
         if (code == CU_OK)
                 code = d->driver->stream_wait(stream);
-        sf_status status = code == CU_OK ? SF_OK : sf_cuda_device_fail(ctx, d, code, "copying values of a shard");
+        sf_status status = code == CU_OK ? SF_OK : sf_cuda_device_fail(ctx, d, code, "copying between the host and the device");
         sf_cuda_device_leave(d, entered);
         return status;
 }

@@ -86,16 +86,16 @@ static bool is_checked(const sf_plan *plan, int32_t number)
         return found;
 }
 
-/* The offsets of segments, where the host can read them. */
-static sf_status check_segments(const sf_plan *plan, const sf_view *view)
+/* The offsets of segments. */
+static sf_status check_segments(const sf_plan *plan, void *stream, const sf_view *view)
 {
         for (int32_t i = 0; i < plan->passes; i++) {
                 const sf_pass *pass = plan->pass[i];
                 const int32_t input = pass->offsets - 1;
-                if (input < 0 || is_checked(plan, i) || !sf_on_host(plan->device))
+                if (input < 0 || is_checked(plan, i))
                         continue;
                 const sf_segments segments = sf_segments_of(&view[input]);
-                SF_TRY(sf_segments_check(plan->ctx, &segments, cut_length(pass)));
+                SF_TRY(sf_backend_check_segments(plan->ctx, plan->device, stream, &segments, cut_length(pass)));
         }
         return SF_OK;
 }
@@ -522,7 +522,7 @@ sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *o
         }
         sf_status status = check_tensors(plan, inputs, outputs, j.view);
         if (status == SF_OK)
-                status = check_segments(plan, j.view);
+                status = check_segments(plan, j.stream, j.view);
         if (status == SF_OK)
                 status = run_passes(&j, &o);
         if (arena)

@@ -222,6 +222,12 @@ sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void 
         return SF_OK;
 }
 
+sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *segments, int64_t n)
+{
+        (void)device, (void)stream;
+        return sf_segments_check(ctx, segments, n);
+}
+
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)
 {
         (void)ctx, (void)device;

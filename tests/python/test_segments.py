@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 hypothesis = pytest.importorskip("hypothesis")
 given, settings, st = hypothesis.given, hypothesis.settings, hypothesis.strategies
 
-pytestmark = pytest.mark.host_only("segments are on the CPU only, so far")
+pytestmark = pytest.mark.host_only("test_segments_cuda.py has the device's")
 
 SCANS = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
 FOLDS = ["sum", "prod", "max", "min", "argmax", "argmin", "logsumexp"]

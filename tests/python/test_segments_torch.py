@@ -6,7 +6,7 @@ import scanfold
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.host_only("segments are on the CPU only, so far")
+pytestmark = pytest.mark.host_only("test_segments_cuda.py has the device's")
 
 OFFSETS = torch.tensor([0, 3, 3, 4, 9])
 MASK = torch.tensor([1, 1, 0, 1, 1, 0, 1, 1, 1, 0, 1], dtype=torch.bool)
