@@ -172,12 +172,12 @@ test-clang: needs-test
 # clang compiles sanitized kernels faster than gcc does. The CUDA kernels on the host have sanitizers of their own: test-cuda-host.
 SANITIZED = -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_CUDA_HOST=OFF -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1 -Wno-pass-failed'
 
-# libFuzzer's targets are built with these sanitizers too: a quarter of a minute each, an hour in test-long.
+# libFuzzer's targets are built with these sanitizers too: some seconds each, an hour in test-long.
 # What the vector kernels read and write, test-gcc sees with guard pages around every buffer; test-long compiles them here too, in minutes.
 test-asan: needs-test
 	$(STRICT) -S . -B build/asan $(SANITIZED) -DSCANFOLD_SANITIZE=address,undefined -DSCANFOLD_PORTABLE_ONLY=$(call amount,ON,OFF) \
 	        -DSCANFOLD_TEST_EVERY=$(call amount,60,8) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,1000,20000) -DSCANFOLD_EXPR_GRAPHS=$(call amount,300,5000) \
-	        -DSCANFOLD_LIBFUZZER=ON -DSCANFOLD_LIBFUZZER_SECONDS=$(call amount,15,3600)
+	        -DSCANFOLD_LIBFUZZER=ON -DSCANFOLD_LIBFUZZER_SECONDS=$(call amount,6,3600)
 	+$(call BUILD,build/asan)
 	cd build/asan && $(SOME_ENGINES) UBSAN_OPTIONS=print_stacktrace=1 $(CTEST) -L 'core|threads'
 

@@ -1,11 +1,7 @@
 /* Lines cut into segments, for kernels/segments.cu: which leaves and tiles. */
 #include "cuda/emit_draft.h"
 
-/* A thread has a leaf in so many bytes of registers. */
-#define LEAF_BYTES 128
-
-/* Columns beside each other that a block takes: those of a sector of 32 bytes, so that all that is read is used. */
-#define SECTOR 32
+#include <string.h>
 
 static bool is_spread(const sf_step *s)
 {
@@ -28,24 +24,34 @@ static int64_t depth_of(int64_t leaves)
         return at_least(ceil_div(log2_up(leaves + 1), SF_GROUP_LOG), 1);
 }
 
+static sf_status find_tile(const sf_context *ctx, const sf_cuda_chip *chip, const sf_step *s, bool down, sf_cuda_spec *spec, sf_cuda_tile *tile)
+{
+        memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
+        spec->kernel = SF_CUDA_SEGMENTS;
+        spec->op = (int32_t)s->op;
+        spec->acc = s->acc;
+        spec->flags = down ? SF_CUDA_DOWN : 0;
+        return sf_cuda_tile_for(ctx, chip, spec, 8, 8, tile);
+}
+
 sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         const bool numbered = s->fold || is_spread(s);
-        const int64_t columns = down ? s->dims[s->nbatch - 1].len : 1, most = at_least(at_most(SECTOR / size_of((int32_t)s->in), 16), 4);
-        const int64_t beside = down ? at_most(pow2_up(columns), chip->small_tiles ? 4 : most) : 1, strips = ceil_div(columns, beside);
-        const int64_t threads = chip->small_tiles ? 32 : beside > 1 ? 256 : 128, windows = threads / beside;
-        const int64_t leaf = chip->small_tiles ? 8 : LEAF_BYTES / value_size(s), tile = windows * leaf, reach = tile + leaf;
+        sf_cuda_tile shape;
+        SF_TRY(find_tile(ctx, chip, s, down, &plan->launch[0].spec, &shape));
+        const int64_t columns = down ? s->dims[s->nbatch - 1].len : 1, most = at_least(at_most(shape.more / size_of((int32_t)s->in), 16), 4);
+        const int64_t beside = down ? at_most(pow2_up(columns), most) : 1, strips = ceil_div(columns, beside);
+        const int64_t threads = shape.threads, windows = threads / beside;
+        const int64_t leaf = at_least(4 * shape.elements / value_size(s), 4), tile = windows * leaf, reach = tile + leaf;
         const int64_t tiles = at_least(ceil_div(s->n, tile), 1), depth = depth_of(s->n / leaf), units = s->batch / columns * strips;
 
         layout l = sf_cuda_layout(s, false, false);
-        if (beside > 1 || is_spread(s) || s->map)
-                l.width = 1;
-        l.width = (int)at_most(l.width, leaf);
+        l.width = beside > 1 || is_spread(s) || s->map ? 1 : (int)at_most(l.width, leaf);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SEGMENTS, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         spec->threads = (int32_t)threads;
         spec->items = 1;
-        spec->extra[SF_CUDA_RESIDENT] = beside > 1 ? 2 : 6;
+        spec->extra[SF_CUDA_RESIDENT] = shape.resident;
         spec->extra[SEGMENTS_LEAF] = (int32_t)leaf;
         spec->extra[SEGMENTS_STRIP] = (int32_t)beside;
         spec->extra[SEGMENTS_DEPTH] = (int32_t)depth;

@@ -12,9 +12,9 @@
  * it knows the others'. A tile looks back at most 31 places on every level, one level after another, so that nothing a tile publishes waits for
  * more than the level below.
  *
- * SF_STRIP 1: lines of neighbours, which come by way of shared memory, a place left free behind every leaf's worth, so that threads that walk a leaf each meet in
- * different banks. Else columns; every thread reads its own. SF_MAPS: nothing is combined, and there are no leaves. SF_SPREAD: bit k: of operand k there is
- * an element a segment.
+ * SF_STRIP 1: lines of neighbours, which come by way of shared memory: leaves lie there as they lie in memory, but for a cell left free before those of every window, so
+ * that threads that walk a leaf each meet in different banks. Else columns; every thread reads its own. SF_MAPS: nothing is combined, and there are no leaves.
+ * SF_SPREAD: bit k: of operand k there is an element a segment.
  *
  * Offsets are taken as they come: clamped to the line, so that whatever they are nothing else is touched; and a total that never comes, as when they
  * decrease, is waited for only so long.
@@ -22,156 +22,7 @@
  * scratch: tickets; then for each line and strip, level by level, the places' totals, mark and payload. number[0]: tiles a line; number[1]: strips; number[2]: words of a
  * line's totals; number[3]: tickets. offsets, segments, offset_stride: where they are, how many segments, bytes from one to the next.
  */
-enum {
-        WINDOWS = SF_THREADS / SF_STRIP,
-        TILE = WINDOWS * SF_LEAF,
-        REACH = TILE + SF_LEAF, /* a leaf that begins in the tile may end behind it */
-        WORDS = sizeof(sf_acc) / 4,
-        WARPS = SF_THREADS / 32,
-        VECTORS = SF_LEAF / SF_WIDTH, /* that a thread loads of a line's tile */
-        NUMBERED = SF_FOLDS || SF_SPREAD, /* it matters which segment an element is of */
-};
-#define PATIENCE (1 << 22)
-
-/* ------------------------------------------------------------------------------------------------
- * Where segments begin
- * ---------------------------------------------------------------------------------------------- */
-
-/* What all threads of a block know of their tile. Positions are counted from the tile's beginning. */
-struct sf_frame {
-        sf_i64 first;  /* the tile's first position on its line, */
-        sf_i64 number; /* and its number there */
-        sf_i64 unit;   /* which line and strip */
-        sf_i64 next;   /* the first segment that begins behind `first` */
-        sf_i64 open;   /* where the one before it begins: at most 0 */
-        sf_i64 beyond; /* where the first one begins that does so behind the tile's reach */
-        sf_u32 mark;
-        int some;      /* segments begin in the reach, behind its first position */
-        int leaves;    /* in the list */
-        int dense;     /* so many that short ones are walked */
-        int closed[SF_DEPTH + 1]; /* has the tile a total on this level? */
-        int low[SF_DEPTH]; /* the lowest bits of its first place there */
-};
-
-/* Shared memory, as sf_segments_* of shared.h have it. */
-struct sf_desk {
-        sf_frame *frame;
-        sf_loaded *cells;
-        unsigned char *flags;   /* a byte a position: a segment begins there; then, in its place, */
-        unsigned short *list;   /* where leaves begin that are not full */
-        int *numbers;           /* of those that begin in the reach: which they are, counted from `next` */
-        sf_u32 *heads, *leaves; /* a bit a position, a word a window */
-        int *heads_before, *last_head, *turn;
-        sf_acc *totals;
-        sf_u32 *place;          /* whose total: its number in its segment; 0 also where there is none */
-};
-
-SF_DEVICE sf_desk sf_desk_of()
-{
-        unsigned char *s = sf_shared();
-        sf_desk d;
-        d.totals = (sf_acc *)s;
-        s += sf_segments_totals(WINDOWS, SF_DEPTH) * SF_STRIP * (int)sizeof(sf_acc);
-        d.frame = (sf_frame *)s;
-        s += SF_SEGMENTS_FRAME;
-        d.cells = (sf_loaded *)s;
-        s += sf_segments_cells(SF_STRIP == 1 && !SF_MAPS ? REACH : 0, SF_LEAF) * (int)sizeof(sf_loaded);
-        d.place = (sf_u32 *)s;
-        s += sf_segments_totals(WINDOWS, SF_DEPTH) * 4;
-        d.heads = (sf_u32 *)s;
-        d.leaves = d.heads + WINDOWS + 1;
-        d.heads_before = (int *)(d.leaves + WINDOWS + 1);
-        d.last_head = d.heads_before + WINDOWS + 1;
-        d.turn = d.last_head + WINDOWS + 1;
-        s += sf_segments_windows(WINDOWS) * 4;
-        d.flags = s;
-        d.list = (unsigned short *)s;
-        s += sf_segments_list(REACH);
-        d.numbers = (int *)s;
-        return d;
-}
-static_assert(sizeof(sf_frame) <= SF_SEGMENTS_FRAME, "what a block knows of its tile");
-
-/* Where segment k begins, on the line; of k = segments where the last one ends. What stands before the first and behind the last is as if a segment too. */
-SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
-{
-        const char *at = p.offsets + (SF_BACKWARDS ? p.segments - k : k) * p.offset_stride;
-        sf_i64 v;
-#if SF_WIDE
-        v = *(const sf_i64 *)at;
-#else
-        v = *(const int *)at;
-#endif
-        v = v < 0 ? 0 : v > p.n ? p.n : v;
-        return SF_BACKWARDS ? p.n - v : v;
-}
-
-/* By a warp: the first k whose segment begins behind `position`; segments + 1: none does. */
-SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
-{
-        sf_i64 low = 0, high = p.segments + 1;
-        while (low < high) {
-                const sf_i64 step = (high - low + 31) >> 5, probe = low + lane * step + step - 1;
-                const bool before = sf_bound(p, probe < high ? probe : high - 1) <= position;
-                const sf_i64 passed = low + sf_count_bits(sf_ballot(before)) * step;
-                low = passed < high ? passed : high;
-                high = low + step - 1 < high ? low + step - 1 : high;
-        }
-        return low;
-}
-
-/* A scan of one number a thread over the block: what those before it come to. One barrier before, two within. */
-template <bool MOST> SF_DEVICE int sf_before_thread(int own, int *turn, int thread)
-{
-        const int lane = thread & 31;
-        int sum = own;
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2) {
-                const int left = ::sf_shuffle(sum, (lane - b) & 31);
-                if (lane >= b)
-                        sum = MOST ? (left > sum ? left : sum) : left + sum;
-        }
-        sf_sync_block();
-        if (lane == 31)
-                turn[thread / 32] = sum;
-        sf_sync_block();
-        int before = ::sf_shuffle(sum, (lane - 1) & 31);
-        if (!lane)
-                before = MOST ? -1 : 0;
-        for (int w = 0; w < thread / 32; w++)
-                before = MOST ? (turn[w] > before ? turn[w] : before) : before + turn[w];
-        return before;
-}
-
-SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
-
-/* The flags of a window as bits. */
-SF_DEVICE sf_u32 sf_window(const unsigned char *flags)
-{
-        sf_u32 bits = 0;
-#pragma unroll
-        for (int i = 0; i < SF_LEAF; i += 4)
-                bits |= ((*(const sf_u32 *)(flags + i) * 0x01020408u) >> 24 & 15) << i;
-        return bits;
-}
-
-/* Where the segment begins that position `at` is of, if it is not a beginning in its own window before it. */
-SF_DEVICE sf_i64 sf_opened(const sf_desk &d, int window) { return d.last_head[window] < 0 ? d.frame->open : d.last_head[window]; }
-
-/* How many segments begin in the reach up to a position; and which segment that is. */
-SF_DEVICE sf_i64 sf_segment_at(const sf_params &p, const sf_desk &d, int at)
-{
-        const int window = at / SF_LEAF, rank = d.heads_before[window] + sf_count_bits(d.heads[window] & (2u << at % SF_LEAF) - 1);
-        return rank ? d.frame->next + d.numbers[rank - 1] : d.frame->next - 1;
-}
-/* The cell of a position, whose leaf begins in its own window or in the one before it; `low`: where the first leaf of its own does. One more is left free before each window's
- * leaves, and one before all, for what the tile before has. */
-SF_DEVICE int sf_first_leaf(const sf_desk &d, int window) { return d.leaves[window] ? sf_lowest(d.leaves[window]) : SF_LEAF; }
-SF_DEVICE int sf_cell(int at, int low) { return 1 + at + at / SF_LEAF - (at % SF_LEAF < low); }
-/* The same where the leaf is known. */
-SF_DEVICE int sf_cell_of(int at, int leaf) { return 1 + at + leaf / SF_LEAF; }
-
-SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
+#include "segments_bounds.cuh"
 
 /* ------------------------------------------------------------------------------------------------
  * Elements and results
@@ -265,151 +116,7 @@ SF_DEVICE void sf_store_entry(const sf_params &p, const sf_line &line, sf_i64 se
 }
 
 #if !SF_MAPS
-/* ------------------------------------------------------------------------------------------------
- * Totals of leaves and groups
- * ---------------------------------------------------------------------------------------------- */
-
-/* The first of a tile's places on a level; how many it may have there; and where they begin in shared memory, behind 32 that it looks back at. */
-SF_DEVICE sf_i64 sf_first_place(sf_i64 number, int level)
-{
-        sf_i64 place = number * WINDOWS;
-        for (int l = 0; l < level; l++)
-                place = (place - 31) >> 5;
-        return place;
-}
-SF_DEVICE int sf_places(int level) { return level ? SF_SEGMENTS_PLACES - 32 : (int)WINDOWS; }
-SF_DEVICE int sf_level_at(int level) { return level ? 32 + WINDOWS + (level - 1) * SF_SEGMENTS_PLACES : 0; }
-
-SF_DEVICE sf_u64 *sf_published(const sf_params &p, const sf_frame &f, int level, sf_i64 place, int column)
-{
-        sf_u64 *words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + f.unit * p.number[2];
-        return words + ((sf_segments_places_below(p.number[0] * WINDOWS, level) + place) * SF_STRIP + column) * WORDS;
-}
-
-/* A line of one tile tells nobody anything. */
-SF_DEVICE void sf_tell(const sf_params &p, const sf_frame &f, int level, sf_i64 place, int column, sf_acc v)
-{
-        if (p.number[0] > 1)
-                sf_publish<1>(sf_published(p, f, level, place, column), v, f.mark);
-}
-
-/* What a thread has to find out of other tiles: places of all levels in turn. */
-enum { LOOKS = (32 * SF_STRIP * SF_DEPTH + SF_THREADS - 1) / SF_THREADS };
-struct sf_look {
-        const sf_u64 *words;
-        int at, number, level; /* where it belongs; whose total it is; level -1: nothing is to be found out */
-        bool there;
-        sf_words found;
-};
-SF_DEVICE void sf_look_once(sf_look &look, sf_u32 mark)
-{
-        bool there = true;
-#pragma unroll
-        for (int w = 0; w < WORDS; w++) {
-                const sf_u64 word = sf_watch(look.words + w);
-                there = there && (sf_u32)(word >> 32) == mark;
-                look.found.w[w] = (sf_u32)word;
-        }
-        look.there = there;
-}
-
-/* `q`: the number of the leaf that goes on where the tile begins, in its segment; 0: none does. Most totals are there long before they are needed: all are
- * asked for at once. */
-SF_DEVICE void sf_look_back(const sf_params &p, const sf_frame &f, sf_i64 q, int thread, sf_look (&look)[LOOKS])
-{
-#pragma unroll
-        for (int i = 0; i < LOOKS; i++) {
-                const int own = (i * SF_THREADS + thread) / SF_STRIP, column = thread % SF_STRIP, level = own / 32, e = own % 32;
-                sf_i64 place = f.number * WINDOWS, first = place, left = q; /* of leaf q, or of the group it is in */
-                for (int l = 0; l < level; l++) {
-                        place = (place - (left & 31)) >> 5;
-                        first = (first - 31) >> 5;
-                        left >>= 5;
-                }
-                const int digit = (int)(left & 31);
-                look[i].level = level < SF_DEPTH && e < digit ? level : -1;
-                look[i].at = sf_level_at(level) + 32 + (int)(place - first) - digit + e;
-                look[i].number = (int)(left - digit + e);
-                look[i].there = false;
-                if (look[i].level >= 0) {
-                        look[i].words = sf_published(p, f, level, place - digit + e, column);
-                        sf_look_once(look[i], f.mark);
-                }
-        }
-}
-
-/* The levels: what is needed of other tiles is awaited, blocks of up to 32 are folded, groups are closed and published. */
-SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thread)
-{
-        const int column = thread % SF_STRIP, row = thread / SF_STRIP;
-        sf_frame &f = *d.frame;
-        sf_look look[LOOKS];
-        sf_look_back(p, f, q, thread, look);
-        for (int level = 0; level < SF_DEPTH; level++, q >>= 5) {
-                const sf_i64 first = sf_first_place(f.number, level);
-                const int at = sf_level_at(level), count = 32 + sf_places(level);
-                sf_sync_block();
-                if (!q && !f.closed[level])
-                        return;
-#pragma unroll
-                for (int i = 0; i < LOOKS; i++)
-                        if (look[i].level == level) {
-                                for (int tries = 0; !look[i].there && tries < PATIENCE; tries++)
-                                        sf_look_once(look[i], f.mark);
-                                d.totals[look[i].at * SF_STRIP + column] = look[i].there ? sf_of_words(look[i].found) : sf_neutral(p);
-                                d.place[look[i].at] = (sf_u32)look[i].number;
-                        }
-                sf_sync_block();
-                if (SF_STRIP == 1 && level && thread >= 32) /* it is little: one warp does it */
-                        continue;
-                const int by = SF_STRIP == 1 && level ? 32 : (int)WINDOWS;
-#pragma unroll
-                for (int b = 1; b < 32; b *= 2) {
-                        for (int u = at + row; u < at + count; u += by)
-                                if (!((d.place[u] + 1) & (2 * b - 1))) {
-                                        sf_acc *own = &d.totals[u * SF_STRIP + column];
-                                        *own = sf_settled(sf_combine(own[-b * SF_STRIP], *own));
-                                }
-                        if (SF_STRIP == 1 && level)
-                                sf_sync_warp();
-                        else
-                                sf_sync_block();
-                }
-                const sf_i64 above = (first - 31) >> 5;
-                for (int u = at + 32 + row; level + 1 < SF_DEPTH && u < at + count; u += by)
-                        if ((d.place[u] & 31) == 31) {
-                                const sf_i64 group = (first + (u - at - 32) - 31) >> 5;
-                                const int to = sf_level_at(level + 1) + 32 + (int)(group - above);
-                                const sf_acc v = d.totals[u * SF_STRIP + column];
-                                d.totals[to * SF_STRIP + column] = v;
-                                d.place[to] = d.place[u] >> 5;
-                                f.closed[level + 1] = 1;
-                                sf_tell(p, f, level + 1, group, column, v);
-                        }
-        }
-}
-
-/* What a leaf takes of those before it, one total after another. */
-struct sf_lefts {
-        sf_u32 q;   /* bits that are left, of this level and those above */
-        int place;  /* of what q says on this level, counted from the tile's first there */
-        int level;
-};
-/* Where the next one is, for the lowest bit: right before the place that is left when the bits below it are gone. There is one. */
-SF_DEVICE int sf_next_left(const sf_frame &f, sf_lefts &s)
-{
-        while (!(s.q & 31)) {
-                /* The tile's first place was `first`; above, it is (first - 31) >> 5. */
-                const int low = f.low[s.level];
-                s.place = ((low + s.place) >> 5) + (low < 31);
-                s.q >>= 5;
-                s.level++;
-        }
-        const int at = sf_level_at(s.level) + 31 + s.place;
-        s.place -= (int)(s.q & (0 - s.q));
-        s.q &= s.q - 1;
-        return at;
-}
+#include "segments_totals.cuh"
 
 /* ------------------------------------------------------------------------------------------------
  * Leaves
@@ -533,7 +240,7 @@ SF_DEVICE void sf_short_leaf(const sf_params &p, const sf_desk &d, const sf_line
  */
 SF_DEVICE void sf_walk_short(const sf_params &p, const sf_desk &d, const sf_line &line, int at, int end, sf_u32 heads)
 {
-        enum { LEVELS = SF_LEAF >= 32 ? 5 : SF_LEAF >= 16 ? 4 : 3 };
+        enum { LEVELS = SF_LEAF >= 32 ? 5 : SF_LEAF >= 16 ? 4 : SF_LEAF >= 8 ? 3 : 2 };
         const int stop = (at / SF_LEAF + 1) * SF_LEAF; /* no segment begins from there on */
         sf_loaded *from = d.cells + sf_cell_of(0, at);
         sf_acc level[LEVELS], last = sf_identity(p);
@@ -567,75 +274,6 @@ SF_DEVICE void sf_walk_short(const sf_params &p, const sf_desk &d, const sf_line
  * A tile
  * ---------------------------------------------------------------------------------------------- */
 
-/* Which tile. */
-SF_DEVICE void sf_draw_tile(const sf_params &p, const sf_desk &d, int thread)
-{
-        sf_frame &f = *d.frame;
-        if (!thread) {
-                const sf_u64 drawn = sf_draw(p);
-                sf_hand_in(p, drawn);
-                const sf_i64 id = (sf_u32)drawn;
-                f.unit = sf_divide(id, p.number[0]);
-                f.number = id - f.unit * p.number[0];
-                f.first = f.number * TILE;
-                f.mark = sf_mark(drawn);
-        }
-        for (int i = thread; i < REACH / 4; i += SF_THREADS)
-                ((sf_u32 *)d.flags)[i] = 0;
-        sf_sync_block();
-}
-
-/* Where it stands among the segments. */
-SF_DEVICE void sf_find_tile(const sf_params &p, const sf_desk &d, int thread)
-{
-        sf_frame &f = *d.frame;
-        if (thread < 32) {
-                const sf_i64 next = sf_find(p, f.first, thread), open = next ? sf_bound(p, next - 1) : 0;
-                if (!thread) {
-                        f.next = next;
-                        f.open = (open < f.first ? open : f.first) - f.first;
-                        f.beyond = p.n - f.first;
-                        f.some = next <= p.segments && sf_bound(p, next) < f.first + REACH;
-                        for (int l = 0; l <= SF_DEPTH; l++)
-                                f.closed[l] = 0;
-                        sf_i64 place = f.number * WINDOWS;
-                        for (int l = 0; l < SF_DEPTH; l++, place = (place - 31) >> 5)
-                                f.low[l] = (int)(place & 31);
-                }
-        }
-        sf_sync_block();
-}
-
-/*
- * Segments from `next` on, TURNS at a time by each of COUNT threads, until one begins behind the tile's reach: so many offsets are under way at once. What is
- * done with segment k, which begins at `at` and ends at `end`, is the caller's.
- */
-template <int TURNS, int COUNT, class F> SF_DEVICE void sf_each_segment(const sf_params &p, const sf_frame &f, int own, F &&todo)
-{
-        bool more = true;
-        for (sf_i64 first = f.next + own; more && first <= p.segments; first += TURNS * COUNT) {
-                sf_i64 at[TURNS], end[TURNS];
-#pragma unroll
-                for (int t = 0; t < TURNS; t++) {
-                        const sf_i64 k = first + t * COUNT;
-                        at[t] = k <= p.segments ? sf_bound(p, k) - f.first : REACH;
-                        end[t] = NUMBERED && k < p.segments ? sf_bound(p, k + 1) - f.first : REACH;
-                }
-#pragma unroll
-                for (int t = 0; t < TURNS; t++) {
-                        todo(first + t * COUNT, at[t], end[t]);
-                        more = more && at[t] < REACH;
-                }
-        }
-}
-template <int COUNT, class F> SF_DEVICE void sf_each(const sf_params &p, const sf_frame &f, int own, F &&todo)
-{
-        if (p.segments > p.n / SF_LEAF) /* a few for every thread */
-                sf_each_segment<4, COUNT>(p, f, own, todo);
-        else
-                sf_each_segment<1, COUNT>(p, f, own, todo);
-}
-
 /* Marks where segments begin; and a fold's results of those that are empty. */
 SF_DEVICE void sf_mark_heads(const sf_params &p, const sf_desk &d, const sf_line &line, int row)
 {
@@ -659,77 +297,6 @@ SF_DEVICE void sf_mark_heads(const sf_params &p, const sf_desk &d, const sf_line
 #endif
         (void)line;
 }
-
-/* Which segments those are that begin in the reach; of several that begin in one place the last, which is the one that has elements. */
-SF_DEVICE void sf_number_heads(const sf_params &p, const sf_desk &d, int thread)
-{
-        const sf_frame &f = *d.frame;
-        if (!thread && !f.open)
-                d.numbers[0] = -1;
-        sf_each<SF_THREADS>(p, f, thread, [&](sf_i64 k, sf_i64 at, sf_i64 end) {
-                if (at > 0 && at < REACH && at < p.n - f.first && end != at) {
-                        const int window = (int)at / SF_LEAF;
-                        d.numbers[d.heads_before[window] + sf_count_bits(d.heads[window] & sf_below((int)at % SF_LEAF))] = (int)(k - f.next);
-                }
-        });
-}
-
-/* Leaves as bits, where heads are known. */
-SF_DEVICE void sf_lay_leaves(const sf_params &p, const sf_desk &d, int thread)
-{
-        for (int w = thread; w <= WINDOWS; w += SF_THREADS) {
-                const int on = (int)(sf_opened(d, w) - (sf_i64)w * SF_LEAF) & (SF_LEAF - 1);
-                const sf_i64 left = p.n - d.frame->first - w * SF_LEAF;
-                sf_u32 leaves = d.heads[w];
-                if (!(leaves & sf_below(on)) && on < left)
-                        leaves |= 1u << on;
-                d.leaves[w] = leaves;
-        }
-        sf_sync_block();
-}
-
-/* Heads and leaves, as bits; what stands before each window. By the first thread of each window, and the first of all for the one behind the tile. */
-SF_DEVICE void sf_find_leaves(const sf_params &p, const sf_desk &d, int thread)
-{
-        const sf_frame &f = *d.frame;
-        const int window = thread;
-        const bool has = window < WINDOWS;
-        if (!f.some) { /* but perhaps one where the tile begins */
-                for (int w = window; w <= WINDOWS; w += SF_THREADS) {
-                        d.heads[w] = !w && !f.open;
-                        d.last_head[w] = w && !f.open ? 0 : -1;
-                        d.heads_before[w] = w && !f.open;
-                }
-                sf_sync_block();
-                return sf_lay_leaves(p, d, thread);
-        }
-        const sf_u32 heads = has ? sf_window(d.flags + window * SF_LEAF) : 0;
-        const int last = heads ? window * SF_LEAF + SF_LEAF - 1 - sf_lowest(sf_reverse_bits(heads) >> (32 - SF_LEAF)) : -1;
-        const int before = sf_before_thread<true>(last, d.turn, thread), count = sf_before_thread<false>(sf_count_bits(heads), d.turn, thread);
-        if (has) {
-                d.heads[window] = heads;
-                d.last_head[window] = before;
-                d.heads_before[window] = count;
-        }
-        if (window == WINDOWS - 1) {
-                d.heads[WINDOWS] = sf_window(d.flags + TILE);
-                d.last_head[WINDOWS] = last > before ? last : before;
-                d.heads_before[WINDOWS] = count + sf_count_bits(heads);
-        }
-        sf_sync_block();
-        sf_lay_leaves(p, d, thread);
-}
-
-/* The beginning of the first leaf behind the window, or of nothing. */
-SF_DEVICE int sf_next_leaf(const sf_params &p, const sf_desk &d, int window)
-{
-        const sf_i64 end = p.n - d.frame->first;
-        const sf_u32 leaves = d.leaves[window + 1];
-        return leaves ? (window + 1) * SF_LEAF + sf_lowest(leaves) : (int)(end < REACH ? end : REACH);
-}
-
-SF_DEVICE bool sf_is_head(const sf_desk &d, int at) { return d.heads[at / SF_LEAF] >> at % SF_LEAF & 1; }
-SF_DEVICE sf_i64 sf_begin_of(const sf_desk &d, int at) { return sf_is_head(d, at) ? at : sf_opened(d, at / SF_LEAF); }
 
 #if !SF_MAPS
 /* The leaf that is full and begins in a window; of length 0 where there is none. */
@@ -833,59 +400,25 @@ SF_DEVICE void sf_flush(const sf_params &p, const sf_desk &d, const sf_line &lin
 }
 #endif
 
-SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
-{
-        sf_take_turn();
-        const int thread = sf_thread(), column = thread % SF_STRIP, row = thread / SF_STRIP;
-        const sf_desk d = sf_desk_of();
-        sf_draw_tile(p, d, thread);
-        const sf_frame &f = *d.frame;
-        /* Columns are the last of the batch dimensions. */
-        const sf_i64 batch = SF_STRIP > 1 ? sf_divide(f.unit, p.number[1]) : f.unit, own = (f.unit - batch * p.number[1]) * SF_STRIP + column;
-        const bool there = SF_STRIP == 1 || own < p.inner;
-        const sf_line line = sf_batch_line(p, SF_STRIP > 1 ? batch * p.inner + (there ? own : 0) : batch);
-#if SF_STRIP == 1 && !SF_MAPS && !SF_SPREAD
-        sf_vector raw[VECTORS], more = sf_no_vector();
-#pragma unroll
-        for (int i = 0; i < VECTORS; i++)
-                raw[i] = sf_fetch(p, line, f.first + (i * SF_THREADS + thread) * SF_WIDTH, 0);
-        if (thread < VECTORS)
-                more = sf_fetch(p, line, f.first + TILE + thread * SF_WIDTH, 0);
-#endif
-        sf_find_tile(p, d, thread);
-        if (there)
-                sf_mark_heads(p, d, line, row);
-        sf_sync_block();
-        sf_find_leaves(p, d, thread);
-        if (NUMBERED) {
-                sf_number_heads(p, d, thread);
-                sf_sync_block();
-        }
 #if SF_MAPS
-        for (int at = row; at < TILE && f.first + at < p.n; at += WINDOWS)
-                if (there) {
-                        const sf_i64 segment = sf_segment_at(p, d, at), index = f.first + at;
-                        const sf_vector v = sf_fetch(p, line, index, segment);
-                        sf_loaded e[SF_WIDTH];
-                        sf_loaded_below<1, int>(p, v, 0, 0, 1, 0, 0, sf_absent(p), e);
-                        sf_store_one(p, line.y + index * p.sy, sf_holds::lower(sf_lifted(e[0], 0)), sf_fetch_results(p, line, index, p.n, segment));
-                }
+SF_DEVICE void sf_map_tile(const sf_params &p, const sf_desk &d, const sf_line &line, int row)
+{
+        const sf_frame &f = *d.frame;
+        for (int at = row; at < TILE && f.first + at < p.n; at += WINDOWS) {
+                const sf_i64 segment = sf_segment_at(p, d, at), index = f.first + at;
+                const sf_vector v = sf_fetch(p, line, index, segment);
+                sf_loaded e[SF_WIDTH];
+                sf_loaded_below<1, int>(p, v, 0, 0, 1, 0, 0, sf_absent(p), e);
+                sf_store_one(p, line.y + index * p.sy, sf_holds::lower(sf_lifted(e[0], 0)), sf_fetch_results(p, line, index, p.n, segment));
+        }
+}
 #else
-        for (int u = thread; u < sf_segments_totals(WINDOWS, SF_DEPTH); u += SF_THREADS)
-                d.place[u] = 0;
-#if SF_STRIP == 1 && SF_SPREAD
-        for (int at = thread * SF_WIDTH; at < REACH; at += SF_THREADS * SF_WIDTH)
-                sf_lay_out(p, d, sf_fetch(p, line, f.first + at, sf_segment_at(p, d, at)), at);
-#elif SF_STRIP == 1
-#pragma unroll
-        for (int i = 0; i < VECTORS; i++)
-                sf_lay_out(p, d, raw[i], (i * SF_THREADS + thread) * SF_WIDTH);
-        if (thread < VECTORS)
-                sf_lay_out(p, d, more, TILE + thread * SF_WIDTH);
-#endif
-        sf_list_leaves(p, d, thread); /* barriers within: cells and places are there */
-
-        sf_leaf leaf = sf_full_leaf(p, d, row);
+/* Elements are in cells, or will be read as they are needed. `there`: the column is one of the tensor's. */
+SF_DEVICE void sf_combine_tile(const sf_params &p, const sf_desk &d, const sf_line &line, bool there, int thread)
+{
+        const int column = thread % SF_STRIP, row = thread / SF_STRIP;
+        sf_frame &f = *d.frame;
+        const sf_leaf leaf = sf_full_leaf(p, d, row);
         sf_acc v[SF_LEAF];
         if (leaf.length) {
                 sf_take<true>(p, d, line, leaf, v);
@@ -897,13 +430,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 const sf_acc total = sf_settled(v[SF_LEAF - 1]);
                 d.totals[(32 + row) * SF_STRIP + column] = total;
                 d.place[32 + row] = (sf_u32)((leaf.at - leaf.begin) / SF_LEAF);
-                d.frame->closed[0] = 1;
+                f.closed[0] = 1;
                 sf_tell(p, f, 0, f.number * WINDOWS + row, column, total);
         }
         /* The leaf that goes on from the tile before. */
-        const int on = sf_lowest(d.leaves[0] | 1u << 31);
-        const bool goes_on = d.leaves[0] && !sf_is_head(d, on);
-        sf_climb(p, d, goes_on ? (on - f.open) / SF_LEAF : 0, thread);
+        const int on = sf_first_leaf(d, 0);
+        sf_climb(p, d, d.leaves[0] && !sf_is_head(d, on) ? (on - f.open) / SF_LEAF : 0, thread);
         sf_sync_block();
         if (leaf.length && there) {
 #if SF_FOLDS
@@ -922,14 +454,62 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_walk_short(p, d, line, row * SF_LEAF + sf_lowest(heads), leaf.length ? leaf.at : sf_next_leaf(p, d, row), heads);
         }
 #endif
-        for (int g = row; g < f.leaves; g += WINDOWS) {
-                leaf = sf_listed(p, d, g);
-                if (there)
-                        sf_short_leaf(p, d, line, leaf, column);
+        for (int g = row; there && g < f.leaves; g += WINDOWS)
+                sf_short_leaf(p, d, line, sf_listed(p, d, g), column);
+}
+#endif
+
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
+{
+        sf_take_turn();
+        const int thread = sf_thread(), column = thread % SF_STRIP, row = thread / SF_STRIP;
+        const sf_desk d = sf_desk_of();
+        sf_draw_tile(p, d, thread);
+        const sf_frame &f = *d.frame;
+        /* Columns are the last of the batch dimensions. */
+        const sf_i64 batch = SF_STRIP > 1 ? sf_divide(f.unit, p.number[1]) : f.unit, own = (f.unit - batch * p.number[1]) * SF_STRIP + column;
+        const bool there = SF_STRIP == 1 || own < p.inner;
+        const sf_line line = sf_batch_line(p, SF_STRIP > 1 ? batch * p.inner + (there ? own : 0) : batch);
+#if SF_STRIP == 1 && !SF_MAPS && !SF_SPREAD
+        /* They are on their way while segments are looked for. */
+        sf_vector raw[VECTORS], more = sf_no_vector();
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++)
+                raw[i] = sf_fetch(p, line, f.first + (i * SF_THREADS + thread) * SF_WIDTH, 0);
+        if (thread < VECTORS)
+                more = sf_fetch(p, line, f.first + TILE + thread * SF_WIDTH, 0);
+#endif
+        sf_find_tile(p, d, thread);
+        if (there)
+                sf_mark_heads(p, d, line, row);
+        sf_sync_block();
+        sf_find_leaves(p, d, thread);
+        if (NUMBERED) {
+                sf_number_heads(p, d, thread);
+                sf_sync_block();
         }
+#if SF_MAPS
+        if (there)
+                sf_map_tile(p, d, line, row);
+#else
+        for (int u = thread; u < sf_segments_totals(WINDOWS, SF_DEPTH); u += SF_THREADS)
+                d.place[u] = 0;
+#if SF_STRIP == 1 && SF_SPREAD
+        for (int at = thread * SF_WIDTH; at < REACH; at += SF_THREADS * SF_WIDTH)
+                sf_lay_out(p, d, sf_fetch(p, line, f.first + at, sf_segment_at(p, d, at)), at);
+#elif SF_STRIP == 1
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++)
+                sf_lay_out(p, d, raw[i], (i * SF_THREADS + thread) * SF_WIDTH);
+        if (thread < VECTORS)
+                sf_lay_out(p, d, more, TILE + thread * SF_WIDTH);
+#endif
+        sf_list_leaves(p, d, thread); /* barriers within: cells and places are there */
+        sf_combine_tile(p, d, line, there, thread);
 #if SF_STRIP == 1 && !SF_FOLDS
         sf_sync_block();
-        const int low = d.leaves[0] ? on : TILE, high = sf_next_leaf(p, d, WINDOWS - 1);
+        const int low = sf_first_leaf(d, 0), high = sf_next_leaf(p, d, WINDOWS - 1);
+#pragma unroll
         for (int i = 0; i < VECTORS; i++)
                 sf_flush(p, d, line, low, high, (i * SF_THREADS + thread) * SF_WIDTH);
         if (thread < VECTORS)

@@ -1,0 +1,148 @@
+/*
+ * segments_totals.cuh: totals of leaves, of groups of 32 of them, and so on up, which tiles tell each other (segments.cu).
+ */
+
+/* So often a total is looked for that does not come, as when offsets decrease. */
+#define PATIENCE (1 << 22)
+
+/* The first of a tile's places on a level; how many it may have there; and where they begin in shared memory, behind 32 that it looks back at. */
+SF_DEVICE sf_i64 sf_first_place(sf_i64 number, int level)
+{
+        sf_i64 place = number * WINDOWS;
+        for (int l = 0; l < level; l++)
+                place = (place - 31) >> 5;
+        return place;
+}
+SF_DEVICE int sf_places(int level) { return level ? SF_SEGMENTS_PLACES - 32 : (int)WINDOWS; }
+SF_DEVICE int sf_level_at(int level) { return level ? 32 + WINDOWS + (level - 1) * SF_SEGMENTS_PLACES : 0; }
+
+SF_DEVICE sf_u64 *sf_published(const sf_params &p, const sf_frame &f, int level, sf_i64 place, int column)
+{
+        sf_u64 *words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + f.unit * p.number[2];
+        return words + ((sf_segments_places_below(p.number[0] * WINDOWS, level) + place) * SF_STRIP + column) * WORDS;
+}
+
+/* A line of one tile tells nobody anything. */
+SF_DEVICE void sf_tell(const sf_params &p, const sf_frame &f, int level, sf_i64 place, int column, sf_acc v)
+{
+        if (p.number[0] > 1)
+                sf_publish<1>(sf_published(p, f, level, place, column), v, f.mark);
+}
+
+/* What a thread has to find out of other tiles: places of all levels in turn. */
+enum { LOOKS = (32 * SF_STRIP * SF_DEPTH + SF_THREADS - 1) / SF_THREADS };
+struct sf_look {
+        const sf_u64 *words;
+        int at, number, level; /* where it belongs; whose total it is; level -1: nothing is to be found out */
+        bool there;
+        sf_words found;
+};
+SF_DEVICE void sf_look_once(sf_look &look, sf_u32 mark)
+{
+        bool there = true;
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) {
+                const sf_u64 word = sf_watch(look.words + w);
+                there = there && (sf_u32)(word >> 32) == mark;
+                look.found.w[w] = (sf_u32)word;
+        }
+        look.there = there;
+}
+
+/* `q`: the number of the leaf that goes on where the tile begins, in its segment; 0: none does. Most totals are there long before they are needed: all are
+ * asked for at once. */
+SF_DEVICE void sf_look_back(const sf_params &p, const sf_frame &f, sf_i64 q, int thread, sf_look (&look)[LOOKS])
+{
+#pragma unroll
+        for (int i = 0; i < LOOKS; i++) {
+                const int own = (i * SF_THREADS + thread) / SF_STRIP, column = thread % SF_STRIP, level = own / 32, e = own % 32;
+                sf_i64 place = f.number * WINDOWS, first = place, left = q; /* of leaf q, or of the group it is in */
+                for (int l = 0; l < level; l++) {
+                        place = (place - (left & 31)) >> 5;
+                        first = (first - 31) >> 5;
+                        left >>= 5;
+                }
+                const int digit = (int)(left & 31);
+                look[i].level = level < SF_DEPTH && e < digit ? level : -1;
+                look[i].at = sf_level_at(level) + 32 + (int)(place - first) - digit + e;
+                look[i].number = (int)(left - digit + e);
+                look[i].there = false;
+                if (look[i].level >= 0) {
+                        look[i].words = sf_published(p, f, level, place - digit + e, column);
+                        sf_look_once(look[i], f.mark);
+                }
+        }
+}
+
+/* The levels: what is needed of other tiles is awaited, blocks of up to 32 are folded, groups are closed and published. */
+SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thread)
+{
+        const int column = thread % SF_STRIP, row = thread / SF_STRIP;
+        sf_frame &f = *d.frame;
+        sf_look look[LOOKS];
+        sf_look_back(p, f, q, thread, look);
+        for (int level = 0; level < SF_DEPTH; level++, q >>= 5) {
+                const sf_i64 first = sf_first_place(f.number, level);
+                const int at = sf_level_at(level), count = 32 + sf_places(level);
+                sf_sync_block();
+                if (!q && !f.closed[level])
+                        return;
+#pragma unroll
+                for (int i = 0; i < LOOKS; i++)
+                        if (look[i].level == level) {
+                                for (int tries = 0; !look[i].there && tries < PATIENCE; tries++)
+                                        sf_look_once(look[i], f.mark);
+                                d.totals[look[i].at * SF_STRIP + column] = look[i].there ? sf_of_words(look[i].found) : sf_neutral(p);
+                                d.place[look[i].at] = (sf_u32)look[i].number;
+                        }
+                sf_sync_block();
+                if (SF_STRIP == 1 && level && thread >= 32) /* it is little: one warp does it */
+                        continue;
+                const int by = SF_STRIP == 1 && level ? 32 : (int)WINDOWS;
+#pragma unroll
+                for (int b = 1; b < 32; b *= 2) {
+                        for (int u = at + row; u < at + count; u += by)
+                                if (!((d.place[u] + 1) & (2 * b - 1))) {
+                                        sf_acc *own = &d.totals[u * SF_STRIP + column];
+                                        *own = sf_settled(sf_combine(own[-b * SF_STRIP], *own));
+                                }
+                        if (SF_STRIP == 1 && level)
+                                sf_sync_warp();
+                        else
+                                sf_sync_block();
+                }
+                const sf_i64 above = (first - 31) >> 5;
+                for (int u = at + 32 + row; level + 1 < SF_DEPTH && u < at + count; u += by)
+                        if ((d.place[u] & 31) == 31) {
+                                const sf_i64 group = (first + (u - at - 32) - 31) >> 5;
+                                const int to = sf_level_at(level + 1) + 32 + (int)(group - above);
+                                const sf_acc v = d.totals[u * SF_STRIP + column];
+                                d.totals[to * SF_STRIP + column] = v;
+                                d.place[to] = d.place[u] >> 5;
+                                f.closed[level + 1] = 1;
+                                sf_tell(p, f, level + 1, group, column, v);
+                        }
+        }
+}
+
+/* What a leaf takes of those before it, one total after another. */
+struct sf_lefts {
+        sf_u32 q;   /* bits that are left, of this level and those above */
+        int place;  /* of what q says on this level, counted from the tile's first there */
+        int level;
+};
+/* Where the next one is, for the lowest bit: right before the place that is left when the bits below it are gone. There is one. */
+SF_DEVICE int sf_next_left(const sf_frame &f, sf_lefts &s)
+{
+        while (!(s.q & 31)) {
+                /* The tile's first place was `first`; above, it is (first - 31) >> 5. */
+                const int low = f.low[s.level];
+                s.place = ((low + s.place) >> 5) + (low < 31);
+                s.q >>= 5;
+                s.level++;
+        }
+        const int at = sf_level_at(s.level) + 31 + s.place;
+        s.place -= (int)(s.q & (0 - s.q));
+        s.q &= s.q - 1;
+        return at;
+}
