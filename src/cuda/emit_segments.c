@@ -1,6 +1,7 @@
 /* Lines cut into segments, for kernels/segments.cu: which leaves and tiles. */
 #include "cuda/emit_draft.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static bool is_spread(const sf_step *s)
@@ -45,6 +46,9 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         const int64_t leaf = at_least(4 * shape.elements / value_size(s), 4), tile = windows * leaf, reach = tile + leaf;
         const int64_t tiles = at_least(ceil_div(s->n, tile), 1), depth = depth_of(s->n / leaf), units = s->batch / columns * strips;
 
+        if (s->n / leaf > UINT32_MAX)
+                return sf_fail(ctx, SF_UNSUPPORTED, "an axis of %" PRId64 " elements is cut into segments; on a CUDA device %" PRId64 " are the most", s->n,
+                               leaf * UINT32_MAX);
         layout l = sf_cuda_layout(s, false, false);
         l.width = beside > 1 || is_spread(s) || s->map ? 1 : (int)at_most(l.width, leaf);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SEGMENTS, &l);
