@@ -182,6 +182,26 @@ static void compile_products(const sf_cuda_chip *chip, const char *arch, long ev
         }
 }
 
+/* Steps that are cut into segments: the usual ones, the operations in turn. */
+static void compile_segments(const sf_cuda_chip *chip, const char *arch, long every)
+{
+        static const sf_op ops[] = {SF_SUM, SF_PROD, SF_LOGSUMEXP, SF_MAX};
+        sf_step step;
+        char what[96], name[112];
+        long turn = 0;
+        for (int32_t i = 0; sf_cuda_usual_step(i, &step, what); i++) {
+                if (step.nseq != 1 || sf_dtypes[step.acc].kind != SF_KIND_REAL || i % every)
+                        continue;
+                step.op = ops[turn % 4];
+                step.identity = sf_identity(step.op, step.acc);
+                step.reverse = turn % 3 == 0;
+                step.segments = (sf_segments){(const char *)(uintptr_t)(1 << 20), turn % 2, turn % 2 ? 8 : 4, 1000};
+                turn++;
+                snprintf(name, sizeof name, "segments: %s", what);
+                compile_step(&step, chip, arch, name, false);
+        }
+}
+
 /* Fused steps: those that have a speed to keep, and random ones. */
 static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every)
 {
@@ -281,8 +301,10 @@ int main(int argc, char **argv)
                                 compile_step(&step, &chip, arch, what, chip.capability == 90 && compiler->major >= 13 && has_bar(&step));
                 if (chip.capability == 90)
                         compile_products(&chip, arch, every);
-                if (chip.capability == 75 || chip.capability == 90)
+                if (chip.capability == 75 || chip.capability == 90) {
                         compile_variety(&chip, arch, 7 * every);
+                        compile_segments(&chip, arch, every);
+                }
                 compile_fused(&chip, arch, every);
                 compile_again(&chip, arch);
                 printf("%s: %ld kernels\n", arch, compiled - before);
