@@ -107,7 +107,7 @@ needs-test: needs-build
 	@./tests/sanitizers.sh clang
 
 # On an ARM machine all other stages run NEON: test-neon would be test-gcc once more.
-STAGES = build-gcc test-cuda-host test-asan test-clang $(if $(filter x86_64,$(MACHINE)),test-neon) test-gcc test-python test-package test-cuda \
+STAGES = build-gcc test-asan test-python test-package test-cuda-host test-cuda $(if $(filter x86_64,$(MACHINE)),test-neon) test-clang test-gcc \
          test-tsan test-mutation test-recipe
 
 test: needs-test
@@ -121,8 +121,9 @@ test-long:
 .PHONY: $(STAGES:%=stage-%)
 $(STAGES:%=stage-%): stage-%:
 	+@./tests/stage.sh run build/stages $* $(MAKE) BUILT=yes $*
-# Those that fetch from pip do it one after the other; all of these look at what gcc built.
-stage-test-gcc stage-test-cuda-host stage-test-python: stage-build-gcc
+# Those that fetch from pip do it one after the other, and so are the longest way through: all but test-asan wait for what gcc builds, which some of them
+# look at, so that none is in their place.
+$(filter-out stage-build-gcc stage-test-asan,$(STAGES:%=stage-%)): stage-build-gcc
 stage-test-package: stage-test-python
 stage-test-cuda: stage-test-package
 
@@ -140,7 +141,8 @@ test-gcc: $(if $(BUILT),,build-gcc)
 test-python: $(if $(BUILT),,build-gcc)
 	python=$${PYTHON:-$$(./tests/python.sh numpy pytest)} && \
 	        SCANFOLD_LIB=build/gcc/libscanfold.so SCANFOLD_CLI=build/gcc/cli/scanfold SCANFOLD_FUZZ_NPY=build/gcc/cli/fuzz_npy \
-	        SCANFOLD_FAKES=build/gcc/tests/cuda PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs -p no:cacheprovider tests/test_*.py
+	        SCANFOLD_FAKES=build/gcc/tests/cuda SCANFOLD_HAS_MPI=$(if $(wildcard build/gcc/libscanfold_mpi.so),1) PYTHONDONTWRITEBYTECODE=1 \
+	        $$python -m pytest -q -rs -p no:cacheprovider tests/test_*.py
 
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
