@@ -60,7 +60,7 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                 return SF_OK;
 
         /* Scratch is as large as asked and holds garbage or, where blocks watch, what all launches before have left there. */
-        static uint64_t left[1 << 19];
+        static uint64_t left[1 << 21];
         unsigned char *scratch = NULL;
         if (plan.watched && plan.scratch > sizeof left)
                 return sf_fail(ctx, SF_UNSUPPORTED, "%zu bytes to watch are too many here", plan.scratch);
