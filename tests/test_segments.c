@@ -2,6 +2,7 @@
  * Segments: every one has the bits that it has by itself. Random partitions, shapes, layouts, operations and types, on every engine, against unsegmented
  * calls of the reference on each segment's slice; memory lies between guard pages. Then what is refused.
  */
+#include "expr_tools.h"
 #include "harness.h"
 
 #include <inttypes.h>
@@ -229,6 +230,50 @@ static void test_empty(void)
         }
 }
 
+/*
+ * What a fold of segments comes to goes back to their elements: in the load of another fold or scan, in a store, and in a map by itself; along rows and down
+ * columns; behind the last offset too. Against the reference, which takes each segment by itself.
+ */
+static void test_spread(void)
+{
+        static const char *const expressions[] = {"softmax(x, 0, offsets=o)", "cumsum(softmax(x, 0, offsets=o), 0, offsets=o)", "max(softmax(x, 0, offsets=o), 0, offsets=o)",
+                                                  "log_softmax(x, 0, offsets=o)", "layer_norm(x, 0, offsets=o)"};
+        static const char *const shapes[] = {"x=700 o=9:i64", "x=300,3 o=9:i32", "x=130,20:f64 o=9:i64"};
+        const int64_t ends[9] = {0, 3, 3, 40, 41, 60, 100, 101, 129};
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes * (sizeof expressions / sizeof *expressions); k++) {
+                const char *expression = expressions[k / 3], *line = shapes[k % 3];
+                tool_shapes inputs;
+                tool_read_shapes(line, &inputs);
+                const int64_t count = tool_count(&inputs.tensor[0]);
+                const int dt = tool_dt(inputs.tensor[0].dtype);
+                const size_t bytes = (size_t)count * dts[dt].size;
+                char *x = malloc(bytes), *want = calloc(1, bytes), *got = calloc(1, bytes);
+                int32_t narrow[9];
+                for (int i = 0; i < 9; i++)
+                        narrow[i] = (int32_t)ends[i];
+                fill(dt, 0, true, k, count, x);
+                inputs.tensor[0].data = x;
+                inputs.tensor[1].data = inputs.tensor[1].dtype.bits == 64 ? (void *)ends : narrow;
+                for (int e = 0; e < engine_count; e++) {
+                        sf_plan *plan = tool_plan(engines[e].ctx, expression, line, true);
+                        CHECK(plan, "%s of %s on %s: %s", expression, line, engines[e].name, sf_last_error(engines[e].ctx));
+                        if (!plan)
+                                continue;
+                        int64_t shape[SF_MAX_NDIM];
+                        sf_tensor out = {.data = e ? got : want, .shape = shape, .device = {SF_CPU, 0}};
+                        sf_plan_output(plan, 0, &out.ndim, shape, &out.dtype);
+                        CHECK(sf_plan_run(plan, inputs.tensor, &out, NULL) == SF_OK, "%s of %s on %s: %s", expression, line, engines[e].name, sf_last_error(engines[e].ctx));
+                        bool same = true;
+                        for (int64_t i = 0; e && i < tool_count(&out); i++)
+                                same = same && same_bits(dt, got + i * dts[dt].size, want + i * dts[dt].size);
+                        CHECK(same, "%s of %s on %s has other bits than the reference", expression, line, engines[e].name);
+                        checks++;
+                        sf_plan_destroy(plan);
+                }
+                free(x), free(want), free(got);
+        }
+}
+
 static void refused(const char *what, const sf_tensor *x, const sf_tensor *y, const sf_tensor *offsets, const char *sentence)
 {
         sf_fold_options o = SF_FOLD_OPTIONS_INIT;
@@ -290,6 +335,7 @@ int main(int argc, char **argv)
         uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : CASES;
         engines_open();
         test_empty();
+        test_spread();
         test_refused();
         for (uint64_t seed = first; seed < first + count; seed++)
                 run_case(seed);

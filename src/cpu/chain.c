@@ -422,13 +422,7 @@ static size_t lay_out(chain *c, char *base)
         size_t constants = 0, machines = 0;
         c->machine = 0;
         for (int32_t k = 0; k < 2 && c->plan[k]; k++)
-                for (int32_t i = 0; i < c->plan[k]->walks; i++) {
-                        sf_panels *walk = c->plan[k]->walk[i];
-                        const size_t panels = sf_panel_scratch(walk), machine = walk->straight ? 0 : sf_fused_machine_bytes(walk->slots);
-                        constants += (sf_panels_constants(walk, base ? base + constants : NULL) + 63) / 64 * 64;
-                        c->machine = panels > c->machine ? panels : c->machine;
-                        machines = machine > machines ? machine : machines;
-                }
+                constants += sf_panels_room(c->plan[k]->walk, c->plan[k]->walks, base ? base + constants : NULL, &c->machine, &machines);
         c->kept = (c->machine + machines + 63) / 64 * 64;
         c->scratch_each = (c->kept + c->kept_bytes + 4095) / 4096 * 4096 + 4096 + 64;
         return constants;

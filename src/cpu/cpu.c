@@ -233,6 +233,18 @@ size_t sf_panels_constants(sf_panels *p, char *base)
         return total;
 }
 
+size_t sf_panels_room(sf_panels *const *walk, int32_t walks, char *base, size_t *panels, size_t *machines)
+{
+        size_t constants = 0;
+        for (int32_t i = 0; i < walks; i++) {
+                const size_t panel = sf_panel_scratch(walk[i]), machine = walk[i]->straight ? 0 : sf_fused_machine_bytes(walk[i]->slots);
+                constants += (sf_panels_constants(walk[i], base ? base + constants : NULL) + 63) / 64 * 64;
+                *panels = panel > *panels ? panel : *panels;
+                *machines = machine > *machines ? machine : *machines;
+        }
+        return constants;
+}
+
 static sf_status run_members(sf_context *ctx, sf_panels *p)
 {
         const sf_step *s = p->member[0].step;

@@ -271,6 +271,8 @@ sf_walker sf_crew_walker(const sf_crew *c, int worker, sf_fused_machine *machine
 void sf_task_run(const sf_walker *w, int64_t task);
 /* Memory that the workers share: the programs' constants. Filled if there is a base; says how many bytes. */
 size_t sf_panels_constants(sf_panels *p, char *base);
+/* The same of walks that one worker does in turn; panels and machines become as many bytes as any of them needs, if they are fewer. */
+size_t sf_panels_room(sf_panels *const *walk, int32_t walks, char *base, size_t *panels, size_t *machines);
 /* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared
  * axis the leaves from `leaf` on, else -1. */
 void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,

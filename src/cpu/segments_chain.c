@@ -132,15 +132,9 @@ static void work(void *arg, int worker)
 /* Gives out the constants of all plans, filled if there is a base, and finds what a worker needs. */
 static size_t lay_out(stages *s, char *base)
 {
-        size_t constants = 0, machines = 0;
+        size_t machines = 0;
         s->machine = 0;
-        for (int32_t i = 0; i < s->walks; i++) {
-                sf_panels *walk = s->walk[i];
-                const size_t panels = sf_panel_scratch(walk), machine = walk->straight ? 0 : sf_fused_machine_bytes(walk->slots);
-                constants += (sf_panels_constants(walk, base ? base + constants : NULL) + 63) / 64 * 64;
-                s->machine = panels > s->machine ? panels : s->machine;
-                machines = machine > machines ? machine : machines;
-        }
+        const size_t constants = sf_panels_room(s->walk, s->walks, base, &s->machine, &machines);
         s->machine = (s->machine + 63) / 64 * 64;
         s->scratch_each = (s->machine + machines + 4095) / 4096 * 4096 + 4096 + 64;
         return constants;

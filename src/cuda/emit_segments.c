@@ -37,7 +37,7 @@ static sf_status find_tile(const sf_context *ctx, const sf_cuda_chip *chip, cons
 
 sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
-        const bool numbered = s->fold || is_spread(s);
+        const bool spread = is_spread(s), numbered = s->fold || spread;
         sf_cuda_tile shape;
         SF_TRY(find_tile(ctx, chip, s, down, &plan->launch[0].spec, &shape));
         const int64_t columns = down ? s->dims[s->nbatch - 1].len : 1, most = at_least(at_most(shape.more / size_of((int32_t)s->in), 16), 4);
@@ -50,7 +50,7 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
                 return sf_fail(ctx, SF_UNSUPPORTED, "an axis of %" PRId64 " elements is cut into segments; on a CUDA device %" PRId64 " are the most", s->n,
                                leaf * UINT32_MAX);
         layout l = sf_cuda_layout(s, false, false);
-        l.width = beside > 1 || is_spread(s) || s->map ? 1 : (int)at_most(l.width, leaf);
+        l.width = beside > 1 || spread || s->map ? 1 : (int)at_most(l.width, leaf);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SEGMENTS, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         spec->threads = (int32_t)threads;

@@ -163,10 +163,9 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
                 put(w, "#define SF_ELEMENT_OUT %s\n#define SF_ELEMENT_UNIT (%d)\n", dt_names[f->also[0].out], signs[f->also[0].unit]);
         if (total)
                 put(w, "#define SF_TOTAL_OUT %s\n#define SF_TOTAL_INITIAL %d\n", dt_names[f->also[0].out], f->also[0].initial);
-        if (!fused) {
-                put_spread(w, spec);
+        put_spread(w, spec);
+        if (!fused)
                 return;
-        }
         if (f->beside && folds && !element) {
                 put(w, "#define SF_EACH(F) F(0, %d, %s, %s, %d)", (int)spec->op, dt_names[spec->acc], dt_names[spec->out],
                     (spec->flags & SF_CUDA_INITIAL) != 0);
@@ -179,7 +178,6 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         for (int32_t k = 0; k < f->operands && k < SF_OPERANDS_MAX && !again && !apply; k++)
                 still |= (f->how[k] & SF_CUDA_OPERAND_STILL ? 1u : 0) << k;
         put(w, "#define SF_STILL %uu\n", still);
-        put_spread(w, spec);
         if (apply) {
                 put_chain(w, spec);
                 return;

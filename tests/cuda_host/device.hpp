@@ -99,13 +99,7 @@ static inline unsigned sf_funnel(unsigned low, unsigned high, int bits)
         return (unsigned)(((unsigned long long)high << 32 | low) >> bits);
 }
 static inline int sf_count_bits(unsigned v) { return __builtin_popcount(v); }
-static inline unsigned sf_reverse_bits(unsigned v)
-{
-        unsigned r = 0;
-        for (int k = 0; k < 32; k++)
-                r |= (v >> k & 1) << (31 - k);
-        return r;
-}
+static inline int sf_highest(unsigned v) { return 31 - __builtin_clz(v); }
 static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline int sf_anew(int v) { return v; }
 static inline int sf_pair(int low, int high) { return (int)((unsigned)high << 16 | ((unsigned)low & 0xffff)); }

@@ -109,7 +109,7 @@ SF_DEVICE sf_u32 sf_byte(sf_u32 v, int k) { return __byte_perm(v, 0, 0x4440 | k)
 SF_DEVICE sf_u32 sf_funnel(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_r(low, high, (sf_u32)bits); }
 
 SF_DEVICE int sf_count_bits(sf_u32 v) { return __popc(v); }
-SF_DEVICE sf_u32 sf_reverse_bits(sf_u32 v) { return __brev(v); }
+SF_DEVICE int sf_highest(sf_u32 v) { return 31 - __clz((int)v); }
 SF_DEVICE sf_u32 sf_high_word(sf_u32 a, sf_u32 b) { return __umulhi(a, b); }
 
 /* One rounded operation each: the compiler may not make a fused multiply-add of these. */

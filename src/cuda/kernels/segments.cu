@@ -127,23 +127,23 @@ struct sf_leaf {
         bool ends;    /* its segment ends with it */
 };
 
-/* Its elements, lifted, the first N of them; those it does not have are neutral. FULL: it has as many. */
-template <bool FULL, int N> SF_DEVICE void sf_take(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, sf_acc (&v)[N])
+/* Its elements, lifted; those it does not have are neutral. FULL: it has all. */
+template <bool FULL> SF_DEVICE void sf_take(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, sf_acc (&v)[SF_LEAF])
 {
         const sf_acc neutral = sf_neutral(p);
 #if SF_STRIP == 1
         const sf_loaded *from = d.cells + sf_cell_of(leaf.at, leaf.at);
 #pragma unroll
-        for (int i = 0; i < N; i++)
+        for (int i = 0; i < SF_LEAF; i++)
                 v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(from[i], leaf.at + i - leaf.begin), neutral);
 #else
-        sf_vector raw[N];
+        sf_vector raw[SF_LEAF];
         const sf_i64 segment = SF_SPREAD ? sf_segment_at(p, d, leaf.at) : 0;
 #pragma unroll
-        for (int i = 0; i < N; i++)
+        for (int i = 0; i < SF_LEAF; i++)
                 raw[i] = sf_fetch(p, line, FULL || i < leaf.length ? d.frame->first + leaf.at + i : p.n, segment);
 #pragma unroll
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < SF_LEAF; i++) {
                 sf_loaded own[SF_WIDTH];
                 sf_loaded_below<1, int>(p, raw[i], 0, 0, 1, 0, 0, sf_absent(p), own);
                 v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(own[0], leaf.at + i - leaf.begin), neutral);
@@ -151,23 +151,21 @@ template <bool FULL, int N> SF_DEVICE void sf_take(const sf_params &p, const sf_
 #endif
 }
 
-template <int N> SF_DEVICE void sf_scan_leaf(sf_acc (&v)[N])
+/* A leaf's results, which stand first: of a fold its total. The last of them is that in either case. */
+enum { RESULTS = SF_FOLDS ? 1 : SF_LEAF };
+SF_DEVICE void sf_combine_leaf(sf_acc (&v)[SF_LEAF])
 {
 #pragma unroll
-        for (int b = 1; b < N; b *= 2)
+        for (int b = 1; b < SF_LEAF; b *= 2)
 #pragma unroll
-                for (int i = 0; i < N; i++)
+                for (int i = 0; i < SF_LEAF; i++)
+#if SF_FOLDS
+                        if (i % (2 * b) == 0)
+                                v[i] = sf_combine(v[i], v[(i + b) % SF_LEAF]);
+#else
                         if (i & b)
-                                v[i] = sf_combine(v[i / b * b - 1 < 0 ? 0 : i / b * b - 1], v[i]);
-}
-template <int N> SF_DEVICE sf_acc sf_fold_leaf(sf_acc (&v)[N])
-{
-#pragma unroll
-        for (int b = 1; b < N; b *= 2)
-#pragma unroll
-                for (int i = 0; i + b < N; i += 2 * b)
-                        v[i] = sf_combine(v[i], v[(i + b) % N]);
-        return v[0];
+                                v[i] = sf_combine(v[i < b ? 0 : i / b * b - 1], v[i]);
+#endif
 }
 
 SF_DEVICE sf_i64 sf_length_at(const sf_desk &d, const sf_leaf &leaf)
@@ -182,8 +180,8 @@ SF_DEVICE sf_i64 sf_length_at(const sf_desk &d, const sf_leaf &leaf)
         return d.frame->beyond - leaf.begin;
 }
 
-/* What is left to be done of a leaf that has been scanned, or folded: N results or 1. */
-template <bool FULL, int N> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, int column, sf_acc (&v)[N])
+/* What is left to be done of a leaf that has been combined. */
+template <bool FULL> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, int column, sf_acc (&v)[SF_LEAF])
 {
         const sf_i64 length = sf_length_at(d, leaf);
         sf_acc before = sf_identity(p);
@@ -191,14 +189,14 @@ template <bool FULL, int N> SF_DEVICE void sf_finish(const sf_params &p, const s
         for (bool any = false; lefts.q; any = true) {
                 const sf_acc left = d.totals[sf_next_left(*d.frame, lefts) * SF_STRIP + column];
 #pragma unroll
-                for (int i = 0; i < N; i++)
+                for (int i = 0; i < RESULTS; i++)
                         v[i] = sf_combine(left, v[i]);
                 if (SF_EXCLUSIVE)
                         before = any ? sf_combine(left, before) : left;
         }
 #if SF_FOLDS
         if (leaf.ends)
-                sf_store_entry(p, line, sf_segment_at(p, d, leaf.at), v[N - 1], length);
+                sf_store_entry(p, line, sf_segment_at(p, d, leaf.at), v[0], length);
 #else
 #if SF_STRIP == 1
         sf_loaded *to = d.cells + sf_cell_of(leaf.at, leaf.at);
@@ -206,7 +204,7 @@ template <bool FULL, int N> SF_DEVICE void sf_finish(const sf_params &p, const s
         const sf_i64 segment = SF_SPREAD ? sf_segment_at(p, d, leaf.at) : 0;
 #endif
 #pragma unroll
-        for (int i = 0; i < N; i++)
+        for (int i = 0; i < RESULTS; i++)
                 if (FULL || i < leaf.length) {
                         const sf_answer result = sf_answered(p, SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i], length);
 #if SF_STRIP == 1
@@ -224,13 +222,8 @@ SF_DEVICE void sf_short_leaf(const sf_params &p, const sf_desk &d, const sf_line
 {
         sf_acc v[SF_LEAF];
         sf_take<false>(p, d, line, leaf, v);
-#if SF_FOLDS
-        sf_acc total[1] = {sf_fold_leaf(v)};
-        sf_finish<false>(p, d, line, leaf, column, total);
-#else
-        sf_scan_leaf(v);
+        sf_combine_leaf(v);
         sf_finish<false>(p, d, line, leaf, column, v);
-#endif
 }
 
 #if SF_STRIP == 1
@@ -306,7 +299,7 @@ SF_DEVICE sf_leaf sf_full_leaf(const sf_params &p, const sf_desk &d, int window)
         sf_leaf leaf = {0, 0, 0, false};
         if (!leaves)
                 return leaf;
-        leaf.at = window * SF_LEAF + SF_LEAF - 1 - sf_lowest(sf_reverse_bits(leaves) >> (32 - SF_LEAF));
+        leaf.at = window * SF_LEAF + sf_highest(leaves);
         const int next = sf_next_leaf(p, d, window);
         if (next - leaf.at != SF_LEAF)
                 return leaf;
@@ -330,7 +323,7 @@ SF_DEVICE void sf_list_leaves(const sf_params &p, const sf_desk &d, int thread)
         }
         sf_u32 leaves = window < WINDOWS ? d.leaves[window] : 0;
         if (leaves) {
-                const int last = SF_LEAF - 1 - sf_lowest(sf_reverse_bits(leaves) >> (32 - SF_LEAF));
+                const int last = sf_highest(leaves);
                 if (sf_next_leaf(p, d, window) - (window * SF_LEAF + last) == SF_LEAF)
                         leaves &= ~(1u << last);
         }
@@ -422,12 +415,8 @@ SF_DEVICE void sf_combine_tile(const sf_params &p, const sf_desk &d, const sf_li
         sf_acc v[SF_LEAF];
         if (leaf.length) {
                 sf_take<true>(p, d, line, leaf, v);
-#if SF_FOLDS
-                v[SF_LEAF - 1] = sf_fold_leaf(v);
-#else
-                sf_scan_leaf(v);
-#endif
-                const sf_acc total = sf_settled(v[SF_LEAF - 1]);
+                sf_combine_leaf(v);
+                const sf_acc total = sf_settled(v[RESULTS - 1]);
                 d.totals[(32 + row) * SF_STRIP + column] = total;
                 d.place[32 + row] = (sf_u32)((leaf.at - leaf.begin) / SF_LEAF);
                 f.closed[0] = 1;
@@ -437,14 +426,8 @@ SF_DEVICE void sf_combine_tile(const sf_params &p, const sf_desk &d, const sf_li
         const int on = sf_first_leaf(d, 0);
         sf_climb(p, d, d.leaves[0] && !sf_is_head(d, on) ? (on - f.open) / SF_LEAF : 0, thread);
         sf_sync_block();
-        if (leaf.length && there) {
-#if SF_FOLDS
-                sf_acc total[1] = {v[SF_LEAF - 1]};
-                sf_finish<true>(p, d, line, leaf, column, total);
-#else
+        if (leaf.length && there)
                 sf_finish<true>(p, d, line, leaf, column, v);
-#endif
-        }
 #if SF_STRIP == 1
         if (f.dense) {
                 sf_u32 heads = d.heads[row];

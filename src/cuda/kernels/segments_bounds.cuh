@@ -260,7 +260,7 @@ SF_DEVICE void sf_find_leaves(const sf_params &p, const sf_desk &d, int thread)
                 return sf_lay_leaves(p, d, thread);
         }
         const sf_u32 heads = has ? sf_window(d.flags + window * SF_LEAF) : 0;
-        const int last = heads ? window * SF_LEAF + SF_LEAF - 1 - sf_lowest(sf_reverse_bits(heads) >> (32 - SF_LEAF)) : -1;
+        const int last = heads ? window * SF_LEAF + sf_highest(heads) : -1;
         const int before = sf_before_thread<true>(last, d.turn, thread), count = sf_before_thread<false>(sf_count_bits(heads), d.turn, thread);
         if (has) {
                 d.heads[window] = heads;

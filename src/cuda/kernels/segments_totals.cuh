@@ -2,8 +2,10 @@
  * segments_totals.cuh: totals of leaves, of groups of 32 of them, and so on up, which tiles tell each other (segments.cu).
  */
 
-/* So often a total is looked for that does not come, as when offsets decrease. */
+/* So often a total is looked for that does not come, as when offsets decrease. Who has given up says so, in the second word of scratch, which others look at now and
+ * then: so a launch does not wait as long for each of many. */
 #define PATIENCE (1 << 22)
+#define NOW_AND_THEN 1024
 
 /* The first of a tile's places on a level; how many it may have there; and where they begin in shared memory, behind 32 that it looks back at. */
 SF_DEVICE sf_i64 sf_first_place(sf_i64 number, int level)
@@ -49,6 +51,18 @@ SF_DEVICE void sf_look_once(sf_look &look, sf_u32 mark)
         look.there = there;
 }
 
+SF_DEVICE void sf_look_on(const sf_params &p, sf_look &look, sf_u32 mark)
+{
+        sf_u64 *given_up = (sf_u64 *)p.scratch + 1;
+        for (int tries = 1; !look.there; tries++) {
+                sf_look_once(look, mark);
+                if (tries == PATIENCE)
+                        sf_post(given_up, mark);
+                if (!(tries % NOW_AND_THEN) && sf_watch(given_up) == mark)
+                        return;
+        }
+}
+
 /* `q`: the number of the leaf that goes on where the tile begins, in its segment; 0: none does. Most totals are there long before they are needed: all are
  * asked for at once. */
 SF_DEVICE void sf_look_back(const sf_params &p, const sf_frame &f, sf_i64 q, int thread, sf_look (&look)[LOOKS])
@@ -90,8 +104,7 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
 #pragma unroll
                 for (int i = 0; i < LOOKS; i++)
                         if (look[i].level == level) {
-                                for (int tries = 0; !look[i].there && tries < PATIENCE; tries++)
-                                        sf_look_once(look[i], f.mark);
+                                sf_look_on(p, look[i], f.mark);
                                 d.totals[look[i].at * SF_STRIP + column] = look[i].there ? sf_of_words(look[i].found) : sf_neutral(p);
                                 d.place[look[i].at] = (sf_u32)look[i].number;
                         }
