@@ -107,8 +107,8 @@ needs-test: needs-build
 	@./tests/sanitizers.sh clang
 
 # On an ARM machine all other stages run NEON: test-neon would be test-gcc once more.
-STAGES = build-gcc test-asan test-python test-package test-cuda-host test-cuda $(if $(filter x86_64,$(MACHINE)),test-neon) test-clang test-gcc \
-         test-tsan test-mutation test-recipe
+STAGES = build-gcc test-asan test-package test-cuda-host $(if $(filter x86_64,$(MACHINE)),test-neon) test-mutation test-cuda test-clang test-tsan test-gcc \
+         test-python test-recipe
 
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
@@ -121,11 +121,8 @@ test-long:
 .PHONY: $(STAGES:%=stage-%)
 $(STAGES:%=stage-%): stage-%:
 	+@./tests/stage.sh run build/stages $* $(MAKE) BUILT=yes $*
-# Those that fetch from pip do it one after the other, and so are the longest way through: all but test-asan wait for what gcc builds, which some of them
-# look at, so that none is in their place.
+# All but test-asan wait for what gcc builds, which some of them look at: so none is in the way of it.
 $(filter-out stage-build-gcc stage-test-asan,$(STAGES:%=stage-%)): stage-build-gcc
-stage-test-package: stage-test-python
-stage-test-cuda: stage-test-package
 
 # The configuration that is shipped: all instruction sets, with gcc. The test programs around it need not be fast.
 build-gcc: needs-test
