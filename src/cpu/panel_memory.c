@@ -4,8 +4,6 @@
 #include "core/value.h"
 #include "core/walk.h"
 
-#include <string.h>
-
 /* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart,
  * they would share a few sets of the first cache, and a load from one may be held up by a store to
  * another. 3 and 7 lines measured alike. */
