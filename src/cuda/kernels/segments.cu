@@ -147,7 +147,7 @@ template <bool FULL> SF_DEVICE void sf_take(const sf_params &p, const sf_desk &d
         const sf_cells_of_leaf at(leaf.at);
 #pragma unroll
         for (int i = 0; i < SF_LEAF; i++)
-                v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(*at.place(d.cells, i), leaf.at + i - leaf.begin), neutral);
+                v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(sf_glance(*at.place(d.cells, i), FULL || i < leaf.length), leaf.at + i - leaf.begin), neutral);
 #else
         sf_vector raw[SF_LEAF];
         const sf_i64 segment = SF_SPREAD ? sf_segment_at(p, d, leaf.at) : 0;
@@ -283,12 +283,12 @@ SF_DEVICE void sf_mark_heads(const sf_params &p, const sf_desk &d, const sf_line
 {
         sf_frame &f = *d.frame;
         if (!row && !f.open)
-                d.flags[0] = 1;
+                sf_agree(d.flags[0], 1);
         sf_each<WINDOWS>(p, f, row, [&](sf_i64 k, sf_i64 at, sf_i64 end) {
                 if (at > 0 && at < REACH && at < p.n - f.first)
-                        d.flags[at] = 1;
+                        sf_agree(d.flags[at], 1);
                 if (SF_INDICES && SF_BACKWARDS && at >= REACH && k <= p.segments && (k == f.next || sf_bound(p, k - 1) - f.first < REACH))
-                        f.beyond = at;
+                        sf_agree(f.beyond, at);
 #if SF_FOLDS
                 if (k < p.segments && at <= TILE && end == at)
                         sf_store_entry(p, line, k, sf_identity(p), 0);
@@ -427,8 +427,8 @@ SF_DEVICE void sf_combine_tile(const sf_params &p, const sf_desk &d, const sf_li
                 sf_combine_leaf(v);
                 const sf_acc total = sf_settled(v[RESULTS - 1]);
                 d.totals[(32 + row) * SF_STRIP + column] = total;
-                d.place[32 + row] = (sf_u32)((leaf.at - leaf.begin) / SF_LEAF);
-                f.closed[0] = 1;
+                sf_agree(d.place[32 + row], (leaf.at - leaf.begin) / SF_LEAF);
+                sf_agree(f.closed[0], 1);
                 sf_tell(p, f, 0, f.number * WINDOWS + row, column, total);
         }
         /* The leaf that goes on from the tile before. */

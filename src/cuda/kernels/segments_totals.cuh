@@ -96,7 +96,7 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
                         if (look[i].level == level) {
                                 sf_look_on(p, look[i], f.mark);
                                 d.totals[look[i].at * SF_STRIP + column] = look[i].there ? sf_of_words(look[i].found) : sf_neutral(p);
-                                d.place[look[i].at] = (sf_u32)look[i].number;
+                                sf_agree(d.place[look[i].at], look[i].number);
                         }
                 sf_sync_block();
                 if (SF_STRIP == 1 && level && thread >= 32) /* it is little: one warp does it */
@@ -120,8 +120,8 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
                                 const int to = sf_level_at(level + 1) + 32 + (int)(group - f.place[level + 1]);
                                 const sf_acc v = d.totals[u * SF_STRIP + column];
                                 d.totals[to * SF_STRIP + column] = v;
-                                d.place[to] = d.place[u] >> 5;
-                                f.closed[level + 1] = 1;
+                                sf_agree(d.place[to], d.place[u] >> 5);
+                                sf_agree(f.closed[level + 1], 1);
                                 sf_tell(p, f, level + 1, group, column, v);
                         }
         }
