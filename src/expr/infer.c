@@ -568,6 +568,25 @@ static sf_status infer_offsets(inference *in, const sf_node *n, int32_t x, uint6
         return SF_OK;
 }
 
+static sf_status infer_spread(inference *in, const sf_node *n, int32_t x, meaning *result)
+{
+        const sf_ir_node *node = sf_ir_at(in->ir, x);
+        const int64_t *list = in->graph->number + n->list;
+        int32_t axis = 0, offsets;
+        int64_t segments;
+        if (!node->ndim)
+                return FAIL("%s has rank 0; spread needs an axis with one element a segment", show(in->ir, x).text);
+        SF_TRY(read_axis(in, x, node->ndim, list[0], &axis));
+        SF_TRY(infer_offsets(in, n, x, (uint64_t)1 << axis, &offsets, &segments));
+        if (node->shape[axis] != segments)
+                return FAIL("spread of %s, which has %" PRId64 " elements along axis %d; the offsets are of %" PRId64 " segments, and each must have one",
+                            show(in->ir, x).text, node->shape[axis], (int)axis, segments);
+        if (list[1] < 0)
+                return FAIL("spread of %s to length %" PRId64 "; it must be 0 or more", show(in->ir, x).text, list[1]);
+        result->node = sf_ir_spread(in->ir, x, axis, list[1], offsets, true);
+        return SF_OK;
+}
+
 static sf_status infer_derived(inference *in, const sf_node *n, int32_t x, meaning *result)
 {
         sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
@@ -760,6 +779,7 @@ static sf_status infer_node(inference *in, int32_t id, const sf_tensor *inputs)
         case SF_NODE_NARROW:
         case SF_NODE_SELECT: return infer_slice(in, n, x, result);
         case SF_NODE_CONCAT: return infer_concat(in, n, result);
+        case SF_NODE_SPREAD: return infer_spread(in, n, x, result);
         case SF_NODE_MATMUL: return infer_matmul(in, n, result);
         case SF_NODE_DERIVED: return infer_derived(in, n, x, result);
         case SF_NODE_RECURRENCE: return infer_recurrence(in, n, result);
