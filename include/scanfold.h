@@ -817,7 +817,7 @@ typedef enum sf_function {
  * Returns a node that applies a function to each element of a, of a and b, or of a, b and c. Pass 0
  * for arguments that the function does not take.
  *
- *     int32_t product = sf_expr_apply(graph, SF_MUL, sf_expr_input(graph, "x"), y, 0);
+ *     int32_t product = sf_expr_apply(graph, SF_MUL, sf_expr_input(graph, "x"), b, 0);
  */
 SF_API int32_t sf_expr_apply(sf_graph *graph, sf_function function, int32_t a, int32_t b,
                              int32_t c);
@@ -862,11 +862,11 @@ SF_API int32_t sf_expr_select(sf_graph *graph, int32_t x, int32_t axis, int64_t 
 SF_API int32_t sf_expr_concat(sf_graph *graph, int32_t axis, int32_t count, const int32_t *parts);
 
 /*
- * Returns what a fold with segments gave, x, with one element a segment along the axis, repeated
- * for each element of its segment: the axis has this length then. What stands behind the last
- * offset is 0. offsets is an input, as in sf_expr_options. So x - spread(mean of each segment) is
+ * Returns x, which has one element for each segment along the axis, with each element repeated for
+ * all elements of its segment; the axis then has this length. After the last offset it is 0.
+ * offsets is an input, as in sf_expr_options.
  *
- *     sf_expr_apply(g, SF_SUB, x, sf_expr_spread(g, sf_expr_mean(g, x, &by_o), 0, n, o), 0)
+ *     int32_t means = sf_expr_spread(graph, sf_expr_mean(graph, a, &by_o), 0, n, o);
  */
 SF_API int32_t sf_expr_spread(sf_graph *graph, int32_t x, int32_t axis, int64_t length,
                               int32_t offsets);
