@@ -103,8 +103,9 @@ def test_the_picture_is_of_the_results():
 
 
 @pytest.mark.host_only("reads files")
-def test_the_header_ends_by_column_100():
-    with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
+@pytest.mark.parametrize("name", ["scanfold.h", "scanfold_mpi.h"])
+def test_the_header_ends_by_column_100(name):
+    with open(os.path.join(DOCS, "..", "include", name)) as file:
         assert [line for line in file if len(line.rstrip("\n")) > 100] == []
 
 
