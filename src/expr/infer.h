@@ -49,6 +49,7 @@ sf_status sf_infer_slice(sf_inference *in, const sf_node *n, int32_t x, sf_meani
 sf_status sf_infer_concat(sf_inference *in, const sf_node *n, sf_meaning *result);
 
 /* infer_reduce.c */
+sf_status sf_infer_spread(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result);
 sf_status sf_infer_derived(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result);
 sf_status sf_infer_reduce(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result);
 sf_status sf_infer_recurrence(sf_inference *in, const sf_node *n, sf_meaning *result);

@@ -83,6 +83,25 @@ static sf_status infer_offsets(sf_inference *in, const sf_node *n, int32_t x, ui
         return SF_OK;
 }
 
+sf_status sf_infer_spread(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result)
+{
+        const sf_ir_node *node = sf_ir_at(in->ir, x);
+        const int64_t *list = in->graph->number + n->list;
+        int32_t axis = 0, offsets;
+        int64_t segments;
+        if (!node->ndim)
+                return FAIL("%s has rank 0; spread needs an axis with one element a segment", sf_infer_show(in->ir, x).text);
+        SF_TRY(sf_infer_axis(in, x, node->ndim, list[0], &axis));
+        SF_TRY(infer_offsets(in, n, x, (uint64_t)1 << axis, &offsets, &segments));
+        if (node->shape[axis] != segments)
+                return FAIL("spread of %s, which has %" PRId64 " elements along axis %d; the offsets are of %" PRId64 " segments, and each must have one",
+                            sf_infer_show(in->ir, x).text, node->shape[axis], (int)axis, segments);
+        if (list[1] < 0)
+                return FAIL("spread of %s to length %" PRId64 "; it must be 0 or more", sf_infer_show(in->ir, x).text, list[1]);
+        result->node = sf_ir_spread(in->ir, x, axis, list[1], offsets, true);
+        return SF_OK;
+}
+
 sf_status sf_infer_derived(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result)
 {
         sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
