@@ -273,6 +273,18 @@ void sf_task_run(const sf_walker *w, int64_t task);
 size_t sf_panels_constants(sf_panels *p, char *base);
 /* The same of walks that one worker does in turn; panels and machines become as many bytes as any of them needs, if they are fewer. */
 size_t sf_panels_room(sf_panels *const *walk, int32_t walks, char *base, size_t *panels, size_t *machines);
+/* Scratch of the workers of one job: a desk each, so many bytes apart. */
+typedef struct sf_desks {
+        char *first;
+        size_t each;
+} sf_desks;
+/* Bytes from one desk to the next, where each needs so many. Workers write them all the time: no two on one line, nor a power of two apart. */
+static inline size_t sf_desk_bytes(size_t needed)
+{
+        return (needed + 4095) / 4096 * 4096 + 4096 + 64;
+}
+/* Lets workers do what is to be done of a job. lay_out says how many bytes the workers share, which are filled if there is a base, and how large a desk is. */
+sf_status sf_desks_run(sf_context *ctx, int workers, sf_desks *desks, size_t (*lay_out)(void *job, char *base), void (*todo)(void *job, int worker), void *job);
 /* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared
  * axis the leaves from `leaf` on, else -1. */
 void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
