@@ -165,7 +165,7 @@ static void run_parts(const sf_walker *w, const sf_block *b)
         const sf_cuts *c = b->piece->cuts;
         const bool fold = m->step->fold, columns = p->shape == SF_PANEL_COLUMNS;
         const bool ragged = m->kernels->scan_segments && p->shape == SF_PANEL_ROWS;
-        const int64_t result = b->piece->cols * m->size, longest = m->kernels->width * (fold ? SF_CPU_RAGGED_FOLD : 1);
+        const int64_t result = b->piece->cols * m->size, longest = m->kernels->width * SF_CPU_RAGGED_LONG;
         const strides s = strides_of(p, b);
         sf_rows rows = {0};
         sf_columns cols = {0};
@@ -381,6 +381,8 @@ static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *
                 const int64_t length = c->next - c->begin, left = length - c->done, room = p->block - used;
                 if (length >= p->longest)
                         break; /* somebody else's */
+                if (left > room && length <= p->block && used >= p->block / 2)
+                        break; /* the next block has all of it */
                 const int64_t take = left <= room ? left : room / tile * tile;
                 if (take < left && !take)
                         break;
