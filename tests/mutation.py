@@ -2,8 +2,9 @@
 """mutation.py [--few] [--only TEXT] [--list]: shows that the tests would notice a wrong line. tests/mutations.txt has the lines.
 
 One copy of the sources, one build of it, in build/mutation: portable kernels, not optimised, since that is compiled fastest. Each change is put
-in by itself and taken out again, so that only what it touches is compiled anew. A test that fails, does not end or dies has noticed. --few: those
-with a star, which `make test` has. At the end it names the survivors; it fails where one has no explanation, or where an explained one was noticed.
+in by itself and taken out again, so that only what it touches is compiled anew, with ccache where that is. A test that fails, does not end or dies has
+noticed. --few: those with a star, which `make test` has. Each is a line when it has been tried; the report at the end counts them by part of the
+library and names the survivors. It fails where one has no explanation, where an explained one was noticed, and where more than MOST survive.
 """
 import os, shutil, subprocess, sys, time
 
@@ -11,6 +12,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, "build", "mutation")
 COPY, BUILD = os.path.join(WORK, "tree"), os.path.join(WORK, "build")
 SECONDS = 600  # no test here takes a tenth of that, so one that does hangs
+MOST = 2       # survivors, each with its reason
+JOBS = str(len(os.sched_getaffinity(0)))
 HOST = {"host": "test_cuda_host", "sides": "test_sides_host", "plans": "test_expr_host", "memory": "test_memory_host"}
 HOST_COMPILER = "c++ -std=c++14 -w -O0 -ffp-contract=off -I" + os.path.join(COPY, "tests/cuda_host")
 HOST_FLAGS = {"sides": " -include " + os.path.join(COPY, "tests/cuda_host/not_commuting.hpp"), "memory": " -DSF_RACES -fsanitize=thread -fno-exceptions -nodefaultlibs"}
@@ -79,7 +82,7 @@ def target(test):
 
 def build(targets):
     """Whether they build."""
-    return run(["cmake", "--build", BUILD, "-j", str(os.cpu_count()), "--target", *targets], os.path.join(WORK, "log")) == 0
+    return run(["cmake", "--build", BUILD, "-j", JOBS, "--target", *targets], os.path.join(WORK, "log")) == 0
 
 
 def passes(test, python):
@@ -90,9 +93,37 @@ def passes(test, python):
     if test[0] in HOST:
         folder = os.path.join(BUILD, "tests", "cuda_host")
         compiler = HOST_COMPILER + HOST_FLAGS.get(test[0], "")
-        command = [os.path.join(folder, HOST[test[0]]), os.path.join(folder, "compiled"), compiler, str(os.cpu_count()), *test[1:]]
+        command = [os.path.join(folder, HOST[test[0]]), os.path.join(folder, "compiled"), compiler, JOBS, *test[1:]]
         return run(command, log, SECONDS, env=dict(os.environ, ASAN_OPTIONS="detect_leaks=0:detect_stack_use_after_return=0")) == 0
     return run([os.path.join(BUILD, "tests", test[0]), *test[1:]], log, SECONDS, cwd=os.path.join(COPY, "tests")) == 0
+
+
+def try_one(m, python):
+    """Says what came of it in m.outcome: noticed, survives, or does not build."""
+    path = os.path.join(COPY, m.file)
+    right = open(path).read()
+    m.place = f"{m.file}:{right[:right.index(m.old)].count(chr(10)) + 1}"
+    open(path, "w").write(right.replace(m.old, m.new))
+    m.outcome = "does not build" if not build([target(m.test)]) else "survives" if passes(m.test, python) else "noticed"
+    open(path, "w").write(right)
+
+
+def report(chosen, seconds):
+    """Whether anything is not as tests/mutations.txt says."""
+    part = lambda m: "/".join(m.file.split("/")[:2]) if m.file.startswith("src/") else m.file.split("/")[0]
+    print(f"\n{'part':<12} {'tried':>6} {'noticed':>8} {'survive':>8}")
+    for name in sorted({part(m) for m in chosen}) + ["all"]:
+        some = [m for m in chosen if name in ("all", part(m))]
+        print(f"{name:<12} {len(some):>6} {sum(m.outcome == 'noticed' for m in some):>8} {sum(m.outcome == 'survives' for m in some):>8}")
+    survivors = [m for m in chosen if m.outcome == "survives"]
+    wrong = [m for m in chosen if m.outcome != ("noticed" if m.reason is None else "survives")]
+    for m in survivors:
+        print(f"survives: {m.place}: {m.reason or 'and nothing says why'}")
+    for m in wrong:
+        if m.outcome != "survives":
+            print(f"not as tests/mutations.txt says: {m.place}: {m.outcome}")
+    print(f"mutation: {len(chosen)} changes in {seconds:.0f} s, {len(survivors)} survive" + (f"; at most {MOST} may" if len(survivors) > MOST else ""))
+    return bool(wrong) or len(survivors) > MOST
 
 
 def main():
@@ -111,7 +142,8 @@ def main():
     compiler = shutil.which("clang") or shutil.which("cc")  # clang compiles this in half of gcc's time
     must(["cmake", "-S", COPY, "-B", BUILD, "-DSCANFOLD_CLI=OFF", "-DSCANFOLD_EXAMPLES=OFF", "-DSCANFOLD_MPI=OFF", "-DSCANFOLD_PORTABLE_ONLY=ON",
           "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0", "-DSCANFOLD_PYTHON=ON",
-          "-DSCANFOLD_HOST_SANITIZE=OFF", f"-DCMAKE_C_COMPILER={compiler}", f"-DPython3_EXECUTABLE={python}"])
+          "-DSCANFOLD_HOST_SANITIZE=OFF", f"-DCMAKE_C_COMPILER={compiler}", f"-DPython3_EXECUTABLE={python}",
+          f"-DCMAKE_C_COMPILER_LAUNCHER={shutil.which('ccache') or ''}"])
     if not build(sorted({target(m.test) for m in chosen})):
         print(open(os.path.join(WORK, "log")).read()[-4000:])
         sys.exit("mutation: the sources do not build")
@@ -120,23 +152,12 @@ def main():
         if not passes(test, python):
             print(open(os.path.join(WORK, "said")).read()[-4000:])
             sys.exit(f"mutation: {' '.join(test)} fails without any change")
-    wrong, explained, start = [], 0, time.time()
-    for m in chosen:
-        path = os.path.join(COPY, m.file)
-        right = open(path).read()
-        line = right[:right.index(m.old)].count("\n") + 1
-        open(path, "w").write(right.replace(m.old, m.new))
-        built = build([target(m.test)])
-        noticed = not built or not passes(m.test, python)
-        what = "does not build" if not built else "noticed" if noticed else "SURVIVES" if m.reason is None else f"survives: {m.reason}"
-        print(f"{m.file}:{line}: {' '.join(m.test)}: {what}", flush=True)
-        if not built or noticed == (m.reason is not None):
-            wrong.append(f"{m.file}:{line}")
-        explained += m.reason is not None
-        open(path, "w").write(right)
-    print(f"mutation: {len(chosen)} changes in {time.time() - start:.0f} s; {explained} survive and are explained; "
-          f"{len(wrong)} are not as tests/mutations.txt says{': ' if wrong else ''}{', '.join(wrong)}")
-    sys.exit(len(wrong) > 0)
+    start = time.time()
+    for number, m in enumerate(chosen, 1):
+        begin = time.time()
+        try_one(m, python)
+        print(f"[{number}/{len(chosen)}] {m.place}: {' '.join(m.test)}: {m.outcome} ({time.time() - begin:.0f} s)", flush=True)
+    sys.exit(report(chosen, time.time() - start))
 
 
 main()

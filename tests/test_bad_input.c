@@ -129,6 +129,9 @@ static void tensors(void)
         x_strides[0] = INT64_MIN;
         SCAN_IS(BAD, "x", "along axis 0");
         stride_both();
+        x_strides[0] = -(INT64_MAX / 1024); /* fits in 64 bits, and in no memory */
+        SCAN_IS(BAD, "x", "along axis 0");
+        stride_both();
         out_strides[0] = INT64_MAX / 4 - 5;
         SCAN_IS(BAD, "out", "64-bit addresses");
         stride_both();
@@ -557,6 +560,14 @@ static void overlaps(void)
         scan.mask = &mask; /* the mask and x may be anything to each other */
         mask.data = x_data;
         SCAN_WORKS();
+
+        /* Elements of one byte, rows one byte too near: the last of a row is the first of the next. */
+        int8_t narrow[6] = {0}, results[6] = {0};
+        int64_t shape[] = {2, 3}, near[] = {2, 1};
+        const sf_tensor from = tensor(narrow, SF_I8, 2, shape);
+        sf_tensor to = tensor(results, SF_I8, 2, shape);
+        to.strides = near;
+        CHECK(sf_scan(NULL, &from, &to, NULL) == SF_INVALID_ARGUMENT && strstr(sf_last_error(NULL), "share memory"), "%s", sf_last_error(NULL));
 }
 
 static void masks(void)

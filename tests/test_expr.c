@@ -256,6 +256,7 @@ static const struct {
         {"relu(cumsum(x, 1) * 2 + y) > 1", "x=8,9 y=9", 1},
         {"sum(x, 1) * sum(y, 1)", "x=8,9 y=8,9", 2},
         {"sum(x * x, 1) - square(sum(x, 1)) / 9 + max(x, 1)", "x=8,9", 2}, /* one read, and the few results */
+        {"sum(x * y, 1) + sum(x * z, 1)", "x=8,9 y=8,9 z=8,9", 1}, /* two reads, and the second one adds */
         {"cumsum(cumsum(x, 0), 1)", "x=8,9", 2},
         {"(x + 1) * (x - 1), x", "x=8,9", 1},
         {"concat([x, y], 0)", "x=8,9 y=2,9", 2},

@@ -109,6 +109,8 @@ static const rule rules[] = {
         {"sum(x, (0, 1))", "x=4,1", "sum(x)", EXACTLY},
         {"cumsum(x, 1)", "x=4,1", "x", EXACTLY},
         {"sum(broadcast_to(x, (6, 5)), 0)", "x=5", "x * 6", ROUNDS},
+        {"mean(broadcast_to(x, (6, 5)), 0)", "x=5", "x", ROUNDS},
+        {"sum(broadcast_to(x, (6, 5)), 0, initial=2)", "x=5:i64", "sum(broadcast_to(x, (6, 5)), 0, initial=2)", EXACTLY},
         {"max(broadcast_to(x, (6, 5)), 0)", "x=5", "x", EXACTLY},
         {"sum(broadcast_to(x, (6, 5)), 0)", "x=5:i64", "x * 6", EXACTLY},
         {"prod(broadcast_to(x, (6, 5)), 0)", "x=5", "prod(broadcast_to(x, (6, 5)), 0)", EXACTLY},
