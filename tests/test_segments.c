@@ -230,6 +230,30 @@ static void test_empty(void)
         }
 }
 
+/* So many empty segments lie between those that have an element that their numbers leave 16 bits. */
+static void test_many_empty(void)
+{
+        enum { APART = 70000, SEGMENTS = 2 * APART + 1 };
+        static int32_t offsets[SEGMENTS + 1];
+        static float y[SEGMENTS];
+        float x[3] = {1, 2, 4};
+        for (int k = 1; k <= SEGMENTS; k++)
+                offsets[k] = k <= APART ? 1 : k < SEGMENTS ? 2 : 3;
+        int64_t nx[1] = {3}, ny[1] = {SEGMENTS}, no[1] = {SEGMENTS + 1};
+        const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny), to = tensor(offsets, SF_I32, 1, no);
+        for (int e = 0; e < engine_count; e++) {
+                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+                o.offsets = &to;
+                memset(y, 0xff, sizeof y);
+                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK, "%s: %s", engines[e].name, sf_last_error(engines[e].ctx));
+                int wrong = 0;
+                for (int k = 0; k < SEGMENTS; k++)
+                        wrong += y[k] != (k == 0 ? 1 : k == APART ? 2 : k == 2 * APART ? 4 : 0);
+                CHECK(!wrong, "%s: %d of %d sums of segments are wrong, nearly all of which are empty", engines[e].name, wrong, SEGMENTS);
+                checks++;
+        }
+}
+
 /*
  * What a fold of segments comes to goes back to their elements: in the load of another fold or scan, in a store, and in a map by itself; along rows and down
  * columns; behind the last offset too. Against the reference, which takes each segment by itself.
@@ -377,6 +401,7 @@ int main(int argc, char **argv)
         uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : CASES;
         engines_open();
         test_empty();
+        test_many_empty();
         test_spread();
         test_spread_as_written();
         test_refused();

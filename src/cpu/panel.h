@@ -298,6 +298,26 @@ void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *to
 sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows);
 sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b);
 
+/* panel_memory.c */
+
+static inline bool sf_panel_in_columns(const sf_panels *p)
+{
+        return p->shape == SF_PANEL_COLUMNS;
+}
+/* Is only the total of the piece wanted? */
+static inline bool sf_panel_folds(const sf_block *b)
+{
+        return b->m->step->fold || b->piece->totals;
+}
+/* Elements between the first elements of two rows of the panel: a line's, or in columns a position's. */
+int64_t sf_panel_pitch(const sf_panels *p, const sf_piece *piece);
+/* Where in the panel a line's block begins, in elements. */
+int64_t sf_panel_line_at(const sf_panels *p, const sf_block *b);
+/* The numbers of a block's elements: their positions, counted from the axis's beginning. */
+sf_numbers sf_panel_numbers(const sf_panels *p, const sf_block *b);
+/* Sequences of one element: in and out again. */
+void sf_panel_map(const sf_walker *w, const sf_block *b);
+
 /* The carry of line r of a piece. */
 sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r);
 /* What an exclusive scan puts before the first element of all. */
