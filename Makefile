@@ -87,7 +87,8 @@ deb: needs-build
 	cmake -S . -B build/deb -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON -DSCANFOLD_DEB=ON -DSCANFOLD_TESTS=OFF \
 	        -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
 	+$(call BUILD,build/deb)
-	mkdir -p dist && cd build/deb && cpack -B $(CURDIR)/dist
+	cd build/deb && cpack -B packages
+	mkdir -p dist && cp build/deb/packages/*.deb dist
 	./tests/check_deb.sh dist
 
 # The loader's cache knows of a new library only after ldconfig; a staged tree (DESTDIR) has its own packager for that.
