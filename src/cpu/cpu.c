@@ -250,8 +250,6 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         const sf_step *s = p->member[0].step;
         int workers = sf_cpu_workers(ctx, s->n * s->batch * sf_panels_bytes(p));
         sf_panels_plan(p, workers);
-        if (p->cut)
-                SF_TRY(sf_segments_long(ctx, p));
         sf_crew c = {.panels = p, .machine = sf_panel_scratch(p)};
         c.room = c.machine + (p->straight ? 0 : sf_fused_machine_bytes(p->slots));
         c.room = (c.room + 63) / 64 * 64;
@@ -268,6 +266,12 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         if (!arena)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had",
                                bytes);
+        /* Only once there is memory for all: what has been written cannot be taken back. */
+        const sf_status status = p->cut ? sf_segments_long(ctx, p) : SF_OK;
+        if (status != SF_OK) {
+                sf_arena_return(ctx, arena);
+                return status;
+        }
         sf_panels_constants(p, arena->base);
         c.scratch = arena->base + shared;
         if (p->chunk)

@@ -142,18 +142,20 @@ static size_t lay_out(stages *s, char *base)
 
 static sf_status run_tasks(sf_context *ctx, stages *s, int workers)
 {
-        for (int32_t i = 0; i < s->walks; i++)
-                SF_TRY(sf_segments_long(ctx, s->walk[i]));
+        sf_status status = SF_OK;
         workers = (int)sf_smaller(workers, s->walk[0]->tasks);
         const size_t constants = lay_out(s, NULL), bytes = constants + (size_t)workers * s->scratch_each;
         sf_arena *arena = sf_arena_borrow(ctx, bytes);
         if (!arena)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
+        for (int32_t i = 0; i < s->walks && status == SF_OK; i++)
+                status = sf_segments_long(ctx, s->walk[i]);
         lay_out(s, arena->base);
         s->scratch = arena->base + constants;
-        sf_pool_run(workers, work, s);
+        if (status == SF_OK)
+                sf_pool_run(workers, work, s);
         sf_arena_return(ctx, arena);
-        return SF_OK;
+        return status;
 }
 
 static sf_status run_stage(void *ctx, const sf_step *s)
