@@ -411,6 +411,7 @@ typedef struct sf_scan_options {
                                   accumulator; for an integer accumulator it must be an integer
                                   in its range */
         sf_dtype accumulator;  /* all zero: as the table says */
+        int32_t reserved0;     /* 0, like every field of that name: for later headers */
         void *stream;          /* a CUstream of the device's primary context, 0x1 (legacy) or 0x2
                                   (per-thread); NULL is the legacy default one. A call on a
                                   stream that is being captured is captured. Its scratch then
@@ -421,13 +422,14 @@ typedef struct sf_scan_options {
         size_t workspace_size; /* at least what sf_scan_workspace said for the same arguments */
         int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked.
                                   Indices and recurrences do not have it */
+        int32_t reserved1;
         const sf_tensor *offsets; /* NULL, or i32 or i64, of one dimension, on x's device: where
                                      segments begin, and the last one ends; below */
 } sf_scan_options;
 
 #ifdef __cplusplus
 #  define SF_SCAN_OPTIONS_INIT \
-        { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
+        { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, 0, NULL, NULL, 0, 0, 0, NULL }
 #else
 #  define SF_SCAN_OPTIONS_INIT { .size = sizeof(sf_scan_options), .axis = -1 }
 #endif
@@ -481,16 +483,18 @@ typedef struct sf_fold_options {
         const sf_tensor *mask; /* the rest as for the scan */
         sf_scalar initial;
         sf_dtype accumulator;
+        int32_t reserved0;
         void *stream;
         void *workspace;
         size_t workspace_size;
         int32_t skip_nan;
+        int32_t reserved1;
         const sf_tensor *offsets;
 } sf_fold_options;
 
 #ifdef __cplusplus
 #  define SF_FOLD_OPTIONS_INIT \
-        { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
+        { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, 0, NULL, NULL, 0, 0, 0, NULL }
 #else
 #  define SF_FOLD_OPTIONS_INIT { .size = sizeof(sf_fold_options) }
 #endif
@@ -598,6 +602,7 @@ typedef struct sf_shard_options {
         sf_dtype accumulator;
         int32_t skip_nan;
         int32_t placed;        /* zero: the shards follow one another in the order of ranks */
+        int32_t reserved0;
         int64_t first;         /* if `placed` is nonzero, which it then is on every rank: the
                                   index of x's first element along the whole axis */
         void *stream;          /* of CUDA tensors; as for sf_scan */
@@ -605,7 +610,7 @@ typedef struct sf_shard_options {
 
 #ifdef __cplusplus
 #  define SF_SHARD_OPTIONS_INIT \
-        { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0, NULL }
+        { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0, 0, NULL }
 #else
 #  define SF_SHARD_OPTIONS_INIT { .size = sizeof(sf_shard_options), .axis = -1 }
 #endif
@@ -884,6 +889,7 @@ typedef struct sf_expr_options {
         sf_dtype dtype;       /* the result's; all zero: the default, above */
         sf_dtype accumulator; /* all zero: as the table says */
         int32_t skip_nan;     /* nonzero: NaN elements are masked out */
+        int32_t reserved0;
         double correction;    /* SF_VAR, SF_STD, SF_CUMVAR, SF_STANDARDIZE: subtracted from the
                                  count. 0: the variance of the whole population; 1: of a sample */
         sf_scalar order;      /* SF_NORM, SF_NORMALIZE: which; unset: 2 */
@@ -894,11 +900,12 @@ typedef struct sf_expr_options {
                                  into segments, as above. A fold's result has a segment where x
                                  has elements; what goes back to the elements does so in each
                                  segment */
+        int32_t reserved1;
 } sf_expr_options;
 
 #ifdef __cplusplus
 #  define SF_EXPR_OPTIONS_INIT \
-        { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {}, 0, 0, {}, 0 }
+        { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, 0, {}, 0, 0, {}, 0, 0 }
 #else
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif
@@ -1001,9 +1008,10 @@ typedef struct sf_plan_options {
                           of one pass for each operator. Zero: results may be rounded
                           differently; those that are then not finite are computed again as
                           written */
+        int32_t reserved0;
 } sf_plan_options;
 
-#define SF_PLAN_OPTIONS_INIT { sizeof(sf_plan_options), 0 }
+#define SF_PLAN_OPTIONS_INIT { sizeof(sf_plan_options), 0, 0 }
 
 /*
  * Makes a plan of a graph, for ninputs inputs of these shapes and dtypes on this device. Their data

@@ -485,7 +485,7 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
                 planned = make_plan(&c, k ? rest : c.each, c.plan[k]);
         }
         /* Without a kernel for some step, the sentence is that step's. */
-        sf_status status = planned ? sf_desks_run(ctx, (int)sf_smaller(workers, c.boxes), &c.desks, lay_out, work, &c) : sf_chain_apart(first, run_stage, ctx);
+        sf_status status = planned ? sf_desks_run(ctx, (int)sf_smaller(workers, c.boxes), &c.desks, lay_out, NULL, work, &c) : sf_chain_apart(first, run_stage, ctx);
         sf_arena_return(ctx, arena);
         return status;
 }

@@ -283,8 +283,10 @@ static inline size_t sf_desk_bytes(size_t needed)
 {
         return (needed + 4095) / 4096 * 4096 + 4096 + 64;
 }
-/* Lets workers do what is to be done of a job. lay_out says how many bytes the workers share, which are filled if there is a base, and how large a desk is. */
-sf_status sf_desks_run(sf_context *ctx, int workers, sf_desks *desks, size_t (*lay_out)(void *job, char *base), void (*todo)(void *job, int worker), void *job);
+/* Lets workers do what is to be done of a job. lay_out says how many bytes the workers share, which are filled if there is a base, and how large a desk is. before: NULL, or what
+ * the caller does itself as soon as there is memory for all, since what has been written cannot be taken back. */
+sf_status sf_desks_run(sf_context *ctx, int workers, sf_desks *desks, size_t (*lay_out)(void *job, char *base), sf_status (*before)(sf_context *ctx, void *job),
+                       void (*todo)(void *job, int worker), void *job);
 /* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared
  * axis the leaves from `leaf` on, else -1. */
 void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,

@@ -141,11 +141,12 @@ static size_t lay_out(void *arg, char *base)
         return constants;
 }
 
-static sf_status run_tasks(sf_context *ctx, stages *s, int workers)
+static sf_status run_long(sf_context *ctx, void *job)
 {
+        const stages *s = job;
         for (int32_t i = 0; i < s->walks; i++)
                 SF_TRY(sf_segments_long(ctx, s->walk[i]));
-        return sf_desks_run(ctx, (int)sf_smaller(workers, s->walk[0]->tasks), &s->desks, lay_out, work, s);
+        return SF_OK;
 }
 
 static sf_status run_stage(void *ctx, const sf_step *s)
@@ -170,7 +171,7 @@ sf_status sf_segments_chain(sf_context *ctx, const sf_step *first)
         /* Without a kernel for some step, the sentence is that step's. */
         const bool taken = take_steps(&s, &bytes);
         const int workers = taken ? sf_cpu_workers(ctx, bytes) : 1;
-        sf_status status = taken && plan_stages(&s, workers) ? run_tasks(ctx, &s, workers) : sf_chain_apart(first, run_stage, ctx);
+        sf_status status = taken && plan_stages(&s, workers) ? sf_desks_run(ctx, (int)sf_smaller(workers, s.walk[0]->tasks), &s.desks, lay_out, run_long, work, &s) : sf_chain_apart(first, run_stage, ctx);
         sf_arena_return(ctx, arena);
         return status;
 }

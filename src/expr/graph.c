@@ -375,7 +375,7 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         if (!is_node(graph, "x", x))
                 return -1;
-        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o) != SF_OK)
+        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o, SF_RESERVED_EXPR) != SF_OK)
                 return -1;
         sf_node node = {.kind = kind, .arg = {x, o.mask}, .op = derived ? SF_SUM : o.op, .derived = what, .keepdim = o.keepdim != 0,
                         .reverse = o.reverse != 0, .exclusive = o.exclusive != 0, .skip_nan = o.skip_nan != 0, .value = o.initial,
@@ -436,7 +436,7 @@ int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b, const sf_expr_
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         if (!is_node(graph, "a", a) || !is_node(graph, "b", b))
                 return -1;
-        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o) != SF_OK)
+        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o, SF_RESERVED_EXPR) != SF_OK)
                 return -1;
         o.op = SF_RECURRENCE;
         const int32_t node = add_reduction(graph, SF_NODE_SCAN, SF_MEAN, b, &o);
