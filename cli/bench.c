@@ -7,6 +7,7 @@
  */
 #include "bench_peers.h"
 #include "bench_report.h"
+#include "bench_rows.h"
 #include "cli.h"
 #include "files.h"
 #include "progress.h"
@@ -16,223 +17,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 
-enum { ALL_AXES = 99, MAX_ROUNDS = 999 };
-
-struct row {
-        const char *name;
-        const char *dtype;
-        int32_t ndim;
-        int64_t shape[3], quick_shape[3];
-        int axis;
-        int fold, reverse, masked, exclusive, wide; /* wide: an f64 accumulator */
-        const char *out; /* the result's dtype; NULL: the same */
-        const char *expression; /* of x, (shape[0], shape[1]), and w, (shape[2], shape[1]); a fold to its peers */
-};
-
-#define SQUARE 2, { 8192, 8192 }, { 2048, 2048 }
-#define BLOCK 3, { 16, 4096, 4095 }, { 16, 512, 1023 }
-static const struct row rows[] = {
-        { .name = "cumsum axis 1", "f32", SQUARE, 1 },
-        { .name = "cumsum axis 1 reverse", "f32", SQUARE, 1, .reverse = 1 },
-        { .name = "cumsum axis 1 masked", "f32", SQUARE, 1, .masked = 1 },
-        { .name = "cumsum axis 1 exclusive", "f32", SQUARE, 1, .exclusive = 1 },
-        { .name = "cumsum axis 0", "f32", SQUARE, 0 },
-        { .name = "cumsum axis 0 reverse", "f32", SQUARE, 0, .reverse = 1 },
-        { .name = "cumsum axis 0 masked", "f32", SQUARE, 0, .masked = 1 },
-        { .name = "cumsum axis 0 exclusive", "f32", SQUARE, 0, .exclusive = 1 },
-        { .name = "cumsum axis 1 f64 acc", "f32", SQUARE, 1, .wide = 1 },
-        { .name = "cumsum axis 1 odd", "f32", 2, { 8192, 8191 }, { 2048, 2047 }, 1 },
-        { .name = "cumsum axis 0 odd", "f32", 2, { 8192, 8191 }, { 2048, 2047 }, 0 },
-        { .name = "cumsum one long line", "f32", 1, { 1 << 28 }, { 1 << 24 }, 0 },
-        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 2 }, { 1 << 20, 2 }, 0 },
-        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 8 }, { 1 << 20, 8 }, 0 },
-        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 22, 3 }, { 1 << 20, 3 }, 0 },
-        { .name = "cumsum axis 0 narrow", "f32", 2, { 1 << 20, 17 }, { 1 << 18, 17 }, 0 },
-        { .name = "cumsum axis 1 short", "f32", 2, { 1 << 22, 4 }, { 1 << 20, 4 }, 1 },
-        { .name = "cumsum axis 1 short", "f32", 2, { 1 << 20, 17 }, { 1 << 18, 17 }, 1 },
-        { .name = "cumsum axis 1 small", "f32", 2, { 1024, 1024 }, { 1024, 1024 }, 1 },
-        { .name = "cumsum axis 0 small", "f32", 2, { 1024, 1024 }, { 1024, 1024 }, 0 },
-        { .name = "cumsum axis 1 tiny", "f32", 2, { 64, 64 }, { 64, 64 }, 1 },
-        { .name = "cumsum axis 0 tiny", "f32", 2, { 64, 64 }, { 64, 64 }, 0 },
-        { .name = "sum axis 0", "f32", BLOCK, 0, .fold = 1 },
-        { .name = "sum axis 1", "f32", BLOCK, 1, .fold = 1 },
-        { .name = "sum axis 2", "f32", BLOCK, 2, .fold = 1 },
-        { .name = "sum all", "f32", BLOCK, ALL_AXES, .fold = 1 },
-        { .name = "sum axis 2 f64 acc", "f32", BLOCK, 2, .fold = 1, .wide = 1 },
-        { .name = "sum axis 0 narrow", "f32", 2, { 1 << 22, 3 }, { 1 << 20, 3 }, 0, .fold = 1 },
-        { .name = "sum axis 1 short", "f32", 2, { 1 << 20, 17 }, { 1 << 18, 17 }, 1, .fold = 1 },
-        { .name = "sum(x @ w.T / 2, 1) * 1.5", "f32", 3, { 1024, 8192, 8192 }, { 256, 2048, 2048 }, 1, .fold = 1,
-          .expression = "sum(x @ w.T / 2, 1, keepdim=True) * 1.5" },
-        { .name = "cumsum axis 1", "f64", SQUARE, 1 },
-        { .name = "cumsum axis 1", "i64", SQUARE, 1 },
-        { .name = "cumsum axis 1", "i32", SQUARE, 1 },
-        { .name = "cumsum axis 1", "f16", SQUARE, 1 },
-        { .name = "cumsum axis 1", "bf16", SQUARE, 1 },
-        { .name = "cumsum axis 1", "i8", SQUARE, 1 },
-        { .name = "cumsum axis 1 to i64", "i8", SQUARE, 1, .out = "i64" },
-        { .name = "sum axis 1 to i64", "i8", BLOCK, 1, .fold = 1, .out = "i64" },
-        { .name = "sum axis 2 to i64", "i8", BLOCK, 2, .fold = 1, .out = "i64" },
-        { .name = "sum axis 2 to i64", "bool", BLOCK, 2, .fold = 1, .out = "i64" },
-};
-enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
+enum { MAX_ROUNDS = 999 };
 
 struct settings {
-        int quick, rounds;
+        int quick, few, rounds;
         const char *filter, *json, *html;
         int32_t threads;
         const char *old;  /* the text of an earlier --json, or NULL */
         double tolerance; /* what is below this part of its earlier fraction is slower */
 };
 
-/* A minute in which others are busy is not a slower library: a row is measured so often before it is called slower. */
-enum { TRIES = 4 };
+/* A minute in which others are busy is not a slower library: a row is measured so often before it is called slower, after pauses, each twice as long as
+ * the one before. */
+enum { TRIES = 5, FIRST_PAUSE_MS = 300 };
 
 struct result {
         double seconds, peer_seconds;
+        int disturbed; /* others had the processors meanwhile */
         uint64_t bytes;
         int measured;
 };
-
-/* Memory shared by all rows. */
-struct arena {
-        unsigned char *x, *y, *mask;
-        size_t size, mask_size;
-        const char *filled; /* the dtype x holds */
-};
-
-static void describe_shape(const struct row *row, const int64_t *shape, char text[64])
-{
-        size_t at = 0;
-        for (int32_t i = 0; i < row->ndim; i++)
-                at += (size_t)snprintf(text + at, 64 - at, "%s%lld", i ? "x" : "", (long long)shape[i]);
-}
-
-static const int64_t *shape_of(const struct row *row, const struct settings *s)
-{
-        return s->quick ? row->quick_shape : row->shape;
-}
-
-static int64_t count_of(const struct row *row, const struct settings *s)
-{
-        const int64_t *shape = shape_of(row, s);
-        if (row->expression)
-                return shape[0] * shape[1] + shape[1] * shape[2];
-        int64_t count = 1;
-        for (int32_t i = 0; i < row->ndim; i++)
-                count *= shape_of(row, s)[i];
-        return count;
-}
-
-static int64_t results_of(const struct row *row, const struct settings *s)
-{
-        if (row->expression)
-                return shape_of(row, s)[0];
-        if (!row->fold)
-                return count_of(row, s);
-        return row->axis == ALL_AXES ? 1 : count_of(row, s) / shape_of(row, s)[row->axis];
-}
-
-static const struct dtype_info *out_of(const struct row *row)
-{
-        return dtype_by_name(row->out ? row->out : row->dtype);
-}
-
-static uint64_t bytes_of(const struct row *row, const struct settings *s)
-{
-        int64_t count = count_of(row, s);
-        return (uint64_t)(count * dtype_by_name(row->dtype)->size + results_of(row, s) * out_of(row)->size + (row->masked ? count : 0));
-}
 
 /* A filter looks at the name, the shape and the dtype as the table prints them. */
 static int wanted(const struct row *row, const struct settings *s)
 {
         char shape[64], text[160];
-        describe_shape(row, shape_of(row, s), shape);
+        describe_shape(row, s->quick, shape);
         snprintf(text, sizeof(text), "%s %s %s", row->name, shape, row->dtype);
-        return !s->filter || strstr(text, s->filter) != NULL;
-}
-
-/* Numbers of ordinary size: bits to keep of the noise, and bits to set, in 8 bytes at a time. */
-static void fill_for(struct arena *arena, const char *dtype, int threads)
-{
-        static const struct {
-                const char *dtype;
-                uint64_t keep, set;
-        } fills[] = {
-                { "f32", 0x007fffff007fffff, 0x3f0000003f000000 }, /* 0.5 to 1 */
-                { "f64", 0x000fffffffffffff, 0x3fe0000000000000 },
-                { "f16", 0x03ff03ff03ff03ff, 0x1000100010001000 }, /* 2^-11 to 2^-10: 8192 of them stay finite */
-                { "bf16", 0x007f007f007f007f, 0x3f003f003f003f00 },
-                { "i64", 0xffffffffffffffff, 0 },
-                { "i32", 0xffffffffffffffff, 0 },
-                { "i8", 0xffffffffffffffff, 0 },
-                { "bool", 0x0101010101010101, 0 },
-        };
-        if (arena->filled && !strcmp(arena->filled, dtype))
-                return;
-        for (size_t i = 0; i < sizeof(fills) / sizeof(fills[0]); i++)
-                if (!strcmp(fills[i].dtype, dtype))
-                        fill_bytes(arena->x, arena->size, fills[i].keep, fills[i].set, threads);
-        arena->filled = dtype;
-}
-
-/* The row's expression as a plan, made once; `plan` is NULL before. */
-static sf_status call_expression(sf_context *ctx, const struct row *row, const struct settings *s, const struct arena *arena, sf_plan **plan)
-{
-        const int64_t *shape = shape_of(row, s);
-        int64_t x_shape[2] = { shape[0], shape[1] }, w_shape[2] = { shape[2], shape[1] }, out_shape[2] = { shape[0], 1 };
-        sf_tensor x = { .data = arena->x, .device = { SF_CPU, 0 }, .ndim = 2, .dtype = SF_F32, .shape = x_shape };
-        sf_tensor w = x, y = x;
-        w.data = arena->x + 4 * shape[0] * shape[1];
-        w.shape = w_shape;
-        y.data = arena->y;
-        y.shape = out_shape;
-        const sf_tensor inputs[2] = { x, w };
-        if (!*plan) {
-                sf_graph *graph = NULL;
-                sf_status status = sf_graph_parse(ctx, row->expression, &graph);
-                if (status == SF_OK)
-                        status = sf_plan_create(ctx, graph, 2, inputs, NULL, plan);
-                sf_graph_destroy(graph);
-                if (status != SF_OK)
-                        return status;
-        }
-        return sf_plan_run(*plan, inputs, &y, NULL);
-}
-
-static sf_status call(sf_context *ctx, const struct row *row, const struct settings *s, const struct arena *arena, sf_plan **plan)
-{
-        if (row->expression)
-                return call_expression(ctx, row, s, arena, plan);
-        int64_t shape[3], out_shape[3];
-        memcpy(shape, shape_of(row, s), sizeof(shape));
-        sf_tensor x = { .data = arena->x, .device = { SF_CPU, 0 }, .ndim = row->ndim,
-                        .dtype = dtype_by_name(row->dtype)->dtype, .shape = shape };
-        sf_tensor y = x, mask = x;
-        y.data = arena->y;
-        y.dtype = out_of(row)->dtype;
-        mask.data = arena->mask;
-        mask.dtype = SF_BOOL;
-        if (!row->fold) {
-                sf_scan_options options = SF_SCAN_OPTIONS_INIT;
-                options.axis = row->axis;
-                options.reverse = row->reverse;
-                options.exclusive = row->exclusive;
-                options.mask = row->masked ? &mask : NULL;
-                if (row->wide)
-                        options.accumulator = SF_F64;
-                return sf_scan(ctx, &x, &y, &options);
-        }
-        sf_fold_options options = SF_FOLD_OPTIONS_INIT;
-        int32_t axis = row->axis;
-        options.naxes = 1;
-        options.axes = row->axis == ALL_AXES ? NULL : &axis;
-        if (row->wide)
-                options.accumulator = SF_F64;
-        sf_status status = sf_fold_shape(ctx, &x, &options, &y.ndim, out_shape);
-        y.shape = out_shape;
-        return status == SF_OK ? sf_fold(ctx, &x, &y, &options) : status;
+        return (row->few || !s->few) && (!s->filter || strstr(text, s->filter) != NULL);
 }
 
 static int compare(const void *a, const void *b)
@@ -255,38 +70,49 @@ static void run_peer(const struct row *row, const struct arena *arena, uint64_t 
                 copy_bytes(arena->y, arena->x, bytes / 2, threads); /* a copy moves each byte twice */
 }
 
+/* How often a processor was taken from a thread of this process that wanted to go on. */
+static long times_taken(void)
+{
+        struct rusage usage;
+        return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
+}
+
+/* With one thread its own time, which others cannot take from it; with several the time that passes. */
 static int measure(sf_context *ctx, const struct row *row, const struct settings *s, struct arena *arena,
                    struct result *result)
 {
         int threads = sf_context_threads(ctx), ways = row->fold ? READ_WAYS : 1;
         static double ours[MAX_ROUNDS], peers[READ_WAYS][MAX_ROUNDS];
+        const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
 
         sf_plan *plan = NULL;
-        fill_for(arena, row->dtype, threads);
-        result->bytes = bytes_of(row, s);
-        double start = now_seconds();
+        fill_for(arena, row, s->quick, threads);
+        result->bytes = bytes_of(row, s->quick);
+        double start = 0;
         for (int i = 0; i < 2; i++) { /* the second, warm, says how many calls make a measurable time */
-                start = now_seconds();
-                if (call(ctx, row, s, arena, &plan) != SF_OK) {
+                start = seconds_by(clock);
+                if (call(ctx, row, s->quick, arena, &plan) != SF_OK) {
                         sf_plan_destroy(plan);
                         return complain("%s", sf_last_error(ctx));
                 }
         }
-        double once = now_seconds() - start;
+        double once = seconds_by(clock) - start;
+        const long before = times_taken();
         int calls = once > 2e-3 ? 1 : (int)(2e-3 / (once > 1e-8 ? once : 1e-8)) + 1;
         for (int round = 0; round < s->rounds; round++) {
                 for (int way = 0; way < ways; way++) {
-                        start = now_seconds();
+                        start = seconds_by(clock);
                         for (int i = 0; i < calls; i++)
                                 run_peer(row, arena, result->bytes, way, threads);
-                        peers[way][round] = (now_seconds() - start) / calls;
+                        peers[way][round] = (seconds_by(clock) - start) / calls;
                 }
-                start = now_seconds();
+                start = seconds_by(clock);
                 for (int i = 0; i < calls; i++)
-                        call(ctx, row, s, arena, &plan);
-                ours[round] = (now_seconds() - start) / calls;
+                        call(ctx, row, s->quick, arena, &plan);
+                ours[round] = (seconds_by(clock) - start) / calls;
         }
         sf_plan_destroy(plan);
+        result->disturbed = threads > 1 && 2 * (times_taken() - before) > s->rounds; /* in every second round: on an idle machine it is none in all */
         result->seconds = median(ours, s->rounds);
         for (int way = 0; way < ways; way++) {
                 double peer = median(peers[way], s->rounds);
@@ -300,62 +126,98 @@ static int measure(sf_context *ctx, const struct row *row, const struct settings
 static int make_arena(struct arena *arena, const struct settings *s, int threads)
 {
         memset(arena, 0, sizeof(*arena));
-        for (int i = 0; i < NROWS; i++) {
+        for (int i = 0; i < row_count; i++) {
                 if (!wanted(&rows[i], s))
                         continue;
-                uint64_t bytes = bytes_of(&rows[i], s);
-                size_t results = (size_t)(results_of(&rows[i], s) * out_of(&rows[i])->size);
+                uint64_t bytes = bytes_of(&rows[i], s->quick);
+                size_t results = (size_t)(results_of(&rows[i], s->quick) * out_of(&rows[i])->size);
                 size_t most = (size_t)(rows[i].fold ? bytes : (bytes + 1) / 2) + 64;
                 most = results > most ? results : most;
                 arena->size = most > arena->size ? most : arena->size;
                 if (rows[i].masked)
-                        arena->mask_size = (size_t)count_of(&rows[i], s);
+                        arena->mask_size = (size_t)count_of(&rows[i], s->quick);
+                const size_t offsets = (size_t)(segments_of(&rows[i], s->quick) + 1) * sizeof(int64_t);
+                arena->offsets_size = offsets > arena->offsets_size ? offsets : arena->offsets_size;
         }
         arena->size = (arena->size + 4095) / 4096 * 4096;
         size_t mask_size = (arena->mask_size + 4096) / 4096 * 4096;
         arena->x = aligned_alloc(4096, arena->size);
         arena->y = aligned_alloc(4096, arena->size);
         arena->mask = aligned_alloc(4096, mask_size);
-        if (!arena->x || !arena->y || !arena->mask)
+        arena->offsets = malloc(arena->offsets_size);
+        if (!arena->x || !arena->y || !arena->mask || !arena->offsets)
                 return complain("bench needs %zu bytes of memory at these sizes, and could not have them; try --quick",
-                                2 * arena->size + mask_size);
+                                2 * arena->size + mask_size + arena->offsets_size);
         fill_bytes(arena->y, arena->size, 0, 0, threads);
         fill_bytes(arena->mask, mask_size, 0x0101010101010101, 0, threads);
         return CLI_DONE;
 }
 
-static void print_row(const struct row *row, const struct settings *s, const struct result *r)
+static double fraction_of(const struct result *r)
+{
+        return r->peer_seconds / r->seconds;
+}
+
+/* Neither is so where there is nothing to compare with. */
+static int seems_slower(const struct result *r, double before, const struct settings *s)
+{
+        return fraction_of(r) < s->tolerance * before;
+}
+
+static int is_slower(const struct result *r, double before, const struct settings *s)
+{
+        return seems_slower(r, before, s) && !r->disturbed;
+}
+
+static void print_row(const struct row *row, const struct settings *s, const struct result *r, double before)
 {
         char shape[64], time[32];
-        describe_shape(row, shape_of(row, s), shape);
+        describe_shape(row, s->quick, shape);
         if (r->seconds < 1e-3)
                 snprintf(time, sizeof(time), "%.2f us", 1e6 * r->seconds);
         else
                 snprintf(time, sizeof(time), "%.2f ms", 1e3 * r->seconds);
-        printf("%-25s %-14s %-5s %12s %9.2f %6s %9.2f %8.2f\n", row->name, shape, row->dtype, time,
+        printf("%-25s %-14s %-5s %12s %9.2f %6s %9.2f %8.2f", row->name, shape, row->dtype, time,
                1e-9 * (double)r->bytes / r->seconds, row->fold ? "read" : "copy",
-               1e-9 * (double)r->bytes / r->peer_seconds, r->peer_seconds / r->seconds);
+               1e-9 * (double)r->bytes / r->peer_seconds, fraction_of(r));
+        if (s->old && isnan(before))
+                printf(" %8s", "-");
+        else if (s->old)
+                printf(" %8.2f", before);
+        if (is_slower(r, before, s))
+                printf("  slower: %.2f of what it was, %d times in a row", fraction_of(r) / before, TRIES);
+        else if (seems_slower(r, before, s))
+                printf("  could not be measured: others had the processors");
+        putchar('\n');
 }
 
-/* A row measured; again, up to TRIES times, while it is slower than it was. Its best counts, and *compares is its fraction as a part of the
- * earlier one; 1 where there is none. */
-static int measure_row(sf_context *ctx, const struct row *row, const struct settings *s, struct arena *arena, struct result *best, double *compares)
+static void pause_before(int attempt)
+{
+        const long ms = attempt ? (long)FIRST_PAUSE_MS << (attempt - 1) : 0;
+        const struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
+        nanosleep(&time, NULL);
+}
+
+/* A row measured; again, up to TRIES times, while it seems slower than it was. Its best counts, of those when others left it the processors. *before is the fraction it was, NaN if that is not known. */
+static int measure_row(sf_context *ctx, const struct row *row, const struct settings *s, struct arena *arena, struct result *best, double *before)
 {
         char shape[64];
-        describe_shape(row, shape_of(row, s), shape);
+        describe_shape(row, s->quick, shape);
         const struct bench_line line = { .work = row->name, .shape = shape, .dtype = row->dtype };
-        const double before = s->old ? old_fraction(s->old, &line) : NAN;
-        *compares = 1;
+        *before = s->old ? old_fraction(s->old, &line) : NAN;
         for (int i = 0; i < TRIES; i++) {
                 struct result r = { 0 };
+                pause_before(i);
                 int status = measure(ctx, row, s, arena, &r);
                 if (status)
                         return status;
-                if (!i || r.peer_seconds / r.seconds > best->peer_seconds / best->seconds)
+                const int calmer = best->disturbed - r.disturbed;
+                if (!i || calmer > 0 || (!calmer && fraction_of(&r) > fraction_of(best)))
                         *best = r;
-                *compares = isnan(before) ? 1 : best->peer_seconds / best->seconds / before;
-                if (*compares >= s->tolerance)
+                if (!seems_slower(&r, *before, s)) {
+                        *best = r;
                         break;
+                }
         }
         return CLI_DONE;
 }
@@ -363,31 +225,29 @@ static int measure_row(sf_context *ctx, const struct row *row, const struct sett
 static int run_rows(sf_context *ctx, const struct settings *s, struct arena *arena, struct result *results)
 {
         int threads = sf_context_threads(ctx), count = 0;
-        for (int i = 0; i < NROWS; i++)
+        for (int i = 0; i < row_count; i++)
                 count += wanted(&rows[i], s);
         if (!count)
-                return complain("no row of the benchmark matches --filter %s", s->filter);
+                return complain("no row of the benchmark matches --filter %s%s", s->filter, s->few ? " and --few" : "");
         int status = make_arena(arena, s, threads);
         if (status)
                 return status;
         printf("scanfold %s, %s, %d thread%s, medians of %d rounds; GB/s count each byte read or written once\n",
                sf_version_string(), sf_context_isa(ctx), threads, threads == 1 ? "" : "s", s->rounds);
-        printf("%-25s %-14s %-5s %12s %9s %6s %9s %8s\n", "work", "shape", "dtype", "time", "GB/s", "beside", "GB/s",
-               "fraction");
+        printf("%-25s %-14s %-5s %12s %9s %6s %9s %8s%s\n", "work", "shape", "dtype", "time", "GB/s", "beside", "GB/s",
+               "fraction", s->old ? "      was" : "");
         int slower = 0;
-        for (int i = 0, done = 0; i < NROWS && !status; i++) {
-                double compares;
+        for (int i = 0, done = 0; i < row_count && !status; i++) {
+                double before;
                 if (!wanted(&rows[i], s))
                         continue;
                 progress_start("bench", (uint64_t)count, 0);
                 progress_add((uint64_t)done++);
-                status = measure_row(ctx, &rows[i], s, arena, &results[i], &compares);
+                status = measure_row(ctx, &rows[i], s, arena, &results[i], &before);
                 progress_stop();
                 if (!status) {
-                        print_row(&rows[i], s, &results[i]);
-                        if (compares < s->tolerance)
-                                printf("    slower: %.2f of the fraction it was, %d times in a row\n", compares, TRIES);
-                        slower += compares < s->tolerance;
+                        print_row(&rows[i], s, &results[i], before);
+                        slower += is_slower(&results[i], before, s);
                         status = fflush(stdout) ? finish_stdout() : CLI_DONE;
                 }
         }
@@ -397,14 +257,14 @@ static int run_rows(sf_context *ctx, const struct settings *s, struct arena *are
 /* The results that were measured, in the order of the table. */
 static int write_reports(sf_context *ctx, const struct settings *s, const struct result *results)
 {
-        static struct bench_line lines[NROWS];
-        static char shapes[NROWS][64];
+        static struct bench_line lines[MOST_ROWS];
+        static char shapes[MOST_ROWS][64];
         struct bench_report report = { .ctx = ctx, .rounds = s->rounds, .quick = s->quick, .lines = lines };
-        for (int i = 0; i < NROWS; i++) {
+        for (int i = 0; i < row_count; i++) {
                 const struct result *r = &results[i];
                 if (!r->measured)
                         continue;
-                describe_shape(&rows[i], shape_of(&rows[i], s), shapes[report.count]);
+                describe_shape(&rows[i], s->quick, shapes[report.count]);
                 lines[report.count] = (struct bench_line){ rows[i].name, shapes[report.count], rows[i].dtype, rows[i].fold ? "read" : "copy",
                                                            r->bytes, r->seconds, r->peer_seconds };
                 report.count++;
@@ -415,7 +275,7 @@ static int write_reports(sf_context *ctx, const struct settings *s, const struct
 
 static int run_bench(const struct settings *s)
 {
-        static struct result results[NROWS];
+        static struct result results[MOST_ROWS];
         struct arena arena = { 0 };
         sf_context *ctx;
         int status = make_context(s->threads, &ctx);
@@ -429,6 +289,7 @@ static int run_bench(const struct settings *s)
         free(arena.x);
         free(arena.y);
         free(arena.mask);
+        free(arena.offsets);
         sf_context_destroy(ctx);
         return status;
 }
@@ -440,7 +301,7 @@ int command_bench(int argc, char **argv)
                 { "rounds", required_argument, NULL, 'r' },   { "threads", required_argument, NULL, 't' },
                 { "json", required_argument, NULL, 'j' },     { "html", required_argument, NULL, 'w' },
                 { "compare", required_argument, NULL, 'c' },  { "tolerance", required_argument, NULL, 'l' },
-                { "help", no_argument, NULL, 'h' },
+                { "few", no_argument, NULL, 'e' },            { "help", no_argument, NULL, 'h' },
                 { NULL, 0, NULL, 0 },
         };
         struct settings s = { .rounds = 9, .tolerance = 0.85 };
@@ -452,6 +313,7 @@ int command_bench(int argc, char **argv)
         while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
                 switch (option) {
                 case 'k': s.quick = 1; break;
+                case 'e': s.few = 1; break;
                 case 'f': s.filter = optarg; break;
                 case 'j': s.json = optarg; break;
                 case 'w': s.html = optarg; break;

@@ -4,8 +4,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
-double now_seconds(void);
+/* A clock of clock_gettime, as seconds. */
+double seconds_by(clockid_t clock);
 
 /* memcpy, shared out in one piece a thread. */
 void copy_bytes(void *to, const void *from, size_t bytes, int threads);

@@ -15,8 +15,8 @@ typedef struct stages {
         sf_step step[SF_CHAIN_STEPS];
         sf_fuse fuse[3]; /* of the steps that keep what a fold and a map share */
         sf_panels *walk[SF_CHAIN_STEPS];
-        char *scratch;
-        size_t machine, scratch_each; /* where in a worker's scratch programs run; how much that is */
+        sf_desks desks;
+        size_t machine; /* where on a desk programs run */
         _Atomic int64_t next;
 } stages;
 
@@ -116,7 +116,7 @@ static bool plan_stages(const stages *s, int workers)
 static void work(void *arg, int worker)
 {
         stages *s = arg;
-        char *scratch = s->scratch + (size_t)worker * s->scratch_each;
+        char *scratch = s->desks.first + (size_t)worker * s->desks.each;
         int64_t task;
         while ((task = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) < s->walk[0]->tasks)
                 for (int32_t i = 0; i < s->walks; i++) {
@@ -130,32 +130,28 @@ static void work(void *arg, int worker)
 }
 
 /* Gives out the constants of all plans, filled if there is a base, and finds what a worker needs. */
-static size_t lay_out(stages *s, char *base)
+static size_t lay_out(void *arg, char *base)
 {
+        stages *s = arg;
         size_t machines = 0;
         s->machine = 0;
         const size_t constants = sf_panels_room(s->walk, s->walks, base, &s->machine, &machines);
         s->machine = (s->machine + 63) / 64 * 64;
-        s->scratch_each = (s->machine + machines + 4095) / 4096 * 4096 + 4096 + 64;
+        s->desks.each = sf_desk_bytes(s->machine + machines);
         return constants;
+}
+
+static sf_status run_long(sf_context *ctx, void *arg)
+{
+        stages *s = arg;
+        for (int32_t i = 0; i < s->walks; i++)
+                SF_TRY(sf_segments_long(ctx, s->walk[i]));
+        return SF_OK;
 }
 
 static sf_status run_tasks(sf_context *ctx, stages *s, int workers)
 {
-        sf_status status = SF_OK;
-        workers = (int)sf_smaller(workers, s->walk[0]->tasks);
-        const size_t constants = lay_out(s, NULL), bytes = constants + (size_t)workers * s->scratch_each;
-        sf_arena *arena = sf_arena_borrow(ctx, bytes);
-        if (!arena)
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
-        for (int32_t i = 0; i < s->walks && status == SF_OK; i++)
-                status = sf_segments_long(ctx, s->walk[i]);
-        lay_out(s, arena->base);
-        s->scratch = arena->base + constants;
-        if (status == SF_OK)
-                sf_pool_run(workers, work, s);
-        sf_arena_return(ctx, arena);
-        return status;
+        return sf_desks_run(ctx, (int)sf_smaller(workers, s->walk[0]->tasks), &s->desks, lay_out, run_long, work, s);
 }
 
 static sf_status run_stage(void *ctx, const sf_step *s)

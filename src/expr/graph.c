@@ -350,6 +350,22 @@ static double order_of(sf_scalar order)
         }
 }
 
+/* Offsets are read before anything is computed. */
+static bool is_input(const sf_graph *graph, const char *name, int32_t node)
+{
+        if (!is_node(graph, name, node))
+                return false;
+        return graph->node[node].kind == SF_NODE_INPUT || (refuse(graph, "offsets are computed by the expression; they must be an input, as they are"), false);
+}
+
+int32_t sf_expr_spread(sf_graph *graph, int32_t x, int32_t axis, int64_t length, int32_t offsets)
+{
+        const int64_t list[2] = {axis, length};
+        if (!is_node(graph, "x", x) || !is_input(graph, "offsets", offsets))
+                return -1;
+        return add_list(graph, (sf_node){.kind = SF_NODE_SPREAD, .arg = {x}, .offsets = offsets}, 2, list);
+}
+
 /* `what` is a derived one's. */
 static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what, int32_t x, const sf_expr_options *given)
 {
@@ -382,10 +398,8 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
                 return -1;
         if (o.mask && !is_node(graph, "mask", o.mask))
                 return -1;
-        if (o.offsets && !is_node(graph, "offsets", o.offsets))
+        if (o.offsets && !is_input(graph, "offsets", o.offsets))
                 return -1;
-        if (o.offsets && graph->node[o.offsets].kind != SF_NODE_INPUT)
-                return refuse(graph, "offsets are computed by the expression; they must be an input, as they are");
         if (!is_unset(o.dtype) && sf_dt_find(o.dtype) == SF_DT_COUNT) {
                 sf_fail(graph->ctx, SF_UNSUPPORTED, "dtype %s is not supported", sf_dtype_text(o.dtype, text));
                 return -1;

@@ -38,7 +38,8 @@ run() {
         fi
 }
 run gpu_test_order "$here/../order_vectors.txt"
-run gpu_test_laws
+run gpu_test_laws_f32
+run gpu_test_laws --every $((every * 16)) # each pair of dtypes is a dozen kernels to compile
 run gpu_test_scan --every "$every"
 run gpu_test_fold --every "$every"
 run gpu_fuzz "$fuzz"
