@@ -28,7 +28,7 @@ typedef struct excerpt {
 
 static excerpt show(const sf_ir *ir, int32_t node)
 {
-        excerpt e;
+        excerpt e = {{0}};
         if (sf_ir_print(ir, node, e.text, sizeof e.text) >= sizeof e.text)
                 memcpy(e.text + sizeof e.text - 4, "...", 4);
         return e;
@@ -400,6 +400,7 @@ static sf_status infer_broadcast(inference *in, const sf_node *n, int32_t x, mea
                 shape[d] = in->graph->number[n->list + d];
                 if (shape[d] == -1 && d >= lead)
                         shape[d] = node->shape[d - lead];
+                /* cppcheck-suppress arrayIndexThenCheck ; d is below n->count, and lead is not the limit of shape */
                 fits = shape[d] >= 0 && (d < lead || node->shape[d - lead] == shape[d] || node->shape[d - lead] == 1);
                 /* Strides follow from the shape, so the bytes must be countable even where there are none. */
                 fits = fits && !__builtin_mul_overflow(count, shape[d] ? shape[d] : 1, &count) && count < INT64_MAX / 256;
@@ -534,6 +535,7 @@ static sf_status infer_beside(inference *in, const char *name, int32_t given, in
                 else
                         others |= (uint64_t)1 << d;
         }
+        /* cppcheck-suppress uninitvar ; along is set below count */
         if (n->ndim == count && !memcmp(n->shape, along, (size_t)count * sizeof *along)) {
                 *node = sf_ir_unsqueeze(ir, *node, others);
                 return SF_OK;
