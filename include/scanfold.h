@@ -241,8 +241,8 @@ typedef struct sf_context_options {
 SF_API sf_status sf_context_create(sf_context **ctx, const sf_context_options *options);
 
 /*
- * Destroys a context. No call may be running on it, and no graph or plan of it may be left. NULL is
- * ignored.
+ * Destroys ctx. No call may be running on it, and no graph, plan or shard of it may be left. NULL
+ * is ignored.
  */
 SF_API void sf_context_destroy(sf_context *ctx);
 
@@ -341,8 +341,8 @@ typedef enum sf_op {
 } sf_op;
 
 /*
- * Returns the name of an operation, such as "sum"; NULL for a number that is no operation. The text
- * is static.
+ * Returns the name of `op`, such as "sum"; NULL for a number that is no operation. The text is
+ * static.
  */
 SF_API const char *sf_op_name(sf_op op);
 
@@ -411,6 +411,7 @@ typedef struct sf_scan_options {
                                   accumulator; for an integer accumulator it must be an integer
                                   in its range */
         sf_dtype accumulator;  /* all zero: as the table says */
+        int32_t reserved0;     /* 0, like every field of that name: for later headers */
         void *stream;          /* a CUstream of the device's primary context, 0x1 (legacy) or 0x2
                                   (per-thread); NULL is the legacy default one. A call on a
                                   stream that is being captured is captured. Its scratch then
@@ -421,13 +422,14 @@ typedef struct sf_scan_options {
         size_t workspace_size; /* at least what sf_scan_workspace said for the same arguments */
         int32_t skip_nan;      /* nonzero: elements that are NaN are left out, as if masked.
                                   Indices and recurrences do not have it */
+        int32_t reserved1;
         const sf_tensor *offsets; /* NULL, or i32 or i64, of one dimension, on x's device: where
                                      segments begin, and the last one ends; below */
 } sf_scan_options;
 
 #ifdef __cplusplus
 #  define SF_SCAN_OPTIONS_INIT \
-        { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
+        { sizeof(sf_scan_options), SF_SUM, -1, 0, 0, NULL, {}, {}, 0, NULL, NULL, 0, 0, 0, NULL }
 #else
 #  define SF_SCAN_OPTIONS_INIT { .size = sizeof(sf_scan_options), .axis = -1 }
 #endif
@@ -481,16 +483,18 @@ typedef struct sf_fold_options {
         const sf_tensor *mask; /* the rest as for the scan */
         sf_scalar initial;
         sf_dtype accumulator;
+        int32_t reserved0;
         void *stream;
         void *workspace;
         size_t workspace_size;
         int32_t skip_nan;
+        int32_t reserved1;
         const sf_tensor *offsets;
 } sf_fold_options;
 
 #ifdef __cplusplus
 #  define SF_FOLD_OPTIONS_INIT \
-        { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, NULL, NULL, 0, 0, NULL }
+        { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, 0, NULL, NULL, 0, 0, 0, NULL }
 #else
 #  define SF_FOLD_OPTIONS_INIT { .size = sizeof(sf_fold_options) }
 #endif
@@ -508,9 +512,13 @@ SF_API sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
                          const sf_fold_options *options);
 
 /*
- * The shape an out for this fold must have: *ndim and shape[0..*ndim) are set on SF_OK. shape has
- * room for x->ndim lengths. Looks at naxes, axes and keepdim only, and at how many offsets there
- * are.
+ * Tells the shape that an out for this fold of x must have: *ndim and shape[0..*ndim) are set on
+ * SF_OK. shape has room for x->ndim lengths. Of options, which may be NULL, only naxes, axes and
+ * keepdim are used, and the number of offsets; x's data is not read.
+ *
+ *     int32_t ndim;
+ *     int64_t shape[SF_MAX_NDIM];
+ *     sf_status status = sf_fold_shape(NULL, &x, &options, &ndim, shape);
  */
 SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fold_options *options,
                                int32_t *ndim, int64_t *shape);
@@ -535,9 +543,9 @@ SF_API sf_status sf_recurrence(sf_context *ctx, const sf_tensor *a, const sf_ten
                                const sf_tensor *out, const sf_scan_options *options);
 
 /*
- * Tell how much scratch memory a call with these arguments needs on its device, for a caller who
- * passes a workspace. *size is set on SF_OK. It is 0 for most calls, and always on the CPU. The
- * tensors' data is not read.
+ * Tell how much scratch memory sf_scan or sf_fold needs on its device for this x, out and options,
+ * for a caller who passes a workspace. *size is set on SF_OK. It is 0 for most calls, and always on
+ * the CPU. The tensors' data is not read.
  */
 SF_API sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                                    const sf_scan_options *options, size_t *size);
@@ -594,6 +602,7 @@ typedef struct sf_shard_options {
         sf_dtype accumulator;
         int32_t skip_nan;
         int32_t placed;        /* zero: the shards follow one another in the order of ranks */
+        int32_t reserved0;
         int64_t first;         /* if `placed` is nonzero, which it then is on every rank: the
                                   index of x's first element along the whole axis */
         void *stream;          /* of CUDA tensors; as for sf_scan */
@@ -601,7 +610,7 @@ typedef struct sf_shard_options {
 
 #ifdef __cplusplus
 #  define SF_SHARD_OPTIONS_INIT \
-        { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0, NULL }
+        { sizeof(sf_shard_options), SF_SUM, -1, 0, 0, 0, 0, NULL, NULL, {}, {}, 0, 0, 0, 0, NULL }
 #else
 #  define SF_SHARD_OPTIONS_INIT { .size = sizeof(sf_shard_options), .axis = -1 }
 #endif
@@ -614,21 +623,23 @@ typedef struct sf_shard_card {
 typedef struct sf_shard sf_shard;
 
 /*
- * Fills a rank's card. options may be NULL: an inclusive sum along the last axis. It never fails:
- * what is wrong is written into the card, and sf_shard_create then fails on every rank.
+ * Fills a rank's card for a scan or fold of x, its shard, into out. options may be NULL: an
+ * inclusive sum along the last axis. It never fails: what is wrong is written into the card, and
+ * sf_shard_create then fails on every rank.
  */
 SF_API void sf_shard_card_make(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                                const sf_shard_options *options, sf_shard_card *card);
 
 /*
- * Fills the card of a rank that failed before it could ask, with the reason, so that the other
- * ranks do not wait for it. status must not be SF_OK.
+ * Fills the card of a rank that failed before it could ask, with the reason: a status, which must
+ * not be SF_OK, and a sentence. So the other ranks do not wait for it.
  */
 SF_API void sf_shard_card_fail(sf_status status, const char *sentence, sf_shard_card *card);
 
 /*
- * Makes a shard from the arguments of sf_shard_card_make and the cards of all ranks. *shard is set
- * on SF_OK only; the caller destroys it. A shard is used by one thread at a time.
+ * Makes a shard from the arguments of sf_shard_card_make (x, out, options), this process's rank,
+ * and the cards of all ranks in their order. *shard is set on SF_OK only; the caller destroys it,
+ * and sf_shard_destroy ignores NULL. A shard is used by one thread at a time.
  */
 SF_API sf_status sf_shard_create(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                                  const sf_shard_options *options, int32_t rank, int32_t ranks,
@@ -639,25 +650,29 @@ SF_API void sf_shard_destroy(sf_shard *shard);
 SF_API int64_t sf_shard_length(const sf_shard *shard);
 SF_API int64_t sf_shard_first(const sf_shard *shard);
 
-/* Returns how many bytes a rank's span has: its blocks, times the lines, times 4 to 16 bytes. */
+/*
+ * Returns how many bytes the span of a rank of this shard has: its blocks, times the lines, times 4
+ * to 16 bytes.
+ */
 SF_API size_t sf_shard_bytes(const sf_shard *shard, int32_t rank);
 
 /* Computes this rank's span, of sf_shard_bytes(shard, rank) bytes. Reads x once. */
 SF_API sf_status sf_shard_values(sf_shard *shard, void *span);
 
 /*
- * Computes the results from the spans of all ranks, one behind the other in the order of ranks, and
+ * Computes a shard's results from the spans of all ranks, back to back in the order of ranks, and
  * writes them to out. Call it after sf_shard_values. A scan reads x a second time.
  */
 SF_API sf_status sf_shard_finish(sf_shard *shard, const void *spans);
 
 /*
- * The same, with spans that are joined on the way. Each rank has a place, 0 to ranks - 1, in the
- * order in which the shards are walked; with `reverse` that is backwards.
+ * The same for one shard, with spans that are joined on the way. Each rank has a place, 0 to
+ * ranks - 1, in the order in which the shards are walked; with `reverse` that is backwards.
  *
  *   sf_shard_place        returns a rank's place
  *   sf_shard_span_bytes   returns the bytes of the span of places `from` to `to` - 1
- *   sf_shard_join         makes the span [from, to) from the spans [from, middle) and [middle, to)
+ *   sf_shard_join         makes `joined`, the span [from, to), from `left`, which is the span
+ *                         [from, middle), and `right`, which is [middle, to)
  *   sf_shard_finish_from  computes the results. A scan takes the span of all places before this
  *                         rank's, a fold that of all places. It may be NULL if it has no bytes
  */
@@ -730,9 +745,10 @@ SF_API sf_status sf_graph_create(sf_context *ctx, sf_graph **graph);
 SF_API void sf_graph_destroy(sf_graph *graph);
 
 /*
- * A graph from one line in Python's notation: names (inputs, numbered as they first appear),
- * numbers, + - * / @ ** 2, comparisons, parentheses, .T, slices such as x[:, 1:] and x[..., ::-1],
- * None for a new axis; then, as functions (torch. and np. may stand before them) or as methods:
+ * Makes a graph from a line of text in Python's notation: names (inputs, numbered as they first
+ * appear), numbers, + - * / @ ** 2, comparisons, parentheses, .T, slices such as x[:, 1:] and
+ * x[..., ::-1], None for a new axis; then, as functions (torch. and np. may stand before them) or
+ * as methods:
  *
  *     sum prod max min (x, axis=1 or (0, 1) or None, keepdim=True, mask=m, skip_nan=True,
  *         dtype=f64)
@@ -749,7 +765,8 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  *         cumargmin_first, logcumsumexp: as cumsum
  *     linear_recurrence(a, b, axis=-1, reverse=True, exclusive=True, mask=m, initial=1.0,
  *         dtype=f64)
- *     any of these with offsets=o, an input: the one axis cut into segments
+ *     any of these with offsets=o, an input: the one axis cut into segments; spread(v, axis,
+ *         length, offsets=o): v's element of each segment, for each of the segment's elements
  *     exp log sqrt square abs relu sigmoid tanh minimum maximum clamp where masked_fill
  *     flip transpose permute unsqueeze squeeze broadcast_to expand
  *     concat cat concatenate zeros_like ones_like full_like
@@ -762,8 +779,8 @@ SF_API void sf_graph_destroy(sf_graph *graph);
 SF_API sf_status sf_graph_parse(sf_context *ctx, const char *text, sf_graph **graph);
 
 /*
- * Return how many inputs and outputs a graph has, and the name of an input ("" for a number that is
- * no input).
+ * Return how many inputs and outputs a graph has, and the name of the input with this index ("" if
+ * there is none). The text is the graph's.
  */
 SF_API int32_t sf_graph_inputs(const sf_graph *graph);
 SF_API int32_t sf_graph_outputs(const sf_graph *graph);
@@ -776,16 +793,16 @@ SF_API const char *sf_graph_input_name(const sf_graph *graph, int32_t index);
 SF_API int32_t sf_expr_input(sf_graph *graph, const char *name);
 
 /*
- * A number, which takes the type of what it meets. Beside integers a whole number keeps its value,
- * as in NumPy 2: comparisons are by value, a bound of maximum and minimum beyond all values of the
- * type does not bind, and where the result's type would have to hold a number that it does not,
- * sf_plan_create refuses.
+ * Returns the node of a number, which takes the type of what it meets. Beside integers a whole
+ * number keeps its value, as in NumPy 2: comparisons are by value, a bound of maximum and minimum
+ * beyond all values of the type does not bind, and where the result's type would have to hold a
+ * number that it does not, sf_plan_create refuses.
  */
 SF_API int32_t sf_expr_constant(sf_graph *graph, sf_scalar value);
 
 /*
- * A tensor of x's shape and dtype, filled with a number, which an integer type must hold; of a real
- * one the fraction is dropped. x's values are not read.
+ * Returns a tensor of x's shape and dtype, filled with `value`. An integer dtype must be able to
+ * hold it; its fraction is dropped. x's values are not read.
  */
 SF_API int32_t sf_expr_like(sf_graph *graph, int32_t x, sf_scalar value);
 
@@ -802,18 +819,20 @@ typedef enum sf_function {
 } sf_function;
 
 /*
- * Returns a node that applies a function to each element. Pass 0 for arguments that the function
- * does not take.
+ * Returns a node that applies a function to each element of a, of a and b, or of a, b and c. Pass 0
+ * for arguments that the function does not take.
+ *
+ *     int32_t product = sf_expr_apply(graph, SF_MUL, sf_expr_input(graph, "x"), b, 0);
  */
 SF_API int32_t sf_expr_apply(sf_graph *graph, sf_function function, int32_t a, int32_t b,
                              int32_t c);
 
 /*
- * x as another dtype: a real to a narrower one rounded once, an integer to another one wrapped,
- * anything to bool whether it is not zero. A real to an integer loses its fraction and wraps, by
- * way of an integer of 32 bits (to i8, i16, i32, u16) or 64 (to u8, u32, i64, u64); what that one
- * does not hold, and NaN, becomes its lowest value first. (To u64 from 2^63 on, 2^63 is set aside
- * on the way.) So do NumPy and torch on x86 wherever they agree; here every device does.
+ * Returns x as another dtype: a real to a narrower one rounded once, an integer to another one
+ * wrapped, anything to bool whether it is not zero. A real to an integer loses its fraction and
+ * wraps, by way of an integer of 32 bits (to i8, i16, i32, u16) or 64 (to u8, u32, i64, u64); what
+ * that one does not hold, and NaN, becomes its lowest value first. (To u64 from 2^63 on, 2^63 is
+ * set aside on the way.) So do NumPy and torch on x86 wherever they agree; here every device does.
  * docs/expressions.md has a table.
  */
 SF_API int32_t sf_expr_cast(sf_graph *graph, int32_t x, sf_dtype dtype);
@@ -821,8 +840,9 @@ SF_API int32_t sf_expr_cast(sf_graph *graph, int32_t x, sf_dtype dtype);
 /*
  * Return views of x; no element is moved.
  *
- *   flip       reverses the axes; NULL means all of them
+ *   flip       reverses naxes axes; NULL means all of them
  *   permute    axis d of the result is axis axes[d] of x; NULL reverses their order (.T)
+ *   transpose  exchanges axis_a and axis_b
  *   squeeze    removes an axis of length 1
  *   unsqueeze  inserts an axis of length 1, at position `axis` of the result
  */
@@ -831,7 +851,7 @@ SF_API int32_t sf_expr_permute(sf_graph *graph, int32_t x, int32_t naxes, const 
 SF_API int32_t sf_expr_transpose(sf_graph *graph, int32_t x, int32_t axis_a, int32_t axis_b);
 SF_API int32_t sf_expr_squeeze(sf_graph *graph, int32_t x, int32_t axis);
 SF_API int32_t sf_expr_unsqueeze(sf_graph *graph, int32_t x, int32_t axis);
-/* Returns x broadcast to this shape; -1 keeps x's own length. */
+/* Returns x broadcast to this shape of ndim lengths; -1 keeps x's own length. */
 SF_API int32_t sf_expr_broadcast(sf_graph *graph, int32_t x, int32_t ndim, const int64_t *shape);
 /*
  * Returns x[start:stop:step] along an axis, as in Python; SF_SLICE_END stands for a part that is
@@ -843,8 +863,18 @@ SF_API int32_t sf_expr_slice(sf_graph *graph, int32_t x, int32_t axis, int64_t s
 /* Returns x[index] along an axis; the axis is removed. */
 SF_API int32_t sf_expr_select(sf_graph *graph, int32_t x, int32_t axis, int64_t index);
 
-/* Returns the parts concatenated along an axis. */
+/* Returns `count` parts, nodes of one dtype, concatenated along an axis. */
 SF_API int32_t sf_expr_concat(sf_graph *graph, int32_t axis, int32_t count, const int32_t *parts);
+
+/*
+ * Returns x, which has one element for each segment along the axis, with each element repeated for
+ * all elements of its segment; the axis then has this length. After the last offset it is 0.
+ * offsets is an input, as in sf_expr_options.
+ *
+ *     int32_t means = sf_expr_spread(graph, sf_expr_mean(graph, a, &by_o), 0, n, o);
+ */
+SF_API int32_t sf_expr_spread(sf_graph *graph, int32_t x, int32_t axis, int64_t length,
+                              int32_t offsets);
 
 typedef struct sf_expr_options {
         size_t size;          /* sizeof(sf_expr_options) */
@@ -859,6 +889,7 @@ typedef struct sf_expr_options {
         sf_dtype dtype;       /* the result's; all zero: the default, above */
         sf_dtype accumulator; /* all zero: as the table says */
         int32_t skip_nan;     /* nonzero: NaN elements are masked out */
+        int32_t reserved0;
         double correction;    /* SF_VAR, SF_STD, SF_CUMVAR, SF_STANDARDIZE: subtracted from the
                                  count. 0: the variance of the whole population; 1: of a sample */
         sf_scalar order;      /* SF_NORM, SF_NORMALIZE: which; unset: 2 */
@@ -869,11 +900,12 @@ typedef struct sf_expr_options {
                                  into segments, as above. A fold's result has a segment where x
                                  has elements; what goes back to the elements does so in each
                                  segment */
+        int32_t reserved1;
 } sf_expr_options;
 
 #ifdef __cplusplus
 #  define SF_EXPR_OPTIONS_INIT \
-        { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, {}, 0, 0, {}, 0 }
+        { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, 0, {}, 0, 0, {}, 0, 0 }
 #else
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif
@@ -883,9 +915,9 @@ SF_API int32_t sf_expr_scan(sf_graph *graph, int32_t x, const sf_expr_options *o
 SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *options);
 
 /*
- * Returns one of these scans or folds, which are composed of those above and of elementwise work. A
- * plan fuses the parts as if they had been written out: each reads x once, and several of them over
- * the same axes share that read.
+ * Returns the scan or fold of x that `what` names. These are composed of those above and of
+ * elementwise work. A plan fuses the parts as if they had been written out: each reads x once, and
+ * several of them over the same axes share that read.
  *
  * n is the number of elements that count: those that mask and skip_nan leave, and in a scan those
  * up to the current position.
@@ -946,13 +978,13 @@ typedef enum sf_derived {
 
 SF_API int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what,
                                const sf_expr_options *options);
-/* The same with SF_MEAN. */
+/* Returns the mean of x: sf_expr_derived with SF_MEAN and the same options. */
 SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options);
 
 /*
- * The linear recurrence h = a h + b along one axis, as sf_recurrence has it; options as for a scan,
- * op ignored. a and b broadcast to one shape, and each may be a number. The result is real: where
- * neither is, f32.
+ * Returns the linear recurrence h = a h + b along one axis, as sf_recurrence has it; options as for
+ * a scan, op ignored. a and b broadcast to one shape, and each may be a number. The result is real:
+ * where neither is, f32.
  */
 SF_API int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b,
                                   const sf_expr_options *options);
@@ -976,15 +1008,16 @@ typedef struct sf_plan_options {
                           of one pass for each operator. Zero: results may be rounded
                           differently; those that are then not finite are computed again as
                           written */
+        int32_t reserved0;
 } sf_plan_options;
 
-#define SF_PLAN_OPTIONS_INIT { sizeof(sf_plan_options), 0 }
+#define SF_PLAN_OPTIONS_INIT { sizeof(sf_plan_options), 0, 0 }
 
 /*
- * Makes a plan for inputs of these shapes and dtypes on this device. Their data is not read, and
- * strides may differ from run to run. Without an input the plan is for the CPU. options may be
- * NULL. *plan is set on SF_OK only; the caller destroys it. Mistakes in shapes and dtypes are found
- * here.
+ * Makes a plan of a graph, for ninputs inputs of these shapes and dtypes on this device. Their data
+ * is not read, and strides may differ from run to run. Without an input the plan is for the CPU.
+ * options may be NULL. *plan is set on SF_OK only; the caller destroys it, and needs the graph no
+ * longer. Mistakes in shapes and dtypes are found here.
  */
 SF_API sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs,
                                 const sf_tensor *inputs, const sf_plan_options *options,
@@ -996,16 +1029,17 @@ SF_API sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t 
 SF_API void sf_plan_destroy(sf_plan *plan);
 
 /*
- * Return how many outputs a plan has, and set the shape and dtype of one of them. Each of ndim,
- * shape (with room for SF_MAX_NDIM lengths) and dtype may be NULL.
+ * Return how many outputs a plan has, and set the shape and dtype of the one with this index, from
+ * 0. Each of ndim, shape (with room for SF_MAX_NDIM lengths) and dtype may be NULL.
  */
 SF_API int32_t sf_plan_outputs(const sf_plan *plan);
 SF_API sf_status sf_plan_output(const sf_plan *plan, int32_t index, int32_t *ndim, int64_t *shape,
                                 sf_dtype *dtype);
 
 /*
- * Tells how much scratch memory a run needs on its device, for a caller who passes a workspace.
- * Inputs with unusual strides may need more; that comes from the library's own memory.
+ * Tells how much scratch memory a run of this plan needs on its device, for a caller who passes a
+ * workspace. *size is set on SF_OK. Inputs with unusual strides may need more; that comes from the
+ * library's own memory.
  */
 SF_API sf_status sf_plan_workspace(const sf_plan *plan, size_t *size);
 
@@ -1043,9 +1077,9 @@ typedef enum sf_explain_format {
 /*
  * Describes a plan: its passes, the bytes read and written before (with one pass for each operator)
  * and after, which rewrites were applied, what was not fused and why, and the expected time at the
- * device's bandwidth. On the CPU that bandwidth is measured by the first call. At most size - 1
- * bytes and a closing 0 are written to `text`; *needed, if not NULL, is set to the size that holds
- * all of it.
+ * device's bandwidth. On the CPU that bandwidth is measured by the first call. `format` is one of
+ * those above. At most size - 1 bytes and a closing 0 are written to `text`; *needed, if not NULL,
+ * is set to the size that holds all of it.
  *
  *     size_t needed;
  *     sf_plan_explain(plan, SF_EXPLAIN_TEXT, NULL, 0, &needed);
@@ -1082,8 +1116,11 @@ typedef struct sf_device_info {
 #endif
 
 /*
- * Tell how many devices of a type there are, and describe one of them. Without a driver they return
- * SF_NO_DEVICE, and *count is 0. info->size must be set (SF_DEVICE_INFO_INIT).
+ * Tell how many devices of device_type (SF_CUDA) there are, and describe one device. Without a
+ * driver they return SF_NO_DEVICE, and *count is 0. info->size must be set (SF_DEVICE_INFO_INIT).
+ *
+ *     sf_device_info info = SF_DEVICE_INFO_INIT;
+ *     sf_status status = sf_device_describe(NULL, (sf_device){SF_CUDA, 0}, &info);
  */
 SF_API sf_status sf_device_count(sf_context *ctx, int32_t device_type, int32_t *count);
 SF_API sf_status sf_device_describe(sf_context *ctx, sf_device device, sf_device_info *info);
@@ -1105,8 +1142,8 @@ SF_API sf_status sf_cache_path(sf_context *ctx, char *path, size_t size);
 /*
  * Compiles the kernels that common calls need on `device`: sums forward and backward, sums and
  * maxima over an axis, for the usual dtypes and shapes. `progress`, if not NULL, is called after
- * each kernel, on the calling thread, with its name and how many of how many are done; if it
- * returns nonzero, compiling stops.
+ * each kernel, on the calling thread, with `user`, its name, and how many of how many are done; if
+ * it returns nonzero, compiling stops.
  */
 SF_API sf_status sf_cache_warm(sf_context *ctx, sf_device device,
                                int (*progress)(void *user, const char *what, int32_t done,
@@ -1114,8 +1151,8 @@ SF_API sf_status sf_cache_warm(sf_context *ctx, sf_device device,
                                void *user);
 
 /*
- * Calls `visit` for every entry, the least recently used first, on the calling thread: the name of
- * its file, what it is, its size in bytes, and when it was last used (a time_t).
+ * Calls `visit` for every entry, the least recently used first, on the calling thread, with `user`,
+ * the name of its file, what it is, its size in bytes, and when it was last used (a time_t).
  */
 SF_API sf_status sf_cache_list(sf_context *ctx,
                                void (*visit)(void *user, const char *name, const char *about,

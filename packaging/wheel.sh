@@ -22,6 +22,8 @@ for entry in sorted(wheel.infolist(), key=lambda entry: -entry.compress_size)[:8
     print(f"{entry.compress_size:>9,} of {entry.file_size:>10,} bytes  {entry.filename}")
 print(f"{len(wheel.infolist())} files")
 END
+"$python" -m zipfile -e "$wheel" "$work/unpacked"
+"$root/tests/check_hardened.sh" "$(find "$work/unpacked" -name 'libscanfold*.so*' | head -n 1)" "$work"/unpacked/scanfold/_scanfold*.so "$work/unpacked/scanfold/bin/scanfold"
 size=$(wc -c < "$wheel")
 echo "wheel: $wheel, $size bytes"
 if [ "$size" -gt $most ]; then

@@ -71,7 +71,7 @@ static sf_status scan(sf_context *given, const sf_tensor *a, const sf_tensor *tx
         sf_prepared p;
         SF_TRY(sf_context_resolve(given, &ctx));
         if (options)
-                SF_TRY(sf_options_read(ctx, "sf_scan_options", options, &o, sizeof o));
+                SF_TRY(sf_options_read(ctx, "sf_scan_options", options, &o, sizeof o, SF_RESERVED_SCAN));
         SF_TRY(sf_view_init(ctx, a ? "b" : "x", tx, &p.x));
         sf_request r = {.a = a, .x = tx, .out = out, .mask = o.mask, .op = o.op, .reverse = o.reverse != 0, .exclusive = o.exclusive != 0,
                         .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream,
@@ -87,7 +87,7 @@ static sf_status fold(sf_context *given, const sf_tensor *tx, const sf_tensor *o
         sf_prepared p;
         SF_TRY(sf_context_resolve(given, &ctx));
         if (options)
-                SF_TRY(sf_options_read(ctx, "sf_fold_options", options, &o, sizeof o));
+                SF_TRY(sf_options_read(ctx, "sf_fold_options", options, &o, sizeof o, SF_RESERVED_FOLD));
         SF_TRY(sf_view_init(ctx, "x", tx, &p.x));
         sf_request r = {.x = tx, .out = out, .mask = o.mask, .op = o.op, .fold = true, .keepdim = o.keepdim != 0, .reverse = o.reverse != 0,
                         .initial = o.initial, .accumulator = o.accumulator, .stream = o.stream,
@@ -128,7 +128,7 @@ sf_status sf_fold_shape(sf_context *given, const sf_tensor *tx, const sf_fold_op
         uint64_t axes;
         SF_TRY(sf_context_resolve(given, &ctx));
         if (options)
-                SF_TRY(sf_options_read(ctx, "sf_fold_options", options, &o, sizeof o));
+                SF_TRY(sf_options_read(ctx, "sf_fold_options", options, &o, sizeof o, SF_RESERVED_FOLD));
         if (!tx || !ndim || (tx->ndim && (!shape || !tx->shape)))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is NULL", !tx ? "x" : !ndim ? "ndim" : !shape ? "shape" : "x's shape");
         if (tx->ndim < 0 || tx->ndim > SF_MAX_NDIM)

@@ -115,7 +115,7 @@ sf_status sf_context_create(sf_context **out, const sf_context_options *options)
         if (!out)
                 return sf_fail(NULL, SF_INVALID_ARGUMENT, "ctx is NULL; it must point to where the context is to go");
         if (options)
-                SF_TRY(sf_options_read(NULL, "sf_context_options", options, &o, sizeof o));
+                SF_TRY(sf_options_read(NULL, "sf_context_options", options, &o, sizeof o, 0));
         sf_context *ctx = malloc(sizeof *ctx);
         if (!ctx)
                 return sf_fail(NULL, SF_OUT_OF_MEMORY, "no memory for a context");

@@ -30,6 +30,13 @@ if [ -n "$foreign" ]; then
         printf '%s has global symbols without the prefix sf_:\n%s\n' "$archive" "$foreign"
         exit 1
 fi
+# Whatever can fail is made to fail (tests/cuda/test_faults.c).
+for name in $(grep -o '^SF_API \(sf_status\|int32_t sf_expr_\).*' "$header" | grep -o 'sf_[a-z0-9_]*(' | tr -d '('); do
+        if ! grep -q "$name(" "$(dirname "$0")/cuda/fault_operations.c"; then
+                echo "$name can fail, and tests/cuda/fault_operations.c does not call it"
+                exit 1
+        fi
+done
 # An archive nm cannot read has no symbols at all: the declared ones must be among them.
 for name in $declared; do
         if ! printf '%s\n' "$global" | grep -qx "$name"; then

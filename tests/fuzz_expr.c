@@ -21,12 +21,14 @@ static const char *const words[] = {
         "axis=", "dim=", "keepdim=", "reverse=", "mask=", "dtype=", "f32", "bool", "True", "None", ".T", ".sum(", "concat([", "zeros_like(", "-1", "1", "0", "<", "==",
         "torch.", "np.", "(0, 1)", " ", "permute", "unsqueeze", "[:, 1:]", "[::-1]", "[..., None]", "\t", "\xc3\xa9", "~", "9223372036854775807", "masked_fill",
         "clamp", "linear", "1_000", ".", "=", "inf", "squeeze", "broadcast_to", "narrow", "var", "var_mean", "norm", "any", "cummean", "cumvar", "nanmax", "correction=", "skip_nan=",
+        "offsets=", "spread",
 };
 
 static const char *const lines[] = {
         "sum((x @ w.T) / 2, axis=1, keepdim=True) * 1.5", "torch.cumsum(x * y, dim=1)", "flip(cumsum(flip(x, 1), 1), 1)", "x[..., 1:] - x[..., :-1]",
         "concat([zeros_like(x[:, :1]), cumsum(x, 1)[:, :-1]], 1)", "where(x > 0, x, 0).sum(1), max(x)", "mean(square(x - mean(x, 1, keepdim=True)), 1)",
         "masked_fill(x, y == 0, -inf).cummax(-1, reverse=True)", "linear(x, w, y).relu().sum((0, 1)).astype(f64)", "clamp(exp(x), 0, 1) / sum(exp(x), -1, keepdim=True)",
+        "x - spread(mean(x, 0, offsets=y), 0, 5, offsets=y)",
 };
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
@@ -136,6 +138,7 @@ static void build_one(sf_context *ctx)
                 o.exclusive = !pick(4);
                 o.keepdim = !pick(3);
                 o.skip_nan = !pick(3);
+                o.offsets = pick(8) ? 0 : b;
                 o.correction = pick(3) ? 1 : NAN;
                 o.weight = pick(6) ? 0 : b;
                 o.bias = pick(8) ? 0 : b;
@@ -150,7 +153,9 @@ static void build_one(sf_context *ctx)
                 case 5: made = pick(2) ? sf_expr_squeeze(graph, a, axes[0]) : sf_expr_unsqueeze(graph, a, axes[pick(4)]); break;
                 case 6: made = sf_expr_broadcast(graph, a, (int32_t)pick(5), shape); break;
                 case 7: made = sf_expr_slice(graph, a, axes[0], (int64_t)pick(9) - 4, pick(2) ? SF_SLICE_END : (int64_t)hash(seed), (int64_t)pick(5) - 2); break;
-                case 8: made = sf_expr_select(graph, a, axes[0], (int64_t)pick(9) - 4); break;
+                case 8:
+                        made = pick(2) ? sf_expr_select(graph, a, axes[0], (int64_t)pick(9) - 4) : sf_expr_spread(graph, a, axes[0], (int64_t)pick(9) - 4, b);
+                        break;
                 case 9: made = sf_expr_concat(graph, axes[0], (int32_t)pick(4), (int32_t[]){a, b, a, b}); break;
                 case 10:
                         made = pick(3) == 0   ? sf_expr_recurrence(graph, a, b, &o)

@@ -28,6 +28,24 @@ static_assert(sizeof(sf_dtype) == 4 && offsetof(sf_dtype, bits) == 1 && offsetof
 static_assert(offsetof(sf_tensor, dtype) == offsetof(DLTensor, dtype), "the same type");
 #endif
 
+/* Options have no padding, which nobody would set to zero: what is not used is a field, and reserved. */
+#define M(type, field) sizeof(((type *)0)->field)
+#define S(field) M(sf_scan_options, field)
+static_assert(S(size) + S(op) + S(axis) + S(reverse) + S(exclusive) + S(mask) + S(initial) + S(accumulator) + S(reserved0) + S(stream) + S(workspace) +
+                      S(workspace_size) + S(skip_nan) + S(reserved1) + S(offsets) == sizeof(sf_scan_options), "sf_scan_options has padding");
+#define F(field) M(sf_fold_options, field)
+static_assert(F(size) + F(op) + F(naxes) + F(axes) + F(keepdim) + F(reverse) + F(mask) + F(initial) + F(accumulator) + F(reserved0) + F(stream) + F(workspace) +
+                      F(workspace_size) + F(skip_nan) + F(reserved1) + F(offsets) == sizeof(sf_fold_options), "sf_fold_options has padding");
+#define R(field) M(sf_shard_options, field)
+static_assert(R(size) + R(op) + R(axis) + R(fold) + R(keepdim) + R(reverse) + R(exclusive) + R(mask) + R(a) + R(initial) + R(accumulator) + R(skip_nan) +
+                      R(placed) + R(reserved0) + R(first) + R(stream) == sizeof(sf_shard_options), "sf_shard_options has padding");
+#define E(field) M(sf_expr_options, field)
+static_assert(E(size) + E(op) + E(naxes) + E(axes) + E(keepdim) + E(reverse) + E(exclusive) + E(mask) + E(initial) + E(dtype) + E(accumulator) + E(skip_nan) +
+                      E(reserved0) + E(correction) + E(order) + E(weight) + E(bias) + E(eps) + E(offsets) + E(reserved1) == sizeof(sf_expr_options),
+              "sf_expr_options has padding");
+static_assert(sizeof(size_t) + 8 == sizeof(sf_plan_options) && sizeof(size_t) + 8 + sizeof(char *) == sizeof(sf_context_options) &&
+                      sizeof(size_t) * 2 + 3 * sizeof(void *) == sizeof(sf_run_options), "the others have padding");
+
 /* Constants, where nothing else will do. */
 static const sf_dtype kinds[] = {SF_F16_INIT, SF_BF16_INIT, SF_F32_INIT, SF_F64_INIT, SF_I8_INIT,  SF_I16_INIT, SF_I32_INIT,
                                  SF_I64_INIT, SF_U8_INIT,   SF_U16_INIT, SF_U32_INIT, SF_U64_INIT, SF_BOOL_INIT};

@@ -14,8 +14,9 @@ COPY, BUILD = os.path.join(WORK, "tree"), os.path.join(WORK, "build")
 SECONDS = 600  # no test here takes a tenth of that, so one that does hangs
 MOST = 2       # survivors, each with its reason
 JOBS = str(len(os.sched_getaffinity(0)))
-HOST = {"host": "test_cuda_host", "sides": "test_sides_host", "plans": "test_expr_host"}
+HOST = {"host": "test_cuda_host", "sides": "test_sides_host", "plans": "test_expr_host", "memory": "test_memory_host"}
 HOST_COMPILER = "c++ -std=c++14 -w -O0 -ffp-contract=off -I" + os.path.join(COPY, "tests/cuda_host")
+HOST_FLAGS = {"sides": " -include " + os.path.join(COPY, "tests/cuda_host/not_commuting.hpp"), "memory": " -DSF_RACES -fsanitize=thread -fno-exceptions -nodefaultlibs"}
 
 
 class Mutation:
@@ -91,7 +92,7 @@ def passes(test, python):
         return run([python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *test[1:]], log, SECONDS, cwd=COPY, env=environment) == 0
     if test[0] in HOST:
         folder = os.path.join(BUILD, "tests", "cuda_host")
-        compiler = HOST_COMPILER + (" -include " + os.path.join(COPY, "tests/cuda_host/not_commuting.hpp") if test[0] == "sides" else "")
+        compiler = HOST_COMPILER + HOST_FLAGS.get(test[0], "")
         command = [os.path.join(folder, HOST[test[0]]), os.path.join(folder, "compiled"), compiler, JOBS, *test[1:]]
         return run(command, log, SECONDS, env=dict(os.environ, ASAN_OPTIONS="detect_leaks=0:detect_stack_use_after_return=0")) == 0
     return run([os.path.join(BUILD, "tests", test[0]), *test[1:]], log, SECONDS, cwd=os.path.join(COPY, "tests")) == 0

@@ -366,6 +366,11 @@ static void option_sizes(void)
         fold.size = 0;
         FOLD_IS(BAD, "options->size is 0", "sizeof(sf_fold_options)");
 
+        scan.reserved1 = 1;
+        SCAN_IS(CANNOT, "reserved field of sf_scan_options", "must be 0");
+        fold.reserved0 = -1;
+        FOLD_IS(CANNOT, "reserved field of sf_fold_options", "must be 0");
+
         memset(&longer, 0, sizeof longer);
         longer.o = scan;
         longer.o.size = sizeof longer;

@@ -130,6 +130,7 @@ static const struct {
         {"concat([x, x], (0, 1))", 15, "one axis"}, {"concat([x, x], None)", 15, "one axis"}, {"x.unsqueeze(None)", 12, "an axis"},
         {"exp(x, y)", 7, "at most 1"}, {"sum(x, 99)", 7, "axis 99"}, {"x $ y", 2, "an operator"}, {"\"x\"", 0, "was expected"},
         {"x < 18446744073709551616", 4, "64 bits"},
+        {"spread(x, 0, 4)", 0, "needs 4 arguments"}, {"spread(x, (0, 1), 4, offsets=o)", 10, "one axis"}, {"spread(x, 0, 4, offsets=o + 1)", 0, "must be an input"},
         {"full_like(x, -9223372036854775809)", 13, "64 bits"},
         {"((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((x))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))", 64, "within each other"},
 };

@@ -5,8 +5,10 @@
 A block that begins with ```c is compiled and run; one without main is put into one, after what the
 page says in a comment, <!-- before c ... -->; one behind <!-- not run: why --> is left out. Of blocks that begin with ```sh the lines that call
 scanfold are run (bench: its smallest rows) in a folder that <!-- before ... -->, which is Python, has filled; a comment in the
-line below is what they print. Blocks of Python are run by tests/python/test_docs.py.
+line below is what they print. Of blocks that begin with ```console the lines behind $ are run, and must print what follows, where ... is anything. Blocks of
+Python are run by tests/python/test_docs.py. The examples in the header's comments are compiled.
 """
+import doctest
 import glob
 import os
 import re
@@ -18,6 +20,7 @@ import pytest
 from cli_tools import CLI, needs_cli
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MORE = [os.path.join("bench", "README.md"), "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"]
 PAGES = [os.path.relpath(path, ROOT) for path in
          [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True))]]
 LIB = os.environ.get("SCANFOLD_LIB", os.path.join(ROOT, "build", "libscanfold.so"))
@@ -79,3 +82,69 @@ def test_terminal(page, tmp_path, monkeypatch):
         assert done.returncode == 0, line + "\n" + done.stderr
         if expected is not None:
             assert done.stdout.strip() == expected, line
+
+
+def consoles():
+    for page in PAGES:
+        for number, block in enumerate(re.findall(r"^```console\n(.*?)^```$", read(page), re.S | re.M), 1):
+            yield pytest.param(block, id=f"{page}-{number}")
+
+
+@needs_cli
+@pytest.mark.parametrize("block", list(consoles()))
+def test_console(block, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    os.symlink(os.path.abspath(os.path.join(ROOT, CLI)), tmp_path / "bin" / "scanfold")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    parts = re.split(r"^\$ (.*)\n", block, flags=re.M)[1:]
+    assert parts and len(parts) % 2 == 0
+    for line, expected in zip(parts[::2], parts[1::2]):
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        printed = done.stdout + done.stderr
+        assert doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS), line + "\n" + printed
+
+
+def test_no_sample_escapes():
+    """Every block says what it is, so that a test finds it; what names a target of make or a file of ours names one that is there."""
+    with open(os.path.join(ROOT, "Makefile")) as file:
+        targets = set(re.findall(r"^([a-z][a-z0-9-]*):", file.read(), re.M))
+    for page in PAGES + MORE:
+        text = read(page)
+        for left_out, kind, block in re.findall(r"(<!-- not run: [^>]*-->\n)?^```(\w*)\n(.*?)^```$", text, re.S | re.M):
+            runs = kind in ("python", "pycon", "c", "console", "cmake", "sh")
+            assert runs or left_out, f"{page}: a block of {kind or 'nothing'} that no test runs: {block[:80]}"
+            for line in block.splitlines() if kind == "sh" else ():
+                line = line.partition("#")[0]
+                for target in re.findall(r"\bmake ((?:[a-z][a-z0-9-]* ?)+)", line):
+                    assert set(target.split()) <= targets, f"{page}: {line}"
+                for path in re.findall(r"(?:^|\s)((?:bench|tests|examples|packaging)/[\w/.]+\.(?:py|sh|patch))", line):
+                    assert os.path.exists(os.path.join(ROOT, path)), f"{page}: {line}"
+        assert not re.search(r"\n\n    (?:scanfold|torch|np|sf_)\S*\(", text), f"{page}: code that is only indented, which no test runs"
+
+
+HEADER_BEFORE = """
+#include <scanfold.h>
+#include <stdio.h>
+extern sf_tensor x, y, w, sums;
+extern sf_graph *graph;
+extern sf_plan *plan;
+extern int32_t a, b, o;
+extern int64_t n;
+extern sf_expr_options by_o;
+extern sf_fold_options options;
+"""
+
+
+@pytest.mark.skipif(not shutil.which(os.environ.get("CC", "cc")), reason="no C compiler")
+def test_the_header_s_examples_compile(tmp_path):
+    """Each stands in a comment, four columns in; what it takes for granted is declared here. Those with ... in them are sketches."""
+    comments = re.findall(r"/\*.*?\*/", read(os.path.join("include", "scanfold.h")), re.S)
+    blocks = [block for comment in comments for block in re.findall(r"(?:^ \*     .*[;{}/]\n(?:^ \*     .*\n)*)", comment, re.M)]
+    blocks = ["\n".join(line[7:] for line in block.splitlines()) for block in blocks if "..." not in block.replace("// ...", "")]
+    blocks = [block for block in blocks if "sf_" in block]
+    assert len(blocks) >= 8
+    for number, block in enumerate(blocks):
+        (tmp_path / "example.c").write_text(f"{HEADER_BEFORE}void example(void);\nvoid example(void)\n{{\n{block}\n}}\n")
+        done = subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-fsyntax-only", "-Wall", "-Wno-unused", "-Werror", "-I",
+                               os.path.join(ROOT, "include"), "example.c"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, block + "\n" + done.stderr

@@ -230,6 +230,30 @@ static void test_empty(void)
         }
 }
 
+/* So many empty segments lie between those that have an element that their numbers leave 16 bits. */
+static void test_many_empty(void)
+{
+        enum { APART = 70000, SEGMENTS = 2 * APART + 1 };
+        static int32_t offsets[SEGMENTS + 1];
+        static float y[SEGMENTS];
+        float x[3] = {1, 2, 4};
+        for (int k = 1; k <= SEGMENTS; k++)
+                offsets[k] = k <= APART ? 1 : k < SEGMENTS ? 2 : 3;
+        int64_t nx[1] = {3}, ny[1] = {SEGMENTS}, no[1] = {SEGMENTS + 1};
+        const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny), to = tensor(offsets, SF_I32, 1, no);
+        for (int e = 0; e < engine_count; e++) {
+                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+                o.offsets = &to;
+                memset(y, 0xff, sizeof y);
+                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK, "%s: %s", engines[e].name, sf_last_error(engines[e].ctx));
+                int wrong = 0;
+                for (int k = 0; k < SEGMENTS; k++)
+                        wrong += y[k] != (k == 0 ? 1 : k == APART ? 2 : k == 2 * APART ? 4 : 0);
+                CHECK(!wrong, "%s: %d of %d sums of segments are wrong, nearly all of which are empty", engines[e].name, wrong, SEGMENTS);
+                checks++;
+        }
+}
+
 /*
  * What a fold of segments comes to goes back to their elements: in the load of another fold or scan, in a store, and in a map by itself; along rows and down
  * columns; behind the last offset too. Against the reference, which takes each segment by itself.
@@ -272,6 +296,48 @@ static void test_spread(void)
                 }
                 free(x), free(want), free(got);
         }
+}
+
+/* The same as people write it: behind the last offset it is 0, whatever was computed of what is there. */
+static void test_spread_as_written(void)
+{
+        static const struct {
+                const char *expression;
+                float want[7];
+        } cases[] = {
+                {"spread(v, 0, 7, offsets=o) + 0 * sum(x)", {1, 1, 4, 4, 4, 4, 0}},
+                {"spread(1 / v, 0, 7, offsets=o) + 0 * sum(x)", {1, 1, 0.25, 0.25, 0.25, 0.25, 0}},
+                {"spread(ones_like(v), 0, 7, offsets=o) * x", {1, 2, 3, 4, 5, 6, 0}},
+                {"x - spread(max(x, 0, offsets=o) + v, 0, 7, offsets=o)", {-2, -1, -7, -6, -5, -4, 7}},
+                {"cumsum(x * spread(v + 1, 0, 7, offsets=o), 0, offsets=o)", {2, 6, 15, 35, 60, 90, 0}},
+                {"cumsum(x * spread(v * 2, 0, 7, offsets=o), 0)", {2, 6, 30, 62, 102, 150, 150}},
+        };
+        float x[7] = {1, 2, 3, 4, 5, 6, 7}, v[3] = {1, 2, 4}, y[7];
+        int32_t o[4] = {0, 2, 2, 6};
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+                for (int e = 0; e < engine_count; e++, checks++) {
+                        const char *expression = cases[i].expression;
+                        sf_graph *graph = NULL;
+                        sf_plan *plan = NULL;
+                        sf_tensor inputs[3];
+                        int64_t seven[1] = {7}, three[1] = {3}, four[1] = {4};
+                        sf_status status = sf_graph_parse(engines[e].ctx, expression, &graph);
+                        for (int32_t k = 0; status == SF_OK && k < sf_graph_inputs(graph); k++) {
+                                const char name = *sf_graph_input_name(graph, k);
+                                inputs[k] = name == 'x'   ? tensor(x, SF_F32, 1, seven)
+                                            : name == 'v' ? tensor(v, SF_F32, 1, three)
+                                                          : tensor(o, SF_I32, 1, four);
+                        }
+                        const sf_tensor out = tensor(y, SF_F32, 1, seven);
+                        if (status == SF_OK)
+                                status = sf_plan_create(engines[e].ctx, graph, sf_graph_inputs(graph), inputs, NULL, &plan);
+                        if (status == SF_OK)
+                                status = sf_plan_run(plan, inputs, &out, NULL);
+                        CHECK(status == SF_OK, "%s on %s: %s", expression, engines[e].name, sf_last_error(engines[e].ctx));
+                        CHECK(status != SF_OK || !memcmp(y, cases[i].want, sizeof y), "%s on %s ends with %g %g", expression, engines[e].name, y[5], y[6]);
+                        sf_plan_destroy(plan);
+                        sf_graph_destroy(graph);
+                }
 }
 
 static void refused(const char *what, const sf_tensor *x, const sf_tensor *y, const sf_tensor *offsets, const char *sentence)
@@ -335,7 +401,9 @@ int main(int argc, char **argv)
         uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : CASES;
         engines_open();
         test_empty();
+        test_many_empty();
         test_spread();
+        test_spread_as_written();
         test_refused();
         for (uint64_t seed = first; seed < first + count; seed++)
                 run_case(seed);

@@ -141,12 +141,12 @@ def cumsum():
     """The cumulative sum along an axis.
 
     exclusive   each result leaves its own element out; the first is 0
-    initial     a number added, on the left, to every result
-    dtype       of the result, and with float64 of every addition. Left out, real dtypes stay (float16 and bfloat16 are added up in float32
-                and rounded once), integers and bool widen to int64, or to uint64 where NumPy would
+    initial     a number that is added to every result, on the left
+    dtype       of the result; float64 is also that of every addition. By default real dtypes stay (float16 and bfloat16 are summed in float32
+                and rounded once), and integers and bool become int64, or uint64 where NumPy has that
 
-    Reals are added in the order of docs/order.md, a tree. What overflows on the way is infinite,
-    even where a loop from the left would have met a number that takes it back.
+    Real numbers are added in the order of docs/order.md, which is a tree. So a partial sum can overflow
+    where a loop from the left would not.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumsum(np.array([1, 2, 3, 4]))
@@ -185,9 +185,9 @@ def cumprod():
 def cummax():
     """The largest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype.
 
-    dtype            of the result. Left out, x's
-    return_indices   (values, indices) of one read: where each stands, of equal ones the latest, as torch.cummax has it; -1 where there
-                     is none yet. Of the other options, axis, dim, reverse, exclusive, mask and out (two arrays) go with it
+    dtype            of the result; by default that of x
+    return_indices   return (values, indices), computed in one read. The index is that of the latest of equal elements, as in torch.cummax;
+                     -1 where there is no element yet. It can be combined with axis, dim, reverse, exclusive, mask and out (two arrays)
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummax(np.array([3, 1, 4, 1, 5]))
@@ -202,7 +202,7 @@ def cummax():
 def cummin():
     """The smallest element so far, along an axis; arguments as for cummax. NaN wins. Integers keep their dtype.
 
-    dtype   of the result. Left out, x's
+    dtype   of the result; by default that of x
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummin(np.array([3, 1, 4, 1, 5]), reverse=True)
@@ -217,7 +217,7 @@ def sum():
 
     dtype   as for cumsum
 
-    As in cumsum, the order decides what overflows on the way: the sum of -3e38, 0, 3e38, 3e38 as
+    As in cumsum, the order decides which partial sums overflow: the sum of -3e38, 0, 3e38, 3e38 as
     float32 is infinite, because the last two are added first.
 
     >>> import numpy as np, scanfold
@@ -250,9 +250,9 @@ def prod():
 def max():
     """The largest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
 
-    dtype            of the result. Left out, x's
-    return_indices   (values, indices) of one read: where each stands, as argmax has it. Of the other options, axis (one, or None), dim,
-                     keepdims, keepdim, mask and out (two arrays) go with it
+    dtype            of the result; by default that of x
+    return_indices   return (values, indices), computed in one read, as argmax has them. It can be combined with axis (one, or None), dim,
+                     keepdims, keepdim, mask and out (two arrays)
 
     >>> import numpy as np, scanfold
     >>> scanfold.max(np.array([[3, 1], [4, 1]]), axis=0)
@@ -267,7 +267,7 @@ def max():
 def min():
     """The smallest element over one axis, several, or all; arguments as for max. NaN wins. Of nothing there is none without `initial`.
 
-    dtype   of the result. Left out, x's
+    dtype   of the result; by default that of x
 
     >>> import numpy as np, scanfold
     >>> scanfold.min(np.array([[3, 1], [4, 1]]), axis=1)
@@ -326,7 +326,7 @@ def _cumulative(scan, x, axis, dtype, include_initial, identity):
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     """The array API's cumulative sum: with include_initial the result is one longer along the axis, and begins with 0.
 
-    axis              along which; negative counts from the end. May be left out where x has one dimension
+    axis              the axis; negative numbers count from the end. Not needed if x has one dimension
     dtype             as for cumsum
     include_initial   whether the result begins with the sum of nothing
 
@@ -340,7 +340,7 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     """The array API's cumulative product: with include_initial the result is one longer along the axis, and begins with 1.
 
-    axis              along which; negative counts from the end. May be left out where x has one dimension
+    axis              the axis; negative numbers count from the end. Not needed if x has one dimension
     dtype             as for cumsum
     include_initial   whether the result begins with the product of nothing
 

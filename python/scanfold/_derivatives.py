@@ -1,7 +1,7 @@
 """Derivatives of expressions, as expressions.
 
-A tangent is a tree that is linear in the tangents of the inputs; its transpose gives gradients. Both are lines of the notation again, so they
-have the same bits on every device, are computed in as few passes as any other line, and can be differentiated in their turn.
+A tangent is a tree that is linear in the tangents of the inputs; its transpose (_transposes.py) gives gradients. Both are lines of the notation again, so
+they have the same bits on every device, are computed in as few passes as any other line, and can be differentiated in their turn.
 """
 import math
 
@@ -19,10 +19,22 @@ def _as_tuple(axis):
 # ---------------------------------------------------------------------------------------------------------------
 class Tangents:
     """Tangents of trees. `given`: the inputs' own, by name; what is not there has none. `known`: inputs that hold what a tree computes, by its
-    text, so that it is not computed again."""
+    text, so that it is not computed again. `names` says what inputs stand for; those that segments need are put there."""
 
-    def __init__(self, types, given, known):
-        self.types, self.given, self.known, self._met = types, given, known, {}
+    def __init__(self, types, given, known, names):
+        self.types, self.given, self.known, self.names, self._met = types, given, known, names, {}
+
+    def of_segments(self, kind, offsets, axis, length, dtype):
+        """An input made of offsets alone: "lengths" of segments, or which elements are "inside" of one."""
+        stands_for = kind, (offsets.args[0], axis, length, dtype)
+        for name, found in self.names.items():
+            if found == stands_for:
+                return named(name)
+        name = unused(kind, self.types.given)
+        self.names[name] = stands_for
+        size = length if kind == "inside" else self.types.shape(offsets)[0] - 1
+        self.types.given[name] = (size,) + (1,) * (-axis - 1), dtype
+        return named(name)
 
     def of(self, node):
         """The tangent, of the node's shape and dtype; None where it is zero."""
@@ -62,40 +74,62 @@ class Tangents:
 
 
 class Fold:
-    """Sums over a node's axes, of what its mask leaves."""
+    """Sums over a node's axes, of what its mask leaves. A total has all of x's axes, the folded ones with length 1; with segments, with one element a
+    segment."""
 
     def __init__(self, tangents, node):
-        self.types, self.node = tangents.types, node
-        self.axes, self.mask, self.keepdim = _as_tuple(node.get("axis")), node.get("mask"), node.get("keepdim", False)
+        self.tangents, self.types, self.node = tangents, tangents.types, node
+        self.axes, self.mask, self.offsets = _as_tuple(node.get("axis")), node.get("mask"), node.get("offsets")
+        self.keepdim = self.offsets is not None or node.get("keepdim", False)
 
-    def sum(self, v, keepdim=True):
-        return call("sum", v, axis=self.axes, keepdim=keepdim, mask=self.mask)
+    def total(self, v):
+        return call("sum", v, axis=self.axes, keepdim=self.offsets is None, mask=self.mask, offsets=self.offsets)
+
+    def each(self, total):
+        """A total, for each of the elements it is of. Behind the last offset, where elements are of no segment, it is 0."""
+        if self.offsets is None:
+            return total
+        return call("spread", total, axis=self.axes[0], length=self._length(), offsets=self.offsets)
+
+    def _length(self):
+        return math.prod(self.types.shape(self.node.args[0])[a] for a in self.axes)
+
+    def sum(self, v):
+        return self.each(self.total(v))
 
     def count(self, x):
+        """A total."""
         if self.mask is not None:
-            return self.sum(call("ones_like", x))
-        shape = self.types.shape(self.node.args[0])
-        return value(float(math.prod(shape[a] for a in self.axes)))
+            return self.total(call("ones_like", x))
+        if self.offsets is not None:
+            return self.tangents.of_segments("lengths", self.offsets, self.axes[0], self._length(), self.types.dtype(x))
+        return value(float(self._length()))
 
     def mean(self, v, x):
-        return self.sum(v) / self.count(x)
+        return self.each(self.total(v) / self.count(x))
+
+    def within(self, v, instead=0.0):
+        """v where there is a segment. Elsewhere nothing has a derivative, whatever is there, infinities too."""
+        if self.offsets is None:
+            return v
+        return call("where", self.tangents.of_segments("inside", self.offsets, self.axes[0], self._length(), "bool"), v, instead)
 
     def kept(self, v, instead=0.0):
         return kept(self.mask, v, instead)
 
-    def wide_again(self, y):
+    def as_total(self, y):
         """A result with the axes that were folded."""
         if not self.keepdim:
             for axis in sorted(self.axes, reverse=True):
                 y = call("unsqueeze", y, axis=axis)
         return y
 
-    def narrow(self, y):
-        """What is there with all axes, as the node has it."""
+    def narrow(self, total):
+        """A total as the node has it."""
         if not self.keepdim:
             for axis in sorted(self.axes):
-                y = call("squeeze", y, axis=axis)
-        return y
+                total = call("squeeze", total, axis=axis)
+        return total
 
 
 def kept(mask, v, instead=0.0):
@@ -162,7 +196,8 @@ def _cumprod(t, node):
 
 
 def _recurrence_like(node, a, b):
-    return call("linear_recurrence", a, b, axis=node.get("axis"), reverse=node.get("reverse"), exclusive=node.get("exclusive"))
+    return call("linear_recurrence", a, b, axis=node.get("axis"), reverse=node.get("reverse"), exclusive=node.get("exclusive"),
+                offsets=node.get("offsets"))
 
 
 def _cumulative_extreme(t, node):
@@ -187,41 +222,43 @@ def _prod(t, node):
     """The product of all others: of those before, times those behind."""
     (x, dx), fold = t.first(node), Fold(t, node)
     axis, = fold.axes
-    z = fold.kept(x, 1.0)
-    others = call("cumprod", z, axis=axis, exclusive=True) * call("cumprod", z, axis=axis, exclusive=True, reverse=True)
+    z = fold.within(fold.kept(x, 1.0), 1.0)
+    before, behind = (call("cumprod", z, axis=axis, exclusive=True, reverse=reverse, offsets=fold.offsets) for reverse in (False, True))
     factor = node.get("initial")
-    return fold.sum(dx * others if factor is None else dx * others * factor, fold.keepdim)
+    made = dx * (before * behind)
+    return fold.narrow(fold.total(made if factor is None else made * factor))
 
 
 def _extreme(t, node):
     """Equals share; where the result is NaN so is the tangent; where the initial value won there is none."""
     (x, dx), fold = t.first(node), Fold(t, node)
-    best = fold.wide_again(t.here(node))
+    best = fold.each(fold.as_total(t.here(node)))
     lost = best.differs(best)
     came = x.same(best) + lost
     if fold.mask is not None:
         came = came * fold.mask.differs(0)
-    share = call("maximum", call("sum", call("astype", came, dtype=t.types.dtype(x)), axis=fold.axes, keepdim=True), 1.0)
+    share = call("maximum", fold.sum(call("astype", came, dtype=t.types.dtype(x))), 1.0)
     share = call("where", lost, math.nan, share)
-    return call("sum", call("where", came, dx / share, 0.0), axis=fold.axes, keepdim=fold.keepdim)
+    return fold.narrow(fold.total(call("where", came, dx / share, 0.0)))
 
 
 def _logsumexp(t, node):
     (x, dx), fold = t.first(node), Fold(t, node)
-    y = fold.wide_again(t.here(node))
-    return fold.sum(dx * call("exp", x - call("where", y.same(-math.inf), 0.0, y)), fold.keepdim)
+    y = fold.each(fold.as_total(t.here(node)))
+    share = call("exp", x - call("where", y.same(-math.inf), 0.0, y))
+    return fold.narrow(fold.total(dx * fold.within(share)))
 
 
 def _mean(t, node):
     (x, dx), fold = t.first(node), Fold(t, node)
-    return fold.narrow(fold.mean(dx, x))
+    return fold.narrow(fold.total(dx) / fold.count(x))
 
 
 def _var(t, node):
     (x, dx), fold = t.first(node), Fold(t, node)
-    d = x - fold.mean(x, x)
-    made = fold.sum(d * dx) * 2.0 / (fold.count(x) - float(node.get("correction", 1)))
-    return fold.narrow(made if node.name == "var" else made / (2.0 * fold.wide_again(t.here(node))))
+    d = fold.within(x - fold.mean(x, x))
+    made = fold.total(d * dx) * 2.0 / (fold.count(x) - float(node.get("correction", 1)))
+    return fold.narrow(made if node.name == "var" else made / (2.0 * fold.as_total(t.here(node))))
 
 
 def _as(rewritten):
@@ -236,17 +273,17 @@ def _norm(t, node):
     options = {name: v for name, v in node.options if name != "order"}
     if order == 2:
         (x, dx), fold = t.first(node), Fold(t, node)
-        y = fold.wide_again(t.here(node))
-        return fold.narrow(call("where", y.same(0.0), 0.0, fold.sum(x * dx) / y))
+        y = fold.as_total(t.here(node))
+        return fold.narrow(call("where", y.same(0.0), 0.0, fold.total(fold.within(x) * dx) / y))
     name = {1: "sum", math.inf: "max", -math.inf: "min"}.get(order)
     return None if name is None else t.of(call(name, call("abs", x), **options))
 
 
 def _softmax(t, node):
-    (_, dx), fold, y = t.first(node), Fold(t, node), t.here(node)
-    if node.name == "softmax":
-        return fold.kept(y * (dx - fold.sum(y * dx)))
-    return fold.kept(dx - fold.sum(call("exp", y) * dx))
+    (_, dx), fold = t.first(node), Fold(t, node)
+    y = fold.within(t.here(node))
+    made = y * (dx - fold.sum(y * dx)) if node.name == "softmax" else dx - fold.sum(call("exp", y) * dx)
+    return fold.within(fold.kept(made))
 
 
 def _standard(fold, node, x, eps):
@@ -258,7 +295,7 @@ def _standard(fold, node, x, eps):
     if node.name == "layer_norm":
         by = 1.0 / call("sqrt", fold.mean(d * d, x) + eps)
     else:
-        by = 1.0 / call("sqrt", fold.sum(d * d) / (fold.count(x) - float(node.get("correction", 1))))
+        by = fold.each(1.0 / call("sqrt", fold.total(d * d) / (fold.count(x) - float(node.get("correction", 1)))))
     return d * by, by
 
 
@@ -269,29 +306,29 @@ def _norms(t, node):
     """layer_norm, rms_norm and standardize."""
     (x, dx), fold = t.first(node), Fold(t, node)
     eps = node.get("eps", 1e-5 if node.name == "layer_norm" else _STEPS[t.types.dtype(node)])
-    h, by = _standard(fold, node, x, eps)
+    h, by = _standard(fold, node, fold.within(x), eps)
     weight, bias = node.get("weight"), node.get("bias")
     made = None
     if dx is not None:
         count = fold.count(x) - float(node.get("correction", 1)) if node.name == "standardize" else fold.count(x)
-        across = h * (fold.sum(dx * h) / count)
+        across = h * fold.each(fold.total(dx * h) / count)
         made = by * (dx - across if node.name == "rms_norm" else dx - fold.mean(dx, x) - across)
         made = made if weight is None else made * t.here(weight)
     if weight is not None and t.of(weight) is not None:
         made = added(made, h * t.wide(t.of(weight)))
     if bias is not None:
         made = added(made, t.wide(t.of(bias)))
-    return fold.kept(made)
+    return fold.within(fold.kept(made))
 
 
 def _normalize(t, node):
     if node.get("order", 2) != 2:
         return None
     (x, dx), fold = t.first(node), Fold(t, node)
-    eps = node.get("eps", 1e-12)
+    eps, x = node.get("eps", 1e-12), fold.within(x)
     norm = call("sqrt", fold.sum(x * x))
     by = call("maximum", norm, eps)
-    return fold.kept((dx - call("where", norm > eps, x * (fold.sum(dx * x) / (by * by)), 0.0)) / by)
+    return fold.within(fold.kept((dx - call("where", norm > eps, x * (fold.sum(dx * x) / (by * by)), 0.0)) / by))
 
 
 def _recurrence(t, node):
@@ -312,7 +349,7 @@ _TANGENTS = {
     "abs": _elementwise(lambda x, y, dx: call("where", x < 0.0, -dx, call("where", x > 0.0, dx, 0.0))),
     "relu": _elementwise(lambda x, y, dx: call("where", x > 0.0, dx, 0.0)),
     "sigmoid": _elementwise(lambda x, y, dx: y * (1.0 - y) * dx), "tanh": _elementwise(lambda x, y, dx: (1.0 - y * y) * dx),
-    **{name: _linear for name in ("sum", "cumsum", "astype", "broadcast_to", "flip", "unsqueeze", "squeeze")},
+    **{name: _linear for name in ("sum", "cumsum", "spread", "astype", "broadcast_to", "flip", "unsqueeze", "squeeze")},
     "cumprod": _cumprod, "cummax": _cumulative_extreme, "cummin": _cumulative_extreme, "logcumsumexp": _logcumsumexp,
     "prod": _prod, "max": _extreme, "min": _extreme, "logsumexp": _logsumexp, "mean": _mean, "var": _var, "std": _var, "norm": _norm,
     "sumsq": _as(lambda node: call("sum", call("square", node.args[0]), **dict(node.options))),
@@ -324,120 +361,9 @@ _TANGENTS = {
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Transposes
-# ---------------------------------------------------------------------------------------------------------------
-class Transposed:
-    """What reaches each linear input, given what reaches the results."""
-
-    def __init__(self, types, linear):
-        self.types, self.linear, self._reached = types, set(linear), {}
-
-    def depends(self, node):
-        return not self.linear.isdisjoint(node.inputs())
-
-    def of(self, reached):
-        """{name: tree}, of [(a result's tree, what reaches it)]."""
-        order, met = [], set()
-        for node, ct in reached:
-            self._visit(node, order, met)
-            self._reach(node, ct)
-        arrived = {}
-        for node in reversed(order):
-            ct = self._reached.get(node.text)
-            if ct is None:
-                continue
-            if node.name == "input":
-                arrived[node.args[0]] = ct
-                continue
-            rule = _TRANSPOSES.get(node.name)
-            if rule is None or rule(self, node, ct) is NotImplemented:
-                raise NotImplementedError(f"scanfold.jax has no transpose of {node.name}, as in {node}")
-        return arrived
-
-    def _visit(self, node, order, met):
-        """Everything that depends on a linear input, arguments first."""
-        if node.text in met or not self.depends(node):
-            return
-        met.add(node.text)
-        for child in node.children():
-            self._visit(child, order, met)
-        order.append(node)
-
-    def _reach(self, node, ct):
-        if self.depends(node):
-            ct = self._fitted(ct, node)
-            self._reached[node.text] = added(self._reached.get(node.text), ct)
-
-    def _fitted(self, ct, node):
-        """Summed up over the dimensions along which the node was repeated, and of its dtype."""
-        shape, dtype = self.types.of(node)
-        own = self.types.shape(ct)
-        missing = len(own) - len(shape)
-        repeated = tuple(a - len(own) for a, n in enumerate(own) if a < missing or shape[a - missing] != n)
-        if repeated:
-            ct = call("sum", ct, axis=repeated, keepdim=True)
-            for axis in range(-len(own), -len(shape)):
-                ct = call("squeeze", ct, axis=axis)
-        return ct if self.types.dtype(ct) == dtype else call("astype", ct, dtype=dtype)
-
-
-def _back_product(t, node, ct):
-    a, b = node.args
-    if t.depends(a) and t.depends(b):
-        return NotImplemented
-    t._reach(*((a, ct * b) if t.depends(a) else (b, ct * a)))
-
-
-def _back_where(t, node, ct):
-    for arg, pair in ((node.args[1], (ct, 0.0)), (node.args[2], (0.0, ct))):
-        t._reach(arg, call("where", node.args[0], *pair))
-
-
-def _back_sum(t, node, ct):
-    fold = Fold(t, node)
-    ct = call("broadcast_to", fold.wide_again(ct), shape=t.types.shape(node.args[0]))
-    t._reach(node.args[0], fold.kept(ct))
-
-
-def _back_cumsum(t, node, ct):
-    back = call("cumsum", ct, axis=node.get("axis"), reverse=not node.get("reverse", False), exclusive=node.get("exclusive"))
-    t._reach(node.args[0], kept(node.get("mask"), back))
-
-
-def _back_recurrence(t, node, ct):
-    """With v[i] what reaches b[i]: v[i] = g[i] + a[i+1] v[i+1]. As a[i] v[i] = a[i] (a[i+1] v[i+1]) + a[i] g[i], it is the recurrence of a and
-    a g the other way round, exclusive, plus g: nothing has to be shifted."""
-    a, b = node.args
-    if t.depends(a):
-        return NotImplemented
-    exclusive, options = node.get("exclusive"), {"axis": node.get("axis"), "reverse": not node.get("reverse", False), "exclusive": True}
-    back = call("linear_recurrence", a, ct if exclusive else a * ct, **options)
-    t._reach(b, back if exclusive else ct + back)
-
-
-def _back_quotient(t, node, ct):
-    if t.depends(node.args[1]):
-        return NotImplemented
-    t._reach(node.args[0], ct / node.args[1])
-
-
-_TRANSPOSES = {
-    "+": lambda t, node, ct: [t._reach(arg, ct) for arg in node.args],
-    "-": lambda t, node, ct: [t._reach(node.args[0], ct), t._reach(node.args[1], -ct)],
-    "negative": lambda t, node, ct: t._reach(node.args[0], -ct), "*": _back_product, "/": _back_quotient, "where": _back_where,
-    "masked_fill": lambda t, node, ct: t._reach(node.args[0], node.but(ct, node.args[1], 0.0)),
-    "astype": lambda t, node, ct: t._reach(node.args[0], ct), "broadcast_to": lambda t, node, ct: t._reach(node.args[0], ct),
-    "flip": lambda t, node, ct: t._reach(node.args[0], node.but(ct)),
-    "unsqueeze": lambda t, node, ct: t._reach(node.args[0], call("squeeze", ct, axis=node.get("axis"))),
-    "squeeze": lambda t, node, ct: t._reach(node.args[0], call("unsqueeze", ct, axis=node.get("axis"))),
-    "sum": _back_sum, "cumsum": _back_cumsum, "linear_recurrence": _back_recurrence,
-}
-
-
-# ---------------------------------------------------------------------------------------------------------------
 # What is asked for
 # ---------------------------------------------------------------------------------------------------------------
-def _unused(name, taken):
+def unused(name, taken):
     while name in taken:
         name += "_"
     return name
@@ -445,29 +371,17 @@ def _unused(name, taken):
 
 def tangent(trees, given, moving):
     """(trees, names): each result's tangent, or None. `given`: {input's name: (shape, dtype)}; `moving`: inputs that have a tangent. `names`:
-    what the trees' inputs stand for, as {name: ("tangent", input) or ("result", number)}."""
+    what the trees' inputs stand for, as {name: ("tangent", input) or ("result", number)}; and, of segments, ("lengths" or "inside",
+    (offsets, axis, length, dtype))."""
     names, tangents, known = {}, {}, {}
     types = dict(given)
     for name in moving:
-        own = _unused("d_" + name, types)
+        own = unused("d_" + name, types)
         names[own], tangents[name], types[own] = ("tangent", name), named(own), given[name]
     before = Types(given)
     for number, tree in enumerate(trees):
-        own = _unused(f"y{number}", types)
+        own = unused(f"y{number}", types)
         if tree.name not in ("input", "number") and before.is_real(tree):
             names[own], known[tree.text], types[own] = ("result", number), named(own), before.of(tree)
-    rules = Tangents(Types(types), tangents, known)
+    rules = Tangents(Types(types), tangents, known, names)
     return [rules.of(tree) for tree in trees], names
-
-
-def transpose(trees, given, linear, reached):
-    """({linear input's name: tree}, names): what reaches them. `reached`: for each result whether anything does. `names`: {name: number of the
-    result}, for what reaches it."""
-    names, types, pairs = {}, dict(given), []
-    before = Types(given)
-    for number, tree in enumerate(trees):
-        if reached[number]:
-            own = _unused(f"g{number}", types)
-            names[own], types[own] = number, before.of(tree)
-            pairs.append((tree, named(own)))
-    return Transposed(Types(types), linear).of(pairs), names

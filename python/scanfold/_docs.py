@@ -11,27 +11,27 @@ _ENTRY = re.compile(r"(\w+(?:, \w+)*) {2,}(\S.*)")
 
 # Arguments that are described together, and how: a text for all functions, or one for each kind of them.
 _ARGUMENTS = (
-    (("x",), "an array of NumPy's, torch's, JAX's or CuPy's, or another with __dlpack__"),
+    (("x",), "a NumPy, torch, JAX or CuPy array, or any object with __dlpack__"),
     (("axis", "dim"), {
-        "scan": "along which; negative counts from the end. May be left out where x has one dimension",
-        "fold": "None for all, a number, or a tuple; several axes count as one, in row-major order; () folds nothing",
-        "map": "a number, or a tuple for several axes as one; left out, the last"}),
+        "scan": "the axis; negative numbers count from the end. Not needed if x has one dimension",
+        "fold": "one axis, a tuple of axes, or None for all. Several axes are folded as one, in row-major order; () folds nothing",
+        "map": "one axis, or a tuple of axes, which count as one; by default the last"}),
     (("ord",), "2, 1, any other number, inf and -inf (the largest and the smallest absolute value), or 0 (how many are not 0)"),
-    (("weight", "bias"), "of the lengths along the axes, in order, or of x's rank, and broadcast to it; left out, 1 and 0"),
-    (("eps",), "keeps what is divided by away from 0"),
-    (("correction", "ddof"), "taken off the number of elements before dividing by it. Left out it is that of the array's library: 1 for "
-                             "torch's tensors, 0 for NumPy's and all other arrays"),
-    (("keepdims", "keepdim"), "folded axes stay, with length 1"),
+    (("weight", "bias"), "arrays with x's shape along the axes, or with as many dimensions as x, broadcast to it; by default 1 and 0"),
+    (("eps",), "a small number that keeps the divisor away from 0"),
+    (("correction", "ddof"), "subtracted from the number of elements before dividing by it. By default as in the array's own library: 1 for "
+                             "torch tensors, 0 for all other arrays"),
+    (("keepdims", "keepdim"), "keep the folded axes, with length 1"),
     (("reverse",), "from the last element to the first"),
-    (("exclusive",), "each result leaves its own element out; the first is the result of nothing"),
-    (("mask",), "bool or uint8, broadcast to x: elements where it is False do not count, whatever they are (NaN included)"),
+    (("exclusive",), "each result leaves its own element out; the first one has no elements"),
+    (("mask",), "bool or uint8, broadcast to x: elements where it is False do not count, even if they are NaN"),
     (("skip_nan",), "elements that are NaN do not count"),
-    (("initial",), "a number that every result begins with, on the left"),
-    (("dtype",), "of the result. Left out, real dtypes stay, and NumPy's integers become float64; torch's must be said, as in torch"),
-    (("out",), "an array to write to, an argument included that has the result's shape; it is returned"),
-    (("return_indices",), "(values, indices) of one read"),
-    (("offsets", "lengths", "reset"), "the axis is cut into segments, each by itself: offsets says where each begins, and the last one ends; or, "
-                                      "instead of that, lengths, one a segment; or reset, True where one begins (docs/segments.md)"),
+    (("initial",), "a number that is combined with every result, on the left"),
+    (("dtype",), "of the result. By default real dtypes stay, and integers become float64; for torch's integers it must be given, as in torch"),
+    (("out",), "an array to write to, which is returned; it may be an argument that has the result's shape"),
+    (("return_indices",), "return (values, indices), computed in one read"),
+    (("offsets", "lengths", "reset"), "cut the axis into segments, which are computed separately (docs/segments.md). Give one of the three: offsets, where "
+                                      "each segment begins and the last one ends; lengths, one for each segment; reset, True where one begins"),
     (("group",), "the process group; None is the default one"),
 )
 

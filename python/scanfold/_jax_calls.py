@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 import scanfold as _package
 
-from . import _applied, _derived, _notation, _pairs
+from . import _applied, _derived, _notation, _pairs, _segments
 from ._dtypes import name as _dtype_name
 from ._jax_primitive import bind, computed, is_readable, names_of
 
@@ -38,7 +38,8 @@ def run(expression, /, **inputs):
 # ---------------------------------------------------------------------------------------------------------------
 # The package's functions
 # ---------------------------------------------------------------------------------------------------------------
-NOT_TAKEN = ("out", "offsets", "lengths", "reset")
+NOT_TAKEN = ("out",)
+_FOLDS = {"sum", "prod", "max", "min", "logsumexp", "argmax", "argmin", "mean", "var", "std", "sumsq", "norm", "any", "all", "count_nonzero"}
 
 
 class Given(dict):
@@ -65,11 +66,43 @@ class Given(dict):
             mask = numbers if mask is None else numbers & (mask != 0)
         self["mask"] = mask
 
+    def segments(self, name, x, axis):
+        """The offsets that a caller means by offsets, lengths or reset, or None."""
+        given = [option for option in ("offsets", "lengths", "reset") if self.get(option) is not None]
+        if len(given) > 1:
+            raise TypeError(f"{' and '.join(given)} say the same: give one of them")
+        if not given:
+            return None
+        n = x.shape[_segments._one_axis(x, axis)]
+        if given == ["reset"]:
+            return _from_reset(name, jnp.asarray(self["reset"]), n)
+        made = jnp.asarray(self[given[0]])
+        if not jnp.issubdtype(made.dtype, jnp.integer) or made.ndim != 1:
+            raise ValueError(f"{given[0]} have dtype {made.dtype} and {made.ndim} dimensions; they must be whole numbers in one dimension")
+        made = made if made.dtype in (jnp.int32, jnp.int64) else made.astype(jnp.int32)
+        return made if given == ["offsets"] else jnp.concatenate([jnp.zeros(1, made.dtype), jnp.cumsum(made)])
+
     def initial(self):
         number = self.get("initial")
         if number is not None and not isinstance(number, (int, float)):
             raise TypeError(f"initial is {type(number)}: scanfold.jax takes a number here")
         return number
+
+
+def _from_reset(name, reset, n):
+    """A scan's offsets may be as many as there are elements, the last segments empty. A fold has one result a segment, so its reset is counted, which a
+    tracer's cannot be."""
+    if reset.shape != (n,):
+        raise ValueError(f"reset has shape {reset.shape}; the axis has {n} elements, and each must be marked or not")
+    size = n
+    if name in _FOLDS:
+        if isinstance(reset, jax.core.Tracer):
+            raise TypeError(f"reset is traced, and scanfold.jax.{name} has as many results as it marks, which nobody knows then: give offsets or lengths")
+        size = int(jnp.count_nonzero(reset[1:])) + 1 if n else 0
+    if not n:
+        return jnp.zeros(1, jnp.int32)
+    begins = jnp.nonzero(reset.astype(bool).at[0].set(True), size=size, fill_value=n)[0]
+    return jnp.concatenate([begins, jnp.full(1, n, begins.dtype)])
 
 
 def _has_64_bits():
@@ -86,12 +119,14 @@ def _accumulated(x, dtype):
 
 def _scan_or_fold(name, given):
     x, mask, scans = given["x"], given["mask"], name in _SCANS
+    offsets = given.segments(name, x, given.get("axis"))
     if scans and x.ndim == 0:
         given = Given({**given, "x": x.reshape(1), "mask": None if mask is None else mask.reshape(1), "axis": 0, "dim": None, "skip_nan": False})
         return jax.tree_util.tree_map(lambda y: y.reshape(()), _scan_or_fold(name, given))
     axes = _derived._axes_of(x, given.get("axis"), scans)
     axes = tuple(range(x.ndim)) if axes is None else axes
-    options = {"axis": axes[0] if scans else axes, "mask": _notation.named("mask") if mask is not None else None}
+    options = {"axis": axes[0] if scans else axes, "mask": _notation.named("mask") if mask is not None else None,
+               "offsets": _notation.named("offsets") if offsets is not None else None}
     options.update(keepdim=given.get("keepdims"), reverse=given.get("reverse"), exclusive=given.get("exclusive"), initial=given.initial())
     if name in ("argmax", "argmin"):
         if len(axes) != 1 and given.get("axis") is not None:
@@ -109,8 +144,8 @@ def _scan_or_fold(name, given):
         if given.initial() is not None or given.get("dtype") is not None or given.get("skip_nan"):
             raise TypeError("initial, dtype and skip_nan do not go with return_indices")
         other = _notation.call(("cumarg" if scans else "arg") + name[-3:], _notation.named("x"), **options)
-        return computed(f"{_notation.call(name, _notation.named('x'), **options)}, {other}", x=x, mask=mask)
-    return computed(_notation.call(name, _notation.named("x"), **options).text, x=x, mask=mask)
+        return computed(f"{_notation.call(name, _notation.named('x'), **options)}, {other}", x=x, mask=mask, offsets=offsets)
+    return computed(_notation.call(name, _notation.named("x"), **options).text, x=x, mask=mask, offsets=offsets)
 
 
 def _prod_of_several(x, mask, axes, options):
@@ -133,11 +168,12 @@ def _derived_call(name, given):
     parameter = given.get("ord") if name == "norm" else given.get("correction")
     if parameter is None:
         parameter = 2 if name == "norm" else 0  # NumPy's correction, which is JAX's
-    if name in _derived.VARIANCES and mask is None:
+    offsets = given.segments(name, x, given.get("axis"))
+    if name in _derived.VARIANCES and mask is None and offsets is None:
         parameter = min(parameter, _derived.folded(x.shape, axes))
     dtype = _derived.result_dtype(name, _dtype_name(x.dtype), given.get("dtype"), False, _has_64_bits())
-    text = _derived.text(name, axes, given.get("keepdims"), parameter, mask is not None, False, dtype)
-    return computed(text, x=x, mask=mask)
+    text = _derived.text(name, axes, given.get("keepdims"), parameter, mask is not None, False, dtype, segmented=offsets is not None)
+    return computed(text, x=x, mask=mask, offsets=offsets)
 
 
 def _applied_call(name, given):
@@ -148,9 +184,9 @@ def _applied_call(name, given):
     eps = given.get("eps")
     dtype = _derived.result_dtype(name, _dtype_name(x.dtype), given.get("dtype"), False, _has_64_bits())
     beside = {word: _of_rank(x, axes, word, given[word]) for word in ("weight", "bias") if given.get(word) is not None}
-    present = (["mask"] if mask is not None else []) + list(beside)
-    text = _applied.text(name, axes, parameter, None if eps is None else float(eps), dtype, present)
-    return computed(text, x=x, mask=mask, **beside)
+    beside["offsets"], beside["mask"] = given.segments(name, x, -1 if axis is None else axis), mask
+    text = _applied.text(name, axes, parameter, None if eps is None else float(eps), dtype, [word for word, one in beside.items() if one is not None])
+    return computed(text, x=x, **beside)
 
 
 def _of_rank(x, axes, name, beside):
@@ -176,12 +212,26 @@ def _recurrence_call(name, given):
     axis = _package._axis(len(shape), given["axis"])
     names = [_dtype_name(x.dtype) for x in (a, b) if hasattr(x, "shape")]
     dtype, wide = _pairs.recurrence_dtypes(names, given.get("dtype"), "float64" if _has_64_bits() else "float32")
-    arrays = {"b": b} if number else {"a": a, "b": b}
+    arrays = {"a": None if number else a, "b": b, "offsets": given.segments(name, jax.ShapeDtypeStruct(shape, b.dtype), axis)}
+    segmented = arrays["offsets"] is not None
     if with_state:
-        arrays["h"], arrays["first"] = _pairs._state(jnp, jnp.asarray(initial), b, shape, axis, reverse)
+        state = jnp.asarray(initial)
+        begun = _states(arrays["offsets"], state, shape, axis, reverse) if segmented else _pairs._state(jnp, state, b, shape, axis, reverse)
+        arrays["h"], arrays["first"] = begun
         dtype = dtype or _pairs.promoted(names)
-    text = _pairs.recurrence_text(a if number else None, axis, reverse, exclusive, "state" if with_state else initial, dtype, wide)
+    text = _pairs.recurrence_text(a if number else None, axis, reverse, exclusive, "state" if with_state else initial, dtype, wide, segmented)
     return computed(text, **arrays)
+
+
+def _states(offsets, state, shape, axis, reverse):
+    """(h, first): each segment's initial state for each of its elements, and what is True where a segment begins."""
+    k, n = offsets.shape[0] - 1, shape[axis]
+    own = _segments.check_states(state, k, shape, axis)
+    h = jnp.broadcast_to(state.reshape(own), own[:axis] + (k,) + own[axis + 1:])
+    begin, end = offsets[:-1], offsets[1:]
+    at = jnp.where(begin < end, end - 1 if reverse else begin, n)
+    first = jnp.zeros(n, bool).at[at].set(True, mode="drop")
+    return computed(f"spread(h, {axis}, {n}, offsets=offsets)", h=h, offsets=offsets), first.reshape((n,) + (1,) * (len(shape) - 1 - axis))
 
 
 _SCANS = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")

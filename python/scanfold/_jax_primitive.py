@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from . import _derivatives, _expression_of, _notation, _scanfold
+from . import _derivatives, _expression_of, _notation, _scanfold, _transposes
 from ._dtypes import name as _dtype_name
 
 if not hasattr(jax, "ffi") or not hasattr(jax.ffi, "ffi_lowering"):
@@ -109,6 +109,13 @@ def is_readable(text):
         return False
 
 
+def _of_segments(kind, arrays, offsets, axis, length, dtype):
+    """How long segments are, or which elements are inside of one, in a shape that broadcasts."""
+    offsets = arrays[offsets]
+    made = jnp.arange(length) < offsets[-1] if kind == "inside" else (offsets[1:] - offsets[:-1]).astype(dtype)
+    return made.reshape(made.shape + (1,) * (-axis - 1))
+
+
 def _jvp(primals, tangents, *, text):
     results = expression_p.bind(*primals, text=text)
     names, given = names_of(text), _given(text, primals)
@@ -117,7 +124,7 @@ def _jvp(primals, tangents, *, text):
     trees, extra = _derivatives.tangent(_trees(text), given, moving)
     arrays = dict(zip(names, primals))
     for name, (kind, which) in extra.items():
-        arrays[name] = by_name[which] if kind == "tangent" else results[which]
+        arrays[name] = by_name[which] if kind == "tangent" else results[which] if kind == "result" else _of_segments(kind, arrays, *which)
     made = _bind(trees, arrays)
     return results, [_ad.Zero.from_primal_value(y) if t is None else t for y, t in zip(results, made)]
 
@@ -126,7 +133,7 @@ def _transpose(cts, *arrays, text):
     avals = [x.aval if _ad.is_undefined_primal(x) else x for x in arrays]
     names, given = names_of(text), _given(text, avals)
     linear = [name for name, x in zip(names, arrays) if _ad.is_undefined_primal(x)]
-    trees, extra = _derivatives.transpose(_trees(text), given, linear, [type(ct) is not _ad.Zero for ct in cts])
+    trees, extra = _transposes.transpose(_trees(text), given, linear, [type(ct) is not _ad.Zero for ct in cts])
     known = {name: x for name, x in zip(names, arrays) if name not in linear}
     known.update({name: cts[number] for name, number in extra.items()})
     made = dict(zip(linear, _bind([trees.get(name) for name in linear], known)))

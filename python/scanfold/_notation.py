@@ -21,14 +21,14 @@ _POSITIONAL = {
     **{name: (1, ("axis",)) for name in _SCANS + _FOLDS + _APPLIED},
     "norm": (1, ("order", "axis")), "normalize": (1, ("order", "axis")), "linear_recurrence": (2, ("axis",)),
     "layer_norm": (1, ("axis", "weight", "bias", "eps")), "rms_norm": (1, ("axis", "weight", "eps")),
-    "astype": (1, ("dtype",)), "broadcast_to": (1, ("shape",)), "flip": (1, ("axis",)), "unsqueeze": (1, ("axis",)), "squeeze": (1, ("axis",)),
+    "spread": (1, ("axis", "length")), "astype": (1, ("dtype",)), "broadcast_to": (1, ("shape",)), "flip": (1, ("axis",)), "unsqueeze": (1, ("axis",)), "squeeze": (1, ("axis",)),
     **{name: (1, ()) for name in ("exp", "log", "sqrt", "square", "abs", "relu", "sigmoid", "tanh", "zeros_like", "ones_like")},
     **{name: (2, ()) for name in ("minimum", "maximum")}, "where": (3, ()), "clamp": (3, ()), "masked_fill": (3, ()), "full_like": (2, ()),
 }
 _SAME = {"dim": "axis", "keepdims": "keepdim", "ddof": "correction", "ord": "order", "p": "order"}
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-_BY_POSITION = {"axis", "shape", "dtype", "order"}  # printed without their names where they come first
+_BY_POSITION = {"axis", "shape", "dtype", "order", "length"}  # printed without their names where they come first
 _DTYPES = {name: name for name in CODES} | {short(name): name for name in CODES}
 _NAMES = {code: name for name, code in CODES.items()}
 
@@ -161,11 +161,11 @@ def _call_tree(found):
 
 
 def _option(name, found):
-    if name in ("offsets", "skip_nan", "acc"):
+    if name in ("skip_nan", "acc"):
         raise Unreadable(f"the option {name}")
     if name == "dtype":
         return _DTYPES[found.id]
-    if name in ("mask", "weight", "bias"):
+    if name in ("mask", "weight", "bias", "offsets"):
         return _tree(found)
     if isinstance(found, ast.Name):
         return float(found.id)
@@ -236,7 +236,10 @@ class OneMore:
     def of(self, node):
         if not self.is_mapped(node) or node.name == "input":
             return node
-        ranks = [len(self.types.shape(child)) for child in node.children()]
+        offsets = node.get("offsets")
+        if offsets is not None and self.is_mapped(offsets):
+            raise NotImplementedError(f"offsets are mapped, in {node}: segments must be the same for all")
+        ranks = [len(self.types.shape(child)) for child in node.children() if child is not offsets]
         rank = max([*ranks, len(node.get("shape", ()))])
         args = [self._aligned(arg, rank) for arg in node.args]
         options = {name: self._aligned(v, rank) if isinstance(v, Node) else v for name, v in node.options}

@@ -190,7 +190,7 @@ def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=F
 def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """log(sum(exp(x))) over one axis, several, or all, without overflow; arguments as for sum.
 
-    dtype   of the result. Left out, real dtypes stay; integers become float64, of torch's float32
+    dtype   of the result. By default real dtypes stay; integers become float64, in torch float32
 
     Elements that are -inf count as nothing, and of nothing the result is -inf; +inf and NaN stay.
 
@@ -207,7 +207,7 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """log(cumsum(exp(x))) along an axis, without overflow; arguments as for cumsum. The first of an exclusive one is -inf.
 
-    dtype   of the result. Left out, real dtypes stay; integers become float64, of torch's float32
+    dtype   of the result. By default real dtypes stay; integers become float64, in torch float32
 
     >>> import numpy as np, scanfold
     >>> scanfold.logcumsumexp(np.array([0.0, 0.0, 1e4]))
@@ -282,16 +282,16 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
                       reset=None):
     """h[i] = a[i] * h[i-1] + b[i] along an axis.
 
-    a           an array that broadcasts with b, or a number: a discount, a gate a channel, one an element
-    b           an array of the kinds that cumsum takes
-    axis, dim   along which; left out, the last
+    a           a number (such as a discount), or an array that broadcasts with b (such as one gate for each channel or element)
+    b           an array of a kind that cumsum takes
+    axis, dim   the axis; by default the last
     exclusive   each result is the state before its element: h[i-1]
-    initial     the state before the first element: a number, or an array of one state a line, of b's shape without the axis. A number
-                joins every result, an array the first element: the two may differ in the last bit
-    dtype       of the result, and with float64 of all arithmetic. Left out, that of a and b together; of integers float64, of torch's
-                float32
-    offsets     the axis is cut into segments, each a recurrence of its own; or lengths, or reset, as for cumsum. An initial array has
-                then one state a segment, where the axis is
+    initial     the state before the first element: a number, or an array with one state for each line, which has b's shape without the
+                axis. A number is combined with every result, an array with the first element, so the two may differ in the last bit
+    dtype       of the result; float64 is also that of all arithmetic. By default that of a and b together; for integers float64, in
+                torch float32
+    offsets     cut the axis into segments, each with a recurrence of its own; or lengths, or reset, as for cumsum. An initial array then
+                has one state for each segment, in place of the axis
 
     The order is that of docs/order.md: a = 1 is the cumulative sum of b, bit for bit.
 

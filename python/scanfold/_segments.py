@@ -88,16 +88,22 @@ def offsets(x, axis, offsets, lengths, reset, folds=False):
     return offsets
 
 
-def states(space, state, offsets, shape, axis, reverse):
-    """(h, first) of a recurrence: each segment's initial state for each of its elements, and what is True where a segment begins. Of NumPy's arrays,
-    whose offsets the library is yet to look at."""
-    k, n = len(offsets) - 1, shape[axis]
+def check_states(state, k, shape, axis):
+    """Of a recurrence with k segments: one state a segment."""
     expected = shape[:axis] + (k,) + shape[axis + 1:]
     if not hasattr(state, "reshape"):
         raise TypeError(f"initial is {type(state)}: a number, or an array of one state a segment, is expected")
     own = (1,) * (len(shape) - len(state.shape)) + tuple(state.shape)
     if len(own) != len(shape) or any(m != e and m != 1 for m, e in zip(own, expected)):
         raise ValueError(f"initial has shape {tuple(state.shape)}; beside segments it must be a number, or broadcastable to {expected}, one state a segment")
+    return own
+
+
+def states(space, state, offsets, shape, axis, reverse):
+    """(h, first) of a recurrence: each segment's initial state for each of its elements, and what is True where a segment begins. Of NumPy's arrays,
+    whose offsets the library is yet to look at."""
+    k, n = len(offsets) - 1, shape[axis]
+    own = check_states(state, k, shape, axis)
     h = state.reshape(own)
     if own[axis] == 1:
         h = space.broadcast_to(h, own[:axis] + (k,) + own[axis + 1:])

@@ -10,7 +10,7 @@ Array([[ 6.,  5.,  3.],
 (2, 3)
 
 Each call is a line of the library's notation, which XLA calls by its foreign function interface; so is its derivative. Names and arguments are
-those of the package's own functions; out and segments are not taken.
+those of the package's own functions, segments included (docs/segments.md); only out is not taken.
 """
 import inspect as _inspect
 

@@ -1,4 +1,4 @@
-# The package's own functions, but for out, offsets, lengths and reset.
+# The package's own functions, but for out.
 from typing import Any, List
 
 from . import (all as all, any as any, argmax as argmax, argmin as argmin, count_nonzero as count_nonzero, cummax as cummax,

@@ -6,15 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* No header's options will be this long. A size beyond it was never set, and is no count of bytes
- * to read. */
-enum { MOST_OPTIONS = 4096 };
-
-sf_status sf_options_read(const sf_context *ctx, const char *type, const void *given, void *options, size_t size)
+sf_status sf_options_read(const sf_context *ctx, const char *type, const void *given, void *options, size_t size, uint64_t reserved)
 {
         size_t given_size;
         memcpy(&given_size, given, sizeof given_size);
-        if (given_size < sizeof given_size || given_size > MOST_OPTIONS)
+        if (given_size < sizeof given_size || given_size > SF_MOST_OPTIONS)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "options->size is %zu; it must be sizeof(%s), which is %zu", given_size, type, size);
         memset(options, 0, size);
         memcpy(options, given, given_size < size ? given_size : size);
@@ -24,6 +20,12 @@ sf_status sf_options_read(const sf_context *ctx, const char *type, const void *g
                                        "options->size is %zu, and byte %zu of the options is set; this library knows %zu bytes of %s: "
                                        "the caller was built with a newer header",
                                        given_size, i, size, type);
+        for (size_t word = 0; reserved >> word; word++) {
+                uint32_t value;
+                memcpy(&value, (const char *)options + 4 * word, sizeof value);
+                if ((reserved >> word & 1) && value)
+                        return sf_fail(ctx, SF_UNSUPPORTED, "byte %zu of the options is a reserved field of %s, and is set; reserved fields must be 0", 4 * word, type);
+        }
         return SF_OK;
 }
 

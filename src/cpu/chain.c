@@ -50,8 +50,8 @@ typedef struct chain {
         sf_fuse fuse[3];
         size_t kept, kept_bytes; /* where in a worker's scratch */
         plan *plan[2]; /* of boxes, and of the last ones of a dimension if they are smaller */
-        char *scratch;
-        size_t machine, scratch_each;
+        sf_desks desks;
+        size_t machine; /* where on a desk */
         _Atomic int64_t next;
 } chain;
 
@@ -411,34 +411,22 @@ static void work(void *arg, int worker)
         int64_t box = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed), next;
         for (; box < c->boxes; box = next) {
                 next = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed);
-                run_box(c, box, next, c->scratch + (size_t)worker * c->scratch_each);
+                run_box(c, box, next, c->desks.first + (size_t)worker * c->desks.each);
         }
         c->isa->fence();
 }
 
 /* Gives out the constants of all plans, filled if there is a base, and finds what a worker needs. */
-static size_t lay_out(chain *c, char *base)
+static size_t lay_out(void *arg, char *base)
 {
+        chain *c = arg;
         size_t constants = 0, machines = 0;
         c->machine = 0;
         for (int32_t k = 0; k < 2 && c->plan[k]; k++)
                 constants += sf_panels_room(c->plan[k]->walk, c->plan[k]->walks, base ? base + constants : NULL, &c->machine, &machines);
         c->kept = (c->machine + machines + 63) / 64 * 64;
-        c->scratch_each = (c->kept + c->kept_bytes + 4095) / 4096 * 4096 + 4096 + 64;
+        c->desks.each = sf_desk_bytes(c->kept + c->kept_bytes);
         return constants;
-}
-
-static sf_status run_boxes(sf_context *ctx, chain *c, int workers)
-{
-        const size_t constants = lay_out(c, NULL), bytes = constants + (size_t)workers * c->scratch_each;
-        sf_arena *arena = sf_arena_borrow(ctx, bytes);
-        if (!arena)
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
-        lay_out(c, arena->base);
-        c->scratch = arena->base + constants;
-        sf_pool_run(workers, work, c);
-        sf_arena_return(ctx, arena);
-        return SF_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -497,7 +485,7 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
                 planned = make_plan(&c, k ? rest : c.each, c.plan[k]);
         }
         /* Without a kernel for some step, the sentence is that step's. */
-        sf_status status = planned ? run_boxes(ctx, &c, (int)sf_smaller(workers, c.boxes)) : sf_chain_apart(first, run_stage, ctx);
+        sf_status status = planned ? sf_desks_run(ctx, (int)sf_smaller(workers, c.boxes), &c.desks, lay_out, NULL, work, &c) : sf_chain_apart(first, run_stage, ctx);
         sf_arena_return(ctx, arena);
         return status;
 }

@@ -245,20 +245,31 @@ size_t sf_panels_room(sf_panels *const *walk, int32_t walks, char *base, size_t 
         return constants;
 }
 
+sf_status sf_desks_run(sf_context *ctx, int workers, sf_desks *desks, size_t (*lay_out)(void *job, char *base), sf_status (*before)(sf_context *ctx, void *job),
+                       void (*todo)(void *job, int worker), void *job)
+{
+        const size_t shared = lay_out(job, NULL), bytes = shared + (size_t)workers * desks->each;
+        sf_arena *arena = sf_arena_borrow(ctx, bytes);
+        if (!arena)
+                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
+        const sf_status status = before ? before(ctx, job) : SF_OK;
+        lay_out(job, arena->base);
+        desks->first = arena->base + shared;
+        if (status == SF_OK)
+                sf_pool_run(workers, todo, job);
+        sf_arena_return(ctx, arena);
+        return status;
+}
+
 static sf_status run_members(sf_context *ctx, sf_panels *p)
 {
         const sf_step *s = p->member[0].step;
         int workers = sf_cpu_workers(ctx, s->n * s->batch * sf_panels_bytes(p));
         sf_panels_plan(p, workers);
-        if (p->cut)
-                SF_TRY(sf_segments_long(ctx, p));
         sf_crew c = {.panels = p, .machine = sf_panel_scratch(p)};
         c.room = c.machine + (p->straight ? 0 : sf_fused_machine_bytes(p->slots));
         c.room = (c.room + 63) / 64 * 64;
-        /* Workers write their scratch all the time: no two on one line, nor a power of two
-         * apart. */
-        c.scratch_each = c.room + (p->chunk ? c.machine + sf_carried_bytes(p) : 0);
-        c.scratch_each = (c.scratch_each + 4095) / 4096 * 4096 + 4096 + 64;
+        c.scratch_each = sf_desk_bytes(c.room + (p->chunk ? c.machine + sf_carried_bytes(p) : 0));
         if (!p->chunk)
                 workers = (int)sf_smaller(workers, p->tasks);
         const size_t constants = (sf_panels_constants(p, NULL) + 63) / 64 * 64;
@@ -268,6 +279,12 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         if (!arena)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had",
                                bytes);
+        /* Only once there is memory for all: what has been written cannot be taken back. */
+        const sf_status status = p->cut ? sf_segments_long(ctx, p) : SF_OK;
+        if (status != SF_OK) {
+                sf_arena_return(ctx, arena);
+                return status;
+        }
         sf_panels_constants(p, arena->base);
         c.scratch = arena->base + shared;
         if (p->chunk)

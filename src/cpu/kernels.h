@@ -139,8 +139,8 @@ typedef struct sf_run {
 /* So many elements of segments at most, at once, and so many bounds beyond the last that may be read. */
 #define SF_CPU_RAGGED_MOST 1024
 #define SF_CPU_RAGGED_ROOM 64
-/* Segments that are folded so may have so many vectors: fewer than a tile. */
-#define SF_CPU_RAGGED_FOLD 7
+/* And each may have so many vectors: of longer ones, what it costs to call a kernel for each is little. */
+#define SF_CPU_RAGGED_LONG 32
 
 /* Positions in a column kernel's tile divide this. */
 #define SF_CPU_TILE_ROWS 8
@@ -175,7 +175,7 @@ typedef struct sf_cpu_kernels {
         void (*scan_columns)(const sf_columns *);
         void (*fold_rows)(const sf_rows *);
         void (*fold_packed)(const sf_rows *);
-        /* `count` segments, each no longer than a vector, of folds than SF_CPU_RAGGED_FOLD of them, and all here: positions bound[i] to bound[i + 1] - 1 of the one row there is. y of a fold gets
+        /* `count` segments, each no longer than SF_CPU_RAGGED_LONG vectors, and all here: positions bound[i] to bound[i + 1] - 1 of the one row there is. y of a fold gets
          * their results back to back, those of empty ones too. NULL where scan_packed is. */
         void (*scan_segments)(const sf_rows *, const int32_t *bound, int64_t count);
         void (*fold_segments)(const sf_rows *, const int32_t *bound, int64_t count);

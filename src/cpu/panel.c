@@ -2,283 +2,8 @@
 #include "cpu/panel.h"
 
 #include "core/value.h"
-#include "core/walk.h"
 
 #include <string.h>
-
-/* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart,
- * they would share a few sets of the first cache, and a load from one may be held up by a store to
- * another. 3 and 7 lines measured alike. */
-#define ENTRY_PADDING (7 * 64)
-
-static bool in_columns(const sf_panels *p)
-{
-        return p->shape == SF_PANEL_COLUMNS;
-}
-
-/* ---------------------------------------------------------------------------------------------
- * Scratch
- * ------------------------------------------------------------------------------------------- */
-int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m)
-{
-        const int64_t width = m->kernels->width;
-        return in_columns(p) ? sf_parts(p->cols, width) * width : width;
-}
-
-int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m)
-{
-        return sf_panel_values(p, m) * sf_value_bytes(m->kernels);
-}
-
-static size_t grow(size_t *total, int64_t bytes)
-{
-        size_t at = *total;
-        *total += ((size_t)bytes + 127) / 64 * 64;
-        return at;
-}
-
-size_t sf_panel_scratch(sf_panels *p)
-{
-        const bool columns = in_columns(p);
-        const int64_t elements = (columns ? 1 : p->lines) * p->block * p->cols;
-        const int64_t rows = p->whole && !columns ? SF_CPU_FOLD_GROUP : p->lines;
-        size_t total = 0;
-        for (int32_t k = 0; p->spreads && k < p->member[0].fuse->operands; k++) {
-                const sf_operand *x = &p->member[0].fuse->operand[k];
-                p->spread[k] = grow(&total, x->segment ? elements * sf_dtypes[x->dt].size : 0);
-        }
-        for (int32_t i = 0; i < p->members; i++) {
-                sf_panel_member *m = &p->member[i];
-                const bool panel = !p->straight && !m->through;
-                m->panel = grow(&total, panel ? elements * m->size : 0);
-                if (p->shape == SF_PANEL_MAP)
-                        continue;
-                m->entry_bytes = sf_panel_total_bytes(p, m) + (columns ? ENTRY_PADDING : 0);
-                m->counter_bytes = (columns ? p->levels : SF_ORDER_LEVELS) * m->entry_bytes;
-                if (!m->reads) {
-                        m->other = grow(&total, m->kernels->two ? elements * m->size : 0);
-                        m->apart = (int64_t)m->other - (int64_t)m->panel;
-                }
-                m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
-                m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
-                const int64_t each = m->step->values ? sf_panel_total_bytes(p, m) : p->straight ? 0 : p->cols * m->size;
-                m->totals = grow(&total, (p->cut ? p->block : p->lines) * each);
-                m->empty = grow(&total, p->cut ? p->cols * m->size : 0);
-                m->counters = grow(&total, rows * m->counter_bytes);
-                m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
-                m->entries = grow(&total, p->carries * p->entries * m->entry_bytes);
-                m->left = grow(&total, p->chunk ? p->entries * sf_panel_total_bytes(p, m) : 0);
-        }
-        return total;
-}
-
-/* ---------------------------------------------------------------------------------------------
- * Programs fill a panel and empty it
- * ------------------------------------------------------------------------------------------- */
-
-/* Elements between the first elements of two rows of the panel: a line's, or in columns a
- * position's. */
-static int64_t pitch_of(const sf_panels *p, const sf_piece *piece)
-{
-        return in_columns(p) ? piece->cols : sf_smaller(p->block, piece->n) * piece->cols;
-}
-
-/* Where in the panel a line's block begins, in elements. */
-static int64_t line_in_panel(const sf_panels *p, const sf_block *b)
-{
-        return (in_columns(p) ? 0 : b->line * pitch_of(p, b->piece)) + b->panel * b->piece->cols;
-}
-
-/* A box of a block: positions by columns, or without columns lines by positions. `at` is where its
- * memory begins: in reverse its last position. NULL: one position, by lines and columns. */
-static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t *at, int64_t count)
-{
-        const sf_panels *p = w->p;
-        const sf_piece *piece = b->piece;
-        const bool across = p->col >= 0;
-        const int64_t sign = p->reverse ? -1 : 1;
-        sf_fused_box box = {.rows = across && at ? count : piece->lines,
-                            .cols = across ? piece->cols : at ? count : 1};
-        for (int32_t k = 0; k < b->m->fuse->operands; k++) {
-                const int64_t *stride = b->m->fuse->operand[k].stride, line = piece->in[k].line;
-                const int64_t seq = at ? sign * stride[p->seq] : 0;
-                struct sf_fused_side *side = &box.in[k];
-                if (at && b->m->fuse->operand[k].segment) { /* spread out, as panels are */
-                        const int64_t size = sf_dtypes[b->m->fuse->operand[k].dt].size;
-                        *side = (struct sf_fused_side){w->scratch + p->spread[k], piece->cols * size, size, 0, false};
-                        continue;
-                }
-                if (!piece->in[k].at) /* of no elements: a fold of nothing */
-                        continue;
-                side->at = piece->in[k].at + (at ? b->line : 0) * line;
-                for (int32_t d = 0; at && d < p->nseq; d++)
-                        side->at += at[d] * stride[p->nbatch + d];
-                side->row = across && at ? seq : line;
-                side->col = across ? stride[p->col] : seq;
-                side->ahead = at ? p->block * stride[p->seq] : 0;
-        }
-        return box;
-}
-
-/* The numbers of a block's elements: their positions, counted from the axis's beginning. */
-static sf_numbers numbers_of(const sf_panels *p, const sf_block *b)
-{
-        const sf_piece *piece = b->piece;
-        const sf_step *s = b->m->step;
-        const int64_t n = p->cut ? b->length : p->n;
-        const int64_t at = p->cut ? b->start : s->before + piece->base + b->line * piece->base_line + piece->from + b->first;
-        return s->reverse ? (sf_numbers){s->before + n + s->after - 1 - at, -piece->base_line, -1}
-                                   : (sf_numbers){at, piece->base_line, 1};
-}
-
-/* Is only the total of the piece wanted? */
-static bool folds(const sf_block *b)
-{
-        return b->m->step->fold || b->piece->totals;
-}
-
-/* Do numbers stand beside the elements of such a block? Most folds need none there. */
-static bool is_numbered(const sf_panels *p, const sf_block *b)
-{
-        return sf_op_is(b->m->step->op, SF_INDEX) && (!folds(b) || p->shape == SF_PANEL_PACKED || p->cut);
-}
-
-void sf_panel_number(const sf_walker *w, const sf_block *b)
-{
-        const sf_panels *p = w->p;
-        const sf_panel_member *m = b->m;
-        const sf_piece *piece = b->piece;
-        const int64_t across = p->col >= 0 ? piece->cols : 1;
-        sf_numbers n = numbers_of(p, b);
-        n.at += p->reverse ? (b->count - 1) * n.step : 0; /* panels are filled as memory is */
-        n.step = p->reverse ? -n.step : n.step;
-        for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++, n.at += n.row) {
-                const int64_t to = (in_columns(p) ? 0 : line * pitch_of(p, piece)) + b->panel * across;
-                char *y = w->scratch + m->other + to * m->size;
-                if (across == 1)
-                        p->isa->map->number(y, m->size, n.at, n.step, b->count);
-                else
-                        for (int64_t i = 0; i < b->count; i++)
-                                p->isa->map->number(y + i * across * m->size, m->size, n.at + i * n.step, 0, across);
-        }
-}
-
-/* A block into the panel, of one line or without columns of all: runs along the sequence's
- * innermost dimension. */
-void sf_panel_load(const sf_walker *w, const sf_block *b)
-{
-        const sf_panels *p = w->p;
-        const sf_panel_member *m = b->m;
-        const sf_piece *piece = b->piece;
-        const sf_dim *dims = m->step->dims, *seq = &dims[p->seq];
-        const int64_t row = p->col >= 0 ? piece->cols : pitch_of(p, piece);
-        const int64_t begin = piece->from + b->first + (p->reverse ? b->count - 1 : 0);
-        const int64_t m_seq = p->reverse ? -seq->m : seq->m;
-        if (is_numbered(p, b) && !p->cut)
-                sf_panel_number(w, b);
-        for (int64_t done = 0, run; done < b->count; done += run) {
-                sf_walk at;
-                sf_walk_start(&at, dims + p->nbatch, p->nseq, begin + done);
-                run = b->count - done;
-                if (p->nseq > 1) /* with one dimension a piece never runs past its end */
-                        run = sf_smaller(run, seq->len - at.at[p->nseq - 1]);
-                const int64_t to = line_in_panel(p, b) + done * piece->cols;
-                sf_fused_box box = box_of(w, b, at.at, run);
-                box.y = w->scratch + m->panel + to * m->size;
-                box.y_row = row * m->size;
-                box.y_col = m->size;
-                if (!m->reads)
-                        sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
-                if (sf_op_is(m->step->op, SF_TWO)) {
-                        box.y = w->scratch + m->other + to * m->size;
-                        sf_fused_eval(w->machine, &m->beside, m->beside_constants, &box);
-                }
-                if (m->step->m && !m->masks)
-                        sf_fused_move(p->isa->map->mover(SF_DT_U8, SF_DT_U8),
-                                      (const char *)b->of->m + b->line * b->of->m_line + at.m,
-                                      p->col >= 0 ? m_seq : b->of->m_line,
-                                      p->col >= 0 ? dims[p->col].m : m_seq,
-                                      w->scratch + m->mask + to, row, 1, box.rows, box.cols);
-        }
-}
-
-/* The panel to memory; scans only, whose sequences have one dimension. */
-void sf_panel_store(const sf_walker *w, const sf_block *b)
-{
-        const sf_panels *p = w->p;
-        const sf_panel_member *m = b->m;
-        const sf_dim *dims = m->step->dims;
-        const int64_t seq = p->reverse ? -dims[p->seq].y : dims[p->seq].y, cols = b->piece->cols;
-        const int64_t position = b->piece->from + b->first + (p->reverse ? b->count - 1 : 0);
-        const char *result = w->scratch + (m->gathers ? m->gathered : m->panel) +
-                             line_in_panel(p, b) * m->size;
-        char *y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
-        sf_fused_box box = box_of(w, b, &position, b->count);
-        if (m->gathers) { /* back to back in scratch as in memory, down in columns that go down */
-                y += in_columns(p) && seq < 0 ? (b->count - 1) * seq : 0;
-                p->isa->map->stream(y, result, box.rows * box.cols * m->size, result);
-                return;
-        }
-        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){
-                result, (p->col >= 0 ? cols : pitch_of(p, b->piece)) * m->size, m->size, 0, false};
-        box.y = y;
-        box.y_row = p->col >= 0 ? seq : b->of->y_line;
-        box.y_col = p->col >= 0 ? dims[p->col].y : seq;
-        box.stream = p->stream;
-        sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
-}
-
-/* The box of one position of all lines, as long runs as can be. */
-static sf_fused_box box_of_lines(const sf_walker *w, const sf_block *b, const char *result)
-{
-        const sf_panels *p = w->p;
-        const int64_t size = b->m->size;
-        sf_fused_box box = box_of(w, b, NULL, 1);
-        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size, 0, false};
-        box.y = b->of->y;
-        box.y_row = b->of->y_line;
-        box.y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
-        if (p->col >= 0)
-                return box;
-        box.cols = box.rows; /* one column: the lines are the row */
-        box.rows = 1;
-        for (int32_t k = 0; k < SF_FUSED_SOURCES; k++)
-                box.in[k].col = box.in[k].row;
-        box.y_col = box.y_row;
-        return box;
-}
-
-void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *totals)
-{
-        const sf_panel_member *m = b->m;
-        const sf_fused_box box = box_of_lines(w, b, totals);
-        /* So many results would each first be read. */
-        if (m->streams && box.y_col == m->size &&
-            (box.rows == 1 || box.y_row == box.cols * m->size))
-                w->p->isa->map->stream(box.y, totals, box.rows * box.cols * m->size, totals);
-        else
-                sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
-}
-
-/* Sequences of one element: in and out again. */
-static void run_map(const sf_walker *w, const sf_block *b)
-{
-        const sf_panel_member *m = b->m;
-        sf_fused_box box = box_of_lines(w, b, NULL);
-        box.stream = w->p->stream && m->through;
-        for (int32_t k = 0; w->shift && k < m->fuse->operands; k++) {
-                box.in[k].ahead = w->shift->ahead[k];
-                box.in[k].all = true;
-        }
-        if (!m->through) {
-                box.y = w->scratch + m->panel;
-                box.y_row = box.cols * m->size;
-                box.y_col = m->size;
-        }
-        sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
-        if (!m->through)
-                sf_panel_store_totals(w, b, box.y);
-}
 
 /* ---------------------------------------------------------------------------------------------
  * What stands to the left of a piece
@@ -354,10 +79,10 @@ static place place_of(const sf_walker *w, const sf_block *b)
         const sf_piece *piece = b->piece;
         const sf_step *s = m->step;
         const sf_dim *seq = &s->dims[p->seq];
-        const bool columns = in_columns(p), left = s->has_initial || s->exclusive || s->lefts || piece->chunk;
-        const int64_t pitch = pitch_of(p, piece), position = piece->from + b->first;
+        const bool columns = sf_panel_in_columns(p), left = s->has_initial || s->exclusive || s->lefts || piece->chunk;
+        const int64_t pitch = sf_panel_pitch(p, piece), position = piece->from + b->first;
         const int64_t last = p->reverse ? (b->count - 1) * piece->cols : 0;
-        const int64_t in_panel = line_in_panel(p, b) + last;
+        const int64_t in_panel = sf_panel_line_at(p, b) + last;
         char *panel = w->scratch + m->panel + in_panel * m->size;
         place at = {panel, panel, s->m ? (const uint8_t *)w->scratch + m->mask + in_panel : NULL,
                     pitch * m->size, pitch * m->size, pitch, NULL, w->scratch + m->counters};
@@ -398,14 +123,14 @@ static place place_of(const sf_walker *w, const sf_block *b)
 static bool resumes(const sf_panels *p, const sf_block *b)
 {
         return b->start + b->count < b->length ||
-               (b->piece->chunk && !folds(b) && b->count == p->block);
+               (b->piece->chunk && !sf_panel_folds(b) && b->count == p->block);
 }
 
 sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
 {
         const place at = place_of(w, b);
         const sf_panel_member *m = b->m;
-        const bool fold = folds(b);
+        const bool fold = sf_panel_folds(b);
         return (sf_rows){.x = at.x, .y = at.y, .m = at.m,
                          .x_row = at.x_step, .y_row = at.y_step, .m_row = at.m_step,
                          .rows = rows, .n = b->count, .start = b->start,
@@ -414,7 +139,7 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
                          .stream = m->streams && !fold,
                          .raw = b->piece->totals,
                          .identity = m->identity, .turn = m->turn,
-                         .beside = m->apart, .numbers = numbers_of(w->p, b),
+                         .beside = m->apart, .numbers = sf_panel_numbers(w->p, b),
                          .ahead = m->reads ? b->piece->ahead : 0,
                          .lanes = m->lanes,
                          .carry = at.carry, .carry_row = w->p->carries > 1,
@@ -425,7 +150,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
 {
         const place at = place_of(w, b);
         const sf_panel_member *m = b->m;
-        const bool fold = folds(b);
+        const bool fold = sf_panel_folds(b);
         /* The few columns before a cache line begins are not streamed: cpu.c. */
         const bool streams = m->streams && m->writes && b->piece->cols * m->size >= 64;
         return (sf_columns){.x = at.x, .y = at.y, .m = at.m,
@@ -436,7 +161,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .stream = streams && !b->piece->totals,
                             .raw = b->piece->totals,
                             .identity = m->identity, .turn = m->turn,
-                            .beside = m->apart, .numbers = numbers_of(w->p, b),
+                            .beside = m->apart, .numbers = sf_panel_numbers(w->p, b),
                             .ahead = m->reads ? b->piece->ahead : 0,
                             .carry = at.carry,
                             .counters = at.counters, .counter_stride = m->entry_bytes};
@@ -445,7 +170,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
 static void run_rows(const sf_walker *w, sf_block b)
 {
         const sf_cpu_kernels *k = b.m->kernels;
-        const bool fold = folds(&b), packed = w->p->shape == SF_PANEL_PACKED;
+        const bool fold = sf_panel_folds(&b), packed = w->p->shape == SF_PANEL_PACKED;
         void (*kernel)(const sf_rows *) = packed ? (fold ? k->fold_packed : k->scan_packed)
                                                  : (fold ? k->fold_rows : k->scan_rows);
         /* A sequence that is all here needs no counter of its own. */
@@ -463,7 +188,7 @@ static int64_t run_products(const sf_walker *w, sf_block b)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = b.m, *pair = m->pair < 0 ? NULL : &p->member[m->pair];
-        const bool columns = in_columns(p);
+        const bool columns = sf_panel_in_columns(p);
         const int64_t tile = columns ? SF_CPU_TILE_ROWS : SF_CPU_TILE_VECTORS * m->kernels->width;
         const int64_t each = columns ? 1 : SF_CPU_GROUP, count = b.count / tile * tile;
         const int64_t position = b.piece->from + b.first, ahead = b.piece->ahead;
@@ -503,7 +228,7 @@ static void run_block(const sf_walker *w, sf_block b)
         const sf_panels *p = w->p;
         const sf_panel_member *m = b.m;
         const bool loads = !m->reads || (m->step->m && !m->masks);
-        const bool stores = !folds(&b) && (!m->writes || m->gathers), columns = in_columns(p);
+        const bool stores = !sf_panel_folds(&b) && (!m->writes || m->gathers), columns = sf_panel_in_columns(p);
         const int64_t lines = b.piece->lines, step = p->col >= 0 ? 1 : lines;
         if (m->products) {
                 const int64_t whole = run_products(w, b);
@@ -519,7 +244,7 @@ static void run_block(const sf_walker *w, sf_block b)
                 if (!columns)
                         continue;
                 const sf_columns job = sf_panel_columns(w, &b);
-                (folds(&b) ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
+                (sf_panel_folds(&b) ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
                 if (stores)
                         sf_panel_store(w, &b);
         }
@@ -590,7 +315,7 @@ void sf_panel_run(const sf_walker *w, const sf_piece *piece)
                 const sf_panel_member *m = &p->member[i];
                 const sf_block all = sf_panel_block(p, piece, i, 0, piece->n);
                 if (p->shape == SF_PANEL_MAP)
-                        run_map(w, &all);
+                        sf_panel_map(w, &all);
                 else if (m->step->fold && !m->writes)
                         sf_panel_store_totals(w, &all, w->scratch + m->totals);
         }

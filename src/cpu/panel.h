@@ -273,6 +273,20 @@ void sf_task_run(const sf_walker *w, int64_t task);
 size_t sf_panels_constants(sf_panels *p, char *base);
 /* The same of walks that one worker does in turn; panels and machines become as many bytes as any of them needs, if they are fewer. */
 size_t sf_panels_room(sf_panels *const *walk, int32_t walks, char *base, size_t *panels, size_t *machines);
+/* Scratch of the workers of one job: a desk each, so many bytes apart. */
+typedef struct sf_desks {
+        char *first;
+        size_t each;
+} sf_desks;
+/* Bytes from one desk to the next, where each needs so many. Workers write them all the time: no two on one line, nor a power of two apart. */
+static inline size_t sf_desk_bytes(size_t needed)
+{
+        return (needed + 4095) / 4096 * 4096 + 4096 + 64;
+}
+/* Lets workers do what is to be done of a job. lay_out says how many bytes the workers share, which are filled if there is a base, and how large a desk is. before: NULL, or what
+ * the caller does itself as soon as there is memory for all, since what has been written cannot be taken back. */
+sf_status sf_desks_run(sf_context *ctx, int workers, sf_desks *desks, size_t (*lay_out)(void *job, char *base), sf_status (*before)(sf_context *ctx, void *job),
+                       void (*todo)(void *job, int worker), void *job);
 /* A piece at position `outer` of the outer dimensions, line `line` and column `col`; of a shared
  * axis the leaves from `leaf` on, else -1. */
 void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, int64_t leaf,
@@ -297,6 +311,26 @@ void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *to
 /* What a kernel is handed for a block: of so many lines, or of one line's columns. */
 sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows);
 sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b);
+
+/* panel_memory.c */
+
+static inline bool sf_panel_in_columns(const sf_panels *p)
+{
+        return p->shape == SF_PANEL_COLUMNS;
+}
+/* Is only the total of the piece wanted? */
+static inline bool sf_panel_folds(const sf_block *b)
+{
+        return b->m->step->fold || b->piece->totals;
+}
+/* Elements between the first elements of two rows of the panel: a line's, or in columns a position's. */
+int64_t sf_panel_pitch(const sf_panels *p, const sf_piece *piece);
+/* Where in the panel a line's block begins, in elements. */
+int64_t sf_panel_line_at(const sf_panels *p, const sf_block *b);
+/* The numbers of a block's elements: their positions, counted from the axis's beginning. */
+sf_numbers sf_panel_numbers(const sf_panels *p, const sf_block *b);
+/* Sequences of one element: in and out again. */
+void sf_panel_map(const sf_walker *w, const sf_block *b);
 
 /* The carry of line r of a piece. */
 sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r);

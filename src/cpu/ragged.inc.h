@@ -1,6 +1,5 @@
 /*
- * ragged.inc.h: segments no longer than a vector, as many of them at a time as fit in one; of folds, those of a few vectors too. Template, part of
- * kernels.inc.h.
+ * ragged.inc.h: segments no longer than a vector, as many of them at a time as fit in one; and those of some vectors. Template, part of kernels.inc.h.
  *
  * lanes.h's tables say which lane adds what from where for rows of one length. Here that follows from where each lane stands in its segment:
  * at level k, a lane whose position has bit k set adds the last lane of the block of 2^k before it.
@@ -9,11 +8,12 @@ typedef struct O(ragged) {
         int levels;
         bool reverse;
         K_BITS lane;
-        uint8_t *at; /* of each element, as memory has them, its position in its segment */
+        K_LANE_UNSIGNED *at; /* of each element, as memory has them, its position in its segment */
         int64_t elements;
         /* Before and behind, room for what a segment's positions are stored with. */
-        uint8_t room[SF_CPU_RAGGED_MOST + 2 * SF_CPU_RAGGED_ROOM];
+        K_LANE_UNSIGNED room[SF_CPU_RAGGED_MOST + 2 * SF_CPU_RAGGED_ROOM];
 } O(ragged);
+typedef K_LANE_UNSIGNED O(ragged_lanes) __attribute__((vector_size(V_BYTES), aligned(K_LANE_BYTES), may_alias));
 
 /* An index of lanes as the instruction set's permute wants it: those of a choice that is off may be any. */
 SF_INLINE v_raw O(ragged_index)(K_BITS lane)
@@ -45,8 +45,6 @@ SF_INLINE K_BITS O(ragged_bounds)(const int32_t *bound)
 
 static V_APART void O(ragged_make)(O(ragged) *r, const sf_rows *j, const int32_t *bound, int64_t count)
 {
-        static const uint8_t up[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-        static const uint8_t down[16] = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
         int32_t longest = 1;
         r->reverse = j->lanes->reverse;
         r->elements = bound[count] - bound[0];
@@ -58,16 +56,16 @@ static V_APART void O(ragged_make)(O(ragged) *r, const sf_rows *j, const int32_t
         longest = longest < K_WIDTH ? longest : K_WIDTH;
         r->levels = longest > 1 ? sf_order_log2((uint64_t)longest - 1) + 1 : 0;
         if (!r->levels) { /* every element is a first one */
-                memset(r->at, 0, (size_t)r->elements);
+                memset(r->at, 0, (size_t)r->elements * sizeof *r->at);
                 return;
         }
         /* Each segment's positions run over the next one's place, which are stored after them. */
         for (int64_t i = 0; i < count; i++) {
                 const int32_t begin = bound[i] - bound[0];
                 if (r->reverse)
-                        memcpy(r->at + r->elements - begin - 16, down, 16);
+                        *(O(ragged_lanes) *)(r->at + r->elements - begin - K_WIDTH) = K_WIDTH - 1 - r->lane;
                 else
-                        memcpy(r->at + begin, up, 16);
+                        *(O(ragged_lanes) *)(r->at + begin) = r->lane;
         }
 }
 
@@ -90,9 +88,8 @@ SF_INLINE int64_t O(ragged_fit)(const int32_t *bound, int64_t first, int64_t cou
 /* The scan of the segments from bound[0] to bound[n] of a job whose memory begins at `from`; *at are their elements' positions. */
 SF_INLINE O(val) O(ragged_scan)(const O(ragged) *r, const sf_rows *j, const O(none) *none, int64_t low, int64_t before, int elements, K_BITS *at)
 {
-        typedef uint8_t bytes __attribute__((vector_size(K_WIDTH), aligned(1), may_alias));
         O(val) v = O(load_some)(j->x + low * K_SIZE, j->m ? j->m + low : NULL, none, 0, elements);
-        *at = __builtin_convertvector(*(const bytes *)(r->at + before), K_BITS);
+        *at = *(const O(ragged_lanes) *)(r->at + before);
         for (int k = 0; k < r->levels; k++) {
                 const K_BITS below = *at & (((K_LANE_UNSIGNED)1 << k) - 1);
                 const v_raw index = O(ragged_index)(r->reverse ? r->lane + below + 1 : r->lane - below - 1);
@@ -110,10 +107,60 @@ SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_
         return r->reverse ? 1 - bound[next] : bound[first];
 }
 
+/*
+ * One segment of more than a vector, vector by vector: what is to the left of one is added lowest level first, and the block that it closes is counted (order.h). A fold is
+ * what the last position comes to, in every one; a scan's results are stored.
+ */
+SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(none) *none, const bool fold, N(vec) before, int64_t begin, int64_t elements)
+{
+        enum { LEVELS = 6 }; /* log2(SF_CPU_RAGGED_LONG), and one */
+        const bool reverse = j->lanes->reverse;
+        int64_t low = reverse ? -begin - (K_WIDTH - 1) : begin;
+        O(val) inside[LEVELS], v = none->value;
+        for (int i = 0; elements > 0; i++, elements -= K_WIDTH, low += reverse ? -K_WIDTH : K_WIDTH) {
+                const int count = elements < K_WIDTH ? (int)elements : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
+                const int64_t at = low + first;
+                const uint8_t *m = j->m ? j->m + at : NULL;
+                __builtin_prefetch(j->x + at * K_SIZE + j->ahead);
+                if (count == K_WIDTH)
+                        v = O(load)(j->x + at * K_SIZE, m, none);
+                else
+                        v = O(load_some)(j->x + at * K_SIZE, m, none, first, count);
+                v = O(lane_scan)(v, t, K_LOG_WIDTH);
+                if (fold)
+                        v = count == K_WIDTH ? O(last)(v, t) : O(spread)(v, reverse ? first : count - 1, 1);
+#ifdef K_ORDERED
+                const int closed = sf_order_closed((uint64_t)i);
+                for (int k = 0; k < closed; k++)
+                        v = O(combine)(inside[k], v);
+                inside[closed] = O(settle)(fold ? v : O(last)(v, t));
+                for (int bits = i >> closed << closed; bits; bits &= bits - 1)
+                        v = O(combine)(inside[__builtin_ctz((unsigned)bits)], v);
+#else
+                if (i)
+                        v = O(combine)(inside[0], v);
+                inside[0] = O(settle)(fold ? v : O(last)(v, t));
+#endif
+                if (fold)
+                        continue;
+                if (j->carry)
+                        O(add_carry)(j->carry, &v, 1);
+                N(vec) result = O(lower)(v, none);
+                if (j->exclusive)
+                        result = N(shift)(t, &before, result);
+                if (count == K_WIDTH)
+                        N(store)(j->y + at * K_OUT, result);
+                else
+                        N(store_part)(j->y + at * K_OUT, result, first, count);
+        }
+        return v;
+}
+
 #ifndef K_FOLDS
 static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
         const sf_rows j = *job;
+        const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const N(vec) fill = j.exclusive ? O(get_fill)(j.carry->fill, &none) : none.element;
         O(ragged) r;
@@ -121,6 +168,11 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
         for (int64_t first = 0, next; first < count; first = next) {
                 int64_t before;
                 K_BITS at;
+                if (bound[first + 1] - bound[first] > K_WIDTH) {
+                        next = first + 1;
+                        O(ragged_long)(&j, &t, &none, false, fill, bound[first], bound[next] - bound[first]);
+                        continue;
+                }
                 next = O(ragged_fit)(bound, first, count);
                 const int elements = bound[next] - bound[first];
                 if (!elements)
@@ -138,22 +190,11 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
 }
 #endif
 
-/* One segment of more than a vector. */
-SF_INLINE void O(ragged_long)(const sf_rows *j, int64_t begin, int64_t elements, char *y)
-{
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
-        const int64_t low = j->lanes->reverse ? -begin - (K_WIDTH - 1) : begin;
-        __builtin_prefetch(j->x + low * K_SIZE + j->ahead);
-        O(val) v = O(fold_rest)(j, j->x + low * K_SIZE, j->m ? j->m + low : NULL, elements);
-        if (j->carry)
-                O(add_carry)(j->carry, &v, 1);
-        N(store_part)(y, O(lower)(v, &none), 0, 1);
-}
-
 static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
         sf_rows j = *job;
         const sf_carry *carry = j.carry;
+        const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         O(ragged) r;
         O(ragged_make)(&r, &j, bound, count);
@@ -163,7 +204,10 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 K_BITS at;
                 if (bound[first + 1] - bound[first] > K_WIDTH) {
                         next = first + 1;
-                        O(ragged_long)(job, bound[first], bound[next] - bound[first], j.y + first * K_OUT);
+                        O(val) v = O(ragged_long)(&j, &t, &none, true, none.element, bound[first], bound[next] - bound[first]);
+                        if (carry)
+                                O(add_carry)(carry, &v, 1);
+                        N(store_part)(j.y + first * K_OUT, O(lower)(v, &none), 0, 1);
                         continue;
                 }
                 next = O(ragged_fit)(bound, first, count);

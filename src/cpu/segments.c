@@ -52,23 +52,41 @@ static sf_status run_long(sf_context *ctx, const sf_panels *p, int64_t k)
         return step->map ? sf_cpu_chain(ctx, step) : sf_cpu_run(ctx, step);
 }
 
+/* The first long segment from a position on, which then moves past it; -1: there is none. One of that length has a position in it that is a multiple. */
+static int64_t next_long(const sf_panels *p, int64_t *at)
+{
+        const sf_step *s = p->member[0].step;
+        for (; p->longest < INT64_MAX && *at < p->n; *at += p->longest) {
+                const int64_t k = sf_segments_from(s, *at + 1) - 1;
+                if (k < 0 || k >= sf_segments_walked(s) || sf_segments_begin(s, k + 1) - sf_segments_begin(s, k) < p->longest)
+                        continue;
+                while (*at < p->n && *at < sf_segments_begin(s, k + 1))
+                        *at += p->longest;
+                return k;
+        }
+        return -1;
+}
+
+/* The longest comes first: the memory that it needs is enough for the others, so that where there is too little nothing has been written yet. */
 sf_status sf_segments_long(sf_context *ctx, const sf_panels *p)
 {
         const sf_step *s = p->member[0].step;
-        int64_t done = -1;
+        int64_t first = -1, length = 0;
         if (!p->n) {
                 for (int64_t k = 0; k < sf_segments_walked(s); k++)
                         SF_TRY(run_long(ctx, p, k));
                 return SF_OK;
         }
-        /* One of that length has a position in it that is a multiple. */
-        for (int64_t at = 0; p->longest < INT64_MAX && at < p->n; at += p->longest) {
-                const int64_t k = sf_segments_from(s, at + 1) - 1;
-                if (k == done || k < 0 || k >= sf_segments_walked(s) || sf_segments_begin(s, k + 1) - sf_segments_begin(s, k) < p->longest)
-                        continue;
-                SF_TRY(run_long(ctx, p, k));
-                done = k;
-        }
+        for (int64_t at = 0, k; (k = next_long(p, &at)) >= 0;)
+                if (sf_segments_begin(s, k + 1) - sf_segments_begin(s, k) > length) {
+                        first = k;
+                        length = sf_segments_begin(s, k + 1) - sf_segments_begin(s, k);
+                }
+        if (first >= 0)
+                SF_TRY(run_long(ctx, p, first));
+        for (int64_t at = 0, k; (k = next_long(p, &at)) >= 0;)
+                if (k != first)
+                        SF_TRY(run_long(ctx, p, k));
         return SF_OK;
 }
 
@@ -166,7 +184,7 @@ static void run_parts(const sf_walker *w, const sf_block *b)
         const sf_cuts *c = b->piece->cuts;
         const bool fold = m->step->fold, columns = p->shape == SF_PANEL_COLUMNS;
         const bool ragged = m->kernels->scan_segments && p->shape == SF_PANEL_ROWS;
-        const int64_t result = b->piece->cols * m->size, longest = m->kernels->width * (fold ? SF_CPU_RAGGED_FOLD : 1);
+        const int64_t result = b->piece->cols * m->size, longest = m->kernels->width * SF_CPU_RAGGED_LONG;
         const strides s = strides_of(p, b);
         sf_rows rows = {0};
         sf_columns cols = {0};
@@ -382,6 +400,8 @@ static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *
                 const int64_t length = c->next - c->begin, left = length - c->done, room = p->block - used;
                 if (length >= p->longest)
                         break; /* somebody else's */
+                if (left > room && length <= p->block && used >= p->block / 2)
+                        break; /* the next block has all of it */
                 const int64_t take = left <= room ? left : room / tile * tile;
                 if (take < left && !take)
                         break;

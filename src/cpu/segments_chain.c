@@ -15,8 +15,8 @@ typedef struct stages {
         sf_step step[SF_CHAIN_STEPS];
         sf_fuse fuse[3]; /* of the steps that keep what a fold and a map share */
         sf_panels *walk[SF_CHAIN_STEPS];
-        char *scratch;
-        size_t machine, scratch_each; /* where in a worker's scratch programs run; how much that is */
+        sf_desks desks;
+        size_t machine; /* where on a desk programs run */
         _Atomic int64_t next;
 } stages;
 
@@ -116,7 +116,7 @@ static bool plan_stages(const stages *s, int workers)
 static void work(void *arg, int worker)
 {
         stages *s = arg;
-        char *scratch = s->scratch + (size_t)worker * s->scratch_each;
+        char *scratch = s->desks.first + (size_t)worker * s->desks.each;
         int64_t task;
         while ((task = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) < s->walk[0]->tasks)
                 for (int32_t i = 0; i < s->walks; i++) {
@@ -130,29 +130,22 @@ static void work(void *arg, int worker)
 }
 
 /* Gives out the constants of all plans, filled if there is a base, and finds what a worker needs. */
-static size_t lay_out(stages *s, char *base)
+static size_t lay_out(void *arg, char *base)
 {
+        stages *s = arg;
         size_t machines = 0;
         s->machine = 0;
         const size_t constants = sf_panels_room(s->walk, s->walks, base, &s->machine, &machines);
         s->machine = (s->machine + 63) / 64 * 64;
-        s->scratch_each = (s->machine + machines + 4095) / 4096 * 4096 + 4096 + 64;
+        s->desks.each = sf_desk_bytes(s->machine + machines);
         return constants;
 }
 
-static sf_status run_tasks(sf_context *ctx, stages *s, int workers)
+static sf_status run_long(sf_context *ctx, void *job)
 {
+        const stages *s = job;
         for (int32_t i = 0; i < s->walks; i++)
                 SF_TRY(sf_segments_long(ctx, s->walk[i]));
-        workers = (int)sf_smaller(workers, s->walk[0]->tasks);
-        const size_t constants = lay_out(s, NULL), bytes = constants + (size_t)workers * s->scratch_each;
-        sf_arena *arena = sf_arena_borrow(ctx, bytes);
-        if (!arena)
-                return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had", bytes);
-        lay_out(s, arena->base);
-        s->scratch = arena->base + constants;
-        sf_pool_run(workers, work, s);
-        sf_arena_return(ctx, arena);
         return SF_OK;
 }
 
@@ -178,7 +171,7 @@ sf_status sf_segments_chain(sf_context *ctx, const sf_step *first)
         /* Without a kernel for some step, the sentence is that step's. */
         const bool taken = take_steps(&s, &bytes);
         const int workers = taken ? sf_cpu_workers(ctx, bytes) : 1;
-        sf_status status = taken && plan_stages(&s, workers) ? run_tasks(ctx, &s, workers) : sf_chain_apart(first, run_stage, ctx);
+        sf_status status = taken && plan_stages(&s, workers) ? sf_desks_run(ctx, (int)sf_smaller(workers, s.walk[0]->tasks), &s.desks, lay_out, run_long, work, &s) : sf_chain_apart(first, run_stage, ctx);
         sf_arena_return(ctx, arena);
         return status;
 }

@@ -2,6 +2,7 @@
 #include "scanfold.h"
 
 #include "context.h"
+#include "core/choose.h"
 #include "cuda/cache.h"
 #include "cuda/cuda_device.h"
 #include "cuda/cuda_warm.h"
@@ -34,26 +35,21 @@ static sf_status check_cuda(const sf_context *ctx, sf_device device)
         return SF_OK;
 }
 
-sf_status sf_device_describe(sf_context *given, sf_device device, sf_device_info *info)
+/* As with options, a struct from an older header is shorter, and one from a newer header longer. */
+static sf_status describe(sf_context *ctx, sf_device device, sf_device_info *info)
 {
-        sf_context *ctx;
         const sf_driver *driver;
         const sf_compiler *compiler;
         cu_device number;
         size_t memory = 0;
         int major = 0, minor = 0;
         cu_result code;
-        SF_TRY(sf_context_resolve(given, &ctx));
-        if (!info || info->size != sizeof *info)
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "info is %s; it must be initialised with SF_DEVICE_INFO_INIT", info ? "of another size" : "NULL");
         SF_TRY(check_cuda(ctx, device));
         SF_TRY(sf_driver_get(ctx, &driver));
         if (device.device_id < 0 || device.device_id >= driver->devices)
                 return sf_fail(ctx, SF_NO_DEVICE, "there is no CUDA device %d; this process sees %d, numbered from 0", (int)device.device_id,
                                driver->devices);
         /* Asked of the driver and not of sf_cuda_device_get: a listing opens no context. */
-        memset(info, 0, sizeof *info);
-        info->size = sizeof *info;
         if ((code = driver->device_get(&number, device.device_id)) != CU_OK ||
             (code = driver->device_name(info->name, sizeof info->name, number)) != CU_OK ||
             (code = driver->device_memory(&memory, number)) != CU_OK ||
@@ -71,6 +67,20 @@ sf_status sf_device_describe(sf_context *given, sf_device device, sf_device_info
         } else {
                 snprintf(info->compiler_path, sizeof info->compiler_path, "%s", sf_last_error(ctx));
         }
+        return SF_OK;
+}
+
+sf_status sf_device_describe(sf_context *given, sf_device device, sf_device_info *info)
+{
+        sf_context *ctx;
+        sf_device_info found = {.size = 0};
+        SF_TRY(sf_context_resolve(given, &ctx));
+        if (!info || info->size < sizeof info->size || info->size > SF_MOST_OPTIONS)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "info is %s; it must be initialised with SF_DEVICE_INFO_INIT", info ? "of another size" : "NULL");
+        SF_TRY(describe(ctx, device, &found));
+        found.size = info->size;
+        memset(info, 0, info->size);
+        memcpy(info, &found, found.size < sizeof found ? found.size : sizeof found);
         return SF_OK;
 }
 

@@ -77,7 +77,7 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         plan->scratch = SF_TICKETS + (size_t)(units * d.p.number[2]) * 8;
         const int64_t totals = sf_segments_totals(windows, depth);
         const int64_t shared = totals * beside * value_size(s) + SF_SEGMENTS_FRAME + (beside == 1 && !s->map ? sf_segments_cells(reach, leaf) * cell_size(s) : 0) +
-                               totals * 4 + sf_segments_windows(windows) * 4 + sf_segments_list(reach) + (numbered ? reach * 4 : 0);
+                               totals * 4 + sf_segments_windows(windows) * 4 + sf_segments_list(reach) * (numbered ? 2 : 1);
         SF_TRY(sf_cuda_finish(ctx, chip, &d, tiles * units, shared));
         d.launch->scratch_fields = 1;
         return SF_OK;

@@ -30,7 +30,7 @@ static int32_t reduce(sf_ir *ir, const sf_derivation *d, sf_op op, int32_t x, in
 static int32_t back(sf_ir *ir, const sf_derivation *d, int32_t fold)
 {
         const int32_t axis = d->offsets ? __builtin_ctzll(d->axes) : 0;
-        return d->offsets ? sf_ir_spread(ir, fold, axis, sf_ir_at(ir, d->x)->shape[axis], d->offsets) : fold;
+        return d->offsets ? sf_ir_spread(ir, fold, axis, sf_ir_at(ir, d->x)->shape[axis], d->offsets, false) : fold;
 }
 
 /* How many elements each segment has. */

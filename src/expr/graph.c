@@ -350,6 +350,22 @@ static double order_of(sf_scalar order)
         }
 }
 
+/* Offsets are read before anything is computed. */
+static bool is_input(const sf_graph *graph, const char *name, int32_t node)
+{
+        if (!is_node(graph, name, node))
+                return false;
+        return graph->node[node].kind == SF_NODE_INPUT || (refuse(graph, "offsets are computed by the expression; they must be an input, as they are"), false);
+}
+
+int32_t sf_expr_spread(sf_graph *graph, int32_t x, int32_t axis, int64_t length, int32_t offsets)
+{
+        const int64_t list[2] = {axis, length};
+        if (!is_node(graph, "x", x) || !is_input(graph, "offsets", offsets))
+                return -1;
+        return add_list(graph, (sf_node){.kind = SF_NODE_SPREAD, .arg = {x}, .offsets = offsets}, 2, list);
+}
+
 /* `what` is a derived one's. */
 static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what, int32_t x, const sf_expr_options *given)
 {
@@ -359,7 +375,7 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         if (!is_node(graph, "x", x))
                 return -1;
-        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o) != SF_OK)
+        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o, SF_RESERVED_EXPR) != SF_OK)
                 return -1;
         sf_node node = {.kind = kind, .arg = {x, o.mask}, .op = derived ? SF_SUM : o.op, .derived = what, .keepdim = o.keepdim != 0,
                         .reverse = o.reverse != 0, .exclusive = o.exclusive != 0, .skip_nan = o.skip_nan != 0, .value = o.initial,
@@ -382,10 +398,8 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
                 return -1;
         if (o.mask && !is_node(graph, "mask", o.mask))
                 return -1;
-        if (o.offsets && !is_node(graph, "offsets", o.offsets))
+        if (o.offsets && !is_input(graph, "offsets", o.offsets))
                 return -1;
-        if (o.offsets && graph->node[o.offsets].kind != SF_NODE_INPUT)
-                return refuse(graph, "offsets are computed by the expression; they must be an input, as they are");
         if (!is_unset(o.dtype) && sf_dt_find(o.dtype) == SF_DT_COUNT) {
                 sf_fail(graph->ctx, SF_UNSUPPORTED, "dtype %s is not supported", sf_dtype_text(o.dtype, text));
                 return -1;
@@ -422,7 +436,7 @@ int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b, const sf_expr_
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         if (!is_node(graph, "a", a) || !is_node(graph, "b", b))
                 return -1;
-        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o) != SF_OK)
+        if (given && sf_options_read(graph->ctx, "sf_expr_options", given, &o, sizeof o, SF_RESERVED_EXPR) != SF_OK)
                 return -1;
         o.op = SF_RECURRENCE;
         const int32_t node = add_reduction(graph, SF_NODE_SCAN, SF_MEAN, b, &o);

@@ -20,6 +20,7 @@ typedef enum sf_node_kind {
         SF_NODE_NARROW,    /* list: axis, start, length, all of which is there */
         SF_NODE_SELECT,    /* list: axis, index */
         SF_NODE_CONCAT,    /* list: axis, then the parts */
+        SF_NODE_SPREAD,    /* of arg[0], an element a segment of `offsets`; list: axis, length */
         SF_NODE_SCAN,      /* of arg[0], mask arg[1]; list: the axis */
         SF_NODE_FOLD,      /* of arg[0], mask arg[1]; list: axes */
         SF_NODE_DERIVED,   /* likewise, made of others: `derived` */

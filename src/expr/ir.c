@@ -272,13 +272,14 @@ int32_t sf_ir_reduce(sf_ir *ir, const sf_ir_node *model, int32_t x, int32_t mask
                                      .ndim = n->ndim, .shape = shape});
 }
 
-int32_t sf_ir_spread(sf_ir *ir, int32_t x, int32_t axis, int64_t length, int32_t offsets)
+int32_t sf_ir_spread(sf_ir *ir, int32_t x, int32_t axis, int64_t length, int32_t offsets, bool ends)
 {
         const sf_ir_node *n = sf_ir_at(ir, x);
         int64_t shape[SF_MAX_NDIM];
         memcpy(shape, n->shape, (size_t)n->ndim * sizeof *shape);
         shape[axis] = length;
-        return make(ir, (sf_ir_node){.kind = SF_IR_SPREAD, .arg = {x}, .dt = n->dt, .axes = (uint64_t)1 << axis, .index = offsets, .ndim = n->ndim, .shape = shape});
+        return make(ir, (sf_ir_node){.kind = SF_IR_SPREAD, .arg = {x}, .dt = n->dt, .axes = (uint64_t)1 << axis, .index = offsets, .start = ends, .ndim = n->ndim,
+                                     .shape = shape});
 }
 
 int32_t sf_ir_matmul(sf_ir *ir, sf_dt dt, int32_t a, int32_t b)
@@ -307,7 +308,7 @@ int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *n, const int32_t arg[3], const i
         case SF_IR_CONCAT: return sf_ir_concat(ir, n->index, n->nlist, parts);
         case SF_IR_SCAN:
         case SF_IR_FOLD: return sf_ir_reduce(ir, n, arg[0], arg[1]);
-        case SF_IR_SPREAD: return sf_ir_spread(ir, arg[0], __builtin_ctzll(n->axes), n->shape[__builtin_ctzll(n->axes)], n->index);
+        case SF_IR_SPREAD: return sf_ir_spread(ir, arg[0], __builtin_ctzll(n->axes), n->shape[__builtin_ctzll(n->axes)], n->index, n->start);
         default: return sf_ir_matmul(ir, n->dt, arg[0], arg[1]); /* inputs and constants have no arguments to change */
         }
 }

@@ -26,7 +26,8 @@ typedef enum sf_ir_kind {
         SF_IR_SLICE,     /* along axis `index`: position i is the argument's start + i * step */
         SF_IR_CONCAT,    /* list: the parts, along axis `index` */
         SF_IR_SPREAD,    /* of arg[0], which has an element a segment along `axes`: that one, for each element of the segment. As of a scan and a fold
-                            with segments, `index` is one more than the input that has their offsets */
+                            with segments, `index` is one more than the input that has their offsets. `start` is 1 where it must be 0 behind the last
+                            offset: its argument is a result of its own then, since what is read there is 0, and what is computed of it need not be */
         SF_IR_SCAN,      /* of arg[0], mask arg[1], along `axes`; of a recurrence, arg[0] is b, and arg[1] no mask but a */
         SF_IR_FOLD,      /* with segments, of which there are `start`, it has as many results along its one axis; else `index` is 0 */
         SF_IR_MATMUL     /* (..., M, K) @ (..., K, N), both of rank 2 or more */
@@ -129,7 +130,7 @@ int32_t sf_ir_slice(sf_ir *ir, int32_t x, int32_t axis, int64_t start, int64_t s
 int32_t sf_ir_concat(sf_ir *ir, int32_t axis, int32_t count, const int32_t *parts);
 /* A scan or fold like `model` (op, axes, acc, dt, reverse, ...) of x and mask. */
 int32_t sf_ir_reduce(sf_ir *ir, const sf_ir_node *model, int32_t x, int32_t mask);
-int32_t sf_ir_spread(sf_ir *ir, int32_t x, int32_t axis, int64_t length, int32_t offsets);
+int32_t sf_ir_spread(sf_ir *ir, int32_t x, int32_t axis, int64_t length, int32_t offsets, bool ends);
 int32_t sf_ir_matmul(sf_ir *ir, sf_dt dt, int32_t a, int32_t b);
 /* `node` with other arguments; parts are a concat's. */
 int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *node, const int32_t arg[3], const int32_t *parts);

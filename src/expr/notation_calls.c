@@ -20,7 +20,7 @@ static const struct {
 };
 
 typedef enum shape_of_call { APPLY, FOLD, DERIVED, VARIANCE_AND_MEAN, SCAN, CLAMP, FILL_WHERE, FLIP, TRANSPOSE, PERMUTE, SQUEEZE, UNSQUEEZE, BROADCAST, CONCAT, LIKE, MATMUL, LINEAR, RECURRENCE, CAST,
-                             NARROW, SELECT } shape_of_call;
+                             NARROW, SELECT, SPREAD } shape_of_call;
 
 typedef struct row {
         const char *name;
@@ -88,6 +88,7 @@ static const row rows[] = {
         {"zeros_like", LIKE, 0, BIT(X), {X, ROLES}, 1}, {"ones_like", LIKE, 1, BIT(X), {X, ROLES}, 1},
         {"full_like", LIKE, 0, BIT(X) | BIT(VALUE), {X, VALUE, ROLES}, 2},
         {"narrow", NARROW, 0, BIT(X) | BIT(AXIS) | BIT(START) | BIT(LENGTH), {X, AXIS, START, LENGTH, ROLES}, 4},
+        {"spread", SPREAD, 0, BIT(X) | BIT(AXIS) | BIT(LENGTH) | BIT(OFFSETS), {X, AXIS, LENGTH, OFFSETS, ROLES}, 4},
         {"select", SELECT, 0, BIT(X) | BIT(AXIS) | BIT(START), {X, AXIS, START, ROLES}, 3},
         {"matmul", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}, {"mm", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2},
         {"bmm", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2}, {"mv", MATMUL, 0, BIT(X) | BIT(Y), {X, Y, ROLES}, 2},
@@ -337,10 +338,11 @@ static int32_t view(given *g, int32_t x, bool *good)
 {
         sf_graph *graph = g->p->graph;
         int64_t shape[SF_TUPLE_MAX], start = 0, length = 0;
-        int32_t axes[SF_TUPLE_MAX] = {0}, count, lengths;
-        const bool one = g->row->shape == NARROW || g->row->shape == SELECT,
+        int32_t axes[SF_TUPLE_MAX] = {0}, count, lengths, offsets;
+        const bool one = g->row->shape == NARROW || g->row->shape == SELECT || g->row->shape == SPREAD,
                    some = one || g->row->shape == UNSQUEEZE;
-        *good = read_axes(g, &count, axes) && read_list(g, SHAPE, &lengths, shape) && read_whole(g, START, &start) && read_whole(g, LENGTH, &length);
+        *good = read_axes(g, &count, axes) && read_list(g, SHAPE, &lengths, shape) && read_whole(g, START, &start) && read_whole(g, LENGTH, &length) &&
+                read_node(g, OFFSETS, &offsets);
         if (*good && ((one && count != 1) || (some && count < 0)))
                 *good = sf_notation_fail(g->p, g->of[AXIS]->at, "%s needs %s here", g->row->name, one ? "one axis" : "an axis, or a tuple of them,");
         if (!*good)
@@ -355,6 +357,7 @@ static int32_t view(given *g, int32_t x, bool *good)
         case BROADCAST: return sf_expr_broadcast(graph, x, lengths < 0 ? 0 : lengths, shape);
         case NARROW: return sf_graph_narrow(graph, x, axes[0], start, length);
         case SELECT: return sf_expr_select(graph, x, axes[0], start);
+        case SPREAD: return sf_expr_spread(graph, x, axes[0], length, offsets);
         case SQUEEZE: return sf_graph_squeeze(graph, x, count, count < 0 ? NULL : axes);
         default: return sf_graph_unsqueeze(graph, x, count, axes);
         }

@@ -406,6 +406,16 @@ static void cut_for_lines(sf_planner *p, int32_t live, const int32_t *order)
         }
 }
 
+/* What is spread over segments and must end with them is read from memory. */
+static void cut_for_spreads(sf_planner *p, int32_t live, const int32_t *order)
+{
+        for (int32_t i = 0; i < live; i++) {
+                const sf_ir_node *n = sf_ir_at(p->ir, order[i]);
+                if (n->kind == SF_IR_SPREAD && n->start)
+                        p->cut[sf_ir_arg(p->ir, n, 0)] = true;
+        }
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Outputs
  * ---------------------------------------------------------------------------------------------------------- */
@@ -452,6 +462,7 @@ sf_status sf_plan_passes(sf_plan *plan)
         }
         if (!plan->of_lines)
                 cut_for_lines(&p, live, order);
+        cut_for_spreads(&p, live, order);
         p.buffer_of = memset(sf_ir_alloc(ir, nodes * sizeof *p.buffer_of), -1, nodes * sizeof *p.buffer_of);
         plan->output_buffer = sf_ir_alloc(ir, (size_t)ir->outputs * sizeof *plan->output_buffer);
         /* Every input has a buffer, read or not, to check its tensor against. The first output of a node is where the node lies. */

@@ -242,7 +242,7 @@ sf_status sf_plan_create(sf_context *given, const sf_graph *graph, int32_t ninpu
         sf_plan_options o = SF_PLAN_OPTIONS_INIT;
         SF_TRY(sf_context_resolve(given, &ctx));
         if (options)
-                SF_TRY(sf_options_read(ctx, "sf_plan_options", options, &o, sizeof o));
+                SF_TRY(sf_options_read(ctx, "sf_plan_options", options, &o, sizeof o, SF_RESERVED_PLAN));
         if (!graph || !out)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s is NULL", !graph ? "graph" : "plan");
         SF_TRY(check_inputs(ctx, graph, ninputs, inputs, &device));

@@ -234,6 +234,14 @@ static void print_view(printer *p, const sf_ir_node *n)
         sf_text_add(p->text, ")");
 }
 
+static void print_spread(printer *p, const sf_ir_node *n)
+{
+        const int axis = __builtin_ctzll(n->axes);
+        sf_text_add(p->text, "spread(");
+        print(p, n->arg[0], 0);
+        sf_text_add(p->text, ", %d, %" PRId64 ", offsets=%s)", axis, n->shape[axis], p->ir->name[n->index - 1]);
+}
+
 static void print(printer *p, int32_t id, int tightness)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, id);
@@ -258,7 +266,12 @@ static void print(printer *p, int32_t id, int tightness)
                 return;
         case SF_IR_SCAN:
         case SF_IR_FOLD: print_reduce(p, n, n->kind == SF_IR_FOLD && !n->index); return;
-        case SF_IR_SPREAD: print(p, n->arg[0], tightness); return;
+        case SF_IR_SPREAD:
+                if (n->start)
+                        print_spread(p, n);
+                else
+                        print(p, n->arg[0], tightness);
+                return;
         case SF_IR_MATMUL:
                 sf_text_add(p->text, MULTIPLIES < tightness ? "(" : "");
                 print(p, n->arg[0], MULTIPLIES);

@@ -508,7 +508,7 @@ sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *o
         if (!plan)
                 return sf_fail(NULL, SF_INVALID_ARGUMENT, "plan is NULL; it must be a plan");
         if (options)
-                SF_TRY(sf_options_read(plan->ctx, "sf_run_options", options, &o, sizeof o));
+                SF_TRY(sf_options_read(plan->ctx, "sf_run_options", options, &o, sizeof o, 0));
         size_t needs = (size_t)plan->scratch + plan->step_scratch;
         if (o.workspace && (o.workspace_size < needs || (uintptr_t)o.workspace % SF_SCRATCH_ALIGN))
                 return sf_fail(plan->ctx, SF_INVALID_ARGUMENT, "workspace is %zu bytes at %p; it must be at least %zu, %d-byte aligned (sf_plan_workspace)",

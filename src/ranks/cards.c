@@ -33,7 +33,7 @@ sf_status sf_ranks_request(sf_context *ctx, const sf_tensor *x, const sf_tensor 
         const sf_shard_options usual = SF_SHARD_OPTIONS_INIT;
         *o = usual;
         if (options)
-                SF_TRY(sf_options_read(ctx, "sf_shard_options", options, o, sizeof *o));
+                SF_TRY(sf_options_read(ctx, "sf_shard_options", options, o, sizeof *o, SF_RESERVED_SHARD));
         if ((o->op == SF_RECURRENCE) != (o->a != NULL))
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, o->a ? "options->a is given, which only SF_RECURRENCE has; it must be NULL"
                                                               : "options->a is NULL; of SF_RECURRENCE it must be a tensor that broadcasts to x");

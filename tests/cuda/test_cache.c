@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -228,35 +230,102 @@ static void test_limit(void)
         CHECK(sf_cache_clear_files() >= 1 && !access(path, F_OK), "a file that is not ours was removed");
 }
 
-/* Eight processes write and read the same few entries, one of them clearing now and then. */
-static void test_processes(void)
+/* ------------------------------------------------------------------------------------------------
+ * Two hundred at once
+ * ---------------------------------------------------------------------------------------------- */
+enum { WORKERS = 200, THREADED = 25, THREADS = 4, ENTRIES = 12, SIZE = 20000, TURNS = 12 };
+
+/* What a crash, a full disk or a careless copy may leave under an entry's name, while others use it. */
+static void damage(int number, int how)
 {
-        pid_t children[8];
+        char path[512];
+        path_of(number, path);
+        const int file = open(path, how % 3 ? O_WRONLY : O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        const char nonsense[] = "scanfold, but no kernel";
+        if (file < 0)
+                return;
+        if (how % 3 == 1)
+                how = ftruncate(file, SIZE / 3);
+        else if (pwrite(file, nonsense, sizeof nonsense, how % 3 ? SIZE / 2 : 0) < 0)
+                how = 0;
+        close(file);
+}
+
+/* One worker's turns; it is wrong that an entry is found and is not what was kept. */
+static void *work(void *of)
+{
+        const int worker = (int)(intptr_t)of;
+        for (int turn = 0; turn < TURNS; turn++) {
+                const int number = (turn * 7 + worker) % ENTRIES;
+                if (turn % 4 == 3)
+                        damage(number, worker + turn);
+                else
+                        keep(number, SIZE);
+                if (look((number + worker) % ENTRIES, SIZE) < 0)
+                        _exit(1);
+                if (turn == worker % (4 * TURNS))
+                        sf_cache_clear_files();
+                if (turn == 5)
+                        sf_cache_each(NULL, NULL);
+        }
+        return NULL;
+}
+
+static pid_t start(int worker)
+{
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child)
+                return child;
+        pthread_t threads[THREADS];
+        const int more = worker % (WORKERS / THREADED) == 0 ? THREADS : 0;
+        for (int i = 0; i < more; i++)
+                if (pthread_create(&threads[i], NULL, work, (void *)(intptr_t)(worker + 3 * i + 1)))
+                        _exit(2);
+        work((void *)(intptr_t)worker);
+        for (int i = 0; i < more; i++)
+                pthread_join(threads[i], NULL);
+        _exit(0);
+}
+
+/* Two hundred processes, some of them with threads, write and read the same few entries, list them, clear them, damage them; one in five is killed at some moment. */
+static void test_many(void)
+{
+        static pid_t children[WORKERS];
         int64_t bytes;
-        use_folder("processes");
-        for (int p = 0; p < 8; p++) {
-                fflush(NULL);
-                if (!(children[p] = fork())) {
-                        for (int turn = 0; turn < 200; turn++) {
-                                int number = (turn * 7 + p) % 12;
-                                keep(number, 20000);
-                                if (look((number + p) % 12, 20000) < 0)
-                                        _exit(1);
-                                if (p == 7 && turn % 20 == 0)
-                                        sf_cache_clear_files();
-                                sf_cache_each(NULL, NULL);
-                        }
-                        _exit(0);
+        long killed = 0;
+        use_folder("many");
+        for (int p = 0; p < WORKERS; p++) {
+                children[p] = start(p);
+                if (p % 5 == 2) { /* while it, and those before it, are at work */
+                        usleep((useconds_t)(p * 37 % 3000));
+                        kill(children[p - p % 2], SIGKILL);
                 }
         }
-        for (int p = 0; p < 8; p++) {
+        for (int p = 0; p < WORKERS; p++) {
                 int status;
                 waitpid(children[p], &status, 0);
-                CHECK(WIFEXITED(status) && !WEXITSTATUS(status), "process %d ended with %d", p, status);
+                const bool dead = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+                killed += dead;
+                CHECK(dead || (WIFEXITED(status) && !WEXITSTATUS(status)), "process %d ended with %x", p, (unsigned)status);
         }
-        for (int i = 0; i < 12; i++)
-                CHECK(keep(i, 20000) && look(i, 20000) == 1, "%d", i);
-        CHECK(files(&bytes) == 12, "%ld files", files(&bytes));
+        CHECK(killed, "nobody was killed in the middle");
+        for (int i = 0; i < ENTRIES; i++) {
+                CHECK(look(i, SIZE) >= 0, "%d is wrong", i);
+                CHECK(keep(i, SIZE) && look(i, SIZE) == 1, "%d is not replaced", i);
+        }
+        CHECK(sf_cache_each(NULL, NULL) == ENTRIES, "%ld entries", (long)sf_cache_each(NULL, NULL));
+        /* What the dead were writing goes when it is old enough to be nobody's. */
+        DIR *dir = opendir(getenv("SCANFOLD_CACHE_DIR"));
+        struct dirent *entry;
+        const struct timespec old[2] = {{1000, 0}, {1000, 0}};
+        while (dir && (entry = readdir(dir)))
+                if (!strncmp(entry->d_name, "temporary-", 10))
+                        utimensat(dirfd(dir), entry->d_name, old, 0);
+        if (dir)
+                closedir(dir);
+        sf_cache_trim(getenv("SCANFOLD_CACHE_DIR"));
+        CHECK(files(&bytes) == ENTRIES, "%ld files", files(&bytes));
 }
 
 /* Whatever the binary depends on is in its key. */
@@ -291,7 +360,7 @@ int main(void)
         test_round_trip();
         test_disbelief();
         test_limit();
-        test_processes();
+        test_many();
         test_folders();
         snprintf(command, sizeof command, "rm -rf %s", root);
         if (system(command))

@@ -647,6 +647,17 @@ static void test_listing(void)
         EXPECT(sf_device_describe(NULL, device, &info), SF_OK, "");
         CHECK(info.capability == 90 && info.driver == 13000 && info.compiler == 13000 && strstr(info.compiler_path, "fake"), "%s, %s", info.name,
               info.compiler_path);
+        /* From an older header: what it has, and no byte more. From none: refused. */
+        info.size = offsetof(sf_device_info, multiprocessors);
+        info.capability = 0;
+        info.multiprocessors = -5;
+        EXPECT(sf_device_describe(NULL, device, &info), SF_OK, "");
+        CHECK(info.size == offsetof(sf_device_info, multiprocessors) && info.capability == 90 && info.multiprocessors == -5, "a shorter struct: %d", info.multiprocessors);
+        info.size = 0;
+        EXPECT(sf_device_describe(NULL, device, &info), SF_INVALID_ARGUMENT, "of another size");
+        info.size = (size_t)1 << 40;
+        EXPECT(sf_device_describe(NULL, device, &info), SF_INVALID_ARGUMENT, "of another size");
+        info.size = sizeof info;
         device.device_id = 2;
         EXPECT(sf_device_describe(NULL, device, &info), SF_NO_DEVICE, "no CUDA device 2");
         device.device_id = 1;

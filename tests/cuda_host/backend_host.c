@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool host_learning;
+bool host_learning, host_races;
 static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
@@ -102,7 +102,7 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                 host_clusters += kernel == SF_CUDA_APPLY && extra[APPLY_CLUSTER] > 1;
                 host_through += kernel == SF_CUDA_APPLY && extra[APPLY_KEEP] == 3;
                 exec_launch launch = {.entry = entry, .params = l->params, .blocks = l->grid[0], .threads = (uint32_t)l->spec.threads,
-                                      .shared = l->shared, .resident = 4, .cluster = kernel == SF_CUDA_APPLY ? (uint32_t)extra[APPLY_CLUSTER] : 1, .seed = (uint64_t)host_seed++};
+                                      .shared = l->shared, .resident = 4, .cluster = kernel == SF_CUDA_APPLY ? (uint32_t)extra[APPLY_CLUSTER] : 1, .seed = (uint64_t)host_seed++, .races = host_races};
                 if (exec_run(&launch))
                         status = sf_fail(ctx, SF_DEVICE_ERROR, "the kernel did not run to its end");
         }

@@ -3,6 +3,7 @@
  * of the prelude and the kernel's own text, which then compile as plain C++14.
  */
 #include "executor.h"
+#include "model.h"
 
 #include <cmath>
 #include <cstring>
@@ -26,9 +27,16 @@ static inline void sf_check_aligned(const void *p, int bytes)
         if ((uintptr_t)p % (piece < 16 ? piece : 16))
                 exec_fail("a misaligned access");
 }
+/* Compilers tell of most accesses themselves (model.c), but not of those that are copies. */
+#ifdef SF_RACES
+#define SF_TELL(p, bytes, how) exec_access(p, bytes, how)
+#else
+#define SF_TELL(p, bytes, how) (void)0
+#endif
 template <int BYTES> static inline void sf_load(const char *p, sf_raw<BYTES> &r)
 {
         sf_check_aligned(p, BYTES);
+        SF_TELL(p, BYTES, MODEL_READ);
         if (BYTES < 4)
                 r.w[0] = 0;
         memcpy(r.w, p, BYTES);
@@ -47,6 +55,7 @@ template <int BYTES> static inline void sf_load_steady(const char *p, sf_raw<BYT
 template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r)
 {
         sf_check_aligned(p, BYTES);
+        SF_TELL(p, BYTES, MODEL_WRITE);
         memcpy(p, r.w, BYTES);
 }
 template <int BYTES> static inline void sf_load_below(int k, int n, const char *p, sf_raw<BYTES> &r)
@@ -67,7 +76,7 @@ static inline int sf_thread() { return exec_thread(); }
 static inline long long sf_block() { return exec_block(); }
 static inline void sf_take_turn() { exec_take_turn(); }
 static inline void sf_sync_block() { exec_sync_block(); }
-static inline void sf_sync_warp() { exec_ballot(1); }
+static inline void sf_sync_warp() { exec_sync_warp(); }
 static inline void sf_cluster_arrive() { exec_cluster_arrive(); }
 static inline void sf_cluster_wait() { exec_cluster_wait(); }
 static inline void sf_cluster_put(void *place, int rank, unsigned word) { memcpy(exec_cluster_place(place, rank), &word, sizeof word); }
@@ -98,7 +107,13 @@ static inline unsigned sf_funnel(unsigned low, unsigned high, int bits)
 {
         return (unsigned)(((unsigned long long)high << 32 | low) >> bits);
 }
-static inline int sf_count_bits(unsigned v) { return __builtin_popcount(v); }
+/* Not the compiler's, which may be a function of its library: that is not linked where races are looked for. */
+static inline int sf_count_bits(unsigned v)
+{
+        v -= v >> 1 & 0x55555555;
+        v = (v & 0x33333333) + (v >> 2 & 0x33333333);
+        return (int)(((v + (v >> 4)) & 0x0f0f0f0f) * 0x01010101u >> 24);
+}
 static inline int sf_highest(unsigned v) { return 31 - __builtin_clz(v); }
 static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline int sf_anew(int v) { return v; }
@@ -160,20 +175,33 @@ static inline unsigned sf_to_half(float v)
         return sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
 }
 
-static inline unsigned long long sf_watch(const unsigned long long *p)
+static_assert(sizeof(uint64_t) == sizeof(unsigned long long), "a word that blocks watch");
+static inline unsigned long long sf_watch(const unsigned long long *p) { return exec_watch((const uint64_t *)p); }
+static inline void sf_post(unsigned long long *p, unsigned long long v) { exec_post((uint64_t *)p, v); }
+static inline unsigned long long sf_ticket(unsigned long long *p) { return exec_ticket((uint64_t *)p); }
+
+template <class T, class V> static inline void sf_agree(T &to, V v)
 {
-        exec_yield();
-        return *(const volatile unsigned long long *)p;
-}
-static inline void sf_post(unsigned long long *p, unsigned long long v) { *(volatile unsigned long long *)p = v; }
-static inline unsigned long long sf_ticket(unsigned long long *p)
-{
-        exec_yield();
-        return (*p)++;
+        T same = (T)v;
+        exec_agree(&to, &same, sizeof same);
 }
 
 template <int BYTES> static inline void sf_shared_load(const unsigned char *p, sf_raw<BYTES> &r) { sf_load((const char *)p, r); }
 template <int BYTES> static inline void sf_shared_store(unsigned char *p, const sf_raw<BYTES> &r) { sf_store((char *)p, r); }
+
+template <class T> static inline T sf_glance(const T &from, bool used)
+{
+        T v;
+        exec_glance(&v, &from, sizeof v, used);
+        return v;
+}
+template <int BYTES> static inline void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool used)
+{
+        sf_check_aligned(p, BYTES);
+        if (BYTES < 4)
+                r.w[0] = 0;
+        exec_glance(r.w, p, BYTES, used);
+}
 
 template <int BYTES> static inline void sf_copy_async(unsigned char *shared, const char *p)
 {

@@ -1,9 +1,10 @@
 #include "executor.h"
+#include "model.h"
+#include "switch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -11,26 +12,11 @@
 #define ASAN 1
 #endif
 
-#define STACK ((size_t)256 << 10) /* lazily backed; unoptimised, sanitized kernels have large frames */
 #define COPIES 256
 
 /* ------------------------------------------------------------------------------------------------------------
  * Fibers
  * ---------------------------------------------------------------------------------------------------------- */
-#if defined(__x86_64__)
-/* Saves what the calling convention keeps, swaps stacks, restores. */
-void exec_switch(void **from, void *to);
-__asm__(".text\n.globl exec_switch\n.type exec_switch,@function\nexec_switch:\n"
-        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
-        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
-        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
-        ".size exec_switch,.-exec_switch\n");
-typedef void *context;
-#else
-#include <ucontext.h>
-typedef ucontext_t context;
-#endif
-
 typedef struct copy {
         void *to;
         const void *from;
@@ -48,6 +34,7 @@ typedef struct fiber {
         int parity;           /* of the warp's exchange */
         unsigned met;         /* the cluster's turn when it arrived */
         int arrivals;         /* not yet waited for */
+        unsigned syncs, arrived_times, waited_times; /* of its warp; at its cluster */
         copy *copies;
         int copy_count, group;
         void *fake_stack;
@@ -61,7 +48,7 @@ typedef struct warp {
 
 /* Neighbours that run at once. */
 typedef struct cluster {
-        unsigned turn;
+        unsigned turn, era;
         int arrived, live;
         struct block *first;
 } cluster;
@@ -87,29 +74,6 @@ static void *scheduler_fake;
 #endif
 
 static void fiber_main(void);
-
-#if defined(__x86_64__)
-static void fiber_prepare(fiber *f)
-{
-        void **top = (void **)(f->stack + STACK);
-        *--top = NULL; /* so that the entry is aligned as after a call */
-        *--top = (void *)(uintptr_t)fiber_main;
-        for (int i = 0; i < 6; i++)
-                *--top = NULL;
-        f->at = top;
-}
-#define SWITCH(from, to) exec_switch(&(from), (to))
-#else
-static void fiber_prepare(fiber *f)
-{
-        getcontext(&f->at);
-        f->at.uc_stack.ss_sp = f->stack;
-        f->at.uc_stack.ss_size = STACK;
-        f->at.uc_link = NULL;
-        makecontext(&f->at, fiber_main, 0);
-}
-#define SWITCH(from, to) swapcontext(&(from), &(to))
-#endif
 
 static void fiber_enter(fiber *f)
 {
@@ -241,6 +205,7 @@ void exec_cluster_arrive(void)
         if (current->arrivals++)
                 exec_fail("a thread arrives twice before it waits for its cluster");
         current->met = c->turn;
+        current->arrived_times++;
         c->arrived++;
         cluster_met(c);
 }
@@ -250,6 +215,7 @@ void exec_cluster_wait(void)
         if (!current->arrivals--)
                 exec_fail("a thread waits for its cluster and has not arrived");
         wait_for(&current->block->cluster->turn, current->met);
+        current->waited_times++;
 }
 
 unsigned char *exec_cluster_place(const void *place, int rank)
@@ -262,6 +228,7 @@ unsigned char *exec_cluster_place(const void *place, int rank)
                 exec_fail("a write to the shared memory of a block that may not have begun");
         if (!own->cluster->first[rank].live)
                 exec_fail("a write to the shared memory of a block that has ended");
+        exec_access(own->cluster->first[rank].shared + offset, 4, MODEL_WRITE);
         return own->cluster->first[rank].shared + offset;
 }
 
@@ -300,10 +267,60 @@ uint32_t exec_ballot(int v)
         return all;
 }
 
+void exec_sync_warp(void)
+{
+        exec_ballot(1);
+        current->syncs++;
+}
+
 void exec_yield(void)
 {
         spun = 1;
         fiber_leave(0);
+}
+
+/* Where the running thread stands, for the model: shared memory is another place each time that blocks begin. */
+static model_who who(const void *p)
+{
+        const fiber *f = current;
+        const cluster *c = f->block->cluster;
+        model_who w = {.block = (uint32_t)f->block->index, .cluster = (uint32_t)f->block->index / now->cluster, .thread = (uint32_t)f->thread, .era = 0,
+                       .barriers = f->block->turn, .syncs = f->syncs, .arrived = f->arrived_times, .waited = f->waited_times};
+        for (uint32_t i = 0; i < now->cluster; i++)
+                if ((uintptr_t)p - (uintptr_t)c->first[i].shared < now->shared)
+                        w.era = c->era;
+        return w;
+}
+
+void exec_access(const void *p, size_t bytes, int how)
+{
+        if (!now->races || !current || stack_has(p))
+                return;
+        const model_who w = who(p);
+        if (!w.era && !current->turn_taken)
+                exec_fail("memory is touched before the launch in front of this one has ended");
+        model_access(&w, p, bytes, how);
+}
+
+uint64_t exec_watch(const uint64_t *p)
+{
+        exec_yield();
+        exec_access(p, sizeof *p, MODEL_WORD);
+        return model_watch(current->block->index, p);
+}
+
+void exec_post(uint64_t *p, uint64_t v)
+{
+        exec_access(p, sizeof *p, MODEL_WORD);
+        model_post(current->block->index, p, v);
+}
+
+uint64_t exec_ticket(uint64_t *p)
+{
+        exec_yield();
+        exec_access(p, sizeof *p, MODEL_WORD);
+        model_post(current->block->index, p, *p + 1);
+        return *p - 1;
 }
 
 /* Nothing arrives before it is waited for: a kernel that reads too early finds garbage. */
@@ -314,6 +331,7 @@ void exec_copy_async(void *to, const void *from, int bytes)
                 abort();
         if (f->copy_count == COPIES)
                 exec_fail("too many copies under way");
+        exec_access(to, (size_t)bytes, MODEL_WRITE);
         memset(to, 0xdb, (size_t)bytes);
         f->copies[f->copy_count++] = (copy){to, from, bytes, f->group};
 }
@@ -328,24 +346,19 @@ void exec_copy_wait(int pending)
         fiber *f = current;
         int kept = 0;
         for (int i = 0; i < f->copy_count; i++)
-                if (f->copies[i].group < f->group - pending)
+                if (f->copies[i].group < f->group - pending) {
+                        exec_access(f->copies[i].from, (size_t)f->copies[i].bytes, MODEL_READ);
+                        exec_access(f->copies[i].to, (size_t)f->copies[i].bytes, MODEL_WRITE);
                         memcpy(f->copies[i].to, f->copies[i].from, (size_t)f->copies[i].bytes);
-                else
+                } else {
                         f->copies[kept++] = f->copies[i];
+                }
         f->copy_count = kept;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * Scheduling
  * ---------------------------------------------------------------------------------------------------------- */
-static uint64_t random_next(uint64_t *state)
-{
-        uint64_t z = *state += 0x9e3779b97f4a7c15u;
-        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-        return z ^ z >> 31;
-}
-
 static void block_start(block *b, int64_t index)
 {
         b->index = index;
@@ -366,15 +379,17 @@ static void block_start(block *b, int64_t index)
                 f->block = b;
                 f->thread = t;
                 f->done = f->parity = f->copy_count = f->group = f->arrivals = 0;
+                f->syncs = f->arrived_times = f->waited_times = 0;
                 f->wait = NULL;
                 f->fake_stack = NULL;
-                fiber_prepare(f);
+                context_prepare(&f->at, f->stack, STACK, fiber_main);
         }
 }
 
 static void cluster_start(cluster *c, int64_t index)
 {
         c->turn = 0;
+        c->era = model_era();
         c->arrived = 0;
         c->live = (int)(now->threads * now->cluster);
         for (uint32_t i = 0; i < now->cluster; i++)
@@ -399,25 +414,6 @@ static void warp_drive(block *b, int first)
         }
 }
 
-/* Stacks are kept from launch to launch: mapping thousands of them each time would take longer than the kernels. */
-static struct {
-        char *base;
-        size_t count;
-} stacks;
-
-static char *stack_number(size_t i, size_t count)
-{
-        if (stacks.count < count) {
-                if (stacks.base)
-                        munmap(stacks.base, stacks.count * STACK);
-                stacks.base = mmap(NULL, count * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-                if (stacks.base == MAP_FAILED)
-                        abort();
-                stacks.count = count;
-        }
-        return stacks.base + i * STACK;
-}
-
 int exec_run(const exec_launch *launch)
 {
         const uint32_t side = launch->cluster, groups = launch->blocks / side; /* `order` is of clusters */
@@ -431,8 +427,9 @@ int exec_run(const exec_launch *launch)
                 abort();
         now = launch;
         failed = 0;
+        model_begin(launch->seed, launch->blocks);
         for (uint32_t i = 0; i < groups; i++) {
-                uint32_t k = (uint32_t)(random_next(&random) % (i + 1));
+                uint32_t k = (uint32_t)(model_random(&random) % (i + 1));
                 order[i] = order[k];
                 order[k] = i;
         }
@@ -452,11 +449,11 @@ int exec_run(const exec_launch *launch)
         int idle = 0;
         for (long rounds = 0; running && !failed; rounds++) {
                 progressed = 0;
-                uint32_t first = (uint32_t)(random_next(&random) % resident);
+                uint32_t first = (uint32_t)(model_random(&random) % resident);
                 for (uint32_t k = 0; k < resident && !failed; k++) {
                         block *b = &blocks[(first + k) % resident];
                         /* Now and then a block sits out a round: it must not matter. */
-                        if (b->index < 0 || (resident > 1 && random_next(&random) % 4 == 0))
+                        if (b->index < 0 || (resident > 1 && model_random(&random) % 4 == 0))
                                 continue;
                         for (uint32_t t = 0; t < launch->threads && !failed; t += 32)
                                 warp_drive(b, (int)t);

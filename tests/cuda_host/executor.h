@@ -22,12 +22,19 @@ long long exec_block(void);
 unsigned char *exec_shared(void);
 void exec_take_turn(void); /* a thread that has not is told when it returns */
 void exec_sync_block(void);
+void exec_sync_warp(void);
 void exec_cluster_arrive(void);
 void exec_cluster_wait(void);
 unsigned char *exec_cluster_place(const void *place, int rank); /* the same place in the shared memory of another block of the cluster */
 uint64_t exec_shuffle(uint64_t v, int lane);
 uint32_t exec_ballot(int v);
 void exec_yield(void);
+void exec_agree(void *to, const void *v, size_t bytes); /* several threads do, all with one value */
+void exec_glance(void *to, const void *from, size_t bytes, int used); /* a read that counts only if it is used */
+uint64_t exec_watch(const uint64_t *p); /* what another block may write meanwhile: model.h says what is found */
+void exec_post(uint64_t *p, uint64_t v);
+uint64_t exec_ticket(uint64_t *p);
+void exec_access(const void *p, size_t bytes, int how); /* a plain access, of kernels that tell of theirs: how is one of model.h's */
 void exec_copy_async(void *to, const void *from, int bytes);
 void exec_copy_commit(void);
 void exec_copy_wait(int pending);
@@ -43,6 +50,7 @@ typedef struct exec_launch {
         uint32_t resident; /* blocks that run at once */
         uint32_t cluster;  /* of those, so many always do, as neighbours */
         uint64_t seed;
+        int races;         /* the kernel tells of its accesses, and those that race fail */
 } exec_launch;
 
 /* Runs it to its end; 0, or nonzero when the kernel hung or broke a rule (a sentence is on stderr). */

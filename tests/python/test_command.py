@@ -25,8 +25,9 @@ def test_it_is_the_command_line(tmp_path):
 
 
 @pytest.mark.host_only("the command line's")
-def test_without_the_program(monkeypatch):
+def test_without_the_program(monkeypatch, tmp_path):
     """A sentence, whether the package says nothing of its files, or is not known at all."""
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "__main__.py"))  # a wheel has the program beside it
     def unknown(name):
         raise importlib.metadata.PackageNotFoundError(name)
 

@@ -103,9 +103,28 @@ def test_the_picture_is_of_the_results():
 
 
 @pytest.mark.host_only("reads files")
-def test_the_header_ends_by_column_100():
-    with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
+@pytest.mark.parametrize("name", ["scanfold.h", "scanfold_mpi.h"])
+def test_the_header_ends_by_column_100(name):
+    with open(os.path.join(DOCS, "..", "include", name)) as file:
         assert [line for line in file if len(line.rstrip("\n")) > 100] == []
+
+
+@pytest.mark.host_only("reads files")
+def test_the_header_describes_every_function():
+    """Right above it, or above the group it is in, with every argument but the first, which is what it is a function of."""
+    with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
+        header = file.read()
+    comment, count = "", 0
+    for found in re.finditer(r"^/\*(.*?)\*/|^SF_API ([^;]*);", header, re.S | re.M):
+        if found[2] is None:
+            comment = " ".join(found[1].replace("*", " ").split())
+            continue
+        name, arguments = re.search(r"\b(sf_\w+)\((.*)\)", re.sub(r"\((\*\w+)\)\([^()]*\)", r"\1", found[2]), re.S).groups()
+        named = [re.search(r"(\w+)\s*$", one)[1] for one in arguments.split(",")]
+        missing = [one for one in named[1:] if not re.search(rf"\b{one}\b", comment)]
+        assert comment and not missing, f"{name}: {missing} of {comment}"
+        count += 1
+    assert count == header.count("\nSF_API ")
 
 
 @pytest.mark.host_only("reads files")

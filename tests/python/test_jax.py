@@ -52,10 +52,20 @@ CALLS = [
 ]
 
 
+# Of segments: one is empty, and elements are left over behind the last.
+O = np.array([0, 5, 5, 8, 30], np.int32)
+FULL = np.array([0, 5, 8, 30], np.int32)
+SEGMENTED = [
+    ("cumsum", {"reverse": True, "mask": M}), ("cumprod", {"exclusive": True, "initial": 2}), ("cummax", {"return_indices": True}), ("logcumsumexp", {}),
+    ("sum", {"mask": M}), ("prod", {}), ("max", {"return_indices": True}), ("logsumexp", {}), ("argmin", {}), ("mean", {"mask": M}), ("var", {"ddof": 1}),
+    ("norm", {}), ("any", {}), ("cummean", {}), ("softmax", {"mask": M}), ("layer_norm", {"weight": W}), ("standardize", {}),
+]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
 def test_bits(device, dtype):
     """Under jit, on whatever device, what the package's own function gives on the CPU."""
-    for name, options in CALLS:
+    for name, options in CALLS + [(name, {**options, "axis": 2, "offsets": O}) for name, options in SEGMENTED]:
         x = jnp.asarray(X * 8).astype(dtype)
         with jax.default_device(jax.devices("cpu")[0]):
             theirs = getattr(scanfold, name)(jnp.asarray(np.asarray(x)), **options)
@@ -67,7 +77,9 @@ def test_bits(device, dtype):
 
 def test_recurrence_bits(device):
     a, b, h = 1 - X * X / 9, X, X[:, :, 0]
-    for options in ({}, {"reverse": True, "initial": 3.0}, {"exclusive": True, "initial": h}, {"axis": 0}):
+    states = X[:, :, :4]
+    for options in ({}, {"reverse": True, "initial": 3.0}, {"exclusive": True, "initial": h}, {"axis": 0}, {"offsets": O, "initial": states},
+                    {"offsets": O, "reverse": True, "exclusive": True, "initial": states}):
         ours = np.asarray(jax.jit(functools.partial(sfj.linear_recurrence, **{k: v for k, v in options.items()}))(jnp.asarray(a), jnp.asarray(b)))
         assert same_bits(ours, scanfold.linear_recurrence(a, b, **options)), options
     assert same_bits(np.asarray(sfj.linear_recurrence(0.5, jnp.asarray(b))), scanfold.linear_recurrence(0.5, b))
@@ -83,6 +95,15 @@ SLOPES = {
     "layer_norm": lambda x: sfj.layer_norm(x, weight=x[0, 0], bias=x[1, 1]), "rms_norm": lambda x: sfj.rms_norm(x, weight=x[0, 0], eps=1e-3),
     "normalize": lambda x: sfj.normalize(x, axis=1), "standardize": lambda x: sfj.standardize(x, 2, mask=M, correction=1),
     "linear_recurrence": lambda x: sfj.linear_recurrence(x, x[0], 2, initial=x[0, :, 0], reverse=True),
+    "segments' scans": lambda x: jnp.concatenate([
+        sfj.cumsum(x, 2, reverse=True, mask=M, offsets=O), sfj.cumprod(x, 2, exclusive=True, offsets=O), sfj.cummax(x, 2, exclusive=True, initial=0, offsets=O),
+        sfj.logcumsumexp(x, 2, offsets=O), sfj.linear_recurrence(x, x[0], 2, initial=x[:, :, :4], exclusive=True, offsets=O)]),
+    "segments' folds": lambda x: jnp.concatenate([
+        sfj.sum(x, 2, mask=M, offsets=O), sfj.prod(x, 2, initial=3, offsets=O), sfj.norm(x, axis=2, offsets=O), sfj.max(x, 2, offsets=FULL),
+        sfj.logsumexp(x, 2, mask=M, offsets=FULL), sfj.std(x, 2, offsets=FULL), sfj.mean(x, 2, mask=M, lengths=FULL[1:] - FULL[:-1])], 2),
+    "segments' norms": lambda x: jnp.concatenate([
+        sfj.softmax(x, 2, mask=M, offsets=O), sfj.log_softmax(x, 2, offsets=O), sfj.layer_norm(x, axis=2, weight=x[0, 0], offsets=O),
+        sfj.normalize(x, axis=2, offsets=O), sfj.standardize(x, 2, offsets=O), sfj.rms_norm(x, axis=2, offsets=O)])[..., :30],
     "run": lambda x: sfj.run("cumsum(exp(x) * w, 2) / (2 + sigmoid(x)) + maximum(tanh(x), abs(x))", x=x, w=W),
 }
 
@@ -124,6 +145,42 @@ def test_equals_share(device):
     assert same_bits(np.asarray(jax.grad(sfj.max)(x)), np.array([0, 0.5, 0.5, 0], np.float32))
     assert same_bits(np.asarray(jax.grad(lambda x: sfj.cummax(x).sum())(x)), np.array([1, 1, 2, 0], np.float32))
     assert np.asarray(jax.grad(lambda x: sfj.cumprod(x).sum())(jnp.asarray([2., 0., 5.]))).tolist() == [1, 12, 0]
+
+
+def test_segments_end(device):
+    """What stands behind the last offset, whatever it is, has no part in a gradient but for scans, to which it is one more segment."""
+    x = jnp.asarray(X[0, 0]).at[30:].set(jnp.asarray([np.inf, -np.inf, np.nan, 1e30, -1e30, 0, 1]))
+    for f in (sfj.sum, sfj.prod, sfj.logsumexp, sfj.max, sfj.var, sfj.norm, sfj.mean, sfj.softmax, sfj.log_softmax, sfj.layer_norm, sfj.standardize,
+              sfj.normalize):
+        got = np.asarray(jax.jit(jax.grad(lambda x: (f(x, axis=0, offsets=FULL)[:30] ** 2).sum()))(x))
+        assert np.isfinite(got[:30]).all() and got[:30].any() and not got[30:].any(), (f.__name__, got)
+    spread = sfj.run("spread(1 / v, 0, 9, offsets=o)", v=jnp.asarray([1., 2., 4.]), o=jnp.asarray([0, 2, 2, 7]))
+    assert np.asarray(spread).tolist() == [1, 1, .25, .25, .25, .25, .25, 0, 0]
+
+
+def test_saying_where_segments_are(device):
+    x, begins = jnp.asarray(X[0]), np.zeros(37, bool)
+    begins[[5, 8]] = True
+    offsets = np.array([0, 5, 8, 37])
+    for f in (sfj.cumsum, sfj.softmax):
+        ours = jax.jit(lambda x, reset: f(x, axis=1, reset=reset))(x, begins)
+        assert same_bits(np.asarray(ours), np.asarray(f(x, axis=1, offsets=offsets)))
+    assert same_bits(np.asarray(sfj.sum(x, 1, reset=begins)), np.asarray(sfj.sum(x, 1, offsets=offsets)))
+    by_length = jax.jit(lambda x, lengths: sfj.sum(x, 1, lengths=lengths))(x, np.array([5, 3, 29], np.uint8))
+    assert same_bits(np.asarray(by_length), np.asarray(sfj.sum(x, 1, offsets=offsets)))
+    for call, error, sentence in [
+            (lambda: jax.jit(lambda r: sfj.sum(x, 1, reset=r))(begins), TypeError, "reset is traced, and scanfold.jax.sum has as many results"),
+            (lambda: sfj.sum(x, 1, offsets=offsets, reset=begins), TypeError, "offsets and reset say the same"),
+            (lambda: sfj.cumsum(x, offsets=offsets), ValueError, "axis is needed: x has 2 dimensions"),
+            (lambda: sfj.cumsum(x, 1, reset=begins[1:]), ValueError, "the axis has 37 elements, and each must be marked"),
+            (lambda: sfj.cumsum(x, 1, offsets=[[0, 37]]), ValueError, "offsets have dtype int32 and 2 dimensions"),
+            (lambda: jax.vmap(lambda o: sfj.sum(x, 1, offsets=o))(np.stack([offsets, offsets])), NotImplementedError, "offsets are mapped"),
+            (lambda: sfj.linear_recurrence(.5, x, 1, offsets=offsets, initial=x), ValueError, r"broadcastable to \(3, 3\), one state a segment")]:
+        with pytest.raises(error, match=sentence):
+            call()
+    if device == "cpu":  # elsewhere nobody looks at their values
+        with pytest.raises(Exception, match="offsets"):
+            jax.block_until_ready(sfj.cumsum(x, 1, offsets=[0, 9, 3, 37]))
 
 
 def test_vmap_of_some(device):

@@ -288,6 +288,9 @@ SF_DEVICE void sf_post(sf_u64 *p, sf_u64 v)
 SF_DEVICE sf_u64 sf_ticket(sf_u64 *p) { return atomicAdd(p, 1ull); }
 SF_DEVICE void sf_pause() { __nanosleep(100); }
 
+/* What several threads write, all of them the same value. */
+template <class T, class V> SF_DEVICE void sf_agree(T &to, V v) { to = (T)v; }
+
 /* A whole vector of shared memory at once: word by word, threads would meet in the same banks. */
 SF_DEVICE void sf_shared_load(const unsigned char *p, sf_raw<16> &r)
 {
@@ -333,6 +336,11 @@ template <int BYTES> SF_DEVICE void sf_shared_store(unsigned char *p, const sf_r
                 sf_shared_store(p + k * sf_piece<BYTES>::SIZE, piece);
         }
 }
+
+/* What is read without asking first whether it is this thread's, since a question would be a branch; it is used only if `used`. Another may write it meanwhile
+ * where it is not. */
+template <class T> SF_DEVICE T sf_glance(const T &from, bool) { return from; }
+template <int BYTES> SF_DEVICE void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool) { sf_shared_load(p, r); }
 
 /* Copies that go on while the thread does something else, into shared memory only this thread will read. */
 template <int BYTES> SF_DEVICE void sf_copy_async(unsigned char *shared, const char *p)

@@ -28,7 +28,7 @@ enum {
 SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int index, int end, int step)
 {
         sf_vector v;
-        sf_shared_load((const unsigned char *)line.x + (index < end ? index : 0) * step * SF_IN_SIZE, v.x);
+        sf_shared_glance((const unsigned char *)line.x + (index < end ? index : 0) * step * SF_IN_SIZE, v.x, index < end);
         return v;
 }
 SF_DEVICE void sf_store_staged(const sf_line &line, int index, int end, int step, const sf_answer (&v)[SF_WIDTH])

@@ -12,8 +12,7 @@
  * it knows the others'. A tile looks back at most 31 places on every level, one level after another, so that nothing a tile publishes waits for
  * more than the level below.
  *
- * SF_STRIP 1: lines of neighbours, which come by way of shared memory: leaves lie there as they lie in memory, but for a cell left free before those of every window, so
- * that threads that walk a leaf each meet in different banks. Else columns; every thread reads its own. SF_MAPS: nothing is combined, and there are no leaves.
+ * SF_STRIP 1: lines of neighbours, which come by way of shared memory: elements lie there as they do in memory, but for a cell left free behind every window. Else columns; every thread reads its own. SF_MAPS: nothing is combined, and there are no leaves.
  * SF_SPREAD: bit k: of operand k there is an element a segment.
  *
  * Offsets are taken as they come: clamped to the line, so that whatever they are nothing else is touched; and a total that never comes, as when they
@@ -127,15 +126,28 @@ struct sf_leaf {
         bool ends;    /* its segment ends with it */
 };
 
+#if SF_STRIP == 1
+/* Where its elements have their cells: those of its first window, then those of the next one, behind the cell that is left free. Offsets are in bytes, and the compiler knows
+ * nothing of them, or it would make of every choice between the two an address of its own. */
+struct sf_cells_of_leaf {
+        int left, first, second;
+        SF_DEVICE_METHOD explicit sf_cells_of_leaf(int at)
+                : left(SF_LEAF - at % SF_LEAF), first(sf_anew(sf_cell(at) * (int)sizeof(sf_loaded))), second(sf_anew((sf_cell(at) + 1) * (int)sizeof(sf_loaded)))
+        {
+        }
+        SF_DEVICE_METHOD sf_loaded *place(sf_loaded *cells, int i) const { return (sf_loaded *)((char *)cells + (i < left ? first : second)) + i; }
+};
+#endif
+
 /* Its elements, lifted; those it does not have are neutral. FULL: it has all. */
 template <bool FULL> SF_DEVICE void sf_take(const sf_params &p, const sf_desk &d, const sf_line &line, const sf_leaf &leaf, sf_acc (&v)[SF_LEAF])
 {
         const sf_acc neutral = sf_neutral(p);
 #if SF_STRIP == 1
-        const sf_loaded *from = d.cells + sf_cell_of(leaf.at, leaf.at);
+        const sf_cells_of_leaf at(leaf.at);
 #pragma unroll
         for (int i = 0; i < SF_LEAF; i++)
-                v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(from[i], leaf.at + i - leaf.begin), neutral);
+                v[i] = sf_choose(FULL || i < leaf.length, sf_lifted(sf_glance(*at.place(d.cells, i), FULL || i < leaf.length), leaf.at + i - leaf.begin), neutral);
 #else
         sf_vector raw[SF_LEAF];
         const sf_i64 segment = SF_SPREAD ? sf_segment_at(p, d, leaf.at) : 0;
@@ -199,7 +211,7 @@ template <bool FULL> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk 
                 sf_store_entry(p, line, sf_segment_at(p, d, leaf.at), v[0], length);
 #else
 #if SF_STRIP == 1
-        sf_loaded *to = d.cells + sf_cell_of(leaf.at, leaf.at);
+        const sf_cells_of_leaf at(leaf.at);
 #else
         const sf_i64 segment = SF_SPREAD ? sf_segment_at(p, d, leaf.at) : 0;
 #endif
@@ -208,7 +220,7 @@ template <bool FULL> SF_DEVICE void sf_finish(const sf_params &p, const sf_desk 
                 if (FULL || i < leaf.length) {
                         const sf_answer result = sf_answered(p, SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i], length);
 #if SF_STRIP == 1
-                        *(sf_answer *)&to[i] = result; /* a cell has room for it */
+                        *(sf_answer *)at.place(d.cells, i) = result; /* a cell has room for it */
 #else
                         const sf_i64 index = d.frame->first + leaf.at + i;
                         sf_store_one(p, line.y + index * p.sy, result, sf_fetch_results(p, line, index, p.n, segment));
@@ -235,14 +247,13 @@ SF_DEVICE void sf_walk_short(const sf_params &p, const sf_desk &d, const sf_line
 {
         enum { LEVELS = SF_LEAF >= 32 ? 5 : SF_LEAF >= 16 ? 4 : SF_LEAF >= 8 ? 3 : 2 };
         const int stop = (at / SF_LEAF + 1) * SF_LEAF; /* no segment begins from there on */
-        sf_loaded *from = d.cells + sf_cell_of(0, at);
         sf_acc level[LEVELS], last = sf_identity(p);
         sf_leaf leaf = {at, 0, at, true};
         for (; at < end; at++) {
                 if (at < stop && heads >> at % SF_LEAF & 1)
                         leaf.at = at, leaf.begin = at;
                 const int r = at - leaf.at;
-                sf_acc v = sf_lifted(from[at], r);
+                sf_acc v = sf_lifted(d.cells[sf_cell(at)], r);
 #pragma unroll
                 for (int k = 0; k < LEVELS; k++)
                         if (r >> k & 1)
@@ -254,7 +265,7 @@ SF_DEVICE void sf_walk_short(const sf_params &p, const sf_desk &d, const sf_line
                 if (ends)
                         sf_store_entry(p, line, sf_segment_at(p, d, at), v, sf_length_at(d, leaf));
 #else
-                *(sf_answer *)&from[at] = sf_answered(p, SF_EXCLUSIVE ? sf_choose(r, last, sf_identity(p)) : v, sf_length_at(d, leaf));
+                *(sf_answer *)&d.cells[sf_cell(at)] = sf_answered(p, SF_EXCLUSIVE ? sf_choose(r, last, sf_identity(p)) : v, sf_length_at(d, leaf));
 #endif
                 last = v;
         }
@@ -272,12 +283,12 @@ SF_DEVICE void sf_mark_heads(const sf_params &p, const sf_desk &d, const sf_line
 {
         sf_frame &f = *d.frame;
         if (!row && !f.open)
-                d.flags[0] = 1;
+                sf_agree(d.flags[0], 1);
         sf_each<WINDOWS>(p, f, row, [&](sf_i64 k, sf_i64 at, sf_i64 end) {
                 if (at > 0 && at < REACH && at < p.n - f.first)
-                        d.flags[at] = 1;
+                        sf_agree(d.flags[at], 1);
                 if (SF_INDICES && SF_BACKWARDS && at >= REACH && k <= p.segments && (k == f.next || sf_bound(p, k - 1) - f.first < REACH))
-                        f.beyond = at;
+                        sf_agree(f.beyond, at);
 #if SF_FOLDS
                 if (k < p.segments && at <= TILE && end == at)
                         sf_store_entry(p, line, k, sf_identity(p), 0);
@@ -360,11 +371,10 @@ SF_DEVICE sf_leaf sf_listed(const sf_params &p, const sf_desk &d, int number)
 SF_DEVICE void sf_lay_out(const sf_params &p, const sf_desk &d, const sf_vector &raw, int at)
 {
         sf_loaded own[SF_WIDTH];
-        const int low = sf_first_leaf(d, at / SF_LEAF);
         sf_loaded_below<1, int>(p, raw, 0, 0, 1, 0, 0, sf_absent(p), own);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                d.cells[sf_cell(at, low - j) + j] = own[j];
+                d.cells[sf_cell(at) + j] = own[j];
 }
 #endif
 
@@ -376,10 +386,9 @@ SF_DEVICE void sf_flush(const sf_params &p, const sf_desk &d, const sf_line &lin
         if (at + SF_WIDTH <= low || at >= high)
                 return;
         sf_answer v[SF_WIDTH];
-        const int first = sf_first_leaf(d, at / SF_LEAF);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                v[j] = *(const sf_answer *)&d.cells[sf_cell(at, first - j) + j];
+                v[j] = *(const sf_answer *)&d.cells[sf_cell(at) + j];
         const sf_i64 index = f.first + at;
         const sf_stored r = sf_pack(p, v, sf_fetch_results(p, line, index, p.n, SF_SPREAD ? sf_segment_at(p, d, at) : 0));
         if (at >= low && at + SF_WIDTH <= high) {
@@ -418,8 +427,8 @@ SF_DEVICE void sf_combine_tile(const sf_params &p, const sf_desk &d, const sf_li
                 sf_combine_leaf(v);
                 const sf_acc total = sf_settled(v[RESULTS - 1]);
                 d.totals[(32 + row) * SF_STRIP + column] = total;
-                d.place[32 + row] = (sf_u32)((leaf.at - leaf.begin) / SF_LEAF);
-                f.closed[0] = 1;
+                sf_agree(d.place[32 + row], (leaf.at - leaf.begin) / SF_LEAF);
+                sf_agree(f.closed[0], 1);
                 sf_tell(p, f, 0, f.number * WINDOWS + row, column, total);
         }
         /* The leaf that goes on from the tile before. */

@@ -24,8 +24,12 @@ struct sf_frame {
         int leaves;    /* in the list */
         int dense;     /* so many that short ones are walked */
         int closed[SF_DEPTH + 1]; /* has the tile a total on this level? */
-        int low[SF_DEPTH]; /* the lowest bits of its first place there */
+        sf_i64 place[SF_DEPTH]; /* its first place there, on the line, */
+        sf_u64 *words[SF_DEPTH]; /* and where the totals of all the line's places are */
 };
+
+/* The cell of a position: one is left free behind each window, so that threads that have a leaf each meet in different banks. */
+SF_DEVICE int sf_cell(int at) { return sf_segments_cells(at, SF_LEAF); }
 
 /* Shared memory, as sf_segments_* of shared.h have it. */
 struct sf_desk {
@@ -33,7 +37,7 @@ struct sf_desk {
         sf_loaded *cells;
         unsigned char *flags;   /* a byte a position: a segment begins there; then, in its place, */
         unsigned short *list;   /* where leaves begin that are not full */
-        int *numbers;           /* of those that begin in the reach: which they are, counted from `next` */
+        unsigned short *numbers; /* of segments that begin in the reach: which they are, one more than counted from `next`; or FAR */
         sf_u32 *heads, *leaves; /* a bit a position, a word a window */
         int *heads_before, *last_head, *turn;
         sf_acc *totals;
@@ -49,7 +53,7 @@ SF_DEVICE sf_desk sf_desk_of()
         d.frame = (sf_frame *)s;
         s += SF_SEGMENTS_FRAME;
         d.cells = (sf_loaded *)s;
-        s += sf_segments_cells(SF_STRIP == 1 && !SF_MAPS ? REACH : 0, SF_LEAF) * (int)sizeof(sf_loaded);
+        s += (SF_STRIP == 1 && !SF_MAPS ? sf_cell(REACH) : 0) * (int)sizeof(sf_loaded);
         d.place = (sf_u32 *)s;
         s += sf_segments_totals(WINDOWS, SF_DEPTH) * 4;
         d.heads = (sf_u32 *)s;
@@ -61,7 +65,7 @@ SF_DEVICE sf_desk sf_desk_of()
         d.flags = s;
         d.list = (unsigned short *)s;
         s += sf_segments_list(REACH);
-        d.numbers = (int *)s;
+        d.numbers = (unsigned short *)s;
         return d;
 }
 static_assert(sizeof(sf_frame) <= SF_SEGMENTS_FRAME, "what a block knows of its tile");
@@ -132,18 +136,25 @@ SF_DEVICE sf_u32 sf_window(const unsigned char *flags)
 /* Where the segment begins that position `at` is of, if it is not a beginning in its own window before it. */
 SF_DEVICE sf_i64 sf_opened(const sf_desk &d, int window) { return d.last_head[window] < 0 ? d.frame->open : d.last_head[window]; }
 
-/* How many segments begin in the reach up to a position; and which segment that is. */
+/* Which segment a position is of. */
+enum { FAR = 0xffff }; /* its number is too large to be noted, as where a great many are empty: it is looked for */
 SF_DEVICE sf_i64 sf_segment_at(const sf_params &p, const sf_desk &d, int at)
 {
         const int window = at / SF_LEAF, rank = d.heads_before[window] + sf_count_bits(d.heads[window] & (2u << at % SF_LEAF) - 1);
-        return rank ? d.frame->next + d.numbers[rank - 1] : d.frame->next - 1;
+        const int number = rank ? d.numbers[rank - 1] : 0;
+        if (number != FAR)
+                return d.frame->next - 1 + number;
+        sf_i64 low = d.frame->next, high = p.segments + 1; /* the first that begins behind it is one of low to high */
+        while (low < high) {
+                const sf_i64 middle = low + ((high - low) >> 1);
+                if (sf_bound(p, middle) <= d.frame->first + at)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low - 1;
 }
-/* The cell of a position, whose leaf begins in its own window or in the one before it; `low`: where the first leaf of its own does. One more is left free before each window's
- * leaves, and one before all, for what the tile before has. */
 SF_DEVICE int sf_first_leaf(const sf_desk &d, int window) { return d.leaves[window] ? sf_lowest(d.leaves[window]) : SF_LEAF; }
-SF_DEVICE int sf_cell(int at, int low) { return 1 + at + at / SF_LEAF - (at % SF_LEAF < low); }
-/* The same where the leaf is known. */
-SF_DEVICE int sf_cell_of(int at, int leaf) { return 1 + at + leaf / SF_LEAF; }
 
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
 
@@ -159,6 +170,16 @@ SF_DEVICE void sf_draw_tile(const sf_params &p, const sf_desk &d, int thread)
                 f.number = id - f.unit * p.number[0];
                 f.first = f.number * TILE;
                 f.mark = sf_mark(drawn);
+                sf_u64 *words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + f.unit * p.number[2];
+                sf_i64 place = f.number * WINDOWS, places = p.number[0] * WINDOWS;
+                for (int l = 0; l < SF_DEPTH; l++, place = (place - 31) >> 5) {
+                        f.place[l] = place;
+                        f.words[l] = words;
+                        words += places * SF_STRIP * WORDS;
+                        places = sf_segments_places_above(places);
+                        f.closed[l] = 0;
+                }
+                f.closed[SF_DEPTH] = 0;
         }
         for (int i = thread; i < REACH / 4; i += SF_THREADS)
                 ((sf_u32 *)d.flags)[i] = 0;
@@ -176,11 +197,6 @@ SF_DEVICE void sf_find_tile(const sf_params &p, const sf_desk &d, int thread)
                         f.open = (open < f.first ? open : f.first) - f.first;
                         f.beyond = p.n - f.first;
                         f.some = next <= p.segments && sf_bound(p, next) < f.first + REACH;
-                        for (int l = 0; l <= SF_DEPTH; l++)
-                                f.closed[l] = 0;
-                        sf_i64 place = f.number * WINDOWS;
-                        for (int l = 0; l < SF_DEPTH; l++, place = (place - 31) >> 5)
-                                f.low[l] = (int)(place & 31);
                 }
         }
         sf_sync_block();
@@ -221,11 +237,11 @@ SF_DEVICE void sf_number_heads(const sf_params &p, const sf_desk &d, int thread)
 {
         const sf_frame &f = *d.frame;
         if (!thread && !f.open)
-                d.numbers[0] = -1;
+                d.numbers[0] = 0;
         sf_each<SF_THREADS>(p, f, thread, [&](sf_i64 k, sf_i64 at, sf_i64 end) {
                 if (at > 0 && at < REACH && at < p.n - f.first && end != at) {
                         const int window = (int)at / SF_LEAF;
-                        d.numbers[d.heads_before[window] + sf_count_bits(d.heads[window] & sf_below((int)at % SF_LEAF))] = (int)(k - f.next);
+                        d.numbers[d.heads_before[window] + sf_count_bits(d.heads[window] & sf_below((int)at % SF_LEAF))] = (unsigned short)(k - f.next + 1 < FAR ? k - f.next + 1 : FAR);
                 }
         });
 }

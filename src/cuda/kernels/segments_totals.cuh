@@ -7,28 +7,17 @@
 #define PATIENCE (1 << 22)
 #define NOW_AND_THEN 1024
 
-/* The first of a tile's places on a level; how many it may have there; and where they begin in shared memory, behind 32 that it looks back at. */
-SF_DEVICE sf_i64 sf_first_place(sf_i64 number, int level)
-{
-        sf_i64 place = number * WINDOWS;
-        for (int l = 0; l < level; l++)
-                place = (place - 31) >> 5;
-        return place;
-}
+/* How many places a tile may have on a level; and where they begin in shared memory, behind 32 that it looks back at. */
 SF_DEVICE int sf_places(int level) { return level ? SF_SEGMENTS_PLACES - 32 : (int)WINDOWS; }
 SF_DEVICE int sf_level_at(int level) { return level ? 32 + WINDOWS + (level - 1) * SF_SEGMENTS_PLACES : 0; }
 
-SF_DEVICE sf_u64 *sf_published(const sf_params &p, const sf_frame &f, int level, sf_i64 place, int column)
-{
-        sf_u64 *words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + f.unit * p.number[2];
-        return words + ((sf_segments_places_below(p.number[0] * WINDOWS, level) + place) * SF_STRIP + column) * WORDS;
-}
+SF_DEVICE sf_u64 *sf_published(const sf_frame &f, int level, sf_i64 place, int column) { return f.words[level] + (place * SF_STRIP + column) * WORDS; }
 
 /* A line of one tile tells nobody anything. */
 SF_DEVICE void sf_tell(const sf_params &p, const sf_frame &f, int level, sf_i64 place, int column, sf_acc v)
 {
         if (p.number[0] > 1)
-                sf_publish<1>(sf_published(p, f, level, place, column), v, f.mark);
+                sf_publish<1>(sf_published(f, level, place, column), v, f.mark);
 }
 
 /* What a thread has to find out of other tiles: places of all levels in turn. */
@@ -70,21 +59,23 @@ SF_DEVICE void sf_look_back(const sf_params &p, const sf_frame &f, sf_i64 q, int
 #pragma unroll
         for (int i = 0; i < LOOKS; i++) {
                 const int own = (i * SF_THREADS + thread) / SF_STRIP, column = thread % SF_STRIP, level = own / 32, e = own % 32;
-                sf_i64 place = f.number * WINDOWS, first = place, left = q; /* of leaf q, or of the group it is in */
+                look[i].level = -1;
+                look[i].there = false;
+                if (level >= SF_DEPTH || !(q >> 5 * level))
+                        continue;
+                sf_i64 place = f.place[0], left = q; /* of leaf q, or of the group it is in */
                 for (int l = 0; l < level; l++) {
                         place = (place - (left & 31)) >> 5;
-                        first = (first - 31) >> 5;
                         left >>= 5;
                 }
                 const int digit = (int)(left & 31);
-                look[i].level = level < SF_DEPTH && e < digit ? level : -1;
-                look[i].at = sf_level_at(level) + 32 + (int)(place - first) - digit + e;
+                if (e >= digit)
+                        continue;
+                look[i].level = level;
+                look[i].at = sf_level_at(level) + 32 + (int)(place - f.place[level]) - digit + e;
                 look[i].number = (int)(left - digit + e);
-                look[i].there = false;
-                if (look[i].level >= 0) {
-                        look[i].words = sf_published(p, f, level, place - digit + e, column);
-                        sf_look_once(look[i], f.mark);
-                }
+                look[i].words = sf_published(f, level, place - digit + e, column);
+                sf_look_once(look[i], f.mark);
         }
 }
 
@@ -96,7 +87,6 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
         sf_look look[LOOKS];
         sf_look_back(p, f, q, thread, look);
         for (int level = 0; level < SF_DEPTH; level++, q >>= 5) {
-                const sf_i64 first = sf_first_place(f.number, level);
                 const int at = sf_level_at(level), count = 32 + sf_places(level);
                 sf_sync_block();
                 if (!q && !f.closed[level])
@@ -106,7 +96,7 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
                         if (look[i].level == level) {
                                 sf_look_on(p, look[i], f.mark);
                                 d.totals[look[i].at * SF_STRIP + column] = look[i].there ? sf_of_words(look[i].found) : sf_neutral(p);
-                                d.place[look[i].at] = (sf_u32)look[i].number;
+                                sf_agree(d.place[look[i].at], look[i].number);
                         }
                 sf_sync_block();
                 if (SF_STRIP == 1 && level && thread >= 32) /* it is little: one warp does it */
@@ -124,15 +114,14 @@ SF_DEVICE void sf_climb(const sf_params &p, const sf_desk &d, sf_i64 q, int thre
                         else
                                 sf_sync_block();
                 }
-                const sf_i64 above = (first - 31) >> 5;
                 for (int u = at + 32 + row; level + 1 < SF_DEPTH && u < at + count; u += by)
                         if ((d.place[u] & 31) == 31) {
-                                const sf_i64 group = (first + (u - at - 32) - 31) >> 5;
-                                const int to = sf_level_at(level + 1) + 32 + (int)(group - above);
+                                const sf_i64 group = (f.place[level] + (u - at - 32) - 31) >> 5;
+                                const int to = sf_level_at(level + 1) + 32 + (int)(group - f.place[level + 1]);
                                 const sf_acc v = d.totals[u * SF_STRIP + column];
                                 d.totals[to * SF_STRIP + column] = v;
-                                d.place[to] = d.place[u] >> 5;
-                                f.closed[level + 1] = 1;
+                                sf_agree(d.place[to], d.place[u] >> 5);
+                                sf_agree(f.closed[level + 1], 1);
                                 sf_tell(p, f, level + 1, group, column, v);
                         }
         }
@@ -148,8 +137,7 @@ struct sf_lefts {
 SF_DEVICE int sf_next_left(const sf_frame &f, sf_lefts &s)
 {
         while (!(s.q & 31)) {
-                /* The tile's first place was `first`; above, it is (first - 31) >> 5. */
-                const int low = f.low[s.level];
+                const int low = (int)f.place[s.level] & 31; /* the tile's first place above is (first - 31) >> 5 */
                 s.place = ((low + s.place) >> 5) + (low < 31);
                 s.q >>= 5;
                 s.level++;

@@ -222,18 +222,19 @@ SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16;
 SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
 
 /* segments.cu: totals of a tile's places and of 32 before them, on the lowest level and on those above it; cells of a tile, with what is left free; words for all
- * windows; bytes for flags and for the list that takes their place; and before a level, the places of a line that has so many. */
-enum { SF_SEGMENTS_FRAME = 160, SF_SEGMENTS_PLACES = 48 };
+ * windows; bytes for flags and for the list that takes their place, and for numbers of segments; and before a level, the places of a line that has so many. */
+enum { SF_SEGMENTS_FRAME = 224, SF_SEGMENTS_PLACES = 48 };
 SF_BOTH sf_amount sf_segments_totals(sf_amount windows, sf_amount depth) { return 32 + windows + (depth - 1) * SF_SEGMENTS_PLACES; }
-SF_BOTH sf_amount sf_segments_cells(sf_amount reach, sf_amount leaf) { return reach ? reach + reach / leaf + 1 : 0; }
+SF_BOTH sf_amount sf_segments_cells(sf_amount reach, sf_amount leaf) { return reach + reach / leaf; }
 SF_BOTH sf_amount sf_segments_windows(sf_amount windows) { return 4 * (windows + 1) + 32; }
 SF_BOTH sf_amount sf_segments_list(sf_amount reach) { return (2 * reach + 15) / 16 * 16; }
+SF_BOTH sf_i64 sf_segments_places_above(sf_i64 places) { return (places >> SF_GROUP_LOG) + 2; }
 SF_BOTH sf_i64 sf_segments_places_below(sf_i64 places, sf_i64 level)
 {
         sf_i64 below = 0;
         for (sf_i64 l = 0; l < level; l++) {
                 below += places;
-                places = (places >> SF_GROUP_LOG) + 2;
+                places = sf_segments_places_above(places);
         }
         return below;
 }

@@ -1,0 +1,263 @@
+/* A block's panel: the scratch memory it is in, and the programs that fill it from memory and empty it again. See panel.h. */
+#include "cpu/panel.h"
+
+#include "core/value.h"
+#include "core/walk.h"
+
+/* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart,
+ * they would share a few sets of the first cache, and a load from one may be held up by a store to
+ * another. 3 and 7 lines measured alike. */
+#define ENTRY_PADDING (7 * 64)
+
+/* ---------------------------------------------------------------------------------------------
+ * Scratch
+ * ------------------------------------------------------------------------------------------- */
+int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m)
+{
+        const int64_t width = m->kernels->width;
+        return sf_panel_in_columns(p) ? sf_parts(p->cols, width) * width : width;
+}
+
+int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m)
+{
+        return sf_panel_values(p, m) * sf_value_bytes(m->kernels);
+}
+
+static size_t grow(size_t *total, int64_t bytes)
+{
+        size_t at = *total;
+        *total += ((size_t)bytes + 127) / 64 * 64;
+        return at;
+}
+
+size_t sf_panel_scratch(sf_panels *p)
+{
+        const bool columns = sf_panel_in_columns(p);
+        const int64_t elements = (columns ? 1 : p->lines) * p->block * p->cols;
+        const int64_t rows = p->whole && !columns ? SF_CPU_FOLD_GROUP : p->lines;
+        size_t total = 0;
+        for (int32_t k = 0; p->spreads && k < p->member[0].fuse->operands; k++) {
+                const sf_operand *x = &p->member[0].fuse->operand[k];
+                p->spread[k] = grow(&total, x->segment ? elements * sf_dtypes[x->dt].size : 0);
+        }
+        for (int32_t i = 0; i < p->members; i++) {
+                sf_panel_member *m = &p->member[i];
+                const bool panel = !p->straight && !m->through;
+                m->panel = grow(&total, panel ? elements * m->size : 0);
+                if (p->shape == SF_PANEL_MAP)
+                        continue;
+                m->entry_bytes = sf_panel_total_bytes(p, m) + (columns ? ENTRY_PADDING : 0);
+                m->counter_bytes = (columns ? p->levels : SF_ORDER_LEVELS) * m->entry_bytes;
+                if (!m->reads) {
+                        m->other = grow(&total, m->kernels->two ? elements * m->size : 0);
+                        m->apart = (int64_t)m->other - (int64_t)m->panel;
+                }
+                m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
+                m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
+                const int64_t each = m->step->values ? sf_panel_total_bytes(p, m) : p->straight ? 0 : p->cols * m->size;
+                m->totals = grow(&total, (p->cut ? p->block : p->lines) * each);
+                m->empty = grow(&total, p->cut ? p->cols * m->size : 0);
+                m->counters = grow(&total, rows * m->counter_bytes);
+                m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
+                m->entries = grow(&total, p->carries * p->entries * m->entry_bytes);
+                m->left = grow(&total, p->chunk ? p->entries * sf_panel_total_bytes(p, m) : 0);
+        }
+        return total;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Programs fill a panel and empty it
+ * ------------------------------------------------------------------------------------------- */
+
+int64_t sf_panel_pitch(const sf_panels *p, const sf_piece *piece)
+{
+        return sf_panel_in_columns(p) ? piece->cols : sf_smaller(p->block, piece->n) * piece->cols;
+}
+
+int64_t sf_panel_line_at(const sf_panels *p, const sf_block *b)
+{
+        return (sf_panel_in_columns(p) ? 0 : b->line * sf_panel_pitch(p, b->piece)) + b->panel * b->piece->cols;
+}
+
+/* A box of a block: positions by columns, or without columns lines by positions. `at` is where its
+ * memory begins: in reverse its last position. NULL: one position, by lines and columns. */
+static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t *at, int64_t count)
+{
+        const sf_panels *p = w->p;
+        const sf_piece *piece = b->piece;
+        const bool across = p->col >= 0;
+        const int64_t sign = p->reverse ? -1 : 1;
+        sf_fused_box box = {.rows = across && at ? count : piece->lines,
+                            .cols = across ? piece->cols : at ? count : 1};
+        for (int32_t k = 0; k < b->m->fuse->operands; k++) {
+                const int64_t *stride = b->m->fuse->operand[k].stride, line = piece->in[k].line;
+                const int64_t seq = at ? sign * stride[p->seq] : 0;
+                struct sf_fused_side *side = &box.in[k];
+                if (at && b->m->fuse->operand[k].segment) { /* spread out, as panels are */
+                        const int64_t size = sf_dtypes[b->m->fuse->operand[k].dt].size;
+                        *side = (struct sf_fused_side){w->scratch + p->spread[k], piece->cols * size, size, 0, false};
+                        continue;
+                }
+                if (!piece->in[k].at) /* of no elements: a fold of nothing */
+                        continue;
+                side->at = piece->in[k].at + (at ? b->line : 0) * line;
+                for (int32_t d = 0; at && d < p->nseq; d++)
+                        side->at += at[d] * stride[p->nbatch + d];
+                side->row = across && at ? seq : line;
+                side->col = across ? stride[p->col] : seq;
+                side->ahead = at ? p->block * stride[p->seq] : 0;
+        }
+        return box;
+}
+
+sf_numbers sf_panel_numbers(const sf_panels *p, const sf_block *b)
+{
+        const sf_piece *piece = b->piece;
+        const sf_step *s = b->m->step;
+        const int64_t n = p->cut ? b->length : p->n;
+        const int64_t at = p->cut ? b->start : s->before + piece->base + b->line * piece->base_line + piece->from + b->first;
+        return s->reverse ? (sf_numbers){s->before + n + s->after - 1 - at, -piece->base_line, -1}
+                                   : (sf_numbers){at, piece->base_line, 1};
+}
+
+/* Do numbers stand beside the elements of such a block? Most folds need none there. */
+static bool is_numbered(const sf_panels *p, const sf_block *b)
+{
+        return sf_op_is(b->m->step->op, SF_INDEX) && (!sf_panel_folds(b) || p->shape == SF_PANEL_PACKED || p->cut);
+}
+
+void sf_panel_number(const sf_walker *w, const sf_block *b)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_piece *piece = b->piece;
+        const int64_t across = p->col >= 0 ? piece->cols : 1;
+        sf_numbers n = sf_panel_numbers(p, b);
+        n.at += p->reverse ? (b->count - 1) * n.step : 0; /* panels are filled as memory is */
+        n.step = p->reverse ? -n.step : n.step;
+        for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++, n.at += n.row) {
+                const int64_t to = (sf_panel_in_columns(p) ? 0 : line * sf_panel_pitch(p, piece)) + b->panel * across;
+                char *y = w->scratch + m->other + to * m->size;
+                if (across == 1)
+                        p->isa->map->number(y, m->size, n.at, n.step, b->count);
+                else
+                        for (int64_t i = 0; i < b->count; i++)
+                                p->isa->map->number(y + i * across * m->size, m->size, n.at + i * n.step, 0, across);
+        }
+}
+
+/* A block into the panel, of one line or without columns of all: runs along the sequence's
+ * innermost dimension. */
+void sf_panel_load(const sf_walker *w, const sf_block *b)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_piece *piece = b->piece;
+        const sf_dim *dims = m->step->dims, *seq = &dims[p->seq];
+        const int64_t row = p->col >= 0 ? piece->cols : sf_panel_pitch(p, piece);
+        const int64_t begin = piece->from + b->first + (p->reverse ? b->count - 1 : 0);
+        const int64_t m_seq = p->reverse ? -seq->m : seq->m;
+        if (is_numbered(p, b) && !p->cut)
+                sf_panel_number(w, b);
+        for (int64_t done = 0, run; done < b->count; done += run) {
+                sf_walk at;
+                sf_walk_start(&at, dims + p->nbatch, p->nseq, begin + done);
+                run = b->count - done;
+                if (p->nseq > 1) /* with one dimension a piece never runs past its end */
+                        run = sf_smaller(run, seq->len - at.at[p->nseq - 1]);
+                const int64_t to = sf_panel_line_at(p, b) + done * piece->cols;
+                sf_fused_box box = box_of(w, b, at.at, run);
+                box.y = w->scratch + m->panel + to * m->size;
+                box.y_row = row * m->size;
+                box.y_col = m->size;
+                if (!m->reads)
+                        sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
+                if (sf_op_is(m->step->op, SF_TWO)) {
+                        box.y = w->scratch + m->other + to * m->size;
+                        sf_fused_eval(w->machine, &m->beside, m->beside_constants, &box);
+                }
+                if (m->step->m && !m->masks)
+                        sf_fused_move(p->isa->map->mover(SF_DT_U8, SF_DT_U8),
+                                      (const char *)b->of->m + b->line * b->of->m_line + at.m,
+                                      p->col >= 0 ? m_seq : b->of->m_line,
+                                      p->col >= 0 ? dims[p->col].m : m_seq,
+                                      w->scratch + m->mask + to, row, 1, box.rows, box.cols);
+        }
+}
+
+/* The panel to memory; scans only, whose sequences have one dimension. */
+void sf_panel_store(const sf_walker *w, const sf_block *b)
+{
+        const sf_panels *p = w->p;
+        const sf_panel_member *m = b->m;
+        const sf_dim *dims = m->step->dims;
+        const int64_t seq = p->reverse ? -dims[p->seq].y : dims[p->seq].y, cols = b->piece->cols;
+        const int64_t position = b->piece->from + b->first + (p->reverse ? b->count - 1 : 0);
+        const char *result = w->scratch + (m->gathers ? m->gathered : m->panel) +
+                             sf_panel_line_at(p, b) * m->size;
+        char *y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
+        sf_fused_box box = box_of(w, b, &position, b->count);
+        if (m->gathers) { /* back to back in scratch as in memory, down in columns that go down */
+                y += sf_panel_in_columns(p) && seq < 0 ? (b->count - 1) * seq : 0;
+                p->isa->map->stream(y, result, box.rows * box.cols * m->size, result);
+                return;
+        }
+        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){
+                result, (p->col >= 0 ? cols : sf_panel_pitch(p, b->piece)) * m->size, m->size, 0, false};
+        box.y = y;
+        box.y_row = p->col >= 0 ? seq : b->of->y_line;
+        box.y_col = p->col >= 0 ? dims[p->col].y : seq;
+        box.stream = p->stream;
+        sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
+}
+
+/* The box of one position of all lines, as long runs as can be. */
+static sf_fused_box box_of_lines(const sf_walker *w, const sf_block *b, const char *result)
+{
+        const sf_panels *p = w->p;
+        const int64_t size = b->m->size;
+        sf_fused_box box = box_of(w, b, NULL, 1);
+        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size, 0, false};
+        box.y = b->of->y;
+        box.y_row = b->of->y_line;
+        box.y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
+        if (p->col >= 0)
+                return box;
+        box.cols = box.rows; /* one column: the lines are the row */
+        box.rows = 1;
+        for (int32_t k = 0; k < SF_FUSED_SOURCES; k++)
+                box.in[k].col = box.in[k].row;
+        box.y_col = box.y_row;
+        return box;
+}
+
+void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *totals)
+{
+        const sf_panel_member *m = b->m;
+        const sf_fused_box box = box_of_lines(w, b, totals);
+        /* So many results would each first be read. */
+        if (m->streams && box.y_col == m->size &&
+            (box.rows == 1 || box.y_row == box.cols * m->size))
+                w->p->isa->map->stream(box.y, totals, box.rows * box.cols * m->size, totals);
+        else
+                sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
+}
+
+void sf_panel_map(const sf_walker *w, const sf_block *b)
+{
+        const sf_panel_member *m = b->m;
+        sf_fused_box box = box_of_lines(w, b, NULL);
+        box.stream = w->p->stream && m->through;
+        for (int32_t k = 0; w->shift && k < m->fuse->operands; k++) {
+                box.in[k].ahead = w->shift->ahead[k];
+                box.in[k].all = true;
+        }
+        if (!m->through) {
+                box.y = w->scratch + m->panel;
+                box.y_row = box.cols * m->size;
+                box.y_col = m->size;
+        }
+        sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
+        if (!m->through)
+                sf_panel_store_totals(w, b, box.y);
+}

@@ -1,0 +1,155 @@
+/*
+ * The memory order of the CUDA kernels, on the host: every kernel with many blocks and warps, compiled so that it tells of its accesses. What blocks tell each
+ * other comes late and in any order, and accesses that nothing orders fail (model.h). Results are the reference's, bit by bit.
+ *
+ *     test_memory_host folder compiler jobs [--cases N]     every line so many times, each with a seed of its own
+ */
+#include "backend_host.h"
+#include "check.h"
+#include "kernels.h"
+#include "model.h"
+#include "scanfold.h"
+
+static const sf_cuda_chip small_chip = {.capability = 90, .cluster = 8, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
+                                        .shared_per_multiprocessor = 65536, .l2 = 8192, .small_tiles = 1};
+
+/* Elements of x, and segments of lines with offsets. */
+#define MOST 54000
+#define SEGMENTS 40
+
+static const struct {
+        const char *text; /* of x, an offset for each of SEGMENTS and one more, and w */
+        int wide;         /* f64: totals of two words */
+        int ndim;
+        int64_t shape[3];
+} lines[] = {
+        {"cumsum(x, 1)", 0, 3, {70, 5, 1}},     {"cumsum(x, 1)", 0, 3, {40, 300, 1}},  {"cumsum(x, 1)", 1, 3, {1, 9000, 1}},
+        {"cumsum(x, 1)", 1, 3, {1, 700, 1}},    {"cumprod(x, 1)", 0, 3, {1, 4000, 2}}, {"cumsum(x, 1)", 0, 3, {1, 2000, 4}},
+        {"cumsum(x, 1)", 1, 3, {1, 2000, 8}},    {"cumprod(x, 1)", 0, 3, {1, 700, 3}},  {"cumsum(x, 1)", 0, 3, {3, 130, 33}},
+        {"cumsum(x, 1)", 0, 3, {1, 900, 40}},   {"cumsum(x, 1)", 0, 3, {2, 50, 128}},  {"sum(x, 1)", 0, 3, {5, 1031, 1}},
+        {"sum(x, 1)", 1, 3, {1, 9000, 1}},      {"sum(x, 1)", 0, 3, {1, 4000, 2}},     {"sum(x, 1)", 0, 3, {3, 130, 33}},
+        {"sum(x, 1)", 0, 3, {9, 20, 300}},      {"softmax(x, 1)", 0, 2, {3, 900}},     {"softmax(x, 1)", 0, 2, {2, 6000}},
+        {"layer_norm(x, 1)", 1, 2, {2, 3000}},  {"sum(x @ w, 1)", 0, 2, {40, 90}},      {"cumsum(x, 1, offsets=o)", 1, 2, {2, 6000}},
+        {"sum(x, 1, offsets=o)", 0, 2, {2, 6000}}, {"cumprod(x, 1, offsets=o)", 0, 3, {1, 900, 6}}, {"argmax(x, 1, offsets=o)", 0, 3, {2, 900, 5}},
+        {"softmax(x, 1, offsets=o)", 0, 2, {2, 3000}}, {"sum(x, 1)", 0, 3, {70, 5, 1}}, {"x * 2 + 1", 0, 2, {3, 500}}, {"cumsum(x, 1)", 0, 3, {1, 320, 4}}, {"cumsum(x, 1)", 0, 3, {1, 660, 2}},
+};
+#define LINES (int)(sizeof lines / sizeof *lines)
+
+static const char names[] = "xow"; /* of inputs, in the order in which they are given */
+static double x[MOST], w[MOST], y[2][2 * MOST];
+static int64_t offsets[SEGMENTS + 1];
+static sf_context *ctx[2]; /* the reference; the kernels */
+
+/* Numbers of both signs, some of them not finite where there are results that are then computed again. */
+static void fill(void *to, int64_t count, bool wide, bool infinite)
+{
+        for (int64_t i = 0; i < count; i++) {
+                uint64_t state = (uint64_t)i + 1;
+                double v = (double)(int64_t)(model_random(&state) >> 40) * 0x1p-22 - 2;
+                if (infinite && i % 61 == 7)
+                        v = 3e38;
+                if (wide)
+                        ((double *)to)[i] = v;
+                else
+                        ((float *)to)[i] = (float)v;
+        }
+}
+
+/* Some empty, some short, some over many tiles. */
+static void cut(int64_t n)
+{
+        for (int i = 0; i < SEGMENTS; i++)
+                offsets[i] = i < 30 ? i / 3 * 7 : n * (i - 29) / 12;
+        offsets[0] = 0;
+        offsets[SEGMENTS] = n;
+}
+
+static sf_status run(sf_context *c, const char *text, const sf_tensor *given, void *out, size_t *size)
+{
+        sf_tensor inputs[3], result = given[0];
+        int64_t shape[3];
+        sf_graph *graph = NULL;
+        sf_plan *plan = NULL;
+        sf_status status = sf_graph_parse(c, text, &graph);
+        for (int i = 0; status == SF_OK && i < sf_graph_inputs(graph); i++)
+                inputs[i] = given[strchr(names, *sf_graph_input_name(graph, i)) - names];
+        if (status == SF_OK)
+                status = sf_plan_create(c, graph, sf_graph_inputs(graph), inputs, NULL, &plan);
+        if (status == SF_OK)
+                status = sf_plan_output(plan, 0, &result.ndim, shape, &result.dtype);
+        if (status == SF_OK) {
+                *size = result.dtype.bits / 8;
+                for (int d = 0; d < result.ndim; d++)
+                        *size *= (size_t)shape[d];
+                result.data = out;
+                result.shape = shape;
+                status = sf_plan_run(plan, inputs, &result, NULL);
+        }
+        sf_plan_destroy(plan);
+        sf_graph_destroy(graph);
+        return status;
+}
+
+static void meet(int line)
+{
+        int64_t shape[3], count = 1, ends[1] = {SEGMENTS + 1}, factors[2];
+        for (int d = 0; d < lines[line].ndim; d++)
+                count *= shape[d] = lines[line].shape[d];
+        factors[0] = shape[1];
+        factors[1] = 20;
+        const sf_dtype dtype = lines[line].wide ? SF_F64 : SF_F32;
+        sf_tensor given[3] = {{.data = x, .device = {SF_CPU, 0}, .ndim = lines[line].ndim, .dtype = dtype, .shape = shape},
+                              {.data = offsets, .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_I64, .shape = ends},
+                              {.data = w, .device = {SF_CPU, 0}, .ndim = 2, .dtype = dtype, .shape = factors}};
+        size_t size = 0;
+        const bool product = strchr(lines[line].text, '@');
+        fill(x, count, lines[line].wide, product);
+        if (product)
+                fill(w, factors[0] * factors[1], lines[line].wide, false);
+        cut(shape[1]);
+        for (int k = 0; k < 2; k++) {
+                sf_status status = run(ctx[k], lines[line].text, given, y[k], &size);
+                CHECK(status == SF_OK, "%s of (%d, %d): %s", lines[line].text, (int)shape[0], (int)shape[1], sf_last_error(ctx[k]));
+        }
+        CHECK(host_learning || !memcmp(y[0], y[1], size), "%s of (%d, %d): other bits than the reference's", lines[line].text, (int)shape[0], (int)shape[1]);
+}
+
+int main(int argc, char **argv)
+{
+        int times = 5;
+        if (argc < 4) {
+                fprintf(stderr, "usage: test_memory_host folder compiler jobs [--cases N]\n");
+                return 2;
+        }
+        if (argc > 5 && !strcmp(argv[4], "--cases"))
+                times = atoi(argv[5]);
+        for (int k = 0; k < 2; k++) {
+                sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
+                o.threads = 1;
+                o.backend = k ? SF_BACKEND_AUTO : SF_BACKEND_REF;
+                if (sf_context_create(&ctx[k], &o) != SF_OK)
+                        return 2;
+        }
+        kernels_open(argv[1], argv[2], atoi(argv[3]));
+        host_chip = small_chip;
+        host_races = true;
+        host_learning = true;
+        for (int line = 0; line < LINES; line++)
+                meet(line);
+        kernels_compile();
+        host_learning = false;
+        for (int i = 0; i < times; i++)
+                for (int line = 0; line < LINES; line++) {
+                        host_seed = 1000 * i + 10 * line;
+                        meet(line);
+                }
+#define KERNEL(name, NAME) CHECK(host_met[SF_CUDA_##NAME], "no line has run kernels/" #name ".cu");
+#include "cuda/kernels.def"
+#undef KERNEL
+        CHECK(host_clusters && host_staged && host_interleaved && host_chunked && host_whole_rows, "%ld clusters, %ld staged, %ld interleaved, %ld chunked, %ld of whole rows",
+              host_clusters, host_staged, host_interleaved, host_chunked, host_whole_rows);
+        for (int k = 0; k < 2; k++)
+                sf_context_destroy(ctx[k]);
+        printf("%d specialisations, %ld launches\n", kernels_count(), host_launches);
+        return finish("test_memory_host");
+}
