@@ -198,7 +198,8 @@ void print_element(const unsigned char *data, const struct dtype_info *dtype)
         } else if (!strcmp(dtype->name, "f16")) {
                 print_real(widen_half(v.u16), 0);
         } else if (!strcmp(dtype->name, "bf16")) {
-                v.u32 = (uint32_t)v.u16 << 16;
+                const uint32_t upper = v.u16;
+                v.u32 = upper << 16;
                 print_real(v.f, 0);
         } else if (!strcmp(dtype->name, "bool")) {
                 puts(data[0] ? "True" : "False");

@@ -31,6 +31,7 @@ static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *fail(const xla_call *call, int code, const char *sentence)
 {
         xla_error_args args = {sizeof args, NULL, sentence, code};
+        /* cppcheck-suppress returnDanglingLifetime ; XLA copies the sentence into an error of its own */
         return call->api->error_create(&args);
 }
 
@@ -165,7 +166,7 @@ static void *find_device(const xla_call *call, sf_device *device, void **stream)
         xla_stream_args where = {sizeof where, NULL, call->context, NULL};
         void *error = call->api->stream_get(&where);
         if (error)
-                return error;
+                return error; /* cppcheck-suppress returnDanglingLifetime ; XLA's, as below: it has nothing of its arguments */
         *stream = where.stream;
         int32_t count = 0;
         if (call->api->size >= sizeof *call->api) {
@@ -177,7 +178,7 @@ static void *find_device(const xla_call *call, sf_device *device, void **stream)
                              "this jaxlib does not tell a function which of several GPUs it is called for: "
                              "take a newer one, or show the process one GPU by CUDA_VISIBLE_DEVICES");
         }
-        return error;
+        return error; /* cppcheck-suppress returnDanglingLifetime */
 }
 
 static void *execute(const xla_call *call, sf_device device)

@@ -55,10 +55,12 @@ static void turn(sf_step *to, sf_fuse *g, int32_t d)
 void sf_step_flatten(const sf_step *map, sf_step *to, sf_fuse *g)
 {
         sf_fuse plain;
-        const sf_fuse *f = map->fuse ? map->fuse : &plain;
+        const sf_fuse *f = map->fuse;
         int32_t order[SF_MAX_NDIM + 1], count = 0, kept = 0;
-        if (!map->fuse)
+        if (!f) {
                 sf_step_plain_fuse(map, &plain);
+                f = &plain;
+        }
         for (int32_t d = 0; d < map->nbatch + map->nseq; d++) {
                 int32_t at = count;
                 if (map->dims[d].len == 1)
@@ -73,7 +75,7 @@ void sf_step_flatten(const sf_step *map, sf_step *to, sf_fuse *g)
         to->map = to->within = to->reverse = false;
         to->sibling = to->then = NULL;
         for (int32_t i = 0; i < count; i++) {
-                const int32_t d = order[i];
+                const int32_t d = order[i]; /* cppcheck-suppress uninitvar ; it is set below count */
                 const bool joined = kept && continues(map, f, d, to, g, kept - 1);
                 const int64_t outside = joined ? to->dims[kept - 1].len : 1;
                 kept -= joined;

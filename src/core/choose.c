@@ -182,6 +182,7 @@ sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
         uint64_t u = v.value.u;
         if (v.kind == SF_SCALAR_REAL) {
                 double f = v.value.f;
+                /* cppcheck-suppress incorrectLogicOperator ; it cannot read hexadecimal numbers */
                 fits = f == floor(f) && f >= -0x1p63 && f < 0x1p64;
                 u = !fits ? 0 : f < 0 ? (uint64_t)(int64_t)f : (uint64_t)f;
                 v.kind = f < 0 ? SF_SCALAR_INT : SF_SCALAR_UINT;

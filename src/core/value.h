@@ -155,7 +155,9 @@ static inline sf_value sf_value_from_integer(sf_dt dt, uint64_t u, sf_dt acc)
 
 static inline sf_value sf_value_from_f64(double v, sf_dt acc)
 {
-        return acc == SF_DT_F32 ? (sf_value){.f32 = (float)v} : (sf_value){.f64 = v};
+        if (acc == SF_DT_F32)
+                return (sf_value){.f32 = (float)v};
+        return (sf_value){.f64 = v};
 }
 
 /* The element at p, of type `in`, as the accumulator holds it. */
@@ -316,7 +318,9 @@ static inline sf_value sf_lower(sf_op op, sf_dt acc, sf_value v)
                 return (sf_value){.f64 = sf_exp_log_f64(v.f64, v.also64)};
         if (op == SF_PROD && sf_dtypes[acc].kind == SF_KIND_REAL)
                 return sf_product_lower(acc, v);
-        return acc == SF_DT_F32 ? (sf_value){.f32 = v.f32} : (sf_value){.u64 = v.u64};
+        if (acc == SF_DT_F32)
+                return (sf_value){.f32 = v.f32};
+        return (sf_value){.u64 = v.u64};
 }
 
 /* a combined with b, a to the left: one rounded operation of the accumulator's type; of a product,
@@ -364,9 +368,9 @@ static inline sf_value sf_identity_number(sf_op op, sf_dt acc)
         switch (op) {
 #define OP(name, NAME, real, integer, natural, traits, on_bool)                                    \
         case SF_##NAME:                                                                            \
-                return kind == SF_KIND_REAL     ? sf_value_from_f64(real, acc)                     \
-                       : kind == SF_KIND_SIGNED ? (sf_value){.u64 = (uint64_t)(integer)}           \
-                                                : (sf_value){.u64 = (uint64_t)(natural)};
+                if (kind == SF_KIND_REAL)                                                          \
+                        return sf_value_from_f64(real, acc);                                       \
+                return (sf_value){.u64 = kind == SF_KIND_SIGNED ? (uint64_t)(integer) : (uint64_t)(natural)};
 #include "core/ops.def"
 #undef OP
         default: return (sf_value){.u64 = 0};

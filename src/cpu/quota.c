@@ -117,13 +117,12 @@ static bool read_limit(const char *directory, bool unified, long long *quota, lo
 {
         static const char *const names[2][2] = {{"/cpu.cfs_quota_us", "/cpu.cfs_period_us"},
                                                 {"/cpu.max", NULL}};
-        FILE *first = open_below(directory, names[unified][0]), *second = first;
-        if (first && !unified)
-                second = open_below(directory, names[0][1]);
+        FILE *first = open_below(directory, names[unified][0]);
+        FILE *other = first && !unified ? open_below(directory, names[0][1]) : NULL, *second = unified ? first : other;
         const bool read = first && second && fscanf(first, "%lld", quota) == 1 &&
                           fscanf(second, "%lld", period) == 1 && *quota > 0 && *period > 0;
-        if (second && second != first)
-                fclose(second);
+        if (other)
+                fclose(other);
         if (first)
                 fclose(first);
         return read;

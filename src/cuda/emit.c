@@ -459,6 +459,7 @@ static sf_status plan_shared(const sf_context *ctx, const sf_step *step, const s
                         copy[k - 1].sibling = &copy[k];
                 members[plan->steps++] = &copy[k];
         }
+        /* cppcheck-suppress uninitvar ; there is one step at least */
         if (plan->steps == 1 || !copy[0].fold)
                 copy[0].fuse = copy[0].fuse == &plain[0] ? NULL : copy[0].fuse;
         return plan_alone(ctx, &copy[0], chip, plan);

@@ -32,6 +32,7 @@ static int64_t meeting(int64_t team, int64_t n, int64_t inner, int64_t size)
         for (int64_t lane = 0; lane < 32; lane += team) {
                 for (int64_t position = 0; position < team; position++) {
                         const int64_t word = ((unit + position) * inner + column) * size >> 2, bank = word & 31;
+                        /* cppcheck-suppress uninitvar ; seen is set where count is above 0 */
                         if (!count[bank] || seen[bank] != word)
                                 most = at_least(most, ++count[bank]);
                         seen[bank] = word;

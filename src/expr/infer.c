@@ -11,7 +11,7 @@
 
 sf_excerpt sf_infer_show(const sf_ir *ir, int32_t node)
 {
-        sf_excerpt e;
+        sf_excerpt e = {{0}};
         if (sf_ir_print(ir, node, e.text, sizeof e.text) >= sizeof e.text)
                 memcpy(e.text + sizeof e.text - 4, "...", 4);
         return e;

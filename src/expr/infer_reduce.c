@@ -49,6 +49,7 @@ static sf_status infer_beside(sf_inference *in, const char *name, int32_t given,
                 else
                         others |= (uint64_t)1 << d;
         }
+        /* cppcheck-suppress uninitvar ; along is set below count */
         if (n->ndim == count && !memcmp(n->shape, along, (size_t)count * sizeof *along)) {
                 *node = sf_ir_unsqueeze(ir, *node, others);
                 return SF_OK;

@@ -105,6 +105,7 @@ sf_status sf_infer_broadcast(sf_inference *in, const sf_node *n, int32_t x, sf_m
                 shape[d] = in->graph->number[n->list + d];
                 if (shape[d] == -1 && d >= lead)
                         shape[d] = node->shape[d - lead];
+                /* cppcheck-suppress arrayIndexThenCheck ; d is below n->count, and lead is not the limit of shape */
                 fits = shape[d] >= 0 && (d < lead || node->shape[d - lead] == shape[d] || node->shape[d - lead] == 1);
                 /* Strides follow from the shape, so the bytes must be countable even where there are none. */
                 fits = fits && !__builtin_mul_overflow(count, shape[d] ? shape[d] : 1, &count) && count < INT64_MAX / 256;

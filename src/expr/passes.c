@@ -238,6 +238,7 @@ static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
                                 if (best_on[j] && c.node[j] == sf_ir_arg(p->ir, at, k))
                                         up[i] = track_up(p->ir, at, sf_ir_at(p->ir, c.node[j]), up[j]);
         }
+        /* cppcheck-suppress uninitvar ; a core's way ends at the root, the last of all, which is therefore on it */
         *track = up[c.count - 1];
         return best;
 }
@@ -288,7 +289,7 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
                 return;
         sf_pass *pass = sf_ir_alloc(p->ir, sizeof *pass);
         const sf_track *track;
-        int32_t core, cut;
+        int32_t core = 0, cut;
         bool alone = copies;
         p->copying = copies;
         do {
@@ -312,7 +313,7 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
                 p->cut[root] = true; /* whoever else needs it reads it: computing it anew would take the scan or fold again */
         sf_track *out = sf_ir_alloc(p->ir, (size_t)n->ndim * sizeof *out);
         for (int32_t d = 0; d < n->ndim; d++)
-                out[d] = track[d];
+                out[d] = track[d]; /* cppcheck-suppress uninitvar ; the loop above has run once at least */
         if (offset_axis >= 0)
                 out[offset_axis].start += offset;
         pass->out = (sf_access){buffer, out};
