@@ -26,13 +26,16 @@ uint32_t model_era(void)
 /* ------------------------------------------------------------------------------------------------
  * Words
  * ---------------------------------------------------------------------------------------------- */
-#define SLOTS ((size_t)1 << 16) /* of words that are posted in a launch */
+#define SLOT_BITS 20
+#define SLOTS ((size_t)1 << SLOT_BITS) /* of words that are posted in a launch */
 #define KEPT 8                  /* values of a word: older ones are seen by everybody by then */
 
 typedef struct word {
         const uint64_t *at;
         uint64_t value[KEPT];
         uint32_t posts;  /* so many values, the one that the launch found included */
+        uint32_t slot;
+        uint32_t poster; /* the only block that has seen more than the first value, until there is */
         uint32_t *seen;  /* by each block: the number of the latest value */
 } word;
 
@@ -42,10 +45,22 @@ static uint32_t slot[SLOTS]; /* a word's number plus one */
 
 static uint32_t *slot_of(const uint64_t *p)
 {
-        size_t i = (size_t)(((uintptr_t)p >> 3) * 0x9e3779b97f4a7c15u >> 48);
+        size_t i = (size_t)(((uintptr_t)p >> 3) * 0x9e3779b97f4a7c15u >> (64 - SLOT_BITS));
         while (slot[i] && words[slot[i] - 1].at != p)
                 i = (i + 1) % SLOTS;
         return &slot[i];
+}
+
+/* Most words are never watched: those that are have room for all who may. */
+static uint32_t *seen_of(word *w)
+{
+        if (!w->seen) {
+                w->seen = calloc(block_count, sizeof *w->seen);
+                if (!w->seen)
+                        abort();
+                w->seen[w->poster] = w->posts - 1;
+        }
+        return w->seen;
 }
 
 static void forget_pages(void);
@@ -53,20 +68,20 @@ static void forget_pages(void);
 void model_begin(uint64_t seed, uint32_t blocks)
 {
         forget_pages();
-        for (size_t i = 0; i < word_count; i++)
+        for (size_t i = 0; i < word_count; i++) {
                 free(words[i].seen);
-        if (word_count)
-                memset(slot, 0, sizeof slot);
+                slot[words[i].slot] = 0;
+        }
         word_count = 0;
         chance = seed;
         block_count = blocks;
         now = model_era();
 }
 
-static uint32_t oldest(const word *w, int64_t block)
+static uint32_t oldest(word *w, int64_t block)
 {
-        const uint32_t kept = w->posts > KEPT ? w->posts - KEPT : 0;
-        return w->seen[block] > kept ? w->seen[block] : kept;
+        const uint32_t kept = w->posts > KEPT ? w->posts - KEPT : 0, *seen = seen_of(w);
+        return seen[block] > kept ? seen[block] : kept;
 }
 
 uint64_t model_watch(int64_t block, const uint64_t *p)
@@ -88,15 +103,17 @@ void model_post(int64_t block, uint64_t *p, uint64_t v)
         if (!*found) {
                 if (word_count == SLOTS / 2)
                         abort();
-                words[word_count] = (word){.at = p, .value = {*p}, .posts = 1, .seen = calloc(block_count, sizeof(uint32_t))};
-                if (!words[word_count].seen)
-                        abort();
+                words[word_count] = (word){.at = p, .value = {*p}, .posts = 1, .slot = (uint32_t)(found - slot), .poster = (uint32_t)block};
                 *found = (uint32_t)++word_count;
         }
         word *w = &words[*found - 1];
+        if (w->poster != (uint32_t)block)
+                seen_of(w);
         *p = v; /* the latest, for whom this launch is over */
         w->value[w->posts % KEPT] = v;
-        w->seen[block] = w->posts++;
+        if (w->seen)
+                w->seen[block] = w->posts;
+        w->posts++;
 }
 
 /* ------------------------------------------------------------------------------------------------
