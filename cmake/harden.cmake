@@ -4,6 +4,7 @@ add_library(scanfold_hardened INTERFACE)
 if(SCANFOLD_HARDEN AND NOT SCANFOLD_SANITIZE)
   include(CheckCCompilerFlag)
   include(CheckLinkerFlag)
+  set(CMAKE_REQUIRED_FLAGS -Werror) # clang takes the other processors' flags too, and only warns that it does nothing
   # Return addresses and stacks; where calls may land (x86, then ARM).
   foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection -mbranch-protection=standard)
     string(MAKE_C_IDENTIFIER SCANFOLD_HAS${flag} has)
@@ -17,6 +18,7 @@ if(SCANFOLD_HARDEN AND NOT SCANFOLD_SANITIZE)
     check_linker_flag(C ${flag} ${has})
     target_link_options(scanfold_hardened INTERFACE $<$<BOOL:${${has}}>:${flag}>)
   endforeach()
+  unset(CMAKE_REQUIRED_FLAGS)
   # Not the kernels: their arrays are registers, of constant size and index, and their calls are counted.
   foreach(isa portable avx2 avx512 neon)
     set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-stack-protector -U_FORTIFY_SOURCE)

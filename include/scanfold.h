@@ -494,7 +494,8 @@ typedef struct sf_fold_options {
 
 #ifdef __cplusplus
 #  define SF_FOLD_OPTIONS_INIT \
-        { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, 0, NULL, NULL, 0, 0, 0, NULL }
+        { sizeof(sf_fold_options), SF_SUM, 0, NULL, 0, 0, NULL, {}, {}, 0, NULL, NULL, 0, 0, 0, \
+          NULL }
 #else
 #  define SF_FOLD_OPTIONS_INIT { .size = sizeof(sf_fold_options) }
 #endif
@@ -905,7 +906,8 @@ typedef struct sf_expr_options {
 
 #ifdef __cplusplus
 #  define SF_EXPR_OPTIONS_INIT \
-        { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, 0, {}, 0, 0, {}, 0, 0 }
+        { sizeof(sf_expr_options), SF_SUM, 0, NULL, 0, 0, 0, 0, {}, {}, {}, 0, 0, 0, {}, 0, 0, {}, \
+          0, 0 }
 #else
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif

@@ -117,6 +117,7 @@ SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(no
         const bool reverse = j->lanes->reverse;
         int64_t low = reverse ? -begin - (K_WIDTH - 1) : begin;
         O(val) inside[LEVELS], v = none->value;
+        inside[0] = v; /* never used: compilers do not see that */
         for (int i = 0; elements > 0; i++, elements -= K_WIDTH, low += reverse ? -K_WIDTH : K_WIDTH) {
                 const int count = elements < K_WIDTH ? (int)elements : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
                 const int64_t at = low + first;

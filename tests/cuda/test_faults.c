@@ -115,7 +115,7 @@ static void check_files(void)
                 closedir(all);
 }
 
-enum { RIGHT = 0, WRONG = 1, NO_MORE = 2, MANY = 100 };
+enum { RIGHT = 0, WRONG = 1, NO_MORE = 2 };
 
 static int with_failure(int o, long at)
 {
@@ -147,10 +147,11 @@ static int with_failure(int o, long at)
 
 int main(int argc, char **argv)
 {
-        if (argc < 3 || !mkdtemp(folder)) {
-                fprintf(stderr, "usage: test_faults libcuda nvrtc [operation]\n");
+        if (argc < 4 || !mkdtemp(folder)) {
+                fprintf(stderr, "usage: test_faults libcuda nvrtc many [operation]\n");
                 return 2;
         }
+        const long many = atol(argv[3]); /* so many calls fail each, and some of the others */
         setenv("SCANFOLD_LIBCUDA", argv[1], 1);
         setenv("SCANFOLD_NVRTC", argv[2], 1);
         setenv("SCANFOLD_CACHE_DIR", folder, 1);
@@ -163,7 +164,7 @@ int main(int argc, char **argv)
                 int result = RIGHT;
                 long at = 0;
                 /* One that does the same many times has its first calls fail, and some of the others. */
-                for (; result == RIGHT && at < 20000 && (argc < 4 || !strcmp(argv[3], operations[o].name)); at += at < MANY ? 1 : at / 3) {
+                for (; result == RIGHT && at < 20000 && (argc < 5 || !strcmp(argv[4], operations[o].name)); at += at < many ? 1 : at / 3) {
                         fflush(NULL); /* or the child would say it again */
                         const pid_t child = fork();
                         if (!child)
@@ -173,8 +174,8 @@ int main(int argc, char **argv)
                         result = WIFEXITED(status) ? WEXITSTATUS(status) : WRONG;
                         CHECK(result == RIGHT || result == NO_MORE, "%s, call %ld: %d", operations[o].name, at, result);
                 }
-                CHECK(argc > 3 || result != NO_MORE || at > operations[o].least, "%s makes only %ld calls that can fail", operations[o].name, at - 1);
-                printf("%s: %s%ld calls, each %sfailing in turn\n", operations[o].name, at > MANY ? "more than " : "", at > MANY ? (long)MANY : at - 1, at > MANY ? "of the first and some of the others " : "");
+                CHECK(argc > 4 || result != NO_MORE || at > operations[o].least, "%s makes only %ld calls that can fail", operations[o].name, at - 1);
+                printf("%s: %s%ld calls, each %sfailing in turn\n", operations[o].name, at > many ? "more than " : "", at > many ? many : at - 1, at > many ? "of the first and some of the others " : "");
         }
         rmdir(folder);
         return finish("test_faults");
