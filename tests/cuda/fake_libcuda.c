@@ -380,6 +380,8 @@ cu_result cuLaunchKernelEx(const cu_launch *launch, cu_function function, void *
         cu_module module = (cu_module)function;
         if (gone(module->device, module->generation))
                 return CU_CONTEXT_DESTROYED;
+        static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* who is told of at a time */
+        pthread_mutex_lock(&one);
         long number = fake.launches++;
         fake_launch *l = &fake.last[number % FAKE_LAUNCHES];
         l->image = module->image;
@@ -391,6 +393,7 @@ cu_result cuLaunchKernelEx(const cu_launch *launch, cu_function function, void *
         l->overlaps = launch->count == 1 && launch->attributes->id == CU_LAUNCH_OVERLAP && launch->attributes->value == 1;
         l->context = current();
         memcpy(l->params, params[0], sizeof l->params);
+        pthread_mutex_unlock(&one);
         return CU_OK;
 }
 cu_result cuPointerGetAttributes(unsigned count, int *attributes, void **values, cu_address address)

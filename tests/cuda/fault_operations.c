@@ -227,7 +227,9 @@ static sf_status run_plan(void)
 static sf_status run_graph(void)
 {
         sf_graph *g = NULL;
-        sf_tensor tx = on_cpu(x, 2, few), ty[2] = {on_cpu(y, 2, few), on_cpu(&y[1][0], 0, NULL)};
+        static int64_t offsets[5] = {0, 1, 2, 3, 4}, offset_count = 5; /* of segments of one element: spread changes nothing */
+        sf_tensor tx[2] = {on_cpu(x, 2, few), on_cpu(offsets, 1, &offset_count)}, ty[2] = {on_cpu(y, 2, few), on_cpu(&y[1][0], 0, NULL)};
+        tx[1].dtype = SF_I64;
         sf_expr_options rows = SF_EXPR_OPTIONS_INIT, columns = SF_EXPR_OPTIONS_INIT;
         const int32_t zero = 0, first = 1;
         sf_status status = sf_graph_create(NULL, &g);
@@ -246,14 +248,15 @@ static sf_status run_graph(void)
         const int32_t same = sf_expr_squeeze(g, sf_expr_unsqueeze(g, views, 0), 0);
         const int32_t parts[] = {sf_expr_slice(g, same, 0, 0, 2, 1), sf_expr_slice(g, same, 0, 2, 4, 1)};
         const int32_t again = sf_expr_concat(g, 0, 2, parts);
-        const int32_t row = sf_expr_broadcast(g, sf_expr_select(g, again, 0, 1), 2, few);
+        const int32_t spread = sf_expr_spread(g, sf_expr_select(g, again, 0, 1), 0, 4, sf_expr_input(g, "o"));
+        const int32_t row = sf_expr_broadcast(g, spread, 2, few);
         const int32_t half = sf_expr_like(g, row, sf_real(0.5));
         const int32_t product = sf_expr_linear(g, sf_expr_matmul(g, row, half), row, 0);
         const int32_t after = sf_expr_recurrence(g, half, product, NULL);
         const int32_t softmax = sf_expr_derived(g, after, SF_SOFTMAX, &columns);
         const int32_t output = sf_expr_output(g, sf_expr_cast(g, sf_expr_fold(g, softmax, NULL), SF_F32));
         /* A node that failed keeps its sentence for those that are made of it. */
-        status = output < 0 ? SF_OUT_OF_MEMORY : plan_and_run(g, &tx, 2, ty);
+        status = output < 0 ? SF_OUT_OF_MEMORY : plan_and_run(g, tx, 2, ty);
         sf_graph_destroy(g);
         return status;
 }
