@@ -1,9 +1,9 @@
 """Segmented cumulative sums, softmax and sums beside a copy of the same bytes, and beside what NumPy and torch have for it. One run, medians.
 
-    python bench/segments.py [--device cpu|cuda] [--elements 2**24] [--threads N] [--times 7] [--mean 8 64 ...]
+    python bench/segments.py [--device cpu|cuda] [--elements 2**24] [--threads N] [--times 7] [--mean 8 64 ...] [--no-peers]
 
 A share is the time of a copy that moves as many bytes as the call reads and writes, offsets among them, over the call's time. Lengths are
-uniform (1 to twice the mean), equal, or Pareto's (a few hold half of all).
+uniform (1 to twice the mean), equal, or Pareto's (a few hold half of all). The last row is 64 columns, cut along axis 0.
 """
 import argparse
 import statistics
@@ -72,6 +72,7 @@ def main():
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--mean", type=int, nargs="*", default=[1, 8, 64, 1024, 2**14, 2**18, 2**24])
     parser.add_argument("--kinds", nargs="*", default=KINDS)
+    parser.add_argument("--no-peers", action="store_true")
     given = parser.parse_args()
     base, _, power = given.elements.partition("**")
     total = int(base) ** int(power or 1)
@@ -81,22 +82,25 @@ def main():
     x = torch.from_numpy(rng.standard_normal(total).astype(np.float32)).to(given.device)
     y = torch.empty_like(x)
     print(f"{total} f32 on {given.device}, {torch.get_num_threads()} threads; shares of a copy of the same bytes")
-    print(f"{'lengths':>9} {'mean':>7} {'scan':>6} {'softmax':>7} {'sum':>6}   peers' sums")
-    for mean in given.mean:
-        for kind in given.kinds:
-            offsets = torch.from_numpy(lengths_of(kind, mean, total, rng)).to(given.device)
-            sums = torch.empty(len(offsets) - 1, device=given.device)
-            extra = offsets.numel() * 8
-            scanned, summed = 8 * total + extra, 4 * total + 4 * sums.numel() + extra
-            size = max(scanned, summed) // 2
-            a, b = torch.empty(size, dtype=torch.uint8, device=given.device), torch.ones(size, dtype=torch.uint8, device=given.device)
-            rate = 2 * size / clock(lambda: a.copy_(b))
-            del a, b
-            scan = clock(lambda: scanfold.cumsum(x, 0, offsets=offsets, out=y))
-            softmax = clock(lambda: scanfold.softmax(x, 0, offsets=offsets, out=y))
-            fold = clock(lambda: scanfold.sum(x, 0, offsets=offsets, out=sums))
-            others = "  ".join(f"{name} {summed / rate / clock(call):.3f}" for name, call in peers(x, offsets, given.device).items())
-            print(f"{kind:>9} {mean:>7} {scanned / rate / scan:6.2f} {scanned / rate / softmax:7.2f} {summed / rate / fold:6.2f}   {others}", flush=True)
+    print(f"{'lengths':>9} {'mean':>8} {'scan':>6} {'softmax':>7} {'sum':>6}   peers' sums")
+    cases = [(kind, mean, 1) for mean in given.mean for kind in given.kinds] + [("uniform", 500, 64)]
+    for kind, mean, columns in cases:
+        offsets = torch.from_numpy(lengths_of(kind, mean, total // columns, rng)).to(given.device)
+        data, result = (x, y) if columns == 1 else (x.reshape(-1, columns), y.reshape(-1, columns))
+        sums = torch.empty((len(offsets) - 1, *data.shape[1:]), device=given.device)
+        extra = offsets.numel() * 8
+        scanned, summed = 8 * total + extra, 4 * total + 4 * sums.numel() + extra
+        size = max(scanned, summed) // 2
+        a, b = torch.empty(size, dtype=torch.uint8, device=given.device), torch.ones(size, dtype=torch.uint8, device=given.device)
+        rate = 2 * size / clock(lambda: a.copy_(b))
+        del a, b
+        scan = clock(lambda: scanfold.cumsum(data, 0, offsets=offsets, out=result))
+        softmax = clock(lambda: scanfold.softmax(data, 0, offsets=offsets, out=result))
+        fold = clock(lambda: scanfold.sum(data, 0, offsets=offsets, out=sums))
+        beside = {} if given.no_peers or columns > 1 else peers(x, offsets, given.device)
+        others = "  ".join(f"{name} {summed / rate / clock(call):.3f}" for name, call in beside.items())
+        name = f"{mean}" if columns == 1 else f"{mean}x{columns}"
+        print(f"{kind:>9} {name:>8} {scanned / rate / scan:6.2f} {scanned / rate / softmax:7.2f} {summed / rate / fold:6.2f}   {others}", flush=True)
 
 
 if __name__ == "__main__":

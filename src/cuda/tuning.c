@@ -54,10 +54,11 @@ static const row rows[] = {
         {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {1024, 32, 1, 4, 0}},
         {SF_CUDA_APPLY, 1, -1, 16, 8, 8, 70, {1024, 8, 1, 0, 0}},
 
-        /* A leaf of 32 words a thread, and as many blocks as its registers leave room for; of columns (`down`) more windows in a block, `more` bytes of columns
-         * beside each other, a sector, so that all that is read is used. H200, 2^26 f32: 0.36 to 0.42 of a copy; to be measured: other tiles. */
-        {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 8, 70, {128, 32, 6, 0, 0}},
-        {SF_CUDA_SEGMENTS, 1, -1, 16, 8, 8, 70, {256, 32, 2, 32, 0}},
+        /* A leaf of 32 words a lane. H200, 2^26 f32: blocks of 64, 128 and 256 threads, of 64 and 80 registers a thread, differ by less than a tenth; the largest by most, since
+         * a block's place is free only when all its warps have done. */
+        {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 4, 70, {128, 32, 6, 0, 0}},
+        {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 8, 70, {128, 32, 4, 0, 0}},
+        {SF_CUDA_SEGMENTS, 1, -1, 16, 8, 8, 70, {128, 32, 5, 0, 0}},
 
         /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
          * 32 KiB in shared memory. */

@@ -51,6 +51,7 @@ template <int BYTES> static inline void sf_load_chunk(const char *p, const char 
         for (int k = 0; k < BYTES; k++)
                 ((char *)r.w)[k] = p + k >= begin && p + k < end ? p[k] : 0x5a;
 }
+static inline void sf_prefetch(const char *) {}
 template <int BYTES> static inline void sf_load_steady(const char *p, sf_raw<BYTES> &r) { sf_load(p, r); }
 template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r)
 {
@@ -93,6 +94,13 @@ template <class T> static inline T sf_shuffle(T v, int lane)
         return v;
 }
 
+static inline unsigned sf_all_bits(unsigned v)
+{
+        for (int b = 1; b < 32; b *= 2)
+                v |= sf_shuffle(v, (sf_thread() & 31) ^ b);
+        return v;
+}
+
 template <int LANES> static inline int sf_sum_up(int v, int below)
 {
         int lane = sf_thread() & 31, other = sf_shuffle(v, (lane - below) & 31);
@@ -117,6 +125,7 @@ static inline int sf_count_bits(unsigned v)
 static inline int sf_highest(unsigned v) { return 31 - __builtin_clz(v); }
 static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline int sf_anew(int v) { return v; }
+template <class T> static inline T *sf_anew(T *p) { return p; }
 static inline int sf_pair(int low, int high) { return (int)((unsigned)high << 16 | ((unsigned)low & 0xffff)); }
 
 /* Compiled with -ffp-contract=off, as the library is. */
@@ -130,6 +139,7 @@ static inline float sf_subtract(float a, float b) { return a - b; }
 static inline double sf_subtract(double a, double b) { return a - b; }
 static inline float sf_quotient(float a, float b) { return a / b; }
 static inline double sf_quotient(double a, double b) { return a / b; }
+static inline float sf_rough_quotient(float a, float b) { return a / b; }
 static inline float sf_root(float a) { return sqrtf(a); }
 static inline double sf_root(double a) { return sqrt(a); }
 
@@ -180,21 +190,9 @@ static inline unsigned long long sf_watch(const unsigned long long *p) { return 
 static inline void sf_post(unsigned long long *p, unsigned long long v) { exec_post((uint64_t *)p, v); }
 static inline unsigned long long sf_ticket(unsigned long long *p) { return exec_ticket((uint64_t *)p); }
 
-template <class T, class V> static inline void sf_agree(T &to, V v)
-{
-        T same = (T)v;
-        exec_agree(&to, &same, sizeof same);
-}
-
 template <int BYTES> static inline void sf_shared_load(const unsigned char *p, sf_raw<BYTES> &r) { sf_load((const char *)p, r); }
 template <int BYTES> static inline void sf_shared_store(unsigned char *p, const sf_raw<BYTES> &r) { sf_store((char *)p, r); }
 
-template <class T> static inline T sf_glance(const T &from, bool used)
-{
-        T v;
-        exec_glance(&v, &from, sizeof v, used);
-        return v;
-}
 template <int BYTES> static inline void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool used)
 {
         sf_check_aligned(p, BYTES);

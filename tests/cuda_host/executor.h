@@ -29,7 +29,6 @@ unsigned char *exec_cluster_place(const void *place, int rank); /* the same plac
 uint64_t exec_shuffle(uint64_t v, int lane);
 uint32_t exec_ballot(int v);
 void exec_yield(void);
-void exec_agree(void *to, const void *v, size_t bytes); /* several threads do, all with one value */
 void exec_glance(void *to, const void *from, size_t bytes, int used); /* a read that counts only if it is used */
 uint64_t exec_watch(const uint64_t *p); /* what another block may write meanwhile: model.h says what is found */
 void exec_post(uint64_t *p, uint64_t v);

@@ -124,7 +124,7 @@ enum { ONE, WARP, BLOCK, GRID };
 typedef struct some {
         uint32_t era, block, cluster, barriers, syncs, arrived;
         uint16_t thread;
-        uint8_t kind, agreed;
+        uint8_t kind;
 } some;
 
 /* A byte: its last writes, and its reads since. */
@@ -187,12 +187,12 @@ static bool ordered(const some *s, const model_who *w, uint32_t era)
 }
 
 /* The access joins those that it is not ordered behind, or takes their place. */
-static void join(some *s, const model_who *w, uint32_t era, bool agreed)
+static void join(some *s, const model_who *w, uint32_t era)
 {
         const bool alone = ordered(s, w, era);
         const int apart = s->block != w->block ? GRID : s->thread / 32 != w->thread / 32 ? BLOCK : WARP, before = s->kind;
         const uint32_t arrived = !alone && s->arrived > w->arrived ? s->arrived : w->arrived;
-        *s = (some){era, w->block, w->cluster, w->barriers, w->syncs, arrived, (uint16_t)w->thread, ONE, agreed};
+        *s = (some){era, w->block, w->cluster, w->barriers, w->syncs, arrived, (uint16_t)w->thread, ONE};
         if (!alone)
                 s->kind = (uint8_t)(apart > before ? apart : before);
 }
@@ -219,23 +219,17 @@ void model_access(const model_who *w, const void *p, size_t bytes, int how)
                 }
                 if (b->word == now)
                         exec_fail("a plain access to a word that blocks watch");
-                if (!ordered(&b->writes, w, era) && !(how == MODEL_AGREED && b->writes.agreed))
+                if (!ordered(&b->writes, w, era))
                         complain(how == MODEL_READ ? "reads" : "writes", "wrote", &b->writes, w);
                 if (how == MODEL_READ) {
-                        join(&b->reads, w, era, false);
+                        join(&b->reads, w, era);
                         continue;
                 }
                 if (!ordered(&b->reads, w, era))
                         complain("writes", "read", &b->reads, w);
-                join(&b->writes, w, era, how == MODEL_AGREED);
+                join(&b->writes, w, era);
                 b->reads.era = 0;
         }
-}
-
-void exec_agree(void *to, const void *v, size_t bytes)
-{
-        exec_access(to, bytes, MODEL_AGREED);
-        memcpy(to, v, bytes);
 }
 
 void exec_glance(void *to, const void *from, size_t bytes, int used)

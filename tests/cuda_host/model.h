@@ -21,8 +21,7 @@
 extern "C" {
 #endif
 
-/* MODEL_AGREED: a write of the value that all others write there too (sf_agree). */
-enum { MODEL_READ, MODEL_WRITE, MODEL_AGREED, MODEL_WORD };
+enum { MODEL_READ, MODEL_WRITE, MODEL_WORD };
 
 /* A thread, and how far it is: what its block, warp and cluster have met for. */
 typedef struct model_who {

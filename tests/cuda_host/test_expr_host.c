@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 {
         char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL}, *derived[] = {argv[0], "797", "9", NULL}, *segments[] = {argv[0], "0", "60", NULL};
         if (argc < 4) {
-                fprintf(stderr, "usage: test_expr_host folder compiler jobs [--cases N]\n");
+                fprintf(stderr, "usage: test_expr_host folder compiler jobs [--cases N | --segments N]\n");
                 return 2;
         }
         if (argc > 5 && !strcmp(argv[4], "--cases"))
@@ -48,12 +48,17 @@ int main(int argc, char **argv)
                                    .shared_per_multiprocessor = 65536, .l2 = 8192, .cluster = 2, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));
         host_learning = true;
-        if (expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments))
+        const bool only = argc > 5 && !strcmp(argv[4], "--segments");
+        if (only)
+                segments[2] = argv[5];
+        if (only ? segments_main(3, segments) : expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments))
                 return 1;
         kernels_compile();
         host_learning = false;
-        int failed = expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments);
+        int failed = only ? segments_main(3, segments) : expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments);
         fprintf(stderr, "%d specialisations, %ld launches\n", kernels_count(), host_launches);
+        if (only)
+                return failed;
         if (!host_met[SF_CUDA_AGAIN]) {
                 fprintf(stderr, "no graph has run kernels/again.cu\n");
                 failed = 1;

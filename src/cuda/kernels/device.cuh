@@ -68,6 +68,17 @@ SF_DEVICE void sf_cluster_put(void *place, int rank, sf_u32 word)
 #endif
 }
 SF_DEVICE sf_u32 sf_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
+/* The bits that any lane has. */
+SF_DEVICE sf_u32 sf_all_bits(sf_u32 v)
+{
+#if __CUDA_ARCH__ >= 800
+        return __reduce_or_sync(0xffffffffu, v);
+#else
+        for (int b = 1; b < 32; b *= 2)
+                v |= __shfl_xor_sync(0xffffffffu, v, b);
+        return v;
+#endif
+}
 SF_DEVICE int sf_lowest(sf_u32 v) { return __ffs((int)v) - 1; }
 
 SF_DEVICE float sf_shuffle(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
@@ -91,6 +102,12 @@ SF_DEVICE int sf_anew(int v)
 {
         asm volatile("" : "+r"(v));
         return v;
+}
+
+template <class T> SF_DEVICE T *sf_anew(T *p)
+{
+        asm volatile("" : "+l"(p));
+        return p;
 }
 
 /* Two numbers of 16 bits in one register: the compiler would undo it. */
@@ -123,6 +140,8 @@ SF_DEVICE float sf_subtract(float a, float b) { return __fsub_rn(a, b); }
 SF_DEVICE double sf_subtract(double a, double b) { return __dsub_rn(a, b); }
 SF_DEVICE float sf_quotient(float a, float b) { return __fdiv_rn(a, b); }
 SF_DEVICE double sf_quotient(double a, double b) { return __ddiv_rn(a, b); }
+/* For a guess: its last bits are not promised. */
+SF_DEVICE float sf_rough_quotient(float a, float b) { return __fdividef(a, b); }
 SF_DEVICE float sf_root(float a) { return __fsqrt_rn(a); }
 SF_DEVICE double sf_root(double a) { return __dsqrt_rn(a); }
 
@@ -274,6 +293,9 @@ SF_DEVICE void sf_load_steady(const char *p, sf_raw<4> &r) { asm("ld.global.u32 
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<2> &r) { asm("ld.global.u16 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<1> &r) { asm("ld.global.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 
+/* To the cache that all multiprocessors share. */
+SF_DEVICE void sf_prefetch(const char *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
 /* A word another block may write meanwhile. Mark and value travel in one word, so no fence is needed. */
 SF_DEVICE sf_u64 sf_watch(const sf_u64 *p)
 {
@@ -287,9 +309,6 @@ SF_DEVICE void sf_post(sf_u64 *p, sf_u64 v)
 }
 SF_DEVICE sf_u64 sf_ticket(sf_u64 *p) { return atomicAdd(p, 1ull); }
 SF_DEVICE void sf_pause() { __nanosleep(100); }
-
-/* What several threads write, all of them the same value. */
-template <class T, class V> SF_DEVICE void sf_agree(T &to, V v) { to = (T)v; }
 
 /* A whole vector of shared memory at once: word by word, threads would meet in the same banks. */
 SF_DEVICE void sf_shared_load(const unsigned char *p, sf_raw<16> &r)
@@ -339,7 +358,6 @@ template <int BYTES> SF_DEVICE void sf_shared_store(unsigned char *p, const sf_r
 
 /* What is read without asking first whether it is this thread's, since a question would be a branch; it is used only if `used`. Another may write it meanwhile
  * where it is not. */
-template <class T> SF_DEVICE T sf_glance(const T &from, bool) { return from; }
 template <int BYTES> SF_DEVICE void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool) { sf_shared_load(p, r); }
 
 /* Copies that go on while the thread does something else, into shared memory only this thread will read. */

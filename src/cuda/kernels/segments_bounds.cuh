@@ -1,304 +1,316 @@
 /*
- * segments_bounds.cuh: where segments begin, as segments.cu has them: the tile a block takes, the segments it meets, and the leaves they are cut into.
+ * segments_bounds.cuh: what lines and columns that are cut into segments have in common (segments.cu): where segments begin, elements and results, and the
+ * totals that chunks tell each other.
  */
 enum {
-        WINDOWS = SF_THREADS / SF_STRIP,
-        TILE = WINDOWS * SF_LEAF,
-        REACH = TILE + SF_LEAF, /* a leaf that begins in the tile may end behind it */
+        CHUNK = SF_STRIP == 1 ? 32 * SF_LEAF : SF_LEAF,
         WORDS = sizeof(sf_acc) / 4,
-        WARPS = SF_THREADS / 32,
-        VECTORS = SF_LEAF / SF_WIDTH, /* that a thread loads of a line's tile */
-        NUMBERED = SF_FOLDS || SF_SPREAD, /* it matters which segment an element is of */
+        PARTIES = SF_STRIP == 1 ? 1 : 32 / SF_STRIP, /* windows that a warp has at a time */
 };
-
-/* What all threads of a block know of their tile. Positions are counted from the tile's beginning. */
-struct sf_frame {
-        sf_i64 first;  /* the tile's first position on its line, */
-        sf_i64 number; /* and its number there */
-        sf_i64 unit;   /* which line and strip */
-        sf_i64 next;   /* the first segment that begins behind `first` */
-        sf_i64 open;   /* where the one before it begins: at most 0 */
-        sf_i64 beyond; /* where the first one begins that does so behind the tile's reach */
-        sf_u32 mark;
-        int some;      /* segments begin in the reach, behind its first position */
-        int leaves;    /* in the list */
-        int dense;     /* so many that short ones are walked */
-        int closed[SF_DEPTH + 1]; /* has the tile a total on this level? */
-        sf_i64 place[SF_DEPTH]; /* its first place there, on the line, */
-        sf_u64 *words[SF_DEPTH]; /* and where the totals of all the line's places are */
-};
-
-/* The cell of a position: one is left free behind each window, so that threads that have a leaf each meet in different banks. */
-SF_DEVICE int sf_cell(int at) { return sf_segments_cells(at, SF_LEAF); }
-
-/* Shared memory, as sf_segments_* of shared.h have it. */
-struct sf_desk {
-        sf_frame *frame;
-        sf_loaded *cells;
-        unsigned char *flags;   /* a byte a position: a segment begins there; then, in its place, */
-        unsigned short *list;   /* where leaves begin that are not full */
-        unsigned short *numbers; /* of segments that begin in the reach: which they are, one more than counted from `next`; or FAR */
-        sf_u32 *heads, *leaves; /* a bit a position, a word a window */
-        int *heads_before, *last_head, *turn;
-        sf_acc *totals;
-        sf_u32 *place;          /* whose total: its number in its segment; 0 also where there is none */
-};
-
-SF_DEVICE sf_desk sf_desk_of()
-{
-        unsigned char *s = sf_shared();
-        sf_desk d;
-        d.totals = (sf_acc *)s;
-        s += sf_segments_totals(WINDOWS, SF_DEPTH) * SF_STRIP * (int)sizeof(sf_acc);
-        d.frame = (sf_frame *)s;
-        s += SF_SEGMENTS_FRAME;
-        d.cells = (sf_loaded *)s;
-        s += (SF_STRIP == 1 && !SF_MAPS ? sf_cell(REACH) : 0) * (int)sizeof(sf_loaded);
-        d.place = (sf_u32 *)s;
-        s += sf_segments_totals(WINDOWS, SF_DEPTH) * 4;
-        d.heads = (sf_u32 *)s;
-        d.leaves = d.heads + WINDOWS + 1;
-        d.heads_before = (int *)(d.leaves + WINDOWS + 1);
-        d.last_head = d.heads_before + WINDOWS + 1;
-        d.turn = d.last_head + WINDOWS + 1;
-        s += sf_segments_windows(WINDOWS) * 4;
-        d.flags = s;
-        d.list = (unsigned short *)s;
-        s += sf_segments_list(REACH);
-        d.numbers = (unsigned short *)s;
-        return d;
-}
-static_assert(sizeof(sf_frame) <= SF_SEGMENTS_FRAME, "what a block knows of its tile");
-
-/* Where segment k begins, on the line; of k = segments where the last one ends. What stands before the first and behind the last is as if a segment too. */
-SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
-{
-        const char *at = p.offsets + (SF_BACKWARDS ? p.segments - k : k) * p.offset_stride;
-        sf_i64 v;
-#if SF_WIDE
-        v = *(const sf_i64 *)at;
-#else
-        v = *(const int *)at;
-#endif
-        v = v < 0 ? 0 : v > p.n ? p.n : v;
-        return SF_BACKWARDS ? p.n - v : v;
-}
-
-/* By a warp: the first k whose segment begins behind `position`; segments + 1: none does. */
-SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
-{
-        sf_i64 low = 0, high = p.segments + 1;
-        while (low < high) {
-                const sf_i64 step = (high - low + 31) >> 5, probe = low + lane * step + step - 1;
-                const bool before = sf_bound(p, probe < high ? probe : high - 1) <= position;
-                const sf_i64 passed = low + sf_count_bits(sf_ballot(before)) * step;
-                low = passed < high ? passed : high;
-                high = low + step - 1 < high ? low + step - 1 : high;
-        }
-        return low;
-}
-
-/* A scan of one number a thread over the block: what those before it come to. One barrier before, two within. */
-template <bool MOST> SF_DEVICE int sf_before_thread(int own, int *turn, int thread)
-{
-        const int lane = thread & 31;
-        int sum = own;
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2) {
-                const int left = ::sf_shuffle(sum, (lane - b) & 31);
-                if (lane >= b)
-                        sum = MOST ? (left > sum ? left : sum) : left + sum;
-        }
-        sf_sync_block();
-        if (lane == 31)
-                turn[thread / 32] = sum;
-        sf_sync_block();
-        int before = ::sf_shuffle(sum, (lane - 1) & 31);
-        if (!lane)
-                before = MOST ? -1 : 0;
-        for (int w = 0; w < thread / 32; w++)
-                before = MOST ? (turn[w] > before ? turn[w] : before) : before + turn[w];
-        return before;
-}
 
 SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
 
-/* The flags of a window as bits. */
-SF_DEVICE sf_u32 sf_window(const unsigned char *flags)
+/* ------------------------------------------------------------------------------------------------
+ * Segments
+ * ---------------------------------------------------------------------------------------------- */
+
+/* The offset of segment k, one of 0 to segments, whatever it is; backwards counted from the line's end. */
+SF_DEVICE sf_i64 sf_offset_of(const sf_params &p, sf_i64 k)
 {
-        sf_u32 bits = 0;
-#pragma unroll
-        for (int i = 0; i < SF_LEAF; i += 4)
-                bits |= ((*(const sf_u32 *)(flags + i) * 0x01020408u) >> 24 & 15) << i;
-        return bits;
+        const char *at = p.offsets + (SF_BACKWARDS ? p.segments - k : k) * p.offset_stride;
+#if SF_WIDE
+        const sf_i64 v = *(const sf_i64 *)at;
+#else
+        const sf_i64 v = *(const int *)at;
+#endif
+        return SF_BACKWARDS ? p.n - v : v;
 }
-
-/* Where the segment begins that position `at` is of, if it is not a beginning in its own window before it. */
-SF_DEVICE sf_i64 sf_opened(const sf_desk &d, int window) { return d.last_head[window] < 0 ? d.frame->open : d.last_head[window]; }
-
-/* Which segment a position is of. */
-enum { FAR = 0xffff }; /* its number is too large to be noted, as where a great many are empty: it is looked for */
-SF_DEVICE sf_i64 sf_segment_at(const sf_params &p, const sf_desk &d, int at)
+/* Where segment k begins, on the line; of k = segments where the last one ends. What stands before the first and behind the last is as if a segment too. */
+SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
 {
-        const int window = at / SF_LEAF, rank = d.heads_before[window] + sf_count_bits(d.heads[window] & (2u << at % SF_LEAF) - 1);
-        const int number = rank ? d.numbers[rank - 1] : 0;
-        if (number != FAR)
-                return d.frame->next - 1 + number;
-        sf_i64 low = d.frame->next, high = p.segments + 1; /* the first that begins behind it is one of low to high */
+        if (k < 0 || k > p.segments)
+                return k < 0 ? 0 : p.n;
+        const sf_i64 v = sf_offset_of(p, k);
+        return v < 0 ? 0 : v > p.n ? p.n : v;
+}
+SF_DEVICE sf_i64 sf_length(const sf_params &p, sf_i64 k) { return SF_INDICES && SF_BACKWARDS ? sf_bound(p, k + 1) - sf_bound(p, k) : 0; }
+
+/* By a warp: the first k whose segment begins at `position` or behind it; segments + 1: none does. Lanes ask at 32 places, first around where it would be if all
+ * segments had one length, then between the two where the answers change. */
+template <class I> SF_DEVICE I sf_find_in(const sf_params &p, sf_i64 position, int lane)
+{
+        I low = 0, high = (I)p.segments + 1, step = 32;
+        I base = (I)((float)position * sf_rough_quotient((float)p.segments, (float)p.n)) - 16 * step;
         while (low < high) {
-                const sf_i64 middle = low + ((high - low) >> 1);
-                if (sf_bound(p, middle) <= d.frame->first + at)
-                        low = middle + 1;
-                else
-                        high = middle;
+                if (high - low <= 32 * step) {
+                        step = (high - low + 31) >> 5;
+                        base = low + step - 1;
+                }
+                const auto place = [=](int i) { return base + i * step < low ? low : base + i * step < high ? base + i * step : high - 1; };
+                const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, (sf_i64)place(lane)) < position));
+                const I before = place(passed - 1), behind = place(passed);
+                low = passed ? before + 1 : low;
+                high = passed < 32 ? behind : high;
+                step = (high - low + 31) >> 5;
+                base = low + step - 1;
         }
-        return low - 1;
+        return low;
 }
-SF_DEVICE int sf_first_leaf(const sf_desk &d, int window) { return d.leaves[window] ? sf_lowest(d.leaves[window]) : SF_LEAF; }
+SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
+{
+        if (!p.n)
+                return 0;
+        return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane) : (sf_i64)sf_find_in<int>(p, position, lane);
+}
 
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
 
-/* Which tile. */
-SF_DEVICE void sf_draw_tile(const sf_params &p, const sf_desk &d, int thread)
+/* Where the window's first chunk begins, counted from the window, of the segment that begins at `begin`, before it; and which of the segment's chunks it is. */
+SF_DEVICE sf_u32 sf_open_number(sf_i64 begin) { return begin < 0 ? (sf_u32)((sf_u64)(CHUNK - 1 - begin) / CHUNK) : 0; }
+
+/* The one chunk of a segment that begins in a window; if none does, nothing. Positions count from the window's beginning, and far ones are cut off. */
+struct sf_part {
+        int at, length;
+        bool ends;  /* the segment, with it */
+        bool empty; /* the segment is, and stands in the window */
+        bool more;  /* the next segment begins in the window too */
+};
+enum { FAR = 2 * CHUNK + 1 };
+SF_DEVICE int sf_near(sf_i64 position) { return position < 0 ? -1 : position < FAR ? (int)position : (int)FAR; }
+/* A segment's beginning, from that of the window at `first`. */
+SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
 {
-        sf_frame &f = *d.frame;
-        if (!thread) {
-                const sf_u64 drawn = sf_draw(p);
-                sf_hand_in(p, drawn);
-                const sf_i64 id = (sf_u32)drawn;
-                f.unit = sf_divide(id, p.number[0]);
-                f.number = id - f.unit * p.number[0];
-                f.first = f.number * TILE;
-                f.mark = sf_mark(drawn);
-                sf_u64 *words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + f.unit * p.number[2];
-                sf_i64 place = f.number * WINDOWS, places = p.number[0] * WINDOWS;
-                for (int l = 0; l < SF_DEPTH; l++, place = (place - 31) >> 5) {
-                        f.place[l] = place;
-                        f.words[l] = words;
-                        words += places * SF_STRIP * WORDS;
-                        places = sf_segments_places_above(places);
-                        f.closed[l] = 0;
-                }
-                f.closed[SF_DEPTH] = 0;
-        }
-        for (int i = thread; i < REACH / 4; i += SF_THREADS)
-                ((sf_u32 *)d.flags)[i] = 0;
-        sf_sync_block();
+        const int least = first ? -1 : 0, most = sf_near(p.n - first);
+        if (k < 0 || k > p.segments)
+                return k < 0 ? least : most;
+        const sf_i64 v = sf_offset_of(p, k) - first;
+        return v < 0 ? least : v < most ? (int)v : most;
+}
+/* Of segment k, which begins and ends there; `at`: where its chunk begins. */
+SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at)
+{
+        const bool there = k <= p.segments && begin <= end && at < CHUNK;
+        const int left = there && !(SF_FOLDS && !sf_has_entry(p, k)) ? end - at : 0;
+        sf_part s;
+        s.at = at;
+        s.length = left <= 0 ? 0 : left < CHUNK ? left : (int)CHUNK;
+        s.ends = left <= CHUNK;
+        s.empty = there && begin == end && sf_has_entry(p, k);
+        s.more = there && end < CHUNK;
+        return s;
 }
 
-/* Where it stands among the segments. */
-SF_DEVICE void sf_find_tile(const sf_params &p, const sf_desk &d, int thread)
-{
-        sf_frame &f = *d.frame;
-        if (thread < 32) {
-                const sf_i64 next = sf_find(p, f.first, thread), open = next ? sf_bound(p, next - 1) : 0;
-                if (!thread) {
-                        f.next = next;
-                        f.open = (open < f.first ? open : f.first) - f.first;
-                        f.beyond = p.n - f.first;
-                        f.some = next <= p.segments && sf_bound(p, next) < f.first + REACH;
-                }
-        }
-        sf_sync_block();
-}
+/* ------------------------------------------------------------------------------------------------
+ * Elements and results
+ * ---------------------------------------------------------------------------------------------- */
 
-/*
- * Segments from `next` on, TURNS at a time by each of COUNT threads, until one begins behind the tile's reach: so many offsets are under way at once. What is
- * done with segment k, which begins at `at` and ends at `end`, is the caller's.
- */
-template <int TURNS, int COUNT, class F> SF_DEVICE void sf_each_segment(const sf_params &p, const sf_frame &f, int own, F &&todo)
+/* The line at an index. The compiler knows nothing of how it came there, or it would go there anew for every load that has a condition. */
+SF_DEVICE sf_line sf_line_at(const sf_params &p, const sf_line &from, sf_i64 index)
 {
-        bool more = true;
-        for (sf_i64 first = f.next + own; more && first <= p.segments; first += TURNS * COUNT) {
-                sf_i64 at[TURNS], end[TURNS];
+        sf_line line = sf_moved(from, index, sf_along(p));
+        line.x = sf_anew(line.x);
+        line.y = sf_anew(line.y);
+        line.m = sf_anew(line.m);
+#if SF_FUSED
 #pragma unroll
-                for (int t = 0; t < TURNS; t++) {
-                        const sf_i64 k = first + t * COUNT;
-                        at[t] = k <= p.segments ? sf_bound(p, k) - f.first : REACH;
-                        end[t] = NUMBERED && k < p.segments ? sf_bound(p, k + 1) - f.first : REACH;
-                }
+        for (int k = 0; k < SF_OPERANDS; k++)
+                line.operand[k] = sf_anew(line.operand[k]);
+#endif
+        return line;
+}
+
+/* The vector at an index of a line that is moved so far along, of operands that are not spread. */
+SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end)
+{
+#if SF_SPREAD && SF_LOAD_FUSED
+        sf_vector v;
+#define OPERAND(k, dt, unit)                                                                                                                   \
+        if (SF_SPREAD >> k & 1)                                                                                                                \
+                sf_clear(v.operand##k.raw);                                                                                                    \
+        else                                                                                                                                   \
+                sf_load_operand<false>(v.operand##k, line.operand[k], index, end, p.along[k]);
+        SF_LOADS(OPERAND)
+#undef OPERAND
+#if SF_MASK
+        sf_clear(v.m);
+        if (index < end)
+                sf_load(line.m + sf_offset<SF_M_UNIT, 1>(index, p.sm), v.m);
+#endif
+        return v;
+#else
+        return sf_load_vector(line, index, end, sf_along(p));
+#endif
+}
+
+/* Of operands that are spread: what belongs to a segment; `line` is at its beginning. */
+SF_DEVICE sf_vector sf_fetch_spread(const sf_params &p, const sf_line &line, sf_i64 segment)
+{
+        sf_vector v = sf_no_vector();
+        (void)line, (void)segment;
+#if SF_SPREAD && SF_LOAD_FUSED
+        const bool there = sf_has_entry(p, segment);
+#define OPERAND(k, dt, unit)                                                                                                                   \
+        if (SF_SPREAD >> k & 1)                                                                                                                \
+                sf_load_operand<false>(v.operand##k, line.operand[k] + (there ? segment : 0) * p.along[k], 0, there, 0);
+        SF_LOADS(OPERAND)
+#undef OPERAND
+#endif
+        return v;
+}
+SF_DEVICE sf_vector sf_with_spread(sf_vector v, const sf_vector &spread)
+{
+        (void)spread;
+#if SF_SPREAD && SF_LOAD_FUSED
+#define OPERAND(k, dt, unit)                                                                                                                   \
+        if (SF_SPREAD >> k & 1)                                                                                                                \
+                v.operand##k = spread.operand##k;
+        SF_LOADS(OPERAND)
+#undef OPERAND
+#endif
+        return v;
+}
+
+/* What the program on the way out reads for a result; `at` is the line moved there. */
+SF_DEVICE sf_results sf_fetch_results(const sf_params &p, const sf_line &line, const sf_line &at, sf_i64 segment)
+{
+#if SF_SPREAD && SF_STORE_FUSED
+        sf_results with;
+        const bool there = sf_has_entry(p, segment);
+#define OPERAND(k, dt, unit)                                                                                                                   \
+        if (SF_SPREAD >> k & 1)                                                                                                                \
+                sf_load_operand<false>(with.operand##k, line.operand[k] + (there ? segment : 0) * p.along[k], 0, there, 0);                   \
+        else                                                                                                                                   \
+                sf_load_operand<false>(with.operand##k, at.operand[k], 0, 1, 0);
+        SF_STORES(OPERAND)
+#undef OPERAND
+        return with;
+#else
+        (void)line, (void)segment;
+        return sf_load_results(at, 0, 1, sf_along(p));
+#endif
+}
+
+SF_DEVICE sf_loaded sf_read(const sf_params &p, const sf_vector &v)
+{
+        sf_loaded e[SF_WIDTH];
+        sf_loaded_below<1, int>(p, v, 0, 0, 1, 0, 0, sf_absent(p), e);
+        return e[0];
+}
+
+/* An element as a value, number r of its segment. */
+SF_DEVICE sf_acc sf_lifted(sf_loaded e, sf_i64 r)
+{
+        (void)r;
+#if SF_INDICES
+        if (e.second != sf_holds::nowhere())
+                e.second = (sf_at)r ^ (sf_at)sf_holds::LATE;
+        return e;
+#elif SF_LIFTED
+        return e;
+#else
+        return sf_holds::lift(e);
+#endif
+}
+
+/* A value as what is stored of it; an index counts from the beginning of its segment, which has `length` elements. */
+SF_DEVICE sf_answer sf_answered(const sf_params &p, sf_acc v, sf_i64 length)
+{
+        (void)length;
+#if !SF_MAPS
+        v = sf_begin(p, v);
+#endif
+#if SF_INDICES
+        const sf_at at = sf_holds::lower(v);
+        return SF_BACKWARDS && at >= 0 ? length - 1 - at : (sf_i64)at;
+#else
+        return sf_holds::lower(v);
+#endif
+}
+
+typedef sf_raw<SF_OUT_SIZE> sf_result;
+SF_DEVICE sf_result sf_result_of(const sf_params &p, sf_answer v, const sf_results &with)
+{
+        sf_result r;
+        r.w[0] = 0;
+        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_outcome(p, v, with, 0));
+        return r;
+}
+
+/* A fold's result. */
+SF_DEVICE void sf_store_entry(const sf_params &p, const sf_line &line, sf_i64 segment, sf_acc v)
+{
+        if (sf_has_entry(p, segment))
+                sf_store(line.y + segment * p.sy, sf_result_of(p, sf_answered(p, v, sf_length(p, segment)), sf_fetch_results(p, line, line, segment)));
+}
+
+/* A leaf's values, combined: of a fold the last one is the total, of a scan each stands for all up to it. */
+template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
+{
 #pragma unroll
-                for (int t = 0; t < TURNS; t++) {
-                        todo(first + t * COUNT, at[t], end[t]);
-                        more = more && at[t] < REACH;
-                }
-        }
-}
-template <int COUNT, class F> SF_DEVICE void sf_each(const sf_params &p, const sf_frame &f, int own, F &&todo)
-{
-        if (p.segments > p.n / SF_LEAF) /* a few for every thread */
-                sf_each_segment<4, COUNT>(p, f, own, todo);
-        else
-                sf_each_segment<1, COUNT>(p, f, own, todo);
+        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        if (SF_FOLDS ? (i + 1) % (2 * b) == 0 : i & b)
+                                v[i] = sf_combine(v[i < b ? 0 : SF_FOLDS ? i - b : i / b * b - 1], v[i]);
 }
 
-/* Which segments those are that begin in the reach; of several that begin in one place the last, which is the one that has elements. */
-SF_DEVICE void sf_number_heads(const sf_params &p, const sf_desk &d, int thread)
+/* ------------------------------------------------------------------------------------------------
+ * Totals of chunks
+ *
+ * Chunk q of a segment begins q windows behind the segment's first: so what is told of chunks needs one place a window. Whoever has a full chunk tells the total of
+ * the largest block of chunks that ends with it, 2^k of them where q ends in k ones; for that it needs one told total for each of these. And for each bit set in q
+ * the block that ends where the bit says is just the one that was told there: q & ~below(bit) has so many zeros at its end, the chunk before it so many ones.
+ * ---------------------------------------------------------------------------------------------- */
+
+/* So often a total is looked for that does not come, as when offsets decrease. Who has given up says so, in the second word of scratch, which others look at now and
+ * then: so a launch does not wait as long for each of many. */
+#define PATIENCE (1 << 20)
+#define NOW_AND_THEN 1024
+
+/* Where a window's totals are told, and as what. */
+struct sf_place {
+        sf_u64 *words;
+        sf_u32 mark;
+};
+SF_DEVICE void sf_tell(const sf_place &own, sf_acc v) { sf_publish<1>(own.words, v, own.mark); }
+
+/* For a bit of q. */
+struct sf_look {
+        const sf_u64 *words;
+        sf_words found;
+        bool there;
+};
+SF_DEVICE void sf_look_once(sf_look &look, sf_u32 mark)
 {
-        const sf_frame &f = *d.frame;
-        if (!thread && !f.open)
-                d.numbers[0] = 0;
-        sf_each<SF_THREADS>(p, f, thread, [&](sf_i64 k, sf_i64 at, sf_i64 end) {
-                if (at > 0 && at < REACH && at < p.n - f.first && end != at) {
-                        const int window = (int)at / SF_LEAF;
-                        d.numbers[d.heads_before[window] + sf_count_bits(d.heads[window] & sf_below((int)at % SF_LEAF))] = (unsigned short)(k - f.next + 1 < FAR ? k - f.next + 1 : FAR);
-                }
-        });
+        bool there = true;
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) {
+                const sf_u64 word = sf_watch(look.words + w);
+                there = there && (sf_u32)(word >> 32) == mark;
+                look.found.w[w] = (sf_u32)word;
+        }
+        look.there = there;
+}
+SF_DEVICE sf_look sf_look_for(const sf_place &own, sf_u32 q, int bit)
+{
+        sf_look look;
+        look.words = own.words - (sf_i64)((q & sf_below(bit)) + 1) * (SF_STRIP * WORDS);
+        sf_look_once(look, own.mark);
+        return look;
+}
+SF_DEVICE sf_acc sf_found(const sf_params &p, sf_look &look, sf_u32 mark)
+{
+        sf_u64 *given_up = (sf_u64 *)p.scratch + 1;
+        for (int tries = 1; !look.there; tries++) {
+                sf_pause(); /* others have something to do */
+                sf_look_once(look, mark);
+                if (tries == PATIENCE)
+                        sf_post(given_up, mark);
+                if (!(tries % NOW_AND_THEN) && sf_watch(given_up) == mark)
+                        return sf_neutral(p);
+        }
+        return sf_of_words(look.found);
 }
 
-/* Leaves as bits, where heads are known. */
-SF_DEVICE void sf_lay_leaves(const sf_params &p, const sf_desk &d, int thread)
-{
-        for (int w = thread; w <= WINDOWS; w += SF_THREADS) {
-                const int on = (int)(sf_opened(d, w) - (sf_i64)w * SF_LEAF) & (SF_LEAF - 1);
-                const sf_i64 left = p.n - d.frame->first - w * SF_LEAF;
-                sf_u32 leaves = d.heads[w];
-                if (!(leaves & sf_below(on)) && on < left)
-                        leaves |= 1u << on;
-                d.leaves[w] = leaves;
-        }
-        sf_sync_block();
-}
-
-/* Heads and leaves, as bits; what stands before each window. By the first thread of each window, and the first of all for the one behind the tile. */
-SF_DEVICE void sf_find_leaves(const sf_params &p, const sf_desk &d, int thread)
-{
-        const sf_frame &f = *d.frame;
-        const int window = thread;
-        const bool has = window < WINDOWS;
-        if (!f.some) { /* but perhaps one where the tile begins */
-                for (int w = window; w <= WINDOWS; w += SF_THREADS) {
-                        d.heads[w] = !w && !f.open;
-                        d.last_head[w] = w && !f.open ? 0 : -1;
-                        d.heads_before[w] = w && !f.open;
-                }
-                sf_sync_block();
-                return sf_lay_leaves(p, d, thread);
-        }
-        const sf_u32 heads = has ? sf_window(d.flags + window * SF_LEAF) : 0;
-        const int last = heads ? window * SF_LEAF + sf_highest(heads) : -1;
-        const int before = sf_before_thread<true>(last, d.turn, thread), count = sf_before_thread<false>(sf_count_bits(heads), d.turn, thread);
-        if (has) {
-                d.heads[window] = heads;
-                d.last_head[window] = before;
-                d.heads_before[window] = count;
-        }
-        if (window == WINDOWS - 1) {
-                d.heads[WINDOWS] = sf_window(d.flags + TILE);
-                d.last_head[WINDOWS] = last > before ? last : before;
-                d.heads_before[WINDOWS] = count + sf_count_bits(heads);
-        }
-        sf_sync_block();
-        sf_lay_leaves(p, d, thread);
-}
-
-/* The beginning of the first leaf behind the window, or of nothing. */
-SF_DEVICE int sf_next_leaf(const sf_params &p, const sf_desk &d, int window)
-{
-        const sf_i64 end = p.n - d.frame->first;
-        const sf_u32 leaves = d.leaves[window + 1];
-        return leaves ? (window + 1) * SF_LEAF + sf_lowest(leaves) : (int)(end < REACH ? end : REACH);
-}
-
-SF_DEVICE bool sf_is_head(const sf_desk &d, int at) { return d.heads[at / SF_LEAF] >> at % SF_LEAF & 1; }
-SF_DEVICE sf_i64 sf_begin_of(const sf_desk &d, int at) { return sf_is_head(d, at) ? at : sf_opened(d, at / SF_LEAF); }
+/* The bits of q that are needed to tell a total: the ones at its end. */
+SF_DEVICE sf_u32 sf_early(sf_u32 q) { return q & ~(q + 1); }

@@ -221,23 +221,9 @@ SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount level
 SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16; }
 SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
 
-/* segments.cu: totals of a tile's places and of 32 before them, on the lowest level and on those above it; cells of a tile, with what is left free; words for all
- * windows; bytes for flags and for the list that takes their place, and for numbers of segments; and before a level, the places of a line that has so many. */
-enum { SF_SEGMENTS_FRAME = 224, SF_SEGMENTS_PLACES = 48 };
-SF_BOTH sf_amount sf_segments_totals(sf_amount windows, sf_amount depth) { return 32 + windows + (depth - 1) * SF_SEGMENTS_PLACES; }
-SF_BOTH sf_amount sf_segments_cells(sf_amount reach, sf_amount leaf) { return reach + reach / leaf; }
-SF_BOTH sf_amount sf_segments_windows(sf_amount windows) { return 4 * (windows + 1) + 32; }
-SF_BOTH sf_amount sf_segments_list(sf_amount reach) { return (2 * reach + 15) / 16 * 16; }
-SF_BOTH sf_i64 sf_segments_places_above(sf_i64 places) { return (places >> SF_GROUP_LOG) + 2; }
-SF_BOTH sf_i64 sf_segments_places_below(sf_i64 places, sf_i64 level)
-{
-        sf_i64 below = 0;
-        for (sf_i64 l = 0; l < level; l++) {
-                below += places;
-                places = sf_segments_places_above(places);
-        }
-        return below;
-}
+/* segments.cu, in bytes: the ticket; then of each warp what segments it has in view, and cells of a chunk of 32 leaves and of one behind it, with one left free behind each. */
+enum { SF_SEGMENTS_TICKET = 16, SF_SEGMENTS_VIEW = 1408 };
+SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
 /* apply.cu, in bytes: totals of leaves, so many for each; behind them what is kept of the line. */
 SF_BOTH sf_amount sf_apply_leaves(sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot) { return (steps * lines * leaves * slot + 15) / 16 * 16; }

@@ -1,0 +1,355 @@
+/*
+ * segments_groups.cuh: a group of parts of segments, of up to 32 rows, by a warp, a row for each lane (segments_lines.cuh). Its elements stand side by side in memory. They are
+ * read so, and go by way of shared memory, where lanes find their rows; only where all rows are short do lanes read their own. A scan's results go back by way of
+ * shared memory too. A part by itself, of a few strips, needs no rows: every lane has an element of each strip.
+ */
+
+/* ALONE: a group is one part, so that its rows follow each other. MIXED: it has several. In either case a cell is left free behind the cells of each row, so that lanes meet in
+ * different banks. SHORT: several parts of a row each, which the lane whose row it is reads from memory; cells are for results, as they lie there. */
+enum sf_kind { ALONE, MIXED, SHORT };
+
+/* The cell of the group's element i; or of the i-th where every row has SF_LEAF. */
+template <sf_kind KIND> SF_DEVICE int sf_cell(int i) { return (int)((sf_u32)i + (KIND == SHORT ? 0 : (sf_u32)i / SF_LEAF)) * SF_CELL; }
+
+/* What waits in a cell: an element, or where operands are spread all that was read for one; then a result. */
+#if SF_SPREAD && SF_LOAD_FUSED
+typedef sf_vector sf_kept;
+#else
+typedef sf_loaded sf_kept;
+#endif
+#if SF_SPREAD && SF_STORE_FUSED
+#define SF_STORED_EARLY 1
+typedef sf_result sf_done;
+#else
+#define SF_STORED_EARLY 0
+typedef sf_answer sf_done;
+#endif
+static_assert(sizeof(sf_kept) <= SF_CELL && (SF_FOLDS || sizeof(sf_done) <= SF_CELL), "the host has another idea of a cell");
+static_assert(SF_CELL % alignof(sf_kept) == 0 && (SF_FOLDS || SF_CELL % alignof(sf_done) == 0), "a cell after another");
+
+/* A warp's window. */
+struct sf_window {
+        sf_line line; /* at its beginning */
+        sf_i64 first;
+        sf_place place;
+        unsigned char *cells;
+        const int *rows; /* of a group that is mixed: where each begins, from its first element, and how many elements it has, times 2^16 */
+        int lane;
+};
+
+/* A group: its first element's position in the window, and how many. */
+struct sf_group {
+        int at, count;
+        int rows;
+        sf_u32 number; /* the first part's, among its segment's chunks */
+        bool ends;     /* its segment does, with that part */
+};
+/* A lane's row. */
+struct sf_row {
+        sf_i64 segment;
+        int at, length;   /* from the group's first element */
+        int number, rows; /* in its part */
+        bool leads;       /* it is of the first part */
+};
+
+/* ------------------------------------------------------------------------------------------------
+ * Elements
+ * ---------------------------------------------------------------------------------------------- */
+
+SF_DEVICE sf_kept sf_keep(const sf_params &p, const sf_vector &v)
+{
+#if SF_SPREAD && SF_LOAD_FUSED
+        (void)p;
+        return v;
+#else
+        return sf_read(p, v);
+#endif
+}
+SF_DEVICE sf_loaded sf_use(const sf_params &p, const sf_kept &kept, const sf_vector &spread)
+{
+        (void)spread;
+#if SF_SPREAD && SF_LOAD_FUSED
+        return sf_read(p, sf_with_spread(kept, spread));
+#else
+        (void)p;
+        return kept;
+#endif
+}
+
+/* Lanes read 32 elements at a time, a strip: of one row, or of several where leaves are shorter. Where the lane's of a strip is, from its first; -1: it has none. */
+template <sf_kind KIND> SF_DEVICE int sf_in_strip(const sf_window &w, const sf_group &g, int strip)
+{
+        if (KIND != MIXED)
+                return strip * 32 + w.lane < g.count ? strip * 32 : -1;
+        const int row = w.rows[strip * (32 / SF_LEAF) + w.lane / SF_LEAF];
+        return w.lane % SF_LEAF < row >> 16 ? row & 0xffff : -1;
+}
+template <sf_kind KIND> SF_DEVICE int sf_lane_begins(const sf_window &w) { return KIND == MIXED ? w.lane % SF_LEAF : w.lane; }
+
+/* STRIPS of them into cells, all under way at once; where a row ends, what is neutral. ALL: every lane has one. */
+template <sf_kind KIND, int STRIPS, bool ALL> SF_DEVICE void sf_stage_some(const sf_params &p, const sf_window &w, const sf_group &g, const sf_line &from, int strip)
+{
+        sf_vector raw[STRIPS];
+        bool there[STRIPS];
+#pragma unroll
+        for (int j = 0; j < STRIPS; j++) {
+                const int at = ALL ? (strip + j) * 32 : sf_in_strip<KIND>(w, g, strip + j);
+                there[j] = ALL || at >= 0;
+                raw[j] = sf_fetch(p, from, at, there[j] ? CHUNK : at);
+        }
+        unsigned char *cells = w.cells + sf_cell<KIND>(strip * 32 + w.lane);
+#pragma unroll
+        for (int j = 0; j < STRIPS; j++) {
+#if SF_SPREAD && SF_LOAD_FUSED
+                const sf_kept kept = raw[j];
+#else
+                const sf_kept kept = sf_pick(there[j], sf_keep(p, raw[j]), sf_absent(p));
+#endif
+                *(sf_kept *)(cells + sf_cell<KIND>(j * 32)) = kept;
+        }
+}
+template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_window &w, const sf_group &g)
+{
+        enum { WIDE = (int)(sizeof(sf_vector) / 4), MOST = 32 / (WIDE > 16 ? 32 : WIDE > 8 ? 16 : WIDE > 4 ? 8 : WIDE > 2 ? 4 : WIDE), AHEAD = MOST < SF_LEAF ? MOST : SF_LEAF };
+        enum { SOME = AHEAD < 8 ? AHEAD : 8 };
+        const sf_line from = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
+        if (KIND == ALONE && AHEAD == SF_LEAF && g.count == CHUNK)
+                return sf_stage_some<KIND, AHEAD, true>(p, w, g, from, 0);
+#pragma unroll 1
+        for (int strip = 0; strip * 32 < g.rows * SF_LEAF; strip += SOME)
+                sf_stage_some<KIND, SOME, false>(p, w, g, from, strip);
+}
+
+/* A row's elements as values; those it does not have are neutral, but where nobody asks. */
+template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, sf_acc (&v)[N])
+{
+        const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
+        const sf_i64 from = (row.leads ? (sf_i64)g.number * CHUNK : 0) + row.number * SF_LEAF;
+        const sf_acc neutral = sf_neutral(p);
+        const sf_u32 there = KIND != SHORT && !SF_SPREAD ? ~0u : row.length < 32 ? sf_below(row.length & 31) : ~0u;
+        if (KIND == SHORT) {
+                const sf_line line = sf_line_at(p, w.line, w.first + g.at + row.at);
+                sf_vector raw[N];
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        raw[i] = sf_fetch(p, line, i, row.length);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, sf_keep(p, raw[i]), spread), from + i), neutral);
+                return;
+        }
+        const unsigned char *cells = w.cells + sf_cell<KIND>(w.lane * SF_LEAF);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+                const sf_kept kept = *(const sf_kept *)(cells + i * SF_CELL);
+                v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, kept, spread), from + i), neutral);
+        }
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Groups
+ * ---------------------------------------------------------------------------------------------- */
+#if !SF_MAPS
+/* What rows of a part take of those before them; `total` is a row's, and in the end that of all rows up to it; of a fold, the first row's of the part. */
+template <int N> SF_DEVICE void sf_combine_rows(const sf_row &row, int lane, sf_acc (&v)[N], sf_acc &total)
+{
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2) {
+#if SF_FOLDS
+                const sf_acc right = sf_shuffle(total, (lane + b) & 31);
+                const bool takes = !(row.number & (2 * b - 1)) && row.number + b < row.rows;
+                total = sf_choose(takes, sf_settled(sf_combine(total, right)), total);
+                (void)v;
+#else
+                const sf_acc left = sf_shuffle(total, (lane - (row.number & (b - 1)) - 1) & 31);
+                if (row.number & b) {
+#pragma unroll
+                        for (int i = 0; i < N; i++)
+                                v[i] = sf_combine(left, v[i]);
+                        total = sf_settled(v[N - 1]);
+                }
+#endif
+        }
+}
+
+/* What the rows of the first part take of chunks before it, one total for each bit of its number; `before` is all of that together. Where the chunk is full and more follow it,
+ * it is told as soon as it may be. All are asked for at once. */
+template <int N>
+SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, bool tells, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
+{
+        const sf_u32 early = tells ? sf_early(g.number) : 0;
+        sf_u32 bits = SF_FOLDS && tells ? early : g.number;
+        sf_look look;
+        sf_acc own = sf_neutral(p);
+        bool any = false;
+        if (bits >> w.lane & 1)
+                look = sf_look_for(w.place, g.number, w.lane);
+#pragma unroll 1
+        for (;; bits &= bits - 1, any = true) {
+                if (tells && !(bits & early)) {
+                        tells = false;
+                        if (w.lane == (SF_FOLDS ? 0 : 31))
+                                sf_tell(w.place, total);
+                }
+                if (!bits)
+                        return;
+                if (w.lane == sf_lowest(bits))
+                        own = sf_found(p, look, w.place.mark);
+                const sf_acc left = sf_shuffle(own, sf_lowest(bits));
+                if (row.leads) {
+#if !SF_FOLDS
+#pragma unroll
+                        for (int i = 0; i < N; i++)
+                                v[i] = sf_combine(left, v[i]);
+#endif
+                        total = sf_settled(sf_combine(left, total));
+                        if (SF_EXCLUSIVE)
+                                before = any ? sf_combine(left, before) : left;
+                }
+        }
+        (void)v;
+}
+#endif
+
+#if !SF_FOLDS
+/* A row's results into cells. */
+template <sf_kind KIND, int N>
+SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, const sf_acc (&v)[N], sf_acc before)
+{
+        const sf_i64 length = sf_length(p, row.segment);
+        const sf_u32 there = KIND != SHORT && !SF_STORED_EARLY ? ~0u : row.length < 32 ? sf_below(row.length & 31) : ~0u;
+        unsigned char *cells = w.cells + sf_cell<KIND>(KIND == SHORT ? row.at : w.lane * SF_LEAF);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                if (there >> i & 1) {
+                        const sf_answer result = sf_answered(p, SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i], length);
+#if SF_STORED_EARLY
+                        const sf_line at = sf_line_at(p, w.line, w.first + g.at + row.at + i);
+                        *(sf_done *)(cells + i * SF_CELL) = sf_result_of(p, result, sf_fetch_results(p, w.line, at, row.segment));
+#else
+                        *(sf_done *)(cells + i * SF_CELL) = result;
+#endif
+                }
+        (void)g;
+}
+
+/* And from there to where they belong. */
+template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_window &w, const sf_group &g)
+{
+        enum { SOME = KIND == SHORT ? 2 : 8 < SF_LEAF ? 8 : SF_LEAF };
+        const sf_line to = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
+#pragma unroll 1
+        for (int strip = 0; strip * 32 < (KIND == SHORT ? g.count : g.rows * SF_LEAF); strip += SOME) {
+                const unsigned char *cells = w.cells + sf_cell<KIND>(strip * 32 + w.lane);
+#pragma unroll
+                for (int j = 0; j < SOME; j++) {
+                        const int at = sf_in_strip<KIND>(w, g, strip + j);
+                        if (at < 0)
+                                continue;
+                        const sf_done done = *(const sf_done *)(cells + sf_cell<KIND>(j * 32));
+                        char *place = to.y + sf_offset<SF_Y_UNIT, SF_OUT_SIZE>(at, p.sy);
+#if SF_STORED_EARLY
+                        sf_store(place, done);
+#else
+                        sf_store(place, sf_result_of(p, done, sf_load_results(to, at, CHUNK, sf_along(p))));
+#endif
+                }
+        }
+}
+#endif
+
+/* N: no row has more elements. Cells may be written again when this returns. */
+template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row)
+{
+        if (KIND != SHORT) {
+                sf_stage<KIND>(p, w, g);
+                sf_sync_warp();
+        }
+        sf_acc v[N];
+        sf_take<KIND>(p, w, g, row, v);
+        sf_acc total = v[N - 1], before = sf_identity(p);
+        (void)total, (void)before;
+#if !SF_MAPS
+        sf_combine_leaf(v);
+        total = sf_settled(v[N - 1]);
+        if (KIND != SHORT)
+                sf_combine_rows(row, w.lane, v, total);
+        const bool tells = KIND == ALONE && !g.ends;
+        if (tells || g.number)
+                sf_take_lefts(p, w, g, row, tells, v, total, before);
+#endif
+#if SF_FOLDS
+        if (row.length && !row.number && (!row.leads || g.ends))
+                sf_store_entry(p, w.line, row.segment, total);
+#else
+#if SF_EXCLUSIVE
+        const sf_acc last = sf_shuffle(total, (w.lane - 1) & 31);
+        before = sf_choose(row.number != 0, last, sf_choose(row.leads, before, sf_identity(p)));
+#endif
+        sf_put<KIND>(p, w, g, row, v, before);
+        sf_sync_warp();
+        sf_flush<KIND>(p, w, g);
+#endif
+        sf_sync_warp();
+}
+
+/* A part by itself, of at most STRIPS strips from `first` on: an element a lane. */
+template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_window &w, const sf_group &g, sf_row row, int first)
+{
+        const int lane = w.lane, left = g.count - first - lane;
+        const sf_line line = sf_line_at(p, w.line, w.first + g.at + first + lane);
+        const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
+        const sf_i64 from = (sf_i64)g.number * CHUNK + first + lane;
+        const sf_acc neutral = sf_neutral(p);
+        sf_vector raw[STRIPS];
+        sf_acc v[STRIPS];
+#pragma unroll
+        for (int j = 0; j < STRIPS; j++)
+                raw[j] = sf_fetch(p, line, j * 32, left);
+#pragma unroll
+        for (int j = 0; j < STRIPS; j++)
+                v[j] = sf_choose(j * 32 < left, sf_lifted(sf_use(p, sf_keep(p, raw[j]), spread), from + j * 32), neutral);
+        sf_acc total = v[0], before = sf_identity(p);
+        row.leads = true;
+        (void)total, (void)before;
+#if !SF_MAPS
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+#pragma unroll
+                for (int j = 0; j < STRIPS; j++) {
+                        const sf_acc other = sf_shuffle(v[j], SF_FOLDS ? (lane + b) & 31 : (lane & -(2 * b)) | (b - 1));
+                        const sf_acc both = sf_settled(SF_FOLDS ? sf_combine(v[j], other) : sf_combine(other, v[j]));
+                        v[j] = sf_choose(SF_FOLDS ? !(lane & (2 * b - 1)) : lane & b, both, v[j]);
+                }
+#pragma unroll
+        for (int b = 1; b < STRIPS; b *= 2)
+#pragma unroll
+                for (int j = 0; j < STRIPS; j++) {
+                        if (SF_FOLDS && j % (2 * b) == 0)
+                                v[j] = sf_settled(sf_combine(v[j], v[(j + b) % STRIPS]));
+                        if (!SF_FOLDS && j & b)
+                                v[j] = sf_settled(sf_combine(sf_shuffle(v[j < b ? 0 : j / b * b - 1], 31), v[j]));
+                }
+        total = v[0];
+        if (g.number)
+                sf_take_lefts(p, w, g, row, false, v, total, before);
+#endif
+#if SF_FOLDS
+        if (!lane)
+                sf_store_entry(p, w.line, row.segment, total);
+#else
+        const sf_i64 length = sf_length(p, row.segment);
+#pragma unroll
+        for (int j = 0; j < STRIPS; j++) {
+                sf_acc own = v[j];
+#if SF_EXCLUSIVE
+                const sf_acc last = j ? sf_shuffle(v[j ? j - 1 : 0], 31) : before, next = sf_shuffle(v[j], (lane - 1) & 31);
+                own = sf_choose(lane, next, last);
+#endif
+                if (j * 32 < left) {
+                        const sf_line at = sf_moved(line, j * 32, sf_along(p));
+                        sf_store(line.y + sf_offset<SF_Y_UNIT, SF_OUT_SIZE>(j * 32, p.sy), sf_result_of(p, sf_answered(p, own, length), sf_fetch_results(p, w.line, at, row.segment)));
+                }
+        }
+#endif
+}

@@ -1,0 +1,164 @@
+/*
+ * segments_lines.cuh: a window of a line, by a warp (segments.cu). A chunk is 32 rows of SF_LEAF elements, the last row perhaps shorter. What the window has, a chunk of the
+ * segment that comes from before it and the segments that begin in it, is taken in groups: as many parts as make up to 32 rows.
+ */
+#include "segments_groups.cuh"
+
+/* Parts with elements that a warp has in view, one behind the other in a ring, and which segments they are of; and of a group which part every row is of, then its rows
+ * (sf_window). In shared memory, since registers are for rows' elements. */
+enum { IN_VIEW = 64 };
+struct sf_view {
+        sf_i64 segment[IN_VIEW];
+        int at[IN_VIEW], length[IN_VIEW];
+        int end[32]; /* of a group's parts: rows up to its last */
+        int of[32], rows[32];
+};
+static_assert(sizeof(sf_view) == SF_SEGMENTS_VIEW, "the host has another idea of what a warp keeps");
+
+/* What a warp has in view, and what it has still to look at of its window. */
+struct sf_ahead {
+        int from, count; /* the first part, in the ring, and how many */
+        sf_i64 k;        /* the next segment, */
+        int at;          /* where its part begins; -1: with it */
+        sf_u32 number;   /* the first part's, among its segment's chunks */
+        bool more;       /* there are more of the window */
+        bool ends;       /* the last part in view ends its segment */
+};
+SF_DEVICE int sf_in_ring(int i) { return i & (IN_VIEW - 1); }
+
+/* More segments into view, 31 at a time, until there are 32 parts or none is left. */
+SF_DEVICE void sf_look_ahead(const sf_params &p, const sf_window &w, sf_view &view, sf_ahead &ahead)
+{
+        const int lane = w.lane;
+        while (ahead.more && ahead.count < 32) {
+                const sf_i64 k = ahead.k + lane;
+                const int begin = sf_near_bound(p, w.first, k), end = ::sf_shuffle(begin, (lane + 1) & 31);
+                sf_part s = sf_part_of(p, k, begin, end, !lane && ahead.at >= 0 ? ahead.at : begin);
+                const sf_u32 on = sf_ballot(s.more);
+                if (lane == 31 || sf_below(lane) & ~on)
+                        s.length = 0, s.empty = false;
+#if SF_FOLDS
+                if (s.empty)
+                        sf_store_entry(p, w.line, k, sf_identity(p));
+#endif
+                const sf_u32 some = sf_ballot(s.length);
+                if (s.length) {
+                        const int to = sf_in_ring(ahead.from + ahead.count + sf_count_bits(some & sf_below(lane)));
+                        view.at[to] = s.at;
+                        view.length[to] = s.length;
+                        view.segment[to] = k;
+                }
+                ahead.count += sf_count_bits(some);
+                ahead.ends = !sf_ballot(s.length && !s.ends);
+                ahead.more = (on | 1u << 31) == ~0u;
+                if (ahead.at >= 0 && !(some & 1)) /* nothing is left of the segment that was open */
+                        ahead.number = 0;
+                ahead.k += 31;
+                ahead.at = -1;
+        }
+        sf_sync_warp();
+}
+
+/* The first parts in view, as many as fit into a group. */
+SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &view, sf_ahead &ahead)
+{
+        const int lane = w.lane, from = ahead.from, count = ahead.count < 32 ? ahead.count : 32;
+        bool there = lane < count;
+        const int length = there ? view.length[sf_in_ring(from + lane)] : 0;
+        sf_group g;
+        sf_row row;
+        g.at = view.at[from];
+        g.number = ahead.number;
+        ahead.number = 0;
+        /* A dozen short parts, one after another, are a group of their own. */
+        const sf_u32 large = sf_ballot(length > SF_LEAF / 2 || lane >= count);
+        sf_u32 runs = ~large & (~large >> 1);
+        runs &= runs >> 2;
+        runs &= runs >> 4;
+        runs &= runs >> 4;
+        const int few = large ? sf_lowest(large) : 32;
+        if (!g.number && (runs & 1 || few == count)) { /* a lane has a part */
+                there = lane < few;
+                const int own = there ? sf_in_ring(from + lane) : from, last = sf_in_ring(from + few - 1);
+                g.count = view.at[last] + view.length[last] - g.at;
+                g.rows = few;
+                g.ends = true;
+                row.segment = view.segment[own];
+                row.at = view.at[own] - g.at;
+                row.length = there ? length : 0;
+                row.number = 0;
+                row.rows = 1;
+                row.leads = false;
+                ahead.from = sf_in_ring(from + few);
+                ahead.count -= few;
+                if (SF_LEAF / 2 > 4 && !sf_ballot(row.length > 4))
+                        sf_run_group<SHORT, 4>(p, w, g, row);
+                else
+                        sf_run_group<SHORT, SF_LEAF / 2>(p, w, g, row);
+                return;
+        }
+        const int own = (length + SF_LEAF - 1) / SF_LEAF;
+        int end = own;
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                end = sf_sum_up<32>(end, b);
+        const bool fits = there && end <= 32 && !(runs & ((2u << lane) - 2)); /* the first belongs to it whatever follows */
+        if (fits)
+                view.of[end - own] = sf_in_ring(from + lane);
+        view.end[lane] = end;
+        const sf_u32 heads = sf_all_bits(fits ? 1u << ((end - own) & 31) : 0);
+        const int parts = sf_count_bits(sf_ballot(fits));
+        sf_sync_warp();
+        const int last = sf_in_ring(from + parts - 1), head = sf_highest(heads & ((2u << lane) - 1)), of = view.of[head];
+        g.rows = view.end[parts - 1];
+        g.count = view.at[last] + view.length[last] - g.at;
+        g.ends = parts > 1 || ahead.ends || g.count < CHUNK;
+        row.leads = head == 0;
+        row.segment = view.segment[of];
+        row.number = lane - head;
+        row.rows = (view.length[of] + SF_LEAF - 1) / SF_LEAF;
+        const int gone = row.number * SF_LEAF, left = view.length[of] - gone;
+        row.at = view.at[of] - g.at + gone;
+        row.length = lane >= g.rows ? 0 : left < SF_LEAF ? left : (int)SF_LEAF;
+        ahead.from = sf_in_ring(from + parts);
+        ahead.count -= parts;
+        if (parts == 1) {
+                enum { STRIPS = CHUNK >= 512 ? 4 : 2 };
+                row.segment = view.segment[from];
+#if SF_MAPS
+#pragma unroll 1
+                for (int first = 0; first < g.count; first += STRIPS * 32)
+                        sf_run_lanes<STRIPS>(p, w, g, row, first);
+                sf_sync_warp();
+                return;
+#else
+                if (g.count <= STRIPS * 32) {
+                        sf_run_lanes<STRIPS>(p, w, g, row, 0);
+                        sf_sync_warp();
+                        return;
+                }
+                return sf_run_group<ALONE, SF_LEAF>(p, w, g, row);
+#endif
+        }
+        view.rows[lane] = row.length ? row.at | row.length << 16 : 0;
+        sf_sync_warp();
+        sf_run_group<MIXED, SF_LEAF>(p, w, g, row);
+}
+
+SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &view)
+{
+        sf_ahead ahead;
+        ahead.from = ahead.count = 0;
+        ahead.k = sf_find(p, w.first, w.lane) - 1;
+        const sf_i64 opened = sf_bound(p, ahead.k) - w.first;
+        ahead.number = sf_open_number(opened);
+        ahead.at = sf_near(opened + (sf_i64)ahead.number * CHUNK);
+        ahead.more = ahead.ends = true;
+#pragma unroll 1
+        for (;;) {
+                sf_look_ahead(p, w, view, ahead);
+                if (!ahead.count)
+                        return;
+                sf_next_group(p, w, view, ahead);
+        }
+}
