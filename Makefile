@@ -137,7 +137,7 @@ $(filter-out stage-build-gcc stage-test-asan,$(STAGES:%=stage-%)): stage-build-g
 # The configuration that is shipped: all instruction sets, with gcc. The test programs around it need not be fast.
 build-gcc: needs-test
 	$(STRICT) -S . -B build/gcc -DSCANFOLD_PYTHON=ON -DSCANFOLD_TEST_EVERY=$(call amount,16,1) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,4000,200000) \
-	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,1000,20000) -DSCANFOLD_NVRTC_EVERY=$(call amount,67,1) -DSCANFOLD_HOST_CASES=$(call amount,100,400) \
+	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,1000,20000) -DSCANFOLD_NVRTC_EVERY=$(call amount,97,1) -DSCANFOLD_HOST_CASES=$(call amount,70,400) \
 	        -DSCANFOLD_HOST_EVERY=$(call amount,4,1) -DSCANFOLD_HOST_FUSED_CASES=$(call amount,30,400) -DSCANFOLD_HOST_EXPR_CASES=$(call amount,5,100)
 	+$(call BUILD,build/gcc)
 

@@ -317,7 +317,7 @@ static void test_norm_values(void)
 {
         tool_shapes shapes;
         outputs out;
-        fill_all("x=40,3000", &shapes);
+        fill_all("x=10,3000", &shapes);
         const float *x = shapes.tensor[0].data;
         const int64_t n = shapes.shape[0][1], lines = shapes.shape[0][0];
         if (run(engines[1].ctx, "layer_norm(x), rms_norm(x), normalize(x), standardize(x), log_softmax(x)", &shapes, false, &out))

@@ -113,7 +113,8 @@ SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_
  */
 SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(none) *none, const bool fold, N(vec) before, int64_t begin, int64_t elements)
 {
-        enum { LEVELS = 6 }; /* log2(SF_CPU_RAGGED_LONG), and one */
+        enum { LEVELS = 6 };
+        _Static_assert(1 << (LEVELS - 1) == SF_CPU_RAGGED_LONG, "a level for every bit of a count of vectors");
         const bool reverse = j->lanes->reverse;
         int64_t low = reverse ? -begin - (K_WIDTH - 1) : begin;
         O(val) inside[LEVELS], v = none->value;

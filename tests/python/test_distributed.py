@@ -10,7 +10,7 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
-RANKS = 8
+RANKS = 5
 
 
 def free_port():
