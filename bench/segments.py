@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--mean", type=int, nargs="*", default=[1, 8, 64, 1024, 2**14, 2**18, 2**24])
     parser.add_argument("--kinds", nargs="*", default=KINDS)
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--no-peers", action="store_true", help="time ours and the copy alone")
     given = parser.parse_args()
     base, _, power = given.elements.partition("**")
     total = int(base) ** int(power or 1)

@@ -124,7 +124,6 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         ahead.count -= parts;
         if (parts == 1) {
                 enum { STRIPS = CHUNK >= 512 ? 4 : 2 };
-                row.segment = view.segment[from];
 #if SF_MAPS
 #pragma unroll 1
                 for (int first = 0; first < g.count; first += STRIPS * 32)
