@@ -1,5 +1,5 @@
-/* Results that came out not finite, computed again on the host: which lines, and the steps for
- * them. */
+/* Results that are not finite, computed again on the host: finds the lines, and runs their
+ * steps. */
 #include "core/again.h"
 
 #include "backend.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What steps leave for later ones takes so many bytes at a time, unless one line takes more. */
+/* Bytes of scratch for intermediate results at a time, unless a single line needs more. */
 #define AT_ONCE (1 << 20)
 
 static bool is_finite(sf_dt dt, const char *p)
@@ -24,7 +24,8 @@ static bool is_finite(sf_dt dt, const char *p)
         }
 }
 
-/* Where the lines of one position of all dimensions but the last begin, and their number. */
+/* The lines along the last dimension, at one position of all other dimensions: `at` is that
+ * position, `count` their number. */
 typedef struct stretch {
         const sf_again *a;
         int64_t at[SF_AGAIN_DIMS];
@@ -45,7 +46,7 @@ static stretch start(const sf_again *a)
         return (stretch){.a = a, .count = last ? last->len : 1, .stride = last ? last->y : 0};
 }
 
-/* False: that was the last one. */
+/* False if there is no next one. */
 static bool next(stretch *s)
 {
         for (int32_t d = s->a->dims - 2; d >= 0; d--) {
@@ -57,11 +58,11 @@ static bool next(stretch *s)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Looking
+ * Are all results finite?
  * ---------------------------------------------------------------------------------------------- */
 
-/* Of many results by a step of its own, which all threads share: the sum of r - r is NaN if one of
- * them is not finite. */
+/* For many results: one fold, which all threads share. The sum of r - r over all results is 0, or
+ * NaN if one of them is not finite. */
 static sf_status sum_of_differences(sf_context *ctx, const sf_again *a, double *sum)
 {
         const sf_dt acc = a->dt == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
@@ -104,11 +105,11 @@ bool sf_again_all_finite(sf_context *ctx, const sf_again *a)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Computing
+ * Computing those that are not
  * ---------------------------------------------------------------------------------------------- */
 
-/* The step for `count` neighbouring lines, the first of them number `first` of the stretch: one
- * dimension more, the outermost. */
+/* Runs step k for `count` adjacent lines at once; `first` is the number of the first one in the
+ * stretch. The lines become one more dimension of the step, the outermost. */
 static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t first,
                           int64_t count, char *made)
 {
@@ -131,7 +132,8 @@ static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t 
                 by[o] = (last >= 0 ? from->move[last][o] : 0) + (from->made[o] >= 0 ? a->size : 0);
                 if (p->data && from->made[o] >= 0)
                         p->data = made + (p->data - a->made);
-                /* A step's own memory begins with the first of these lines. */
+                /* An intermediate result is stored from the first of these lines on: its `move` is
+                 * 0. */
                 if (p->data && last >= 0)
                         p->data += first * from->move[last][o];
                 for (int32_t d = 0; p->data && d < last; d++)

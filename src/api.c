@@ -1,4 +1,4 @@
-/* Entry points: check the arguments, make a step of them, run it. */
+/* Entry points: they check the arguments, make a step of them, and run it. */
 #include "backend.h"
 #include "core/choose.h"
 #include "context.h"
@@ -38,7 +38,8 @@ static sf_status read_axes(const sf_context *ctx, const sf_fold_options *o, int3
                 *axes = ndim == 64 ? UINT64_MAX : ((uint64_t)1 << ndim) - 1;
                 return SF_OK;
         }
-        const int32_t rank = ndim ? ndim : 1; /* as in sf_read_axis */
+        /* a 0-dimensional x counts as one of one element, as in sf_read_axis */
+        const int32_t rank = ndim ? ndim : 1;
         if (o->naxes < 0 || o->naxes > rank)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT,
                                "naxes is %d; for an x of %d dimensions it must be 0 to %d, the "
@@ -55,7 +56,7 @@ static sf_status read_axes(const sf_context *ctx, const sf_fold_options *o, int3
         return SF_OK;
 }
 
-/* One node needs no graph: it goes straight to where a plan's passes go. */
+/* A single scan or fold needs no graph: its step is run as one pass of a plan is. */
 static sf_status run(sf_context *ctx, const sf_request *r, sf_prepared *p, void *workspace, size_t workspace_size, size_t *needs)
 {
         SF_TRY(sf_request_prepare(ctx, r, p));

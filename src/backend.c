@@ -59,7 +59,7 @@ sf_status sf_backend_again(sf_context *ctx, const sf_again *again)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Memory. Arenas begin where a page does; CUDA's allocations at multiples of 256 bytes at least.
+ * Memory. Arenas are page-aligned; CUDA's allocations are aligned to 256 bytes or more.
  * ---------------------------------------------------------------------------------------------------------- */
 sf_status sf_backend_borrow(sf_context *ctx, sf_device device, void *stream, size_t size, sf_memory *memory)
 {
@@ -95,7 +95,8 @@ sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *str
                 return sf_segments_check(ctx, s, n);
         if (!sf_context_checks(ctx))
                 return SF_OK;
-        const int64_t back = s->stride < 0 ? -s->count * s->stride : 0; /* how far before the first offset the last one lies */
+        /* bytes by which the last offset precedes the first */
+        const int64_t back = s->stride < 0 ? -s->count * s->stride : 0;
         const size_t size = (size_t)(s->count * (s->stride < 0 ? -s->stride : s->stride)) + (s->wide ? 8 : 4);
         char *copy = malloc(size);
         if (!copy)

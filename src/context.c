@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No context has more threads than this, whatever it is asked for: as scanfold.h says. Further ones
- * only take turns. */
+/* A context never has more threads than this, as scanfold.h says: more would only share the
+ * CPUs. */
 #define THREADS_A_CPU 4
 #define LEAST_CAP 16
 
-/* A count from the environment: the first number of a list, as OMP_NUM_THREADS may be. *set tells if there was one. */
+/* A count from the environment: the first number of a list, because OMP_NUM_THREADS may be one.
+ * *set says if the variable was set. */
 static sf_status read_threads(const char *name, int32_t *threads, bool *set)
 {
         const char *text = getenv(name);
@@ -34,7 +35,7 @@ static sf_status read_threads(const char *name, int32_t *threads, bool *set)
         return SF_OK;
 }
 
-/* A choice from the environment: 1, or 0, which is what holds where nothing is said. */
+/* A switch from the environment: 1 or 0. Unset means 0. */
 static sf_status read_switch(const char *name, bool *on)
 {
         const char *text = getenv(name);
@@ -85,8 +86,9 @@ static char default_sentence[2048];
 static pthread_once_t default_once = PTHREAD_ONCE_INIT;
 
 /*
- * A child of fork() is safe here even if the parent forked while another of its threads was inside: glibc's pthread_once remembers
- * the process a beginning was made in, and begins again in another. init is all there is to repeat, and sets every field.
+ * This is safe in a child of fork(), even if the parent forked while another of its threads was in
+ * here: glibc's pthread_once records in which process the initialisation was begun, and begins
+ * again in another process. Only init has to be repeated, and it sets every field.
  */
 static void make_default(void)
 {
@@ -106,7 +108,7 @@ sf_status sf_context_resolve(sf_context *given, sf_context **ctx)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Contexts of the caller's own
+ * Contexts that callers create
  * ---------------------------------------------------------------------------------------------------------- */
 sf_status sf_context_create(sf_context **out, const sf_context_options *options)
 {

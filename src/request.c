@@ -1,4 +1,4 @@
-/* One scan or fold, checked: from a caller's tensors to a step. */
+/* Checks one scan or fold, and makes a step from the caller's tensors. */
 #include "request.h"
 
 #include "backend.h"
@@ -12,7 +12,8 @@
  * ---------------------------------------------------------------------------------------------------------- */
 sf_status sf_read_axis(const sf_context *ctx, int32_t axis, int32_t ndim, uint64_t *axes)
 {
-        int32_t rank = ndim ? ndim : 1; /* a rank-0 tensor has one line of one element, as in torch */
+        /* a 0-dimensional tensor counts as one line of one element, as in torch */
+        int32_t rank = ndim ? ndim : 1;
         if (axis < -rank || axis >= rank)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "axis is %d; for an x of %d dimensions it must be %d to %d", (int)axis, (int)ndim,
                                (int)-rank, (int)rank - 1);
@@ -31,7 +32,7 @@ int32_t sf_folded_shape(int32_t ndim, const int64_t *x, uint64_t axes, bool keep
         return rank;
 }
 
-/* Whether a fold over these axes folds nothing, however many results there are. */
+/* Does a fold over these axes combine no elements, however many results it has? */
 static bool names_an_empty_axis(const sf_view *x, uint64_t axes)
 {
         bool empty = false;
@@ -77,7 +78,7 @@ static sf_status check_index(const sf_context *ctx, const sf_step *s, const sf_v
         return SF_OK;
 }
 
-/* The dtypes of a step: of a recurrence, a's as well, which must go with out as b's does. */
+/* The dtypes of a step. For a recurrence, a's dtype must suit that of out, as b's must. */
 static sf_status choose_dtypes(const sf_context *ctx, const sf_request *r, const sf_view *x, const sf_view *a, sf_dt out, sf_step *s)
 {
         sf_step other;
@@ -103,7 +104,7 @@ static void recurrence_programs(sf_fuse *f, sf_dt a)
         f->store_reads = 0;
 }
 
-/* where(x == x, x, identity), on the way in. */
+/* Makes the load where(x == x, x, identity): a NaN counts as the identity. */
 static void skip_nan(const sf_step *step, const sf_view *x, sf_step_views *views, sf_fuse *fuse)
 {
         sf_program *p = &fuse->load;
@@ -134,7 +135,7 @@ static sf_status check_mask(sf_context *ctx, const sf_request *r, const char *na
         return sf_view_broadcast(ctx, "mask", &p->mask, name, &p->x);
 }
 
-/* The offsets of segments, as far as they can be seen from here. */
+/* Checks what is known of the offsets without reading their values. */
 static sf_status check_offsets(sf_context *ctx, const sf_request *r, const char *name, sf_prepared *p)
 {
         const sf_view *x = &p->x;
@@ -160,7 +161,7 @@ static sf_status check_a(sf_context *ctx, const sf_request *r, const char *name,
         return sf_view_broadcast(ctx, "a", &p->a, name, &p->x);
 }
 
-/* The initial value is rounded, as results are. */
+/* The initial value is rounded in the library's floating-point mode, as results are. */
 static sf_status set_initial(sf_context *ctx, const sf_request *r, sf_step *step)
 {
         const sf_mode mode = sf_mode_enter();
@@ -169,7 +170,7 @@ static sf_status set_initial(sf_context *ctx, const sf_request *r, sf_step *step
         return status;
 }
 
-/* And as far as their values say. */
+/* Checks the values of the offsets. */
 static sf_status check_segments(sf_context *ctx, const sf_request *r, const sf_prepared *p)
 {
         const sf_segments segments = sf_segments_of(&p->offsets);
@@ -194,7 +195,9 @@ sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *
         SF_TRY(choose_dtypes(ctx, r, x, r->a ? &p->a : NULL, out->dt, step));
         SF_TRY(check_index(ctx, step, x, r->axes));
         const bool skips = r->skip_nan && sf_dtypes[x->dt].kind == SF_KIND_REAL;
-        if (skips && (r->a || sf_op_is(step->op, SF_INDEX))) /* an element that is the identity is still one, with a position */
+        /* an index needs the skipped element to be absent; the identity would still have a
+         * position */
+        if (skips && (r->a || sf_op_is(step->op, SF_INDEX)))
                 return sf_fail(ctx, SF_UNSUPPORTED, "skip_nan is set, which %s does not have here; give a mask, or compute it as an expression", sf_op_name(step->op));
         SF_TRY(set_initial(ctx, r, step));
         if (sf_view_overlaps_itself(out))

@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-/* Held for a handful of instructions, so a spin is enough. It gives up in the end: in the child of a fork the holder may be a thread
- * that is no longer there, and the list then stays as it is while calls make do with memory of their own. */
+/* The lock is held for a few instructions, so spinning is enough. The spin is bounded: in the child
+ * of a fork the thread that held the lock may no longer exist. The list then stays as it is, and
+ * calls allocate memory of their own. */
 #define SPINS 100000
 
 static bool lock(sf_context *ctx)

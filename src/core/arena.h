@@ -4,7 +4,8 @@
 
 #include "core/core.h"
 
-/* At least `size` bytes, 64-byte aligned, for this call alone; NULL if there is no memory. Give it back when done. */
+/* At least `size` bytes, aligned to a page of 4096 bytes, for this call alone; NULL if there is no
+ * memory. Return it when done. */
 sf_arena *sf_arena_borrow(sf_context *ctx, size_t size);
 void sf_arena_return(sf_context *ctx, sf_arena *arena);
 void sf_arena_free_all(sf_context *ctx);

@@ -9,7 +9,7 @@ static int64_t magnitude(int64_t v)
         return v < 0 ? -v : v;
 }
 
-/* How far a step along dimension d reaches, in y and in all that is read. */
+/* How many bytes one position along dimension d moves, summed over y and all operands. */
 static int64_t reach(const sf_step *s, const sf_fuse *f, int32_t d)
 {
         int64_t sum = magnitude(s->dims[d].y);
@@ -18,7 +18,7 @@ static int64_t reach(const sf_step *s, const sf_fuse *f, int32_t d)
         return sum;
 }
 
-/* Is dimension d of the step a continuation of dimension `last` of what has been made of it? */
+/* Can dimension d be merged into dimension `last`, the innermost one that `made` has so far? */
 static bool continues(const sf_step *s, const sf_fuse *f, int32_t d, const sf_step *made, const sf_fuse *g, int32_t last)
 {
         const int64_t len = s->dims[d].len;
@@ -36,7 +36,7 @@ static void place_dim(const sf_step *s, const sf_fuse *f, int32_t d, sf_step *to
                 g->operand[k].stride[at] = f->operand[k].stride[d];
 }
 
-/* Counts a dimension whose addresses go down from its other end. */
+/* Reverses a dimension whose addresses decrease, so that they increase. */
 static void turn(sf_step *to, sf_fuse *g, int32_t d)
 {
         sf_dim *dim = &to->dims[d];

@@ -1,4 +1,5 @@
-/* Options structs that grow; the table of dtypes of scanfold.h, and what follows from it: accumulator, identity, initial value. */
+/* Reading of options structs, which grow from version to version; the table of dtypes in
+ * scanfold.h; and what follows from it: accumulator, identity, initial value. */
 #include "core/choose.h"
 #include "core/value.h"
 
@@ -133,7 +134,7 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
                 return SF_OK;
         sf_dt asked = sf_dt_find(accumulator);
         bool real = sf_dtypes[s->acc].kind == SF_KIND_REAL;
-        /* Positions are found among elements as they are. */
+        /* An index does not depend on the accumulator: elements are compared as they are. */
         bool wider = !sf_op_is(op, SF_INDEX) && asked < SF_DT_COUNT && asked != SF_DT_F16 && asked != SF_DT_BF16 && asked != SF_DT_BOOL && to != SF_DT_BOOL &&
                      (sf_dtypes[asked].kind == SF_KIND_REAL) == real && sf_dtypes[asked].bits >= sf_dtypes[s->acc].bits;
         const char *right = to == SF_DT_BOOL || sf_op_is(op, SF_INDEX) ? "left unset"
@@ -146,8 +147,8 @@ sf_status sf_step_dtypes(const sf_context *ctx, sf_step *s, sf_op op, sf_dt in, 
                                sf_dtype_text(accumulator, text), sf_op_name(op), sf_dtypes[in].name,
                                sf_dtypes[to].name, right,
                                real || to == SF_DT_BOOL || sf_op_is(op, SF_INDEX) ? "" : sf_dtypes[s->acc].name);
-        /* Integers wrap, and the largest of some reals is the same in any wider type: there a wider accumulator changes no bit
-         * and is not used. */
+        /* Integers wrap, and the maximum or minimum of some reals is the same in any wider type.
+         * There a wider accumulator would change no bit, and it is not used. */
         if (real && sf_op_is(op, SF_ORDERED))
                 s->acc = asked;
         return SF_OK;
@@ -187,7 +188,8 @@ sf_status sf_step_initial(const sf_context *ctx, sf_step *s, sf_scalar v)
                 u = !fits ? 0 : f < 0 ? (uint64_t)(int64_t)f : (uint64_t)f;
                 v.kind = f < 0 ? SF_SCALAR_INT : SF_SCALAR_UINT;
         }
-        /* Representable when wrapping to the accumulator keeps the bits and the sign is one it has. */
+        /* The value fits if wrapping it to the accumulator keeps its bits, and if the type has its
+         * sign. */
         bool negative = v.kind == SF_SCALAR_INT && (int64_t)u < 0;
         fits = fits && sf_wrap(s->acc, u) == u && (negative ? is_signed : !is_signed || (int64_t)u >= 0);
         fits = fits && !(s->out == SF_DT_BOOL && u > 1);

@@ -1,5 +1,6 @@
 /*
- * elementary.h: exp, log, sigmoid and tanh (exponentials.inc.h), as the host has them. A compiler can vectorise a loop of them.
+ * elementary.h: exp, log, sigmoid and tanh (exponentials.inc.h) for the host. A compiler can
+ * vectorise a loop that calls them.
  */
 #ifndef SF_ELEMENTARY_H
 #define SF_ELEMENTARY_H
@@ -35,8 +36,8 @@ static inline uint32_t sf_f32_bits(float v)
         return bits;
 }
 
-/* a * b + c, rounded once. Where the processor has no such instruction: the product is exact in f64, and the sum is rounded there to the odd one of
- * two neighbours, whose rounding to f32 is that of the sum itself. */
+/* a * b + c, rounded once. Without an fma instruction: the product is exact in f64, and the sum is
+ * rounded to odd there, so that rounding it again to f32 gives the same as one rounding. */
 static inline float sf_fma_f32(float a, float b, float c)
 {
 #ifdef __FP_FAST_FMAF

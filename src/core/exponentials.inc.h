@@ -1,23 +1,30 @@
 /*
- * exponentials.inc.h: exp, log, sigmoid and tanh, each a sequence of operations that are rounded once, so that they have the same bits on every CPU and
- * GPU. This is C and CUDA C++ at once: the kernels of src/cuda have it from here too.
+ * exponentials.inc.h: exp, log, sigmoid and tanh. Each is a sequence of operations that are rounded
+ * once, so the results have the same bits on every CPU and GPU. This is both C and CUDA C++: the
+ * kernels of src/cuda include it too. Errors are in units in the last place (ulp).
  *
- *   sf_exp_*, sf_log_*, sf_sigmoid_*, sf_tanh_*   of any number. In f32 within 0.90, 0.83, 0.80 and 0.84 last places; in f64 within 1, 1, 2.5
- *                                                 and 2.5
+ *   sf_exp_*, sf_log_*, sf_sigmoid_*, sf_tanh_*   for any number. The errors are below 0.90, 0.83,
+ *                                                 0.80 and 0.84 ulp in f32, and 1, 1, 2.5 and
+ *                                                 2.5 ulp in f64
  *
- * A sum of exponentials is held as times * 4^power, power an integer in a real's type, so that it can be as large and as small as e^x of any x
- * is, and that two of them are added by one addition: powers of two change no bit.
+ * A sum of exponentials is stored as times * 4^power, where power is an integer in a real's type.
+ * So it can be as large and as small as e^x is for any x, and two such sums are added by one
+ * addition, because scaling by a power of two is exact.
  *
- *   sf_exp_power_*, sf_exp_times_*   e^x so: times is between 1/3 and 3, and within 1.6 last places. Of -inf: -inf and 0. Of +inf and NaN: SF_MOST_F*, which
- *                                    no number has, and x
- *   sf_exp_small_*                   the same as one number, where |x| is below SF_EXP_SMALL_F*
- *   sf_exp_scale_*                   4^-d, of a difference d of powers; 0 from SF_EXP_FAR_* on, where what it scales no longer counts
- *   sf_exp_log_*                     log(times * 4^power), within two last places; which of them has how much of the exponent does not show
+ *   sf_exp_power_*, sf_exp_times_*   e^x in this form. times is between 1/3 and 3, with an error
+ *                                    below 1.6 ulp. For -inf: -inf and 0. For +inf and NaN:
+ *                                    SF_MOST_F*, which no other number has, and x
+ *   sf_exp_small_*                   the same as one number, for |x| below SF_EXP_SMALL_F*
+ *   sf_exp_scale_*                   4^-d, for a difference d of powers; 0 from SF_EXP_FAR_* on,
+ *                                    where the scaled number is too small to matter
+ *   sf_exp_log_*                     log(times * 4^power), with an error below two ulp. It depends
+ *                                    on the product only, not on how it is split into the two
  *
- * Numbers are decimal, with digits enough to be exact: C++14 has no others.
+ * Constants are decimal, with enough digits to be exact, because C++14 has no hexadecimal ones.
  *
- * Parameters (undefined again at the foot): E_INLINE, E_U32 and E_U64, E_F32_BITS, E_F32_OF, E_F64_BITS, E_F64_OF, a real's bits and back, and
- * E_FMA(a, b, c), of f32: a * b + c, rounded once.
+ * Parameters (undefined again at the end): E_INLINE, E_U32 and E_U64; E_F32_BITS, E_F32_OF,
+ * E_F64_BITS and E_F64_OF, which convert a real to its bits and back; and, for f32, E_FMA(a, b, c),
+ * which is a * b + c, rounded once.
  */
 
 /* ------------------------------------------------------------------------------------------------
@@ -30,14 +37,15 @@
 #define SF_LN4_F32 1.38629436f
 #define SF_LN4_REST_F32 -3.80930865e-09f
 
-/* Added to a number and taken away again, this leaves an integer. */
+/* Adding 1.5 * 2^23 and subtracting it again rounds to an integer. */
 E_INLINE float sf_exp_power_f32(float x)
 {
         const float h = E_FMA(x, 0.721347511f, 12582912.0f) - 12582912.0f;
         return h <= SF_MOST_F32 ? h : SF_MOST_F32;
 }
 
-/* e^r = 1 + r (1 + r q(r)), q the polynomial of degree 5 that is off by least, 1.5e-8 of e^r. */
+/* e^r = 1 + r (1 + r q(r)), where q is the minimax polynomial of degree 5: its largest error is
+ * 1.5e-8 of e^r. */
 E_INLINE float sf_exp_series_f32(float r)
 {
         float q = E_FMA(0.000196115972f, r, 0.00141044753f);
@@ -48,7 +56,8 @@ E_INLINE float sf_exp_series_f32(float r)
         return E_FMA(E_FMA(q, r, 1.0f), r, 1.0f);
 }
 
-/* x = h 2 ln 2 + r. Of an x so large that its last place is more than that, r says nothing, and is kept small. */
+/* x = h 2 ln 2 + r. If x is so large that one ulp of it exceeds 2 ln 2, r is meaningless: it is
+ * clamped to [-1, 1]. */
 E_INLINE float sf_exp_times_f32(float x, float h)
 {
         float r = E_FMA(-h, SF_LN4_REST_F32, E_FMA(-h, SF_LN4_F32, x)), q;
@@ -59,7 +68,7 @@ E_INLINE float sf_exp_times_f32(float x, float h)
         return h < SF_MOST_F32 ? q : x;
 }
 
-/* The two as one number, which it can be where |x| is below SF_EXP_SMALL_F32. */
+/* times * 4^power as one number, which fits where |x| is below SF_EXP_SMALL_F32. */
 E_INLINE float sf_exp_small_f32(float x)
 {
         const float n = E_FMA(x, 0.721347511f, 12582912.0f), h = n - 12582912.0f;
@@ -67,13 +76,15 @@ E_INLINE float sf_exp_small_f32(float x)
         return sf_exp_series_f32(r) * E_F32_OF((E_F32_BITS(n) << 24) + 0x3f800000u);
 }
 
-/* An integer in the last bits of a large number, with the exponent's bias: the other bits are shifted out. */
+/* 12583039 is 1.5 * 2^23 + 127, so the low bits of the difference are 127 - 2 d, the exponent field
+ * of 4^-d. The shift removes the other bits. */
 E_INLINE float sf_exp_scale_f32(float d)
 {
         return d < SF_EXP_FAR_F32 ? E_F32_OF(E_F32_BITS((12583039.0f - d) - d) << 23) : 0;
 }
 
-/* log m = f + f^2 (f p(f) - 1/2), m = 1 + f in [sqrt(1/2), sqrt(2)), p the polynomial of degree 7 that is off by least, 6e-9 of log m. */
+/* log m = f + f^2 (f p(f) - 1/2) for m = 1 + f in [sqrt(1/2), sqrt(2)), where p is the minimax
+ * polynomial of degree 7: its largest error is 6e-9 of log m. This returns f p(f) - 1/2. */
 E_INLINE float sf_log_rest_f32(float f)
 {
         float p = E_FMA(-0.0763442963f, f, 0.127615497f);
@@ -109,7 +120,8 @@ E_INLINE float sf_exp_parts_f32(float x, float *r)
         return n;
 }
 
-/* q of e^r = 1 + r (1 + r q(r)), |r| <= ln(2) / 2: the polynomial of degree 4 that is off by least, 3e-9 of e^r. */
+/* q of e^r = 1 + r (1 + r q(r)), |r| <= ln(2) / 2: the minimax polynomial of degree 4, whose
+ * largest error is 3e-9 of e^r. */
 E_INLINE float sf_exp_rest_f32(float r)
 {
         float q = E_FMA(0.00138146f, r, 0.008368717f);
@@ -118,7 +130,8 @@ E_INLINE float sf_exp_rest_f32(float r)
         return E_FMA(q, r, 0.49999994f);
 }
 
-/* v 2^h, h = n - 12582912 between -150 and 128, rounded once: of two multiplications the first is exact. The sum's other bits are shifted out. */
+/* v 2^h, h = n - 12582912 between -150 and 128, rounded once: the first of the two multiplications
+ * is exact. The shifts remove the bits of n that do not belong to h. */
 E_INLINE float sf_exp_raise_f32(float v, float n)
 {
         const E_U32 h = E_F32_BITS(n), half = h >> 1;
@@ -134,7 +147,7 @@ E_INLINE float sf_exp_f32(float x)
         return sf_exp_raise_f32(E_FMA(E_FMA(sf_exp_rest_f32(r), r, 1.0f), r, 1.0f), n);
 }
 
-/* e^r - 1 as a sum of two, the second below half of the first's last place. */
+/* e^r - 1 as the sum of the result and *rest, which is below half an ulp of the result. */
 E_INLINE float sf_exp_less_one_f32(float r, float *rest)
 {
         const float q = sf_exp_rest_f32(r), r2 = r * r, t = E_FMA(q, r2, r);
@@ -142,14 +155,15 @@ E_INLINE float sf_exp_less_one_f32(float r, float *rest)
         return t;
 }
 
-/* (a + a_rest) / (d + d_rest), d in [1, 2]: what the first quotient is short of, divided once more. */
+/* (a + a_rest) / (d + d_rest), d in [1, 2]: a first quotient, and a correction of it from the
+ * remainder that it leaves. */
 E_INLINE float sf_quotient_f32(float a, float a_rest, float d, float d_rest)
 {
         const float one = 1.0f / d, y = a * one;
         return E_FMA(E_FMA(-y, d, a) + E_FMA(-y, d_rest, a_rest), one, y);
 }
 
-/* 1 / (1 + e), e = e^-|x|, and of negative x e / (1 + e). */
+/* 1 / (1 + e) with e = e^-|x|; for negative x, e / (1 + e). */
 E_INLINE float sf_sigmoid_f32(float x)
 {
         float v = x > 0 ? -x : x, r, rest;
@@ -160,7 +174,7 @@ E_INLINE float sf_sigmoid_f32(float x)
         return sf_quotient_f32(x < 0 ? e : 1, x < 0 ? e_rest : 0, d, d_rest);
 }
 
-/* -u / (2 + u), u = e^-2|x| - 1; from 10 on it rounds to 1. */
+/* -u / (2 + u) with u = e^-2|x| - 1, and the sign of x. For |x| from 10 on it rounds to 1. */
 E_INLINE float sf_tanh_f32(float x)
 {
         float v = x > 0 ? -2 * x : 2 * x, r, t_rest;
@@ -173,7 +187,8 @@ E_INLINE float sf_tanh_f32(float x)
         return E_F32_OF((E_F32_BITS(y) & 0x7fffffffu) | (E_F32_BITS(x) & 0x80000000u));
 }
 
-/* x = 2^e m as in sf_exp_log_f32, but that x may be subnormal. What e ln 2 + f is off by is known, and added to what is small. */
+/* x = 2^e m as in sf_exp_log_f32, but x may be subnormal. `off` is the rounding error of e ln 2 +
+ * f; it is added to the small terms. */
 E_INLINE float sf_log_f32(float x)
 {
         const int small = x < 1.17549435e-38f;
@@ -189,11 +204,12 @@ E_INLINE float sf_log_f32(float x)
 /* ------------------------------------------------------------------------------------------------
  * f64
  * ---------------------------------------------------------------------------------------------- */
-/* ln 2 in two parts: the first ends so early that it can be multiplied by any exponent without rounding. */
+/* ln 2 in two parts: the first has so few bits that its product with any exponent is exact. */
 #define SF_LN2_HIGH 0.69314718036912382
 #define SF_LN2_LOW 1.9082149292705877e-10
 
-/* e^r - 1 of |r| <= ln(2) / 2; the series ends with r^13 / 13!: what is left out is below 5e-18. */
+/* e^r - 1 for |r| <= ln(2) / 2. The series ends with r^13 / 13!; the error of that is below
+ * 5e-18. */
 E_INLINE double sf_exp_less_one_f64(double r)
 {
         double p = 1.0 / 6227020800;
@@ -229,12 +245,14 @@ E_INLINE double sf_exp_f64(double x)
         first = E_F64_BITS(half);
         double r = (v - n * SF_LN2_HIGH) - n * SF_LN2_LOW;
         const double p = sf_exp_series_f64(r);
-        /* By 2^k in two steps, of which the first is exact: k goes beyond the exponents there are. The integers' other bits are shifted out. */
+        /* Multiplies by 2^k in two steps, because k can exceed the range of exponents. The first
+         * step is exact. The shifts remove the bits of `magic`. */
         return p * E_F64_OF((first + 1023) << 52) * E_F64_OF((k - first + 1023) << 52);
 }
 
-/* log(m) + u 2 ln 2, m in [sqrt(1/2), sqrt(2)): f = m - 1 is exact, log m = f - (f^2 / 2 - s (f^2 / 2 + rest)), s = f / (2 + f), and the series of `rest` ends
- * with s^22 / 23: what is left out is below 2e-20. */
+/* log(m) + u 2 ln 2, m in [sqrt(1/2), sqrt(2)). f = m - 1 is exact, and log m = f - (f^2 / 2 - s
+ * (f^2 / 2 + rest)) with s = f / (2 + f). The series of `rest` ends with 2 s^22 / 23; the error of
+ * that is below 2e-20. */
 E_INLINE double sf_log_series_f64(double m, double u)
 {
         const double f = m - 1, s = f / (2 + f), s2 = s * s, half = 0.5 * f * f;
@@ -254,7 +272,7 @@ E_INLINE double sf_log_series_f64(double m, double u)
 
 E_INLINE double sf_log_f64(double x)
 {
-        /* As for an f32, but that x may be subnormal. */
+        /* As in sf_exp_log_f64, but x may be subnormal: it is then multiplied by 2^54 first. */
         const double inf = E_F64_OF(0x7ff0000000000000u);
         const double scaled = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x;
         const E_U64 bits = E_F64_BITS(scaled), from = bits - 0x3fe6a09e667f3bcdu;
@@ -267,14 +285,15 @@ E_INLINE double sf_log_f64(double x)
         return x < 0 || x != x ? E_F64_OF(0x7ff8000000000000u) : y;
 }
 
-/* As of f32, but that nothing is computed twice as exactly. */
+/* As in f32, but without the rest terms that make that one more exact. */
 E_INLINE double sf_sigmoid_f64(double x)
 {
         const double e = sf_exp_f64(x > 0 ? -x : x);
         return (x < 0 ? e : 1) / (1 + e);
 }
 
-/* Of large x 1 - 2 e / (1 + e), e = 1 + u, which loses less. From 22 on it rounds to 1. */
+/* As in f32; but from |x| = 0.55 on, 1 - 2 e / (1 + e) with e = 1 + u, which is more exact there.
+ * For |x| from 22 on it rounds to 1. */
 E_INLINE double sf_tanh_f64(double x)
 {
         double v = x > 0 ? -2 * x : 2 * x;
@@ -296,7 +315,7 @@ E_INLINE double sf_exp_power_f64(double x)
         return h <= SF_MOST_F64 ? h : SF_MOST_F64;
 }
 
-/* Of half of r the series is short, and its square is e^r. */
+/* The series is for half the range of r: it is evaluated at r / 2, and the result is squared. */
 E_INLINE double sf_exp_times_f64(double x, double h)
 {
         double r = (x - h * (2 * SF_LN2_HIGH)) - h * (2 * SF_LN2_LOW), q;

@@ -1,8 +1,8 @@
 /*
- * mode.h: the floating-point mode that the bits are promised for: round to nearest, denormal
- * numbers kept, no traps. A caller may have set another. Whatever computes is put between
- * sf_mode_enter and sf_mode_leave; the pool's threads have the mode all their life. Afterwards the
- * caller finds its mode and its exception flags as they were.
+ * mode.h: the floating-point mode in which results have the promised bits: round to nearest,
+ * denormal numbers kept, no traps. A caller may have set another mode. All code that computes runs
+ * between sf_mode_enter and sf_mode_leave; the pool's threads set the mode once, when they start.
+ * Afterwards the caller's mode and exception flags are as they were.
  */
 #ifndef SF_MODE_H
 #define SF_MODE_H
@@ -19,8 +19,9 @@ typedef fenv_t sf_mode;
 #endif
 
 #if defined __x86_64__
-/* One register: six flags, and above them what is set up here: all exceptions masked, and nothing
- * else. The older unit computes nothing, but it is what strtod asks how to round. */
+/* MXCSR has six exception flags, and above them the control bits. In the default all exceptions are
+ * masked, and no other bit is set. The x87 unit computes nothing here, but strtod uses its rounding
+ * mode. */
 #define SF_MODE_FLAGS 0x3fu
 #define SF_MODE_DEFAULT 0x1f80u
 #define SF_MODE_X87_DEFAULT 0x37fu
@@ -35,7 +36,7 @@ static inline sf_mode sf_mode_enter(void)
                 __builtin_ia32_ldmxcsr(SF_MODE_DEFAULT);
         if (x87 != usual)
                 __asm__ volatile("fldcw %0" ::"m"(usual));
-        __asm__ volatile("" ::: "memory"); /* nothing is computed before, or below after */
+        __asm__ volatile("" ::: "memory"); /* keeps the computation after the change of mode */
         return (sf_mode){old, x87};
 }
 
@@ -84,7 +85,7 @@ static inline void sf_mode_leave(sf_mode old)
 }
 #endif
 
-/* From now on. */
+/* Sets the mode and never restores it: for the pool's threads. */
 static inline void sf_mode_default(void)
 {
         (void)sf_mode_enter();

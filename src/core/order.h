@@ -1,13 +1,15 @@
 /*
- * order.h: the order's arithmetic (docs/order.md): levels, counters, subtree indices.
+ * order.h: the arithmetic of the order (docs/order.md): levels, counters, subtree indices.
  *
- * A sequence cut into aligned tiles of a power of two is a sequence of tiles; the rule is the same one level up. A
- * walker that meets tiles t = 0, 1, 2, ... keeps a counter of finished block totals: entry k is the total of the 2^k
- * tiles that end where bit k of t was last completed, live while bit k of t is set.
+ * A sequence cut into aligned tiles, each a power of two long, is a sequence of tiles to which the
+ * same rule applies one level up. Code that visits tiles t = 0, 1, 2, ... keeps a binary counter of
+ * the totals of finished blocks. Entry k is the total of the latest finished block of 2^k tiles. It
+ * is valid while bit k of t is set.
  *
- *     the elements of tile t add, on their left, the entries of the set bits of t, lowest first;
- *     while bit k of t is set, tile t is the last of a block of 2^(k+1): entry k + (what it has so far) closes it;
- *     the block that is not absorbed further becomes entry sf_order_closed(t).
+ *     The elements of tile t combine, on their left, the entries of t's set bits, lowest first.
+ *     While bit k of t is set, tile t is the last of a block of 2^(k+1) tiles: entry k combined
+ *     with the total so far is that block's total.
+ *     The largest block that tile t finishes becomes entry sf_order_closed(t).
  */
 #ifndef SF_ORDER_H
 #define SF_ORDER_H
@@ -23,7 +25,7 @@ static inline int sf_order_log2(uint64_t v)
         return 63 - __builtin_clzll(v);
 }
 
-/* The level of the largest block that tile t closes: its trailing ones. */
+/* The level of the largest block that tile t finishes: the number of trailing ones of t. */
 static inline int sf_order_closed(uint64_t t)
 {
         return __builtin_ctzll(~t);

@@ -1,31 +1,31 @@
 /*
- * product.inc.h: a product of reals as a mantissa and an exponent, of numbers or of vectors of
- * them. Template.
+ * product.inc.h: a product of reals as a mantissa and an exponent, for numbers or for vectors of
+ * them. A template.
  *
- * A product's value is mantissa * 2^exponent. The exponent has a range of its own, so no partial
- * product overflows or underflows: each combine rounds the mantissa once, as one multiplication
- * does where nothing leaves the range, and only the result is brought back into the range. So the
- * product of a zero and of numbers that would overflow is zero, and that of 1e-200 twice and 1e200
- * twice is 1.
+ * A product's value is mantissa * 2^exponent. The exponent is an integer with a much larger range
+ * than a real's exponent, so no partial product overflows or underflows. Each combine rounds the
+ * mantissa once, as one multiplication does where nothing overflows or underflows. Only the result
+ * is brought back into the range. So the product of a zero and of numbers that would overflow is
+ * zero, and the product of 1e-200 twice and 1e200 twice is 1.
  *
  *   lift     an element: its mantissa is in [1, 2), or the element is a zero, an infinity or a NaN
- *   combine  one rounded multiplication; the exponents are added. The left operand is settled. The
- *            right one need not be: its mantissa may have grown to 2^100 for f32, which is more
- *            than a tile and the totals of all levels to its left can make of it
+ *   combine  one rounded multiplication; the exponents are added. The left operand must be settled.
+ *            The right one need not be: its mantissa may be as large as 2^100 for f32, which is
+ *            more than a tile and the totals of all levels to its left can reach
  *   settle   brings a mantissa back to [1, 2): done to totals, which become left operands
  *   lower    the result: mantissa * 2^exponent, rounded once more where it is subnormal
  *
- * Parameters (undefined again at the foot):
+ * Parameters (undefined again at the end):
  *   P(name)              the name of an instance
  *   P_REAL               float or double, or a vector of them
  *   P_INT, P_UINT        integers of the same size, signed and unsigned
  *   P_BITS(v), P_OF(i)   a real's bits as P_UINT, and back
- *   P_CHOOSE(c, y, n)    of P_INTs, y where the comparison c of P_INTs holds, else n
+ *   P_CHOOSE(c, y, n)    P_INT: y where the comparison c of P_INTs holds, else n
  *   P_MANTISSA, P_BIAS   stored bits of a mantissa, and the bias of the exponent
- *   P_TIMES(a, b)        of P_REALs: one rounded multiplication. If it is not defined, *
+ *   P_TIMES(a, b)        one rounded multiplication of P_REALs. If it is not defined, *
  *   P_ALIGN              how the struct is aligned. If it is not defined, as its members are
  *
- * This is C and CUDA C++ at once: the kernels of src/cuda have it from here too.
+ * This is both C and CUDA C++: the kernels of src/cuda include it too.
  */
 #ifndef P_TIMES
 #define P_TIMES(a, b) ((a) * (b))
@@ -33,7 +33,7 @@
 #ifndef P_ALIGN
 #define P_ALIGN
 #endif
-#define P_FIELD (2 * P_BIAS + 1) /* the exponent's field of an infinity or a NaN */
+#define P_FIELD (2 * P_BIAS + 1) /* the exponent field of an infinity or a NaN */
 
 typedef struct P_ALIGN P(product) {
         P_REAL mantissa;
@@ -48,7 +48,7 @@ SF_INLINE P(product) P(product_settle)(P(product) v)
         const P_UINT none = {0};
         const P_INT one = (P_INT)((bits & ~((none + P_FIELD) << P_MANTISSA)) |
                                   (none + P_BIAS) << P_MANTISSA);
-        /* Zeros, infinities and NaN stay as they are, and their exponent means nothing. */
+        /* Zeros, infinities and NaN stay as they are; their exponent is ignored. */
         const P_INT own = P_CHOOSE(field == P_FIELD, (P_INT)bits, one);
         v.exponent = exponent;
         v.mantissa = P_OF((P_UINT)P_CHOOSE(field == 0, (P_INT)bits, own));
@@ -58,7 +58,8 @@ SF_INLINE P(product) P(product_settle)(P(product) v)
 /* A real times 2^exponent; it may be subnormal. */
 SF_INLINE P(product) P(product_of)(P_REAL v, P_INT exponent)
 {
-        /* 2^(mantissa bits + 1) makes the smallest subnormal normal, and is exact. */
+        /* Multiplying by 2^(mantissa bits + 1) makes the smallest subnormal normal, and is
+         * exact. */
         const P_UINT zero = {0};
         const P_INT none = {0}, less = none + (P_MANTISSA + 1);
         const P_REAL scale = P_OF((zero + (P_BIAS + P_MANTISSA + 1)) << P_MANTISSA);
@@ -77,9 +78,9 @@ SF_INLINE P(product) P(product_lift)(P_REAL v)
 }
 
 /*
- * The same, of a number that is neither subnormal nor a zero, an infinity or a NaN, nor as large as
- * 2^P_BIAS. The mantissa is in [1, 2) for half = 0, in [0.5, 1) for half = 1: with both in turn a
- * product does not grow.
+ * product_lift of a number that is not subnormal, a zero, an infinity or a NaN, and is below
+ * 2^P_BIAS. The mantissa is in [1, 2) for half = 0, and in [0.5, 1) for half = 1: if a caller uses
+ * the two in turn, the mantissa of a product does not grow.
  */
 SF_INLINE P(product) P(product_lift_normal)(P_REAL v, P_INT half)
 {
@@ -90,7 +91,7 @@ SF_INLINE P(product) P(product_lift_normal)(P_REAL v, P_INT half)
         return p;
 }
 
-/* A value, its mantissa halved. */
+/* The same value, with its mantissa halved. */
 SF_INLINE P(product) P(product_halve)(P(product) v)
 {
         const P_UINT none = {0}, one = none + 1;
@@ -106,7 +107,7 @@ SF_INLINE P(product) P(product_combine)(P(product) left, P(product) right)
         return left;
 }
 
-/* e, or the nearest exponent of a power of two that is a normal number. */
+/* e, limited to the exponents of normal numbers. */
 SF_INLINE P_INT P(product_limit)(P_INT e)
 {
         const P_INT none = {0}, lowest = none - (P_BIAS - 1), highest = none + P_BIAS;
@@ -122,16 +123,16 @@ SF_INLINE P_REAL P(product_power)(P_INT e)
 SF_INLINE P_REAL P(product_lower)(P(product) v)
 {
         v = P(product_settle)(v);
-        /* Two steps: the first is exact. The second overflows, rounds to a subnormal or zero, or is
-         * by one. */
+        /* Multiplies in two steps. The first is exact. The second overflows, rounds to a subnormal
+         * or zero, or multiplies by one. */
         const P_INT first = P(product_limit)(v.exponent);
         const P_INT second = P(product_limit)((P_INT)((P_UINT)v.exponent - (P_UINT)first));
         return P_TIMES(P_TIMES(v.mantissa, P(product_power)(first)), P(product_power)(second));
 }
 
 /*
- * The same where 2^exponent is a normal number: its exponent is from 1 - P_BIAS to P_BIAS. The one
- * multiplication is exact, overflows, or rounds to a subnormal number.
+ * product_lower where 2^exponent is a normal number: the exponent is from 1 - P_BIAS to P_BIAS. The
+ * one multiplication is exact, overflows, or rounds to a subnormal number.
  */
 SF_INLINE P_REAL P(product_lower_near)(P(product) v)
 {
@@ -139,9 +140,9 @@ SF_INLINE P_REAL P(product_lower_near)(P(product) v)
 }
 
 /*
- * The same of a mantissa in [2^-64, 2^99), or a zero, an infinity or a NaN. Two powers share the
- * exponent: where the first product is subnormal, the second is zero, so there is one rounding. At
- * the limits the result is infinite or zero.
+ * product_lower of a mantissa in [2^-64, 2^99), or a zero, an infinity or a NaN. The exponent is
+ * split into two powers of two. Where the first product is subnormal, the second one is zero, so
+ * there is only one rounding. At the limits the result is infinite or zero.
  */
 SF_INLINE P_REAL P(product_lower_loose)(P(product) v)
 {

@@ -1,4 +1,5 @@
-/* Programs, one value at a time. Slow and plain on purpose: this is what the other backends' elementwise code is tested against. */
+/* Programs, one value at a time. Slow and simple on purpose: the backends' elementwise code is
+ * tested against this. */
 #include "core/program.h"
 
 #include "core/elementary.h"
@@ -11,7 +12,7 @@ static bool is_real(sf_dt dt)
         return sf_dtypes[dt].kind == SF_KIND_REAL;
 }
 
-/* Rounded to a half type and held as f32 again; f32 itself stays. */
+/* Rounds to f16 or bf16 and returns the result as f32; f32 itself stays as it is. */
 static sf_value hold(sf_dt dt, float v)
 {
         if (dt == SF_DT_F16)
@@ -34,7 +35,7 @@ static sf_value real_from_real(sf_dt to, double v)
         }
 }
 
-/* The table of program.h: truncated to 32 or 64 bits, then wrapped. */
+/* See the table in program.h: truncated to 32 or 64 bits, then wrapped. */
 static uint64_t integer_from_real(sf_dt to, double v)
 {
         bool by_32_bits = to == SF_DT_I8 || to == SF_DT_I16 || to == SF_DT_I32 || to == SF_DT_U16;
@@ -65,7 +66,7 @@ sf_value sf_cast(sf_dt from, sf_dt to, sf_value v)
         return hold(to, sf_value_from_integer(from, v.u64, SF_DT_F32).f32);
 }
 
-/* How a type's values are held. */
+/* The type in which an sf_value stores a value of this type. */
 static sf_dt held_as(sf_dt dt)
 {
         return dt == SF_DT_F16 || dt == SF_DT_BF16 ? SF_DT_F32 : dt;
@@ -85,7 +86,7 @@ void sf_element_store(sf_dt dt, sf_value v, void *p)
  * Instructions
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The combine of max and min is value.h's, and so are the wrapped integers'. */
+/* Maximum and minimum combine as SF_MAX and SF_MIN do. */
 static sf_value extreme(sf_op op, sf_dt dt, sf_value a, sf_value b)
 {
         return sf_combine(op, held_as(dt), a, b);
@@ -145,7 +146,7 @@ static uint64_t eval_integer(sf_code code, sf_dt dt, uint64_t a, uint64_t b)
         return dt == SF_DT_BOOL ? v != 0 : sf_wrap(dt, v);
 }
 
-/* Every comparison from two: NaN is neither below nor equal. */
+/* Every comparison from these three. If one operand is NaN, all three are false. */
 static bool test(sf_code code, bool below, bool equal, bool above)
 {
         switch (code) {

@@ -28,7 +28,7 @@ sf_status sf_segments_check(const sf_context *ctx, const sf_segments *s, int64_t
         return SF_OK;
 }
 
-/* Is there anything behind the last offset that the step has results for? */
+/* Does the step have results for elements after the last offset? */
 static bool has_rest(const sf_step *s)
 {
         return !s->fold && sf_segments_offset(&s->segments, s->segments.count) < s->n;
@@ -69,7 +69,7 @@ int64_t sf_segments_from(const sf_step *s, int64_t position)
 
 static void step_operand(const sf_step *s, sf_operand *x, int64_t begin, int64_t entry)
 {
-        static const char nothing[16]; /* a 0 of every type */
+        static const char nothing[16]; /* a zero of any type */
         const int32_t seq = s->nbatch + s->nseq - 1;
         if (x->segment && entry < 0) {
                 x->data = nothing;

@@ -1,11 +1,11 @@
-/* A code, and a sentence kept for the calling thread. */
+/* The status code and the error message of the calling thread's latest failure. */
 #include "core/core.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 static _Thread_local struct {
-        uint64_t serial; /* of the context the sentence belongs to */
+        uint64_t serial; /* of the context that the message belongs to */
         sf_status status;
         char text[2048];
 } last;

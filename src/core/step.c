@@ -1,23 +1,24 @@
-/* From checked views to the geometry of a step: any axes become batch dimensions and a sequence, merged where they act
- * as one, so that a backend sees as few dimensions as there really are. */
+/* Makes the geometry of a step from checked views: any axes become batch dimensions and a sequence.
+ * They are merged where possible, so that a backend has as few dimensions to handle as it can. */
 #include "core/step.h"
 #include "core/value.h"
 
-/* Steps whose dimensions are made together: one, or the steps of a chain. */
+/* Steps whose dimensions are made together: a single step, or those of a chain. */
 typedef struct work {
         int32_t count;
         sf_step *step;
         const sf_step_views *views;
 } work;
 
-/* A dimension under construction: one of the views' axes, perhaps merged with those outside it, perhaps from its end. */
+/* A dimension under construction: an axis of the views, possibly merged with axes outside it, and
+ * possibly reversed. */
 typedef struct place {
         int64_t len;
         int32_t axis; /* -1: none */
         bool flipped;
 } place;
 
-/* Along which axis of y? */
+/* The axis of y that belongs to this axis of x. */
 static int32_t axis_of_y(const sf_step *s, const sf_step_views *v, int32_t axis)
 {
         int32_t gone = 0;
@@ -26,13 +27,13 @@ static int32_t axis_of_y(const sf_step *s, const sf_step_views *v, int32_t axis)
         return axis - gone;
 }
 
-/* Does the step stay at one position while others of its chain go along the axis? */
+/* Does the step not move along this axis, while others of its chain may? */
 static bool stays(const sf_step_views *v, const place *p)
 {
         return p->axis < 0 || v->x->shape[p->axis] == 1;
 }
 
-/* Is it an axis that is cut into segments? */
+/* Is this the axis that is cut into segments? */
 static bool is_cut(const sf_step_views *v, const place *p)
 {
         return v->offsets && p->axis >= 0 && v->axes >> p->axis & 1;
@@ -60,7 +61,7 @@ static int64_t stride_of(const sf_step_views *v, int32_t operand, const place *p
         return p->flipped ? -stride : stride;
 }
 
-/* From one segment to the next, of an operand that has an element for each. */
+/* The stride from one segment to the next, for an operand with one element per segment. */
 static int64_t segment_of(const sf_step_views *v, int32_t operand, const place *p)
 {
         const int64_t stride = is_cut(v, p) && v->spread >> operand & 1 ? v->operand[operand]->strides[p->axis] : 0;
@@ -86,7 +87,7 @@ static int64_t magnitude(int64_t v)
         return v < 0 ? -v : v;
 }
 
-/* How far a step along this dimension reaches in all the memory there is. */
+/* How many bytes one position along this dimension moves, summed over all operands and results. */
 static int64_t reach(const work *w, const place *p)
 {
         int64_t sum = 0;
@@ -99,8 +100,9 @@ static int64_t reach(const work *w, const place *p)
         return sum;
 }
 
-/* Batch positions are independent, so they may be walked in any order: outermost the one that steps furthest. With several operands, x
- * alone does not tell: it may be the one that is repeated. */
+/* Batch positions are independent, so any order of the dimensions will do: the one with the largest
+ * stride becomes the outermost. With several operands x alone does not decide, because it may be
+ * broadcast along a dimension. */
 static bool walks_outside(const work *w, const place *a, const place *b)
 {
         if (w->count > 1 || w->views->operands > 1) {
@@ -115,7 +117,8 @@ static bool walks_outside(const work *w, const place *a, const place *b)
         return magnitude(da.y) > magnitude(db.y);
 }
 
-/* Do addresses go down along this batch dimension? The first operand that moves at all decides. */
+/* Do addresses decrease along this batch dimension? The first operand whose stride is not 0
+ * decides. */
 static bool goes_down(const work *w, const place *p)
 {
         int64_t stride = dim_of(w, 0, p).x;
@@ -131,7 +134,7 @@ static void flip(const work *w, place *p)
                 sf_step *step = &w->step[i];
                 const sf_step_views *v = &w->views[i];
                 const sf_dim dim = dim_of(w, i, p);
-                /* What has no elements has no address to move. */
+                /* A tensor without elements has no address to move. */
                 step->x = step->x ? step->x + last * dim.x : NULL;
                 const int64_t segments = is_cut(v, p) ? step->segments.count - 1 : 0;
                 step->y = step->y ? step->y + (step->fold && is_cut(v, p) ? segments : last) * dim.y : NULL;
@@ -181,7 +184,7 @@ static void start_steps(const work *w)
         }
 }
 
-/* Gives the steps these dimensions: those of the batch, and behind them the sequence's. */
+/* Sets the steps' dimensions: the batch's first, then the sequence's. */
 static void finish_steps(const work *w, int32_t nbatch, const place *batch, int32_t nseq, const place *seq)
 {
         static const place none = {1, -1, false};
@@ -203,8 +206,8 @@ static void finish_steps(const work *w, int32_t nbatch, const place *batch, int3
         }
 }
 
-/* The dimensions of a sequence as memory has them, outermost the one that steps furthest, merged.
- * Returns how many they are then. */
+/* Sorts the dimensions of a sequence by their strides in memory, the largest outermost, and merges
+ * them. Returns how many remain. */
 static int32_t as_memory_lies(const work *w, place *seq, int32_t count)
 {
         place sorted[SF_MAX_NDIM];
@@ -227,7 +230,7 @@ static int32_t as_memory_lies(const work *w, place *seq, int32_t count)
         return kept;
 }
 
-/* Does it not matter in which order a sequence's elements are met? */
+/* May the elements of a sequence be visited in any order, with the same bits? */
 static bool is_free(const work *w)
 {
         const sf_step *s = w->step;

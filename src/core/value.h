@@ -1,6 +1,6 @@
 /*
- * value.h: one element at a time: load, combine, store. What the reference computes with, and what the vector kernels
- * must equal.
+ * value.h: load, combine and store one element at a time. The reference computes with these, and
+ * the vector kernels must give the same bits.
  */
 #ifndef SF_VALUE_H
 #define SF_VALUE_H
@@ -29,15 +29,17 @@ static inline uint16_t sf_narrow(double v, int exp, int man)
         int64_t e = (int64_t)(magnitude >> 52) - 1023 + bias; /* the exponent field it would have */
         if (e >= (1 << exp) - 1)
                 return (uint16_t)(sign | inf);
-        /* Below the normal range the mantissa is shifted further; 2^-1074 and its like fall to zero. */
+        /* Below the normal range the mantissa is shifted further; what is too small, such as
+         * 2^-1074, becomes zero. */
         int64_t shift = 52 - man + (e < 1 ? 1 - e : 0);
         if (shift > 54)
                 return (uint16_t)sign;
         uint64_t whole = (magnitude & 0xfffffffffffffu) | (magnitude >> 52 ? (uint64_t)1 << 52 : 0);
         uint64_t kept = whole >> shift, rest = whole & (((uint64_t)1 << shift) - 1), half = (uint64_t)1 << (shift - 1);
         kept += rest > half || (rest == half && (kept & 1));
-        /* `kept` holds the implicit bit where the result is normal, so adding (e - 1) << man makes the exponent, and a
-         * mantissa that rounded up to the next power of two carries into it, up to infinity. */
+        /* `kept` has the implicit bit where the result is normal, so adding (e - 1) << man makes
+         * the exponent. A mantissa that was rounded up to the next power of two carries into the
+         * exponent, up to infinity. */
         return (uint16_t)(sign | (kept + (e < 1 ? 0 : (uint64_t)(e - 1) << man)));
 }
 
@@ -61,7 +63,8 @@ static inline float sf_f32_from_f16(uint16_t h)
         uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
         if (magnitude >= 0x7c00) /* inf, NaN */
                 return sf_f32_from_bits(sign | 0x7f800000 | magnitude << 13);
-        /* Shifted into place the value is 2^-112 of what it should be; the product is exact, subnormals too. */
+        /* Shifted into place, the value is too small by a factor of 2^112; the product is exact,
+         * for subnormals too. */
         float scaled = sf_f32_from_bits(magnitude << 13) * 0x1p112f;
         return sign ? -scaled : scaled;
 }
@@ -111,7 +114,8 @@ static inline sf_value sf_product_lower(sf_dt acc, sf_value v)
         return (sf_value){.f64 = sf_product_lower_f64((sf_product_f64){v.f64, v.exponent})};
 }
 
-/* A settled product, of an accumulator's lanes, as a value: the exponent is 0 unless it is out of the range of normal numbers. */
+/* A settled product, from an accumulator's lanes, as a value: the exponent is 0 unless the product
+ * is outside the range of normal numbers. */
 static inline sf_value sf_product_value(sf_dt acc, sf_value v)
 {
         const bool single = acc == SF_DT_F32;
@@ -123,7 +127,7 @@ static inline sf_value sf_product_value(sf_dt acc, sf_value v)
         return special || beyond ? v : sf_product_lower(acc, v);
 }
 
-/* a times b. The exponent is 0 unless the product is out of the range of normal numbers. */
+/* a times b. The exponent is 0 unless the product is outside the range of normal numbers. */
 static inline sf_value sf_multiply(sf_dt acc, sf_value a, sf_value b)
 {
         if (acc == SF_DT_F32) {
@@ -142,7 +146,7 @@ static inline sf_value sf_multiply(sf_dt acc, sf_value a, sf_value b)
  * Load, combine, store
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* An integer of type `dt` as the accumulator holds it. */
+/* Converts an integer of type `dt` to the accumulator's type. */
 static inline sf_value sf_value_from_integer(sf_dt dt, uint64_t u, sf_dt acc)
 {
         bool negative = sf_dtypes[dt].kind == SF_KIND_SIGNED;
@@ -160,7 +164,7 @@ static inline sf_value sf_value_from_f64(double v, sf_dt acc)
         return (sf_value){.f64 = v};
 }
 
-/* The element at p, of type `in`, as the accumulator holds it. */
+/* Loads the element at p, of type `in`, and converts it to the accumulator's type. */
 static inline sf_value sf_value_load(sf_dt in, sf_dt acc, const void *p)
 {
         union {
@@ -218,14 +222,15 @@ static inline void sf_value_store(sf_dt acc, sf_dt out, sf_value v, void *p)
  * Values of two components (docs/order.md, "Values of two components")
  * ---------------------------------------------------------------------------------------------- */
 
-/* The index of nothing: of several equal ones the first wins, or the last. */
+/* The index in the identity. It loses against every other index, whether of several equal values
+ * the first one wins (argmax, argmin) or the last. */
 static inline int64_t sf_no_index(sf_op op)
 {
         return op == SF_ARGMAX || op == SF_ARGMIN ? INT64_MAX : -1;
 }
 
-/* The better of two, NaN before all else; of equal ones, zeros of either sign among them, the first
- * or the last. */
+/* The better of two values. NaN is better than every number. If the two are equal (zeros of either
+ * sign are), the first or the last one wins. */
 static inline sf_value sf_better(sf_op op, sf_dt acc, sf_value a, sf_value b)
 {
         const bool largest = op == SF_ARGMAX || op == SF_LAST_ARGMAX, first = sf_no_index(op) > 0;
@@ -247,7 +252,8 @@ static inline sf_value sf_better(sf_op op, sf_dt acc, sf_value a, sf_value b)
         return (b.index < a.index) == first ? b : a;
 }
 
-/* The sum of two, each a second component times four to the first: the larger first component stays. */
+/* Adds two values, each the second component times 4^(the first). The larger first component
+ * stays. */
 static inline sf_value sf_add_exponentials(sf_dt acc, sf_value a, sf_value b)
 {
         if (acc == SF_DT_F32) {
@@ -260,7 +266,7 @@ static inline sf_value sf_add_exponentials(sf_dt acc, sf_value a, sf_value b)
                           .also64 = large.also64 + small.also64 * sf_exp_scale_f64(large.f64 - small.f64)};
 }
 
-/* The state x becomes also * x + first: one such step after another. */
+/* A value stands for the function x -> also * x + first. The combination applies a's, then b's. */
 static inline sf_value sf_one_after_another(sf_dt acc, sf_value a, sf_value b)
 {
         if (acc == SF_DT_F32) {
@@ -271,7 +277,7 @@ static inline sf_value sf_one_after_another(sf_dt acc, sf_value a, sf_value b)
         return (sf_value){.f64 = carried + b.f64, .also64 = a.also64 * b.also64};
 }
 
-/* The second component that a number gets where an element does not bring one. */
+/* Sets the second component to 1: for the initial value and the identity of SF_TWO. */
 static inline sf_value sf_with_one(sf_dt acc, sf_value v)
 {
         if (acc == SF_DT_F32)
@@ -281,7 +287,8 @@ static inline sf_value sf_with_one(sf_dt acc, sf_value v)
         return v;
 }
 
-/* An element at a position of its sequence as a value; `beside` is the other of two. */
+/* Makes a value of an element at a position of its sequence; `beside` is the second element of
+ * SF_TWO. */
 static inline sf_value sf_lift(sf_op op, sf_dt acc, sf_value v, sf_value beside, int64_t position)
 {
         if (sf_op_is(op, SF_INDEX)) {
@@ -301,13 +308,13 @@ static inline sf_value sf_lift(sf_op op, sf_dt acc, sf_value v, sf_value beside,
         return v;
 }
 
-/* A number to the left of all elements as a value. */
+/* Makes a value of the initial value, which is to the left of all elements. */
 static inline sf_value sf_lift_initial(sf_op op, sf_dt acc, sf_value v)
 {
         return sf_op_is(op, SF_TWO) ? sf_with_one(acc, v) : sf_lift(op, acc, v, (sf_value){.u64 = 0}, 0);
 }
 
-/* A value as a number of type sf_op_result. An index of nothing is -1. */
+/* Lowers a value to a number of type sf_op_result. The identity's index becomes -1. */
 static inline sf_value sf_lower(sf_op op, sf_dt acc, sf_value v)
 {
         if (sf_op_is(op, SF_INDEX))
@@ -323,8 +330,8 @@ static inline sf_value sf_lower(sf_op op, sf_dt acc, sf_value v)
         return (sf_value){.u64 = v.u64};
 }
 
-/* a combined with b, a to the left: one rounded operation of the accumulator's type; of a product,
- * whatever its exponent. */
+/* Combines a with b, a on the left: one rounded operation of the accumulator's type. The exponent
+ * of a product may be any. */
 static inline sf_value sf_combine(sf_op op, sf_dt acc, sf_value a, sf_value b)
 {
         if (acc == SF_DT_F32) {

@@ -1,4 +1,4 @@
-/* A borrowed tensor, validated once: from here on code below only asserts. */
+/* Checks a borrowed tensor once and makes a view of it: all later code may rely on the view. */
 #include "core/core.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ const char *sf_shape_text(int32_t ndim, const int64_t *shape, char text[128])
         size_t at = 0;
         text[at++] = '(';
         for (int32_t d = 0; d < ndim; d++) {
-                if (at > 128 - 40) { /* a rank nobody reads to its end */
+                if (at > 128 - 40) { /* too many dimensions to print */
                         at += (size_t)snprintf(text + at, 128 - at, "...");
                         break;
                 }
@@ -43,7 +43,7 @@ const char *sf_shape_text(int32_t ndim, const int64_t *shape, char text[128])
         return text;
 }
 
-/* The furthest an axis may reach, in bytes. */
+/* The most bytes that an axis may span. */
 #define FURTHEST (INT64_MAX / 256)
 
 sf_status sf_view_init(const sf_context *ctx, const char *name, const sf_tensor *tensor, sf_view *view)
@@ -88,14 +88,15 @@ sf_status sf_view_init(const sf_context *ctx, const char *name, const sf_tensor 
                         overflow = __builtin_mul_overflow(tensor->strides[d], size, &view->strides[d]);
                 else
                         view->strides[d] = compact;
-                /* The strides of an empty tensor, or of an axis of length 1, are never followed. */
+                /* The strides of an empty tensor, or of an axis of length 1, are never used. */
                 if (!view->count || view->shape[d] == 1) {
                         view->strides[d] = overflow ? 0 : view->strides[d];
                         continue;
                 }
                 int64_t reach;
                 overflow |= __builtin_mul_overflow(view->shape[d] - 1, view->strides[d], &reach);
-                /* No memory is that large; within it, sums and differences of reaches stay exact. */
+                /* No memory is that large, and below that limit sums and differences of such
+                 * distances do not overflow. */
                 overflow = overflow || reach > FURTHEST || reach < -FURTHEST;
                 if (!overflow && reach < 0)
                         overflow = __builtin_add_overflow(view->low, reach, &view->low);
@@ -142,11 +143,12 @@ bool sf_view_same(const sf_view *a, const sf_view *b)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Overlap. Two elements meet where a sum of multiples of strides hits a target. With the strides sorted downwards a
- * depth-first search has almost nothing to try at each one, because what is still to come cannot reach far; a budget
- * keeps layouts built to defeat that from taking long, and counts them as overlapping.
+ * Overlap. Two elements share memory where a sum of multiples of strides is in a given range. With
+ * the strides in decreasing order, a depth-first search has few multiples to try for each stride,
+ * because the smaller strides cannot reach far. A budget limits the time for layouts on which the
+ * search would be slow; those count as overlapping.
  * ---------------------------------------------------------------------------------------------------------- */
-__extension__ typedef __int128 wide; /* a sum of 64-bit reaches may itself pass 64 bits */
+__extension__ typedef __int128 wide; /* a sum of 64-bit distances may need more than 64 bits */
 
 typedef struct term {
         int64_t stride; /* > 0 */
@@ -156,7 +158,8 @@ typedef struct term {
 
 typedef struct search {
         term terms[2 * SF_MAX_NDIM];
-        wide reach_low[2 * SF_MAX_NDIM + 1], reach_high[2 * SF_MAX_NDIM + 1]; /* of the terms from this one on */
+        /* of this term and all later ones */
+        wide reach_low[2 * SF_MAX_NDIM + 1], reach_high[2 * SF_MAX_NDIM + 1];
         int count;
         int budget;
 } search;
@@ -180,8 +183,8 @@ static wide floor_div(wide a, wide b)
         return a / b - (a % b < 0);
 }
 
-/* Is there a choice of multipliers, from term `at` on, whose sum lies in [low, high]? Only a choice with `counts` set,
- * or with a multiplier that is not zero, is one. */
+/* Is there a choice of multipliers, for term `at` and all later ones, whose sum is in [low, high]?
+ * If `counts` is not set, at least one multiplier must not be zero. */
 static bool search_hits(search *s, int at, wide low, wide high, bool counts)
 {
         if (s->budget-- <= 0)
@@ -191,7 +194,7 @@ static bool search_hits(search *s, int at, wide low, wide high, bool counts)
         if (at == s->count)
                 return counts;
         const term *t = &s->terms[at];
-        /* stride * k must leave a remainder that the later terms can reach. */
+        /* What is left after stride * k must be in reach of the later terms. */
         wide first = -floor_div(-(low - s->reach_high[at + 1]), t->stride);
         wide last = floor_div(high - s->reach_low[at + 1], t->stride);
         if (first < t->least)
@@ -239,7 +242,8 @@ bool sf_view_overlaps_itself(const sf_view *view)
 {
         if (view->count < 2)
                 return false;
-        /* The common case, an axis order in which each stride steps over all that is inside it, needs no search. */
+        /* In the common case each stride is at least as large as the extent of all smaller ones.
+         * That needs no search. */
         search s;
         s.count = 0;
         for (int32_t d = 0; d < view->ndim; d++) {
@@ -255,6 +259,7 @@ bool sf_view_overlaps_itself(const sf_view *view)
                 nested = nested && s.terms[i].stride >= inside;
                 inside += s.terms[i].stride * s.terms[i].most;
         }
-        /* Strides are whole elements, so two of them share memory only where they start at the same byte. */
+        /* Strides are multiples of the element size, so two elements share memory only if they
+         * begin at the same byte. */
         return !nested && search_run(&s, 0, 0, false);
 }

@@ -1,4 +1,5 @@
-/* walk.h: visiting every position of a list of dimensions, with the byte offsets it has in x, y, the mask and what stands to the left. */
+/* walk.h: visits every position of a list of dimensions, with its byte offsets in x, y, the mask
+ * and the values to the left. */
 #ifndef SF_WALK_H
 #define SF_WALK_H
 
@@ -11,7 +12,7 @@ typedef struct sf_walk {
         int64_t at[SF_MAX_NDIM];
 } sf_walk;
 
-/* Stands on position number `index`, counted with the last dimension fastest. */
+/* Starts at position number `index`, counted with the last dimension fastest. */
 static inline void sf_walk_start(sf_walk *w, const sf_dim *dims, int32_t ndim, int64_t index)
 {
         w->dims = dims;

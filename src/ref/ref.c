@@ -1,6 +1,6 @@
 /*
- * The order of docs/order.md as two recursive functions, word for word. Every other backend is right when not one bit
- * differs from this one.
+ * The order of docs/order.md as two recursive functions, word for word. Every other backend must
+ * give the same bits as this one.
  */
 #include "ref/ref.h"
 
@@ -20,7 +20,7 @@ static sf_value fold(sf_op op, sf_dt acc, const sf_value *a, int64_t n)
         return sf_combine(op, acc, fold(op, acc, a, left), fold(op, acc, a + left, n - left));
 }
 
-/* In place. The last element of the scanned left part is fold(left): the law that every test leans on. */
+/* In place. The last element of the scanned left part is fold(left); the tests rely on this. */
 static void scan(sf_op op, sf_dt acc, sf_value *a, int64_t n)
 {
         if (n == 1)
@@ -32,11 +32,12 @@ static void scan(sf_op op, sf_dt acc, sf_value *a, int64_t n)
                 a[i] = sf_combine(op, acc, a[left - 1], a[i]);
 }
 
-/* What the sequence's elements are, one by one: through the mask, and through the load of a fused step. */
+/* Where the elements of a sequence are read: with the mask, and with the load of a fused step. */
 typedef struct source {
         const sf_step *step;
         sf_walk batch, item;
-        const char *at[SF_OPERANDS_MAX]; /* where each operand of a fused step stands */
+        /* the address of each operand's current element, for a fused step */
+        const char *at[SF_OPERANDS_MAX];
 } source;
 
 static void stand(source *s)
@@ -68,7 +69,7 @@ static sf_value element(source *from, int64_t position)
         return sf_lift(s->op, s->acc, v, beside, position);
 }
 
-/* Combines what stands to the left of the sequence on the left of v, which is nothing at all if `none`. */
+/* Combines the values to the left of the sequence with v, on v's left. If `none`, there is no v. */
 static sf_value with_left(const source *from, sf_value v, bool none)
 {
         const sf_step *s = from->step;
@@ -98,7 +99,7 @@ static void store(source *from, sf_value v, char *y)
         sf_element_store(s->out, sf_store_eval(s->fuse, from->at, v, sf_op_result(s->op, s->acc), s->out), y);
 }
 
-/* One position of a map: an element, and no operation. */
+/* One position of a map: it loads and stores, without an operation. */
 static void apply(source *from, char *y)
 {
         const sf_step *s = from->step;

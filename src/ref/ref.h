@@ -1,4 +1,5 @@
-/* The reference backend: every operation, every dtype, CPU memory only. Slow on purpose: it is the oracle. */
+/* The reference backend: every operation and dtype, CPU memory only. Slow: others are tested
+ * against it. */
 #ifndef SF_REF_H
 #define SF_REF_H
 
