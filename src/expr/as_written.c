@@ -1,14 +1,15 @@
 /*
- * What a plan whose rewrites round differently does so that no finite result becomes infinite or
+ * What a plan does whose rewrites round differently, so that no finite result becomes infinite or
  * NaN.
  *
- * The graph is rewritten twice: as far as it goes, which is what is computed, and exactly, which
- * gives the results as written. A node of the one has a twin in the other that stands for the same
- * value. Every pass whose result is not as written either has few results, which are looked at when
- * they are there and, where they are not finite, computed again from the twin; or it only reads
- * what has been looked at. sf_written_check finds out, before the plan is complete, asks for a
- * result of its own where what is not finite could hide behind an operator (exp(-inf) is 0), and
- * where neither can be had, the plan is made of the exact graph.
+ * The graph is rewritten twice: once with all rewrites, which is what is computed, and once with
+ * the exact ones only, which gives the results as written. A node of the first graph may have a
+ * twin in the second: a node with the same meaning. For every pass whose result is not as written,
+ * one of two things holds. Either its results are few; then they are checked when they are there,
+ * and those that are not finite are computed again from the twin. Or it only reads results that
+ * have been checked. sf_written_check makes sure of this before the plan is complete. Where an
+ * operator could hide a value that is not finite (exp(-inf) is 0), it asks for a result of its own
+ * in front of that operator. Where neither is possible, the plan is made from the exact graph.
  */
 #include "core/again.h"
 #include "expr/plan.h"
@@ -16,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What is known of a value: that it is this one; that it is infinite or NaN; nothing. */
+/* What is known of a value: nothing; that it is infinite or NaN; or which value it is. */
 typedef struct sf_known {
         enum { NOTHING, NOT_FINITE, VALUE } what;
         double value;
@@ -30,7 +31,7 @@ static const int32_t *arguments(const sf_ir_node *n)
         return n->kind == SF_IR_CONCAT ? n->list : n->arg;
 }
 
-/* The same operator, whatever it is applied to? */
+/* Are the operators the same, whatever they are applied to? */
 static bool same_operator(const sf_ir_node *a, const sf_ir_node *b)
 {
         bool same = a->kind == b->kind && a->dt == b->dt && a->axes == b->axes &&
@@ -46,7 +47,8 @@ static bool same_operator(const sf_ir_node *a, const sf_ir_node *b)
         return same;
 }
 
-/* No rewrite that rounds reaches through it: if two of them are equal, their arguments are. */
+/* No rewrite that rounds changes this operator: if two such nodes mean the same, so do their
+ * arguments. */
 static bool is_opaque(const sf_ir_node *n)
 {
         switch (n->kind) {
@@ -62,8 +64,8 @@ static bool is_opaque(const sf_ir_node *n)
         }
 }
 
-/* Two of the same operator are equal: are their arguments, one by one? Of a sum too, if all but one
- * are the same. */
+/* Two nodes with the same operator mean the same. Do their arguments mean the same, one by one?
+ * They also do if only one of them differs. */
 static bool pairs_arguments(const sf_ir *ir, const sf_ir_node *a, const sf_ir_node *b)
 {
         int32_t other = 0, opaque = 0;
@@ -117,7 +119,7 @@ static state take_state(sf_ir *ir)
         return s;
 }
 
-/* Nodes that are newer than the state stand for themselves. */
+/* Nodes that are newer than the state have no replacement. */
 static void put_state(sf_ir *ir, const state *s, int32_t nodes)
 {
         for (int32_t id = 1; id <= ir->nodes; id++)
@@ -161,8 +163,8 @@ void sf_written_find(sf_plan *plan)
         w->events = exact.events;
         w->event = exact.event;
         put_state(ir, &rewritten, nodes);
-        /* A node says what it computes by its arguments alone, forwarded or not: those of a node
-         * that is computed are computed. */
+        /* What a node computes follows from its arguments as they are stored, whether or not those
+         * have been replaced since: if a node is computed, so are they. */
         bool *live = memset(sf_ir_alloc(ir, room), 0, room);
         bool *exactly = memset(sf_ir_alloc(ir, room), 0, room);
         for (int32_t i = 0; i < ir->outputs; i++)
@@ -191,7 +193,7 @@ void sf_written_only(sf_plan *plan)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * What cannot hide
+ * Where a value that is not finite remains visible
  * ---------------------------------------------------------------------------------------------- */
 
 static bool never_finite(known k)
@@ -240,7 +242,7 @@ static known find_known(sf_plan *plan, const sf_ir_node *n)
                 for (int32_t i = 0; i < sf_ir_args(n); i++)
                         a[i] = known_of(plan, n->arg[i]);
                 return known_map(n, a);
-        case SF_IR_FOLD: /* sums and products with such an element are not finite either */
+        case SF_IR_FOLD: /* a sum or product with such an element is not finite either */
                 if (real && !n->arg[1] && (n->op == SF_SUM || n->op == SF_PROD) &&
                     never_finite(known_of(plan, n->arg[0])))
                         a[0] = (known){NOT_FINITE, 0};
@@ -249,7 +251,7 @@ static known find_known(sf_plan *plan, const sf_ir_node *n)
         }
 }
 
-/* What is known of `node`, after `serial` was counted up and the one node noted whose value is
+/* What is known of `node`. The caller has increased `serial` and set the one node whose value is
  * given. */
 static known known_of(sf_plan *plan, int32_t node)
 {
@@ -261,7 +263,8 @@ static known known_of(sf_plan *plan, int32_t node)
         return w->known[node];
 }
 
-/* If an element of `source` is not finite, is what comes of it in `node`? */
+/* If an element of `source` is not finite, is each element of `node` that depends on it never
+ * finite? */
 static bool shows(sf_plan *plan, int32_t node, int32_t source)
 {
         static const double values[] = {INFINITY, -INFINITY, NAN};
@@ -279,14 +282,14 @@ static bool shows(sf_plan *plan, int32_t node, int32_t source)
  * Passes
  * ---------------------------------------------------------------------------------------------- */
 
-/* Does it write to another place what lies in memory already? */
+/* Does the pass only copy a tensor that is in memory already? */
 static bool copies(const sf_plan *plan, const sf_pass *pass)
 {
         return !pass->core && pass->operands == 1 &&
                plan->buffer[pass->operand[0].buffer].node == pass->root;
 }
 
-/* Are the pass's results looked at? */
+/* Are the results of this pass checked? */
 static bool is_checked(const sf_plan *plan, const sf_pass *pass)
 {
         const sf_ir *ir = &plan->ir;
@@ -297,7 +300,7 @@ static bool is_checked(const sf_plan *plan, const sf_pass *pass)
                (pass->step.fold || (!pass->core && sf_ir_is_small(ir, n)));
 }
 
-/* Has this walk been here? Notes that it has now. */
+/* Has this walk visited the node before? Marks it as visited. */
 static bool is_visited(sf_plan *plan, int32_t node)
 {
         sf_written *w = plan->written;
@@ -306,8 +309,8 @@ static bool is_visited(sf_plan *plan, int32_t node)
         return was;
 }
 
-/* The highest node below `root`, and before any other scan or fold, that has a twin and shows what
- * is not finite in `source`; or 0. */
+/* The first node on the way down from `root`, before any other scan or fold, that has a twin and in
+ * which a value of `source` that is not finite remains visible; or 0. */
 static int32_t highest_shown(sf_plan *plan, int32_t node, int32_t root, int32_t source)
 {
         const sf_ir *ir = &plan->ir;
@@ -334,7 +337,8 @@ static verdict make_cut(sf_plan *plan, int32_t node)
         return AGAIN;
 }
 
-/* Is `n` the operator of `other`, which is as written, applied to what stands for its arguments? */
+/* Is `n` the same operator as `other`, which is as written, applied to arguments that mean the
+ * same? */
 static bool is_applied(const sf_plan *plan, const sf_ir_node *n, int32_t other)
 {
         const sf_ir_node *o = other ? sf_ir_at(&plan->ir, other) : NULL;
@@ -347,7 +351,8 @@ static bool is_applied(const sf_plan *plan, const sf_ir_node *n, int32_t other)
         return same;
 }
 
-/* Is this part of a pass whose results are not looked at as written, but for results that are? */
+/* The results of this pass are not checked. Is this part of it as written, except that it reads
+ * results that are checked? */
 static verdict explained(sf_plan *plan, int32_t node, bool top)
 {
         const sf_written *w = plan->written;
@@ -359,7 +364,8 @@ static verdict explained(sf_plan *plan, int32_t node, bool top)
         for (int32_t i = 0; i < plan->passes && !top; i++)
                 if (plan->pass[i]->root == node &&
                     plan->buffer[plan->pass[i]->out.buffer].node == node)
-                        return GOOD; /* it lies in memory, and is a question of its own */
+                        /* it is in memory, made by another pass, which is checked by itself */
+                        return GOOD;
         bool same = is_applied(plan, n, twin) || is_applied(plan, n, w->origin[node]);
         verdict v = GOOD;
         for (int32_t i = 0; same && v == GOOD && i < sf_ir_args(n); i++)
@@ -376,8 +382,8 @@ static verdict check_pass(sf_plan *plan, const sf_pass *pass)
         if (w->as_is[pass->root] || copies(plan, pass))
                 return GOOD;
         const bool checked = is_checked(plan, pass);
-        /* The sums over a matrix that stand for a product are no value of the graph as written: who
-         * reads them must show it. */
+        /* A matmul under a sum is replaced by sums over its matrices, which are no values of the
+         * graph as written. They must remain visible in the pass that reads them. */
         if (!checked && (!pass->step.fold || w->twin[pass->root]))
                 return explained(plan, pass->root, true);
         for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
@@ -409,11 +415,11 @@ bool sf_written_check(sf_plan *plan, bool *again)
 typedef struct import {
         sf_plan *plan;
         sf_repair *to;
-        int32_t at; /* the pass whose results these are */
+        int32_t at; /* the number of the pass whose results are computed */
         int32_t *known, *leaf;
 } import;
 
-/* A buffer of the plan's that holds this node as written once pass `at` is done, or -1. */
+/* A buffer of the plan that has this node's value as written once pass `at` is done, or -1. */
 static int32_t held_in(const sf_plan *plan, int32_t node, int32_t at)
 {
         const sf_ir_node *n = sf_ir_at(&plan->ir, node);
@@ -423,7 +429,7 @@ static int32_t held_in(const sf_plan *plan, int32_t node, int32_t at)
                 return -1;
         while (at + 1 < plan->passes && plan->pass[at + 1]->sibling)
                 at++;
-        /* A concatenation is there with its last part. */
+        /* A concatenation is complete when its last part has been written. */
         for (int32_t b = 0; b < plan->buffers; b++) {
                 int32_t last = -1;
                 for (int32_t i = 0; plan->buffer[b].node == node && i < plan->passes; i++)
@@ -434,7 +440,7 @@ static int32_t held_in(const sf_plan *plan, int32_t node, int32_t at)
         return -1;
 }
 
-/* The arguments' type is the instruction's: a choice's that of what is chosen from. */
+/* The type of an instruction is that of its arguments; for where, of the two values. */
 static int32_t import_map(import *im, const sf_ir_node *n, const int32_t arg[3])
 {
         sf_dt dt = sf_ir_at(&im->plan->ir, n->arg[n->code == SF_CODE_WHERE])->dt;
@@ -463,7 +469,7 @@ static int32_t import_node(import *im, int32_t node)
         return im->known[node] = made;
 }
 
-/* Does what is taken of an axis follow a line? */
+/* All positions of an axis, whatever the line. */
 static const sf_follow all = {-1, 0, 0};
 
 static bool same_follow(sf_follow a, sf_follow b)
@@ -471,7 +477,7 @@ static bool same_follow(sf_follow a, sf_follow b)
         return a.line == b.line && a.start == b.start && a.step == b.step;
 }
 
-/* start + step * (position along the line), seen through a track. */
+/* What an axis follows if it is accessed by this track. */
 static sf_follow through(const sf_track *t, const sf_follow *axes)
 {
         if (t->along < 0 || axes[t->along].line < 0 || (t->step != 1 && t->step != -1))
@@ -481,10 +487,10 @@ static sf_follow through(const sf_track *t, const sf_follow *axes)
 }
 
 /*
- * Which positions of its axes each pass computes for one line, from the last pass, whose results
- * are the lines, back to the first. What a pass leaves is as long, along an axis, as its readers
- * need: one position if all of them follow the line in the same way. False: the last pass does not
- * compute its results one by one.
+ * Which positions of its axes each pass computes for one line. This goes from the last pass, whose
+ * results are the lines, back to the first. The result of a pass needs as many positions along an
+ * axis as its readers use: one, if all of them follow the line in the same way. Returns false if
+ * the last pass does not compute its results one by one.
  */
 static bool follow_lines(sf_repair *r)
 {
@@ -536,7 +542,7 @@ static bool follow_lines(sf_repair *r)
         return true;
 }
 
-/* Scratch for one line. */
+/* Assigns the scratch for one line. */
 static void lay_out(sf_repair *r)
 {
         for (int32_t b = 0; b < r->steps.buffers; b++) {
@@ -552,8 +558,8 @@ static void lay_out(sf_repair *r)
         }
 }
 
-/* One CUDA launch computes all of it, and every device computes the same: what would be too much
- * for that is refused on all. */
+/* One CUDA launch computes all steps of a line. What is too much for it is refused on every device,
+ * because every device must compute the same. */
 static bool within_limits(const sf_repair *r)
 {
         const sf_plan *steps = &r->steps;
@@ -584,7 +590,7 @@ static bool make_repair(sf_plan *plan, int32_t at)
                           nodes * sizeof *im.known);
         im.leaf = sf_ir_alloc(&plan->ir, nodes * sizeof *im.leaf);
         r->next = plan->repairs;
-        plan->repairs = r; /* from here on its memory is freed with the plan's */
+        plan->repairs = r; /* from here on it is freed with the plan */
         if (setjmp(ir->no_memory))
                 longjmp(plan->ir.no_memory, 1);
         ir->ctx = r->steps.ctx = plan->ctx;
@@ -595,7 +601,7 @@ static bool make_repair(sf_plan *plan, int32_t at)
         ir->output = sf_ir_alloc(ir, sizeof *ir->output);
         ir->output[0] = import_node(&im, w->twin[pass->root]);
         r->steps.inputs = ir->inputs;
-        sf_rewrite_all(ir); /* exactly: what is still a matmul becomes what it means */
+        sf_rewrite_all(ir); /* exact rewrites only; a matmul becomes a sum of products */
         if (sf_plan_passes(&r->steps) != SF_OK || !within_limits(r) || !follow_lines(r))
                 return false;
         lay_out(r);

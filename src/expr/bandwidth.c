@@ -1,4 +1,4 @@
-/* How fast a device moves bytes: measured where that is cheap, from a table elsewhere. */
+/* How many bytes a second a device moves: measured on the CPU, from a table for GPUs. */
 #include "expr/explain.h"
 
 #include "core/choose.h"
@@ -16,17 +16,17 @@ static double now(void)
         return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Large beside a cache, quick beside a person's patience. */
+/* Much larger than a cache, but quick to copy. */
 enum { BYTES = 64 << 20, TIMES = 4 };
 
-/* A copy, with the threads and stores that all other work has. */
+/* Measures a copy, made with the threads and store instructions that all other work uses. */
 static double measure_host(sf_context *ctx)
 {
         char *memory = malloc(2 * (size_t)BYTES);
         double best = 0;
         if (!memory)
                 return 0;
-        memset(memory, 1, 2 * (size_t)BYTES); /* pages that are there */
+        memset(memory, 1, 2 * (size_t)BYTES); /* so that all pages are mapped */
         int64_t shape[1] = {BYTES / 4};
         sf_view x = {.data = memory, .dt = SF_DT_F32, .ndim = 1, .count = shape[0], .shape = shape, .strides = {4}}, y = x;
         y.data = memory + BYTES;
@@ -34,7 +34,7 @@ static double measure_host(sf_context *ctx)
                 sf_step step = {.device = {SF_CPU, 0}};
                 sf_step_pair(&step, SF_SUM, SF_DT_F32, SF_DT_F32);
                 double start = now();
-                if (ctx->backend == SF_BACKEND_REF) /* which is slow on purpose */
+                if (ctx->backend == SF_BACKEND_REF) /* whose speed says nothing about the memory */
                         memcpy(y.data, x.data, BYTES);
                 else if (sf_run_steps(ctx, 1, &step, &(sf_step_views){.x = &x, .y = &y}, NULL, 0, NULL) != SF_OK)
                         break;
@@ -60,7 +60,8 @@ static double host_bandwidth(sf_context *ctx)
 
 double sf_bandwidth(sf_context *ctx, sf_device device, const char **is, char name[160])
 {
-        /* The H200's is what a device copy moves (bench/results/gpu.md); of the others nine tenths of what their data sheets say. */
+        /* The rate of the H200 was measured with a device copy (bench/results/gpu.md). Those of the
+         * others are nine tenths of what their data sheets say. */
         static const struct {
                 const char *chip;
                 double rate;

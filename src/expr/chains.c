@@ -1,7 +1,8 @@
 /*
- * Passes that follow others line by line: a fold whose result goes back to the elements that it came from, as in a softmax or a norm. Such
- * passes are the stages of one chain (core/step.h), which takes some lines through all of them before the next: what they read again is
- * still near. Results do not change by it: every value is what it is when the passes run one after another.
+ * Passes that follow others line by line: a fold, and work on the elements that it came from with
+ * its result, as in a softmax or a norm. Such passes become the stages of one chain (core/step.h).
+ * A chain takes a few lines through all stages before the next lines, so what is read again is
+ * still in a cache. The results are the same as when the passes run one after another.
  */
 #include "backend.h"
 #include "expr/plan.h"
@@ -14,7 +15,7 @@ typedef struct chain {
         uint64_t axes;
 } chain;
 
-/* Operand k of a pass; after the last, its mask. */
+/* Operand k of a pass; the number after the last operand is the mask. */
 static const sf_access *operand(const sf_pass *pass, int32_t k)
 {
         return k < pass->operands ? &pass->operand[k] : &pass->mask;
@@ -28,7 +29,7 @@ static int32_t stage_size(const sf_plan *plan, int32_t at)
         return count;
 }
 
-/* Does it move along one of the axes? */
+/* Does the tensor's element change along one of the axes? */
 static bool moves(const sf_plan *plan, const sf_access *a, uint64_t axes)
 {
         const sf_buffer *b = &plan->buffer[a->buffer];
@@ -38,7 +39,7 @@ static bool moves(const sf_plan *plan, const sf_access *a, uint64_t axes)
         return found;
 }
 
-/* Whose result is this, or -1: an input's. */
+/* The last pass that writes this buffer, or -1 for an input. */
 static int32_t maker_of(const sf_plan *plan, int32_t buffer)
 {
         int32_t last = -1;
@@ -47,7 +48,7 @@ static int32_t maker_of(const sf_plan *plan, int32_t buffer)
         return last;
 }
 
-/* Has the pass one value for each line: a map of results alone? */
+/* Does the pass have one value for each line, computed from results alone? */
 static bool is_small(const chain *c, const sf_pass *pass)
 {
         bool small = !pass->core;
@@ -56,7 +57,7 @@ static bool is_small(const chain *c, const sf_pass *pass)
         return small;
 }
 
-/* What is read for a line, is it what the other pass has left for that line? */
+/* Does a line read what the other pass has written for the same line? */
 static bool same_line(const chain *c, const sf_access *made, const sf_access *read)
 {
         const sf_buffer *b = &c->plan->buffer[made->buffer];
@@ -67,7 +68,8 @@ static bool same_line(const chain *c, const sf_access *made, const sf_access *re
         return same;
 }
 
-/* Is it a result that is looked at afterwards, or part of a larger one, or a product? Those are passes of their own. */
+/* Is it a result that is checked afterwards, part of a larger one, or a product? Those stay passes
+ * of their own. */
 static bool is_apart(const sf_plan *plan, const sf_pass *pass)
 {
         return pass->again || pass->products || plan->buffer[pass->out.buffer].node != pass->root || !pass->operands;
@@ -83,7 +85,8 @@ static bool same_lines(const chain *c, const sf_pass *pass)
         return same;
 }
 
-/* May the pass run behind the chain, as far as what it reads goes? *follows: it reads one of its results; *shares: a tensor again. */
+/* May the pass run after the chain, considering what it reads? *follows: it reads one of the
+ * chain's results. *shares: it reads a tensor that the chain has read. */
 static bool can_read(const chain *c, const sf_pass *pass, bool *follows, bool *shares)
 {
         const sf_plan *plan = c->plan;
@@ -106,7 +109,7 @@ static bool can_read(const chain *c, const sf_pass *pass, bool *follows, bool *s
         return true;
 }
 
-/* The steps of the chain and of a stage that is to follow, as a backend is asked about them. */
+/* Asks the backend about the chain and a stage that is to follow it. */
 static const char *ask(const chain *c, int32_t at, int32_t size)
 {
         const sf_plan *plan = c->plan;
@@ -145,7 +148,8 @@ static const char *ask(const chain *c, int32_t at, int32_t size)
         return sf_backend_follows(plan->device, step);
 }
 
-/* Does it read the chain's results for the same lines, and again what it has read? And does the backend make something of that? */
+/* Does the stage read the chain's results for the same lines, and again a tensor that the chain has
+ * read? And does the backend gain from that? */
 static bool can_follow(const chain *c, int32_t at, int32_t size)
 {
         const sf_plan *plan = c->plan;
@@ -157,7 +161,8 @@ static bool can_follow(const chain *c, int32_t at, int32_t size)
         }
         if (!can || !follows || !(shares || small))
                 return false;
-        if (plan->pass[c->first]->offsets) /* segments are lines of all lengths: spans of many, or long ones by themselves */
+        /* segments have all lengths: only the CPU takes them one by one */
+        if (plan->pass[c->first]->offsets)
                 return sf_on_host(plan->device);
         const char *why = ask(c, at, size);
         if (why && shares)
@@ -165,7 +170,8 @@ static bool can_follow(const chain *c, int32_t at, int32_t size)
         return !why;
 }
 
-/* A stage moves up behind the chain. What lies between reads none of its results: those who do come later. */
+/* Moves a stage up so that it follows the chain. The passes between do not read its results: those
+ * that do come later. */
 static void append(chain *c, int32_t at, int32_t size)
 {
         sf_pass **pass = c->plan->pass, *stage[SF_SIBLINGS_MAX];
@@ -177,7 +183,7 @@ static void append(chain *c, int32_t at, int32_t size)
         c->count += size;
 }
 
-/* Does anybody but the chain's own stages read what the pass writes? */
+/* Does a pass outside the chain read what this one writes, or is it an output? */
 static bool is_wanted(const chain *c, const sf_pass *pass)
 {
         const sf_plan *plan = c->plan;
@@ -210,11 +216,12 @@ static void finish(const chain *c)
         }
 }
 
-/* The chain that begins with this stage, of folds; how many passes it is. */
+/* Makes the chain that begins with this stage, if its passes are folds. Returns the number of
+ * passes that run together. */
 static int32_t make_chain(sf_plan *plan, int32_t first)
 {
         chain c = {plan, first, stage_size(plan, first), plan->pass[first]->axes};
-        int32_t useful = c.count; /* up to the last stage that reads a tensor again */
+        int32_t useful = c.count; /* passes up to the last stage that reads a tensor again */
         for (int32_t i = first; i < first + c.count; i++)
                 if (!plan->pass[i]->step.fold || is_apart(plan, plan->pass[i]))
                         return c.count;

@@ -1,4 +1,5 @@
-/* Elementwise work as programs: what a pass does on its way in and on its way out. */
+/* Elementwise work as programs: what a pass does to elements when it loads them, and to results
+ * when it stores them. */
 #include "core/choose.h"
 #include "core/value.h"
 #include "expr/plan.h"
@@ -11,14 +12,15 @@ typedef struct draft {
         sf_pass *pass;
         sf_program *program; /* the one being written */
         uint32_t *reads;
-        int32_t core;        /* in a store, the node that RESULT stands for */
-        int32_t cut;         /* on failure: what must become a result of its own */
+        int32_t core;        /* in a store: the node that RESULT is the value of */
+        int32_t cut;         /* on failure: the node that must become a result of its own */
         int32_t root;
-        /* what each instruction computes, so that nothing is computed twice, and how much hangs on it */
+        /* What each instruction computes, so that nothing is computed twice, and how large its
+         * expression is. */
         struct {
                 int32_t node;
                 const sf_track *track;
-                int32_t weight;   /* instructions below it, shared ones counted again */
+                int32_t weight;   /* instructions that it needs, shared ones counted again */
                 uint32_t operands;
         } made[SF_PROGRAM_MAX];
         int32_t path[SF_PROGRAM_MAX + 1]; /* the maps being compiled, outermost first */
@@ -36,7 +38,7 @@ const sf_track *sf_track_identity(sf_ir *ir, int32_t ndim)
         return track;
 }
 
-/* An axis that stands at one place. */
+/* An axis whose index does not change. */
 static const sf_track still = {0, 0, -1, false};
 
 static const sf_track *broadcast_track(sf_ir *ir, const sf_ir_node *n, const sf_ir_node *x, const sf_track *track)
@@ -99,8 +101,8 @@ static bool same_track(int32_t ndim, const sf_track *a, const sf_track *b)
  * ---------------------------------------------------------------------------------------------------------- */
 
 /*
- * The program has grown too long, or reads too many tensors. Something in it must be computed before: the heaviest part that is complete,
- * or, where all that is complete is bare loads, the map being compiled now.
+ * The program is too long, or reads too many tensors. A part of it must become a result of its own:
+ * the largest complete part, or, if only loads are complete, the map that is being compiled now.
  */
 static int32_t overflow(draft *d, bool operands)
 {
@@ -170,7 +172,8 @@ static int32_t emit_load(draft *d, int32_t node, const sf_track *track)
         return emit(d, (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)n->dt, .slot = (uint8_t)slot}, node, track);
 }
 
-/* The scan's or fold's result as its own node has it: divided for a mean, rounded to its type. */
+/* The value of the scan or fold: divided by the count for a mean, and rounded to the node's
+ * type. */
 static int32_t emit_result(draft *d)
 {
         const sf_ir_node *core = sf_ir_at(d->ir, d->core);
@@ -188,7 +191,7 @@ static int32_t emit_result(draft *d)
         return value;
 }
 
-/* Must this node be read from memory rather than computed on the way? */
+/* Must this node be read from memory, rather than computed in this pass? */
 static bool is_memory(const draft *d, int32_t node)
 {
         const sf_ir_node *n = sf_ir_at(d->ir, node);
@@ -196,7 +199,8 @@ static bool is_memory(const draft *d, int32_t node)
                (d->planner->cut[node] && (node != d->root || d->planner->copying));
 }
 
-/* May the pass read what is spread over segments? If it has none yet, it gets these; all of one pass are the same. */
+/* May the pass read an operand with one element per segment? If it has no segments yet, it gets
+ * these; a pass has one set of segments. */
 static bool takes_segments(draft *d, const sf_ir_node *n, const sf_track *track)
 {
         sf_pass *pass = d->pass;
@@ -216,7 +220,7 @@ static int32_t compile(draft *d, int32_t node, const sf_track *track)
         const sf_ir_node *n = sf_ir_at(d->ir, node);
         for (; (sf_ir_is_view(n) || n->kind == SF_IR_SPREAD) && !is_memory(d, node); n = sf_ir_at(d->ir, node)) {
                 if (n->kind == SF_IR_SPREAD && !takes_segments(d, n, track)) {
-                        d->cut = node; /* then it lies in memory before this */
+                        d->cut = node; /* the argument becomes a result of its own */
                         return -1;
                 }
                 node = sf_ir_arg(d->ir, n, 0);
@@ -232,7 +236,7 @@ static int32_t compile(draft *d, int32_t node, const sf_track *track)
         if (is_memory(d, node))
                 return emit_load(d, node, track);
         if (d->depth == SF_PROGRAM_MAX)
-                return overflow(d, false); /* each of these maps would be an instruction */
+                return overflow(d, false); /* each of these maps needs an instruction */
         d->path[d->depth++] = node;
         sf_instruction code = {.code = (uint8_t)n->code, .dt = (uint8_t)n->dt};
         for (int32_t i = 0; i < sf_ir_args(n); i++) {
@@ -249,7 +253,8 @@ static int32_t compile(draft *d, int32_t node, const sf_track *track)
  * Passes
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* A mask that lies in memory is the step's own; any other is a choice in the load. */
+/* A mask that is in memory becomes the mask of the step; any other is computed in the load, by
+ * where. */
 static bool mask_in_memory(draft *d, int32_t mask, int32_t ndim)
 {
         const sf_ir_node *n = sf_ir_at(d->ir, mask), *like = sf_ir_at(d->ir, sf_ir_arg(d->ir, sf_ir_at(d->ir, d->pass->core), 0));
@@ -287,7 +292,8 @@ double sf_access_extent(const sf_plan *plan, const sf_pass *pass, const sf_acces
         return positions;
 }
 
-/* The step's x, whose strides lead, is the operand that repeats least; of equals the one read on the way in. */
+/* Makes the operand that is broadcast least the step's x, whose strides decide the layout; among
+ * equal ones, an operand of the load. */
 static void choose_x(const sf_plan *plan, sf_pass *pass)
 {
         int32_t best = 0;
@@ -318,7 +324,8 @@ static void choose_x(const sf_plan *plan, sf_pass *pass)
         }
 }
 
-/* Can the step do without programs? Where it loads one tensor, and the table of dtypes has what happens to it. */
+/* Can the step do without programs? It can if it loads one tensor, and the table of dtypes has the
+ * conversion. */
 static bool is_plain(const sf_planner *planner, const sf_pass *pass, sf_op op)
 {
         sf_step like;
@@ -331,7 +338,7 @@ static bool is_plain(const sf_planner *planner, const sf_pass *pass, sf_op op)
         return like.op == pass->step.op && (like.acc == pass->step.acc || (like.acc == SF_DT_F32 && pass->step.acc == SF_DT_F64));
 }
 
-/* The step's operation, types and values, before its tensors are known. */
+/* Sets the step's operation, types and values. Its tensors are not known yet. */
 static void start_step(draft *d, const sf_ir_node *root, const sf_ir_node *core)
 {
         sf_step *s = &d->pass->step;
@@ -351,7 +358,8 @@ static void start_step(draft *d, const sf_ir_node *root, const sf_ir_node *core)
         s->out = root->dt;
 }
 
-/* A program whose value is a node's elements, chosen by a mask or not, as the accumulator holds them. False: d->cut says why. */
+/* Compiles a program whose value is a node's elements, masked or not, in the accumulator's type. If
+ * it returns false, d->cut is the node that must become a result of its own. */
 static bool compile_elements(draft *d, sf_program *program, int32_t node, int32_t mask, const sf_track *track)
 {
         const sf_dt acc = d->pass->step.acc;
@@ -361,7 +369,8 @@ static bool compile_elements(draft *d, sf_program *program, int32_t node, int32_
         int32_t value = emit_cast(d, compile(d, node, track), acc);
         if (mask)
                 value = emit_masked(d, mask, value, track);
-        /* The program's value is its last instruction's; one that was needed before it may be the last instead. */
+        /* The program's value is that of its last instruction, so a value that was computed earlier
+         * is repeated at the end. */
         if (value >= 0 && value != program->count - 1)
                 value = emit(d, (sf_instruction){.code = SF_CODE_CAST, .dt = (uint8_t)acc, .arg = {(uint8_t)value}}, 0, NULL);
         return value >= 0;
@@ -401,7 +410,9 @@ int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const s
                 core && !two && nc->arg[1] &&
                 (planner->plan->of_lines || !mask_in_memory(d, sf_ir_arg(ir, nc, 1), x->ndim));
         if (choose && sf_op_is(nc->op, SF_INDEX) && !planner->plan->of_lines)
-                return sf_ir_arg(ir, nc, 1); /* what is masked out has no position: no number in the load could say so */
+                /* a masked-out element has no position, and no value in the load could express
+                 * that */
+                return sf_ir_arg(ir, nc, 1);
         if (!compile_elements(d, &pass->load, core ? sf_ir_arg(ir, nc, 0) : root, choose ? sf_ir_arg(ir, nc, 1) : 0, identity))
                 return d->cut;
         if (two) {
@@ -422,7 +433,8 @@ int32_t sf_compile_pass(sf_planner *planner, int32_t root, int32_t core, const s
                         return d->cut;
                 if (pass->store.count <= 2 && !nc->mean && pass->store.code[0].code == SF_CODE_RESULT && pass->store.code[pass->store.count - 1].dt == nr->dt &&
                     (pass->store.count == 1 || pass->store.code[1].code == SF_CODE_CAST))
-                        pass->store.count = 0; /* the result, rounded to out: what a step does by itself */
+                        /* the result, rounded to out: a step without a store does the same */
+                        pass->store.count = 0;
         }
         choose_x(planner->plan, pass);
         pass->step.in = pass->operands ? planner->plan->buffer[pass->operand[0].buffer].dt : SF_DT_U8;

@@ -1,6 +1,7 @@
 /*
- * What each of sf_derived is made of. The nodes here are the definition of its bits: every operator rounds to its own type, and sums follow
- * the order. A function is shown what is asked for and returns the node of the result, a fold's with its axes kept.
+ * How each of sf_derived is composed. The nodes here define its bits: every operator rounds to its
+ * own type, and sums follow the order. A function gets what is asked for and returns the node of
+ * the result; a fold's node keeps its axes.
  */
 #include "expr/derive.h"
 
@@ -18,7 +19,7 @@ static int64_t length_of(sf_ir *ir, const sf_derivation *d)
         return sf_ir_length(sf_ir_at(ir, d->x), d->axes);
 }
 
-/* An operation on x along the axes, all elements or those of a mask. */
+/* An operation on x along the axes, over all elements or those of a mask. */
 static int32_t reduce(sf_ir *ir, const sf_derivation *d, sf_op op, int32_t x, int32_t mask, sf_dt acc, sf_dt dt)
 {
         const sf_ir_node model = {.kind = sf_derived_scans(d->what) ? SF_IR_SCAN : SF_IR_FOLD, .op = op, .axes = d->axes, .reverse = d->reverse,
@@ -26,14 +27,14 @@ static int32_t reduce(sf_ir *ir, const sf_derivation *d, sf_op op, int32_t x, in
         return sf_ir_reduce(ir, &model, x, mask);
 }
 
-/* What a fold comes to, as it meets the elements that it is of. */
+/* A fold's result, in a form that can be combined with the elements it was computed from. */
 static int32_t back(sf_ir *ir, const sf_derivation *d, int32_t fold)
 {
         const int32_t axis = d->offsets ? __builtin_ctzll(d->axes) : 0;
         return d->offsets ? sf_ir_spread(ir, fold, axis, sf_ir_at(ir, d->x)->shape[axis], d->offsets, false) : fold;
 }
 
-/* How many elements each segment has. */
+/* The number of elements of each segment. */
 static int32_t lengths(sf_ir *ir, const sf_derivation *d, sf_dt dt)
 {
         const int32_t ndim = sf_ir_at(ir, d->x)->ndim;
@@ -66,21 +67,22 @@ static int32_t with_number(sf_ir *ir, sf_code code, int32_t x, double number)
         return binary(ir, code, x, sf_ir_number(ir, sf_ir_at(ir, x)->dt, number));
 }
 
-/* x != 0: of NaN too. */
+/* x != 0, which is true of NaN. */
 static int32_t is_nonzero(sf_ir *ir, int32_t x)
 {
         return sf_ir_at(ir, x)->dt == SF_DT_BOOL ? x : with_number(ir, SF_CODE_NE, x, 0);
 }
 
-/* How many of these bools are true, among those of a mask. 32 bits are half the work where the elements are computed on the way; a sum of
- * bools that lie in memory has kernels of its own for 64. */
+/* The number of true elements, among those of a mask. Counting in 32 bits is half the work if
+ * the elements are computed in the same pass; a sum of bools in memory has special kernels for
+ * 64 bits. */
 static int32_t count_true(sf_ir *ir, const sf_derivation *d, int32_t bools, int32_t mask)
 {
         const bool narrow = sf_ir_at(ir, bools)->kind == SF_IR_MAP && length_of(ir, d) <= INT32_MAX;
         return reduce(ir, d, SF_SUM, bools, mask, narrow ? SF_DT_I32 : SF_DT_I64, narrow ? SF_DT_I32 : SF_DT_I64);
 }
 
-/* How many elements there are, of a scan so far, in a real type. */
+/* The number of elements, in a real type; of a scan, the number up to each position. */
 static int32_t count(sf_ir *ir, const sf_derivation *d, sf_dt dt)
 {
         const sf_ir_node *x = sf_ir_at(ir, d->x);
@@ -97,11 +99,12 @@ static int32_t count(sf_ir *ir, const sf_derivation *d, sf_dt dt)
         return sf_ir_cast(ir, reduce(ir, d, SF_SUM, ones, 0, SF_DT_I64, SF_DT_I64), dt);
 }
 
-/* x > 0 to a power, of reals, without a code of its own: whole powers and square roots of them are multiplications and square roots, which
- * have the same bits everywhere; the rest of the exponent, below 1/2, is exp(rest * log(x)), whose error grows with |rest * log(x)|. */
+/* A positive real x to a power, with the instructions that exist: integer and half powers use
+ * multiplications and square roots, which have the same bits everywhere. The rest of the exponent,
+ * below 1/2, is exp(rest * log(x)), whose error grows with |rest * log(x)|. */
 static int32_t power(sf_ir *ir, int32_t x, double p)
 {
-        enum { MOST = 64 }; /* a dozen instructions */
+        enum { MOST = 64 }; /* about a dozen instructions */
         const bool inverse = p < 0;
         p = fabs(p);
         const double halves = p <= MOST ? floor(2 * p) : 0, rest = p - halves / 2;
@@ -141,17 +144,18 @@ static int32_t make_mean(sf_ir *ir, const sf_derivation *d)
         return mean_in(ir, d, d->x, d->acc, d->dt);
 }
 
-/* Each segment's first element, for all of its elements, of a scan: the sum of those that are the first counted, which is one. */
+/* For a scan: the first element of each segment, at all of its elements. It is a sum over the
+ * segment in which only the element with count 1 is not 0. */
 static int32_t first_of_segments(sf_ir *ir, const sf_derivation *d)
 {
         sf_derivation fold = *d;
-        fold.what = SF_MEAN; /* any that is a fold */
+        fold.what = SF_MEAN; /* any fold will do */
         const int32_t counted = count(ir, d, SF_DT_F64), is_first = sf_ir_map(ir, SF_CODE_EQ, SF_DT_BOOL, counted, sf_ir_number(ir, SF_DT_F64, 1), 0);
         const int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), first = sf_ir_map(ir, SF_CODE_WHERE, SF_DT_F64, is_first, x, sf_ir_number(ir, SF_DT_F64, 0));
         return back(ir, d, sum(ir, &fold, first, SF_DT_F64));
 }
 
-/* The sequence's first element, of every line. */
+/* The first element of the sequence, for every line. */
 static int32_t first_of(sf_ir *ir, const sf_derivation *d)
 {
         const sf_ir_node *x = sf_ir_at(ir, d->x);
@@ -164,7 +168,7 @@ static int32_t first_of(sf_ir *ir, const sf_derivation *d)
         return sf_ir_cast(ir, first, SF_DT_F64);
 }
 
-/* x less the first element, in f64. */
+/* x minus the first element, in f64. */
 static int32_t shifted(sf_ir *ir, const sf_derivation *d)
 {
         return binary(ir, SF_CODE_SUB, sf_ir_cast(ir, d->x, SF_DT_F64), first_of(ir, d));
@@ -180,16 +184,18 @@ static int32_t not_a_number(sf_ir *ir, const sf_derivation *d, sf_dt dt)
 }
 
 /*
- * The variance in f64. Of all elements in one read, from the sums of their distances to the first one, d, and of d * d:
- * (sum(d * d) - sum(d)^2 / n) / (n - correction). Rounding may leave a little less than 0. Of some, the first may be none of them: so the
- * mean comes first, and a second read has the distances to that.
+ * The variance in f64. Over all elements it takes one read: with d the distance of each element to
+ * the first one, it is (sum(d * d) - sum(d)^2 / n) / (n - correction). Rounding may make this
+ * slightly negative; then it is 0. With a mask, the first element may be masked out. So the mean is
+ * computed first, and a second read computes the distances to it.
  */
 static int32_t variance(sf_ir *ir, const sf_derivation *d)
 {
         int32_t n = count(ir, d, SF_DT_F64), squares;
         if (!length_of(ir, d) && !d->offsets && !sf_derived_scans(d->what))
                 return not_a_number(ir, d, SF_DT_F64);
-        if (d->mask || (d->offsets && !sf_derived_scans(d->what))) { /* a segment's first would take as many reads as its mean */
+        /* finding a segment's first element would take as many reads as its mean */
+        if (d->mask || (d->offsets && !sf_derived_scans(d->what))) {
                 int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), mean = mean_in(ir, d, x, SF_DT_F64, SF_DT_F64);
                 squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, binary(ir, SF_CODE_SUB, x, back(ir, d, mean))), SF_DT_F64);
         } else {
@@ -247,7 +253,8 @@ static int32_t make_norm(sf_ir *ir, const sf_derivation *d)
         int32_t x = sf_ir_cast(ir, d->x, d->acc), size = unary(ir, SF_CODE_ABS, x);
         if (p == 2)
                 return sf_ir_cast(ir, unary(ir, SF_CODE_SQRT, sum(ir, d, unary(ir, SF_CODE_SQUARE, x), d->acc)), d->dt);
-        if (p == INFINITY && d->mask) /* nothing is smaller than 0: what is masked out is that, not -inf */
+        /* masked-out elements count as 0, the smallest magnitude, not as -inf */
+        if (p == INFINITY && d->mask)
                 size = sf_ir_map(ir, SF_CODE_WHERE, d->acc, sf_ir_cast(ir, d->mask, SF_DT_BOOL), size, sf_ir_number(ir, d->acc, 0));
         if (isinf(p))
                 return sf_ir_cast(ir, reduce(ir, d, p > 0 ? SF_MAX : SF_MIN, size, p > 0 ? 0 : d->mask, d->acc, d->acc), d->dt);
@@ -262,7 +269,8 @@ static int32_t make_norm(sf_ir *ir, const sf_derivation *d)
  * Logic
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* On bools a sum is or, and a product is and. Bools are accumulated as 0 and 1. Of all else it is less work to count. */
+/* On bools a sum is "or" and a product is "and"; the accumulator has 0 and 1. For other types it is
+ * less work to count. */
 static int32_t make_any(sf_ir *ir, const sf_derivation *d)
 {
         if (sf_ir_at(ir, d->x)->dt != SF_DT_BOOL)
@@ -278,10 +286,10 @@ static int32_t make_all(sf_ir *ir, const sf_derivation *d)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Back to the elements
+ * Results with x's shape
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* A result as it is stored: with weight and bias; 0 where it is masked out; rounded. */
+/* A result as it is stored: times weight, plus bias; 0 if it is masked out; rounded. */
 static int32_t applied(sf_ir *ir, const sf_derivation *d, int32_t y)
 {
         if (d->weight)
@@ -311,7 +319,7 @@ static double number_of(sf_scalar s, double otherwise)
         }
 }
 
-/* From 1 to the next number of a real type. */
+/* The distance from 1 to the next larger number of a real type. */
 static double spacing_at_one(sf_dt dt)
 {
         return ldexp(1, dt == SF_DT_F64 ? -52 : dt == SF_DT_F32 ? -23 : dt == SF_DT_F16 ? -10 : -7);
@@ -323,8 +331,8 @@ static int32_t distances(sf_ir *ir, const sf_derivation *d)
         return binary(ir, SF_CODE_SUB, x, back(ir, d, mean_in(ir, d, x, d->acc, d->acc)));
 }
 
-/* The root is taken of a line's sum, and of what is multiplied an element at a time one is the reciprocal: a division for each would cost more than memory
- * does. */
+/* The root and its reciprocal are computed once for each line, and each element is multiplied by
+ * it: one division for each element would take longer than the memory accesses. */
 static int32_t make_layer_norm(sf_ir *ir, const sf_derivation *d)
 {
         const bool layer = d->what == SF_LAYER_NORM;
@@ -359,11 +367,13 @@ typedef enum form { REAL, WIDE, SUM, FIXED } form;
 static const struct {
         const char *name;
         bool scans;
-        form result; /* REAL: x's own real dtype, or one that is said; WIDE: the same, summed up in f64; SUM: as a sum's; FIXED: `fixed` */
+        /* REAL: the real dtype of x, or one that the caller gives; WIDE: the same, but summed in
+         * f64; SUM: as for a sum; FIXED: `fixed` */
+        form result;
         sf_dt fixed;
         int32_t (*make)(sf_ir *ir, const sf_derivation *d);
-        bool applies; /* goes back to the elements, and has x's shape */
-        int takes;    /* SF_TAKES_*, beside what all of them do */
+        bool applies; /* has x's shape: see sf_derived_applies */
+        int takes;    /* SF_TAKES_*: options besides those that all of them take */
 } rows[] = {
         [SF_MEAN] = {"mean", false, REAL, SF_DT_COUNT, make_mean, false, 0},
         [SF_VAR] = {"var", false, WIDE, SF_DT_COUNT, make_var, false, 0},
@@ -437,7 +447,8 @@ sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
 {
         const int64_t n = length_of(ir, d);
         const bool varies = (rows[d->what].result == WIDE && d->what != SF_VAR_MEAN) || (d->what == SF_STANDARDIZE && n);
-        /* Of segments nobody knows how long they are: one that is too short has no variance. */
+        /* The lengths of segments are not known here; a segment that is too short gets no
+         * variance. */
         if (varies && !(d->correction <= (d->offsets ? HUGE_VAL : (double)n)))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT,
                                "correction is %g, and there are %" PRId64 " elements; it must be at most their number", d->correction, n);

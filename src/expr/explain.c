@@ -1,4 +1,5 @@
-/* The plan as a person reads it: passes, bytes before and after, which rewrite fired, what was not fused and why. */
+/* The plan for a person to read: passes, bytes before and after, the rewrites that were applied,
+ * and what was not fused and why. */
 #include "expr/explain.h"
 #include "expr/rewrite.h"
 
@@ -15,13 +16,15 @@ static double bytes_of(const sf_ir_node *n)
         return (double)n->count * sf_dtypes[n->dt].size;
 }
 
-/* A view, and a conversion that belongs to the operator that wanted it, are no pass of their own. */
+/* Does this node need no pass of its own? A view needs none, except a flip. Conversions are decided
+ * in count_before. */
 static bool is_free(const sf_ir_node *n)
 {
         return n->kind == SF_IR_INPUT || n->kind == SF_IR_CONSTANT || (sf_ir_is_view(n) && n->kind != SF_IR_FLIP);
 }
 
-/* The bytes an operator reads for this argument: through views, from what they are views of. */
+/* The bytes that an operator reads for this argument. Of a view, it reads the tensor that it is a
+ * view of. */
 static double read_for(const sf_ir *ir, const sf_ir_node *n)
 {
         double bytes = bytes_of(n);
@@ -34,7 +37,8 @@ static double read_for(const sf_ir *ir, const sf_ir_node *n)
         return n->kind == SF_IR_CONSTANT ? 0 : bytes;
 }
 
-/* One pass an operator, as the user wrote it. `top`: the user wants it, so that even a conversion is one. */
+/* Counts one pass for each operator, as the user wrote it. A conversion counts only if it is an
+ * output (`top`); any other belongs to the operator that needs it. */
 static void count_before(const sf_ir *ir, int32_t id, bool top, bool *seen, sf_traffic *t)
 {
         const sf_ir_node *n = sf_ir_at(ir, id);
@@ -60,7 +64,7 @@ static void count_before(const sf_ir *ir, int32_t id, bool top, bool *seen, sf_t
         t->written += bytes_of(n);
 }
 
-/* Has a pass before it that it runs together with read this already, or made it? */
+/* Has an earlier pass of the same group read this operand already, or made it? */
 static bool is_near(const sf_plan *plan, const sf_pass *pass, int32_t k)
 {
         const sf_access *a = k < pass->operands ? &pass->operand[k] : &pass->mask;
@@ -152,7 +156,7 @@ static sf_status start(sf_story *s, sf_plan *plan)
         return SF_OK;
 }
 
-/* 268.4 MB, as people say it. */
+/* Prints "268.4 MB". */
 static void add_bytes(sf_text *t, double bytes)
 {
         static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};

@@ -1,4 +1,4 @@
-/* The plan as a picture: for graphviz, and by itself. */
+/* The plan as a picture: for graphviz (DOT), and as SVG. */
 #include "expr/explain.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ void sf_explain_dot(sf_story *s, sf_text *t)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * SVG: a row a pass; under them the bytes moved before and after, as bars
+ * SVG: one row for each pass; under them the bytes moved before and after, as bars
  * ---------------------------------------------------------------------------------------------------------- */
 enum { WIDTH = 860, ROW = 58, MARGIN = 20, LETTERS = 92 };
 

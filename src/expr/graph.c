@@ -1,4 +1,5 @@
-/* Nodes: what the sf_expr_ functions build. Nothing is known of shapes here, so only what no shape could put right is refused. */
+/* The nodes that the sf_expr_ functions make. Shapes are not known here, so only what is wrong for
+ * every shape is refused. */
 #include "expr/graph.h"
 
 #include "context.h"
@@ -84,7 +85,7 @@ static int32_t refuse(const sf_graph *graph, const char *sentence)
         return -1;
 }
 
-/* Is `node` one of this graph's? A negative one has had its sentence. */
+/* Does this graph have the node? A negative number is a failure that has been reported already. */
 static bool is_node(const sf_graph *graph, const char *name, int32_t node)
 {
         if (!graph)
@@ -96,7 +97,7 @@ static bool is_node(const sf_graph *graph, const char *name, int32_t node)
         return false;
 }
 
-/* Makes room for one more of `size` bytes. */
+/* Makes room for `more` elements of `size` bytes. */
 static bool grow(const sf_graph *graph, void *array, int32_t count, int32_t more, int32_t *room, size_t size)
 {
         int32_t wanted = *room ? *room : 16;
@@ -140,7 +141,7 @@ static int32_t add_list(sf_graph *graph, sf_node node, int32_t count, const int6
         return add(graph, &node);
 }
 
-/* A node with a list of axes, or with none given. */
+/* A node with a list of axes, or without one. */
 static int32_t add_axes(sf_graph *graph, sf_node node, int32_t naxes, const int32_t *axes)
 {
         int64_t numbers[SF_MAX_NDIM] = {0};
@@ -166,7 +167,7 @@ int32_t sf_expr_input(sf_graph *graph, const char *name)
         for (int32_t i = 0; i < graph->inputs; i++)
                 if (!strcmp(graph->name[i], name))
                         return graph->input_node[i];
-        /* Inputs are few: their arrays grow by one. */
+        /* There are few inputs, so their arrays grow by one. */
         size_t count = (size_t)graph->inputs + 1;
         char **names = realloc(graph->name, count * sizeof *names);
         graph->name = names ? names : graph->name;
@@ -350,7 +351,7 @@ static double order_of(sf_scalar order)
         }
 }
 
-/* Offsets are read before anything is computed. */
+/* Offsets must be an input, because they are read before anything is computed. */
 static bool is_input(const sf_graph *graph, const char *name, int32_t node)
 {
         if (!is_node(graph, name, node))
@@ -366,7 +367,7 @@ int32_t sf_expr_spread(sf_graph *graph, int32_t x, int32_t axis, int64_t length,
         return add_list(graph, (sf_node){.kind = SF_NODE_SPREAD, .arg = {x}, .offsets = offsets}, 2, list);
 }
 
-/* `what` is a derived one's. */
+/* `what` is only used for SF_NODE_DERIVED. */
 static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what, int32_t x, const sf_expr_options *given)
 {
         char text[48];

@@ -1,4 +1,5 @@
-/* From a graph to the ir: shapes and dtypes follow from the inputs', and everything that can be wrong with them is said here, in infer_views.c and in infer_reduce.c. */
+/* Makes the ir from a graph. Shapes and dtypes follow from those of the inputs. All errors in them
+ * are reported here, in infer_views.c and in infer_reduce.c. */
 #include "core/choose.h"
 #include "core/value.h"
 #include "expr/derive.h"
@@ -50,8 +51,8 @@ sf_dt sf_infer_promote(sf_dt a, sf_dt b)
         return SF_DT_COUNT;
 }
 
-/* As torch's result_type: first tensors with dimensions, then those without, then numbers; a later group counts only where it is of a
- * higher kind. */
+/* As torch's result_type: tensors with dimensions come first, then those without, then numbers; a
+ * later group counts only if it is of a higher kind (bool, integer, real). */
 static sf_dt combine(sf_dt higher, sf_dt lower)
 {
         if (higher == SF_DT_COUNT || lower == SF_DT_COUNT)
@@ -115,14 +116,14 @@ static int32_t as_type(sf_inference *in, int32_t node, sf_dt dt)
         return m->node ? sf_ir_cast(in->ir, m->node, dt) : sf_infer_number(in, m->number, dt);
 }
 
-__extension__ typedef __int128 wide; /* holds every 64-bit integer of either sign */
+__extension__ typedef __int128 wide; /* can hold every 64-bit integer, signed or unsigned */
 
 static wide whole(sf_scalar v)
 {
         return v.kind == SF_SCALAR_INT ? (wide)v.value.i : (wide)v.value.u;
 }
 
-/* Arithmetic on numbers alone stays a number, as in Python, whole where they are whole. */
+/* Arithmetic on numbers alone gives a number, as in Python; an integer if all are integers. */
 static sf_status fold_numbers(sf_inference *in, const sf_node *n, sf_meaning *result, bool *folded)
 {
         int32_t takes = sf_function_arguments(n->function);
@@ -159,8 +160,8 @@ static sf_status fold_numbers(sf_inference *in, const sf_node *n, sf_meaning *re
         return SF_OK;
 }
 
-/* How a number lies to the values of an integer type, its fraction dropped: -1 below them all, 1
- * above (NaN too), 0 among them. */
+/* Where a number is relative to the range of an integer type, without its fraction: -1 below, 1
+ * above (NaN too), 0 inside. */
 static int beyond(sf_scalar v, sf_dt dt)
 {
         const sf_dtype_row *row = &sf_dtypes[dt];
@@ -200,9 +201,9 @@ static const char *beyond_text(sf_scalar v, sf_dt dt, char text[160])
  * ---------------------------------------------------------------------------------------------------------- */
 
 /*
- * Argument i is a number that the integer type `dt` of the other does not hold. Comparisons are by
- * value, so that all elements compare the same; of maximum and minimum, a bound that lies beyond
- * all values does not bind. Other results could not be stored.
+ * Argument i is a number that does not fit the integer type `dt` of the other argument. A
+ * comparison is by value, so it has the same result for all elements. A maximum or minimum with a
+ * bound outside the range has no effect. Any other result could not be stored.
  */
 static sf_status infer_beyond(sf_inference *in, const sf_node *n, int32_t i, sf_dt dt, sf_meaning *result)
 {
@@ -328,11 +329,12 @@ static sf_status infer_node(sf_inference *in, int32_t id, const sf_tensor *input
         }
 }
 
-/* Shapes can only grow by broadcasting; what nobody could store is refused where it arises. */
+/* Only broadcasting makes shapes larger. A shape that no memory could hold is refused at the node
+ * that makes it. */
 static sf_status check_size(sf_inference *in, int32_t node)
 {
         const sf_ir_node *n = sf_ir_at(in->ir, node);
-        int64_t bytes = 16; /* an element of any type, and as much again to spare */
+        int64_t bytes = 16; /* the largest element has 8 bytes; twice that, to be safe */
         bool overflow = false;
         for (int32_t d = 0; d < n->ndim; d++)
                 overflow = overflow || __builtin_mul_overflow(bytes, n->shape[d] ? n->shape[d] : 1, &bytes);

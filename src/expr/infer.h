@@ -1,12 +1,13 @@
 /*
- * infer.h: what infer.c, infer_views.c and infer_reduce.c share. Each function of a kind of node finds what the node is, or fails with a sentence.
+ * infer.h: what infer.c, infer_views.c and infer_reduce.c share. Each function infers the shape and
+ * dtype of one kind of node, or fails with an error message.
  */
 #ifndef SF_INFER_H
 #define SF_INFER_H
 
 #include "expr/ir.h"
 
-/* What a node of the graph is: a node of the ir, or a number that has not met a type yet. */
+/* What a node of the graph is: a node of the ir, or a number whose type is not decided yet. */
 typedef struct sf_meaning {
         int32_t node;     /* 0: a number */
         sf_scalar number;
@@ -18,7 +19,7 @@ typedef struct sf_inference {
         sf_meaning *of; /* by node of the graph */
 } sf_inference;
 
-/* Sentences show the expression they are about, cut short where it is long. */
+/* An expression in an error message, cut if it is long. */
 typedef struct sf_excerpt {
         char text[96];
 } sf_excerpt;
@@ -28,18 +29,21 @@ const char *sf_infer_shape(const sf_ir *ir, int32_t node, char text[128]);
 
 #define FAIL(...) sf_fail(in->ir->ctx, SF_INVALID_ARGUMENT, __VA_ARGS__)
 
-/* The type two meet in; SF_DT_COUNT where there is none. */
+/* The type that two types are promoted to; SF_DT_COUNT if there is none. */
 sf_dt sf_infer_promote(sf_dt a, sf_dt b);
-/* The type of arguments `from` to `to` of a node together. */
+/* The common type of arguments `from` to `to` - 1 of a node. */
 sf_status sf_infer_common_dt(sf_inference *in, const sf_node *n, int32_t from, int32_t to, sf_dt *dt);
-/* A number's own type; it as a node of a type; and a node of the graph as one, a number as a tensor of rank 0 of its own type. */
+/* number_dt: the default type of a number. number: a number as a node of a given type. as_node: a
+ * node of the graph as a node of the ir; a number becomes a 0-dimensional tensor of its default
+ * type. */
 sf_dt sf_infer_number_dt(sf_scalar v);
 int32_t sf_infer_number(sf_inference *in, sf_scalar v, sf_dt dt);
 int32_t sf_infer_as_node(sf_inference *in, int32_t node);
 
 /* infer_views.c */
 sf_status sf_infer_axis(sf_inference *in, int32_t node, int32_t rank, int64_t axis, int32_t *found);
-/* The axes of the node's list, of a tensor of this rank; and those it means where it has no list. */
+/* The axes in the node's list, for a tensor with `rank` axes; and, in sf_infer_axes, the default
+ * axes if it has no list. */
 sf_status sf_infer_named_axes(sf_inference *in, const sf_node *n, int32_t node, int32_t rank, uint64_t *axes);
 sf_status sf_infer_axes(sf_inference *in, const sf_node *n, int32_t node, uint64_t *axes);
 sf_status sf_infer_permute(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result);

@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The elements that count, or 0 for all: a mask, those that are not NaN, or both. */
+/* The mask of elements that count, or 0 if all do: the caller's mask, those that are not NaN, or
+ * both. */
 static sf_status infer_mask(sf_inference *in, const sf_node *n, int32_t x, int32_t *mask)
 {
         sf_ir *ir = in->ir;
@@ -32,7 +33,8 @@ static sf_status infer_mask(sf_inference *in, const sf_node *n, int32_t x, int32
         return SF_OK;
 }
 
-/* A weight or bias as it stands beside x: of the axes' lengths, or of x's rank. */
+/* A weight or bias, made to broadcast to x: it has the lengths of the axes, or as many axes as
+ * x. */
 static sf_status infer_beside(sf_inference *in, const char *name, int32_t given, int32_t x, uint64_t axes, int32_t *node)
 {
         sf_ir *ir = in->ir;
@@ -62,7 +64,8 @@ static sf_status infer_beside(sf_inference *in, const char *name, int32_t given,
         return SF_OK;
 }
 
-/* The offsets that cut x's one axis into segments: *offsets is one more than their input's number, or 0, and *count how many there are. */
+/* The offsets that cut x's one axis into segments: *offsets is one more than the number of their
+ * input, or 0, and *count is the number of segments. */
 static sf_status infer_offsets(sf_inference *in, const sf_node *n, int32_t x, uint64_t axes, int32_t *offsets, int64_t *count)
 {
         *offsets = 0;
@@ -80,7 +83,8 @@ static sf_status infer_offsets(sf_inference *in, const sf_node *n, int32_t x, ui
                 return FAIL("offsets cut one axis into segments, but %d are named of those of %s; name one", __builtin_popcountll(axes), sf_infer_show(in->ir, x).text);
         *offsets = o->index + 1;
         *count = o->shape[0] - 1;
-        in->ir->exact = true; /* nothing is computed again of what has segments */
+        /* results with segments are never computed again, so none may round differently */
+        in->ir->exact = true;
         return SF_OK;
 }
 
@@ -154,8 +158,9 @@ sf_status sf_infer_reduce(sf_inference *in, const sf_node *n, int32_t x, sf_mean
 }
 
 /*
- * a and b broadcast to one shape. What a mask leaves out passes the state on: there a is 1 and b is 0. The two are widened to the
- * accumulator by the pass, so that they keep their types here.
+ * a and b broadcast to one shape. Where an element is masked out, the state does not change: there
+ * a is 1 and b is 0. The pass converts both to the accumulator's type, so they keep their types
+ * here.
  */
 sf_status sf_infer_recurrence(sf_inference *in, const sf_node *n, sf_meaning *result)
 {
@@ -178,7 +183,7 @@ sf_status sf_infer_recurrence(sf_inference *in, const sf_node *n, sf_meaning *re
                 if (real)
                         SF_TRY(sf_infer_common_dt(in, n, 0, 2, &out));
         }
-        /* A number has no type of its own: it gets the accumulator's. */
+        /* A number has no type of its own: it gets that of the accumulator. */
         for (int i = 0; i < 2; i++)
                 arg[i] = in->of[n->arg[i]].node ? in->of[n->arg[i]].node : sf_infer_number(in, in->of[n->arg[i]].number, doubles ? SF_DT_F64 : SF_DT_F32);
         const int32_t rank = sf_ir_broadcast_shape(sf_ir_at(ir, arg[0])->ndim, sf_ir_at(ir, arg[0])->shape, sf_ir_at(ir, arg[1])->ndim,
@@ -221,7 +226,8 @@ sf_status sf_infer_recurrence(sf_inference *in, const sf_node *n, sf_meaning *re
         return SF_OK;
 }
 
-/* Vectors get an axis that goes again: a row on the left, a column on the right. */
+/* A vector gets an axis of length 1, which is removed from the result: it is a row on the left, and
+ * a column on the right. */
 sf_status sf_infer_matmul(sf_inference *in, const sf_node *n, sf_meaning *result)
 {
         sf_ir *ir = in->ir;

@@ -1,4 +1,4 @@
-/* Shapes of views, and axes by their names. See infer.h. */
+/* Shapes of views, and the axes that nodes name. See infer.h. */
 #include "expr/derive.h"
 #include "expr/infer.h"
 
@@ -10,7 +10,7 @@
  * ---------------------------------------------------------------------------------------------------------- */
 sf_status sf_infer_axis(sf_inference *in, int32_t node, int32_t rank, int64_t axis, int32_t *found)
 {
-        int32_t lines = rank ? rank : 1; /* a rank-0 tensor has one line of one element */
+        int32_t lines = rank ? rank : 1; /* a 0-dimensional tensor has one line of one element */
         if (axis < -lines || axis >= lines)
                 return FAIL("%s has no axis %" PRId64 ": its rank is %d, so an axis is %d to %d", sf_infer_show(in->ir, node).text, axis, (int)rank, (int)-lines,
                             (int)lines - 1);
@@ -38,7 +38,7 @@ sf_status sf_infer_axes(sf_inference *in, const sf_node *n, int32_t node, uint64
         const bool scan = n->kind == SF_NODE_SCAN || n->kind == SF_NODE_RECURRENCE || (n->kind == SF_NODE_DERIVED && (sf_derived_scans(n->derived) || sf_derived_applies(n->derived)));
         if (n->all)
                 *axes = scan ? (uint64_t)1 << (rank ? rank - 1 : 0) : rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
-        /* A scalar's one line is no axis. */
+        /* A 0-dimensional tensor has one line, but no axis. */
         *axes &= rank == 64 ? UINT64_MAX : ((uint64_t)1 << rank) - 1;
         return SF_OK;
 }
@@ -107,7 +107,8 @@ sf_status sf_infer_broadcast(sf_inference *in, const sf_node *n, int32_t x, sf_m
                         shape[d] = node->shape[d - lead];
                 /* cppcheck-suppress arrayIndexThenCheck ; d is below n->count, and lead is not the limit of shape */
                 fits = shape[d] >= 0 && (d < lead || node->shape[d - lead] == shape[d] || node->shape[d - lead] == 1);
-                /* Strides follow from the shape, so the bytes must be countable even where there are none. */
+                /* Strides are computed from the shape, so the size in bytes must not overflow even
+                 * if there are no elements. */
                 fits = fits && !__builtin_mul_overflow(count, shape[d] ? shape[d] : 1, &count) && count < INT64_MAX / 256;
         }
         char a[128], b[128];
@@ -118,7 +119,7 @@ sf_status sf_infer_broadcast(sf_inference *in, const sf_node *n, int32_t x, sf_m
         return SF_OK;
 }
 
-/* Python's reading of start:stop:step. */
+/* start:stop:step as Python reads it. Returns the length. */
 static int64_t slice_bounds(int64_t length, int64_t step, int64_t *start, int64_t stop)
 {
         int64_t low = step < 0 ? -1 : 0, high = step < 0 ? length - 1 : length;

@@ -1,4 +1,4 @@
-/* The private copy: nodes made once, equal ones shared. */
+/* A plan's own copy of the expression: equal nodes are made only once. */
 #include "expr/ir.h"
 
 #include "core/value.h"
@@ -15,7 +15,7 @@ struct sf_ir_block {
         _Alignas(16) char data[];
 };
 
-/* A graph of a dozen nodes and its plan fit in one. */
+/* A graph of about a dozen nodes and its plan fit into one block. */
 enum { BLOCK = 32 << 10 };
 
 void *sf_ir_alloc(sf_ir *ir, size_t size)
@@ -82,14 +82,16 @@ static bool same(const sf_ir_node *a, const sf_ir_node *b)
                sf_ir_same_shape(a, b);
 }
 
-/* `n` with shape and list still the caller's. */
+/* Makes a node from `n`, whose shape and list still belong to the caller. */
 static int32_t make(sf_ir *ir, sf_ir_node n)
 {
         n.hash = hash_of(&n);
         int32_t *bucket = &ir->bucket[n.hash % 64];
         for (int32_t id = *bucket; id; id = ir->node[id]->next)
                 if (same(ir->node[id], &n)) {
-                        /* It may have been rewritten before: a graph without cycles stays one if what is asked for is asked for anew. */
+                        /* The node may have been replaced already. Its own number is returned all
+                         * the same: callers look up the replacement (sf_ir_now), so the graph stays
+                         * free of cycles. */
                         ir->merged += ir->node[id]->kind != SF_IR_INPUT && ir->node[id]->kind != SF_IR_CONSTANT;
                         return id;
                 }
@@ -105,8 +107,10 @@ static int32_t make(sf_ir *ir, sf_ir_node n)
         n.list = n.nlist ? copied(ir, n.list, (size_t)n.nlist * sizeof *n.list) : NULL;
         n.count = 1;
         for (int32_t d = 0; d < n.ndim; d++)
-                n.count = (int64_t)((uint64_t)n.count * (uint64_t)n.shape[d]); /* what overflows is refused by infer.c, once it is made */
-        /* Until uses are counted again, a node that is being replaced still counts: too many, never too few. */
+                /* infer.c refuses an overflow after the node is made */
+                n.count = (int64_t)((uint64_t)n.count * (uint64_t)n.shape[d]);
+        /* Until uses are counted again, nodes that have been replaced still count as users: the
+         * number may be too large, but never too small. */
         for (int32_t i = 0; i < sf_ir_args(&n); i++)
                 ir->node[sf_ir_arg(ir, &n, i)]->uses++;
         n.next = *bucket;
@@ -126,7 +130,7 @@ int32_t sf_ir_input(sf_ir *ir, int32_t index, sf_dt dt, int32_t ndim, const int6
 int32_t sf_ir_constant(sf_ir *ir, sf_dt dt, sf_value value)
 {
         if (dt != SF_DT_F64 && sf_dtypes[dt].kind == SF_KIND_REAL) {
-                uint32_t bits; /* in a clean union: values are compared */
+                uint32_t bits; /* with all other bytes 0, because values are compared */
                 memcpy(&bits, &value.f32, sizeof bits);
                 value.u64 = 0;
                 memcpy(&value.f32, &bits, sizeof bits);
@@ -241,7 +245,8 @@ int32_t sf_ir_slice(sf_ir *ir, int32_t x, int32_t axis, int64_t start, int64_t s
                 return x;
         memcpy(shape, n->shape, (size_t)n->ndim * sizeof *shape);
         shape[axis] = length;
-        /* Of a number stretched out, as zeros_like is, a part is that number stretched less far. */
+        /* A slice of a broadcast number, such as zeros_like, is that number broadcast to a smaller
+         * shape. */
         if (n->kind == SF_IR_BROADCAST && sf_ir_at(ir, sf_ir_arg(ir, n, 0))->kind == SF_IR_CONSTANT)
                 return sf_ir_broadcast(ir, sf_ir_arg(ir, n, 0), n->ndim, shape);
         return make(ir, (sf_ir_node){.kind = SF_IR_SLICE, .arg = {x}, .dt = n->dt, .index = axis, .start = start, .step = length > 1 ? step : 1,
@@ -309,12 +314,13 @@ int32_t sf_ir_with(sf_ir *ir, const sf_ir_node *n, const int32_t arg[3], const i
         case SF_IR_SCAN:
         case SF_IR_FOLD: return sf_ir_reduce(ir, n, arg[0], arg[1]);
         case SF_IR_SPREAD: return sf_ir_spread(ir, arg[0], __builtin_ctzll(n->axes), n->shape[__builtin_ctzll(n->axes)], n->index, n->start);
-        default: return sf_ir_matmul(ir, n->dt, arg[0], arg[1]); /* inputs and constants have no arguments to change */
+        /* inputs and constants never get here: they have no arguments */
+        default: return sf_ir_matmul(ir, n->dt, arg[0], arg[1]);
         }
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Asking
+ * Queries
  * ---------------------------------------------------------------------------------------------------------- */
 bool sf_ir_is_real(const sf_ir *ir, int32_t node)
 {
@@ -323,7 +329,8 @@ bool sf_ir_is_real(const sf_ir *ir, int32_t node)
 
 bool sf_ir_is_small(const sf_ir *ir, const sf_ir_node *n)
 {
-        enum { FEW = 4096, SHARE = 64 }; /* a microsecond's work; a hundredth of what is read */
+        /* about a microsecond of work; 1/64 of the largest input */
+        enum { FEW = 4096, SHARE = 64 };
         return n->count <= FEW || n->count <= ir->largest / SHARE;
 }
 
@@ -382,7 +389,7 @@ int32_t sf_ir_arg(const sf_ir *ir, const sf_ir_node *n, int32_t i)
         return sf_ir_now(ir, n->kind == SF_IR_CONCAT ? n->list[i] : n->arg[i]);
 }
 
-/* `uses` serves as the mark. */
+/* `uses` marks the visited nodes. */
 static void visit(sf_ir *ir, int32_t id, int32_t *order, int32_t *count)
 {
         sf_ir_node *n = ir->node[id];

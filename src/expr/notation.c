@@ -1,13 +1,13 @@
 /*
- * One line in Python's notation to a graph, by recursive descent:
+ * Parses one line in Python's notation into a graph, by recursive descent:
  *
- *     line     expression {, expression}
+ *     line     compare {, compare}
  *     compare  sum [== != < <= > >= sum]
  *     sum      product {+ - product}
  *     product  factor {* / @ factor}
- *     factor   - factor  |  postfix [** factor]
+ *     factor   - factor  |  + factor  |  postfix [** factor]
  *     postfix  atom {.name  .name(arguments)  [subscripts]}
- *     atom     number  name  name(arguments)  (expression {, expression})  [expression {, expression}]
+ *     atom     number  name  name(arguments)  (compare {, compare})  [compare {, compare}]
  */
 #include "expr/notation.h"
 
@@ -22,22 +22,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Brackets and signs within each other; more is no expression a person wrote, and would run out of stack. */
+/* The deepest nesting of brackets and signs. Nobody writes deeper ones, and they could overflow the
+ * stack. */
 enum { DEEPEST = 64 };
 
 static bool compare(sf_parser *p, sf_term *result);
 
 /* ------------------------------------------------------------------------------------------------------------
- * Failing
+ * Errors
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* What fits a terminal: the part of the line around the caret. */
+/* The part of the line around the caret that is shown, so that it fits a terminal. */
 enum { BEFORE = 60, WIDE = 100 };
 
 static void add_caret(const char *line, const char *at, char *text, size_t size)
 {
         const char *from = at - line > WIDE - 20 ? at - BEFORE : line;
-        while (((unsigned char)*from & 0xc0) == 0x80) /* not into the middle of a character */
+        while (((unsigned char)*from & 0xc0) == 0x80) /* do not begin inside a character */
                 from++;
         size_t length = strnlen(from, WIDE);
         size_t used = strlen(text);
@@ -92,7 +93,7 @@ bool sf_notation_node(sf_parser *p, const char *at, int32_t node, sf_term *resul
         const sf_status status = sf_last_status();
         char text[1024];
         snprintf(text, 512, "%s", sf_last_error(p->ctx));
-        if (status != SF_OUT_OF_MEMORY) /* which has nothing to do with the line */
+        if (status != SF_OUT_OF_MEMORY) /* that has nothing to do with the line */
                 add_caret(p->text, at, text, sizeof text);
         p->status = sf_fail(p->ctx, status, "%s", text);
         return false;
@@ -197,11 +198,12 @@ static bool number(sf_parser *p, sf_term *result)
                 if (value.value.u <= INT64_MAX)
                         value = sf_int((int64_t)value.value.u);
         } else {
-                /* strtod reads the locale's point. */
+                /* strtod expects the decimal point of the locale. */
                 char *point = strchr(digits, '.');
                 if (point)
                         *point = *localeconv()->decimal_point;
-                const sf_mode mode = sf_mode_enter(); /* it rounds as the caller has set, too */
+                /* strtod also rounds in the mode that the caller has set */
+                const sf_mode mode = sf_mode_enter();
                 value = sf_real(strtod(digits, &end));
                 sf_mode_leave(mode);
         }
@@ -210,7 +212,8 @@ static bool number(sf_parser *p, sf_term *result)
         return sf_notation_node(p, start, sf_expr_constant(p->graph, value), result);
 }
 
-/* Items up to `close`. *tuple tells whether it is more than one expression in brackets. */
+/* Parses items up to `close`. *tuple is set if it is a tuple or list, not one expression in
+ * parentheses. */
 static bool items(sf_parser *p, const char *close, sf_term *result, bool *tuple)
 {
         sf_term mine[SF_TUPLE_MAX];
@@ -243,7 +246,7 @@ static bool items(sf_parser *p, const char *close, sf_term *result, bool *tuple)
         return true;
 }
 
-/* What follows "name(". */
+/* Parses what follows "name(". */
 static bool call(sf_parser *p, sf_name name, const sf_term *object, sf_term *result)
 {
         sf_argument arguments[SF_CALL_MAX];
@@ -272,7 +275,7 @@ static bool call(sf_parser *p, sf_name name, const sf_term *object, sf_term *res
                         return false;
         }
         bool good = sf_notation_call(p, name, count, arguments, result);
-        p->items = kept; /* tuples are arguments, or this call's result */
+        p->items = kept; /* the tuples were arguments; only the result may still be one */
         if (good && result->kind == SF_TERM_TUPLE) {
                 memmove(p->item + kept, p->item + result->first, (size_t)result->count * sizeof *p->item);
                 result->first = kept;
@@ -289,7 +292,7 @@ static bool word(sf_parser *p, sf_term *result)
                 if (sf_name_is(name, modules[i]) && next_is(p, ".")) {
                         take(p, ".");
                         name = take_name(p);
-                        i = (size_t)-1; /* torch.nn.functional. */
+                        i = (size_t)-1; /* again, for torch.nn.functional. */
                 }
         if (!name.length)
                 return sf_notation_fail(p, p->at, "a name was expected here");
@@ -354,7 +357,8 @@ bool sf_notation_whole(const sf_parser *p, const sf_term *term, int64_t *value)
         return true;
 }
 
-/* One of start, stop and step; none if a colon, comma or bracket follows. */
+/* Parses one of start, stop and step; leaves *value unchanged if a colon, comma or bracket
+ * follows. */
 static bool bound(sf_parser *p, int64_t *value)
 {
         sf_term term;
@@ -367,7 +371,8 @@ static bool bound(sf_parser *p, int64_t *value)
         return sf_notation_whole(p, &term, value) || sf_notation_fail(p, term.at, "a whole number was expected here");
 }
 
-/* x[...]: one subscript after the other, from the front, or after an ellipsis from the back. */
+/* x[...]: applies the subscripts one after another. Axes are counted from the front, and after an
+ * ellipsis from the back. */
 static bool subscripts(sf_parser *p, sf_term *x)
 {
         struct {
@@ -407,7 +412,8 @@ static bool subscripts(sf_parser *p, sf_term *x)
         } while (take(p, ","));
         if (!expect(p, "]", "to close the subscript"))
                 return false;
-        /* After an ellipsis axes are counted from the end, last subscript first; before it from the front. */
+        /* After an ellipsis, axes are counted from the end, the last subscript first; before it,
+         * from the front. */
         int32_t from_end = -1, axis = 0, node = x->node, named = 0;
         const int32_t first = p->graph->nodes + 1;
         for (int32_t i = count - 1; rest >= 0 && i > rest; i--) {
@@ -428,7 +434,7 @@ static bool subscripts(sf_parser *p, sf_term *x)
                         node = sf_expr_slice(p->graph, node, axis++, sub[i].start, sub[i].stop, sub[i].step);
                 sf_notation_place(p, sub[i].at);
         }
-        /* What stands before the ellipsis and what stands behind must not meet on one axis. */
+        /* Subscripts before and after the ellipsis must not name the same axis. */
         for (int32_t i = 0; i < count; i++)
                 named += sub[i].kind == SLICE || sub[i].kind == INDEX;
         if (first <= p->graph->nodes)

@@ -1,14 +1,15 @@
-/* The functions of the notation: what each is called, which arguments it takes, and the node it makes. */
+/* The functions of the notation: their names, the arguments that they take, and the nodes that they
+ * make. */
 #include "expr/notation.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* What an argument can be for. */
+/* The roles that an argument can have. */
 typedef enum role { X, Y, Z, AXIS, KEEPDIM, REVERSE, EXCLUSIVE, MASK, OFFSETS, SKIP_NAN, INITIAL, DTYPE, ACC, CORRECTION, ORDER, EPS, LOW, HIGH, VALUE, PARTS, SHAPE, START, LENGTH, ROLES } role;
 
-/* The keywords, and the other names they go by elsewhere. */
+/* The keywords, and the names that other libraries have for them. */
 static const struct {
         const char *name;
         role role;
@@ -27,12 +28,12 @@ typedef struct row {
         shape_of_call shape;
         int what; /* an sf_function, an sf_op, an sf_derived, or the number to fill with */
         uint32_t takes;     /* bit r: role r may be given */
-        role position[5];   /* of the arguments without a name; ROLES ends them */
-        uint8_t needs;      /* so many of them must be there */
+        role position[5];   /* roles of the arguments given by position; ROLES ends them */
+        uint8_t needs;      /* how many of these must be given */
 } row;
 
 #define BIT(role) (1u << (role))
-#define SKIPS BIT(ROLES) /* among what a row takes: it skips NaN elements without being told */
+#define SKIPS BIT(ROLES) /* set in `takes`: NaN elements are always skipped */
 #define FOLDS (BIT(X) | BIT(AXIS) | BIT(KEEPDIM) | BIT(REVERSE) | BIT(MASK) | BIT(OFFSETS) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
 #define SCANS (BIT(X) | BIT(AXIS) | BIT(REVERSE) | BIT(EXCLUSIVE) | BIT(MASK) | BIT(OFFSETS) | BIT(SKIP_NAN) | BIT(INITIAL) | BIT(DTYPE) | BIT(ACC))
 #define FOLD_ROW(name, op) {name, FOLD, op, FOLDS, {X, AXIS, KEEPDIM, ROLES}, 1}
@@ -96,13 +97,13 @@ static const row rows[] = {
         CAST_ROW("cast"), CAST_ROW("astype"), CAST_ROW("to"), CAST_ROW("type"),
 };
 
-/* The arguments of one call by what they are for. */
+/* The arguments of one call, by role. */
 typedef struct given {
         sf_parser *p;
         const row *row;
         sf_name name;
         const sf_term *of[ROLES]; /* NULL: not given */
-        sf_term list;             /* axes or lengths given one by one: x.permute(1, 0) */
+        sf_term list;             /* axes or lengths given as separate arguments: x.permute(1, 0) */
 } given;
 
 static bool find_row(sf_name name, const row **found)
@@ -115,7 +116,7 @@ static bool find_row(sf_name name, const row **found)
         return false;
 }
 
-/* Sorts the arguments out. A list may be given as one tuple or as several arguments. */
+/* Assigns the arguments to roles. A list may be given as one tuple or as several arguments. */
 static bool sort_out(given *g, int32_t count, const sf_argument *arguments)
 {
         sf_parser *p = g->p;
@@ -199,7 +200,7 @@ static bool read_dtype(given *g, role r, sf_dtype *dtype)
         return t->kind == SF_TERM_DTYPE || sf_notation_fail(g->p, t->at, "a dtype was expected here, such as f32 or float32");
 }
 
-/* One whole number, or a tuple of them. *count is -1 for None and for nothing given. */
+/* Reads one integer, or a tuple of them. *count is -1 for None, and if nothing is given. */
 static bool read_list(given *g, role r, int32_t *count, int64_t *list)
 {
         const sf_term *t = g->of[r];
@@ -250,7 +251,8 @@ static bool read_number(given *g, role r, sf_scalar *value)
                         n = &g->p->graph->node[n->arg[0]];
                 if (n->kind == SF_NODE_CONSTANT) {
                         *value = n->value;
-                        /* A whole one is not negative yet: -2^63 is the lowest. */
+                        /* An integer constant has no sign yet; with the minus, -2^63 is the
+                         * lowest. */
                         if (negative && n->value.kind != SF_SCALAR_REAL &&
                             n->value.value.u > (uint64_t)1 << 63)
                                 return sf_notation_fail(g->p, t->at,
@@ -269,21 +271,21 @@ static bool read_number(given *g, role r, sf_scalar *value)
  * Making nodes
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The largest of what is not NaN is NaN where that is nothing, as NumPy has it. */
+/* nanmax and nanmin: NaN where all elements are NaN, as in NumPy. */
 static int32_t or_nan(sf_graph *graph, int32_t x, int32_t fold, const sf_expr_options *o)
 {
         sf_expr_options any = SF_EXPR_OPTIONS_INIT;
         any.axes = o->axes;
         any.naxes = o->naxes;
         any.keepdim = o->keepdim;
-        any.reverse = o->reverse; /* so that the two can share a read */
+        any.reverse = o->reverse; /* so that both folds can share a read */
         any.mask = o->mask;
         any.offsets = o->offsets;
         int32_t there = sf_expr_derived(graph, sf_expr_apply(graph, SF_EQ, x, x, 0), SF_ANY, &any);
         return sf_expr_apply(graph, SF_WHERE, there, fold, sf_expr_constant(graph, sf_real(NAN)));
 }
 
-/* var_mean and its like: a tuple of two. */
+/* var_mean and std_mean: a tuple of two. */
 static int32_t variance_and_mean(given *g, int32_t x, const sf_expr_options *o)
 {
         sf_parser *p = g->p;
@@ -298,7 +300,7 @@ static int32_t variance_and_mean(given *g, int32_t x, const sf_expr_options *o)
         return 0;
 }
 
-/* The weight and the bias of what has them. */
+/* Reads the weight and the bias, if the function has them. */
 static bool read_beside(given *g, int32_t *weight, int32_t *bias)
 {
         return g->row->shape != DERIVED || (read_node(g, Y, weight) && read_node(g, Z, bias));
@@ -308,7 +310,7 @@ static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
 {
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
         int32_t axes[SF_TUPLE_MAX], count, node;
-        sf_scalar correction = sf_int(1); /* as torch has it */
+        sf_scalar correction = sf_int(1); /* the default of torch */
         o.op = g->row->shape == DERIVED || g->row->shape == VARIANCE_AND_MEAN ? SF_SUM : (sf_op)g->row->what;
         *good = read_axes(g, &count, axes) && read_flag(g, KEEPDIM, &o.keepdim) && read_flag(g, REVERSE, &o.reverse) && read_flag(g, EXCLUSIVE, &o.exclusive) &&
                 read_node(g, MASK, &o.mask) && read_node(g, OFFSETS, &o.offsets) && read_number(g, INITIAL, &o.initial) && read_dtype(g, DTYPE, &o.dtype) && read_dtype(g, ACC, &o.accumulator) &&

@@ -1,4 +1,5 @@
-/* From rewritten nodes to passes: what is a result of its own, what rides along with which scan or fold, and in which order. */
+/* Makes passes from rewritten nodes: which nodes become results of their own, which elementwise
+ * work is computed together with which scan or fold, and in which order. */
 #include "expr/plan.h"
 
 #include <stdio.h>
@@ -30,19 +31,19 @@ int32_t sf_plan_buffer(sf_planner *p, int32_t node)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Which scan or fold a node can ride along with
+ * Which scan or fold a node can be computed together with
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Views that move no element away and repeat none: a pass can write through them. */
+/* Views that neither drop nor repeat elements: a pass can write its results through them. */
 static bool is_one_to_one(const sf_ir_node *n)
 {
         return n->kind == SF_IR_FLIP || n->kind == SF_IR_PERMUTE || n->kind == SF_IR_SQUEEZE || n->kind == SF_IR_UNSQUEEZE;
 }
 
-/* More maps than this do not fit in a program anyway. */
+/* A program has no room for more maps than this. */
 enum { CONE = 64 };
 
-/* The nodes between a root and the scans and folds below it, arguments before users. */
+/* The nodes between a root and the scans and folds below it; arguments come before users. */
 typedef struct cone {
         int32_t count;
         int32_t node[CONE];
@@ -70,7 +71,8 @@ static void gather(sf_planner *p, cone *c, int32_t root, int32_t id)
                 c->node[c->count++] = id;
 }
 
-/* Do all roads from `core` lead to the cone's root, and to nobody else? `on` marks what lies on them. */
+/* Do all uses of `core` lead to the cone's root, and nowhere else? `on` marks the nodes on these
+ * paths. */
 static bool belongs(sf_planner *p, const cone *c, int32_t root, int32_t core, bool on[CONE])
 {
         int32_t inner[CONE] = {0};
@@ -94,7 +96,7 @@ static bool belongs(sf_planner *p, const cone *c, int32_t root, int32_t core, bo
         return c->count && on[c->count - 1];
 }
 
-/* Where the axes of `n` stand, its argument's tracks given: the way up. */
+/* The tracks of `n`, from those of its argument. */
 static const sf_track *track_up(sf_ir *ir, const sf_ir_node *n, const sf_ir_node *x, const sf_track *track)
 {
         static const sf_track still = {0, 0, -1, false};
@@ -129,8 +131,8 @@ static const sf_track *core_track(sf_ir *ir, const sf_ir_node *core)
         return t;
 }
 
-/* What lies in memory below a node, each tensor once; one more than a pass reads where there are more, or where the way there is longer
- * than a program. */
+/* The tensors in memory that a node is computed from, each once. `count` is one more than a pass
+ * can read if there are more, or if the paths to them are longer than a program. */
 typedef struct leaves {
         int32_t count, steps;
         int32_t node[SF_OPERANDS_MAX + 1];
@@ -138,7 +140,7 @@ typedef struct leaves {
 
 static void gather_leaves(const sf_planner *p, leaves *l, int32_t id)
 {
-        enum { STEPS = 4 * CONE }; /* shared nodes are met once for each way to them, views among them */
+        enum { STEPS = 4 * CONE }; /* views and shared nodes are counted on every path */
         const sf_ir_node *n = sf_ir_at(p->ir, id);
         if (++l->steps > STEPS)
                 l->count = SF_OPERANDS_MAX + 1;
@@ -156,7 +158,8 @@ static void gather_leaves(const sf_planner *p, leaves *l, int32_t id)
                 l->node[l->count++] = id;
 }
 
-/* Is it the tensor itself, or a view of it? Such a mask is the step's own, and no operand. */
+/* Is it a tensor in memory, or a view of one? As a mask it is then the mask of the step, not an
+ * operand. */
 static bool is_in_memory(const sf_planner *p, int32_t id)
 {
         while (sf_ir_is_view(sf_ir_at(p->ir, id)) && !p->cut[id])
@@ -174,7 +177,7 @@ static void gather_reads(const sf_planner *p, leaves *l, const sf_ir_node *fold,
         *mask = 0;
 }
 
-/* Can two folds be made in one read, as far as that can be told before they are compiled? */
+/* Can two folds probably be computed in one read? They are not compiled yet. */
 static bool reads_the_same(const sf_planner *p, const sf_ir_node *a, const sf_ir_node *b)
 {
         leaves la = {.count = 0}, lb = {.count = 0};
@@ -190,8 +193,9 @@ static bool reads_the_same(const sf_planner *p, const sf_ir_node *a, const sf_ir
         return mask_a == mask_b && la.count && la.count <= SF_OPERANDS_MAX && la.count == lb.count && found == la.count;
 }
 
-/* The scan or fold with the most to read that nobody but `root` needs, or 0; and where root's axes stand in its pass. Of folds that meet
- * and can be made in one read none is taken: they are made side by side, and root is a pass over their few results. */
+/* The scan or fold with the most to read that only `root` uses, or 0; and root's tracks in its
+ * pass. If folds can be computed in one read with it and root uses both, none is chosen: those
+ * folds become siblings, and root is a pass over their few results. */
 static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, root);
@@ -211,7 +215,7 @@ static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
                 if (core->kind != SF_IR_SCAN && core->kind != SF_IR_FOLD)
                         continue;
                 int64_t work = sf_ir_at(p->ir, sf_ir_arg(p->ir, core, 0))->count;
-                /* One that lies in memory already is read, not made again. */
+                /* One that is in memory already is read, not computed again. */
                 if (!p->done[c.node[i]] && work > most && belongs(p, &c, root, c.node[i], on)) {
                         best = c.node[i];
                         most = work;
@@ -223,7 +227,7 @@ static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
                         best = 0;
         if (!best)
                 return 0;
-        /* Every road leads to the same place: any one of them tells how the axes stand at its end. */
+        /* All paths lead to the root, so any of them gives its tracks. */
         const sf_track *up[CONE];
         for (int32_t i = 0; i < c.count; i++) {
                 if (!best_on[i])
@@ -262,7 +266,8 @@ static void push(sf_planner *p, sf_pass *pass)
         plan->pass[plan->passes++] = pass;
 }
 
-/* A fold of several tensors, all of which repeat: every element is read many times, as in a matmul. */
+/* A fold of several tensors, all of which are broadcast: every element is read many times, as in a
+ * matmul. */
 static bool is_products(const sf_planner *p, const sf_pass *pass)
 {
         double positions = 1;
@@ -274,18 +279,20 @@ static bool is_products(const sf_planner *p, const sf_pass *pass)
         return repeat;
 }
 
-/* Is it the mask of an index? Of other scans and folds, and in a mask's own pass, it is elementwise work like any. */
+/* Is this node the mask of an index? In other scans and folds, and in a pass that computes the
+ * mask, a mask is ordinary elementwise work. */
 static bool is_mask(const sf_planner *p, int32_t core, int32_t node)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, core);
         return sf_op_is(n->op, SF_INDEX) && n->arg[1] && sf_ir_arg(p->ir, n, 1) == node;
 }
 
-/* The pass that computes `root`, or with `copies` reads it from where it lies, and writes it to a buffer, from `offset` on along an axis. */
+/* Makes the pass that computes `root`, or with `copies` reads it from memory, and writes it to a
+ * buffer, from `offset` on along an axis. */
 static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, int32_t offset_axis, int64_t offset)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, root);
-        if (!n->count) /* nor is anything needed for it */
+        if (!n->count) /* nothing has to be computed for it */
                 return;
         sf_pass *pass = sf_ir_alloc(p->ir, sizeof *pass);
         const sf_track *track;
@@ -310,7 +317,8 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
         } while (cut);
         p->copying = false;
         if (core && core != root)
-                p->cut[root] = true; /* whoever else needs it reads it: computing it anew would take the scan or fold again */
+                /* other passes read it: computing it again would repeat the scan or fold */
+                p->cut[root] = true;
         sf_track *out = sf_ir_alloc(p->ir, (size_t)n->ndim * sizeof *out);
         for (int32_t d = 0; d < n->ndim; d++)
                 out[d] = track[d]; /* cppcheck-suppress uninitvar ; the loop above has run once at least */
@@ -325,7 +333,7 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
         push(p, pass);
 }
 
-/* Makes the passes that compute a node that is to lie in memory. */
+/* Makes the passes that compute a node whose result has to be in memory. */
 static void need(sf_planner *p, int32_t node)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, node);
@@ -343,7 +351,8 @@ static void need(sf_planner *p, int32_t node)
         for (int32_t i = 0; i < n->nlist; i++) {
                 int32_t part = sf_ir_arg(p->ir, n, i);
                 const sf_ir_node *np = sf_ir_at(p->ir, part);
-                /* A scan or fold that others need as well, with what rides along, is made once, and copied here. */
+                /* A part with a scan or fold that is used elsewhere too is computed once, and
+                 * copied here. */
                 const sf_track *ignored;
                 bool copies = np->kind == SF_IR_CONCAT ||
                               (np->uses > 1 && find_core(p, part, &ignored)) ||
@@ -355,10 +364,10 @@ static void need(sf_planner *p, int32_t node)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * What a line has one of
+ * Work that is done once for each line
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Does it take longer than a load? */
+/* Is it slower than a load? */
 static bool is_slow(const sf_ir_node *n)
 {
         switch (n->code) {
@@ -372,7 +381,8 @@ static bool is_slow(const sf_ir_node *n)
         }
 }
 
-/* Is it made of a fold or scan by elementwise work alone? *slow: some of that takes long. */
+/* Is it computed from a fold or scan by elementwise work alone? *slow: some of that work is
+ * slow. */
 static bool is_of_fold(const sf_planner *p, int32_t id, int32_t *steps, bool *slow)
 {
         const sf_ir_node *n = sf_ir_at(p->ir, id);
@@ -385,8 +395,9 @@ static bool is_of_fold(const sf_planner *p, int32_t id, int32_t *steps, bool *sl
         return found;
 }
 
-/* Work on a fold's result, such as 1 / sqrt(s), is done once, not for each of the many elements that need it: on the fold's own way out, or,
- * where it is slow and they are very many, in a pass of its own. */
+/* Work on a fold's result, such as 1 / sqrt(s), is done once, not for each of the many elements
+ * that need it: in the store of the fold, or, if it is slow and there are very many elements, in a
+ * pass of its own. */
 static void cut_for_lines(sf_planner *p, int32_t live, const int32_t *order)
 {
         enum { FEWER = 4, MANY = 1 << 16 };
@@ -406,7 +417,7 @@ static void cut_for_lines(sf_planner *p, int32_t live, const int32_t *order)
         }
 }
 
-/* What is spread over segments and must end with them is read from memory. */
+/* The argument of a spread that must be 0 after the last offset has to be in memory. */
 static void cut_for_spreads(sf_planner *p, int32_t live, const int32_t *order)
 {
         for (int32_t i = 0; i < live; i++) {
@@ -421,7 +432,8 @@ static void cut_for_spreads(sf_planner *p, int32_t live, const int32_t *order)
  * ---------------------------------------------------------------------------------------------------------- */
 static int32_t output_buffer(sf_planner *p, int32_t output, int32_t node)
 {
-        /* A second output of the same node, or of an input, has a buffer of its own that no node is found by. */
+        /* A second output of the same node, or an output that is an input, has a buffer of its own.
+         * buffer_of keeps the first one. */
         int32_t known = p->buffer_of[node];
         p->buffer_of[node] = -1;
         int32_t buffer = sf_plan_buffer(p, node);
@@ -452,7 +464,8 @@ sf_status sf_plan_passes(sf_plan *plan)
         const int32_t live = sf_ir_count_uses(ir, &order);
         p.cut = memset(sf_ir_alloc(ir, nodes), 0, nodes);
         p.done = memset(sf_ir_alloc(ir, nodes), 0, nodes);
-        plan->buffers = plan->passes = plan->remarks = 0; /* it may be done anew, with other cuts */
+        /* this may be called again, with other cuts */
+        plan->buffers = plan->passes = plan->remarks = 0;
         for (int32_t id = 1; plan->written && id <= ir->nodes; id++) {
                 p.cut[id] = plan->written->cut[id];
                 if (p.cut[id])
@@ -465,7 +478,8 @@ sf_status sf_plan_passes(sf_plan *plan)
         cut_for_spreads(&p, live, order);
         p.buffer_of = memset(sf_ir_alloc(ir, nodes * sizeof *p.buffer_of), -1, nodes * sizeof *p.buffer_of);
         plan->output_buffer = sf_ir_alloc(ir, (size_t)ir->outputs * sizeof *plan->output_buffer);
-        /* Every input has a buffer, read or not, to check its tensor against. The first output of a node is where the node lies. */
+        /* Every input has a buffer, even if no pass reads it, so that its tensor can be checked.
+         * The first output of a node is the node's buffer. */
         plan->input_buffer = sf_ir_alloc(ir, (size_t)ir->inputs * sizeof *plan->input_buffer);
         for (int32_t id = 1; id <= ir->nodes; id++)
                 if (sf_ir_at(ir, id)->kind == SF_IR_INPUT)

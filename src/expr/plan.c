@@ -1,4 +1,4 @@
-/* Plans: made once for shapes, dtypes and a device; their scratch laid out ahead. */
+/* Plans: made once for given shapes, dtypes and a device; the layout of their scratch is fixed. */
 #include "expr/plan.h"
 
 #include "backend.h"
@@ -37,7 +37,7 @@ bool sf_plan_same_tensors(const sf_plan *plan, const sf_pass *a, const sf_pass *
         return true;
 }
 
-/* And in the same sequences? */
+/* Do both also have the same sequences? */
 static bool same_reads(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
 {
         return a->axes == b->axes && a->reverse == b->reverse && sf_plan_same_tensors(plan, a, b);
@@ -64,8 +64,9 @@ const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *gr
 }
 
 /*
- * A later pass over the same operands moves up beside the first, where the backend does both in one read; what it reads is there by then:
- * it is what the first one reads. Where the first is a fold and the later one the scan whose total it is, the scan leads.
+ * A later pass over the same operands moves up next to the first one, if the backend computes both
+ * in one read. What it reads is in memory by then, because the first one reads the same. If the
+ * first is a fold, and the later one is the scan whose total it is, the scan comes first.
  */
 static void join_siblings(sf_plan *plan)
 {
@@ -87,10 +88,11 @@ static void join_siblings(sf_plan *plan)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * What may be kept from run to run
+ * Results that are kept from run to run
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* A fold of inputs alone, much smaller than what it read, that a later pass needs: a weight's column sums. */
+/* Finds folds that read only inputs, are much smaller than those, and are read by a later pass: the
+ * column sums of a weight, for example. */
 static void find_kept(sf_plan *plan)
 {
         enum { SMALLER = 8 };
@@ -122,10 +124,10 @@ static void find_kept(sf_plan *plan)
  * Scratch
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct lifetime {
-        int32_t from, to; /* groups of passes that run together */
+        int32_t from, to; /* numbers of groups of passes that run together */
 } lifetime;
 
-/* Each intermediate result at the lowest place that is free for as long as it lives. */
+/* Puts each intermediate result at the lowest offset that is free during its lifetime. */
 static void lay_out_scratch(sf_plan *plan)
 {
         lifetime *life = sf_ir_alloc(&plan->ir, (size_t)plan->buffers * sizeof *life);
@@ -167,7 +169,7 @@ static void lay_out_scratch(sf_plan *plan)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Making and asking
+ * Making a plan, and queries
  * ---------------------------------------------------------------------------------------------------------- */
 static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ninputs, const sf_tensor *inputs, sf_device *device)
 {
@@ -183,7 +185,7 @@ static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ni
                 sf_view view;
                 char nothing;
                 t.strides = NULL;
-                t.data = &nothing; /* data is not looked at */
+                t.data = &nothing; /* data is not used */
                 SF_TRY(sf_view_init(ctx, graph->name[i], &t, &view));
                 SF_TRY(sf_backend_check(ctx, graph->name[i], t.device));
                 if (!sf_same_device(t.device, *device))
@@ -194,8 +196,8 @@ static sf_status check_inputs(sf_context *ctx, const sf_graph *graph, int32_t ni
         return SF_OK;
 }
 
-/* Passes in their order, and for those that round differently what computes results again; if that
- * cannot be, exact ones. */
+/* Makes the passes in their order, and what computes those results again that are rounded
+ * differently; if that is not possible, makes the exact passes. */
 static sf_status arrange_passes(sf_plan *plan)
 {
         bool again;
@@ -226,7 +228,7 @@ static sf_status make(sf_plan *plan, const sf_graph *graph, const sf_tensor *inp
         const int32_t merged = ir->merged;
         ir->written = ir->nodes;
         sf_rewrite_all(ir);
-        ir->merged = merged; /* only what the user wrote twice */
+        ir->merged = merged; /* do not count what rewrites made twice */
         sf_written_find(plan);
         SF_TRY(arrange_passes(plan));
         sf_plan_remarks(plan);
@@ -255,7 +257,7 @@ sf_status sf_plan_create(sf_context *given, const sf_graph *graph, int32_t ninpu
         plan->outputs = graph->outputs;
         plan->ir.exact = o.exact != 0;
         pthread_mutex_init(&plan->lock, NULL);
-        const sf_mode mode = sf_mode_enter(); /* constants are computed here */
+        const sf_mode mode = sf_mode_enter(); /* constants are computed in this mode */
         sf_status status = make(plan, graph, inputs);
         sf_mode_leave(mode);
         if (status != SF_OK) {

@@ -1,4 +1,4 @@
-/* A node in the notation that the parser reads. */
+/* Prints a node in the notation that the parser reads. */
 #include "core/choose.h"
 #include "core/value.h"
 #include "expr/ir.h"
@@ -9,20 +9,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How tightly an operator binds, loosest first, as Python's do. */
+/* The precedence of operators, lowest first, as in Python. */
 enum { COMPARES = 1, ADDS, MULTIPLIES, NEGATES, ATOM };
 
 typedef struct printer {
         const sf_ir *ir;
         sf_text *text;
-        const int32_t *label; /* NULL, or for each node: 0, or the number to call it by, t1 */
-        int32_t root;         /* shown in full though it has one */
-        size_t limit; /* a shared node is printed wherever it is used, so that text can grow without bound: past this it stops */
+        const int32_t *label; /* NULL, or by node: 0, or the number k to show it as tk */
+        int32_t root;         /* shown in full, even if it has a label */
+        /* A shared node is printed at each of its uses, so the text can become very long:
+         * printing stops at this length. */
+        size_t limit;
 } printer;
 
 static void print(printer *p, int32_t id, int tightness);
 
-/* The fewest digits that read back as the same number; whole ones as people write them. */
+/* Prints the fewest digits that read back as the same number; whole numbers without an exponent. */
 static void print_real(sf_text *t, double v, bool is_double)
 {
         char text[40];
@@ -35,7 +37,7 @@ static void print_real(sf_text *t, double v, bool is_double)
                 if (is_double ? strtod(text, NULL) == v : strtof(text, NULL) == (float)v)
                         break;
         }
-        for (char *c = text; *c; c++) /* whatever the locale's point is */
+        for (char *c = text; *c; c++) /* the locale may have a decimal comma */
                 *c = *c == ',' ? '.' : *c;
         sf_text_add(t, "%s", text);
 }
@@ -115,7 +117,7 @@ static void print_map(printer *p, const sf_ir_node *n, int tightness)
                 sf_text_add(p->text, ")");
 }
 
-/* What the notation calls a scan or fold. */
+/* The name of a scan or fold in the notation. */
 static const char *reduce_name(const sf_ir_node *n)
 {
         static const struct {
@@ -134,10 +136,11 @@ static void print_reduce(printer *p, const sf_ir_node *n, bool keepdim)
         const sf_ir_node *x = sf_ir_at(p->ir, n->arg[0]);
         const bool fold = n->kind == SF_IR_FOLD, two = sf_op_is(n->op, SF_TWO);
         uint64_t every = x->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << x->ndim) - 1;
-        /* Here a mean is over all elements, masked out or not; mean(x, mask=m) is over those that are kept. */
+        /* In the ir, a mean divides by the number of all elements, masked out or not; mean(x,
+         * mask=m) in the notation divides by the number of those that count. */
         const bool mean = n->mean && !n->arg[1];
         sf_text_add(p->text, "%s(", mean ? "mean" : reduce_name(n));
-        if (two) { /* h = a h + b, as people write it */
+        if (two) { /* a comes before b, as in h = a h + b */
                 print(p, n->arg[1], 0);
                 sf_text_add(p->text, ", ");
         }
@@ -205,7 +208,8 @@ static void print_view(printer *p, const sf_ir_node *n)
         const sf_ir_node *x = sf_ir_at(p->ir, n->arg[0]);
         if (n->kind == SF_IR_SQUEEZE && x->kind == SF_IR_FOLD && !(x->axes & ~n->axes) && !(p->label && p->label[n->arg[0]])) {
                 sf_ir_node fold = *x;
-                fold.axes = n->axes; /* the others have length 1, and folding them does nothing */
+                /* the additional axes have length 1: folding them changes nothing */
+                fold.axes = n->axes;
                 print_reduce(p, &fold, false);
                 return;
         }

@@ -1,4 +1,4 @@
-/* Why there is more than one pass: what `explain` says was not fused. */
+/* Why there is more than one pass: the remarks that `explain` shows under "not fused". */
 #include "expr/plan.h"
 
 #include <string.h>
@@ -16,19 +16,20 @@ void sf_plan_remark(sf_plan *plan, int32_t node, const char *why)
         plan->remark[plan->remarks++] = (sf_remark){node, why};
 }
 
-/* Operand k of a pass; after the last, its mask. */
+/* Operand k of a pass; the number after the last operand is the mask. */
 static const sf_access *operand(const sf_pass *pass, int32_t k)
 {
         return k < pass->operands ? &pass->operand[k] : &pass->mask;
 }
 
-/* Is it part of what the pass scans or folds, or a mask of that? */
+/* Is operand k read by the load of a scan or fold, or is it the mask? */
 static bool on_the_way_in(const sf_pass *pass, int32_t k)
 {
         return pass->core && (k == pass->operands || (pass->load_reads >> k & 1));
 }
 
-/* Does one element of operand k go to many positions: of those the pass reads, or, on the way out, of its results? */
+/* Is one element of operand k used at many positions: of those that the pass reads, or, in a store,
+ * of its results? */
 static bool repeats(const sf_plan *plan, const sf_pass *pass, int32_t k)
 {
         const uint64_t folded = pass->step.fold && !on_the_way_in(pass, k) ? pass->axes : 0;
@@ -38,7 +39,7 @@ static bool repeats(const sf_plan *plan, const sf_pass *pass, int32_t k)
         return sf_access_extent(plan, pass, operand(pass, k)) < positions;
 }
 
-/* Is this pass made in one read with another? */
+/* Is this pass computed in one read with another? */
 static bool is_shared(const sf_plan *plan, const sf_pass *pass)
 {
         for (int32_t i = 0; i + 1 < plan->passes; i++)
@@ -47,7 +48,7 @@ static bool is_shared(const sf_plan *plan, const sf_pass *pass)
         return false;
 }
 
-/* Operand k is the result of another pass. Why is it not made in this one? */
+/* Operand k is the result of another pass. Why is it not computed in this one? */
 static const char *why_made_before(const sf_plan *plan, const sf_pass *maker, const sf_pass *pass, int32_t k)
 {
         if (repeats(plan, pass, k))
@@ -65,7 +66,8 @@ static const char *why_made_before(const sf_plan *plan, const sf_pass *maker, co
         return "what follows takes its elements at other positions, so it is written first";
 }
 
-/* What passes read that is neither an input nor explained already: `told` marks the nodes that are. */
+/* Adds a remark on every result that a pass reads and that has no remark yet: `told` marks those
+ * that have one. */
 static void remark_made_before(sf_plan *plan)
 {
         size_t nodes = (size_t)plan->ir.nodes + 1, room = (size_t)plan->buffers * sizeof(sf_pass *);
@@ -86,7 +88,7 @@ static void remark_made_before(sf_plan *plan)
         }
 }
 
-/* How many passes, from number `at` on, share one read. */
+/* The number of passes, from number `at` on, that share one read. */
 static int32_t group_of(const sf_plan *plan, int32_t at)
 {
         int32_t count = 1;
@@ -95,7 +97,8 @@ static int32_t group_of(const sf_plan *plan, int32_t at)
         return count;
 }
 
-/* Of passes that do not read the same tensors alone: a tensor that both go through, at the same positions or at others? */
+/* Two passes do not read exactly the same tensors. Is there one that both read completely, at the
+ * same positions or at others? Then: why it is read twice. */
 static const char *why_not_shared(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
 {
         const char *why = NULL;
@@ -113,13 +116,14 @@ static const char *why_not_shared(const sf_plan *plan, const sf_pass *a, const s
         return why;
 }
 
-/* Why does `pass` not share the read of group `at`, which has what it reads? NULL: it has not, or nobody would ask. */
+/* Why does `pass` not share the read of group `at`? NULL if that group does not read what it reads,
+ * or if nobody would expect them to share it. */
 static const char *why_read_again(const sf_plan *plan, int32_t at, const sf_pass *pass)
 {
         const sf_pass *first = plan->pass[at];
         const int32_t count = group_of(plan, at);
         if (first->out.buffer == pass->out.buffer)
-                return NULL; /* parts of one concatenation, of which that is said */
+                return NULL; /* parts of one concatenation, which has a remark of its own */
         if (!sf_plan_same_tensors(plan, first, pass))
                 return why_not_shared(plan, first, pass);
         if (!first->core != !pass->core)
@@ -133,7 +137,8 @@ static const char *why_read_again(const sf_plan *plan, int32_t at, const sf_pass
         return sf_plan_apart(plan, count, plan->pass + at, pass);
 }
 
-/* Must the pass wait for another to end before it can read its first element? Then nobody expects the two to share a read. */
+/* Must another pass end before this one can read its first element? Then nobody expects the two to
+ * share a read. */
 static bool waits(const sf_plan *plan, const sf_pass *pass)
 {
         bool must = false;
@@ -160,7 +165,7 @@ void sf_plan_remark_again(sf_plan *plan, int32_t node, const char *why)
         sf_plan_remark(plan, node, reads_again(plan, why));
 }
 
-/* A read that might have been shared, and was not. */
+/* Adds a remark on reads that could have been shared, but were not. */
 static void remark_apart(sf_plan *plan)
 {
         for (int32_t j = 1; j < plan->passes; j++) {

@@ -1,4 +1,4 @@
-/* Rewrites are tried on every live node until nothing changes. */
+/* Tries the rewrites on every live node until nothing changes. */
 #include "expr/rewrite.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ static const sf_rewrite rewrites[] = {
 #undef REWRITE
 };
 
-/* Last of all: what is still a matmul is computed as what it means. */
+/* The last step: a matmul that remains is computed as a sum of products. */
 static const sf_rewrite lowering[] = {
         {"matmul_products", "a @ b -> sum of products", SF_IR_MATMUL, sf_rewrite_matmul_products},
 };
@@ -27,7 +27,7 @@ static void note(sf_ir *ir, const sf_rewrite *rewrite, int32_t before, int32_t a
         ir->event[ir->events++] = (sf_ir_event){rewrite, before, after, ir->rounds};
 }
 
-/* The node as its arguments are now. */
+/* The node with the current replacements of its arguments. */
 static int32_t refreshed(sf_ir *ir, int32_t id)
 {
         const sf_ir_node *n = sf_ir_at(ir, id);
@@ -47,10 +47,12 @@ static int32_t refreshed(sf_ir *ir, int32_t id)
         return fresh;
 }
 
-/* No rewrite takes apart what stands further below a node than this: a flip of a scan of a flip is the deepest. */
+/* How many levels below a node a rewrite looks. A flip of a scan of a flip is the deepest
+ * pattern. */
 enum { REACH = 3 };
 
-/* Has it, or what of it a rewrite could take apart, segments? Such nodes stay as they are; a matmul is lowered all the same, which takes nothing apart. */
+/* Does the node, or one that a rewrite of it could change, have segments? Such nodes are not
+ * rewritten. A matmul is lowered all the same, because that changes no other node. */
 static bool has_segments(const sf_ir *ir, int32_t id, int depth)
 {
         const sf_ir_node *n = sf_ir_at(ir, id);
@@ -87,10 +89,12 @@ typedef struct sweep {
         bool changed;
 } sweep;
 
-/* Rewrites only ever push one way, so that this ends by itself; the bound is for the day one does not. */
+/* Every rewrite moves nodes in one direction only, so this ends by itself; the limit is a
+ * safeguard. */
 enum { EVENTS = 16 * SF_GRAPH_MAX };
 
-/* Arguments first, and what a rewrite made at once: what it pushed down goes on down in the same sweep. */
+/* Rewrites arguments first. A node that a rewrite has made is tried at once, so what moves down
+ * continues to move down in the same sweep. */
 static void settle(sf_ir *ir, sweep *s, int32_t id)
 {
         while (1) {
@@ -116,7 +120,7 @@ static void sweep_all(sf_ir *ir, const sf_rewrite *list, size_t count)
                 int32_t *order;
                 s.changed = false;
                 s.number = ++ir->sweeps;
-                sf_ir_count_uses(ir, &order); /* a rewrite asks who else needs a node */
+                sf_ir_count_uses(ir, &order); /* rewrites check how often a node is used */
                 for (int32_t i = 0; i < ir->outputs; i++)
                         settle(ir, &s, ir->output[i]);
         } while (s.changed);

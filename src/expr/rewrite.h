@@ -1,9 +1,8 @@
 /*
- * rewrite.h: rewrites are sentences. One function each, headed by what it turns into what. It is
- * shown a node and returns the node that is to stand for it, or 0 where it has nothing to say. A
- * rewrite after which results may be rounded differently asks sf_ir_may_round, last before it makes
- * anything; under `exact` the answer is no, and so it is where looking at the results again would
- * cost too much.
+ * rewrite.h: a rewrite is one function, with a comment that shows what it turns into what. It gets
+ * a node and returns the node that replaces it, or 0 if it does not apply. A rewrite that may round
+ * results differently asks sf_ir_may_round last, before it makes any node. The answer is no if the
+ * plan is `exact`, or if checking the results afterwards would cost too much.
  */
 #ifndef SF_REWRITE_H
 #define SF_REWRITE_H
@@ -17,7 +16,7 @@ typedef struct sf_rewrite {
         int32_t (*try)(sf_ir *ir, const sf_ir_node *n);
 } sf_rewrite;
 
-/* Each once, though the list may name it for several kinds. */
+/* One prototype for each function, although the list may name it for several kinds. */
 #define REWRITE_PROTOTYPE(name) int32_t sf_rewrite_##name(sf_ir *ir, const sf_ir_node *n)
 REWRITE_PROTOTYPE(flip_flip);
 REWRITE_PROTOTYPE(flip_map);
@@ -49,9 +48,10 @@ REWRITE_PROTOTYPE(matmul_products);
 #undef REWRITE_PROTOTYPE
 
 /*
- * May a rewrite of `n` change rounding? Notes that it does. Results that come out not finite are
- * computed again as written (as_written.c), so all of them are looked at once more: of results
- * that are few beside what is read. A matmul that vanishes is worth it whatever it leaves.
+ * May a rewrite of `n` change rounding? Notes that it does. Results that are not finite are
+ * computed again as written (as_written.c), so all of them are checked afterwards. Therefore the
+ * answer is yes if the results are few compared with what is read. Removing a matmul is worth it
+ * however many results there are.
  */
 static inline bool sf_ir_may_round(sf_ir *ir, const sf_ir_node *n)
 {
@@ -61,19 +61,20 @@ static inline bool sf_ir_may_round(sf_ir *ir, const sf_ir_node *n)
         return ir->rounds;
 }
 
-/* Does regrouping the elements of this scan or fold leave every bit as it is? Integers wrap; the largest is the largest. */
+/* Does regrouping the elements of this scan or fold leave all bits the same? It does for integers,
+ * which wrap, and for max and min. */
 static inline bool sf_regroups_exactly(const sf_ir_node *n)
 {
         return sf_op_free(n->op, n->acc);
 }
 
-/* An argument as it is now. */
+/* The current replacement of an argument. */
 static inline const sf_ir_node *sf_ir_argument(const sf_ir *ir, const sf_ir_node *n, int32_t i)
 {
         return n->arg[i] ? sf_ir_at(ir, sf_ir_now(ir, n->arg[i])) : NULL;
 }
 
-/* The bits of `axes` that are left when those of `gone` are taken out of the numbering. */
+/* The axes in `axes`, renumbered as if those in `gone` did not exist. */
 static inline uint64_t sf_axes_without(uint64_t axes, uint64_t gone)
 {
         uint64_t left = 0;
@@ -83,7 +84,7 @@ static inline uint64_t sf_axes_without(uint64_t axes, uint64_t gone)
         return left;
 }
 
-/* The other way: `axes` numbered without those of `new`, numbered with them. */
+/* The inverse: `axes`, numbered without those in `new`, renumbered with them. */
 static inline uint64_t sf_axes_with(uint64_t axes, uint64_t new)
 {
         uint64_t with = 0;

@@ -1,14 +1,14 @@
-/* Flips move towards the leaves, where they cost nothing: a load with a negative stride. */
+/* Moves flips towards the inputs, where they cost nothing: the load has a negative stride. */
 #include "expr/rewrite.h"
 
-/* flip(flip(x)) -> x, or one flip where they are of different axes */
+/* flip(flip(x)) -> x, or one flip if the axes differ */
 int32_t sf_rewrite_flip_flip(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *inner = sf_ir_argument(ir, n, 0);
         return inner->kind == SF_IR_FLIP ? sf_ir_flip(ir, sf_ir_arg(ir, inner, 0), n->axes ^ inner->axes) : 0;
 }
 
-/* The axes, of those of a result of rank `ndim`, that an argument which broadcasts to it has. */
+/* Those of the axes of a result with `ndim` axes that an argument, which broadcasts to it, has. */
 static uint64_t axes_of_argument(const sf_ir_node *argument, int32_t ndim, uint64_t axes)
 {
         return argument->ndim ? axes >> (ndim - argument->ndim) : 0;
@@ -28,8 +28,8 @@ int32_t sf_rewrite_flip_map(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_with(ir, map, arg, NULL);
 }
 
-/* flip(scan(x)) -> reverse scan(flip(x)); along other axes than the scan's, scan(flip(x)). Along its own, indices would count from the
- * other end. */
+/* flip(scan(x)) -> reverse scan(flip(x)); along axes other than the scan's, scan(flip(x)). Not for
+ * indices along the scan's own axis: they would count from the other end. */
 int32_t sf_rewrite_flip_scan(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
@@ -43,7 +43,8 @@ int32_t sf_rewrite_flip_scan(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_reduce(ir, &model, sf_ir_flip(ir, sf_ir_arg(ir, scan, 0), n->axes), mask);
 }
 
-/* flip(fold(x)) -> fold(flip(x)): the flipped axes are not folded, those have length 1 */
+/* flip(fold(x)) -> fold(flip(x)): the flipped axes are not folded, because folded ones have length
+ * 1 */
 int32_t sf_rewrite_flip_fold(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *fold = sf_ir_argument(ir, n, 0);
@@ -55,7 +56,8 @@ int32_t sf_rewrite_flip_fold(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_reduce(ir, fold, sf_ir_flip(ir, sf_ir_arg(ir, fold, 0), n->axes), mask);
 }
 
-/* flip(view(x)) -> view(flip(x)), for permute, squeeze, unsqueeze, broadcast; a flipped slice is a slice that steps the other way */
+/* flip(view(x)) -> view(flip(x)) for permute, squeeze, unsqueeze and broadcast; a flipped slice is
+ * a slice with the opposite step */
 int32_t sf_rewrite_flip_view(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
@@ -83,7 +85,8 @@ int32_t sf_rewrite_flip_view(sf_ir *ir, const sf_ir_node *n)
         }
 }
 
-/* fold(flip(x)) -> fold(x) where that changes no bit, or may; fold of x in reverse where the whole sequence is flipped */
+/* fold(flip(x)) -> fold(x) if that changes no bit, or if rounding may change; a fold in reverse if
+ * the whole sequence is flipped */
 int32_t sf_rewrite_fold_flip(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *flip = sf_ir_argument(ir, n, 0);

@@ -1,4 +1,5 @@
-/* Folds of folds and of repeated elements; factors merged and hoisted out of what is linear. */
+/* Rewrites of folds of folds and of broadcast elements; merges factors, and moves them out of
+ * sums. */
 #include "core/value.h"
 #include "expr/rewrite.h"
 
@@ -13,14 +14,15 @@ int32_t sf_rewrite_fold_one(sf_ir *ir, const sf_ir_node *n)
                 if (x->shape[d] == 1)
                         model.axes &= ~((uint64_t)1 << d);
         if (!model.axes && sf_op_is(n->op, SF_PAIR))
-                return 0; /* an index, or a sum of exponentials: not the element itself */
+                return 0; /* an index or a logsumexp is not the element itself */
         if (!model.axes && !n->has_initial && !n->arg[1])
                 return sf_ir_cast(ir, sf_ir_arg(ir, n, 0), n->dt);
         return model.axes == n->axes ? 0 : sf_ir_reduce(ir, &model, sf_ir_arg(ir, n, 0), n->arg[1] ? sf_ir_arg(ir, n, 1) : 0);
 }
 
-/* fold(fold(x)) -> fold(x): one sequence instead of two. A mean of one kind and a sum of the other leave a division. The index of an
- * index is another matter, and the logarithm of a sum that is there already is not taken again. */
+/* fold(fold(x)) -> fold(x): one sequence instead of two. If only one of the two is a mean, a
+ * division remains. Not for indices and logsumexp (SF_PAIR), whose results cannot be combined
+ * again. */
 int32_t sf_rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *inner = sf_ir_argument(ir, n, 0);
@@ -28,7 +30,8 @@ int32_t sf_rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
                 return 0;
         bool real = sf_dtypes[inner->dt].kind == SF_KIND_REAL;
         if (!real && (inner->dt != n->dt || sf_dtypes[n->acc].kind == SF_KIND_REAL))
-                return 0; /* wrapped, and then widened: not what one fold would give */
+                /* the inner fold wraps, and is then widened: one fold would give another result */
+                return 0;
         if (!sf_regroups_exactly(n) && !sf_ir_may_round(ir, n))
                 return 0;
         sf_ir_node model = *n;
@@ -45,7 +48,8 @@ int32_t sf_rewrite_fold_fold(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_cast(ir, sf_ir_map(ir, SF_CODE_DIV, model.dt, all, sf_ir_number(ir, model.dt, count), 0), n->dt);
 }
 
-/* fold(broadcast(x)) -> broadcast(fold(x)) * count: what repeats is read once. Of max and min without the count. */
+/* fold(broadcast(x)) -> broadcast(fold(x)) * count: broadcast elements are read once. For max and
+ * min there is no count. */
 int32_t sf_rewrite_fold_broadcast(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
@@ -79,13 +83,14 @@ int32_t sf_rewrite_fold_broadcast(sf_ir *ir, const sf_ir_node *n)
  * Factors
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* x * times / over, one of them 1. */
+/* x * times / over; one of the two numbers is 1. */
 typedef struct factor {
         int32_t x;
         double times, over;
 } factor;
 
-/* Is this node another one times a number? Of the same shape: a number broadcast wider is more than a factor. */
+/* Is this node another node times a number? Both must have the same shape: a number that is
+ * broadcast to a larger shape is more than a factor. */
 static bool is_factor(const sf_ir *ir, const sf_ir_node *n, factor *f)
 {
         double c;
@@ -132,7 +137,7 @@ int32_t sf_rewrite_times_one(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_same_shape(n, sf_ir_argument(ir, n, 0)) ? sf_ir_arg(ir, n, 0) : 0;
 }
 
-/* Can a number of this type hold f as well as any? Not where it overflows or fades away. */
+/* Can this type represent f with full precision? Not if f overflows, underflows or is subnormal. */
 static bool holds(sf_dt dt, double f)
 {
         sf_value v = sf_cast(SF_DT_F64, dt, (sf_value){.f64 = f});
@@ -141,7 +146,8 @@ static bool holds(sf_dt dt, double f)
         return dt == SF_DT_F64 ? isnormal(v.f64) : dt == SF_DT_F16 ? fabs(f) >= 0x1p-14 && !isinf(v.f32) : isnormal(v.f32);
 }
 
-/* A fold's result, or one times numbers: few, where x itself may be the largest tensor there is. */
+/* Is it a fold's result, or one times numbers? There are few of those, whereas x itself may be the
+ * largest tensor. */
 static bool is_folded(const sf_ir *ir, int32_t id)
 {
         factor f;
@@ -152,8 +158,8 @@ static bool is_folded(const sf_ir *ir, int32_t id)
         return n->kind == SF_IR_FOLD;
 }
 
-/* x * a / b * -c -> x * d: two operations become one, of reals where x is folded. A sign joins a
- * factor or a divisor without changing a bit. */
+/* x * a / b * -c -> x * d: two operations become one; for reals, only if x is a fold's result. A
+ * sign joins a factor or a divisor without changing a bit. */
 int32_t sf_rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
 {
         factor outer, inner;
@@ -173,8 +179,8 @@ int32_t sf_rewrite_merge_factors(sf_ir *ir, const sf_ir_node *n)
         return apply_factor(ir, n->dt, inner.x, times, over);
 }
 
-/* fold(x * c) -> fold(x) * c, and of integers a scan: what is linear. Of f16 and bf16 the product
- * is made before the result is rounded to them. */
+/* fold(x * c) -> fold(x) * c for sums, which are linear, and for integers also scan(x * c). For f16
+ * and bf16 the multiplication comes before the result is rounded to them. */
 int32_t sf_rewrite_hoist_factor(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *x = sf_ir_argument(ir, n, 0);
@@ -183,7 +189,7 @@ int32_t sf_rewrite_hoist_factor(sf_ir *ir, const sf_ir_node *n)
                 return 0;
         bool real = sf_dtypes[x->dt].kind == SF_KIND_REAL;
         if (real != (sf_dtypes[n->dt].kind == SF_KIND_REAL) || (!real && x->dt != n->dt) || !holds(n->acc, f.times / f.over))
-                return 0; /* integers: the product wrapped before it was widened */
+                return 0; /* integers: the product wraps before it is widened */
         if (real && (n->kind == SF_IR_SCAN || !sf_ir_may_round(ir, n)))
                 return 0;
         sf_ir_node model = *n;

@@ -1,4 +1,4 @@
-/* Matmuls that are summed are not computed; those that are not are sums of products. */
+/* A matmul that is summed need not be computed; any other becomes a sum of products. */
 #include "expr/rewrite.h"
 
 /* The type a matmul accumulates in. */
@@ -7,7 +7,7 @@ static sf_dt accumulates_in(sf_dt dt)
         return dt == SF_DT_F16 || dt == SF_DT_BF16 ? SF_DT_F32 : dt;
 }
 
-/* a and b swapped at the end: (..., M, K) -> (..., K, M). */
+/* Swaps the last two axes: (..., M, K) -> (..., K, M). */
 static int32_t swapped(sf_ir *ir, int32_t x)
 {
         int32_t order[SF_MAX_NDIM], ndim = sf_ir_at(ir, x)->ndim;
@@ -44,7 +44,8 @@ bool sf_ir_sums_matmul(const sf_ir *ir, int32_t id)
         }
 }
 
-/* fold(a @ b + c) -> fold(a @ b) + fold(c): the bias of a linear layer out of the way of the next rewrite */
+/* fold(a @ b + c) -> fold(a @ b) + fold(c): separates the bias of a linear layer, so that the next
+ * rewrite applies */
 int32_t sf_rewrite_matmul_bias(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *sum = sf_ir_argument(ir, n, 0);
@@ -82,7 +83,7 @@ int32_t sf_rewrite_matmul_fold(sf_ir *ir, const sf_ir_node *n)
                 return 0;
         if (real ? sf_dtypes[n->dt].kind != SF_KIND_REAL || !sf_ir_may_round(ir, n)
                  : product->dt != n->dt)
-                return 0; /* integers: the matmul wrapped before it was widened */
+                return 0; /* integers: the matmul wraps before it is widened */
         sf_dt acc = n->acc == SF_DT_F64 ? SF_DT_F64 : accumulates_in(product->dt), dt = n->dt == SF_DT_F64 || !real ? n->dt : acc;
         int32_t a = sf_ir_cast(ir, sf_ir_arg(ir, product, 0), acc), b = sf_ir_cast(ir, sf_ir_arg(ir, product, 1), acc);
         int32_t a_rank = sf_ir_at(ir, a)->ndim, b_rank = sf_ir_at(ir, b)->ndim, result;
@@ -105,7 +106,8 @@ int32_t sf_rewrite_matmul_fold(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_cast(ir, result, n->dt);
 }
 
-/* a @ b -> sum of products: each product rounded in the accumulator's type, then folded by the rule */
+/* a @ b -> sum of products: each product is rounded in the accumulator's type, then folded in the
+ * order */
 int32_t sf_rewrite_matmul_products(sf_ir *ir, const sf_ir_node *n)
 {
         sf_dt acc = accumulates_in(n->dt);

@@ -1,4 +1,5 @@
-/* Scans: masks, ends, heads, and the three ways to write an exclusive one. */
+/* Rewrites of scans: masks, last elements, leading parts, and the three ways to write an exclusive
+ * scan. */
 #include "core/value.h"
 #include "expr/rewrite.h"
 
@@ -10,7 +11,7 @@ int32_t sf_rewrite_scan_one(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_cast(ir, sf_ir_arg(ir, n, 0), n->dt);
 }
 
-/* Is this number, of type dt, what the operation starts from? */
+/* Is this node a constant that equals the identity of the scan or fold? */
 static bool is_identity(const sf_ir *ir, int32_t node, const sf_ir_node *reduce)
 {
         const sf_ir_node *c = sf_ir_at(ir, node);
@@ -26,8 +27,9 @@ static bool is_identity(const sf_ir *ir, int32_t node, const sf_ir_node *reduce)
         return mine.u64 == right.u64;
 }
 
-/* scan(where(m, x, identity)) -> scan(x, mask=m), and a fold: a masked-out element counts as the identity. Not of indices: an element
- * that is -inf has one. */
+/* scan(where(m, x, identity)) -> scan(x, mask=m), and the same for a fold: a masked-out element
+ * counts as the identity. Not for indices: an element of -inf has an index, a masked-out one has
+ * none. */
 int32_t sf_rewrite_masked(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *where = sf_ir_argument(ir, n, 0);
@@ -39,7 +41,8 @@ int32_t sf_rewrite_masked(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_reduce(ir, n, sf_ir_broadcast(ir, sf_ir_arg(ir, where, 1), where->ndim, where->shape), mask);
 }
 
-/* last element of scan(x) -> fold(x): the same bits, by the rule. A scan that is needed anyway keeps its last element. */
+/* last element of scan(x) -> fold(x): the same bits, by the rule of the order. Not if the scan has
+ * other uses. */
 int32_t sf_rewrite_scan_last(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
@@ -53,8 +56,8 @@ int32_t sf_rewrite_scan_last(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_reduce(ir, &model, sf_ir_arg(ir, scan, 0), scan->arg[1] ? sf_ir_arg(ir, scan, 1) : 0);
 }
 
-/* scan(x)[:k] -> scan(x[:k]): what comes later does not matter; along other axes any slice. Not where the rest is needed too, nor where
- * indices would count from another element on. */
+/* scan(x)[:k] -> scan(x[:k]): a result does not depend on later elements; along other axes, any
+ * slice. Not if the scan has other uses, nor if indices would count from another element. */
 int32_t sf_rewrite_scan_head(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);
@@ -75,7 +78,8 @@ int32_t sf_rewrite_scan_head(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_reduce(ir, scan, sf_ir_slice(ir, sf_ir_arg(ir, scan, 0), n->index, n->start, n->step, length), mask);
 }
 
-/* identity ++ scan(x[:-1]) -> exclusive scan(x), and backwards: reverse scan(x[1:]) ++ identity. scan(x)[:-1] has become scan(x[:-1]) before. */
+/* identity ++ scan(x[:-1]) -> exclusive scan(x), and in reverse: reverse scan(x[1:]) ++ identity.
+ * scan(x)[:-1] has become scan(x[:-1]) before. */
 int32_t sf_rewrite_scan_shifted(sf_ir *ir, const sf_ir_node *n)
 {
         if (n->nlist != 2)
@@ -97,8 +101,8 @@ int32_t sf_rewrite_scan_shifted(sf_ir *ir, const sf_ir_node *n)
         return 0;
 }
 
-/* scan(x) - x -> exclusive scan(x), of integers. Of reals the two are rounded differently, and may
- * overflow where the other does not; there are too many results to look at all of them again. */
+/* scan(x) - x -> exclusive scan(x), for integers. For reals the two round differently, and one may
+ * overflow where the other does not; there are too many results to check all of them. */
 int32_t sf_rewrite_scan_minus(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *scan = sf_ir_argument(ir, n, 0);

@@ -1,4 +1,5 @@
-/* Views move out of scans and folds and towards the leaves of maps, so that what they stood between meets. */
+/* Moves views out of scans and folds, and towards the inputs of maps, so that the operators they
+ * separated become adjacent. */
 #include "expr/rewrite.h"
 
 /* permute(permute(x)) -> permute(x), or x */
@@ -13,14 +14,15 @@ int32_t sf_rewrite_permute_permute(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_permute(ir, sf_ir_arg(ir, inner, 0), order);
 }
 
-/* The axes, of those of a result of rank `ndim`, that an argument which broadcasts to it has. */
+/* Those of the axes of a result with `ndim` axes that an argument, which broadcasts to it, has. */
 static uint64_t axes_of_argument(const sf_ir_node *argument, int32_t ndim, uint64_t axes)
 {
         return argument->ndim ? axes >> (ndim - argument->ndim) : 0;
 }
 
-/* squeeze(squeeze(x)) -> squeeze(x); squeeze(unsqueeze(x)) -> x; squeeze(permute(x)) -> permute(squeeze(x)), and so a broadcast. Not through
- * flips, scans and folds: those let views pass the other way. */
+/* squeeze(squeeze(x)) -> squeeze(x); squeeze(unsqueeze(x)) -> x; squeeze(permute(x)) ->
+ * permute(squeeze(x)), and the same for a broadcast. Not for flips, scans and folds: other rewrites
+ * move views past those in the opposite direction. */
 int32_t sf_rewrite_squeeze_view(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
@@ -36,7 +38,8 @@ int32_t sf_rewrite_squeeze_view(sf_ir *ir, const sf_ir_node *n)
                 int32_t order[SF_MAX_NDIM], number[SF_MAX_NDIM], ndim = 0;
                 for (int32_t d = 0; d < view->ndim; d++)
                         gone |= (n->axes >> d & 1) << view->list[d];
-                for (int32_t d = 0, at = 0; d < view->ndim; d++) /* what each axis of x is called without those that go */
+                /* the number of each axis of x without the removed ones */
+                for (int32_t d = 0, at = 0; d < view->ndim; d++)
                         number[d] = gone >> d & 1 ? -1 : at++;
                 for (int32_t d = 0; d < view->ndim; d++)
                         if (!(n->axes >> d & 1))
@@ -59,7 +62,7 @@ int32_t sf_rewrite_squeeze_map(sf_ir *ir, const sf_ir_node *n)
         return sf_ir_with(ir, map, arg, NULL);
 }
 
-/* f(a, broadcast(b)) -> f(a, b), where a alone makes the result as large */
+/* f(a, broadcast(b)) -> f(a, b), if the result has the same shape without the broadcast */
 int32_t sf_rewrite_map_broadcast(sf_ir *ir, const sf_ir_node *n)
 {
         for (int32_t i = 0; i < sf_ir_args(n); i++) {
@@ -76,7 +79,8 @@ int32_t sf_rewrite_map_broadcast(sf_ir *ir, const sf_ir_node *n)
         return 0;
 }
 
-/* fold(squeeze(x)) -> squeeze(fold(x)), and likewise unsqueeze, and a scan. A mask would have to follow; with one, nothing is done. */
+/* fold(squeeze(x)) -> squeeze(fold(x)), and the same for unsqueeze, and for a scan. Not with a
+ * mask, which would have to change its shape too. */
 int32_t sf_rewrite_reduce_squeeze(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
@@ -85,13 +89,15 @@ int32_t sf_rewrite_reduce_squeeze(sf_ir *ir, const sf_ir_node *n)
                 return 0;
         bool squeeze = view->kind == SF_IR_SQUEEZE;
         model.axes = squeeze ? sf_axes_with(n->axes, view->axes) : sf_axes_without(n->axes, view->axes);
-        if (!model.axes && n->axes) /* only along the new axis: it has length 1, which is another rewrite's */
+        /* only along the new axis, of length 1: another rewrite handles that */
+        if (!model.axes && n->axes)
                 return 0;
         int32_t inside = sf_ir_reduce(ir, &model, sf_ir_arg(ir, view, 0), 0);
         return squeeze ? sf_ir_squeeze(ir, inside, view->axes) : sf_ir_unsqueeze(ir, inside, view->axes);
 }
 
-/* fold(permute(x)) -> permute(fold(x)), and a scan. Folding several axes in another order is another sequence. */
+/* fold(permute(x)) -> permute(fold(x)), and the same for a scan. If several axes are folded in
+ * another order, the sequence is another one. */
 int32_t sf_rewrite_reduce_permute(sf_ir *ir, const sf_ir_node *n)
 {
         const sf_ir_node *view = sf_ir_argument(ir, n, 0);
@@ -111,7 +117,7 @@ int32_t sf_rewrite_reduce_permute(sf_ir *ir, const sf_ir_node *n)
                 last = view->list[d];
         }
         if (!in_order && sf_op_is(n->op, SF_INDEX))
-                return 0; /* which counts along that sequence */
+                return 0; /* an index counts along that sequence */
         if (!in_order && !sf_regroups_exactly(n) && !sf_ir_may_round(ir, n))
                 return 0;
         return sf_ir_permute(ir, sf_ir_reduce(ir, &model, sf_ir_arg(ir, view, 0), 0), view->list);

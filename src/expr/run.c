@@ -1,4 +1,5 @@
-/* Running a plan: tensors checked, strides multiplied in, steps handed to the backend. Nothing is allocated when warm. */
+/* Runs a plan: checks the tensors, multiplies the strides in, and passes the steps to the backend.
+ * A warm run allocates nothing. */
 #include "expr/plan.h"
 
 #include "core/again.h"
@@ -22,7 +23,8 @@ sf_status sf_run_steps(sf_context *ctx, int32_t count, sf_step *steps, const sf_
         return needs ? sf_backend_workspace(ctx, steps, needs) : sf_backend_run(ctx, steps, workspace, workspace_size);
 }
 
-/* One run's tensors: views of inputs, then of outputs; where scratch begins; what is done with each kept result. */
+/* The tensors of one run: views of the inputs, then of the outputs; where scratch begins; and what
+ * the run does with each kept result. */
 typedef struct job {
         sf_plan *plan;
         sf_view *view;
@@ -30,7 +32,7 @@ typedef struct job {
         void *stream;
         const uint64_t *versions;
         enum { AS_SCRATCH, READ, MADE } kept[SF_KEPT_MAX];
-        int32_t place[SF_KEPT_MAX]; /* what sf_backend_begin said */
+        int32_t place[SF_KEPT_MAX]; /* what sf_backend_begin returned */
 } job;
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ static int64_t cut_length(const sf_pass *pass)
         return pass->shape[__builtin_ctzll(pass->axes)];
 }
 
-/* Have a pass's offsets been checked for one before it, along an axis that is no longer? */
+/* Have the offsets of this pass been checked already, for an axis that is not longer? */
 static bool is_checked(const sf_plan *plan, int32_t number)
 {
         const sf_pass *pass = plan->pass[number];
@@ -86,7 +88,7 @@ static bool is_checked(const sf_plan *plan, int32_t number)
         return found;
 }
 
-/* The offsets of segments. */
+/* Checks the values of all offsets. */
 static sf_status check_segments(const sf_plan *plan, void *stream, const sf_view *view)
 {
         for (int32_t i = 0; i < plan->passes; i++) {
@@ -100,7 +102,7 @@ static sf_status check_segments(const sf_plan *plan, void *stream, const sf_view
         return SF_OK;
 }
 
-/* Where a buffer's tensor is: its first element, and its strides. */
+/* The address of a buffer's first element, and its strides. */
 static char *find_tensor(const job *j, int32_t buffer, int64_t *strides)
 {
         const sf_buffer *b = &j->plan->buffer[buffer];
@@ -115,7 +117,7 @@ static char *find_tensor(const job *j, int32_t buffer, int64_t *strides)
         return given ? given->data : j->scratch ? j->scratch + b->offset : NULL;
 }
 
-/* A tensor of `ndim` axes as the pass walks it. */
+/* A tensor of `ndim` axes as a view with the pass's axes. */
 static void walk_tensor(const sf_pass *pass, const sf_track *track, int32_t ndim,
                         const int64_t *strides, sf_view *v)
 {
@@ -143,7 +145,7 @@ static void see(const job *j, const sf_pass *pass, const sf_access *access, sf_v
  * Passes
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* One pass with its tensors, as a step is made of it. */
+/* The tensors that a pass reads, as views. */
 typedef struct described {
         sf_view operand[SF_OPERANDS_MAX], mask;
 } described;
@@ -159,7 +161,7 @@ static void describe_tensors(const job *j, const sf_pass *pass, described *d)
 static void describe_pass(const job *j, const sf_pass *pass, described *d, sf_view *out, sf_step *step, sf_step_views *views, sf_fuse *fuse)
 {
         see(j, pass, &pass->out, out);
-        if (!pass->operands) { /* numbers alone: x is memory that is there, and not read */
+        if (!pass->operands) { /* constants alone: x must be valid memory, but is not read */
                 d->operand[0] = *out;
                 d->operand[0].dt = pass->step.in;
                 memset(d->operand[0].strides, 0, (size_t)pass->ndim * sizeof d->operand[0].strides[0]);
@@ -184,7 +186,9 @@ static void describe_pass(const job *j, const sf_pass *pass, described *d, sf_vi
 
 static sf_status run_described(job *j, int32_t count, sf_step *step, const sf_step_views *views, void *workspace, size_t workspace_size, size_t *needs)
 {
-        if (workspace) { /* it was measured for compact tensors: what these take beyond it is the library's own */
+        /* The size was measured for compact tensors. If these need more, the library uses memory
+         * of its own. */
+        if (workspace) {
                 size_t takes;
                 SF_TRY(sf_run_steps(j->plan->ctx, count, step, views, NULL, 0, &takes));
                 workspace = takes <= workspace_size ? workspace : NULL;
@@ -192,7 +196,7 @@ static sf_status run_described(job *j, int32_t count, sf_step *step, const sf_st
         return sf_run_steps(j->plan->ctx, count, step, views, workspace, workspace_size, needs);
 }
 
-/* `count` passes from number `at` on, which share one read. */
+/* Runs `count` passes from number `at` on, which share one read. */
 static sf_status run_siblings(job *j, int32_t at, int32_t count, void *workspace, size_t workspace_size, size_t *needs)
 {
         sf_step step[SF_SIBLINGS_MAX];
@@ -206,7 +210,7 @@ static sf_status run_siblings(job *j, int32_t at, int32_t count, void *workspace
         return run_described(j, count, step, views, workspace, workspace_size, needs);
 }
 
-/* Passes of which some follow others. */
+/* Runs passes of which some follow others, as a chain. */
 static sf_status run_chain(job *j, int32_t at, int32_t count, void *workspace, size_t workspace_size, size_t *needs)
 {
         struct room {
@@ -229,7 +233,7 @@ static sf_status run_chain(job *j, int32_t at, int32_t count, void *workspace, s
         return status;
 }
 
-/* The passes from number `at` on that run together; says how many. */
+/* Runs the passes from number `at` on that run together; *count is their number. */
 static sf_status run_group(job *j, int32_t at, int32_t *count, void *workspace, size_t workspace_size, size_t *needs)
 {
         bool chained = false;
@@ -243,7 +247,7 @@ sf_status sf_plan_measure_scratch(sf_plan *plan)
 {
         if (plan->device.device_type != SF_CUDA)
                 return SF_OK;
-        /* Compact tensors at an address nobody reads from. */
+        /* Compact tensors at an address that is never read. */
         job j = {.plan = plan, .scratch = (char *)(uintptr_t)SF_SCRATCH_ALIGN};
         j.view = sf_ir_alloc(&plan->ir, ((size_t)plan->inputs + (size_t)plan->outputs) * sizeof *j.view);
         for (int32_t i = 0; i < plan->inputs + plan->outputs; i++) {
@@ -264,8 +268,8 @@ sf_status sf_plan_measure_scratch(sf_plan *plan)
  * Results computed again
  * ---------------------------------------------------------------------------------------------- */
 
-/* A tensor as a pass of the steps walks it for line 0, and how far it moves from line to line;
- * which step's result it is, or -1. */
+/* The view of a tensor for line 0 in pass `at` of the steps, and how many bytes it moves from line
+ * to line. Returns the number of the step whose result it is, or -1. */
 static int32_t see_line(const job *j, const sf_repair *r, const sf_again *a, int32_t at,
                         const sf_access *access, sf_view *v, int64_t move[SF_AGAIN_DIMS],
                         char **tensor)
@@ -306,7 +310,7 @@ static int32_t see_line(const job *j, const sf_repair *r, const sf_again *a, int
         return made;
 }
 
-/* Step `at` of one line. */
+/* Describes step `at` of one line. */
 static void describe_step(const job *j, const sf_repair *r, int32_t at, sf_again *a)
 {
         const sf_pass *pass = r->steps.pass[at];
@@ -318,7 +322,7 @@ static void describe_step(const job *j, const sf_repair *r, int32_t at, sf_again
                                .reverse = pass->reverse,
                                .operands = pass->operands ? pass->operands : 1, .fuse = &s->fuse};
         see_line(j, r, a, at, &pass->out, &out, move, &s->tensor);
-        operand[0] = out; /* numbers alone: x is not read */
+        operand[0] = out; /* constants alone: x is not read */
         operand[0].dt = pass->step.in;
         memset(operand[0].strides, 0, (size_t)pass->ndim * sizeof operand[0].strides[0]);
         s->made[0] = -1;
@@ -350,7 +354,7 @@ static void describe_step(const job *j, const sf_repair *r, int32_t at, sf_again
         sf_step_geometry(&s->step, &views);
 }
 
-/* What this pass has left that is not finite. */
+/* Computes those results of this pass again that are not finite. */
 static sf_status run_again(job *j, const sf_pass *pass)
 {
         const sf_repair *r = pass->again;
@@ -393,8 +397,8 @@ static bool same_versions(const sf_plan *plan, const sf_kept *kept, const uint64
         return same && *known;
 }
 
-/* Begins this run's work on the memory of a kept result; false: it has to do without. Without
- * memory to keep it in, it is scratch: slower, no failure. */
+/* Begins this run's use of the memory of a kept result; false if the run cannot use it. If there is
+ * no memory to keep a result in, it is put in scratch: that is slower, but not a failure. */
 static bool begin_kept(job *j, int32_t i, bool writes)
 {
         sf_plan *plan = j->plan;
@@ -415,8 +419,8 @@ static bool begin_kept(job *j, int32_t i, bool writes)
         return writes && begin_kept(j, i, writes);
 }
 
-/* Which kept results this run reads, and which it makes. One that is being read or made, and is not
- * what this run needs, is left alone. */
+/* Decides which kept results this run reads, and which it makes. One that another run is reading or
+ * making, and that is not what this run needs, is not touched. */
 static void claim_kept(job *j)
 {
         sf_plan *plan = j->plan;
@@ -497,7 +501,7 @@ static sf_status run_passes(job *j, const sf_run_options *o)
         return status;
 }
 
-/* Views of so many tensors lie on the stack; more are borrowed. */
+/* Views of up to this many tensors are on the stack; for more, memory is borrowed. */
 enum { FEW = 12 };
 
 sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs, const sf_run_options *options)

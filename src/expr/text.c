@@ -23,8 +23,8 @@ void sf_text_real(sf_text *t, double value, int digits)
         sf_text_add(t, "%s", text);
 }
 
-/* How many bytes the UTF-8 character here has; 0 where there is none: a byte out of place, or a
- * character that was cut. */
+/* The number of bytes of the UTF-8 character here; 0 if there is none: an invalid byte, or a
+ * truncated character. */
 static int character(const char *text)
 {
         const unsigned char *c = (const unsigned char *)text;
@@ -37,7 +37,7 @@ static int character(const char *text)
         for (int i = 1; i < length; i++)
                 if ((c[i] & 0xc0) != 0x80)
                         return 0;
-        /* Longer than it need be, half of a pair of UTF-16, or past the last one. */
+        /* An overlong form, a UTF-16 surrogate, or a number past the last character. */
         if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
             (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f))
                 return 0;
@@ -60,7 +60,7 @@ void sf_text_json(sf_text *t, const char *plain)
         }
 }
 
-/* XML has no control characters, however they are written. */
+/* XML allows no control characters, not even as escapes. */
 void sf_text_xml(sf_text *t, const char *plain)
 {
         for (int length; *plain; plain += length ? length : 1) {

@@ -1,19 +1,20 @@
-/* Shards over MPI: what scanfold.h has no transport for. Nothing is computed here. */
+/* Shards over MPI: exchanges what sf_shard_* of scanfold.h computes. */
 #include "scanfold_mpi.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-/* One call's ranks and messages. */
+/* The ranks and messages of one call. */
 typedef struct exchange {
         MPI_Comm comm;
         int rank, ranks;
         int32_t *rank_of; /* by place */
         sf_shard *shard;
-        char *mine;       /* a span: this rank's, and along a tree that of more and more places */
+        /* a span: that of this rank; in a tree, later that of more and more places */
+        char *mine;
 } exchange;
 
-/* The worst that any rank has met: all go on, or none. */
+/* The worst status of any rank, so that either all ranks continue or none does. */
 static sf_status agree(const exchange *e, sf_status status)
 {
         int mine = (int)status, worst = 0;
@@ -57,8 +58,9 @@ static sf_status gather(exchange *e)
  * Along a tree
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Sends the span of places [from, place + 1) to the rank at place `to`, and receives that of [first, end) from the one at `source`; a place that is not
- * there is nobody. NULL where there is no memory on any rank, or MPI failed. */
+/* Sends the span of places [from, place + 1) to the rank at place `to`, and receives that of
+ * [first, end) from the one at `source`. A place that does not exist is skipped. NULL if a rank has
+ * no memory, if a span is too long for a message, or if MPI failed. */
 static char *swap(exchange *e, int place, int from, int to, int first, int end, int source, sf_status *status)
 {
         const int nobody = MPI_PROC_NULL, there = source >= 0;
@@ -76,7 +78,8 @@ static char *swap(exchange *e, int place, int from, int to, int first, int end, 
         return NULL;
 }
 
-/* In round k a place joins what the one 2^k before it has; then it has the span of all places up to its own. */
+/* In round k, each place receives the span of the place 2^k before it and joins it with its own. In
+ * the end each has the span of all places up to its own. */
 static sf_status join_rounds(exchange *e, int place)
 {
         for (int far = 1; far < e->ranks; far *= 2) {
@@ -124,7 +127,7 @@ static sf_status tree(exchange *e, int fold)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * The whole
+ * The complete exchange
  * ---------------------------------------------------------------------------------------------------------- */
 static sf_status run(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, exchange *e, sf_shard_card *cards,
                      size_t limit)

@@ -1,4 +1,5 @@
-/* All ranks of an MPI program, for the command line. An error of MPI's own ends all of them: that is its handler for a program's ranks. */
+/* All ranks of an MPI program, for the command line. An error inside MPI ends all of them: that is
+ * the default error handler of MPI_COMM_WORLD. */
 #include "mpi/world.h"
 
 #include "scanfold_mpi.h"
