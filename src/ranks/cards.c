@@ -1,4 +1,5 @@
-/* What ranks ask for, as bytes that are exchanged and compared. Every rank comes to the same end: it must depend on the cards alone. */
+/* What each rank asks for, as bytes that are exchanged and compared. The outcome depends on the
+ * cards alone, so it is the same on every rank. */
 #include "backend.h"
 #include "context.h"
 #include "core/choose.h"
@@ -18,9 +19,9 @@ typedef struct card {
         int32_t version, status;
         int32_t op, axis, ndim, flags, initial_kind;
         uint8_t in, out, acc, a, placed, reserved[3];
-        uint64_t initial, shape; /* shape: a number made of the other axes' lengths */
+        uint64_t initial, shape; /* shape: a hash of the lengths of the other axes */
         int64_t count, first;
-        char text[184]; /* the sentence, or the shape without the axis */
+        char text[184]; /* the error message, or the shape without the axis */
 } card;
 
 _Static_assert(sizeof(card) == sizeof(sf_shard_card), "cards have a size of their own");
@@ -64,7 +65,7 @@ static uint64_t shape_number(const sf_view *x, int32_t axis)
         return h;
 }
 
-/* "(2, *, 3)": the lengths that all ranks must have in common. */
+/* "(2, *, 3)": the lengths that must be the same on all ranks. */
 static void shape_text(const sf_view *x, int32_t axis, char *text, size_t size)
 {
         size_t length = 0;
@@ -206,7 +207,8 @@ sf_status sf_ranks_compare(const sf_context *ctx, int32_t ranks, const sf_shard_
         return SF_OK;
 }
 
-/* By first index; empty ones, which take no room, before the one that begins there too. */
+/* Orders shards by their first index; an empty shard comes before the one that begins at the same
+ * index. */
 static int before(const void *a, const void *b)
 {
         const sf_ranks_part *x = a, *y = b;

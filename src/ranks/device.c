@@ -1,11 +1,13 @@
 /*
- * Shards in the memory of a CUDA device, by the steps that the backend has: there a step is not told of what stands to its left, and a fold gives results,
- * not values. Where an operation's value is a number of its accumulator's type that is no loss: blocks are folded to numbers of that type, and
- * what stands to the left of a scan is combined by its store program, an operand for each block. Sums, products of integers, max and min are such
- * operations. The value of a fold to a position is two such numbers, the position and the element there. Other operations, whose values have two components,
- * are not to be had here, nor are scans of positions.
+ * Shards in CUDA memory, computed by the steps that the CUDA backend has. There a step has no
+ * values to its left, and a fold gives results, not values. That is enough for operations whose
+ * value is one number of the accumulator's type: sum, max, min, and products of integers. Their
+ * blocks are folded to numbers of that type, and the values to the left of a scan are combined by
+ * its store program, with one operand for each block. The value of a fold to an index is two such
+ * numbers, the index and the element there. Other operations whose values have two components are
+ * not supported here, nor are scans to an index.
  *
- * The values themselves are few, and the host's: spans are in its memory, and joined there.
+ * The values are few. Spans are in host memory, and are joined there.
  */
 #include "backend.h"
 #include "core/value.h"
@@ -15,12 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How an elementwise program combines, or -1. */
+/* The instruction that combines two values of this operation, or -1. */
 static int code_of(sf_op op, sf_dt acc)
 {
         switch (op) {
         case SF_SUM: return SF_CODE_ADD;
-        case SF_PROD: return sf_dtypes[acc].kind == SF_KIND_REAL ? -1 : SF_CODE_MUL; /* a real one is a mantissa and an exponent */
+        /* a product of reals is a mantissa and an exponent */
+        case SF_PROD: return sf_dtypes[acc].kind == SF_KIND_REAL ? -1 : SF_CODE_MUL;
         case SF_MAX: return SF_CODE_MAXIMUM;
         case SF_MIN: return SF_CODE_MINIMUM;
         default: return -1;
@@ -33,13 +36,13 @@ bool sf_device_has(const sf_step *step)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Numbers: one a line, or several, of one type
+ * Numbers of one type: `count` for each line
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct numbers {
         char *host;
         sf_memory device;
         sf_dt dt;
-        size_t bytes; /* of one for each line */
+        size_t bytes; /* of one number for each line */
         int32_t count;
 } numbers;
 
@@ -75,7 +78,7 @@ static void number_set(const numbers *n, int32_t entry, int64_t line, sf_value v
         sf_value_store(n->dt, n->dt, v, n->host + (size_t)entry * n->bytes + (size_t)line * sf_dtypes[n->dt].size);
 }
 
-/* Entry `entry` as a tensor of the part's shape, the same all along the axis. */
+/* Entry `entry` as a tensor of the part's shape, broadcast along the axis. */
 static sf_view numbers_view(const sf_shard *s, const sf_part_step *t, const numbers *n, int32_t entry)
 {
         sf_view v = {.data = (char *)n->device.data + (size_t)entry * n->bytes, .dt = n->dt, .ndim = s->p.x.ndim, .shape = t->shape};
@@ -99,13 +102,14 @@ static sf_status fold_to(sf_shard *s, sf_op op, int64_t from, int64_t to, const 
         t.step.exclusive = t.step.has_initial = t.step.in_place = false;
         t.step.op = op;
         t.step.identity = op == s->kind.op ? t.step.identity : sf_identity(op, s->kind.acc);
-        t.step.out = n->dt; /* the accumulator's: nothing is rounded */
+        t.step.out = n->dt; /* the accumulator's type: nothing is rounded */
         t.views.y = &t.values;
-        t.views.before = t.views.after = 0; /* positions are counted from the block's beginning */
+        t.views.before = t.views.after = 0; /* positions count from the block's beginning */
         return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
 }
 
-/* The value of a block of `length` from `from` on: its number and, of a position, where that was found. */
+/* The value of a block of `length` positions from `from` on: a number, and for an index also where
+ * it was found. */
 static sf_value block_value(const sf_shard *s, int64_t from, int64_t length, sf_value number, const numbers *found, int32_t entry, int64_t line)
 {
         if (!found->count)
@@ -113,7 +117,8 @@ static sf_value block_value(const sf_shard *s, int64_t from, int64_t length, sf_
         const int64_t at = (int64_t)number_get(found, entry, line).u64;
         if (at < 0)
                 return s->p.step.identity;
-        number.index = from + (s->request.reverse ? length - 1 - at : at); /* as the sequence is walked */
+        /* counted in the direction of the sequence */
+        number.index = from + (s->request.reverse ? length - 1 - at : at);
         return number;
 }
 
@@ -156,7 +161,7 @@ sf_status sf_device_fold(sf_shard *s)
  * Results
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Operands beside x that one step has room for. */
+/* The operands that one step can have besides x. */
 #define ENTRIES (SF_OPERANDS_MAX - 1)
 
 static void say(sf_program *p, int code, sf_dt dt, int32_t slot, int32_t left, int32_t right)
@@ -164,7 +169,8 @@ static void say(sf_program *p, int code, sf_dt dt, int32_t slot, int32_t left, i
         p->code[p->count++] = (sf_instruction){(uint8_t)code, (uint8_t)dt, (uint8_t)slot, {(uint8_t)left, (uint8_t)right, 0}};
 }
 
-/* The part's step, with `count` entries from `first` on combined on the left of its results, in turn, and then the initial value if `initial`; to y, of type out. */
+/* Runs the part's step. `count` entries from `first` on are combined on the left of its results in
+ * turn, then the initial value if `initial`. The results go to y, which decides their type. */
 static sf_status run_with(sf_shard *s, sf_part_step *t, const numbers *lefts, int32_t first, int32_t count, bool initial, const sf_view *y)
 {
         const int code = code_of(t->step.op, t->step.acc);
@@ -198,7 +204,7 @@ static sf_status run_with(sf_shard *s, sf_part_step *t, const numbers *lefts, in
         return sf_run_steps(s->ctx, 1, &t->step, &t->views, NULL, 0, NULL);
 }
 
-/* From here on the part is elementwise: x, of the accumulator's type, element by element. */
+/* Makes the part an elementwise step over x, which has the accumulator's type. */
 static void make_elementwise(sf_part_step *t, const sf_view *x)
 {
         t->x = *x;
@@ -210,7 +216,8 @@ static void make_elementwise(sf_part_step *t, const sf_view *x)
         t->views.fuse = NULL;
 }
 
-/* The part's step with all entries from `first` on: as many as a step has room for, and the rest to what that has left in scratch. */
+/* Runs the part's step with all entries from `first` on. One step takes as many as it has operands
+ * for; its results go to scratch, and further steps combine the remaining entries. */
 static sf_status run_with_all(sf_shard *s, sf_part_step *t, const numbers *lefts, int32_t first)
 {
         const sf_view out = t->out;
@@ -257,7 +264,9 @@ sf_status sf_device_scan(sf_shard *s, int64_t from, int64_t to, const sf_pile *p
         if (status == SF_OK)
                 status = run_with_all(s, &t, &lefts, 0);
         if (status == SF_OK && s->request.exclusive) {
-                /* The first result has nothing of its own: the identity of a sum, +0.0, would not leave a -0.0 as it is. */
+                /* The first result of an exclusive scan has no element of its own. The identity of
+                 * a sum, +0.0, would change a -0.0, so that result is computed from the values to
+                 * the left alone. */
                 sf_part_make(s, from, from + 1, &t);
                 const sf_view lowest = numbers_view(s, &t, &lefts, 0);
                 make_elementwise(&t, &lowest);

@@ -1,6 +1,7 @@
 /*
- * ranks.h: what the files that know of ranks share. One axis over many ranks: cards.c has what ranks ask for, and compares it; shard.c what a rank
- * computes, device.c how on a CUDA device; spans.c what is exchanged. Nobody here knows how it is exchanged.
+ * ranks.h: shared by the files about ranks, for one axis that is divided over many ranks. cards.c:
+ * what each rank asks for, compared. shard.c: what a rank computes. device.c: the same on a CUDA
+ * device. spans.c: what is exchanged. How it is exchanged is up to the caller.
  */
 #ifndef SF_RANKS_H
 #define SF_RANKS_H
@@ -15,19 +16,22 @@ struct sf_shard {
         sf_span_kind kind;
         int32_t axis, rank, ranks;
         int64_t length;
-        int64_t from, to;  /* of this shard, as the sequence is walked */
-        int64_t *begin;    /* where the shard at each place begins in the sequence, and where the last one ends */
+        int64_t from, to;  /* this shard's positions, in the order of the sequence */
+        /* where the shard at each place begins in the sequence; the last entry is where the last
+         * one ends */
+        int64_t *begin;
         int32_t *place;    /* of each rank */
-        char *span;        /* this rank's, once it has been computed */
+        char *span;        /* that of this rank, once it has been computed */
 };
 
-/* Room to sort a shard in. */
+/* A shard, while shards are sorted. */
 typedef struct sf_ranks_part {
         int64_t first, count;
         int32_t rank;
 } sf_ranks_part;
 
-/* The tensors of positions [from, to) of the sequence, and a step over them; not to be moved. */
+/* A step over positions [from, to) of the sequence, and its tensors. It must not be moved in
+ * memory. */
 typedef struct sf_part_step {
         sf_view x, out, mask, a, values;
         int64_t shape[SF_MAX_NDIM];
@@ -36,19 +40,20 @@ typedef struct sf_part_step {
 } sf_part_step;
 void sf_part_make(sf_shard *s, int64_t from, int64_t to, sf_part_step *t);
 
-/* device.c: shards in the memory of a CUDA device. Which operations have them; the values of this rank's blocks, to its span; a scan of [from, to) with what stands before
- * it to its left; a fold's result. */
+/* device.c: shards in CUDA memory. has: is the operation supported? fold: computes the values of
+ * this rank's blocks, into its span. scan: scans [from, to), with the values of `pile` on the left.
+ * result: the result of a fold. */
 bool sf_device_has(const sf_step *step);
 sf_status sf_device_fold(sf_shard *s);
 sf_status sf_device_scan(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile);
 sf_status sf_device_result(sf_shard *s, const sf_pile *pile);
 
-/* What was asked for, checked on this rank. */
+/* Checks, on this rank, what was asked for. */
 sf_status sf_ranks_request(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, sf_shard_options *o, sf_request *r,
                            sf_prepared *p, int32_t *axis);
-/* Is it the same on all of them? */
+/* Do all ranks ask for the same? */
 sf_status sf_ranks_compare(const sf_context *ctx, int32_t ranks, const sf_shard_card *cards);
-/* Where each shard stands: s->begin, s->place, s->length. */
+/* Sets s->begin, s->place and s->length: where each shard is. */
 sf_status sf_ranks_place(sf_shard *s, const sf_shard_card *cards, sf_ranks_part *parts);
 
 #endif

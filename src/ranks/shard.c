@@ -1,8 +1,10 @@
 /*
- * What one rank computes of an axis that many have: the values of its blocks, and from everybody's the results.
+ * What one rank computes of an axis that many ranks share: the values of its blocks, and then its
+ * results, from the values of all ranks.
  *
- * A scan of a shard is a few steps: one for each block of its span up to where the rest begins at a multiple of a power of two that it fits
- * into, and one for that rest. To the left of each stand the blocks of all positions before it.
+ * A scan of a shard takes a few steps: one for each block of its span, until the remaining
+ * positions begin at a multiple of a power of two that is not smaller than their number; and one
+ * for all of those. Each step has the blocks of all positions before it as the values to its left.
  */
 #include "backend.h"
 #include "context.h"
@@ -25,7 +27,7 @@ static sf_status no_memory(const sf_context *ctx, size_t bytes)
         return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", bytes);
 }
 
-/* What the whole axis can have wrong. */
+/* Checks what concerns the whole axis. */
 static sf_status check_whole(const sf_shard *s)
 {
         const sf_step *step = &s->p.step;
@@ -134,7 +136,7 @@ static void see_part(const sf_shard *s, const sf_view *from, int64_t offset, sf_
         to->data = to->data ? to->data + offset * to->strides[s->axis] : NULL;
 }
 
-/* Strides of an array of values, one a line. */
+/* The view of an array of values, one for each line. */
 static void see_values(const sf_shard *s, char *values, sf_part_step *t)
 {
         int64_t stride = sizeof(sf_value);
@@ -175,19 +177,21 @@ void sf_part_make(sf_shard *s, int64_t from, int64_t to, sf_part_step *t)
 }
 
 /*
- * A large block of few lines is folded as FAN blocks side by side, each a line of its own: memory answers several streams faster than one, and threads have
- * something to share. They are the block's own subtrees, FAN a power of two, and are combined as such.
+ * A large block of few lines is folded as FAN blocks side by side, each a line of its own: several
+ * streams of memory accesses are faster than one, and threads can share the work. FAN is a power of
+ * two, so these are subtrees of the block, and are combined as such.
  */
 #define FAN 8
 #define LEAST_TO_FAN 65536
 
 static bool fans(const sf_shard *s, int64_t from, int64_t to)
 {
-        /* Positions are counted from the beginning of a step, so of indices each is one. */
+        /* Not for an index: positions count from the beginning of a step. */
         return to - from >= LEAST_TO_FAN && s->kind.lines < FAN && s->p.x.ndim < SF_MAX_NDIM && !sf_op_is(s->p.step.op, SF_INDEX);
 }
 
-/* One more dimension, behind all others, along which parts of the axis lie as the sequence is walked. */
+/* Adds a last dimension, along which parts of the axis follow one another in the direction of the
+ * sequence. */
 static void fan_out(const sf_shard *s, sf_part_step *t, sf_view *v)
 {
         const int64_t move = t->shape[s->axis] * v->strides[s->axis];
@@ -210,7 +214,7 @@ static void make_fan(const sf_shard *s, sf_part_step *t)
         t->values.strides[t->values.ndim++] = sizeof(sf_value);
 }
 
-/* The values of one block, of every line, to where its span has them. */
+/* Computes the values of one block, for every line, and writes them to the span. */
 static sf_status fold_block(sf_shard *s, int64_t from, int64_t to, char *values, char *span)
 {
         sf_part_step t;
@@ -276,7 +280,7 @@ sf_status sf_shard_values(sf_shard *s, void *span)
  * Results
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* A scan of [from, to), with a pile of all positions before it to its left. */
+/* Scans [from, to); the pile has all positions before it, as the values to the left. */
 static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile)
 {
         if (!sf_on_host(s->p.step.device))
@@ -303,7 +307,7 @@ static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const sf_pile 
         return status;
 }
 
-/* The smallest power of two that is not below n. */
+/* The smallest power of two that is at least n. */
 static int64_t power_above(int64_t n)
 {
         return n < 2 ? 1 : 2 * sf_order_left(n);
@@ -348,7 +352,7 @@ static void finish_fold(sf_shard *s, const sf_pile *pile)
         }
 }
 
-/* The last step, from a pile of what stands before this shard, or of a fold all. */
+/* Computes the results. The pile has the positions before this shard; for a fold, all positions. */
 static sf_status finish(sf_shard *s, sf_pile *pile)
 {
         if (!s->p.out.count)
@@ -361,7 +365,7 @@ static sf_status finish(sf_shard *s, sf_pile *pile)
         return SF_OK;
 }
 
-/* The values have been computed, or there are none. */
+/* Checks that the values have been computed, if there are any. */
 static sf_status check_ready(const sf_shard *s, const char *name, const void *spans, size_t bytes)
 {
         if (!s->span && sf_shard_bytes(s, s->rank))

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------------------------------
- * Values: numbers as wide as the accumulator, integers and positions of 8 bytes
+ * Values: reals are as wide as the accumulator, integers and positions have 8 bytes
  * ---------------------------------------------------------------------------------------------------------- */
 static bool is_real(const sf_span_kind *k)
 {
@@ -32,7 +32,8 @@ int64_t sf_span_value_bytes(const sf_span_kind *k)
         return (int64_t)(first_bytes(k) + second_bytes(k));
 }
 
-/* Components begin at their union's lowest byte, which of a narrower one has its lowest bits: the byte order of all machines this runs on. */
+/* A narrower component is in the lowest bytes of its union, because all machines that this runs on
+ * are little-endian. */
 void sf_span_put(const sf_span_kind *k, char *to, sf_value v)
 {
         memcpy(to, &v.u64, first_bytes(k));
@@ -89,7 +90,7 @@ void sf_pile_end(sf_pile *p)
         p->data = NULL;
 }
 
-/* The last two blocks become one. */
+/* Combines the last two blocks into one. */
 static void combine_last(sf_pile *p)
 {
         const int64_t each = sf_span_value_bytes(&p->kind);
@@ -114,7 +115,8 @@ static bool add_block(sf_pile *p, int level, const char *values)
         memcpy(p->data + (size_t)p->count * block_bytes(p), values, block_bytes(p));
         p->level[p->count++] = level;
         p->to += (int64_t)1 << level;
-        /* Two of one level are halves if the left one begins where a block of the next level does. */
+        /* Two blocks of one level are the halves of a larger one if the left one begins where a
+         * block of the next level begins. */
         while (p->count > 1 && p->level[p->count - 2] == p->level[p->count - 1] &&
                !(p->to & (((int64_t)2 << p->level[p->count - 1]) - 1)))
                 combine_last(p);
