@@ -1,9 +1,10 @@
 /*
- * bench.c: how fast scans and folds are here, beside moving the same bytes and nothing else.
+ * bench.c: how fast scans and folds are here, compared with moving the same bytes and nothing else.
  *
- * Work and peer take turns within a round, so that a change of clock or a noisy neighbour meets both; a row's times
- * are the medians of its rounds. All memory has been written before it is timed. A row says how many bytes it has to
- * move: each input element read once, each output element written once.
+ * The work and its peer (a copy or a read) take turns within a round, so that a change of the clock
+ * rate or other processes affect both. A row's times are the medians of its rounds. All memory has
+ * been written before it is timed. A row says how many bytes it has to move: each input element is
+ * read once, each output element is written once.
  */
 #include "bench_peers.h"
 #include "bench_report.h"
@@ -26,22 +27,23 @@ struct settings {
         int quick, few, rounds;
         const char *filter, *json, *html;
         int32_t threads;
-        const char *old;  /* the text of an earlier --json, or NULL */
-        double tolerance; /* what is below this part of its earlier fraction is slower */
+        const char *old;  /* the text that an earlier --json wrote, or NULL */
+        /* a row is slower if its fraction is below this part of the earlier one */
+        double tolerance;
 };
 
-/* A minute in which others are busy is not a slower library: a row is measured so often before it is called slower, after pauses, each twice as long as
- * the one before. */
+/* A row may seem slower because other processes were busy. So it is measured this often before it
+ * is called slower, with pauses between, each twice as long as the one before. */
 enum { TRIES = 5, FIRST_PAUSE_MS = 300 };
 
 struct result {
         double seconds, peer_seconds;
-        int disturbed; /* others had the processors meanwhile */
+        int disturbed; /* other processes used the processors meanwhile */
         uint64_t bytes;
         int measured;
 };
 
-/* A filter looks at the name, the shape and the dtype as the table prints them. */
+/* A filter matches the name, the shape and the dtype as the table prints them. */
 static int wanted(const struct row *row, const struct settings *s)
 {
         char shape[64], text[160];
@@ -67,17 +69,19 @@ static void run_peer(const struct row *row, const struct arena *arena, uint64_t 
         if (row->fold)
                 read_bytes(arena->x, bytes, read_streams[way], threads);
         else
-                copy_bytes(arena->y, arena->x, bytes / 2, threads); /* a copy moves each byte twice */
+                /* a copy reads and writes each byte */
+                copy_bytes(arena->y, arena->x, bytes / 2, threads);
 }
 
-/* How often a processor was taken from a thread of this process that wanted to go on. */
+/* How often the kernel interrupted a thread of this process that could have continued. */
 static long times_taken(void)
 {
         struct rusage usage;
         return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
 }
 
-/* With one thread its own time, which others cannot take from it; with several the time that passes. */
+/* With one thread, measures its CPU time, which other processes do not change; with several, the
+ * elapsed time. */
 static int measure(sf_context *ctx, const struct row *row, const struct settings *s, struct arena *arena,
                    struct result *result)
 {
@@ -89,7 +93,8 @@ static int measure(sf_context *ctx, const struct row *row, const struct settings
         fill_for(arena, row, s->quick, threads);
         result->bytes = bytes_of(row, s->quick);
         double start = 0;
-        for (int i = 0; i < 2; i++) { /* the second, warm, says how many calls make a measurable time */
+        /* the second call is warm: its time decides how many calls are timed together */
+        for (int i = 0; i < 2; i++) {
                 start = seconds_by(clock);
                 if (call(ctx, row, s->quick, arena, &plan) != SF_OK) {
                         sf_plan_destroy(plan);
@@ -112,7 +117,8 @@ static int measure(sf_context *ctx, const struct row *row, const struct settings
                 ours[round] = (seconds_by(clock) - start) / calls;
         }
         sf_plan_destroy(plan);
-        result->disturbed = threads > 1 && 2 * (times_taken() - before) > s->rounds; /* in every second round: on an idle machine it is none in all */
+        /* more than once in two rounds; an idle machine has none at all */
+        result->disturbed = threads > 1 && 2 * (times_taken() - before) > s->rounds;
         result->seconds = median(ours, s->rounds);
         for (int way = 0; way < ways; way++) {
                 double peer = median(peers[way], s->rounds);
@@ -158,7 +164,7 @@ static double fraction_of(const struct result *r)
         return r->peer_seconds / r->seconds;
 }
 
-/* Neither is so where there is nothing to compare with. */
+/* False if there is nothing to compare with: before is NaN. */
 static int seems_slower(const struct result *r, double before, const struct settings *s)
 {
         return fraction_of(r) < s->tolerance * before;
@@ -198,7 +204,9 @@ static void pause_before(int attempt)
         nanosleep(&time, NULL);
 }
 
-/* A row measured; again, up to TRIES times, while it seems slower than it was. Its best counts, of those when others left it the processors. *before is the fraction it was, NaN if that is not known. */
+/* Measures a row; again, up to TRIES times, while it seems slower than before. The best measurement
+ * counts, preferably one that was not disturbed. *before is the earlier fraction, NaN if it is not
+ * known. */
 static int measure_row(sf_context *ctx, const struct row *row, const struct settings *s, struct arena *arena, struct result *best, double *before)
 {
         char shape[64];
@@ -254,7 +262,7 @@ static int run_rows(sf_context *ctx, const struct settings *s, struct arena *are
         return !status && slower ? complain("%d of %d rows are slower than they were", slower, count) : status;
 }
 
-/* The results that were measured, in the order of the table. */
+/* Writes the measured results, in the order of the table. */
 static int write_reports(sf_context *ctx, const struct settings *s, const struct result *results)
 {
         static struct bench_line lines[MOST_ROWS];
@@ -347,7 +355,8 @@ int command_bench(int argc, char **argv)
                 files[count++] = s.json;
         if (s.html && strcmp(s.html, "-"))
                 files[count++] = s.html;
-        int status = count ? outputs_check(files, count) : CLI_DONE; /* before minutes of work */
+        /* check before minutes of work */
+        int status = count ? outputs_check(files, count) : CLI_DONE;
         if (!status && compare)
                 status = old_read(compare, &old);
         s.old = old;

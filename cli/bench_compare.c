@@ -1,4 +1,4 @@
-/* bench_compare.c: the figures of a file that bench --json wrote. */
+/* bench_compare.c: reads the numbers of a file that bench --json wrote. */
 #include "bench_report.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@ double seconds_by(clockid_t clock)
         return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* One thread's piece of the bytes; pieces begin on multiples of 64. */
+/* One thread's piece of the bytes; pieces begin at multiples of 64. */
 struct piece {
         void (*work)(const struct piece *piece);
         unsigned char *to;
@@ -37,7 +37,7 @@ static void cut_piece(struct piece *piece, size_t bytes, int part, int parts)
                 piece->end = bytes;
 }
 
-/* One call's pieces, one for each thread, claimed by whoever comes. */
+/* The pieces of one call, one for each thread; a thread takes the next piece that is left. */
 struct crew {
         struct piece all;
         size_t bytes;
@@ -56,7 +56,7 @@ static void work(void *arg, int worker)
         }
 }
 
-/* A pool as the library's, so that a copy costs what it costs with threads that are there. */
+/* Uses the library's thread pool, so that the peer, like the library, starts no threads. */
 static void share_out(struct piece all, size_t bytes, int threads)
 {
         struct crew crew = { .all = all, .bytes = bytes, .pieces = threads };
@@ -77,14 +77,14 @@ void copy_bytes(void *to, const void *from, size_t bytes, int threads)
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
-/* Wide registers where the CPU has them, so that the loop waits for memory and not for itself. */
+/* Uses wide registers if the CPU has them, so that memory, not the loop, limits the speed. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #  define EACH_CPU __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #  define EACH_CPU
 #endif
 
-/* streams is a constant where this is called, so the sums stay in registers. */
+/* streams is a constant in every call, so the sums stay in registers. */
 static inline __attribute__((always_inline)) void read_lines(const unsigned char *at, size_t lines,
                                                               const size_t streams)
 {
@@ -104,7 +104,7 @@ static inline __attribute__((always_inline)) void read_lines(const unsigned char
         }
         for (size_t s = 1; s < streams; s++)
                 sum[0] += sum[s];
-        /* The compiler must believe that someone looks at the result. */
+        /* Keeps the compiler from removing the reads. */
         __asm__ volatile("" : : "g"(&sum[0]) : "memory");
 }
 

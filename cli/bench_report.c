@@ -1,7 +1,8 @@
 /*
- * bench_report.c: what bench has measured, with the machine, the compiler and the commit it was measured with.
+ * bench_report.c: the measurements of bench, with the machine, the compiler and the commit that
+ * they were made with.
  *
- * The page is python/scanfold/report.html, which draws whatever JSON stands in the place of @DATA@.
+ * The page is python/scanfold/report.html, which draws the JSON that replaces @DATA@.
  */
 #include "bench_report.h"
 #include "cuda/embed.h"
@@ -92,7 +93,7 @@ static void print_page(FILE *file, const struct bench_report *report)
         fputs(place + strlen(mark), file);
 }
 
-/* By way of memory, so that the file appears whole or not at all. */
+/* The report is made in memory first, so that the file appears complete or not at all. */
 int write_report(const struct bench_report *report, const char *path, int page)
 {
         char *text = NULL;

@@ -1,4 +1,4 @@
-/* bench_report.h: what bench has measured, as JSON and as a page. */
+/* bench_report.h: the measurements of bench, as JSON and as a web page. */
 #ifndef SCANFOLD_BENCH_REPORT_H
 #define SCANFOLD_BENCH_REPORT_H
 
@@ -17,13 +17,15 @@ struct bench_report {
         const struct bench_line *lines;
 };
 
-/* Writes the report to a file, or to standard output for "-": as JSON, or as one self-contained page. Complains. */
+/* Writes the report to a file, or to standard output for "-": as JSON, or as one self-contained web
+ * page. Complains. */
 int write_report(const struct bench_report *report, const char *path, int page);
 
-/* bench_compare.c: a file that bench --json wrote, as text that the caller frees. Complains. */
+/* bench_compare.c: reads a file that bench --json wrote; the caller frees the text. Complains. */
 int old_read(const char *path, char **text);
 
-/* The fraction of a copy's speed that it has for this line's work; NaN where it has none. */
+/* The fraction of a copy's or read's speed in that file for this line's work; NaN if it has
+ * none. */
 double old_fraction(const char *text, const struct bench_line *line);
 
 #endif

@@ -111,7 +111,7 @@ uint64_t bytes_of(const struct row *row, int quick)
                           segments_of(row, quick) * (int64_t)sizeof(int64_t));
 }
 
-/* Segments are of different lengths, as they are where they are needed. */
+/* Segments have different lengths, as they do in practice. */
 static void fill_offsets(int64_t *offsets, const struct row *row, int quick)
 {
         const int64_t count = segments_of(row, quick);
@@ -120,7 +120,7 @@ static void fill_offsets(int64_t *offsets, const struct row *row, int quick)
         offsets[count] = shape_of(row, quick)[0];
 }
 
-/* Of noise, 8 bytes at a time: the bits to keep, and the bits to set. */
+/* For random bits, 8 bytes at a time: which bits to keep, and which to set. */
 void fill_for(struct arena *arena, const struct row *row, int quick, int threads)
 {
         static const struct {

@@ -1,4 +1,4 @@
-/* bench_rows.h: what bench measures: the rows of its table, and the library's call for each. */
+/* bench_rows.h: what bench measures: the rows of its table, and the library call for each. */
 #ifndef SCANFOLD_BENCH_ROWS_H
 #define SCANFOLD_BENCH_ROWS_H
 
@@ -12,9 +12,12 @@ struct row {
         int axis;
         int fold, reverse, masked, exclusive, wide; /* wide: an f64 accumulator */
         const char *out; /* the result's dtype; NULL: the same */
-        const char *expression; /* of x, (shape[0], shape[1]), and, where there is a shape[2], w, (shape[2], shape[1]) */
-        int64_t segment; /* the axis is cut into segments of about so many elements; 0: it is not */
-        int few;         /* one of those that --few has */
+        /* of x, with shape (shape[0], shape[1]), and, if there is a shape[2], of w, with shape
+         * (shape[2], shape[1]) */
+        const char *expression;
+        /* the axis is cut into segments of about this many elements; 0: it is not cut */
+        int64_t segment;
+        int few;         /* --few measures this row too */
 };
 
 enum { MOST_ROWS = 64 };
@@ -26,25 +29,27 @@ struct arena {
         unsigned char *x, *y, *mask;
         int64_t *offsets;
         size_t size, mask_size, offsets_size;
-        const char *filled; /* the dtype x holds */
+        const char *filled; /* the dtype of what x holds */
 };
 
-/* Its shape: of the quick bench, or of the whole one. */
+/* The row's shape, for --quick or for the full benchmark. */
 const int64_t *shape_of(const struct row *row, int quick);
 void describe_shape(const struct row *row, int quick, char text[64]);
-/* How many elements it reads, and how many results it has. */
+/* The number of elements that it reads, and of results. */
 int64_t count_of(const struct row *row, int quick);
 int64_t results_of(const struct row *row, int quick);
-/* How many segments there are. */
+/* The number of segments. */
 int64_t segments_of(const struct row *row, int quick);
 const struct dtype_info *out_of(const struct row *row);
-/* How many bytes have to be moved: each element read once, each result written once. */
+/* The bytes that have to be moved: each element is read once, each result is written once. */
 uint64_t bytes_of(const struct row *row, int quick);
 
-/* Makes the arena's x numbers of ordinary size of the row's dtype, and its offsets those of the row. */
+/* Fills the arena's x with numbers of ordinary size, of the row's dtype, and its offsets with those
+ * of the row. */
 void fill_for(struct arena *arena, const struct row *row, int quick, int threads);
 
-/* The work itself. An expression is made into a plan once: *plan is NULL before, and the caller destroys it. */
+/* Does the work. For an expression a plan is made once: *plan is NULL at first, and the caller
+ * destroys it. */
 sf_status call(sf_context *ctx, const struct row *row, int quick, const struct arena *arena, sf_plan **plan);
 
 #endif

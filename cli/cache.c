@@ -1,4 +1,5 @@
-/* cache.c: the compiled CUDA kernels kept on disk, warmed ahead of time, listed and cleared. */
+/* cache.c: the compiled CUDA kernels on disk: compiles them ahead of time, lists and removes
+ * them. */
 #include "cli.h"
 #include "progress.h"
 
@@ -64,7 +65,7 @@ static int warmed_one(void *user, const char *what, int32_t done, int32_t of)
 {
         struct warming *w = user;
         (void)what;
-        if (!w->of) /* only now is it known how many there are: until here the bar showed seconds */
+        if (!w->of) /* how many there are is known only now; until here the bar showed seconds */
                 progress_start(w->label, (uint64_t)of, 0);
         progress_add((uint64_t)(done - w->done));
         w->done = done;
@@ -104,7 +105,8 @@ static int warm(sf_context *ctx, const char *folder, int32_t number)
         }
         if (number >= count)
                 return complain("there is no CUDA device %d; this process sees %d, numbered from 0", (int)number, (int)count);
-        /* The library shrugs when it cannot write, as it must when it works; here writing was the work. */
+        /* If the library cannot write to the cache, that is no error when it computes; here writing
+         * was the purpose. */
         sf_cache_list(ctx, count_entry, &tally);
         if (!tally.entries)
                 return complain("nothing could be kept in %s; it must be a folder this user can write, and SCANFOLD_CACHE_MB not 0",

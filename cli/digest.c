@@ -1,6 +1,8 @@
 /*
- * digest.c: `scanfold digest`. One number for each operation and dtype, of the bits of all results of a fixed list: two machines, or two builds,
- * have the same bits where they print the same lines. Inputs are made of integers by shifts and exact products, so they are the same everywhere.
+ * digest.c: `scanfold digest` prints one number for each operation and dtype: a hash of the bits of
+ * all results for a fixed list of inputs. If two machines, or two builds, print the same lines,
+ * they give the same bits. Inputs are made from integers by shifts and exact products, so they are
+ * the same everywhere.
  */
 #include "cli.h"
 
@@ -10,14 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Long enough that every instruction set has whole tiles and a rest, and that threads share an axis; few, so that it takes seconds. */
+/* Long enough that every instruction set has complete tiles and a remainder, and that threads share
+ * an axis; few, so that it takes only seconds. */
 static const struct shape {
         int64_t length[3];
         int32_t axis;
 } shapes[] = { { { 1, 2, 1 }, 1 }, { { 3, 1021, 1 }, 1 }, { { 2, 67, 129 }, 1 }, { { 41, 5, 3 }, 1 }, { { 1, 300007, 1 }, 1 }, { { 1, 40009, 3 }, 1 } };
 enum { NSHAPES = sizeof(shapes) / sizeof(shapes[0]), MOST = 300007 };
 
-/* What is made of several steps, in the notation. */
+/* Work that takes several steps, in the notation. */
 static const char *const expressions[] = {
         "softmax(x, 1)", "layer_norm(x, 1)", "rms_norm(x, 1)", "var(x, 1)", "norm(x, 3, 1)", "logsumexp(x, 1)", "cumsum(exp(x), 1)", "tanh(sigmoid(x))",
 };
@@ -31,19 +34,22 @@ static uint64_t mix(uint64_t n)
         return n ^ n >> 31;
 }
 
-/* FNV-1a, of words of 8 bytes instead of bytes: so that hashing takes less time than computing. What is left of a word is zeros. */
+/* FNV-1a on words of 8 bytes instead of bytes, so that hashing takes less time than computing. The
+ * last word is padded with zeros. */
 static uint64_t add_bytes(uint64_t digest, const unsigned char *bytes, size_t size)
 {
         for (size_t i = 0; i < size; i += 8) {
                 uint64_t word = 0;
                 memcpy(&word, bytes + i, size - i < 8 ? size - i : 8);
                 digest = (digest ^ word) * 0x100000001b3u;
-                digest ^= digest >> 32; /* or the upper bits would never reach the lower ones */
+                /* otherwise the upper bits would never affect the lower ones */
+                digest ^= digest >> 32;
         }
         return digest;
 }
 
-/* A real is an integer of 7 bits and a sign times 2^-4 to 2^4: every real dtype has it exactly, and sums of many are rounded. */
+/* A real is an odd integer of 7 bits and a sign, times 2^-5 to 2^2: every real dtype represents it
+ * exactly, and sums of many of them are rounded. */
 static void fill(unsigned char *x, const struct dtype_info *dtype, int64_t count)
 {
         for (int64_t i = 0; i < count; i++) {
@@ -59,7 +65,8 @@ static void fill(unsigned char *x, const struct dtype_info *dtype, int64_t count
                 uint32_t bits;
                 memcpy(&bits, &single, sizeof(bits));
                 const uint16_t brain = (uint16_t)(bits >> 16);
-                /* exact and normal in f16: the exponent is moved, the fraction shortened by zeros */
+                /* exact and normal in f16: the exponent's bias changes, and only zeros of the
+                 * fraction are dropped */
                 const uint16_t half = (uint16_t)((bits >> 16 & 0x8000) | ((bits & 0x7fffffff) - (112u << 23)) >> 13);
                 if (dtype->size == 8)
                         memcpy(to, &value, sizeof(value));
@@ -75,7 +82,8 @@ static sf_tensor tensor_of(void *data, const struct dtype_info *dtype, int32_t n
         return (sf_tensor){ .data = data, .device = { SF_CPU, 0 }, .ndim = ndim, .dtype = dtype->dtype, .shape = (int64_t *)shape };
 }
 
-/* Scans forwards, backwards and exclusive, and folds both ways, of all shapes. Nonzero where the operation is not for this dtype. */
+/* Scans forwards, in reverse and exclusive, and folds in both directions, for all shapes. Nonzero
+ * if the operation does not support this dtype. */
 static int digest_op(sf_context *ctx, sf_op op, const struct dtype_info *dtype, const struct dtype_info *out, unsigned char *x, unsigned char *y, uint64_t *digest)
 {
         for (int i = 0; i < NSHAPES; i++) {

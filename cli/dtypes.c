@@ -1,4 +1,4 @@
-/* dtypes.c: the dtypes by each of their names. */
+/* dtypes.c: the dtypes, with all of their names. */
 #include <string.h>
 
 #include "cli.h"
@@ -34,7 +34,8 @@ const struct dtype_info *dtype_by_name(const char *name)
         return NULL;
 }
 
-/* Void is no number: two bytes of it are bfloat16 only when the user says so (--view bf16). */
+/* Void is not a number type: two bytes of it are bfloat16 only if the user says so (--view
+ * bf16). */
 const struct dtype_info *dtype_by_letters(char kind, int32_t size)
 {
         for (size_t i = 0; i < ndtypes; i++)

@@ -1,4 +1,4 @@
-/* expression.c: the explain and run commands: a line in Python's notation, shown or computed. */
+/* expression.c: the explain and run commands, which show or compute a line in Python's notation. */
 #include "cli.h"
 #include "files.h"
 #include "progress.h"
@@ -10,7 +10,8 @@
 
 enum { INPUTS = 64, NAME_ROOM = 64 };
 
-/* What was said of one input: by --shape and --dtype for explain, by name=FILE and --view for run. */
+/* What the command line says about one input: --shape and --dtype for explain, name=FILE and --view
+ * for run. */
 struct said {
         char name[NAME_ROOM];
         const char *path;
@@ -79,7 +80,7 @@ static int take_shape(struct line *line, const char *text)
                 return complain_usage(line->command, "--shape says twice what shape %s has", said->name);
         said->has_shape = 1;
         said->ndim = 0;
-        while (*rest) { /* nothing after the sign is rank 0 */
+        while (*rest) { /* nothing after the = means no dimensions */
                 char number[24];
                 size_t length = strcspn(rest, ",x");
                 if (length >= sizeof(number) || said->ndim == SF_MAX_NDIM)
@@ -139,7 +140,8 @@ static int read_line(struct line *line)
         return sf_graph_parse(line->ctx, line->text, &line->graph) ? passed_on(line) : CLI_DONE;
 }
 
-/* The tensor each input of the graph is. What was said of a name that does not occur is most likely a slip. */
+/* Finds the tensor of each input of the graph. A name that does not occur in the expression is most
+ * likely a mistake, and is refused. */
 static int match_inputs(struct line *line, const char *how)
 {
         int32_t count = sf_graph_inputs(line->graph);
@@ -300,19 +302,19 @@ static const struct dtype_info *dtype_info_of(sf_dtype dtype)
                 if (info->dtype.code == dtype.code && info->dtype.bits == dtype.bits)
                         return info;
         }
-        return NULL; /* the library has no other */
+        return NULL; /* the library has no other dtypes */
 }
 
-/* One result: where it is made, and what it is. */
+/* One result: its memory, shape and dtype. */
 struct result {
         sf_tensor tensor;
         int64_t shape[SF_MAX_NDIM];
         const struct dtype_info *dtype;
         uint64_t bytes;
-        double single; /* room for one that is printed */
+        double single; /* memory for a single value that is printed */
 };
 
-/* The file for a result, with its header. */
+/* Creates the file for a result, with its header. */
 static int create_file(struct result *r, const char *path, struct output *output)
 {
         char header[NPY_HEADER_ROOM];
@@ -347,7 +349,7 @@ static int run_plan(struct line *line, int count, const struct result *results)
         return sf_plan_run(line->plan, line->inputs, out, NULL) ? passed_on(line) : CLI_DONE;
 }
 
-/* No -o: single values, printed. */
+/* Without -o: single values are printed. */
 static int print_results(struct line *line, int count, struct result *results)
 {
         for (int i = 0; i < count; i++) {
@@ -362,7 +364,8 @@ static int print_results(struct line *line, int count, struct result *results)
         return status ? status : finish_stdout();
 }
 
-/* All have their room before any is computed, and none appears unless all are complete. */
+/* All files are created before anything is computed, and none gets its name unless all are
+ * complete. */
 static int write_results(struct line *line, int count, struct result *results)
 {
         struct output *outputs = calloc((size_t)count, sizeof(*outputs));

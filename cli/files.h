@@ -1,15 +1,15 @@
 /*
- * files.h: .npy files mapped in, and mapped out whole or not at all.
+ * files.h: input and output .npy files as memory mappings. Outputs appear complete or not at all.
  *
- * An input is mapped, not read, so that a file larger than memory streams through the page cache. What cannot be
- * mapped (a pipe), or not used where it lies (the other byte order, data off its alignment), is first copied into an
- * unlinked file in $TMPDIR, which no crash can leave behind.
+ * An input is mapped, not read, so that a file larger than memory streams through the page cache.
+ * What cannot be mapped (a pipe), or not used as it is (the other byte order, data that is not
+ * aligned), is first copied to an unlinked file in $TMPDIR, which cannot be left behind by a crash.
  *
- * An output is a temporary file in the directory it is meant for, mapped, and renamed once
- * complete; standard output and other things that are no regular file get theirs copied at the
- * end. Whatever goes wrong before, a signal included, the temporary file is removed and what
- * stood under the name stays. Several outputs are renamed together, once all are complete and on
- * the disk; if one cannot be, those before it are put back.
+ * An output is a mapped temporary file in the target directory, which is renamed when it is
+ * complete. For standard output, and anything else that is not a regular file, the contents are
+ * copied at the end. If anything goes wrong before, or a signal arrives, the temporary file is
+ * removed, and an existing file of that name is unchanged. Several outputs are renamed together,
+ * once all are complete and on the disk; if one rename fails, the earlier ones are undone.
  */
 #ifndef SCANFOLD_FILES_H
 #define SCANFOLD_FILES_H
@@ -22,22 +22,22 @@ struct mapping {
 };
 
 struct input {
-        const char *name;        /* for sentences */
+        const char *name;        /* for error messages */
         struct mapping file;     /* the file as it is */
-        struct mapping copy;     /* native, aligned data, where the file's is not; else empty */
+        struct mapping copy;     /* native, aligned data, if the file's is not; else empty */
         struct npy_header header;
         unsigned char *data;     /* first element, native and aligned */
 };
 
 struct output {
         const char *name;
-        char *path;              /* where it is renamed to; NULL for a stream */
+        char *path;              /* the name it gets at the end; NULL for a stream */
         char *directory;
         char *temporary;         /* the temporary file's name; NULL while it has none */
-        char *kept;              /* another name for what stood at path, or NULL */
-        int fresh;               /* nothing stood there */
+        char *kept;              /* another name for the file that was at path, or NULL */
+        int fresh;               /* there was no file at path */
         int fd;                  /* the temporary file */
-        int stream;              /* where it is copied to, or -1 */
+        int stream;              /* the descriptor it is copied to, or -1 */
         struct mapping file;
 };
 
@@ -46,10 +46,10 @@ int input_open(struct input *input, const char *path);
 void input_close(struct input *input);
 
 /*
- * outputs_check, called before the work is known to be possible, finds out what can be known
- * ahead: a directory, a terminal, a file that may not be written, one file named twice.
- * output_create makes room for size bytes meant for path, all zero; after a failure the struct is
- * as abandoned. outputs_commit puts all of them in their places, or none.
+ * outputs_check is called before the work begins. It finds problems that can be known by then: a
+ * directory, a terminal, a file that may not be written, the same file twice. output_create makes
+ * room for size bytes for path, all zero; if it fails, the struct is as after outputs_abandon.
+ * outputs_commit gives all outputs their names, or none.
  */
 int outputs_check(const char *const *paths, int count);
 int output_create(struct output *output, const char *path, uint64_t size);
@@ -57,16 +57,18 @@ int outputs_commit(struct output *outputs, int count);
 void outputs_abandon(struct output *outputs, int count);
 
 /*
- * One output written by several processes. The one that made it names its temporary file (output_share), the others map that (output_join),
- * and put what they wrote on the disk (output_leave) before the first commits it. Each of them removes the file if it comes to nothing;
- * output_forget, once it has been committed.
+ * One output written by several processes. The one that has created it tells the name of its
+ * temporary file (output_share). The others map that file (output_join), and write their part to
+ * the disk (output_leave) before the first one commits it. Each of them removes the file if the
+ * work fails; output_forget prevents that after the commit.
  */
 int output_share(struct output *output, char *name, size_t room);
 int output_join(struct output *output, const char *path, const char *name, uint64_t size);
 int output_leave(struct output *output);
 void output_forget(struct output *output);
 
-/* Tells the kernel that [start, start + size), within a mapping, is not needed for now. Nothing in it is lost. */
+/* Tells the kernel that [start, start + size), inside a mapping, is not needed for now. Its
+ * contents are not lost. */
 void drop_pages(const unsigned char *start, uint64_t size);
 
 #endif /* SCANFOLD_FILES_H */

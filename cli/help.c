@@ -1,4 +1,4 @@
-/* help.c: what --help says. Kept in step with scanfold.1. */
+/* help.c: what --help prints. It must agree with scanfold.1. */
 #include "cli.h"
 
 #include <stdio.h>

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One device a line, then what is loaded for them: the same for all. A device that cannot be asked says why, and the next is asked. */
+/* One line for each device, then the driver, compiler and cache, which are the same for all. If a
+ * device cannot be queried, its line says why, and the next one follows. */
 static void print_cuda(sf_context *ctx)
 {
         sf_device_info info = SF_DEVICE_INFO_INIT;

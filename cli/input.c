@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns how many bytes came, 0 at the end, or -1 after complaining. */
+/* Returns the number of bytes read, 0 at the end, or -1 after complaining. */
 static ssize_t read_some(const struct input *input, int from, unsigned char *to, uint64_t room)
 {
         enum { CHUNK = 1 << 20 };
@@ -29,8 +29,9 @@ static ssize_t read_some(const struct input *input, int from, unsigned char *to,
 }
 
 /*
- * The beginning of a stream, judged as it comes: what is no .npy file may go on for ever. The
- * header, and perhaps some of the data, is at head, *have bytes; need is where the data ends.
+ * Reads the beginning of a stream and checks it as it arrives, because a stream that is not a .npy
+ * file may never end. The header, and perhaps some of the data, is at head, *have bytes; *need is
+ * where the data ends.
  */
 static int read_beginning(const struct input *input, int from, unsigned char *head,
                           uint64_t *have, uint64_t *need)
@@ -54,13 +55,13 @@ static int read_beginning(const struct input *input, int from, unsigned char *he
 }
 
 /*
- * A pipe has no size and cannot be mapped: header and data go into a spool file. What follows
- * them is not read.
+ * A pipe has no size and cannot be mapped, so its header and data are copied to a temporary file.
+ * What follows them is not read.
  */
 static int spool_stream(struct input *input, int from)
 {
         enum { CHUNK = 1 << 20 };
-        unsigned char *chunk = malloc(CHUNK); /* more than NPY_START_MOST */
+        unsigned char *chunk = malloc(CHUNK); /* larger than NPY_START_MOST */
         if (!chunk)
                 return complain("not enough memory to read %s", input->name);
         uint64_t have, need;
@@ -76,7 +77,7 @@ static int spool_stream(struct input *input, int from)
                 ssize_t got = read_some(input, from, chunk, need - have);
                 if (got < 0)
                         status = CLI_FAILED;
-                if (got <= 0) /* an early end is the parser's to complain about */
+                if (got <= 0) /* if it ends early, the parser complains later */
                         break;
                 status = write_all(to, chunk, (uint64_t)got, spool_name());
                 have += (uint64_t)got;
@@ -105,7 +106,7 @@ static int map_file(struct input *input, int fd, uint64_t size)
         return CLI_DONE;
 }
 
-/* Element by element, so that it is right for any size; the compiler makes byte swaps of it. */
+/* Byte by byte, so that it is right for any size; the compiler makes byte swaps of it. */
 static void copy_elements(unsigned char *to, const unsigned char *from, uint64_t bytes, int itemsize, int swap)
 {
         if (!swap) {
@@ -117,7 +118,8 @@ static void copy_elements(unsigned char *to, const unsigned char *from, uint64_t
                         to[i + (uint64_t)b] = from[i + (uint64_t)(itemsize - 1 - b)];
 }
 
-/* The other byte order, or elements off their alignment: the library works on neither, so they are put right first. */
+/* The data has the other byte order, or is not aligned. The library supports neither, so it gets a
+ * converted copy. */
 static int make_native(struct input *input)
 {
         enum { CHUNK = 16 << 20 };
@@ -195,8 +197,9 @@ void input_close(struct input *input)
 void drop_pages(const unsigned char *start, uint64_t size)
 {
         /*
-         * Every mapping here has a file behind it, so MADV_DONTNEED loses nothing: a page asked for again comes from
-         * the page cache or the disk. Rounding outwards to whole pages is therefore safe too.
+         * Every mapping here is backed by a file, so MADV_DONTNEED loses nothing: a page that is
+         * used again comes from the page cache or the disk. For the same reason it is safe to round
+         * outwards to whole pages.
          */
         uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
         uintptr_t from = (uintptr_t)start / page * page;

@@ -1,4 +1,4 @@
-/* main.c: from the command line to a job. */
+/* main.c: reads the command line and makes a job of it. */
 #include "cli.h"
 #include "progress.h"
 #include "signals.h"
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How much of the files is worked on at a time: enough to keep every thread busy, little beside any memory. */
+/* How much of the files is worked on at a time: enough to keep every thread busy, but little
+ * compared with a machine's memory. */
 enum { DEFAULT_SLAB = 128 << 20 };
 
 static int keeping;
@@ -65,7 +66,7 @@ int complain_usage(const char *command, const char *format, ...)
 
 int complain_option(const char *command, int result, char **argv)
 {
-        /* getopt names a short option by its letter, and steps over a long one. */
+        /* getopt stores a short option's letter in optopt, and has stepped past a long one. */
         char letter[] = { '-', (char)optopt, 0 };
         if (result == ':')
                 return complain_usage(command, "%s needs a value", argv[optind - 1]);
@@ -94,7 +95,7 @@ enum {
         OPT_VIEW, OPT_THREADS, OPT_SLAB, OPT_MPI
 };
 
-/* For a scan and a fold alike; what does not apply to one is refused by name. */
+/* The options of both scan and fold; one that does not apply is refused with a message. */
 static const struct option long_options[] = {
         { "output", required_argument, NULL, 'o' },
         { "axis", required_argument, NULL, OPT_AXIS },
@@ -156,7 +157,7 @@ static int read_dtype(const char *command, const char *option, const char *text,
                       : complain_usage(command, "%s %s is not a dtype; it is one of %s", option, text, dtype_list);
 }
 
-/* One option of scan or a fold. Returns CLI_DONE or CLI_USAGE. */
+/* Handles one option of a scan or fold. Returns CLI_DONE or CLI_USAGE. */
 static int take_option(struct job *job, int option, const char *text)
 {
         const char *command = job->command;
@@ -292,8 +293,9 @@ static int command_help(int argc, char **argv)
 }
 
 /*
- * A program started with a standard descriptor closed would hand its number to the first file it opens, and write
- * messages into the result. The stand-ins are opened the wrong way round, so that using one is still an error.
+ * If a standard descriptor is closed when the program starts, the first file that is opened gets
+ * its number, and messages would be written into the result. So each closed one is replaced by
+ * /dev/null, opened in the wrong direction, so that using it is still an error.
  */
 static void keep_standard_descriptors(void)
 {

@@ -1,8 +1,9 @@
 /*
  * npy.c: reading and writing .npy headers.
  *
- * The header is text from anywhere, so the reader trusts nothing: a cursor that never passes the end, one function
- * for each kind of thing the dictionary may hold, no recursion, no allocation.
+ * The header may come from anywhere, so the parser trusts nothing in it: the cursor never passes
+ * the end, there is one function for each kind of value in the dictionary, and there is no
+ * recursion and no allocation.
  */
 #include "npy.h"
 
@@ -26,7 +27,7 @@ static int refuse(char *why, const char *format, ...)
         return NPY_REFUSED;
 }
 
-/* Text of the file as it may be shown on a terminal: short, and without control characters. */
+/* Text from the file, made safe for a terminal: short, and without control characters. */
 struct shown {
         char text[41];
 };
@@ -49,7 +50,7 @@ static void skip_space(struct cursor *c)
                 c->at++;
 }
 
-/* The next character that is not space, or -1 at the end; it is not consumed. */
+/* The next character that is not space, or -1 at the end. It is not consumed. */
 static int peek(struct cursor *c)
 {
         skip_space(c);
@@ -110,7 +111,7 @@ static int native_is_little(void)
         return *(const unsigned char *)&one == 1;
 }
 
-/* '<f4': a byte order, a letter, a size. The byte order may be left out, as NumPy allows. */
+/* '<f4': a byte order, a letter, a size. The byte order may be missing, as in NumPy. */
 static int read_descr(struct cursor *c, struct npy_header *header)
 {
         int next = peek(c);
@@ -157,7 +158,8 @@ static int read_descr(struct cursor *c, struct npy_header *header)
         return 0;
 }
 
-/* A tuple of lengths: (), (3,), (3, 4), (3, 4,); Python 2 wrote 3L. (3) is a number, no tuple, and refused by NumPy. */
+/* A tuple of lengths: (), (3,), (3, 4), (3, 4,); Python 2 wrote 3L. (3) is a number, not a tuple;
+ * NumPy refuses it too. */
 static int read_shape(struct cursor *c, struct npy_header *header)
 {
         if (!accept_char(c, '('))
@@ -307,7 +309,8 @@ int npy_parse(const unsigned char *file, uint64_t size, struct npy_header *heade
 size_t npy_write_header(char buffer[NPY_HEADER_ROOM], const struct dtype_info *dtype, int32_t ndim,
                         const int64_t *shape)
 {
-        /* 64 lengths of at most 19 digits and ", " take 1344 bytes: with all the rest, within NPY_HEADER_ROOM. */
+        /* 64 lengths of at most 19 digits and ", " take 1344 bytes, which fits NPY_HEADER_ROOM with
+         * everything else. */
         char order = dtype->size == 1 ? '|' : native_is_little() ? '<' : '>';
         size_t at = 10;
         at += (size_t)snprintf(buffer + at, NPY_HEADER_ROOM - at,

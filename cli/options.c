@@ -1,4 +1,5 @@
-/* options.c: numbers from text. The program never calls setlocale, so strtod reads a point as a point. */
+/* options.c: parses numbers. The program never calls setlocale, so strtod expects a decimal
+ * point. */
 #include "cli.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 
 static int starts_like_number(const char *text)
 {
-        /* strtoll and its kin skip leading space; a number of ours has none. */
+        /* strtoll and similar functions skip leading space, which is not allowed here. */
         return *text && !strchr(" \t\n\v\f\r", *text);
 }
 

@@ -1,4 +1,4 @@
-/* output.c: files that appear whole or not at all. */
+/* output.c: output files that appear complete or not at all. */
 #include "files.h"
 #include "progress.h"
 #include "signals.h"
@@ -27,20 +27,21 @@ static char *directory_of(const char *path)
         return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Said of a directory that takes no file, ahead and when it comes to it. */
+/* The message for a directory in which no file can be made, whether found by a check or when it is
+ * tried. */
 static int complain_directory(const char *name, const char *directory, int error)
 {
         return complain("cannot write %s: cannot make a file in %s: %s", name, directory, strerror(error));
 }
 
 /*
- * path with its symbolic links followed, so that a link stays a link and what it names is
- * replaced, or made: realpath alone finds only what is there.
+ * Follows the symbolic links of path, so that a link stays a link, and the file that it points to
+ * is replaced or created. realpath alone only works for files that exist.
  */
 static char *resolve(const char *path)
 {
         char *now = strdup(path);
-        for (int links = 0; now && links < 40; links++) { /* as many as Linux follows */
+        for (int links = 0; now && links < 40; links++) { /* Linux follows as many */
                 char target[PATH_MAX];
                 char *real = realpath(now, NULL), *directory = NULL, *next = NULL;
                 ssize_t length = real ? -1 : readlink(now, target, sizeof(target) - 1);
@@ -93,7 +94,7 @@ static int check_output(const char *path)
         }
         if (S_ISDIR(found.st_mode))
                 return complain("cannot write %s: it is a directory; give -o a file name", path);
-        /* A rename would not ask: the mode of the file it replaces is a wish we honour ourselves. */
+        /* A rename ignores the mode of the file that it replaces, so it is checked here. */
         if (access(path, W_OK))
                 return complain("cannot write %s: %s", path, strerror(errno));
         return S_ISREG(found.st_mode) ? check_directory(path) : CLI_DONE;
@@ -105,8 +106,8 @@ static int stat_output(const char *path, struct stat *found)
 }
 
 /*
- * Would one of the two results be lost? Not in a pipe or a device, which takes one after the
- * other.
+ * Would one of the two results be lost? Not if they go to a pipe or a device, which takes one after
+ * the other.
  */
 static int same_file(const char *a, const char *b)
 {
@@ -117,7 +118,7 @@ static int same_file(const char *a, const char *b)
                        !(is_stdout(a) && is_stdout(b));
         if (has_x || has_y)
                 return 0;
-        /* Neither is there yet: one name in one directory. */
+        /* Neither exists yet: compare the names and the directories. */
         char *paths[2] = { resolve(a), resolve(b) }, *directories[2] = { NULL, NULL };
         const char *names[2] = { NULL, NULL };
         for (int i = 0; i < 2 && paths[i]; i++) {
@@ -152,9 +153,9 @@ int outputs_check(const char *const *paths, int count)
 }
 
 /*
- * Gives the temporary file a name in its directory: the one that has none so far, or if there is
- * none yet a new one. The process's number and a count; a name that another process has (of
- * another machine, or killed) is passed over.
+ * Gives the temporary file a name in its directory. If there is no file yet, creates one. The name
+ * has the process's number and a counter; a name that exists (from another machine, or from a
+ * process that was killed) is skipped.
  */
 static int name_temporary(struct output *output)
 {
@@ -189,8 +190,8 @@ static int name_temporary(struct output *output)
 }
 
 /*
- * Where the file system can, a file without a name: it goes with the process, even if that is
- * killed. It will be named through /proc, which has to be there.
+ * Opens a file without a name, if the file system can: it disappears with the process, even if that
+ * is killed. It gets its name later through /proc, which must be there.
  */
 static int open_temporary(struct output *output)
 {
@@ -208,8 +209,8 @@ static int open_temporary(struct output *output)
 }
 
 /*
- * A temporary file is private; a result has the mode of the file it replaces, or that of any new
- * file.
+ * A temporary file is private; a result has the mode of the file that it replaces, or the usual
+ * mode of a new file.
  */
 static void set_mode(const struct output *output)
 {
@@ -222,7 +223,7 @@ static void set_mode(const struct output *output)
                 umask(mask);
                 mode = 0666 & ~mask;
         }
-        /* Where the file system has no modes there is nothing to keep. */
+        /* Some file systems have no modes, so a failure is ignored. */
         int ignored = fchmod(output->fd, mode);
         (void)ignored;
 }
@@ -248,7 +249,7 @@ static int create(struct output *output, const char *path, uint64_t size)
         if (is_stdout(path)) {
                 output->stream = STDOUT_FILENO;
         } else if (!stat(path, &existing) && !S_ISREG(existing.st_mode)) {
-                /* A pipe or a device is written to, never replaced. */
+                /* A pipe or a device is written to, not replaced. */
                 output->stream = open(path, O_WRONLY | O_CLOEXEC);
                 if (output->stream < 0)
                         return complain("cannot write %s: %s", path, strerror(errno));
@@ -285,7 +286,7 @@ int output_create(struct output *output, const char *path, uint64_t size)
         return status;
 }
 
-/* The rename itself is on the disk only once its directory is. */
+/* A rename is on the disk only after its directory has been synced. */
 static void sync_directory(const char *directory)
 {
         int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -295,12 +296,12 @@ static void sync_directory(const char *directory)
         }
 }
 
-/* Everything a file needs but its place: on the disk, under a name of its own, closed. */
+/* Does everything except the rename: syncs the file to the disk, names it, and closes it. */
 int output_leave(struct output *output)
 {
         unmap(&output->file);
         int failed = fsync(output->fd);
-        if (failed && errno == EINVAL) /* a file system that has nothing to sync */
+        if (failed && errno == EINVAL) /* a file system that cannot sync */
                 failed = 0;
         if (!failed && !output->temporary) {
                 int status = name_temporary(output);
@@ -357,7 +358,7 @@ static int send_stream(struct output *output)
         return status;
 }
 
-/* A second name for what stands in an output's place, where the file system has such names. */
+/* Gives the existing file a second name (a hard link), if the file system supports that. */
 static void keep_old(struct output *output)
 {
         if (asprintf(&output->kept, "%s-old", output->temporary) < 0)
@@ -370,7 +371,7 @@ static void keep_old(struct output *output)
         }
 }
 
-/* Returns -1 where what stood there was replaced, and could not be kept. */
+/* Undoes a rename. Returns -1 if there was a file that could not be kept. */
 static int put_back(struct output *output)
 {
         if (output->fresh)
@@ -379,8 +380,8 @@ static int put_back(struct output *output)
 }
 
 /*
- * All or none. Only a kill in the middle can leave some; there is nothing to wait for here, so
- * that is a short moment.
+ * Renames all or none. Only SIGKILL in the middle can leave some of them; nothing here waits, so
+ * that time is short.
  */
 static int rename_all(struct output *outputs, int count)
 {
@@ -407,7 +408,7 @@ static int rename_all(struct output *outputs, int count)
                         lost = &outputs[i];
         for (int i = 0; i < done; i++)
                 if (outputs[i].kept && (!refused || &outputs[i] == refused))
-                        unlink(outputs[i].kept); /* others have been renamed back */
+                        unlink(outputs[i].kept); /* the others have been renamed back */
         release_signals();
         if (lost)
                 return complain("cannot write %s: %s; %s was written before, and what it was could "
@@ -416,8 +417,8 @@ static int rename_all(struct output *outputs, int count)
 }
 
 /*
- * A pipe cannot be put back, so it comes after all that can fail for want of room, and before
- * what hardly can fail.
+ * Writing to a pipe cannot be undone. So it comes after everything that can fail for lack of space,
+ * and before the renames, which hardly ever fail.
  */
 int outputs_commit(struct output *outputs, int count)
 {

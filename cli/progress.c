@@ -1,4 +1,4 @@
-/* progress.c: the bar, drawn by a thread of its own. */
+/* progress.c: the progress bar, drawn by a separate thread. */
 #include "progress.h"
 
 #include <errno.h>
@@ -13,11 +13,11 @@
 enum { SAMPLES = 256, BAR = 28 };
 
 static pthread_t thread;
-static int running, silent; /* only the main thread starts and stops */
+static int running, silent; /* used by the main thread only */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 
-/* Under the mutex. */
+/* Protected by the mutex. */
 static const char *label;
 static uint64_t total_work, done_work;
 static int with_rate, stopping, drawn;
@@ -33,7 +33,8 @@ static double since(const struct timespec *start)
         return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
 }
 
-/* Marks the samples of the output that are in memory; a page once seen stays counted after it has been written back. */
+/* Marks the samples of the output that are in memory. A page that has been seen stays counted, even
+ * after the kernel has evicted it. */
 static int count_samples(void)
 {
         uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -134,7 +135,7 @@ void progress_watch(const unsigned char *start, uint64_t size)
         memset(seen, 0, sizeof(seen));
         watched = start;
         watched_size = size;
-        /* tmpfs brings reserved pages into memory at once: there the pages tell nothing. */
+        /* On tmpfs, allocated pages are in memory from the beginning, so they say nothing. */
         if (count_samples() > SAMPLES / 2)
                 watched = NULL;
         pthread_mutex_unlock(&mutex);

@@ -18,7 +18,8 @@ static int rank, ranks = 1;
 
 int ranks_start(void)
 {
-        /* Parts of MPI that it loads itself look for its symbols among everybody's. */
+        /* RTLD_GLOBAL because MPI loads parts of itself, and those look for its symbols
+         * globally. */
         void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL);
         if (!library)
                 return complain("--mpi needs %s, which is built where CMake finds MPI (Debian: libopenmpi-dev), and is not here: %s", LIBRARY, dlerror());
@@ -27,7 +28,7 @@ int ranks_start(void)
                 return complain("%s is not of version %s, as this program is; install the two together", LIBRARY, sf_version_string());
         world = found;
         world->open(&rank, &ranks);
-        catch_signals(); /* MPI may have taken some that end the program */
+        catch_signals(); /* MPI may have installed handlers for some of them */
         keep_complaints();
         return CLI_DONE;
 }
@@ -89,7 +90,7 @@ int ranks_commit(struct output *output)
 {
         if (!world)
                 return outputs_commit(output, 1);
-        /* What others have written must be in the file, and on the disk, before it has its name. */
+        /* What the other ranks have written must be on the disk before the file gets its name. */
         int status = ranks_agree(rank ? output_leave(output) : CLI_DONE);
         if (status)
                 outputs_abandon(output, 1);

@@ -1,4 +1,4 @@
-/* run.c: the scan and fold commands: files in, one job, a file out. */
+/* run.c: the scan and fold commands: they open the files, do one job, and write the result. */
 #include "cli.h"
 #include "files.h"
 #include "progress.h"
@@ -20,7 +20,7 @@ int make_context(int32_t threads, sf_context **ctx)
         return CLI_DONE;
 }
 
-/* What the elements of a file are: what the header says, or what --view says of the same bytes. */
+/* The dtype of a file's elements: that of the header, or that of --view for the same bytes. */
 static int decide_x_dtype(const struct job *job, const struct input *input, const struct dtype_info **dtype)
 {
         const struct npy_header *h = &input->header;
@@ -34,8 +34,8 @@ static int decide_x_dtype(const struct job *job, const struct input *input, cons
         return CLI_DONE;
 }
 
-/* As NumPy and torch: sums and products of small integers and bools are 64 bits wide, positions too, logarithms of integers real, and
- * everything else stays. */
+/* The default dtype of the result, as in NumPy and torch: sums and products of integers and bools
+ * are 64 bits wide, indices too; logsumexp of integers is f64; everything else keeps its dtype. */
 static const struct dtype_info *default_dtype(const struct job *job, const struct dtype_info *x)
 {
         if (job->op >= SF_ARGMAX && job->op <= SF_LAST_ARGMIN)
@@ -47,7 +47,7 @@ static const struct dtype_info *default_dtype(const struct job *job, const struc
         return dtype_by_name(dtype_is_unsigned(x) ? "u64" : "i64");
 }
 
-/* Strides in bytes; compact either way. */
+/* Strides in bytes, of a compact array in C or Fortran order. */
 static void fill_strides(int32_t ndim, const int64_t *shape, int64_t item, int fortran, int64_t *strides)
 {
         for (int32_t k = 0; k < ndim; k++) {
@@ -67,7 +67,7 @@ static void format_shape(char *text, size_t room, int32_t ndim, const int64_t *s
                 snprintf(text + at, room - at, ",");
 }
 
-/* The mask's strides as if it had x's shape: 0 along an axis it lacks or has once. */
+/* The mask's strides for x's shape: 0 along an axis that it lacks, or where its length is 1. */
 static int spread_mask(const struct input *x, const struct input *mask, const struct dtype_info *dtype, struct grid *g)
 {
         const struct npy_header *h = &mask->header;
@@ -89,7 +89,7 @@ static int spread_mask(const struct input *x, const struct input *mask, const st
         return CLI_DONE;
 }
 
-/* The offsets as the library takes them; what they say is its own to refuse. */
+/* Passes the offsets on to the library, which checks their values. */
 static int take_offsets(struct work *work, const struct input *offsets)
 {
         const struct npy_header *h = &offsets->header;
@@ -108,14 +108,14 @@ static int take_offsets(struct work *work, const struct input *offsets)
 }
 
 /*
- * Asks the library to do the same to a single element, so that what it refuses (an axis, a pair of dtypes, an
- * initial value) is refused before any file is made.
+ * Asks the library to do the same with a single element, so that what it refuses (an axis, a pair
+ * of dtypes, an initial value) is refused before any file is created.
  */
 static int ask_library(const struct work *work)
 {
         struct work one = *work;
         int64_t at[SF_MAX_NDIM] = { 0 }, ones[SF_MAX_NDIM];
-        double x = 0, out = 0, mask = 0; /* room for one element of any dtype, aligned */
+        double x = 0, out = 0, mask = 0; /* aligned memory for one element of any dtype */
         one.x = (unsigned char *)&x;
         one.out = (unsigned char *)&out;
         one.mask = (unsigned char *)&mask;
@@ -129,19 +129,20 @@ static int ask_library(const struct work *work)
         return do_box(&one, at, ones);
 }
 
-/* Called once the library has agreed to the axes. */
+/* Called after the library has accepted the axes. */
 static void mark_busy(const struct job *job, struct grid *g)
 {
         for (int32_t i = 0; i < g->ndim; i++)
                 g->busy[i] = job->naxes < 0;
         for (int32_t i = 0; i < job->naxes; i++) {
                 int32_t axis = job->axes[i] < 0 ? job->axes[i] + g->ndim : job->axes[i];
-                if (axis >= 0 && axis < g->ndim) /* a scalar's one axis is no axis of the grid */
+                /* a 0-dimensional array has axis 0 for the library, but none in the grid */
+                if (axis >= 0 && axis < g->ndim)
                         g->busy[axis] = 1;
         }
 }
 
-/* The output's shape in the file, and its strides over x's axes. */
+/* The shape of the output file, and the output's strides along x's axes. */
 static void shape_output(const struct work *work, struct grid *g, int64_t item, int32_t *ndim, int64_t *shape)
 {
         const struct job *job = work->job;
@@ -168,7 +169,7 @@ static float widen_half(uint16_t bits)
         return bits >> 15 ? -value : value;
 }
 
-/* The fewest digits that read back as the same number of the dtype's own precision. */
+/* Prints the fewest digits that read back as the same number in the dtype's precision. */
 static void print_real(double value, int is_double)
 {
         char text[40];
@@ -204,7 +205,8 @@ void print_element(const unsigned char *data, const struct dtype_info *dtype)
         } else if (!strcmp(dtype->name, "bool")) {
                 puts(data[0] ? "True" : "False");
         } else {
-                /* Widened by hand: the bytes of a narrow integer are only the low ones on a little-endian machine. */
+                /* Narrow integers are loaded by their own type: only on a little-endian machine are
+                 * their bytes the low ones of v. */
                 int8_t i8;
                 int16_t i16;
                 int32_t i32;
@@ -226,7 +228,7 @@ void print_element(const unsigned char *data, const struct dtype_info *dtype)
         }
 }
 
-/* No -o: a fold to one value is printed, anything else needs a file. */
+/* Without -o: a single value is printed, anything else needs a file. */
 static int print_value(struct work *work, int32_t ndim, const int64_t *shape)
 {
         int many = 0, empty = 0;
@@ -237,7 +239,7 @@ static int print_value(struct work *work, int32_t ndim, const int64_t *shape)
         if (many)
                 return ranks_agree(complain_usage(work->job->command, "the result is %s; name a file for it with -o (or -o - for standard output)",
                                                   empty ? "empty: there is no value to print" : "more than one value"));
-        double room = 0; /* one element of any dtype, aligned */
+        double room = 0; /* aligned memory for one element of any dtype */
         work->out = (unsigned char *)&room;
         int64_t strides[SF_MAX_NDIM] = { 0 };
         memcpy(work->grid.out, strides, sizeof(strides));
@@ -268,7 +270,7 @@ static int write_file(struct work *work, int32_t ndim, const int64_t *shape)
         return status;
 }
 
-/* Decides everything, and checks it. */
+/* Sets all fields of work, and checks them. */
 static int prepare(struct work *work, const struct input *x, const struct input *mask, const struct input *offsets)
 {
         const struct job *job = work->job;

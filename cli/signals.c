@@ -1,9 +1,9 @@
 /*
- * signals.c: dying tidily.
+ * signals.c: see signals.h.
  *
- * A handler may only look at what is in this file: the names of the temporary files to remove,
- * and which addresses belong to which mapped file, so that a page that cannot be had becomes a
- * sentence instead of "Bus error".
+ * A handler may only use what is in this file: the names of the temporary files to remove, and
+ * which addresses belong to which mapped file, so that a page that cannot be read gives a message
+ * instead of "Bus error".
  */
 #include "signals.h"
 
@@ -13,12 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_DOOMED = 64 }; /* as many as run has outputs; one beyond the table merely stays */
+/* the run command has as many outputs; a file that does not fit is not removed */
+enum { MAX_DOOMED = 64 };
 static const char *_Atomic doomed[MAX_DOOMED];
 
 /*
- * run's 64 inputs, each with its copy, and 64 outputs; a mapping beyond the table merely has no
- * sentence.
+ * The run command has up to 64 inputs, each with a copy, and 64 outputs. A mapping that does not
+ * fit has no message.
  */
 enum { MAX_WATCHED = 192 };
 static struct {
@@ -28,12 +29,12 @@ static struct {
 } watched[MAX_WATCHED];
 
 /*
- * Who may end the program. Masking signals would not do: that is one thread's, and the kernel
- * then gives the signal to one of the library's.
+ * Whether a signal may end the program now. Masking signals would not be enough: a mask belongs to
+ * one thread, and the kernel would deliver the signal to another thread.
  */
 enum { FREE, HELD, ENDING };
 static atomic_int state;
-static atomic_int waiting; /* the signal that came while it was held, or 0 */
+static atomic_int waiting; /* the signal that arrived while state was HELD, or 0 */
 
 static void remove_doomed(void)
 {
@@ -44,7 +45,7 @@ static void remove_doomed(void)
         }
 }
 
-/* Dies by the same signal, so that a shell sees what happened. */
+/* Ends by the same signal, so that the shell sees the cause. */
 static void on_fault(int number)
 {
         remove_doomed();
@@ -59,7 +60,7 @@ static void on_end(int number)
                 on_fault(number);
         else if (was == HELD)
                 atomic_store(&waiting, number);
-        /* else another thread is at it, and will be done before this one can do harm */
+        /* else another thread is ending the program already */
 }
 
 void hold_signals(void)
@@ -132,7 +133,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 }
 
 /*
- * Only where nothing else was arranged: nohup and background jobs start with signals ignored,
+ * Only if the default action is set: nohup and background jobs start with some signals ignored, and
  * sanitizers with handlers.
  */
 static void take(const int *numbers, size_t count, void (*handler)(int))
@@ -161,9 +162,10 @@ void catch_signals(void)
         sigemptyset(&bus.sa_mask);
         bus.sa_flags = SA_SIGINFO | SA_NODEFER;
         sigaction(SIGBUS, &bus, NULL);
-        /* A closed pipe or a file-size limit is an error code of write, which becomes a sentence. */
+        /* A closed pipe or a file-size limit then makes write fail, which gives a message. */
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN);
-        /* A library that gives up calls exit, as libgomp does when it cannot start a thread. */
+        /* Some libraries call exit when they fail, as libgomp does when it cannot start a
+         * thread. */
         atexit(remove_doomed);
 }

@@ -1,6 +1,6 @@
 /*
- * signals.h: dying tidily, whatever ends the program: a signal, a library that calls exit, a page
- * that cannot be had. Only SIGKILL and _exit run no code of ours.
+ * signals.h: cleans up whatever ends the program: a signal, a library that calls exit, a page of a
+ * mapping that cannot be read. Only after SIGKILL and _exit is nothing cleaned up.
  */
 #ifndef SCANFOLD_SIGNALS_H
 #define SCANFOLD_SIGNALS_H
@@ -8,23 +8,24 @@
 #include <stdint.h>
 
 /*
- * Between hold and release no signal ends the program: one that comes is acted on at release. For
- * what must not be torn apart: making a file and dooming it, renaming several. It holds whichever
- * thread the kernel picks for the signal.
+ * Between hold and release no signal ends the program: one that arrives takes effect at release.
+ * For work that must not be interrupted: creating a file and dooming it, renaming several. It works
+ * whichever thread the kernel chooses for the signal.
  */
 void hold_signals(void);
 void release_signals(void);
 
 /*
- * A file to remove when the program ends, until it is spared. The string is not copied: it must
- * stay where it is.
+ * doom_file names a file that is removed when the program ends, unless spare_file is called for it.
+ * The string is not copied: it must stay valid.
  */
 void doom_file(const char *path);
 void spare_file(const char *path);
 
 /*
- * If a page of the mapping cannot be had (the file was cut, the disk is full), the handler writes the sentence, whole
- * with "scanfold: " and the newline, and the program exits with status 1. The sentence must outlive the mapping.
+ * If a page of the mapping cannot be read or written (the file was truncated, the disk is full),
+ * the handler writes the sentence, which includes "scanfold: " and the newline, and the program
+ * exits with status 1. The sentence must outlive the mapping.
  */
 void watch_mapping(const unsigned char *start, uint64_t size, const char *sentence);
 void unwatch_mapping(const unsigned char *start);

@@ -1,7 +1,7 @@
 /* slabs.c: where a large job is cut. */
 #include "slabs.h"
 
-/* A run of bytes shorter than this is read and written so badly by a disk that a larger slab is the lesser evil. */
+/* A disk is slow for runs of bytes that are shorter than this: rather make the slab larger. */
 enum { SHORTEST_RUN = 64 << 10 };
 
 int64_t grid_bytes(const struct grid *grid, const int64_t *lengths)
@@ -15,7 +15,8 @@ int64_t grid_bytes(const struct grid *grid, const int64_t *lengths)
         return x + out;
 }
 
-/* The fewest entries of `axis` that keep runs long in a file with these strides, given the box's other lengths. */
+/* The fewest entries of `axis` that keep runs long in a file with these strides, with the other
+ * lengths of the box as they are. */
 static int64_t fewest(const struct grid *grid, const int64_t *strides, int32_t axis, int64_t run)
 {
         if (!strides[axis])
@@ -23,7 +24,7 @@ static int64_t fewest(const struct grid *grid, const int64_t *strides, int32_t a
         for (int32_t i = 0; i < grid->ndim; i++)
                 if (i != axis && grid->box[i] > 1 && strides[i] > strides[axis])
                         return (run + strides[axis] - 1) / strides[axis];
-        return 1; /* nothing slower is left in the box: it is one run anyway */
+        return 1; /* no slower axis is in the box: it is one run anyway */
 }
 
 void grid_cut(struct grid *grid, int64_t target, int64_t slowest)

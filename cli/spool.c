@@ -1,4 +1,4 @@
-/* spool.c: unlinked temporary files, and the small change of writing files. */
+/* spool.c: unlinked temporary files, and helpers for writing files. */
 #include "spool.h"
 #include "signals.h"
 
@@ -95,8 +95,9 @@ int reserve(int fd, uint64_t size, const char *where)
         }
 #ifdef __linux__
         /*
-         * A write into the mapping of a file without blocks, on a full disk, is a SIGBUS: ask for the blocks now. Not
-         * posix_fallocate, which where the file system has no such call writes every block by hand.
+         * On a full disk, a write into the mapping of a file without allocated blocks is a SIGBUS:
+         * so allocate the blocks now. Not with posix_fallocate, which writes every block if the
+         * file system has no such call.
          */
         while (!error && size && fallocate(fd, 0, 0, (off_t)size)) {
                 if (errno == EINTR)

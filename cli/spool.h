@@ -1,4 +1,4 @@
-/* spool.h: unlinked temporary files, and the small change of writing files. */
+/* spool.h: unlinked temporary files, and helpers for writing files. */
 #ifndef SCANFOLD_SPOOL_H
 #define SCANFOLD_SPOOL_H
 
@@ -6,14 +6,16 @@
 
 /* An unlinked file in $TMPDIR, or /tmp. Returns a file descriptor, or -1 after complaining. */
 int spool_open(void);
-/* "a temporary file in /tmp", for sentences. */
+/* "a temporary file in /tmp", for error messages. */
 const char *spool_name(void);
-/* Maps size bytes of it, read-write; with grow the file is first made that long. Complains. */
+/* Maps size bytes of the file, read-write; with grow, the file is first made that long.
+ * Complains. */
 int spool_map(int fd, uint64_t size, int grow, struct mapping *mapping);
 
 void unmap(struct mapping *mapping);
 
-/* Both complain, naming where. reserve makes the file size bytes long, with the disk space to back them if it can. */
+/* Both complain, naming `where`. reserve makes the file size bytes long, and allocates its disk
+ * space if possible. */
 int write_all(int fd, const unsigned char *bytes, uint64_t size, const char *where);
 int reserve(int fd, uint64_t size, const char *where);
 

@@ -1,11 +1,12 @@
 /*
- * work.c: one library call a box.
+ * work.c: makes one library call for each box.
  *
- * A fold whose lines are themselves too long for a slab is done in two steps: blocks of a power of two elements are
- * folded one by one, then the blocks' folds are folded. By the order's rule (docs/order.md: any tiling by aligned
- * powers of two computes the same tree) that is the same result bit for bit, provided that what is kept between the
- * steps is of the accumulator's type. A long scan stays one call: the library reads and writes the mappings in
- * order, and the kernel keeps of them what fits.
+ * If the lines of a fold are themselves too long for a slab, it is done in two steps: blocks of a
+ * power of two elements are folded one by one, then the folds of the blocks are folded. By the rule
+ * of the order (docs/order.md: any tiling by aligned powers of two computes the same tree) the
+ * result has the same bits, provided that the folds of the blocks have the accumulator's type. A
+ * long scan is one call: the library reads and writes the mappings in order, and the kernel keeps
+ * as much of them in memory as fits.
  */
 #include "work.h"
 #include "files.h"
@@ -16,7 +17,7 @@
 
 static const sf_device cpu = { SF_CPU, 0 };
 
-/* A view with strides in bytes as the library takes it; shape and strides are kept in `room`. */
+/* A view with strides in bytes, as a tensor for the library; `room` has its shape and strides. */
 struct room {
         int64_t shape[SF_MAX_NDIM], strides[SF_MAX_NDIM];
 };
@@ -41,7 +42,7 @@ static int64_t offset_of(const int64_t *strides, int32_t ndim, const int64_t *at
         return offset;
 }
 
-/* From the first byte of a box to past its last. */
+/* The bytes from the first element of a box to the end of its last. */
 static int64_t extent_of(const int64_t *strides, int32_t ndim, const int64_t *len, int64_t item)
 {
         int64_t extent = item;
@@ -58,7 +59,7 @@ static int passed_on(const struct work *work, sf_status status)
         return complain("%s", *sentence ? sentence : sf_status_name(status));
 }
 
-/* A pointer moved by bytes; a tensor without elements has none. */
+/* Moves a pointer by bytes; NULL stays NULL, because a tensor without elements has no data. */
 static void *moved(unsigned char *data, int64_t offset)
 {
         return data ? data + offset : NULL;
@@ -109,7 +110,7 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
         options.op = job->op;
         options.naxes = job->naxes;
         options.axes = job->naxes < 0 ? NULL : job->axes;
-        options.keepdim = 1; /* the same bytes either way, and the axes keep their numbers */
+        options.keepdim = 1; /* the bytes are the same, and the axes keep their numbers */
         options.reverse = job->reverse;
         options.mask = work->mask_dtype ? &mask : NULL;
         options.offsets = work->offsets_dtype ? &offsets : NULL;
@@ -124,13 +125,14 @@ int do_box(const struct work *work, const int64_t *at, const int64_t *len)
  * Several axes as one
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The scanned or folded axes of a box as one axis, number 0, and the axes that stay after it. */
+/* The scanned or folded axes of a box as one axis, number 0, followed by the other axes. */
 struct merged {
         int32_t ndim;
         int64_t len[SF_MAX_NDIM + 1], x[SF_MAX_NDIM + 1], out[SF_MAX_NDIM + 1], mask[SF_MAX_NDIM + 1];
 };
 
-/* Returns 0 where the folded axes do not lie in the file as one: in another order, or with others between them. */
+/* Returns 0 if the folded axes cannot be merged into one: they are in another order in the file, or
+ * others are between them. */
 static int merge_axes(const struct grid *g, const int64_t *len, struct merged *m)
 {
         m->ndim = 1;
@@ -173,7 +175,7 @@ int do_shard(const struct work *work, int rank, int ranks, shard_call call)
         const struct job *job = work->job;
         const int64_t at[SF_MAX_NDIM] = { 0 };
         struct merged m;
-        if (!count_elements(&work->grid)) /* nothing to share: each rank does it all */
+        if (!count_elements(&work->grid)) /* nothing to share: each rank does all of it */
                 return do_box(work, at, work->grid.shape);
         if (!merge_axes(&work->grid, work->grid.shape, &m))
                 return complain("--mpi shares one axis among the ranks, or several that are contiguous in the file as one; the axes of "
@@ -211,8 +213,9 @@ int do_shard(const struct work *work, int rank, int ranks, shard_call call)
  * ---------------------------------------------------------------------------------------------------------- */
 
 /*
- * What the folds of blocks are kept as: the accumulator of the table in scanfold.h. An integer accumulator changes
- * no bit, so integers are kept as the output's type, which their max and min can be read back from.
+ * The dtype for the folds of blocks: the accumulator's, by the table in scanfold.h. For integers
+ * the accumulator's width changes no bit, so the output's type is used; a max or min fits into it,
+ * too.
  */
 static const struct dtype_info *kept_dtype(const struct work *work)
 {
@@ -231,7 +234,7 @@ static int fold_in_blocks(const struct work *work, const int64_t *at, const stru
         const struct dtype_info *kept = kept_dtype(work);
         int64_t n = m->len[0], nblocks = (n + block - 1) / block;
 
-        /* kept_strides are those of a compact (nblocks, the axes that stay). */
+        /* kept_strides are those of a compact array of shape (nblocks, the other axes). */
         int64_t kept_len[SF_MAX_NDIM + 1], kept_strides[SF_MAX_NDIM + 1], kept_bytes = kept->size;
         for (int32_t i = m->ndim - 1; i >= 0; i--) {
                 kept_len[i] = i ? m->len[i] : nblocks;
@@ -256,7 +259,7 @@ static int fold_in_blocks(const struct work *work, const int64_t *at, const stru
         memcpy(len, m->len, sizeof(len));
         sf_status status = SF_OK;
         for (int64_t b = 0; b < nblocks && status == SF_OK; b++) {
-                /* Blocks are counted from where the fold begins, which in reverse is the end. */
+                /* Blocks are counted from where the fold begins; in reverse that is the end. */
                 len[0] = n - b * block < block ? n - b * block : block;
                 int64_t first = job->reverse ? n - b * block - len[0] : b * block;
                 unsigned char *from = x_start + first * m->x[0];
@@ -283,7 +286,8 @@ static int fold_in_blocks(const struct work *work, const int64_t *at, const stru
         if (status == SF_OK) {
                 options.reverse = 0;
                 options.mask = NULL;
-                options.skip_nan = 0; /* a block that is NaN, as inf - inf is, stays */
+                /* a block whose fold is NaN, such as inf - inf, must not be skipped */
+                options.skip_nan = 0;
                 options.initial = job->initial;
                 if (job->acc)
                         options.accumulator = job->acc->dtype;
@@ -296,17 +300,19 @@ static int fold_in_blocks(const struct work *work, const int64_t *at, const stru
         return passed_on(work, status);
 }
 
-/* How long the blocks of a box's fold should be; 0 where it should be one call. */
+/* How long the blocks of a box's fold should be; 0 if it should be one call. */
 static int64_t block_length(const struct work *work, const struct merged *m)
 {
-        int64_t item = work->x_dtype->size, line = item; /* line: one entry of the folded axis */
-        /* A product of reals keeps its exponent apart, which the fold of a block would lose. */
+        /* line: the bytes of one entry of the folded axis */
+        int64_t item = work->x_dtype->size, line = item;
+        /* A product of reals has a separate exponent, which the fold of a block would lose. */
         if (work->job->op == SF_PROD && dtype_is_float(work->out_dtype))
                 return 0;
-        /* Segments are no blocks, and are as long as they are. */
+        /* Segments are not aligned blocks, and have any length. */
         if (work->offsets_dtype)
                 return 0;
-        /* A position is one in the whole line, and a sum of exponentials has a second component: the fold of a block is neither. */
+        /* An index refers to the whole line, and a logsumexp has a second component: the fold of a
+         * block has neither. */
         if (work->job->op >= SF_ARGMAX)
                 return 0;
         for (int32_t i = 1; i < m->ndim; i++)
@@ -316,15 +322,16 @@ static int64_t block_length(const struct work *work, const struct merged *m)
                 block *= 2;
         if (block >= m->len[0])
                 return 0;
-        /* Short blocks would keep in memory nearly as much as they read. */
+        /* The folds of short blocks would take nearly as much memory as the blocks. */
         int64_t kept = kept_dtype(work)->size;
         double kept_bytes = (double)(m->len[0] / block + 1) * (double)(line / item) * (double)kept;
         return block * item >= 16 * kept && kept_bytes <= 4 * (double)work->job->slab ? block : 0;
 }
 
 /*
- * Decides the boxes. A fold over a slow axis could be cut along the faster ones that stay, but then every box is
- * scattered over the whole file; blocks of the folded axis are read in one piece, so they are tried first.
+ * Chooses the boxes. A fold over a slow axis could be cut along the faster axes that are not
+ * folded, but then every box is scattered over the whole file. Blocks of the folded axis are
+ * contiguous, so they are tried first.
  */
 static void decide_boxes(struct work *work)
 {
@@ -341,7 +348,7 @@ static void decide_boxes(struct work *work)
         grid_cut(g, work->job->slab, 0);
 }
 
-/* The pages of a box that is done with. */
+/* Drops the pages of a box that is done. */
 static void drop_box(const struct work *work, const int64_t *at, const int64_t *len)
 {
         const struct grid *g = &work->grid;
