@@ -28,7 +28,7 @@ int ranks_start(void)
                 return complain("%s is not of version %s, as this program is; install the two together", LIBRARY, sf_version_string());
         world = found;
         world->open(&rank, &ranks);
-        catch_signals(); /* MPI may have installed handlers for some of them */
+        catch_signals(); /* MPI may have changed the handlers of some of them */
         keep_complaints();
         return CLI_DONE;
 }

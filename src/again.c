@@ -132,8 +132,8 @@ static sf_status run_step(sf_context *ctx, const stretch *s, int32_t k, int64_t 
                 by[o] = (last >= 0 ? from->move[last][o] : 0) + (from->made[o] >= 0 ? a->size : 0);
                 if (p->data && from->made[o] >= 0)
                         p->data = made + (p->data - a->made);
-                /* An intermediate result is stored from the first of these lines on: its `move` is
-                 * 0. */
+                /* The scratch begins with the first of these lines, so `first` times a->size is not
+                 * added. */
                 if (p->data && last >= 0)
                         p->data += first * from->move[last][o];
                 for (int32_t d = 0; p->data && d < last; d++)

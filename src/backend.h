@@ -82,10 +82,10 @@ void sf_backend_free(sf_context *ctx, sf_device device, sf_memory *memory);
 
 /*
  * A run uses such memory by the steps that it launches on its stream between these two calls: it
- * reads what another run has written there, or writes it anew. On the host only one run at a time
- * writes; on the device, work on one stream waits for work on another where it must. Begin returns
- * a number to be passed to end, or a negative number: this run cannot use the memory. Calls about
- * one memory must not overlap.
+ * reads what another run has written there, or writes it anew. As the host sees it, a run that
+ * writes is the only one that uses the memory; on the device, work on one stream waits for work on
+ * another where it must. Begin returns a number to be passed to end, or a negative number: this run
+ * cannot use the memory. Calls about one memory must not overlap.
  */
 enum { SF_MEMORY_LOST = -2 }; /* the device has been reset: the memory can only be freed */
 int32_t sf_backend_begin(sf_context *ctx, sf_device device, void *stream, const sf_memory *memory,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NumPy's, for results. */
+/* NumPy's functions and dtypes, for results. */
 static struct {
         PyObject *ndarray, *empty, *empty_like, *ascontiguousarray;
         PyObject *dtype[DTYPES];
@@ -20,7 +20,7 @@ static int numpy_ready(void)
         return (numpy.empty = imported("numpy", "empty")) ? 0 : -1;
 }
 
-/* NumPy's dtype, borrowed. bfloat16 is known to NumPy once ml_dtypes is imported. */
+/* NumPy's dtype, borrowed. NumPy knows bfloat16 once ml_dtypes has been imported. */
 static PyObject *numpy_dtype(int index)
 {
         if (!numpy.dtype[index]) {
@@ -35,13 +35,14 @@ static PyObject *numpy_dtype(int index)
         return numpy.dtype[index];
 }
 
-#define MEMORY_ALIGNMENT 64 /* XLA's, on the CPU: from other addresses it would copy */
+#define MEMORY_ALIGNMENT 64 /* what XLA needs on the CPU: memory at other addresses it would copy */
 
-/* Types met so far. A program has a handful; one met when the table is full is looked at anew each time. */
+/* The types seen so far. A program has only a few; if the table is full, other types are examined
+ * in every call. */
 static known_type known[16];
 static int known_count;
 
-/* Whether a type is, or is derived from, a class of NumPy's. 1, 0, or -1 with an exception. */
+/* Whether a type is a class of NumPy's, or is derived from it. 1, 0, or -1 with an exception. */
 static int is_numpys(PyObject *type, const char *module_name, const char *class_name)
 {
         PyObject *module = loaded_module(module_name);
@@ -55,7 +56,7 @@ static int is_numpys(PyObject *type, const char *module_name, const char *class_
         return yes;
 }
 
-/* Whether a class derived from ndarray has a method of its own by this name. */
+/* Whether a class derived from ndarray overrides this method. */
 static int has_its_own(PyObject *type, const char *method)
 {
         PyObject *own = PyObject_GetAttrString(type, method);
@@ -67,10 +68,10 @@ static int has_its_own(PyObject *type, const char *method)
 }
 
 /*
- * A class derived from ndarray: its __array_wrap__ makes a result one of it, as for NumPy's own
- * functions. Classes whose meaning would be lost are refused: a masked array would be read as if
- * nothing were masked; a matrix's sums keep two dimensions; one that overrides what NumPy's
- * functions do, as quantities with units do, may mean anything by them.
+ * A class derived from ndarray: its __array_wrap__ makes the result an object of that class, as for
+ * NumPy's own functions. Classes whose meaning would be lost are refused: a masked array would be
+ * read as if nothing were masked; sums of a matrix keep two dimensions; a class that overrides what
+ * NumPy's functions do, such as quantities with units, may give them any meaning.
  */
 static int check_subclass(PyObject *type, const char *name, known_type *found)
 {
@@ -95,7 +96,7 @@ static int check_subclass(PyObject *type, const char *name, known_type *found)
         return refused || overrides ? -1 : 0;
 }
 
-/* -1 with an exception where the type is no array's. */
+/* -1 with an exception if the type is not that of an array. */
 static int kind_of(PyObject *object, const char *name, known_type *found)
 {
         PyObject *type = (PyObject *)Py_TYPE(object);
@@ -147,7 +148,7 @@ int array_is_torch(PyObject *object)
  * NumPy
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* What an __array_struct__ capsule points to: NumPy's array interface, version 3. */
+/* What an __array_struct__ capsule points to: version 3 of NumPy's array interface. */
 struct numpy_interface {
         int two;
         int nd;
@@ -187,7 +188,8 @@ static int numpy_dtype_read(PyObject *object, const char *name, const struct num
         return 0;
 }
 
-/* Strides no count of elements can say, as a field of a structured array has them: an input is copied, an output refused. */
+/* A field of a structured array may have strides that are no multiple of the element size. Then an
+ * input is copied, and an output is refused. */
 static int numpy_open(PyObject *object, const char *name, array *a, int may_copy)
 {
         static PyObject *attribute;
@@ -225,7 +227,7 @@ static int numpy_open(PyObject *object, const char *name, array *a, int may_copy
                 if (!copied)
                         return -1;
                 int rc = numpy_open(copied, name, a, 0);
-                Py_DECREF(copied); /* the capsule now kept owns it */
+                Py_DECREF(copied); /* the capsule in a->keep owns it */
                 return rc;
         }
         a->view = (sf_tensor){.data = v->data, .device = {SF_CPU, 0}, .ndim = v->nd, .dtype = dtype, .shape = a->shape, .strides = a->strides};
@@ -235,10 +237,10 @@ static int numpy_open(PyObject *object, const char *name, array *a, int may_copy
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * DLPack's capsules: everyone else
+ * DLPack capsules: all other libraries
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* An object's function of scanfold._others, borrowed. */
+/* A function of scanfold._others, borrowed. */
 static PyObject *other(PyObject **slot, const char *name)
 {
         if (!*slot)
@@ -246,7 +248,7 @@ static PyObject *other(PyObject **slot, const char *name)
         return *slot;
 }
 
-/* A consumed capsule: ours to release. */
+/* For a capsule that we have consumed, and so have to release. */
 static void release_managed(PyObject *holder)
 {
         dl_managed *m = PyCapsule_GetPointer(holder, "scanfold.dl_managed");
@@ -261,7 +263,7 @@ static void release_versioned(PyObject *holder)
                 m->deleter(m);
 }
 
-/* A capsule nobody consumed. */
+/* For a capsule that nobody has consumed. */
 static void release_unused(PyObject *capsule)
 {
         if (!PyCapsule_IsValid(capsule, "dltensor"))
@@ -276,8 +278,8 @@ static void free_memory(dl_managed *self)
 }
 
 /*
- * One block with the description and the elements. Its deleter needs no GIL, so a thread of a
- * library's own may let go of it at any time.
+ * One block has the description and the elements. Its deleter does not need the GIL, so any thread
+ * of another library may call it at any time.
  */
 PyObject *array_memory(PyObject *self, PyObject *args)
 {
@@ -321,7 +323,7 @@ PyObject *array_memory(PyObject *self, PyObject *args)
         return capsule;
 }
 
-/* Such memory, seen without consuming it. */
+/* Opens such memory without consuming the capsule. */
 static int memory_open(PyObject *capsule, array *out)
 {
         dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
@@ -363,7 +365,7 @@ static int other_open(PyObject *object, const char *name, array *a)
                         PyCapsule_SetName(capsule, "used_dltensor");
                 a->view = m->tensor;
         } else if (PyObject_HasAttrString((PyObject *)Py_TYPE(capsule), "__array_struct__")) {
-                numpy_open(capsule, name, a, 0); /* a view, which keeps what it is a view of */
+                numpy_open(capsule, name, a, 0); /* a view, which keeps its base alive */
         } else {
                 PyErr_Format(PyExc_TypeError, "%s.__dlpack__() gave %R: a DLPack capsule was expected", name, capsule);
         }
@@ -372,7 +374,7 @@ static int other_open(PyObject *object, const char *name, array *a)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Any of them
+ * Arrays of any kind
  * ---------------------------------------------------------------------------------------------------------- */
 static int refuse_dtype(PyObject *object, const char *name, sf_dtype dtype)
 {
@@ -389,9 +391,9 @@ static int refuse_dtype(PyObject *object, const char *name, sf_dtype dtype)
 }
 
 /*
- * CuPy divides strides as unsigned numbers of bytes: -1 float arrives as 2**62 - 1. Addresses wrap
- * at 2**64 bytes, so the bytes such a stride comes to are right: read as a signed number, they are
- * the stride that was meant.
+ * CuPy divides strides in bytes as unsigned numbers: a stride of -1 float becomes 2**62 - 1.
+ * Multiplying by the element size wraps at 2**64 and gives the right number of bytes; read as a
+ * signed number and divided, that is the intended stride.
  */
 static void mend_strides(array *a)
 {
@@ -433,7 +435,7 @@ int array_open(PyObject *object, const char *name, array_use use, array *a)
                 mend_strides(a);
         if (!rc && a->view.device.device_type == SF_CUDA_HOST)
                 a->view.device =
-                        (sf_device){SF_CPU, 0}; /* pinned memory is the host's like any other */
+                        (sf_device){SF_CPU, 0}; /* pinned memory counts as host memory */
         if (!rc && dtype_index(a->view.dtype) < 0)
                 rc = refuse_dtype(object, name, a->view.dtype);
         if (rc)
@@ -499,7 +501,7 @@ static PyObject *numpy_make(const array *x, const array_form *form)
                 return NULL;
         if (form->like && same_dtype(x->view.dtype, form->dtype) && x->plain)
                 return PyObject_CallFunctionObjArgs(numpy.empty_like, x->object, NULL);
-        if (form->like) /* in x's memory order; no subclass: array_result makes it one */
+        if (form->like) /* in x's memory order, but not as a subclass: array_result makes it one */
                 return PyObject_CallFunction(numpy.empty_like, "OOsO", x->object, described, "K",
                                              Py_False);
         PyObject *tuple = shape_tuple(form->ndim, form->shape), *made = NULL;
@@ -538,7 +540,8 @@ int array_make(const array *x, const array_form *form, array *out, PyObject **re
         }
         target = made;
         if (made && x->kind == ARRAY_OTHER)
-                target = PyTuple_GetItem(made, 0); /* (memory to write, what makes the caller's array of it) */
+                /* (memory to write, a function that makes the caller's array from it) */
+                target = PyTuple_GetItem(made, 0);
         int rc = -1;
         if (target)
                 rc = PyCapsule_IsValid(target, "dltensor")
@@ -577,7 +580,7 @@ int array_was_written(const array *out)
         return out->kind == ARRAY_TORCH ? torch_was_written(out->object) : 0;
 }
 
-/* 0 and 1 are two names of the legacy default stream. */
+/* 0 and 1 both mean the legacy default stream. */
 static int on_streams_of_their_own(const array *x, const array *a)
 {
         uintptr_t one = (uintptr_t)x->stream, other = (uintptr_t)a->stream;

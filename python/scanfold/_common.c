@@ -55,10 +55,10 @@ int64_t array_elements(const sf_tensor *view)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Names looked up, and types met: made on first use, kept for the life of the process
+ * Names and types: looked up on first use, and kept until the process ends
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The interned string of a name, so that an attribute is looked up without making one. */
+/* The interned string of a name, so that an attribute lookup makes no new string. */
 static PyObject *interned(PyObject **slot, const char *name)
 {
         if (!*slot)
@@ -143,7 +143,7 @@ const dl_exchange *exchange_of(PyObject *type)
         if (capsule && PyCapsule_IsValid(capsule, "dlpack_exchange_api"))
                 exchange = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
         PyErr_Clear();
-        Py_XDECREF(capsule); /* the table itself lives as long as the process: DLPack's rule */
+        Py_XDECREF(capsule); /* DLPack requires the table to exist until the process ends */
         while (exchange && exchange->version.major != DL_MAJOR)
                 exchange = exchange->older;
         return exchange;

@@ -9,33 +9,38 @@
 #define EXPRESSION_NAME "scanfold.expression"
 
 enum {
-        KEPT_PLANS = 32, /* shapes a program keeps plans for; the one that was made first goes */
-        FEW = 4,         /* tensors that are described on the stack; more take memory from Python */
-        SHORT_KEY = 64,  /* likewise the numbers of a key: 4 tensors of 13 dimensions */
-        KEEP_GIL_ELEMENTS = 2048, /* below this other threads could not do anything useful while we work, as in _scanfold.c */
+        /* plans that an expression keeps, one for each set of shapes; the oldest is replaced */
+        KEPT_PLANS = 32,
+        /* tensors that are described on the stack; for more, memory is allocated */
+        FEW = 4,
+        SHORT_KEY = 64,  /* the same for the numbers of a key: 4 tensors of 13 dimensions */
+        /* with fewer elements, other threads could not do anything useful while we work (as in
+         * _scanfold.c) */
+        KEEP_GIL_ELEMENTS = 2048,
 };
 
 typedef struct kept_plan {
         sf_plan *plan;
-        int running;   /* calls that use it just now: it must not go meanwhile */
-        int64_t *key;  /* for each input: rank, dtype, device, lengths */
+        int running;   /* calls that use it now: it must not be freed meanwhile */
+        int64_t *key;  /* for each input: number of dimensions, dtype, device, lengths */
         size_t length;
 } kept_plan;
 
 typedef struct expression {
-        PyObject *owner;     /* of the context, a capsule; NULL for the library's default one */
+        /* the capsule that owns the context; NULL for the library's default context */
+        PyObject *owner;
         sf_context *context; /* where its plans are made and run */
         sf_graph *graph;
         int exact;
         int32_t ninputs;
         memory_order *order[MAX_OUTPUTS]; /* NULL: row-major */
         int kept, next;
-        int latest; /* the plan used last, which is the one wanted next as a rule */
+        int latest; /* the plan used last, which is usually wanted next */
         kept_plan plan[KEPT_PLANS];
 } expression;
 
 /* ------------------------------------------------------------------------------------------------------------
- * Made of a program, or of a line of text
+ * Made from a program, or from a line of text
  * ---------------------------------------------------------------------------------------------------------- */
 static void release(expression *e)
 {
@@ -46,7 +51,7 @@ static void release(expression *e)
         for (int i = 0; i < MAX_OUTPUTS; i++)
                 PyMem_Free(e->order[i]);
         sf_graph_destroy(e->graph);
-        Py_XDECREF(e->owner); /* after what was made in it */
+        Py_XDECREF(e->owner); /* after everything that was made in it */
         PyMem_Free(e);
 }
 
@@ -67,7 +72,7 @@ static expression *new_expression(int exact)
         return e;
 }
 
-/* Takes it over: the capsule, or NULL with an exception. */
+/* Takes ownership of e. Returns the capsule, or NULL with an exception. */
 static PyObject *in_capsule(expression *e, int made)
 {
         PyObject *capsule = made ? PyCapsule_New(e, EXPRESSION_NAME, release_capsule) : NULL;
@@ -76,7 +81,7 @@ static PyObject *in_capsule(expression *e, int made)
         return capsule;
 }
 
-/* In the default context: it outlives a `using` block. */
+/* In the default context, because the expression outlives a `using` block. */
 PyObject *expression_create(PyObject *self, PyObject *args)
 {
         (void)self;
@@ -97,7 +102,7 @@ PyObject *expression_create(PyObject *self, PyObject *args)
         return in_capsule(e, rc == 0);
 }
 
-/* The graph of a line of text, in the expression's context. */
+/* Makes the graph of a line of text, in the expression's context. */
 static int parse(expression *e, PyObject *text)
 {
         PyObject *bytes = PyUnicode_AsUTF8String(text);
@@ -177,7 +182,8 @@ static void close_inputs(inputs *in)
         }
 }
 
-/* The first one opened as `first`, the others as `more`. As array_open; closed again unless the answer is 0. */
+/* Opens the first input as `first`, the others as `more`. Returns what array_open returns; unless
+ * that is 0, all are closed again. */
 static int open_inputs(const expression *e, PyObject *sequence, array_use first, array_use more, inputs *in)
 {
         Py_ssize_t n = PySequence_Size(sequence);
@@ -209,10 +215,11 @@ static int open_inputs(const expression *e, PyObject *sequence, array_use first,
                 int rc = -1;
                 if (!PyErr_Occurred())
                         rc = array_open(item, name, i ? more : first, &in->array[i]);
-                Py_XDECREF(item); /* the sequence holds it */
+                Py_XDECREF(item); /* the sequence has a reference */
                 if (rc > 0 && in->special < 0)
                         in->special = (int32_t)i;
-                if (rc == ARRAY_RECORD) { /* that is the answer unless a later one needs more */
+                /* the result, unless a later input needs the dispatcher */
+                if (rc == ARRAY_RECORD) {
                         recorded = 1;
                         rc = array_open(item, name, OPEN_TRUSTED, &in->array[i]);
                 }
@@ -228,7 +235,7 @@ static int open_inputs(const expression *e, PyObject *sequence, array_use first,
         return recorded ? ARRAY_RECORD : 0;
 }
 
-/* What a plan is made for, as numbers: 3 an input and 1 a dimension. */
+/* What a plan is made for, as numbers: 3 for each input and 1 for each dimension. */
 static size_t key_length(const inputs *in)
 {
         size_t length = 0;
@@ -254,7 +261,8 @@ static int is_for(const kept_plan *kept, const int64_t *key, size_t length)
         return kept->length == length && memcmp(kept->key, key, length * sizeof *key) == 0;
 }
 
-/* A place for one more plan: the next that nobody runs. NULL with an exception where all are run just now. */
+/* A place for one more plan: a free one, or the next whose plan is not running. NULL with an
+ * exception if all are running. */
 static kept_plan *place_for_plan(expression *e)
 {
         if (e->kept < KEPT_PLANS)
@@ -272,7 +280,8 @@ static kept_plan *place_for_plan(expression *e)
         return NULL;
 }
 
-/* The plan for these inputs, made if there is none. With the GIL held, so that the list is one thread's at a time. */
+/* The plan for these inputs; it is made if there is none. The GIL is held, so that only one thread
+ * at a time uses the list. */
 static kept_plan *plan_for(expression *e, const inputs *in)
 {
         int64_t short_key[SHORT_KEY], *key = short_key;
@@ -311,7 +320,7 @@ static kept_plan *plan_for(expression *e, const inputs *in)
         return found;
 }
 
-/* One run's results: opened, as C sees them, and as objects. */
+/* The results of one run: as opened arrays, as C tensors, and as Python objects. */
 typedef struct outputs {
         array *array;
         sf_tensor *view;
@@ -340,7 +349,7 @@ static int begin_outputs(int32_t count, outputs *out)
         return -1;
 }
 
-/* The results live on where somebody else has them. */
+/* A result survives if somebody else has a reference. */
 static void end_outputs(outputs *out)
 {
         for (int32_t i = 0; i < out->opened; i++) {
@@ -373,7 +382,7 @@ static int make_outputs(const expression *e, const sf_plan *plan, const inputs *
         return 0;
 }
 
-/* The caller's own: one array, or a tuple or list of as many as there are results. */
+/* Opens the caller's outputs: one array, or a tuple or list with one for each result. */
 static int open_outputs(PyObject *given, outputs *out)
 {
         int several = PyTuple_Check(given) || PyList_Check(given);
@@ -384,7 +393,7 @@ static int open_outputs(PyObject *given, outputs *out)
                 return -1;
         }
         for (int32_t i = 0; i < out->count; i++, out->opened++) {
-                char name[32] = "out"; /* as the library calls it */
+                char name[32] = "out"; /* the name in the library's messages */
                 if (out->count > 1)
                         snprintf(name, sizeof name, "output %d", (int)i);
                 PyObject *item = several ? PySequence_GetItem(given, i) : new_reference(given);
@@ -416,7 +425,7 @@ static int open_outputs(PyObject *given, outputs *out)
         return 0;
 }
 
-/* Work goes to the first input's stream: see array_wait_before. */
+/* Work is launched on the first input's stream: see array_wait_before. */
 static int wait_for_others(const inputs *in, const outputs *out)
 {
         for (int32_t i = 1; i < in->opened; i++)
@@ -450,8 +459,8 @@ static int small(const sf_tensor *view, int32_t n)
         return count < KEEP_GIL_ELEMENTS;
 }
 
-/* Small tensors may still be much work, as their outer product is: torch says how many threads it
- * may take, whatever their size. */
+/* Small tensors can be much work, as in an outer product. So torch is asked how many threads may be
+ * used, whatever their size. */
 static int run_into(const expression *e, sf_plan *plan, const inputs *in, const outputs *out,
                     const uint64_t *versions)
 {
@@ -473,7 +482,7 @@ static int run_into(const expression *e, sf_plan *plan, const inputs *in, const 
         return status == SF_OK ? 0 : -1;
 }
 
-/* The one result, or a list of them. */
+/* The result, or a list if there are several. */
 static PyObject *packed(const outputs *out)
 {
         if (out->count == 1)
@@ -510,11 +519,13 @@ static PyObject *run_plan(const expression *e, sf_plan *plan, const inputs *in, 
         return results;
 }
 
-/* The versions of what may be kept from: see expression_run. 1 where there is one, 0, or -1 with an exception. */
+/* The versions of the inputs whose results may be kept: see expression_run. 1 if there is one, 0,
+ * or -1 with an exception. */
 static int read_versions(const inputs *in, long keep, uint64_t *versions)
 {
         int any = 0, captured = keep ? array_is_captured(&in->array[0]) : 1;
-        if (captured) /* the header's word: none while it is being captured */
+        /* no versions for a captured run: it computes everything each time the graph runs */
+        if (captured)
                 return captured < 0 ? -1 : 0;
         for (int32_t i = 0; i < in->opened; i++) {
                 int wanted = keep < 0 ? array_is_parameter(&in->array[i]) : (int)(keep >> i & 1);
@@ -524,7 +535,7 @@ static int read_versions(const inputs *in, long keep, uint64_t *versions)
         return any;
 }
 
-/* The opened inputs' results; closes them. */
+/* Computes the results of the opened inputs, and closes the inputs. */
 static PyObject *run_opened(expression *e, inputs *in, PyObject *out, long keep)
 {
         PyObject *results = NULL;
@@ -532,7 +543,8 @@ static PyObject *run_opened(expression *e, inputs *in, PyObject *out, long keep)
         uint64_t versions[MAX_INPUTS];
         int any = kept ? read_versions(in, keep, versions) : -1;
         if (any >= 0) {
-                kept->running++; /* Python code makes the results: it may let other threads in */
+                /* making the results runs Python code, which may let other threads run */
+                kept->running++;
                 results = run_plan(e, kept->plan, in, out, any ? versions : NULL);
                 kept->running--;
         }
@@ -574,7 +586,7 @@ PyObject *expression_try(PyObject *self, PyObject *const *item, Py_ssize_t count
         return run(item, count, OPEN_FIRST, OPEN_MORE);
 }
 
-/* A tensor that is more than its memory has no place in an expression. */
+/* An expression cannot take a tensor that is more than its memory. */
 static PyObject *refuse_special(const expression *e, const inputs *in, int rc)
 {
         const char *name = sf_graph_input_name(e->graph, in->special);

@@ -10,8 +10,8 @@
 #include <string.h>
 
 /*
- * Plans stay until the process ends. XLA keeps a compiled program for every set of shapes as well,
- * which is far larger, and nobody tells us when a device is done with a plan's last run.
+ * Plans are kept until the process ends. XLA also keeps a compiled program for every set of shapes,
+ * which is far larger, and nothing tells us when a device has finished a plan's last run.
  */
 typedef struct kept_plan {
         struct kept_plan *next;
@@ -31,7 +31,7 @@ static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *fail(const xla_call *call, int code, const char *sentence)
 {
         xla_error_args args = {sizeof args, NULL, sentence, code};
-        /* cppcheck-suppress returnDanglingLifetime ; XLA copies the sentence into an error of its own */
+        /* cppcheck-suppress returnDanglingLifetime ; XLA copies the message into its own error */
         return call->api->error_create(&args);
 }
 
@@ -46,9 +46,9 @@ static void *fail_by(const xla_call *call, sf_status status)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * What is to be computed, of what
+ * Reading the arguments of a call
  * ---------------------------------------------------------------------------------------------- */
-/* XLA's dtypes by number; those we do not have are of no bits. */
+/* XLA's dtypes by number; those that the library does not have get 0 bits. */
 static sf_dtype dtype_of(int number)
 {
         static const sf_dtype known[] = {
@@ -61,7 +61,7 @@ static sf_dtype dtype_of(int number)
         return number >= 0 && number < count ? known[number] : (sf_dtype){0, 0, 0};
 }
 
-/* A list of buffers as tensors: how many, or -1. */
+/* Makes tensors from a list of buffers. Returns their number, or -1. */
 static int32_t views_of(const xla_list *list, sf_device device, int32_t room, sf_tensor *view)
 {
         if (list->count > room)
@@ -88,7 +88,7 @@ static const xla_bytes *text_of(const xla_call *call)
 /* ------------------------------------------------------------------------------------------------
  * Plans
  * ---------------------------------------------------------------------------------------------- */
-/* The bytes are copied where there is a key to copy them to; returns where the next ones go. */
+/* Copies the bytes to the key, unless it is NULL. Returns where the next ones go. */
 static size_t add(unsigned char *key, size_t at, const void *from, size_t bytes)
 {
         if (key && bytes)
@@ -96,7 +96,8 @@ static size_t add(unsigned char *key, size_t at, const void *from, size_t bytes)
         return at + bytes;
 }
 
-/* Text, device, ranks, dtypes and shapes as bytes; how many. key may be NULL. */
+/* The devices, numbers of dimensions, dtypes and shapes, and then the text, as bytes. Returns their
+ * number. key may be NULL. */
 static size_t key_of(const xla_bytes *text, int32_t count, const sf_tensor *view, unsigned char *key)
 {
         size_t length = 0;
@@ -128,7 +129,7 @@ static sf_status make_plan(const xla_bytes *text, int32_t count, const sf_tensor
         return status;
 }
 
-/* The plan for such a call, made where it is the first. */
+/* The plan for such a call; the first call makes it. */
 static sf_status plan_for(const xla_bytes *text, int32_t count, const sf_tensor *view, sf_plan **plan)
 {
         size_t length = key_of(text, count, view, NULL);
@@ -136,7 +137,7 @@ static sf_status plan_for(const xla_bytes *text, int32_t count, const sf_tensor 
         if (!made)
                 return SF_OUT_OF_MEMORY;
         key_of(text, count, view, made->key);
-        uint32_t hash = 2166136261u; /* Fowler, Noll and Vo's */
+        uint32_t hash = 2166136261u; /* FNV-1a */
         for (size_t i = 0; i < length; i++)
                 hash = (hash ^ made->key[i]) * 16777619u;
         sf_status status = SF_OK;
@@ -160,13 +161,14 @@ static sf_status plan_for(const xla_bytes *text, int32_t count, const sf_tensor 
 /* ------------------------------------------------------------------------------------------------
  * The handler
  * ---------------------------------------------------------------------------------------------- */
-/* Which device a CUDA call is for, and its stream. */
+/* The device that a CUDA call is for, and its stream. */
 static void *find_device(const xla_call *call, sf_device *device, void **stream)
 {
         xla_stream_args where = {sizeof where, NULL, call->context, NULL};
         void *error = call->api->stream_get(&where);
         if (error)
-                return error; /* cppcheck-suppress returnDanglingLifetime ; XLA's, as below: it has nothing of its arguments */
+                /* cppcheck-suppress returnDanglingLifetime ; the error is XLA's own, as below */
+                return error;
         *stream = where.stream;
         int32_t count = 0;
         if (call->api->size >= sizeof *call->api) {
@@ -206,8 +208,8 @@ static void *execute(const xla_call *call, sf_device device)
 }
 
 /*
- * XLA asks once what a handler was made for. All that we read is in every version of this major
- * number, so the answer is the version that asks; where it does not say, the first.
+ * XLA asks once which version a handler was made for. What we read is in every version with this
+ * major number, so the answer is the version of the caller; if that is not known, the first one.
  */
 static void describe(const xla_call *call, xla_metadata *asked)
 {
@@ -248,6 +250,7 @@ PyObject *xla_handler(PyObject *self, PyObject *args)
                 return NULL;
         void *(*handler)(xla_call *) = strcmp(platform, "CUDA") == 0 ? handle_cuda : handle_cpu;
         void *address;
-        memcpy(&address, &handler, sizeof address); /* C has no cast from a function to an object */
+        /* C has no cast from a function pointer to an object pointer */
+        memcpy(&address, &handler, sizeof address);
         return PyCapsule_New(address, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * Expressions for XLA: the function that JAX's compiled programs call, through the foreign function
- * interface (_xla.h). One call computes one line of the library's notation, whatever it says.
+ * Expressions for XLA: the function that JAX's compiled programs call through the foreign function
+ * interface (_xla.h). One call computes one line of the library's notation.
  */
 #ifndef SCANFOLD_PYTHON_JAX_H
 #define SCANFOLD_PYTHON_JAX_H

@@ -1,4 +1,4 @@
-/* Programs to graphs: see _programs.h. */
+/* Makes graphs from programs: see _programs.h. */
 #include "_programs.h"
 
 #include "_common.h"
@@ -8,11 +8,11 @@
 typedef struct builder {
         sf_graph *graph;
         PyObject *instruction; /* borrowed */
-        int32_t *node;         /* of the instructions so far */
+        int32_t *node;         /* by instruction */
         Py_ssize_t count;
         int32_t inputs, outputs;
         memory_order **order;  /* of the outputs */
-        int failed;            /* an argument was not what it must be; an exception is set */
+        int failed;            /* an argument was wrong; an exception is set */
 } builder;
 
 static int64_t number(builder *b, Py_ssize_t at)
@@ -66,7 +66,7 @@ int32_t program_numbers(PyObject *sequence, int64_t *out)
         return PyErr_Occurred() ? -1 : (int32_t)n;
 }
 
-/* A sequence of numbers; None: *count is -1. */
+/* A sequence of numbers. For None, *count is -1. */
 static void numbers(builder *b, Py_ssize_t at, int64_t *out, int32_t *count)
 {
         PyObject *item = PyTuple_GetItem(b->instruction, at);
@@ -167,8 +167,8 @@ static int32_t build_view(builder *b, const char *name)
         return 0;
 }
 
-/* The order an output instruction names; NULL with an exception where it is not one of axes from 0
- * on. */
+/* The order that an output instruction names. NULL with an exception if it is not a permutation of
+ * the axes from 0 on. */
 static memory_order *read_order(builder *b)
 {
         int32_t list[SF_MAX_NDIM], count;
@@ -192,7 +192,7 @@ static memory_order *read_order(builder *b)
         return order;
 }
 
-/* Outputs are numbered from 0, instructions' nodes from 1. */
+/* Outputs are numbered from 0, but 0 would mean an unknown instruction: so 1 is added. */
 static int32_t build_output(builder *b)
 {
         if (b->outputs == MAX_OUTPUTS) {
@@ -207,7 +207,8 @@ static int32_t build_output(builder *b)
         return b->failed ? -1 : sf_expr_output(b->graph, x) + 1;
 }
 
-/* An input has the name its instruction gives it, for errors to use, or x and its number. */
+/* An input has the name that its instruction gives, which error messages use, or else x and its
+ * number. */
 static int32_t build_input(builder *b)
 {
         if (b->inputs == MAX_INPUTS) {
@@ -225,7 +226,7 @@ static int32_t build_input(builder *b)
         return made;
 }
 
-/* The instruction's node; 0 where its name is unknown. */
+/* The instruction's node; 0 if its name is unknown. */
 static int32_t build_one(builder *b, const char *name)
 {
         if (strcmp(name, "input") == 0)

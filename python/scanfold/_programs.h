@@ -1,10 +1,10 @@
 /*
  * Programs: a list of tuples becomes an sf_graph.
  *
- * An instruction is a tuple that begins with its name; it is known by its place in the list, and
- * refers to earlier ones by theirs (-1: none).
+ * An instruction is a tuple that begins with its name. Its number is its position in the list, and
+ * it refers to earlier ones by their numbers (-1: none).
  *
- *     ("input",)                          inputs are numbered as they come
+ *     ("input",)                          ("input", name)     inputs are numbered in order
  *     ("constant", number)                ("like", x, number)
  *     ("apply", function, a, b, c)        function is an sf_function
  *     ("cast", x, dtype)                  dtype as scanfold._dtypes numbers it; 0: the default
@@ -28,17 +28,17 @@
 
 enum { MAX_INPUTS = 32, MAX_OUTPUTS = 32 };
 
-/* An output's axes as they lie in memory, outermost first. */
+/* An output's axes in the order they have in memory, outermost first. */
 typedef struct memory_order {
         int32_t count;
         int32_t axis[];
 } memory_order;
 
-/* Builds a program's nodes; order, with MAX_OUTPUTS places, has what its outputs name, for
- * PyMem_Free. 0, or -1 with an exception. */
+/* Makes the nodes of a program. `order`, with MAX_OUTPUTS entries, gets the orders that its outputs
+ * name, to be freed with PyMem_Free. 0, or -1 with an exception. */
 int program_build(PyObject *program, sf_graph *graph, memory_order **order);
 
-/* A sequence of up to SF_MAX_NDIM numbers; how many, or -1 with an exception. */
+/* Reads a sequence of up to SF_MAX_NDIM numbers. Returns their number, or -1 with an exception. */
 int32_t program_numbers(PyObject *sequence, int64_t *out);
 
 #endif

@@ -1,15 +1,17 @@
 /*
- * scanfold._scanfold: sf_scan and sf_fold for Python's arrays. The functions are positional and strict; scanfold/__init__.py has the
- * signatures people use.
+ * scanfold._scanfold: sf_scan and sf_fold for Python's arrays. The functions take positional
+ * arguments of fixed types; scanfold/__init__.py has the signatures for users.
  *
  * scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted, skip_nan, offsets)
  * fold(x, op, axes, keepdims, reverse, mask, initial, dtype, out, trusted, skip_nan, offsets)
  *
  * The offsets may be left out.
  *
- * A torch tensor whose memory is not all there is to it goes to scanfold.torch's functions of the same names and arguments, which call
- * torch's dispatcher, or, where only its gradient is wanted, to scan_recorded and fold_recorded, which call an autograd.Function: that takes
- * a tenth of the dispatcher's time. With `trusted` the dispatcher itself is the caller.
+ * A torch tensor that is more than its memory (a transform, a mode, a subclass, ...) is passed to
+ * the functions of scanfold.torch with the same names and arguments, which call torch's dispatcher.
+ * If only its gradient is wanted, it is passed to scan_recorded and fold_recorded, which call an
+ * autograd.Function: that takes a tenth of the dispatcher's time. With `trusted` the dispatcher
+ * itself is the caller.
  */
 #include "_common.h"
 #include "_expressions.h"
@@ -18,10 +20,10 @@
 
 #include <string.h>
 
-/* Below this many elements other threads could not do anything useful while we work. */
+/* With fewer elements, other threads could not do anything useful while we work. */
 #define KEEP_GIL_ELEMENTS 2048
-/* Fewer elements than this, of at most 16 bytes with their results, are never worth a second
- * thread. */
+/* With fewer elements than this, of at most 16 bytes each with their results, a second thread is
+ * never worth it. */
 #define SHARED_ELEMENTS 65536
 
 enum { ARGUMENTS = 12 };
@@ -81,8 +83,9 @@ static int is_number(PyObject *object)
 }
 
 /*
- * An initial value that is no number, for an x that is open. 0; -1 with an exception;
- * ARRAY_DISPATCH where both are torch's: the gradient of the initial value may be wanted too.
+ * Reads an initial value that is not a number; x is open. 0; -1 with an exception; or
+ * ARRAY_DISPATCH if both are torch tensors, because the gradient of the initial value may be wanted
+ * too.
  */
 static int read_initial_array(const array *x, PyObject *object, sf_scalar *scalar)
 {
@@ -90,7 +93,8 @@ static int read_initial_array(const array *x, PyObject *object, sf_scalar *scala
         return is_torch < 0 ? -1 : is_torch ? ARRAY_DISPATCH : read_initial(object, scalar);
 }
 
-/* Any library's dtype, which scanfold._dtypes turns into code * 256 + bits; None: *dtype stays all zero. */
+/* Reads a dtype of any library, which scanfold._dtypes turns into code * 256 + bits. For None,
+ * *dtype is all zero. */
 static int read_dtype(PyObject *object, sf_dtype *dtype)
 {
         static PyObject *module;
@@ -125,7 +129,7 @@ static int read_axis(PyObject *object, int32_t *axis)
         return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The arrays of one call, in the order they are opened. */
+/* The arrays of one call, in the order in which they are opened. */
 typedef struct call {
         array x, mask, offsets, out;
         int opened; /* how many of the four */
@@ -152,7 +156,7 @@ static PyObject *give_up(call *c)
         return NULL;
 }
 
-/* scanfold.torch's functions, by what array_open answered. */
+/* The functions of scanfold.torch, by what array_open returned. */
 typedef struct elsewhere_functions {
         const char *name[ARRAY_RECORD + 1];
         PyObject *function[ARRAY_RECORD + 1];
@@ -160,7 +164,8 @@ typedef struct elsewhere_functions {
 static elsewhere_functions scans = {.name = {[ARRAY_DISPATCH] = "scan", [ARRAY_RECORD] = "scan_recorded"}};
 static elsewhere_functions folds = {.name = {[ARRAY_DISPATCH] = "fold", [ARRAY_RECORD] = "fold_recorded"}};
 
-/* After opening something answered rc: an exception, or the same call by way of torch. */
+/* Opening an array returned rc: returns NULL if that is an exception, otherwise makes the same call
+ * through torch. */
 static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *const *item, Py_ssize_t count)
 {
         give_up(c);
@@ -187,7 +192,7 @@ static PyObject *elsewhere(call *c, int rc, elsewhere_functions *to, PyObject *c
         return result;
 }
 
-/* x, mask and offsets. As array_open. */
+/* Opens x, mask and offsets. Returns what array_open returns. */
 static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *offsets, PyObject *trusted)
 {
         int trust = trusted == Py_True;
@@ -208,7 +213,7 @@ static int open_inputs(call *c, PyObject *x, PyObject *mask, PyObject *offsets, 
         return 0;
 }
 
-/* The caller's out, or one made for this. */
+/* Opens the caller's out, or makes one. */
 static int open_out(call *c, PyObject *out, const array_form *form)
 {
         sf_dtype dtype = form->dtype;
@@ -259,7 +264,7 @@ static int32_t thread_limit(const call *c)
         return count >= 0 && count < SHARED_ELEMENTS ? 0 : array_thread_limit(&c->x);
 }
 
-/* Waits for the work on a stream its owner does not know; then the result. */
+/* Waits for the work if the arrays' library does not know its stream. Returns the result. */
 static PyObject *finish(call *c, sf_status status, int made)
 {
         if (status != SF_OK) {
@@ -278,7 +283,7 @@ static PyObject *finish(call *c, sf_status status, int made)
         return made ? array_result(&c->x, result) : result;
 }
 
-/* What was asked for, else by the operation; nothing where there is an out. */
+/* Chooses the default dtype for the operation, unless the caller has given a dtype or an out. */
 static int choose_dtype(const call *c, long op, PyObject *out, sf_dtype *dtype)
 {
         if (dtype->bits || out != Py_None)
@@ -294,15 +299,15 @@ static int choose_dtype(const call *c, long op, PyObject *out, sf_dtype *dtype)
 }
 
 /*
- * Arguments come as a C array, so that no tuple is made of them. The flag is in the limited API since 3.10; in 3.9 its value and meaning
- * are the same, its name is hidden.
+ * Arguments are passed as a C array, so that no tuple is made. The flag is part of the limited API
+ * since 3.10; in 3.9 it has the same value and meaning, but its name is hidden.
  */
 #ifndef METH_FASTCALL
 #  define METH_FASTCALL 0x0080
 #endif
 typedef PyObject *(*fast_function)(PyObject *self, PyObject *const *item, Py_ssize_t count);
 
-/* All of them, or all but the offsets. */
+/* All arguments, or all but the offsets. */
 static int expect(Py_ssize_t count)
 {
         const int right = count == ARGUMENTS || count == ARGUMENTS - 1;
@@ -410,7 +415,7 @@ static PyObject *fold(PyObject *self, PyObject *const *item, Py_ssize_t count)
         PyObject *x = item[0], *mask = item[5], *out = item[8], *offsets = count == ARGUMENTS ? item[11] : Py_None;
         long op = PyLong_AsLong(item[1]);
         o.op = (sf_op)op;
-        o.keepdim = PyObject_IsTrue(item[3]); /* None: no */
+        o.keepdim = PyObject_IsTrue(item[3]); /* None means no */
         o.reverse = PyObject_IsTrue(item[4]);
         o.skip_nan = PyObject_IsTrue(item[10]);
         int number = is_number(item[6]);
@@ -462,7 +467,7 @@ static void destroy_context(PyObject *capsule)
         sf_context_destroy(PyCapsule_GetPointer(capsule, CONTEXT_NAME));
 }
 
-/* context_create(threads, backend, isa) -> capsule */
+/* context_create(threads, reference, isa) -> capsule */
 static PyObject *context_create(PyObject *self, PyObject *args)
 {
         (void)self;
@@ -477,14 +482,15 @@ static PyObject *context_create(PyObject *self, PyObject *args)
         sf_context *created = NULL;
         sf_status status = sf_context_create(&created, &o);
         if (status != SF_OK)
-                return raise_status(NULL, status); /* the sentence is the default context's */
+                return raise_status(NULL, status); /* the message belongs to the default context */
         PyObject *capsule = PyCapsule_New(created, CONTEXT_NAME, destroy_context);
         if (!capsule)
                 sf_context_destroy(created);
         return capsule;
 }
 
-/* context_use(capsule or None): for the calling thread, from now on. The caller keeps the capsule as long as that holds. */
+/* context_use(capsule or None): for the calling thread, from now on. The caller must keep the
+ * capsule alive meanwhile. */
 static PyObject *context_use(PyObject *self, PyObject *capsule)
 {
         (void)self;

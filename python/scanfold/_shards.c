@@ -1,12 +1,14 @@
 /*
- * Shards of an axis, for Python: sf_shard_card_make and what follows it. Strict and positional; scanfold/distributed.py has the signatures people use.
+ * Shards of an axis, for Python: sf_shard_card_make and the functions after it. The functions take
+ * positional arguments of fixed types; scanfold/distributed.py has the signatures for users.
  *
  * shard_card(x, a, mask, out, op, axis, fold, keepdim, reverse, exclusive, initial) -> bytes
  * shard_failed(sentence) -> bytes
  * shard_open(the arguments of shard_card, rank, ranks, cards) -> a capsule that keeps the arrays
  * shard_places(shard) -> (length, first, the place of each rank)
  * shard_bytes(shard, from, to) -> bytes of the span of these places
- * shard_values(shard, span), shard_finish(shard, spans), shard_finish_from(shard, before): arrays of bytes
+ * shard_values(shard, span), shard_finish(shard, spans), shard_finish_from(shard, before): arrays
+ *   of bytes
  * shard_join(shard, from, middle, to, left, right, joined)
  */
 #include "_shards.h"
@@ -17,7 +19,7 @@
 
 enum { ASKED = 11 };
 
-/* What one shard works on. */
+/* The arrays and options of one shard. */
 typedef struct work {
         array array[4]; /* x, a, mask, out */
         PyObject *object[4];
@@ -50,7 +52,7 @@ static int read_number(PyObject *object, sf_scalar *scalar)
         return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Arrays opened and options read; NULL with an exception. */
+/* Opens the arrays and reads the options; NULL with an exception. */
 static work *work_begin(PyObject *args)
 {
         static const char *const names[4] = {"x", "a", "mask", "out"};
@@ -184,7 +186,7 @@ static PyObject *shard_bytes(PyObject *self, PyObject *args)
         return w ? PyLong_FromSize_t(sf_shard_span_bytes(w->shard, from, to)) : NULL;
 }
 
-/* An array's memory, which must have so many bytes at least. */
+/* Opens an array, which must have at least this many bytes. */
 static int open_bytes(PyObject *object, size_t bytes, array *a)
 {
         const int rc = array_open(object, "span", OPEN_TRUSTED, a);

@@ -1,13 +1,14 @@
 /*
- * torch's tensors: whether one can be taken as it is, its memory as an sf_tensor, and results. By DLPack's C functions where this torch has
- * them (2.10), else by its methods.
+ * torch's tensors: whether one can be used as it is, its memory as an sf_tensor, and results. By
+ * DLPack's C functions if this torch has them (2.10), else by its methods.
  */
 #include "_common.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What of torch is asked on every call. NULL where this torch has it not: then there is nothing to ask. */
+/* The functions of torch that are called on every call. NULL if this torch does not have one: then
+ * there is nothing to ask. */
 static struct {
         int ready;
         PyObject *tensor, *parameter;
@@ -15,7 +16,7 @@ static struct {
         PyObject *threads;
         PyObject *empty, *empty_like, *empty_permuted, *new_empty, *stream, *capturing;
         PyObject *written;
-        int written_many; /* it takes a sequence of tensors, not one */
+        int written_many; /* it takes a sequence of tensors, not a single one */
         PyObject *dtype[DTYPES];
 } torch;
 
@@ -29,11 +30,12 @@ static int torch_ready(void)
             !(torch.is_neg = imported("torch", "Tensor.is_neg")))
                 return -1;
         torch.threads = optional("torch", "get_num_threads");
-        torch.empty_permuted = optional("torch", "empty_permuted"); /* 2.1; nothing asks for it before */
+        /* since 2.1; not needed before */
+        torch.empty_permuted = optional("torch", "empty_permuted");
         torch.modes = optional("torch._C", "_len_torch_dispatch_stack");
         torch.tracing = optional("torch._C", "_is_tracing");
         torch.autocast = optional("torch._C", "_is_any_autocast_enabled");
-        if (!torch.autocast) /* before 2.3: CUDA's own */
+        if (!torch.autocast) /* before 2.3: that of CUDA */
                 torch.autocast = optional("torch", "is_autocast_enabled");
         torch.transforms = optional("torch._C", "_are_functorch_transforms_active");
         torch.forward_ad = optional("torch.autograd", "forward_ad");
@@ -43,7 +45,7 @@ static int torch_ready(void)
         torch.written = optional("torch._C", "_increment_version");
         PyObject *nothing = PyTuple_New(0), *none = torch.written && nothing ? PyObject_CallFunctionObjArgs(torch.written, nothing, NULL) : NULL;
         torch.written_many = none != NULL;
-        if (!none) { /* before 2.6 it wants one tensor, and is reached by another name */
+        if (!none) { /* before 2.6 it takes one tensor, and has another name */
                 PyErr_Clear();
                 Py_XDECREF(torch.written);
                 torch.written = optional("torch.autograd.graph", "increment_version");
@@ -63,7 +65,8 @@ int torch_knows(PyObject *type, known_type *found)
         if (torch_ready() < 0)
                 return -1;
         int is_torch = PyObject_IsSubclass(type, torch.tensor);
-        /* What stands in for a tensor, as a Proxy of torch.fx does, says what a call becomes. */
+        /* An object that acts as a tensor, such as a Proxy of torch.fx, decides itself what a call
+         * becomes. */
         if (!is_torch)
                 is_torch = PyObject_HasAttrString(type, "__torch_function__");
         if (is_torch <= 0)
@@ -71,11 +74,13 @@ int torch_knows(PyObject *type, known_type *found)
         found->kind = ARRAY_TORCH;
         found->plain = type == torch.tensor || type == torch.parameter;
         found->exchange = exchange_of(type);
-        Py_XDECREF(imported("scanfold.torch", "")); /* its operators, before anything can want to trace them */
+        /* registers its operators, before anything can trace them */
+        Py_XDECREF(imported("scanfold.torch", ""));
         return PyErr_Occurred() ? -1 : 1;
 }
 
-/* 1 for a true answer, 0 for a false one or nobody to ask, -1 with an exception. `object` is the argument, or NULL for none. */
+/* Calls a function: 1 if it returns true, 0 if it returns false or is NULL, -1 with an exception.
+ * `object` is the argument, or NULL for none. */
 static int ask(PyObject *function, PyObject *object)
 {
         if (!function)
@@ -91,11 +96,12 @@ int32_t torch_threads(void)
         PyObject *answer = torch.threads ? PyObject_CallObject(torch.threads, NULL) : NULL;
         long number = answer ? PyLong_AsLong(answer) : 0;
         Py_XDECREF(answer);
-        PyErr_Clear(); /* nobody to ask, no limit */
+        PyErr_Clear(); /* if torch cannot be asked, there is no limit */
         return number > 0 && number < INT32_MAX ? (int32_t)number : 0;
 }
 
-/* The level is a plain number in the module, so it is looked up where it lies, without the detour of an attribute. */
+/* The level is a number in the module's dictionary; reading it there is faster than an attribute
+ * lookup. */
 static int in_forward_ad(void)
 {
         static PyObject *current_level;
@@ -110,8 +116,9 @@ static int in_forward_ad(void)
 }
 
 /*
- * 0 where the tensor's memory is all there is to it: no gradient to record (else ARRAY_RECORD), no transform, no mode, no trace, no lazy sign
- * (else ARRAY_DISPATCH). What autocast would do to it is asked once its dtype is known.
+ * Returns 0 if the tensor is nothing but its memory: no gradient to record (else ARRAY_RECORD), no
+ * transform, no mode, no trace, no lazy sign (else ARRAY_DISPATCH). Autocast is checked later, when
+ * the dtype is known.
  */
 static int torch_state(PyObject *object, const known_type *type, array_use use)
 {
@@ -122,17 +129,20 @@ static int torch_state(PyObject *object, const known_type *type, array_use use)
         int recorded = answer == Py_False ? 0 : answer ? ask(torch.grad_enabled, NULL) : -1;
         Py_XDECREF(answer);
         int special = recorded < 0 ? -1 : use == OPEN_OUT ? recorded : ask(torch.is_neg, object);
-        /* A tensor under a transform has no memory DLPack could describe: where that is asked, the answer is enough. An autograd.Function
-         * minds a transform even where this tensor is none of its. */
+        /* DLPack cannot describe a tensor under a transform, so with DLPack's functions that need
+         * not be asked here. But a tensor with a gradient must be asked about in any case: an
+         * autograd.Function does not work inside a transform, even if this tensor is not part of
+         * it. */
         if (!special && (recorded || (use == OPEN_FIRST && !type->exchange)))
                 special = ask(torch.transforms, NULL);
-        /* torch.jit.trace sees what goes through the dispatcher, and takes the rest for constants. */
+        /* torch.jit.trace records what goes through the dispatcher, and takes everything else for
+         * constants. */
         if (!special && use == OPEN_FIRST && !(special = ask(torch.modes, NULL)) && !(special = in_forward_ad()))
                 special = ask(torch.tracing, NULL);
         return special < 0 ? -1 : special ? ARRAY_DISPATCH : recorded ? ARRAY_RECORD : 0;
 }
 
-/* Whether a torch.func transform is under way; an exception that is set stays set. */
+/* Whether a torch.func transform is active. An exception that is set stays set. */
 static int transformed(void)
 {
         PyObject *kind, *value, *trace;
@@ -143,8 +153,8 @@ static int transformed(void)
 }
 
 /*
- * Whether a tensor is on a device that is neither the CPU nor CUDA, or is nested, or one of many
- * gradients at once (torch.autograd.grad with is_grads_batched). An exception that is set stays set.
+ * Whether a tensor is on a device other than CPU and CUDA, or is nested, or is a batch of gradients
+ * (torch.autograd.grad with is_grads_batched). An exception that is set stays set.
  */
 static int elsewhere(PyObject *object)
 {
@@ -164,7 +174,7 @@ static int elsewhere(PyObject *object)
         return yes;
 }
 
-/* Autocast widens halves only. */
+/* Autocast only affects 16-bit reals. */
 static int torch_casts(const array *a, array_use use)
 {
         return use == OPEN_FIRST && a->view.dtype.bits == 16 && a->view.dtype.code > 1 ? ask(torch.autocast, NULL) : 0;
@@ -206,7 +216,7 @@ static int torch_dtype_read(PyObject *object, const char *name, sf_dtype *dtype)
         return -1;
 }
 
-/* Sparse tensors and oneDNN's have elements, but not at strides. */
+/* Sparse tensors and those of oneDNN have no strides. */
 static int torch_layout_check(PyObject *object, const char *name)
 {
         PyObject *layout = PyObject_GetAttrString(object, "layout"), *text = layout ? PyObject_Str(layout) : NULL;
@@ -229,7 +239,7 @@ static int torch_stream(array *a)
         return PyErr_Occurred() ? -1 : 0;
 }
 
-/* By its methods: what every torch has. */
+/* By its methods, which every version of torch has. */
 static int torch_open_by_methods(PyObject *object, const char *name, array *a)
 {
         static PyObject *shape_name, *stride_name, *data_name, *device_name, *type_name, *index_name;
@@ -275,7 +285,8 @@ int exchange_open(PyObject *object, array *a)
         return torch_stream(a);
 }
 
-/* A sign that is only written down, as a view of a conjugated tensor has it, is written out: 1, and a->keep is the tensor that has it. */
+/* Applies a lazy sign, such as that of a view of a conjugated tensor. Returns 1, and a->keep is the
+ * tensor with the sign applied. */
 static int torch_resolve(PyObject *object, array *a)
 {
         int negated = ask(torch.is_neg, object);
@@ -299,18 +310,20 @@ int torch_open(PyObject *object, const char *name, array_use use, const known_ty
         int rc = a->exchange && a->exchange->view_from_object ? exchange_open(object, a)
                  : elsewhere(object)                          ? ARRAY_DISPATCH
                                                               : torch_open_by_methods(object, name, a);
-        /* Under torch.func.functionalize DLPack describes a tensor, but no memory of it. */
+        /* Under torch.func.functionalize, DLPack describes a tensor without memory. */
         if (!rc && !a->view.data && use < OPEN_TRUSTED && transformed())
                 return ARRAY_DISPATCH;
         if (rc >= 0)
                 return rc || (rc = torch_casts(a, use)) ? rc : state;
-        if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) /* NotImplementedError is one */
+        /* NotImplementedError is a RuntimeError */
+        if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_RuntimeError))
                 return -1;
         if (transformed() || elsewhere(object)) {
                 PyErr_Clear();
                 return ARRAY_DISPATCH;
         }
-        /* Why it has no memory to look at: in our words where it is the dtype or the layout, else in torch's. */
+        /* Explains why its memory cannot be used: with our message if it is the dtype or the
+         * layout, else with torch's. */
         PyObject *kind, *value, *trace;
         PyErr_Fetch(&kind, &value, &trace);
         if (torch_dtype_read(object, name, &a->view.dtype) == 0 && torch_layout_check(object, name) == 0)
@@ -338,11 +351,12 @@ PyObject *exchange_make(const array *x, const array_form *form)
 }
 
 /*
- * A small result on the CPU: one block of ours with the description and the elements, handed over. Most of a small call's time would go
- * into asking for memory otherwise.
+ * A small result on the CPU: one block of ours with the description and the elements, whose
+ * ownership goes to torch. Otherwise a small call would spend most of its time on allocating
+ * memory.
  */
 #define SMALL_BYTES 16384
-#define DATA_ALIGNMENT 64 /* torch's own */
+#define DATA_ALIGNMENT 64 /* the alignment that torch uses */
 
 static void release_small(dl_versioned *self)
 {
@@ -353,7 +367,8 @@ static PyObject *exchange_make_small(const array *x, const array_form *form, siz
 {
         int32_t ndim = form->ndim;
         size_t head = sizeof(dl_versioned) + 2 * (size_t)ndim * sizeof(int64_t);
-        dl_versioned *m = malloc(head + DATA_ALIGNMENT + bytes); /* not posix_memalign, which leaves malloc's quick bins aside */
+        /* not posix_memalign, which does not use malloc's fast bins */
+        dl_versioned *m = malloc(head + DATA_ALIGNMENT + bytes);
         if (!m)
                 return PyErr_NoMemory();
         uintptr_t data = ((uintptr_t)m + head + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
@@ -371,7 +386,7 @@ static PyObject *exchange_make_small(const array *x, const array_form *form, siz
         void *object = NULL;
         if (x->exchange->object_from_managed(m, &object) < 0)
                 return NULL;
-        out->view = view; /* which the tensor owns from now on */
+        out->view = view; /* the memory belongs to the tensor from now on */
         return object;
 }
 
@@ -386,7 +401,7 @@ static int row_major(const sf_tensor *view)
         return 1;
 }
 
-/* x.new_empty where that says it all, which is quickest; else torch.empty, or torch.empty_permuted. */
+/* x.new_empty if that is enough, which is fastest; else torch.empty, or torch.empty_permuted. */
 static PyObject *make_in_order(const array *x, const array_form *form, PyObject *dtype)
 {
         static PyObject *device_name;
@@ -409,8 +424,8 @@ static PyObject *make_in_order(const array *x, const array_form *form, PyObject 
 }
 
 /*
- * torch's allocator for CUDA has to know the memory as its own (record_stream, graphs), so there it is asked through torch and not through
- * DLPack.
+ * torch's CUDA allocator has to own the memory (for record_stream and graphs), so torch makes the
+ * tensor there, not DLPack.
  */
 PyObject *torch_make(const array *x, const array_form *form, array *out)
 {
@@ -452,8 +467,9 @@ int torch_was_written(PyObject *tensor)
  * ---------------------------------------------------------------------------------------------------------- */
 
 /*
- * The tensors asked about last. An address alone says nothing, since another tensor may come to live there: the weak reference says whether
- * it is still the same one. A tensor that finds its place taken gets a new number, and what was kept for it is computed again.
+ * The tensors that were asked about last. An address alone is not enough, because another tensor
+ * may get the same address: the weak reference says whether it is still the same one. A tensor
+ * whose entry was taken by another gets a new number, and what was kept for it is computed again.
  */
 enum { NUMBERED = 256 };
 static struct {
@@ -470,11 +486,12 @@ uint64_t array_version(const array *a)
         PyObject *version = a->kind == ARRAY_TORCH ? get(a->object, &version_name, "_version") : NULL;
         long long counter = version ? PyLong_AsLongLong(version) : -1;
         Py_XDECREF(version);
-        if (counter < 0) { /* an inference tensor has no counter */
+        if (counter < 0) { /* an inference tensor has no version counter */
                 PyErr_Clear();
                 return 0;
         }
-        size_t place = (size_t)(((uint64_t)(uintptr_t)a->object >> 4) * 0x9E3779B97F4A7C15u >> 56); /* the golden ratio's bits: spreads what comes in steps */
+        /* a multiplicative hash: addresses that differ by regular steps are spread */
+        size_t place = (size_t)(((uint64_t)(uintptr_t)a->object >> 4) * 0x9E3779B97F4A7C15u >> 56);
         PyObject *known = numbered[place].reference ? PyWeakref_GetObject(numbered[place].reference) : NULL;
         if (known == a->object && numbered[place].data == a->view.data && numbered[place].counter == counter)
                 return numbered[place].number;

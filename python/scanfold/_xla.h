@@ -4,7 +4,7 @@
  * A wheel is built without jaxlib, so what a handler reads is declared here: the layouts of major
  * version 0, in which minor versions only add members at the end. A handler checks the version
  * before it reads anything else, and tests/python/test_jax.py compares these layouts with the
- * header that jaxlib brings along. Every structure begins with its size and a list of extensions.
+ * header in jaxlib. Every structure begins with its size and a list of extensions.
  */
 #ifndef SCANFOLD_PYTHON_XLA_H
 #define SCANFOLD_PYTHON_XLA_H
@@ -14,12 +14,12 @@
 
 enum { XLA_MAJOR = 0, XLA_FIRST_MINOR = 1, XLA_METADATA = 1, XLA_EXECUTE = 3, XLA_BUFFER = 1, XLA_STRING = 4 };
 
-/* absl's codes of an error. */
+/* Error codes, as in absl. */
 enum { XLA_INVALID_ARGUMENT = 3, XLA_RESOURCE_EXHAUSTED = 8, XLA_UNIMPLEMENTED = 12, XLA_INTERNAL = 13 };
 
 typedef struct xla_extension {
         size_t size;
-        int type; /* XLA_METADATA, or what we do not know */
+        int type; /* XLA_METADATA, or an extension that is not used here */
         struct xla_extension *next;
 } xla_extension;
 
@@ -29,7 +29,7 @@ typedef struct xla_version {
         int major_version, minor_version;
 } xla_version;
 
-/* What XLA asks a handler about itself; there are members behind these in later versions. */
+/* What XLA asks a handler about itself; later versions have more members at the end. */
 typedef struct xla_metadata {
         size_t size;
         xla_version version;
@@ -48,7 +48,7 @@ typedef struct xla_error_args {
         int code;
 } xla_error_args;
 
-/* The stream a handler works on, or the number of its device. */
+/* The stream that a handler works on; and the number of its device. */
 typedef struct xla_stream_args {
         size_t size;
         xla_extension *extension;

@@ -37,7 +37,7 @@ sf_arena *sf_arena_borrow(sf_context *ctx, size_t size)
         }
         if (arena && arena->size >= size)
                 return arena;
-        if (arena) /* the largest free one is too small: it grows */
+        if (arena) /* the largest free one is too small: replace it by a larger one */
                 discard(arena);
         arena = malloc(sizeof *arena);
         size = (size + 4095) / 4096 * 4096;

@@ -64,8 +64,9 @@ static bool is_opaque(const sf_ir_node *n)
         }
 }
 
-/* Two nodes with the same operator mean the same. Do their arguments mean the same, one by one?
- * They also do if only one of them differs. */
+/* Two nodes with the same operator mean the same. Do their arguments mean the same, one by one? For
+ * a map that is not opaque, they do if only one pair differs, or if all pairs that differ are
+ * opaque and have the same operators. */
 static bool pairs_arguments(const sf_ir *ir, const sf_ir_node *a, const sf_ir_node *b)
 {
         int32_t other = 0, opaque = 0;

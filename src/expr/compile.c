@@ -220,7 +220,7 @@ static int32_t compile(draft *d, int32_t node, const sf_track *track)
         const sf_ir_node *n = sf_ir_at(d->ir, node);
         for (; (sf_ir_is_view(n) || n->kind == SF_IR_SPREAD) && !is_memory(d, node); n = sf_ir_at(d->ir, node)) {
                 if (n->kind == SF_IR_SPREAD && !takes_segments(d, n, track)) {
-                        d->cut = node; /* the argument becomes a result of its own */
+                        d->cut = node; /* the spread becomes a result of its own */
                         return -1;
                 }
                 node = sf_ir_arg(d->ir, n, 0);

@@ -16,8 +16,8 @@ static double bytes_of(const sf_ir_node *n)
         return (double)n->count * sf_dtypes[n->dt].size;
 }
 
-/* Does this node need no pass of its own? A view needs none, except a flip. Conversions are decided
- * in count_before. */
+/* Does this node need no pass of its own? Inputs, constants and views need none, but a flip does.
+ * Conversions are decided in count_before. */
 static bool is_free(const sf_ir_node *n)
 {
         return n->kind == SF_IR_INPUT || n->kind == SF_IR_CONSTANT || (sf_ir_is_view(n) && n->kind != SF_IR_FLIP);

@@ -202,8 +202,8 @@ static const char *beyond_text(sf_scalar v, sf_dt dt, char text[160])
 
 /*
  * Argument i is a number that does not fit the integer type `dt` of the other argument. A
- * comparison is by value, so it has the same result for all elements. A maximum or minimum with a
- * bound outside the range has no effect. Any other result could not be stored.
+ * comparison is by value, so it has the same result for all elements. A minimum with a number above
+ * the range, or a maximum with one below it, changes nothing. Any other result could not be stored.
  */
 static sf_status infer_beyond(sf_inference *in, const sf_node *n, int32_t i, sf_dt dt, sf_meaning *result)
 {

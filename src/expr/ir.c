@@ -130,7 +130,8 @@ int32_t sf_ir_input(sf_ir *ir, int32_t index, sf_dt dt, int32_t ndim, const int6
 int32_t sf_ir_constant(sf_ir *ir, sf_dt dt, sf_value value)
 {
         if (dt != SF_DT_F64 && sf_dtypes[dt].kind == SF_KIND_REAL) {
-                uint32_t bits; /* with all other bytes 0, because values are compared */
+                /* all other bytes of the value are set to 0, because values are compared */
+                uint32_t bits;
                 memcpy(&bits, &value.f32, sizeof bits);
                 value.u64 = 0;
                 memcpy(&value.f32, &bits, sizeof bits);

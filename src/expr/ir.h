@@ -56,7 +56,7 @@ typedef struct sf_ir_node {
         int32_t ndim, nlist;
         const int64_t *shape;
         const int32_t *list;
-        /* not compared when equal nodes are found: */
+        /* not part of the node's meaning: */
         int64_t count; /* elements */
         int32_t forward; /* 0, or the node that replaces this one */
         /* by live nodes and as outputs, at the last sf_ir_count_uses; nodes made since then are

@@ -77,7 +77,7 @@ typedef struct sf_pass {
         struct sf_repair *again;
 } sf_pass;
 
-/* Copies the programs of a pass, and which operands they read, to a step. */
+/* Copies the programs of a pass, and which operands they read, to a step's sf_fuse. */
 static inline void sf_pass_programs(const sf_pass *pass, sf_fuse *fuse)
 {
         fuse->load = pass->load;
