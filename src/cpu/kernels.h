@@ -87,8 +87,7 @@ typedef struct sf_rows {
         int32_t slots;
 } sf_rows;
 
-/* How far ahead rows of this many bytes, read `many` at a time, are prefetched: the next group of
- * rows, if rows are shorter than `ahead`. */
+/* How far ahead to prefetch rows, read `many` at a time: if they are short, the next group. */
 static inline int64_t sf_rows_ahead(const sf_rows *j, int64_t bytes, int many)
 {
         const int64_t past = many * j->x_row;
