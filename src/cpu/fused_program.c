@@ -110,7 +110,7 @@ static value cast(maker *m, value v, sf_dt to)
 {
         sf_class from_class = sf_class_of(v.dt), to_class = sf_class_of(to);
         bool was_real = is_real(v.dt);
-        if (v.dt == to || to >= SF_DT_COUNT) /* never so; for gcc 13 */
+        if (v.dt == to || to >= SF_DT_COUNT) /* the second is never true, but gcc 13 warns */
                 return v;
         if (to == SF_DT_BOOL)
                 return (value){emit_one(m, m->map->truth[from_class], v.at), to};

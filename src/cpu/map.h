@@ -59,8 +59,7 @@ typedef struct sf_cpu_map {
          * Meanwhile prefetches as many bytes from `next`: a core keeps memory busy only if it reads
          * and writes at the same time. */
         void (*stream)(void *to, const void *from, int64_t bytes, const void *next);
-        /* Converts elements of one type to another; NULL for a pair that neither scanfold.h's table
-         * nor a class needs. */
+        /* The conversion of types; NULL: neither scanfold.h's table nor a class needs it. */
         sf_move *(*mover)(sf_dt from, sf_dt to);
 } sf_cpu_map;
 

@@ -21,7 +21,7 @@ static int64_t turned(const sf_step *s, int64_t position)
 }
 
 /* The position that kernels store for "no element". It is the same where positions are stored
- * complemented, because the last of equal elements wins. */
+ * complemented, so that the last of equal elements wins. */
 static int64_t nowhere(const sf_panel_member *m)
 {
         return m->kernels->lane_bytes == 4 ? INT32_MAX : INT64_MAX;
