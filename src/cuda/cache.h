@@ -1,6 +1,5 @@
 /*
- * cache.h: compiled binaries kept on disk, so that a kernel is compiled once for each machine and
- * not once for each process.
+ * cache.h: compiled binaries kept on disk: a kernel is compiled once a machine, not once a process.
  *
  * The folder is SCANFOLD_CACHE_DIR; else scanfold in XDG_CACHE_HOME; else .cache/scanfold in HOME.
  * If SCANFOLD_CACHE_DIR is empty, if there is no home, or if the folder cannot be written, nothing
@@ -44,20 +43,17 @@ typedef struct sf_cache_header {
 void sf_cache_key_make(sf_cache_key *key, const sf_compiler *compiler, const sf_cuda_spec *spec, const char *source, const char *arch);
 
 bool sf_cache_read(const sf_cache_key *key, sf_binary *binary);        /* true: the caller frees binary->image */
-/* false: it could not be kept; that does no harm */
-bool sf_cache_write(const sf_cache_key *key, const sf_binary *binary);
+bool sf_cache_write(const sf_cache_key *key, const sf_binary *binary); /* false: it was not kept */
 void sf_cache_forget(const sf_cache_key *key);                         /* the driver refused it */
 
 /* ------------------------------------------------------------------------------------------------------------
  * cache_files.c
  * ---------------------------------------------------------------------------------------------------------- */
-/* The folder, created if `make` is set. False, and an empty path, if there is none or it cannot be
- * created. */
+/* The folder, created if `make` is set. False, and an empty path, if there is none. */
 bool sf_cache_folder(char path[SF_CACHE_PATH], bool make);
 int64_t sf_cache_limit(void); /* bytes */
 
-/* Calls `visit` (which may be NULL) for every valid entry; returns how many. Damaged ones are
- * skipped. */
+/* Calls `visit` (which may be NULL) for every entry that is not damaged; returns how many. */
 typedef void sf_cache_visitor(void *user, const char *name, const char *about, int64_t bytes, int64_t used);
 int64_t sf_cache_each(sf_cache_visitor *visit, void *user);
 
@@ -73,8 +69,7 @@ int64_t sf_cache_trim(const char *folder);
  * would make many writes slow. */
 void sf_cache_wrote(const char *folder, int64_t bytes);
 
-/* Reads and checks the file of one entry; returns the image only if `image` is not NULL. In
- * cache.c. */
+/* In cache.c: reads and checks one entry; returns the image only if `image` is not NULL. */
 bool sf_cache_load(const char *path, sf_cache_header *header, void **image);
 
 #endif

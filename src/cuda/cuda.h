@@ -1,5 +1,4 @@
-/* cuda.h: the CUDA backend, as backend.c sees it: it turns a step into launches on the caller's
- * stream. */
+/* cuda.h: the CUDA backend, as backend.c sees it: steps become launches on the caller's stream. */
 #ifndef SF_CUDA_H
 #define SF_CUDA_H
 
@@ -27,19 +26,16 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
  */
 const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other);
 
-/* May the last stage of a chain follow the others line by line? NULL if so, or the reason why not:
- * sf_backend_follows. */
+/* May the last stage of a chain follow line by line? NULL, or why not: sf_backend_follows. */
 const char *sf_cuda_follows(const sf_step *chain);
 
 /* How many bytes of scratch the step needs on its device; 0 for most. */
 sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 
-/* One launch on the stream. When it runs, it computes again the results that are not finite: see
- * core/again.h. */
+/* One launch that computes again those results that are not finite when it runs: core/again.h. */
 sf_status sf_cuda_again(sf_context *ctx, const sf_again *again);
 
-/* Memory for a run of several steps on one stream, and memory that outlives a run. backend.h says
- * what each is for. */
+/* Memory for a run of several steps on one stream, or that outlives a run: see backend.h. */
 sf_status sf_cuda_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size);
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner);
 void sf_cuda_return(const sf_context *ctx, sf_device device, void *stream, void *owner);

@@ -1,5 +1,4 @@
-/* cuda_warm.h: steps that represent common calls, with which the cache is warmed, and which tests
- * compile. */
+/* cuda_warm.h: steps that represent common calls, for warming the cache and for tests. */
 #ifndef SF_CUDA_WARM_H
 #define SF_CUDA_WARM_H
 

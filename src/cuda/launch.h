@@ -34,8 +34,7 @@ typedef enum sf_cuda_kernel {
         SF_CUDA_KERNEL_COUNT
 } sf_cuda_kernel;
 
-/* How a program's operand is laid out along the lines that a kernel walks, and which program reads
- * it. */
+/* How an operand is laid out along the lines that a kernel walks, and which program reads it. */
 enum {
         SF_CUDA_OPERAND_UNIT = 3, /* mask: 0 any stride, 1 forwards, 2 backwards, 3 one element for the whole line */
         SF_CUDA_OPERAND_LOADS = 4,
@@ -50,8 +49,7 @@ enum {
 /* The most steps that share a launch: folds of one read, or a scan and its total. */
 #define SF_CUDA_MEMBERS_MAX 4
 
-/* A step that shares the launch of another: another fold, or the total of a scan, which loads
- * nothing. */
+/* A step that shares another's launch: another fold, or a scan's total, which loads nothing. */
 typedef struct sf_cuda_also {
         /* as in the specialisation; initial: is there an initial value */
         uint8_t op, acc, out, initial;
