@@ -32,9 +32,9 @@ SF_INLINE void O(halve_all)(O(val) *v, const int count)
         }
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Short rows, many at once
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /* The totals of up to a vector of each of `many` rows; they have `left` more elements. */
 SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t left, const O(none) *none,
@@ -135,7 +135,7 @@ SF_INLINE bool O(is_short)(const sf_rows *j)
                !j->resume && !(j->carry && j->carry_row) && !j->raw && j->y_row == K_OUT;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Long rows, several side by side
  *
  * The last vectors of a tile of each row are halved together with those of the other rows: lane r
@@ -143,7 +143,7 @@ SF_INLINE bool O(is_short)(const sf_rows *j)
  * reverse a tile's tree is the same, because the operation commutes; only the tiles follow one
  * another down in memory.
  * ---------------------------------------------------------------------------------------------------------
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 #ifdef K_BY_HALVES
 enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
 

@@ -46,9 +46,9 @@ bool sf_cache_read(const sf_cache_key *key, sf_binary *binary);        /* true: 
 bool sf_cache_write(const sf_cache_key *key, const sf_binary *binary); /* false: it was not kept */
 void sf_cache_forget(const sf_cache_key *key);                         /* the driver refused it */
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * cache_files.c
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 /* The folder, created if `make` is set. False, and an empty path, if there is none. */
 bool sf_cache_folder(char path[SF_CACHE_PATH], bool make);
 int64_t sf_cache_limit(void); /* bytes */

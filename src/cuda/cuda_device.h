@@ -118,9 +118,9 @@ void sf_cuda_device_restore(const sf_cuda_device *device, int mode);
  * must be current. */
 sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *device, const sf_cuda_spec *spec, cu_function *function);
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * cuda_scratch.c
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_cuda_scratch {
         cu_address base;
         /* how many bytes, from the first, must be cleared before they are watched */

@@ -39,9 +39,9 @@
 /* Up to this many streams, no events are recorded: most programs have fewer. */
 #define FEW 8
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Blocks of graphs
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /* The driver calls this, on a thread of its own, when the last graph that holds the block is
  * destroyed. It must not call the driver. */
@@ -133,9 +133,9 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
         return SF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Blocks of streams
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static cu_result allocate(const sf_cuda_device *d, size_t size, cu_stream stream, cu_address *base)
 {
         int mode;
@@ -251,9 +251,9 @@ void sf_cuda_scratch_give(sf_cuda_device *d, cu_stream stream, sf_cuda_scratch *
         scratch->locked = false;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Borrowed blocks
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /* A returned block of this stream: the first that is large enough, else any, which the caller
  * replaces. If there is none and no more can be kept, the one that has been idle for longest. Call
