@@ -144,8 +144,8 @@ static V_APART void O(carry_edges)(const sf_rows *j, const O(carrier) *c, const 
         }
 }
 
-/* Scans the last tile of every row. Its place in scratch was in use until carry_edges had read
- * it. */
+/* Scans the last tile of every row, which the loop leaves out if there is a shift. carry_edges has
+ * already read what was at its place in scratch. */
 static V_APART void O(scan_last)(const sf_rows *j, const int64_t step)
 {
         const int64_t tiles = j->n * j->lanes->inner / (V_SCAN_TILE * K_WIDTH) - 1, on = tiles * V_SCAN_TILE * step;

@@ -101,7 +101,7 @@ static void size_rows(sf_panels *p)
         if (p->n <= p->block)
                 p->lines = sf_larger(SF_CPU_GROUP, fit);
         else if (sf_shape_crossed(p))
-                p->lines = 4 * SF_CPU_GROUP; /* each cache line has elements of so many lines */
+                p->lines = 4 * SF_CPU_GROUP; /* neighbours in memory belong to as many lines */
         if (sf_panels_apart(p)) /* each line has a carry of many entries */
                 p->lines = sf_smaller(p->lines, 4 * SF_CPU_GROUP);
 }
@@ -139,7 +139,7 @@ void sf_cut_sizes(sf_panels *p, int workers)
                 p->block = sf_smaller(p->block, SF_PANEL_CUTS);
                 p->whole = false;
                 p->lines = p->carries = 1;
-                p->entries = 3; /* one of them for another fill */
+                p->entries = 3; /* one of them is a copy of the fill */
                 return;
         }
         p->block = sf_smaller(p->block, p->n);

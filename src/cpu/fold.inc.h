@@ -112,8 +112,8 @@ static V_APART O(val) O(fold_rest)(const sf_rows *j, const char *x, const uint8_
         return v;
 }
 
-/* Folds a tile of `many` rows by plain multiplication, if that is exact enough. False: it is
- * not. */
+/* Folds a tile of `many` rows by plain multiplication. False: the operation has none, or a product
+ * was out of range. */
 SF_INLINE bool O(tiles_are_plain)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t step, const O(none) *none, O(val) *v)
 {
 #ifdef K_PRODUCT
@@ -212,7 +212,6 @@ static void O(fold_rows)(const sf_rows *j)
 #if K_LANE_BYTES >= 4
 /* ------------------------------------------------------------------------------------------------
  * Packed short rows; results are contiguous too.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 static void O(fold_packed)(const sf_rows *j)
 {

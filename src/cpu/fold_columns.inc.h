@@ -1,5 +1,6 @@
 /*
- * fold_columns.inc.h: the fold of columns, in tiles of V_FOLD_ROWS positions. Template, part of fold.inc.h.
+ * fold_columns.inc.h: the fold of columns, in tiles of V_FOLD_ROWS positions. Template, part of
+ * fold.inc.h.
  */
 
 /* Loads position `at` of a vector of columns. */

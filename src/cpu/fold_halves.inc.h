@@ -142,7 +142,6 @@ SF_INLINE bool O(is_short)(const sf_rows *j)
  * of a few vectors gets the tile's total of row r, and one counter is enough for all rows. In
  * reverse a tile's tree is the same, because the operation commutes; only the tiles follow one
  * another down in memory.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 #ifdef K_BY_HALVES
 enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */

@@ -65,7 +65,7 @@ typedef struct sf_fused_box {
                 const char *at;
                 int64_t row, col; /* strides in bytes */
                 int64_t ahead;    /* memory this many bytes on is read after this box; 0: unknown */
-                /* prefetch all of that memory, not only its beginning: nobody else will */
+                /* prefetch all of that memory, not only its beginning */
                 bool all;
         } in[SF_FUSED_SOURCES];
         char *y;
@@ -99,7 +99,7 @@ void sf_fused_constants_fill(const sf_cpu_map *map, const sf_fused_code *code, c
 /* Runs the code over the box, with the `constants` of sf_fused_constants_fill. */
 void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *code, char *constants, const sf_fused_box *box);
 
-/* The element at dst + i * to_row + j * to_col becomes the one at src + i * from_row + j * from_col. */
+/* Copies the element at src + i * from_row + j * from_col to dst + i * to_row + j * to_col. */
 void sf_fused_move(sf_move *move, const char *src, int64_t from_row, int64_t from_col, char *dst, int64_t to_row, int64_t to_col, int64_t rows,
                    int64_t cols);
 

@@ -18,8 +18,8 @@
  *   K_TURN           bits in which elements differ from values. Kernels take them from their job,
  *                    so that other operations can use the same kernels with other bits:
  *   K_LIKE           the end of those kernels' names, as max_u32. Besides it only K_TURN is needed
- *   K_NEUTRAL        a vector that changes no value, not even the sign of a zero, if the identity
- *                    might
+ *   K_NEUTRAL        a vector that changes no value, not even the sign of a zero; define it if the
+ *                    identity might
  *   K_WHOLE          define it if all instances are worth their size: rows four at a time whatever
  *                    is to their left, rows of a few vectors, four tiles of a narrow matrix, and a
  *                    shared axis that is read once
@@ -122,7 +122,6 @@ SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
 
 /* ------------------------------------------------------------------------------------------------
  * Values in scratch memory, as the host fills, combines and reads them
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 SF_INLINE void O(fill_as)(void *values, int64_t count, sf_value value, uint64_t turn)
 {

@@ -55,7 +55,7 @@ static void fill(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t 
                 choice_set(&l->before_on, &s, lane, !idle && i > 0);
                 permute_set(&l->before, &s, lane, !idle && i > 0 ? lane + toward : lane);
                 permute_set(&l->last, &s, lane, idle ? lane : lane + (rows - 1 - i) * -toward);
-                /* as many taken lanes as groups * inner; the rest repeat lane 0 and are never stored */
+                /* groups * inner lanes are taken; the others repeat lane 0 and are never stored */
                 bool taken = lane < groups * inner;
                 permute_set(&l->take, &s, lane, taken ? lane / inner * group + (reverse ? 0 : group - inner) + lane % inner : 0);
         }

@@ -59,7 +59,7 @@ static inline const sf_lanes *sf_lanes_whole(const sf_lanes *whole, int32_t lane
         return &whole[2 * (lane_bytes == 8 ? 3 : lane_bytes / 2) + reverse];
 }
 
-/* lane_bytes is 4 or 8; permute_bytes is the instruction set's. groups * rows * inner lanes must fit in the vector. */
+/* lane_bytes is 4 or 8. groups * rows * inner lanes must fit in the vector. */
 void sf_lanes_make(sf_lanes *lanes, int32_t vector_bytes, int32_t lane_bytes, int32_t permute_bytes, int32_t groups, int32_t rows,
                    int32_t inner, bool reverse);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* ---------------------------------------------------------------------------------------------
- * What stands to the left of a piece
+ * What is to the left of a piece
  * ------------------------------------------------------------------------------------------- */
 sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r)
 {

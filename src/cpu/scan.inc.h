@@ -5,7 +5,6 @@
 
 /* ------------------------------------------------------------------------------------------------
  * A tile: V_SCAN_TILE vectors of a row. First lanes are scanned, then vectors.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 
 /* Scans consecutive vectors whose lanes have been scanned: the last position of one is to the left
@@ -178,7 +177,8 @@ SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const 
         N(write)(writer, y, v, V_SCAN_TILE);
 }
 
-/* Scans a tile by plain multiplication, if that is exact enough. False: it is not. */
+/* Scans a tile by plain multiplication. False: the operation has none, or a product was out of
+ * range. */
 SF_INLINE bool O(is_plain)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, O(val) *v)
 {
 #ifdef K_PRODUCT
@@ -328,7 +328,6 @@ SF_INLINE void O(scan_ends)(const sf_rows *j, const int many, const int unit, in
 
 /* ------------------------------------------------------------------------------------------------
  * Choosing between them
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 
 /* Scans the whole tiles of as many rows from `at` on as there is an instance for; returns how

@@ -205,7 +205,7 @@ static void publish(sf_sharer *w, const sf_chunk *k)
 }
 
 /* ---------------------------------------------------------------------------------------------
- * What stands to the left of a chunk
+ * What is to the left of a chunk
  * ------------------------------------------------------------------------------------------- */
 
 /* Entry `level` of a member's counter of leaves; the last entry is room to combine in. */

@@ -77,7 +77,6 @@ SF_INLINE v_raw v_raw_load(const void *p)
  * bf16: the upper half of an f32, rounded to nearest even. Add just under half of the last kept
  * place, or exactly half if that place is odd. A NaN must not become infinity or zero by a carry:
  * it keeps its upper bits and is made quiet.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 #ifndef V_BRAIN
 typedef uint16_t v_halves __attribute__((vector_size(V_BYTES / 2), aligned(1), may_alias));
@@ -141,7 +140,6 @@ SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
 
 /* ------------------------------------------------------------------------------------------------
  * Selections of lanes
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 #ifdef V_MASK_BITS
 SF_INLINE v_mask v_mask_of(const sf_choice *choice)
@@ -228,7 +226,6 @@ SF_INLINE v_mask v_above_i64(v_i64 a, v_i64 b)
 /* ------------------------------------------------------------------------------------------------
  * Rotation by whole lanes: result lane i is lane i - by, modulo the width; of two vectors one after
  * the other, lane width + i - by. The index is read from this window, at an offset.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 #define PAIR2(i, f) f(i) f(i + 1)
 #define PAIR4(i, f) PAIR2(i, f) PAIR2(i + 2, f)
@@ -263,7 +260,6 @@ SF_INLINE v_raw v_rotate_index(int by, int lane_bytes)
 /* ------------------------------------------------------------------------------------------------
  * The larger of two: value.h's SF_EXTREME for vectors. A NaN wins, and of two equal reals the
  * sign bit is clear if either's is.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 #ifndef V_LARGER_REAL
 SF_INLINE v_f32 v_larger_f32(v_f32 a, v_f32 b)
@@ -310,7 +306,6 @@ SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
 /* ------------------------------------------------------------------------------------------------
  * Every other element of two vectors, one after the other. The index lists are constants, so that
  * the compiler can choose instructions for them.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 #define V_EVEN(i) 2 * (i),
 #define V_ODD(i) 2 * (i) + 1,

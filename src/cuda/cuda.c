@@ -285,7 +285,6 @@ sf_status sf_cuda_again(sf_context *ctx, const sf_again *a)
 
 /* ------------------------------------------------------------------------------------------------
  * Memory for other layers
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner)
 {

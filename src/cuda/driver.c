@@ -21,7 +21,6 @@ static atomic_bool forked;
 /* ------------------------------------------------------------------------------------------------
  * fork: the child has one thread, so a lock that another thread held is never released; and CUDA's
  * own state cannot be used there.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 static void (*resets[4])(void);
 static int nresets;

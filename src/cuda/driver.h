@@ -9,9 +9,9 @@
  *      the driver's own major version and below;
  * and then, NVRTC only:
  *   4. lib64, lib and targets/x/lib under CUDA_HOME, CUDA_PATH, and /usr/local/cuda;
- *   5. nvidia/x/lib and torch/lib in the site-packages of the running Python: those that files mapped
- *      into the process come from, those beside the running interpreter, and those of VIRTUAL_ENV
- *      and CONDA_PREFIX.
+ *   5. nvidia/x/lib and torch/lib in the site-packages of the running Python: those that files
+ *      mapped into the process come from, those beside the running interpreter, and those of
+ *      VIRTUAL_ENV and CONDA_PREFIX.
  * libcuda is looked for in the folders of WSL and of containers instead.
  */
 #ifndef SF_CUDA_DRIVER_H

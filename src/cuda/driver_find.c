@@ -39,7 +39,6 @@ static bool try_path(search *s, const char *path, int flags)
 /* ------------------------------------------------------------------------------------------------
  * Already loaded. By file name rather than soname: some wheels have names such as
  * libnvrtc-672ee683.so.11.2.
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 static int visit_loaded(struct dl_phdr_info *info, size_t size, void *data)
 {

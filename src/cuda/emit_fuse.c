@@ -225,7 +225,6 @@ static int result_unit(const layout *l, const sf_step *other)
 
 /* ------------------------------------------------------------------------------------------------
  * Writing into the launch
- * ---------------------------------------------------------------------------------------------------------
  * ---------------------------------------------------------------------------------------------- */
 
 /* Appends a program, with its operands and constants renumbered. A program without instructions

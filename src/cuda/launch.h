@@ -65,7 +65,7 @@ typedef struct sf_cuda_fused {
         uint8_t operands, constants, loads, stores;
         uint8_t others; /* and of the program that makes the second part of elements (SF_TWO) */
         uint8_t dt[SF_OPERANDS_MAX], how[SF_OPERANDS_MAX];
-        uint8_t beside; /* how many steps share the launch */
+        uint8_t beside; /* how many other steps share the launch */
         sf_cuda_also also[SF_CUDA_MEMBERS_MAX - 1];
         /* of the load, the second part, the store; then of each such step */
         sf_instruction code[3 * SF_PROGRAM_MAX];
@@ -119,7 +119,7 @@ typedef struct sf_cuda_launch {
         /* The struct that the kernel takes by value. Scratch pointers in it are offsets until the
          * launch adds the base. */
         _Alignas(8) unsigned char params[SF_CUDA_MAX_PARAMS];
-        int32_t scratch_fields; /* how many 8-byte fields of params, from the first, get the scratch base added */
+        int32_t scratch_fields; /* the scratch base is added to this many first fields of params */
         bool overlaps;          /* its blocks may start before the launch before it has ended */
 } sf_cuda_launch;
 
@@ -139,7 +139,7 @@ typedef struct sf_cuda_plan {
  * no driver and allocates nothing; the same steps and chip give the same plan. */
 sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 
-/* Writes the prelude of a specialisation; returns its length without the final NUL, as snprintf does. */
+/* Writes a specialisation's prelude; returns its length without the final NUL, like snprintf. */
 size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size);
 
 /* The whole text to compile: the prelude, the kernel files, the programs. Allocated; the caller
