@@ -28,7 +28,7 @@ sf_dt sf_class_dt(sf_class class);
 int64_t sf_class_size(sf_class class);
 
 /* y[i] = the result for a[i], b[i], c[i]; i < count. y may be a, b or c, but must not overlap them
- * otherwise. A loop of one argument ignores b and c, one of two ignores c. */
+ * otherwise. A loop of one argument may be given any block as b, one of two any as c. */
 typedef void sf_loop(void *y, const void *a, const void *b, const void *c, int64_t count);
 
 /* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */

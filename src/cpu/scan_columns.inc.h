@@ -117,8 +117,8 @@ SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, const O(no
                                 if (c % (2 * K_WIDTH)) {
                                         N(stream)(y - wide, half[i]);
                                         N(stream)(y, result[k][i]);
-                                /* the second half follows */
                                 } else if (c + 2 * K_WIDTH <= j->cols) {
+                                        /* its second half follows */
                                         half[i] = result[k][i];
                                 } else {
                                         N(store)(y, result[k][i]);

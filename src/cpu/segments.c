@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* A segment is shared by all threads if it has at least LEAST_LONG positions, and at least one part
- * in LONG_PARTS of what each worker has to do. */
+/* A segment is shared by all threads if it has at least LEAST_LONG positions, and at least 1 /
+ * LONG_PARTS of a worker's share of the axis. */
 #define LONG_PARTS 8
 #define LEAST_LONG (1 << 16)
 /* A task moves about SPAN_BYTES. Each worker gets about SPANS_EACH tasks or more, so that workers

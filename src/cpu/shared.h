@@ -4,7 +4,7 @@
 
 #include "cpu/panel.h"
 
-/* The two walks, over neighbouring chunks, take turns after each of this many parts of a chunk. */
+/* The two walks, over neighbouring chunks, take turns: a chunk is walked in this many parts. */
 #define SF_SHARED_PIECES 4
 
 typedef struct sf_chunk {

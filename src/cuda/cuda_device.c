@@ -332,8 +332,7 @@ sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *d, const 
         entry = find(d->kernels, spec); /* another thread may have made it meanwhile */
         if (entry) {
                 *function = entry->function;
-        /* first, because a kernel that was made would be lost */
-        } else if (!(entry = make_room(d))) {
+        } else if (!(entry = make_room(d))) { /* first: without room, a new kernel would be lost */
                 status = sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory to remember a kernel");
         } else {
                 sf_cuda_device_relax(d, &mode);

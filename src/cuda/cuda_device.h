@@ -86,7 +86,7 @@ typedef struct sf_cuda_device {
         /* at most SF_CUDA_LANES, the latest first; protected by the lock */
         sf_cuda_block *returned;
         sf_cuda_graph_block *blocks;               /* free blocks; protected by the lock */
-        /* by destroyed graphs: a list to be moved to `blocks` */
+        /* returned by destroyed graphs, to be moved to `blocks` */
         _Atomic(sf_cuda_graph_block *) given_back;
 } sf_cuda_device;
 

@@ -176,11 +176,11 @@ static int64_t busy(int64_t blocks, int64_t threads, int64_t fit, const sf_cuda_
  * than more and shorter ones. Of equally good strips, recurrences are faster in the narrower. H200,
  * times as fast as the widest strips of which there are three for every four multiprocessors, and
  * in brackets the share of a copy:
- *                (8, 2048, 1536)  (8, 2048, 2048)  (16, 1000, 700)  (4, 4096, 1024)  (32, 2048, 640)
- *   recurrences      1.43 (0.87)      1.51 (0.84)      1.40 (0.84)      1.07 (0.68)      1.68
- *   sums of f32      1.15 (0.83)      1.25 (0.97)      1.12 (0.80)      1.25 (0.88)      1.07 (0.83)
- *           f16      2.36 (0.69)      1.49 (0.87)             (0.68)           (0.51)           (0.63)
- *           i64      1.04 (0.94)         1 (0.97)      1.06 (0.87)      1.02 (0.97)         1 (0.89)
+ *             (8, 2048, 1536)  (8, 2048, 2048)  (16, 1000, 700)  (4, 4096, 1024)  (32, 2048, 640)
+ * recurrences     1.43 (0.87)      1.51 (0.84)      1.40 (0.84)      1.07 (0.68)      1.68
+ * sums of f32     1.15 (0.83)      1.25 (0.97)      1.12 (0.80)      1.25 (0.88)      1.07 (0.83)
+ *         f16     2.36 (0.69)      1.49 (0.87)             (0.68)           (0.51)           (0.63)
+ *         i64     1.04 (0.94)         1 (0.97)      1.06 (0.87)      1.02 (0.97)         1 (0.89)
  * Returns the threads of a block; 0: strips stay as they are.
  */
 static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t *width, int64_t *slots, strip *cut)
