@@ -69,8 +69,8 @@ static void drop(maker *m, uint8_t at)
                 m->uses[at]--;
 }
 
-/* Emits one loop. It takes its own slot before its arguments are dropped, so no loop writes what it
- * reads. */
+/* Emits one loop. It takes its own slot before its arguments are dropped, so no loop writes a slot
+ * that it reads. */
 static uint8_t emit(maker *m, sf_loop *loop, uint8_t a, uint8_t b, uint8_t c)
 {
         uint8_t y = take(m);
