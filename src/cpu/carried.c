@@ -1,24 +1,25 @@
 /*
- * A shared axis (shared.c) of one plain step that is scanned once: the first walk leaves a chunk's
- * results in scratch, without what stands to their left; the second adds that, and writes them.
+ * Scans one plain step along a shared axis (shared.c) with a single scan of the elements. The first
+ * walk scans a chunk into scratch, without the values to its left. The second walk adds those
+ * carries and writes the results.
  *
- * Rows: the carries of one chunk and the scan of the next go together, row by row of a tile: a
- * core hides its reads behind its streamed stores only if it has both all the time. The next
- * chunk's lanes take the place of those just carried away.
+ * Rows: the second walk over one chunk and the scan of the next are interleaved, row by row of a
+ * tile, because a core hides its reads behind its streamed stores only if it issues both all the
+ * time. In scratch, the next chunk's lanes replace those that have just been written out.
  *
- * Runs: a narrow matrix, whose vectors are not full, is contiguous in scratch. What is to the left
- * of its columns is repeated until it has a period of full vectors, and added to those.
+ * Runs: a narrow matrix, whose vectors are not full, is contiguous in scratch. The carries of its
+ * columns are repeated until they fill a period of whole vectors, and are added to those.
  */
 #include "cpu/shared.h"
 
 #include <string.h>
 
-/* Vectors that rows of runs may be wide: the carries of a period should stay in a first-level
- * cache. */
+/* Rows of a run may have at most this many vectors, so that the carries of one period stay in the
+ * first-level cache. */
 #define MOST_RUN 4
-/* A load may be held up by an earlier store to the same place in another page. Scratch is read and
- * written while tensors are, which mostly begin with a page: it begins elsewhere in one, and so
- * does its second half. */
+/* A load may have to wait for an earlier store at the same offset in another page (4K aliasing).
+ * Most tensors begin at a page boundary, and scratch is used while they are read and written. So
+ * scratch begins elsewhere in a page, and its second half at yet another offset. */
 #define PAGE 4096
 
 bool sf_carried_rows(const sf_panels *p)
@@ -37,7 +38,7 @@ bool sf_carried_runs(const sf_panels *p)
                p->cols <= MOST_RUN * m->kernels->width;
 }
 
-/* Bytes of a position in scratch, from one to the next: the other way where the tensors go down. */
+/* Bytes from one position in scratch to the next; negative where the tensor's addresses go down. */
 static int64_t raw_step(const sf_panels *p)
 {
         const sf_panel_member *m = &p->member[0];
@@ -51,7 +52,7 @@ static char *raw_at(const sf_sharer *w, int side, int64_t position)
         return w->raw[side] + (step < 0 ? (1 - w->p->chunk) * step : 0) + position * step;
 }
 
-/* Vectors after which a vector's columns are the same again, at least 4. */
+/* After how many vectors the same columns come at the same lanes again; at least 4. */
 static int64_t period_of(const sf_panels *p)
 {
         const int64_t even = p->cols & -p->cols;
@@ -87,7 +88,7 @@ void sf_carried_place(sf_sharer *w, char *room)
  * The first walk
  * ------------------------------------------------------------------------------------------- */
 
-/* `count` positions of all of a chunk's leaves from `first` on, as rows, into scratch. */
+/* The job that scans `count` positions of all leaves of a chunk, from `first` on, into scratch. */
 static sf_rows scan_rows_job(sf_sharer *w, const sf_chunk *k, int64_t first, int64_t count)
 {
         const sf_panels *p = w->p;
@@ -120,7 +121,7 @@ static void scan_part(sf_sharer *w, const sf_chunk *k, int64_t first, int64_t co
         m->kernels->scan_columns(&job);
 }
 
-/* A whole leaf's total is its counter's entry at its level. */
+/* The total of a whole leaf is the entry of its counter at the leaf's level. */
 void sf_carried_totals(sf_sharer *w, const sf_chunk *k)
 {
         const sf_panels *p = w->p;
@@ -140,7 +141,7 @@ void sf_carried_totals(sf_sharer *w, const sf_chunk *k)
  * The second
  * ------------------------------------------------------------------------------------------- */
 
-/* Repeats a chunk's carries as far as a period goes. Of a free operation all together are one. */
+/* Repeats a chunk's carries to fill a period. For a free operation, they are combined into one. */
 void sf_carried_set(sf_sharer *w, const sf_chunk *k)
 {
         const sf_panels *p = w->p;
@@ -171,9 +172,9 @@ void sf_carried_set(sf_sharer *w, const sf_chunk *k)
         }
 }
 
-/* One part of a chunk's results, from scratch. An exclusive result is the inclusive one before it,
- * the first of a chunk what is to the left of that. Meanwhile the next part of chunk `next`, which
- * is NULL if there is none, is fetched. */
+/* Writes one part of a chunk's results from scratch. An exclusive result is the inclusive result of
+ * the position before; the first of a chunk is the value to the left of the chunk. Meanwhile it
+ * prefetches the next part of chunk `next`, which is NULL if there is none. */
 static void carry_part(sf_sharer *w, const sf_chunk *k, int64_t part, const sf_chunk *next)
 {
         const sf_panels *p = w->p;

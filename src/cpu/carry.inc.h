@@ -1,20 +1,25 @@
 /*
- * carry.inc.h: the second half of a shared axis's scan. Template; kernels.inc.h has the parameters, scan.inc.h the first half. Values of one
- * component only: scratch memory holds lanes.
+ * carry.inc.h: the second half of a scan along a shared axis. Template; kernels.inc.h has the
+ * parameters, scan.inc.h the first half. For values of one component only, because scratch memory
+ * holds lanes.
  *
- * Lanes that a scan has left in scratch (`raw`), whole vectors of them, get what stands to their left, and are written.
+ * A scan has left whole vectors of lanes in scratch (`raw`). These kernels add the carries, the
+ * values to their left, and write the results.
  */
 #ifdef K_WHOLE
 /*
- * A core has the same few buffers for cache lines it waits for and for those it streams out, and keeps all of them busy only if both kinds are
- * asked for all the time: so the carries of one part of a sequence and the scan of another go together, and between the rows of a tile that is
- * scanned a row of another is streamed. What the scan leaves in scratch takes the place of what the carries have just been added to, a cache line
- * that is still in the first cache.
+ * A core has the same few buffers for cache lines that it waits for and for those that it streams
+ * out. It keeps all of them busy only if it issues both kinds all the time. So the carries of one
+ * part of a sequence and the scan of another are interleaved: between the rows of a tile that is
+ * scanned, a row of another tile is streamed. In scratch, the scan's results replace lanes to which
+ * the carries have just been added, in a cache line that is still in the first-level cache.
  */
 #undef CARRY_AHEAD
 #undef CARRY_ROWS
-#define CARRY_AHEAD 2 /* tiles: what is in scratch has to come from the second cache */
-#define CARRY_ROWS 2  /* at a time: what they share is loaded once. More would not fit the registers beside a tile that is scanned */
+#define CARRY_AHEAD 2 /* tiles; scratch is fetched from the second-level cache */
+/* rows at a time, which load common entries once. More would not fit in registers beside the
+ * scanned tile */
+#define CARRY_ROWS 2
 typedef struct O(carrier) {
         const char *x;
         char *y;
@@ -42,7 +47,8 @@ SF_INLINE void O(write_carried)(const sf_rows *j, const N(tables) *t, char *y, N
         N(write_now)(&row->writer, y, v, V_SCAN_TILE);
 }
 
-/* A tile of CARRY_ROWS rows from `first` on. Rows are leaves of an aligned block: each has an entry of its own for every bit of its number. */
+/* Adds carries to one tile of CARRY_ROWS rows, from row `first` on. Rows are leaves of an aligned
+ * block: each has one entry of its own for every bit set in its number. */
 SF_INLINE void O(carry_few)(const int first, const char *x, int64_t x_row, const sf_carry *own, const sf_carry *common, const int64_t step,
                             O(val) (*w)[V_SCAN_TILE])
 {
@@ -104,8 +110,9 @@ SF_INLINE void O(carry_one)(const sf_rows *job, int64_t at)
 }
 
 /*
- * Carries are the same for all of a row, or every `inner` elements, so they need not be added by the vectors that were scanned: where results
- * do not begin at an aligned address, those that go to one are, up to a vector further on. How many elements: 0 to K_WIDTH - 1, down in reverse.
+ * Carries are the same along a row, or repeat every `inner` elements, so vectors need not begin
+ * where those of the scan did. If results do not begin at an aligned address, vectors begin at the
+ * next one. Returns how many elements that is: 0 to K_WIDTH - 1 up, or as many down in reverse.
  */
 SF_INLINE int64_t O(carry_shift)(const char *y, const bool down)
 {
@@ -113,7 +120,8 @@ SF_INLINE int64_t O(carry_shift)(const char *y, const bool down)
         return down ? -phase : phase ? K_WIDTH - phase : 0;
 }
 
-/* What that leaves of a row: its first elements, and the last tile, which is as much shorter. */
+/* The parts of a row that the shift leaves out: its first elements, and the last tile, which is
+ * that much shorter. */
 static V_APART void O(carry_edges)(const sf_rows *j, const O(carrier) *c, const int64_t shift, const int64_t step)
 {
         const int count = (int)(shift < 0 ? -shift : shift), rest = K_WIDTH - count;
@@ -136,7 +144,8 @@ static V_APART void O(carry_edges)(const sf_rows *j, const O(carrier) *c, const 
         }
 }
 
-/* The last tile of every row, whose place in scratch was carried away with the edges. */
+/* Scans the last tile of every row, which the loop leaves out if there is a shift. carry_edges has
+ * already read what was at its place in scratch. */
 static V_APART void O(scan_last)(const sf_rows *j, const int64_t step)
 {
         const int64_t tiles = j->n * j->lanes->inner / (V_SCAN_TILE * K_WIDTH) - 1, on = tiles * V_SCAN_TILE * step;
@@ -148,7 +157,8 @@ static V_APART void O(scan_last)(const sf_rows *j, const int64_t step)
         O(simple_four)(&last, 0, 1);
 }
 
-/* Plain calls know their step, so that all addresses of a row are constants away from one, and no row needs more than its carries. */
+/* Plain calls have a constant step, so that all addresses of a row are at constant distances from
+ * one. Their rows need no state besides their carries. */
 SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const bool plain, const int64_t step)
 {
         const sf_rows j = *next, n = *now;
@@ -212,7 +222,8 @@ static V_APART void O(carry_any)(const sf_rows *now, const sf_rows *next)
 
 static void O(carry_rows)(const sf_rows *now, const sf_rows *next)
 {
-        /* Half a cache line that is not followed by the other half at once gains nothing. */
+        /* Shifting pays only if a vector is a whole cache line: half a line that is not followed at
+         * once by the other half gains nothing. */
         const bool shifts = K_CONVERT == K_SAME && V_BYTES == 64 && (uintptr_t)now->y % K_STORAGE_BYTES == 0 && now->y_row % V_BYTES == 0 &&
                             O(carry_shift)(now->y, now->lanes->reverse) % now->lanes->inner == 0;
         const bool plain = now->stream && (shifts || N(aligned)(now)) && !now->exclusive && !now->m;
@@ -230,7 +241,7 @@ static void O(carry_rows)(const sf_rows *now, const sf_rows *next)
 #endif
 
 #if K_CONVERT == K_SAME
-/* Narrow matrices: vectors hold whatever rows and columns they come to. */
+/* Narrow matrices: a vector holds parts of any rows and columns. */
 SF_INLINE void O(carry_vectors)(const sf_run *j, int64_t at, const int many, O(val) *v)
 {
         const char *entry = j->table + at * K_LANE_BYTES;
@@ -241,7 +252,7 @@ SF_INLINE void O(carry_vectors)(const sf_run *j, int64_t at, const int many, O(v
         }
 }
 
-/* `count` elements, no more than a vector, with the carries from lane `at` of the table on. */
+/* Up to a vector of elements, `count` of them, with the carries from lane `at` of the table on. */
 static V_APART void O(carry_part)(const sf_run *j, const char *x, char *y, int64_t at, int count)
 {
         const O(none) none = O(none_of)((sf_value){.u64 = 0}, j->turn, 0);

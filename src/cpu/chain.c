@@ -1,7 +1,8 @@
 /*
- * Chains: the panel is the cache. Some lines at a time, a box, go through all stages before the next: what the first stage reads from memory,
- * the others find near. Each stage is walked as ever (panel.h), by a plan that is made once, for the first box; the others are so many
- * bytes further on.
+ * Chains: several stages over the same lines. A box, as many lines as a cache holds, goes through
+ * all stages before the next box begins. So later stages find in the cache what the first one read
+ * from memory. Each stage is walked like any step (panel.h). Its plan is made once, for the first
+ * box; for other boxes the pointers are moved.
  */
 #include "cpu/cpu.h"
 
@@ -12,25 +13,29 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a box reads should fit in a quarter of a core's second-level cache: while it is written, the next one comes in beside it. There is one of
- * at least so much, and beyond that nothing is gained. */
+/* What a box reads should fit in a quarter of a core's second-level cache, because the next box is
+ * fetched while this one is written. Every CPU has a cache for the smallest box; larger boxes than
+ * MOST_BOX gain nothing. */
 #define LEAST_BOX (64 << 10)
 #define MOST_BOX (512 << 10)
-/* Columns are strips. Of shorter runs of memory than this, one after another over a large matrix, each takes longer than reading the matrix anew
- * does. Normalize, on a busy machine: 4096 x 4096 f32, runs of 512 bytes 0.17 of a copy, all columns at once 0.49; 256 x 16384, runs of 4 KiB 0.54 and 0.47. */
+/* In columns, a box is a strip. If its rows were shorter than LEAST_RUN bytes, reading a large
+ * matrix in strips would take longer than reading it once for each stage. Normalize, on a busy
+ * machine: 4096 x 4096 f32, rows of 512 bytes 0.17 of a copy, all columns at once 0.49; 256 x
+ * 16384, rows of 4 KiB 0.54 and 0.47. */
 #define STRIP_BOX (1 << 20)
 #define LEAST_RUN 4096
-#define COLUMNS 64 /* a strip has a multiple of so many */
-/* A single line that is longer still is near enough for the next stage. */
+#define COLUMNS 64 /* the columns of a strip are a multiple of this */
+/* A single line may be larger than a box's budget, up to this, and still be in a cache for the next
+ * stage. */
 #define LONGEST_LINE (8 << 20)
-/* Boxes for each worker, that they end at about the same time. */
+/* This many boxes for each worker, so that workers finish at about the same time. */
 #define BOXES_EACH 4
 
 /* The stages, planned for boxes of one size. */
 typedef struct plan {
         int32_t walks;
         sf_panels *walk[SF_CHAIN_STEPS];
-        int32_t first[SF_CHAIN_STEPS]; /* the step that each begins with */
+        int32_t first[SF_CHAIN_STEPS]; /* each walk's first step */
         sf_step step[SF_CHAIN_STEPS];
         sf_fuse fuse[SF_CHAIN_STEPS];
 } plan;
@@ -40,18 +45,20 @@ typedef struct chain {
         int32_t steps;
         const sf_step *step[SF_CHAIN_STEPS];
         const sf_step *longest;
-        /* Boxes: `each` positions of dimension `cut`, all of those inside it, at one position of those outside it. */
+        /* A box: `each` positions of dimension `cut`, all positions of the dimensions inside it,
+         * and one position of those outside it. */
         int32_t cut;
         int64_t each, parts, boxes;
-        /* What a fold's program computes and a later map's would compute again is kept in scratch, of a box's lines: three steps instead of two. */
-        int32_t fold, map;  /* those two, or fold is -1 */
-        int32_t value;      /* of the map's program */
+        /* Values that a fold's program computes and a later map's program would compute again are
+         * kept in scratch, for the lines of a box. Then there are three steps instead of two. */
+        int32_t fold, map;  /* the indices of those two steps; without them fold is -1 */
+        int32_t value;      /* the index of the value in the map's program */
         sf_step own[3];
         sf_fuse fuse[3];
-        size_t kept, kept_bytes; /* where in a worker's scratch */
-        plan *plan[2]; /* of boxes, and of the last ones of a dimension if they are smaller */
+        size_t kept, kept_bytes; /* offset in a worker's scratch, and size */
+        plan *plan[2]; /* for boxes, and for the last box of a dimension if it is smaller */
         sf_desks desks;
-        size_t machine; /* where on a desk */
+        size_t machine; /* offset in a worker's scratch */
         _Atomic int64_t next;
 } chain;
 
@@ -60,7 +67,7 @@ typedef struct chain {
  * ------------------------------------------------------------------------------------------- */
 static int64_t box_bytes(void)
 {
-        static _Atomic int64_t known; /* asking may take a microsecond */
+        static _Atomic int64_t known; /* asking the system may take a microsecond */
         int64_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
         if (bytes)
                 return bytes;
@@ -87,7 +94,7 @@ static int32_t operands_of(const sf_step *s)
         return s->fuse ? s->fuse->operands : 1;
 }
 
-/* Does it move along the sequence? */
+/* Does operand k change along the sequence? */
 static bool moves(const sf_step *s, int32_t k)
 {
         bool found = false;
@@ -96,7 +103,7 @@ static bool moves(const sf_step *s, int32_t k)
         return found;
 }
 
-/* Bytes that a line's elements take in all tensors that are read, each counted once. */
+/* Bytes of one line in all tensors that are read. Each tensor is counted once. */
 static int64_t line_bytes(const chain *c)
 {
         const char *seen[SF_CHAIN_STEPS * SF_OPERANDS_MAX];
@@ -116,7 +123,7 @@ static int64_t line_bytes(const chain *c)
         return bytes * c->longest->n;
 }
 
-/* Are neighbours in memory the next lines' elements? */
+/* Do neighbours in memory belong to different lines? */
 static bool in_columns(const chain *c)
 {
         const sf_step *s = c->longest;
@@ -124,7 +131,8 @@ static bool in_columns(const chain *c)
         return s->nbatch && sf_magnitude(s->dims[s->nbatch - 1].x) < seq;
 }
 
-/* How the lines are cut; false: stages had better run one after another, over all of them. */
+/* Decides how the lines are cut. False: it is better to run one stage after another, each over all
+ * lines. */
 static bool cut_boxes(chain *c, int workers)
 {
         const sf_step *s = c->longest;
@@ -141,7 +149,7 @@ static bool cut_boxes(chain *c, int workers)
         const int64_t len = s->dims[c->cut].len, strip = columns && c->cut == s->nbatch - 1;
         const int64_t unit = sf_smaller(len, strip ? COLUMNS : inner * SF_CPU_FOLD_GROUP <= budget ? SF_CPU_FOLD_GROUP : 1);
         int64_t each = sf_larger(unit, budget / inner / unit * unit);
-        if (workers > 1) /* as many for everyone */
+        if (workers > 1) /* the same number of boxes for each */
                 each = sf_smaller(each, sf_parts(sf_parts(len * outers, (int64_t)BOXES_EACH * workers), unit) * unit);
         c->each = sf_smaller(each, len);
         if (strip && c->each < len && c->each * sf_magnitude(s->dims[c->cut].x) < LEAST_RUN)
@@ -155,7 +163,7 @@ static bool cut_boxes(chain *c, int workers)
  * Values that are kept
  * ------------------------------------------------------------------------------------------- */
 
-/* Stands for the scratch of whichever worker it is. */
+/* Its address stands for the scratch of the worker that runs the step. */
 static _Alignas(64) char kept_mark[64];
 
 static bool same_operand(const sf_step *a, const sf_operand *x, const sf_operand *y)
@@ -166,7 +174,7 @@ static bool same_operand(const sf_step *a, const sf_operand *x, const sf_operand
         return same;
 }
 
-/* Do two programs come to the same here? */
+/* Do value i of one load program and value k of the other have the same result? */
 static bool same_value(const sf_step *a, int32_t i, const sf_step *b, int32_t k)
 {
         const sf_program *p = &a->fuse->load, *q = &b->fuse->load;
@@ -181,7 +189,7 @@ static bool same_value(const sf_step *a, int32_t i, const sf_step *b, int32_t k)
         return same;
 }
 
-/* Is it worth more than writing it and reading it again? */
+/* Does computing it take longer than writing it to the cache and reading it again? */
 static bool is_dear(sf_code code)
 {
         return code == SF_CODE_EXP || code == SF_CODE_LOG || code == SF_CODE_SIGMOID || code == SF_CODE_TANH;
@@ -225,7 +233,7 @@ void sf_chain_read_kept(sf_step *fold, sf_fuse *fold_fuse, sf_fuse *map_fuse, in
 void sf_chain_fill_kept(sf_step *fill, sf_fuse *fuse, const sf_operand *kept)
 {
         fill->fold = fill->has_initial = fill->within = false;
-        fill->map = fill->in_place = true; /* not around the cache */
+        fill->map = fill->in_place = true; /* do not write around the cache */
         fill->out = kept->dt;
         fill->y = (char *)kept->data;
         fill->m = NULL;
@@ -236,7 +244,8 @@ void sf_chain_fill_kept(sf_step *fill, sf_fuse *fuse, const sf_operand *kept)
         }
 }
 
-/* A fold of what a later map needs too; of rows, since scratch has lines one after another. */
+/* Finds a fold of values that a later map needs too. For rows only: lines are contiguous in
+ * scratch. */
 static void find_kept(chain *c)
 {
         c->fold = -1;
@@ -249,7 +258,8 @@ static void find_kept(chain *c)
                         }
 }
 
-/* A map that fills scratch, the fold of that, and the map that reads it. */
+/* Replaces the fold and the map by three steps: a map that fills scratch, a fold of that, and a map
+ * that reads it. */
 static void keep(chain *c)
 {
         const sf_step *s = c->step[c->fold], *map = c->step[c->map];
@@ -281,7 +291,8 @@ static void keep(chain *c)
  * Plans
  * ------------------------------------------------------------------------------------------- */
 
-/* A step as it is for the first box alone, of `len` positions of the dimension that is cut. */
+/* Makes of a step the step for the first box alone, which has `len` positions of the dimension that
+ * is cut. */
 static void cut_step(const chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
 {
         const int32_t from = c->cut + (len == 1), dims = s->nbatch + s->nseq - from;
@@ -304,7 +315,7 @@ static void cut_step(const chain *c, const sf_step *s, int64_t len, sf_step *to,
         to->sibling = to->then = NULL;
 }
 
-/* The same, a map as the elementwise step that it is. */
+/* The same; a map becomes an elementwise step. */
 static void make_step(const chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
 {
         sf_step map;
@@ -314,7 +325,7 @@ static void make_step(const chain *c, const sf_step *s, int64_t len, sf_step *to
                 sf_step_flatten(&map, to, fuse);
 }
 
-/* The plans of all stages for boxes of `len`. False: some step has no kernel. */
+/* Makes the plans of all stages for boxes of `len` positions. False: some step has no kernel. */
 static bool make_plan(const chain *c, int64_t len, plan *p)
 {
         bool has_kernel = true;
@@ -341,7 +352,7 @@ static bool make_plan(const chain *c, int64_t len, plan *p)
  * Work
  * ------------------------------------------------------------------------------------------- */
 
-/* Where a box begins, in the dimensions that are cut. */
+/* The position at which a box begins, in dimensions 0 to `cut`. */
 static void find_box(const chain *c, int64_t box, int64_t *at)
 {
         at[c->cut] = box % c->parts * c->each;
@@ -362,7 +373,8 @@ static int64_t operand_shift(const chain *c, const sf_step *s, int32_t k, const 
         return sum;
 }
 
-/* Where a walk's tensors are for the lines from position `at` on, and how much further for those from `next` on. */
+/* Finds how far a walk's tensors must be moved for the box at position `at`, and how much further
+ * the box at `next` is. */
 static void find_shift(const chain *c, const sf_panels *walk, int32_t first, const int64_t *at, const int64_t *next, const char *kept,
                        sf_shift *shift)
 {
@@ -382,7 +394,8 @@ static void find_shift(const chain *c, const sf_panels *walk, int32_t first, con
         }
 }
 
-/* While a box is written, the first map fetches the one that is next: memory is read and written at the same time, as in a copy. */
+/* While a box is written, the first map prefetches the next box: memory is read and written at the
+ * same time, as in a copy. */
 static void run_box(const chain *c, int64_t box, int64_t next_box, char *scratch)
 {
         int64_t at[SF_MAX_NDIM], next[SF_MAX_NDIM];
@@ -416,7 +429,8 @@ static void work(void *arg, int worker)
         c->isa->fence();
 }
 
-/* Gives out the constants of all plans, filled if there is a base, and finds what a worker needs. */
+/* Lays out the constants of all plans, fills them in if there is a base, and finds how much scratch
+ * a worker needs. */
 static size_t lay_out(void *arg, char *base)
 {
         chain *c = arg;
@@ -452,7 +466,7 @@ const char *sf_cpu_follows(const sf_step *first)
 {
         const int64_t line = first->n * sf_dtypes[first->in].size;
         if (line * first->batch <= box_bytes())
-                return NULL; /* all of it */
+                return NULL; /* all of it fits in one box */
         if (line > LONGEST_LINE)
                 return "its lines are longer than what a cache keeps";
         return first->batch > 1 ? NULL : "a single line is shared by all threads, one pass after the other";
@@ -484,7 +498,7 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
                         c.plan[k]->walk[i] = (sf_panels *)(void *)(base + each + (size_t)i * panels);
                 planned = make_plan(&c, k ? rest : c.each, c.plan[k]);
         }
-        /* Without a kernel for some step, the sentence is that step's. */
+        /* If some step has no kernel, running the stages apart reports which one. */
         sf_status status = planned ? sf_desks_run(ctx, (int)sf_smaller(workers, c.boxes), &c.desks, lay_out, NULL, work, &c) : sf_chain_apart(first, run_stage, ctx);
         sf_arena_return(ctx, arena);
         return status;

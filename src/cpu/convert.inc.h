@@ -1,7 +1,9 @@
 /*
- * convert.inc.h: moving elements between a tensor and a contiguous block, converting on the way. Template, once an instruction
- * set, included by map_types.inc.h. Conversions are value.h's: what the accumulator would hold on the way in, rounded once on the way
- * out. Strides that are the elements' own sizes, or those in reverse, are told apart so that the compiler vectorises those loops.
+ * convert.inc.h: moving elements between a tensor and a contiguous block, with conversion.
+ * Template, included by map_types.inc.h once for each instruction set. Conversions are those of
+ * value.h: to the value that the accumulator would hold on the way in, rounded once on the way out.
+ * Strides that equal the element size, or its negative, have loops of their own, so that the
+ * compiler vectorises them.
  */
 #define DTYPE(name, NAME, ctype, code, bits, kind) typedef at_##name c_##NAME;
 #include "core/dtypes.def"
@@ -11,8 +13,8 @@
 #define TRUTH(v) ((v) != 0)
 
 /*
- * Every conversion there is. An integer is cast to the unsigned type of the target's width: the signed one has the same bits.
- * MOVE(from, to, how)
+ * All conversions there are: MOVE(from, to, how). An integer is cast to the unsigned type of the
+ * target's width, because the signed type has the same bits.
  */
 #define MOVES_INTEGER(MOVE, FROM, how)                                                                                   \
         MOVE(FROM, U8, how) MOVE(FROM, U16, how) MOVE(FROM, U32, how) MOVE(FROM, U64, how) MOVE(FROM, F32, how) MOVE(FROM, F64, how)
@@ -61,7 +63,7 @@
 MOVES(MOVE)
 #undef MOVE
 
-/* The vector vocabulary converts halves by the vector. */
+/* Contiguous halves are converted by vector instructions. */
 static void move_half_in(const char *src, int64_t from, char *dst, int64_t to, int64_t count)
 {
         if (from == 2 && to == 4)

@@ -1,4 +1,4 @@
-/* A step planned (plan.c), and its tasks run by all threads. */
+/* Plans a step (plan.c) and runs its tasks on all threads. */
 #include "cpu/cpu.h"
 
 #include "core/arena.h"
@@ -11,7 +11,7 @@
  * Pieces
  * ------------------------------------------------------------------------------------------- */
 
-/* A place, by its coordinates in the dimensions of the walk. */
+/* A position in the tensors, by its coordinates in the dimensions of the walk. */
 typedef struct coordinates {
         int64_t outer[SF_MAX_NDIM], line, col, along;
 } coordinates;
@@ -25,7 +25,8 @@ static int64_t operand_offset(const sf_panels *p, const coordinates *c, const in
         return sum + (p->col < 0 ? 0 : c->col * stride[p->col]);
 }
 
-/* In y, in the mask and in what stands to the left. */
+/* Adds `times` steps of dimension d to the offsets in y, in the mask and in the values to the
+ * left. */
 static void add_offset(sf_dim *sum, const sf_dim *dims, int32_t d, int64_t times)
 {
         if (d < 0)
@@ -52,7 +53,7 @@ void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, i
         const sf_fuse *f = p->member[0].fuse;
         const bool by_stride = leaf >= 0 && p->nseq == 1;
         const int64_t first = leaf < 0 ? 0 : leaf * p->leaf;
-        /* From line to line, along this dimension. */
+        /* The dimension along which the next line follows. */
         const int32_t to_next = by_stride ? p->seq : p->line;
         const int64_t times = by_stride ? p->leaf : 1;
         coordinates at;
@@ -96,9 +97,9 @@ void sf_piece_at(const sf_panels *p, int64_t outer, int64_t line, int64_t col, i
  * Tasks
  * ------------------------------------------------------------------------------------------- */
 
-/* Where every row of y begins at the same place in a cache line, how many columns before the next
- * line begins? NumPy's large arrays begin 16 bytes into one: strips that begin with a line are
- * streamed whole. */
+/* How many columns come before the first cache line of a row of y begins, if that is the same for
+ * all rows? NumPy's large arrays begin 16 bytes into a cache line; strips that begin with a cache
+ * line are streamed whole. */
 static int64_t columns_before_a_line(const sf_panels *p, const sf_piece *piece)
 {
         const sf_panel_member *m = &p->member[0];
@@ -107,7 +108,7 @@ static int64_t columns_before_a_line(const sf_panels *p, const sf_piece *piece)
         return m->streams && !m->step->fold && past && same ? (64 - past) / m->size : 0;
 }
 
-/* A piece of whole sequences, where the walker finds it. */
+/* A piece of whole sequences, moved as the walker says. */
 static void find_piece(const sf_walker *w, int64_t outer, int64_t line, int64_t col, sf_piece *piece)
 {
         const sf_panels *p = w->p;
@@ -122,7 +123,8 @@ static void find_piece(const sf_walker *w, int64_t outer, int64_t line, int64_t 
         }
 }
 
-/* One strip of columns of a line. The columns before the first line are the first strip's too. */
+/* Runs one strip of columns of a line. The first strip also has the columns before the first cache
+ * line. */
 static void run_strip(const sf_walker *w, sf_piece *piece, int64_t outer, int64_t line,
                       int64_t strip)
 {
@@ -195,7 +197,7 @@ static void work(void *arg, int worker)
  * The whole of a step
  * ------------------------------------------------------------------------------------------- */
 
-/* A fold of nothing: every result is the store's of the identity. */
+/* A fold of an empty sequence: every result is the identity, after the store program. */
 static void store_identity(const sf_step *s, const sf_fuse *f)
 {
         const sf_value first = sf_combine(s->op, s->acc, s->initial, s->identity);
@@ -279,7 +281,7 @@ static sf_status run_members(sf_context *ctx, sf_panels *p)
         if (!arena)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "%zu bytes of scratch could not be had",
                                bytes);
-        /* Only once there is memory for all: what has been written cannot be taken back. */
+        /* Only when all memory has been allocated: what has been written cannot be undone. */
         const sf_status status = p->cut ? sf_segments_long(ctx, p) : SF_OK;
         if (status != SF_OK) {
                 sf_arena_return(ctx, arena);
@@ -304,7 +306,8 @@ sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
                 sf_panels p;
                 bool has_kernel = true;
                 sf_panels_start(&p, ctx->isa, s);
-                /* As many of the siblings as can be walked together; then the rest. */
+                /* Takes as many siblings as can be walked together; the others follow in the next
+                 * round. */
                 for (; s && sf_panels_take(&p, s, &has_kernel); s = s->sibling) {
                 }
                 if (!has_kernel)

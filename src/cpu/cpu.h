@@ -12,7 +12,8 @@ const char *sf_cpu_isa_name(const sf_cpu_isa *isa);
 
 sf_status sf_cpu_run(sf_context *ctx, const sf_step *step);
 
-/* Will the stages of a chain find near what the first has read? NULL, or why not: sf_backend_follows. */
+/* Will later stages of a chain find in a cache what the first has read? NULL if so, or the reason
+ * why not: sf_backend_follows. */
 const char *sf_cpu_follows(const sf_step *chain);
 
 #endif

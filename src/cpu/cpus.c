@@ -1,7 +1,8 @@
 /*
- * Which CPUs this process may run on: those of its main thread, unless OpenMP has bound that to one of them. Under OMP_PROC_BIND
- * and its like GNU's OpenMP, which torch brings along, does so as soon as it is loaded. What the process had before is then the
- * union of OpenMP's places, or what we found when we were loaded, if that was earlier.
+ * Which CPUs this process may run on: those of its main thread, unless OpenMP has bound that thread
+ * to one of them. Under OMP_PROC_BIND and similar variables, GNU's OpenMP, which torch loads, does
+ * so as soon as it is loaded. The CPUs that the process had before are then the union of OpenMP's
+ * places, or those we found when our library was loaded, if that was earlier.
  */
 #include "cpu/cpus.h"
 
@@ -14,7 +15,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* cpu_set_t has room for 1024 CPUs, and the kernel refuses a set that is smaller than its own. */
+/* One cpu_set_t has room for 1024 CPUs. The kernel refuses a set that is smaller than its own. */
 enum { SETS = 8 };
 typedef struct cpus {
         cpu_set_t set[SETS];
@@ -54,7 +55,7 @@ static int name_openmp(struct dl_phdr_info *object, size_t size, void *name)
         return 1;
 }
 
-/* Adds OpenMP's places, where it is in this process. */
+/* Adds the CPUs of OpenMP's places, if OpenMP is loaded in this process. */
 static void add_places(cpus *c)
 {
         char name[4096];
@@ -105,12 +106,13 @@ void sf_cpus_unbind(void)
         cpus c;
         read_process(&c);
         if (CPU_COUNT_S(sizeof c.set, c.set))
-                sched_setaffinity(0, sizeof c.set, c.set); /* where it is not allowed, the thread stays where it is */
+                /* if this is not allowed, the thread stays on its CPUs */
+                sched_setaffinity(0, sizeof c.set, c.set);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * A thread's limit
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static _Thread_local int32_t thread_limit;
 
 int32_t sf_thread_limit(void)

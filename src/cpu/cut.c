@@ -1,37 +1,40 @@
-/* How large panels, strips and tasks are: see panel.h. */
+/* Chooses how large panels, strips and tasks are: see panel.h. */
 #include "cpu/cpus.h"
 #include "cpu/panel.h"
 
-/* Below this many bytes a call stays on the caller's thread: that takes a tenth of a millisecond,
- * and a helper that has just begun when something else takes its CPU can cost several. What a
- * worker should have at least. */
+/* A call that moves fewer bytes than SHARE_BYTES stays on the caller's thread. It takes a tenth of
+ * a millisecond, and a helper thread that loses its CPU just after it has begun can cost several. A
+ * worker should have at least WORKER_BYTES. */
 #define SHARE_BYTES (1 << 20)
 #define WORKER_BYTES (256 << 10)
-/* A task is about this large: small enough to balance, large enough that claiming it is nothing. So
- * many for each worker, that they end at about the same time. */
+/* About the size of a task: small enough to balance the load, large enough to make the cost of
+ * claiming it negligible. There are TASKS_EACH tasks for each worker, so that workers finish at
+ * about the same time. */
 #define TASK_BYTES (512 << 10)
 #define TASKS_EACH 8
-/* Rows that several outer positions read should stay in a second-level cache from one to the
- * next. */
+/* Rows that several outer positions read should stay in a second-level cache from one such position
+ * to the next. */
 #define REUSE_BYTES (512 << 10)
-/* The counters of a strip of columns should stay in a core's own caches; wide strips are long runs
- * of memory. 8192 x 8191 f32: 12 KiB 0.6 of a copy, 48 KiB 0.7, 128 KiB 0.74, 512 KiB 0.83; aligned
- * rows of f32 gain nothing beyond 128 KiB. */
+/* The counters of a strip of columns should stay in a core's own caches, but wide strips read
+ * longer runs of memory. 8192 x 8191 f32: 12 KiB 0.6 of a copy, 48 KiB 0.7, 128 KiB 0.74, 512 KiB
+ * 0.83; aligned rows of f32 gain nothing beyond 128 KiB. */
 #define STRIP_BYTES (512 << 10)
 #define MOST_COLUMNS 16384
-/* By way of a panel: eight positions, the least that a kernel resumes after, are 128 KiB. */
+/* With a panel: of so many columns, eight positions are 128 KiB. A kernel cannot resume after
+ * fewer. */
 #define MOST_PANEL_COLUMNS 4096
-/* Strips are made narrower so that there is one for everyone, but not than this: four lines of f32. */
+/* Strips are made narrower so that there is one for each worker, but not narrower than this: four
+ * cache lines of f32. */
 #define LEAST_STRIP 64
-/* Elements of a panel of columns: long runs of memory count for more than the first-level cache. */
+/* Elements of a panel of columns. Long runs of memory matter more than the first-level cache. */
 #define COLUMNS_PANEL 8192
-/* Lines of columns that walk together where they share an operand. */
+/* Lines of columns that are walked together where they share an operand. */
 #define TOGETHER 8
-/* Short sequences that are packed are taken so many at a time: whole vectors of any length. */
+/* Packed short sequences are taken this many at a time: whole vectors, whatever their length. */
 #define PACKED_LINES 64
 
-/* A load that goes straight to memory needs no panel, and cuts itself into blocks: so many panels'
- * worth at a time. */
+/* A map whose load program writes the output itself needs no panel, and cuts its work into blocks
+ * itself. It gets this many panels' worth of elements at a time. */
 #define MAP_PANELS 4
 
 int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
@@ -47,8 +50,8 @@ int sf_cpu_workers(const sf_context *ctx, int64_t bytes)
  * Sizes
  * ------------------------------------------------------------------------------------------- */
 
-/* Columns in a strip: as many as counters may have, in strips of about the same width, of whole
- * cache lines, and where it can be, one or as many for every worker. */
+/* Columns in a strip: as many as the budget for counters allows. Strips have about the same width,
+ * in whole cache lines, and if possible their number is a multiple of the number of workers. */
 static int64_t strip_width(const sf_panels *p, int workers)
 {
         const int64_t cols = sf_panels_length(p, p->col);
@@ -75,8 +78,8 @@ static int64_t strip_width(const sf_panels *p, int workers)
 static void size_columns(sf_panels *p, int workers)
 {
         const int64_t lines = sf_panels_length(p, p->line);
-        /* The counter has an entry a level above the tile, of at least four positions, and one for
-         * the closing entry. */
+        /* The counter has one entry for each level above the tile, which has at least four
+         * positions, and one for the closing entry. */
         p->levels = sf_order_log2((uint64_t)(p->n / 4 + 1)) + 2;
         p->lines = sf_shape_shares(p, p->line, p->seq) ? sf_smaller(lines, TOGETHER) : 1;
         p->cols = strip_width(p, workers);
@@ -84,7 +87,7 @@ static void size_columns(sf_panels *p, int workers)
                 p->block = sf_larger(SF_CPU_TILE_ROWS, sf_power_below(COLUMNS_PANEL / p->cols));
 }
 
-/* Rows, interleaved or not: positions in a block and lines in a piece. */
+/* Rows, interleaved or not: chooses the positions of a block and the lines of a piece. */
 static void size_rows(sf_panels *p)
 {
         p->cols = sf_panels_length(p, p->col);
@@ -98,12 +101,12 @@ static void size_rows(sf_panels *p)
         if (p->n <= p->block)
                 p->lines = sf_larger(SF_CPU_GROUP, fit);
         else if (sf_shape_crossed(p))
-                p->lines = 4 * SF_CPU_GROUP; /* a cache line of lines is taken at once */
-        if (sf_panels_apart(p)) /* each has a carry, of many entries */
+                p->lines = 4 * SF_CPU_GROUP; /* neighbours in memory belong to as many lines */
+        if (sf_panels_apart(p)) /* each line has a carry of many entries */
                 p->lines = sf_smaller(p->lines, 4 * SF_CPU_GROUP);
 }
 
-/* Would whole sequences leave workers idle while one long one is walked alone? */
+/* Would some workers be idle while others walk one long sequence each? */
 static bool is_shared(const sf_panels *p, int workers)
 {
         if (workers == 1 || p->shape == SF_PANEL_PACKED || (p->whole && !p->straight))
@@ -136,15 +139,16 @@ void sf_cut_sizes(sf_panels *p, int workers)
                 p->block = sf_smaller(p->block, SF_PANEL_CUTS);
                 p->whole = false;
                 p->lines = p->carries = 1;
-                p->entries = 3; /* and the fill, once more */
+                p->entries = 3; /* one of them is a copy of the fill */
                 return;
         }
         p->block = sf_smaller(p->block, p->n);
         p->whole = p->n <= p->block;
-        p->entries = 2 + (p->member[0].step->lefts ? p->member[0].step->lefts + 1 : 0); /* and room to combine in */
+        /* and room to combine in */
+        p->entries = 2 + (p->member[0].step->lefts ? p->member[0].step->lefts + 1 : 0);
         if (!is_shared(p, workers))
                 return;
-        if (p->shape == SF_PANEL_COLUMNS) { /* wide strips: nobody needs one for himself */
+        if (p->shape == SF_PANEL_COLUMNS) { /* wide strips: not every worker needs one */
                 p->cols = strip_width(p, 1);
                 p->strips = sf_parts(cols, p->cols);
         }
@@ -157,19 +161,20 @@ void sf_cut_sizes(sf_panels *p, int workers)
  * Tasks
  * ------------------------------------------------------------------------------------------- */
 
-/* Lines that one piece should have at least. */
+/* The least number of lines that a piece should have. */
 static int64_t lines_together(const sf_panels *p)
 {
         const sf_panel_member *m = &p->member[0];
         if (!p->straight || p->shape == SF_PANEL_COLUMNS)
                 return p->lines;
         if (m->gathers)
-                return sf_larger(SF_PANEL_BYTES / (p->n * p->cols * m->size), SF_CPU_GROUP) / SF_CPU_GROUP * SF_CPU_GROUP; /* of long ones a group */
+                /* of long lines, one group */
+                return sf_larger(SF_PANEL_BYTES / (p->n * p->cols * m->size), SF_CPU_GROUP) / SF_CPU_GROUP * SF_CPU_GROUP;
         return p->shape == SF_PANEL_PACKED ? PACKED_LINES : SF_CPU_FOLD_GROUP;
 }
 
-/* Lines in a task: by their size, by the workers' share, and in groups of those that go together,
- * unless that leaves workers without. */
+/* Lines in a task: limited by their size and by each worker's share. They come in groups of lines
+ * that are walked together, unless that would leave workers without a task. */
 static int64_t lines_per_task(const sf_panels *p, int workers, int64_t together)
 {
         const int64_t lines = sf_panels_length(p, p->line), all = lines * p->strips * p->outers;
@@ -180,7 +185,7 @@ static int64_t lines_per_task(const sf_panels *p, int workers, int64_t together)
         int64_t tile = (p->outer_first ? REUSE_BYTES : TASK_BYTES) / line;
         if (workers > 1)
                 tile = sf_smaller(tile, all / (TASKS_EACH * workers));
-        if (tile < together) /* as few rounds as can be, all of the same size */
+        if (tile < together) /* as few rounds as possible, all of the same size */
                 tile = workers == 1 ? together
                                     : sf_parts(all, workers * sf_parts(all, workers * together));
         else
@@ -198,7 +203,8 @@ void sf_cut_tasks(sf_panels *p, int workers)
                 return;
         }
         p->strips = sf_parts(cols, p->cols);
-        /* Rows that a later outer position reads again: as many as a cache keeps. */
+        /* If a later outer position reads the same rows again, a task has as many rows as a cache
+         * keeps. */
         const int32_t near = p->nouter ? p->outer[p->nouter - 1] : -1;
         p->outer_first = p->col < 0 && sf_shape_shares(p, near, p->line);
         const int64_t together = lines_together(p);

@@ -1,10 +1,10 @@
-/* Which instructions this CPU runs. */
+/* Which instruction sets this CPU has. */
 #include "cpu/kernels.h"
 
 #include <pthread.h>
 #include <string.h>
 
-/* Best last. */
+/* The best one comes last. */
 static const sf_cpu_isa *const isas[] = {
         &sf_isa_portable,
 #ifdef SF_HAVE_NEON

@@ -1,5 +1,6 @@
 /*
- * element.inc.h: vectors of lanes, loaded from and stored to elements. Template; kernels.inc.h has the parameters.
+ * element.inc.h: vectors of lanes, loaded from and stored to elements. Template; kernels.inc.h has
+ * the parameters.
  */
 typedef K_VECTOR N(vec);
 typedef K_LANE_C N(vec_at) __attribute__((vector_size(V_BYTES), aligned(1), may_alias));
@@ -62,8 +63,9 @@ SF_INLINE void N(stream)(char *p, N(vec) v)
 #endif
 }
 
-/* The same of `count` vectors one after another, up in memory or, from the end of the first one, down. Where two of them are a cache line, it
- * is written at once: half a line at a time occupies a buffer longer. */
+/* Streams `count` consecutive vectors, upwards in memory or, from the end of the first one,
+ * downwards. If two of them are a cache line, it is written at once: half a line at a time occupies
+ * a buffer longer. */
 #if defined(V_STREAM_HALVES) && K_WIDTH * K_OUT == 32
 enum { N(stream_align) = 64 };
 #else
@@ -90,7 +92,7 @@ SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bo
 #endif
 }
 
-/* v where the mask is on, else none. */
+/* v where the mask is on, elsewhere none. */
 SF_INLINE N(vec) N(masked)(v_mask m, N(vec) v, N(vec) none)
 {
 #if K_CONVERT >= K_FROM_UNSIGNED && defined(V_WIDEN_APART)
@@ -99,8 +101,8 @@ SF_INLINE N(vec) N(masked)(v_mask m, N(vec) v, N(vec) none)
         return K_CAT(v_blend_, K_LANE)(m, v, none);
 }
 
-/* Lanes first .. first + count - 1 only; the others come out as zero, and no memory but theirs is touched. Where that
- * takes more than an instruction it is a call, since there are ends everywhere. */
+/* Only lanes first .. first + count - 1. The others are zero, and no memory but theirs is accessed.
+ * Where this takes more than one instruction it is a function call, because many places need it. */
 #if (K_CONVERT == K_SAME || K_CONVERT == K_TRUTH) && defined(V_MASK_BITS)
 SF_INLINE N(vec) N(load_part)(const char *p, int first, int count)
 {
@@ -201,7 +203,7 @@ SF_INLINE void N(store_unit)(char *y, N(vec) v, int unit)
                 N(store_part)(y, v, 0, unit);
 }
 
-/* Lane l becomes lane from + l % inner. */
+/* Lane l gets the value of lane from + l % inner. */
 SF_INLINE N(vec) N(spread)(N(vec) v, int from, int inner)
 {
         K_BITS bits = (K_BITS)v;
@@ -216,7 +218,7 @@ SF_INLINE N(vec) N(spread)(N(vec) v, int from, int inner)
         return (N(vec))bits;
 }
 
-/* The results of a position, back from memory, in every position of a vector. */
+/* Reads the results of one position back from memory, repeated for every position of a vector. */
 SF_INLINE N(vec) N(results)(const char *p, int inner)
 {
 #if K_OUT == K_LANE_BYTES
@@ -235,8 +237,8 @@ SF_INLINE void N(store_tile)(char *y, int64_t step, int unit, const N(vec) *v)
         for (int i = 0; i < V_SCAN_TILE; i++, y += step * K_OUT)
                 N(store_unit)(y, v[i], unit);
 }
-/* Likewise loaded, with `none` in the place of those that are masked out; mask may be NULL. A call: code that has a mask, or
- * vectors that are not full, is no quicker with one more copy of this. */
+/* Loads such a tile, with `none` for masked-out elements; the mask may be NULL. It is not inlined,
+ * because code with a mask, or with vectors that are not full, gains nothing from it. */
 static V_APART void N(load_tile)(const char *x, const uint8_t *m, int64_t step, int unit, const N(vec) *none, N(vec) *v)
 {
         for (int i = 0; i < V_SCAN_TILE; i++, x += step * K_SIZE, m = m ? m + step : NULL) {
@@ -247,17 +249,18 @@ static V_APART void N(load_tile)(const char *x, const uint8_t *m, int64_t step, 
 }
 
 /*
- * Results that are streamed wait for the next tile, and go out between its rows. A tile takes longer to compute than a core looks ahead:
- * written at its end, all cache lines would be sent at once, and then none while the next ones are computed. Where a vector of results is less than a
- * cache line, keeping them costs more than it gains.
+ * Streamed results are kept until the next tile is computed, and are written between its rows. A
+ * tile takes longer to compute than a core looks ahead. If it were written at its end, all cache
+ * lines would be sent at once, and then none while the next tile is computed. If a vector of
+ * results is less than a cache line, keeping them costs more than it gains.
  */
 enum { N(holds) = K_OUT == K_LANE_BYTES && V_BYTES == 64 };
 typedef struct N(held) {
-        char *y; /* where they go; NULL: there are none */
+        char *y; /* where they go; NULL: nothing is kept */
         N(vec) v[SF_CPU_GROUP][V_SCAN_TILE];
 } N(held);
 
-/* Do streamed results of these rows go to aligned addresses as they are? */
+/* Are the addresses of these rows' streamed results aligned without a shift? */
 SF_INLINE bool N(aligned)(const sf_rows *j)
 {
         /* In reverse, results go down in memory from the end of the first one. */
@@ -265,14 +268,15 @@ SF_INLINE bool N(aligned)(const sf_rows *j)
         return (from | (j->rows > 1 ? (uintptr_t)j->y_row : 0)) % N(stream_align) == 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The order inside a vector: lanes.h's tables, held in registers
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct N(tables) {
         int levels;
         v_raw level[SF_LANES_LEVELS];
         v_mask level_on[SF_LANES_LEVELS];
-        v_raw last, before; /* with V_PERMUTE_TWO, `before` of a vector and the one before it */
+        /* with V_PERMUTE_TWO, `before` takes lanes of a vector and of the one before it */
+        v_raw last, before;
         v_mask before_on;
 #if K_LANE_BYTES < 4
         v_raw part_level[V_PART_LEVELS + 1], part_last, part_before;
@@ -305,8 +309,9 @@ SF_INLINE N(tables) N(tables_of)(const sf_lanes *l)
         return t;
 }
 
-/* Every lane takes its left neighbour's, the first one what was last before; *before is then what is last here: with
- * V_PERMUTE_TWO in its place, else in every lane. */
+/* Every lane gets its left neighbour's value, and the first lane the last value before this vector.
+ * *before becomes this vector's last value: with V_PERMUTE_TWO only in its own lane, else in every
+ * lane. */
 SF_INLINE N(vec) N(shift)(const N(tables) *t, N(vec) *before, N(vec) v)
 {
 #if K_LANE_BYTES < 4
@@ -325,7 +330,7 @@ SF_INLINE N(vec) N(shift)(const N(tables) *t, N(vec) *before, N(vec) v)
         return shifted;
 #endif
 }
-/* What *before holds, in every lane. */
+/* The value that *before holds, in every lane. */
 SF_INLINE N(vec) N(before_of)(const N(tables) *t, N(vec) before)
 {
 #if K_LANE_BYTES < 4
@@ -340,7 +345,7 @@ SF_INLINE N(vec) N(before_of)(const N(tables) *t, N(vec) before)
 
 #if K_CONVERT >= K_FROM_UNSIGNED
 #if K_CONVERT == K_NONZERO
-/* A vector's bytes of elements: 1 where a bit is set that is asked for. */
+/* A vector of elements as bytes: 1 for each element in which one of the `asked` bits is set. */
 SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
 {
         typedef K_CAT(K_UNSIGNED_, K_SIZE) lanes;
@@ -348,7 +353,8 @@ SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
         return (v_u64)((lanes)(some != 0) & (one + 1));
 }
 #else
-/* A vector's bytes of elements, unsigned: signed ones are larger by half of what there are. */
+/* A vector of elements as bytes, made unsigned: signed ones are increased by half of their
+ * range. */
 SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
 {
         const uint64_t sign = (uint64_t)1 << (8 * K_SIZE - 1), every = ~(uint64_t)0 / (2 * sign - 1);
@@ -359,7 +365,8 @@ SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
 }
 #endif
 
-/* A vector's bytes of elements, added up in each 8 of them: neighbours twice as wide, until they are lanes. */
+/* A vector of elements as bytes; those in each 8 bytes are summed. Neighbours are added into
+ * numbers twice as wide, until they are lanes. */
 SF_INLINE v_u64 N(total)(v_u64 v, v_u64 asked)
 {
         v = N(unsigned)(v, asked);
@@ -375,7 +382,7 @@ SF_INLINE v_u64 N(total)(v_u64 v, v_u64 asked)
         return K_CONVERT == K_FROM_SIGNED ? v - ((uint64_t)8 / K_SIZE << (8 * K_SIZE - 1)) : v;
 }
 
-/* The first `bytes` of a vector's; the others are zero. */
+/* The first `bytes` bytes of a vector; the others are zero. */
 SF_INLINE v_u64 N(first_bytes)(const char *p, int bytes)
 {
 #ifdef V_MASK_BITS

@@ -1,9 +1,11 @@
 /*
- * fold.inc.h: the fold of rows, of packed short rows, and of columns. Template; kernels.inc.h has the parameters.
+ * fold.inc.h: the fold of rows, of packed short rows, and of columns. Template; kernels.inc.h has
+ * the parameters.
  *
- * Rows: an ordered operation that commutes folds contiguous rows by halves (fold_halves.inc.h). A free one that commutes needs no tree: vectors
- * are combined lane by lane, and lanes with each other at the end. All else, and narrow matrices, take the total of a vector from the last lanes
- * of its scan, and that of a tile from those of its vectors.
+ * Rows: an ordered operation that commutes folds contiguous rows by halves (fold_halves.inc.h). A
+ * free one that commutes needs no tree: vectors are combined lane by lane, and lanes with each
+ * other at the end. All other operations, and narrow matrices, take the total of a vector from the
+ * last lanes of its scan, and combine the totals of a tile's vectors.
  */
 #if defined(K_COMMUTES) && !defined(K_ORDERED)
 #define K_BY_LANES
@@ -12,7 +14,7 @@
 #define K_BY_HALVES
 #endif
 
-/* Row `at` has its total, in every position of a vector. */
+/* Stores the total of row `at`, which is in every position of a vector. */
 static V_APART void O(fold_end)(const sf_rows *j, int64_t at, O(val) total)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
@@ -30,7 +32,8 @@ static V_APART void O(fold_end)(const sf_rows *j, int64_t at, O(val) total)
 #include "cpu/fold_halves.inc.h"
 #endif
 
-/* Vectors in a tile of a row fold: the counter's entry k is the total of 2^k tiles, or of a free operation that commutes, the highest one in use that of all. */
+/* Vectors in a tile of a row fold. Entry k of the counter is the total of 2^k tiles; for a free
+ * operation that commutes, the highest entry in use is the total of all. */
 static int32_t O(fold_tile_vectors)(const sf_lanes *lanes)
 {
 #ifdef K_BY_LANES
@@ -45,12 +48,12 @@ static int32_t O(fold_tile_vectors)(const sf_lanes *lanes)
         return SF_CPU_NARROW_TILE;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Rows by vectors
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* A tile from x on, vectors `step` elements apart, to a vector with its total in the last position's lanes. levels: as in
- * lane_scan. */
+/* Folds a tile from x on, of vectors `step` elements apart, to a vector with its total in the lanes
+ * of the last position. levels: as in lane_scan. */
 SF_INLINE O(val) O(fold_vectors)(const N(tables) *t, const int levels, const char *x, const uint8_t *m, const O(none) *none,
                                  int unit, int64_t step, int64_t ahead)
 {
@@ -77,10 +80,10 @@ SF_INLINE O(val) O(fold_vectors)(const N(tables) *t, const int levels, const cha
         return O(settle)(half[0]);
 }
 
-/* What is fewer vectors than a tile has, `left` elements: their total in every position. */
+/* Folds `left` elements, fewer vectors than a tile has, to their total in every position. */
 static V_APART O(val) O(fold_rest)(const sf_rows *j, const char *x, const uint8_t *m, int64_t left)
 {
-        enum { LEVELS = 4 }; /* log2(SF_CPU_NARROW_TILE), and one */
+        enum { LEVELS = 4 }; /* log2(SF_CPU_NARROW_TILE) + 1 */
         const N(tables) tables = N(tables_of)(j->lanes), *t = &tables;
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const bool reverse = j->lanes->reverse;
@@ -92,7 +95,8 @@ static V_APART O(val) O(fold_rest)(const sf_rows *j, const char *x, const uint8_
                 const int64_t at = i * step + first;
                 v = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, &none, first, count);
                 v = O(settle)(O(lane_scan)(v, t, 0));
-                /* The last position there is: where the vector is not full, not the last lanes. */
+                /* The last position present; if the vector is not full, that is not in the last
+                 * lanes. */
                 if (count == unit)
                         v = O(last)(v, t);
                 else
@@ -108,7 +112,8 @@ static V_APART O(val) O(fold_rest)(const sf_rows *j, const char *x, const uint8_
         return v;
 }
 
-/* Have the tiles of `many` rows been folded in a simpler way? */
+/* Folds a tile of `many` rows by plain multiplication. False: the operation has none, or a product
+ * was out of range. */
 SF_INLINE bool O(tiles_are_plain)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t step, const O(none) *none, O(val) *v)
 {
 #ifdef K_PRODUCT
@@ -145,13 +150,15 @@ SF_INLINE void O(fold_by_vectors)(const sf_rows *j)
                                 const char *from = x + r * j->x_row;
                                 const uint8_t *mask = m ? m + r * j->m_row : NULL;
 #ifndef K_LEAN
-                                if (t.levels <= 2) /* a constant: the tables stay in registers */
+                                /* a constant, so that the tables stay in registers */
+                                if (t.levels <= 2)
                                         v[r] = O(fold_vectors)(&t, 2, from, mask, &none, unit, step, j->ahead);
                                 else
 #endif
                                         v[r] = O(fold_vectors)(&t, 0, from, mask, &none, unit, step, j->ahead);
                         }
-                        /* Row by row this would be one long wait after another. */
+                        /* In a loop of its own: row by row, each step would wait for the one
+                         * before. */
                         const int closed = sf_order_closed(tile);
                         for (int r = 0; r < many; r++) {
                                 char *counter = counters + r * SF_ORDER_LEVELS * K_ENTRY;
@@ -203,9 +210,9 @@ static void O(fold_rows)(const sf_rows *j)
 }
 
 #if K_LANE_BYTES >= 4
-/* ------------------------------------------------------------------------------------------------------------
- * Packed short rows; y is a run too.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Packed short rows; results are contiguous too.
+ * ---------------------------------------------------------------------------------------------- */
 static void O(fold_packed)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);

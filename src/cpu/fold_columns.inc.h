@@ -1,8 +1,9 @@
 /*
- * fold_columns.inc.h: the fold of columns, in tiles of V_FOLD_ROWS positions. Template, part of fold.inc.h.
+ * fold_columns.inc.h: the fold of columns, in tiles of V_FOLD_ROWS positions. Template, part of
+ * fold.inc.h.
  */
 
-/* Position `at` of a vector of columns. */
+/* Loads position `at` of a vector of columns. */
 SF_INLINE O(val) O(load_position)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int count, int64_t at)
 {
 #ifdef K_NUMBERS
@@ -14,12 +15,14 @@ SF_INLINE O(val) O(load_position)(const sf_columns *j, const char *x, const uint
 #endif
 }
 
-/* V_FOLD_ROWS positions of a vector of columns, `count` of them, to their total; `at` is the first. */
+/* Folds V_FOLD_ROWS positions of a vector of columns, `count` of them, to their total; `at` is the
+ * first position. */
 SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int count, int64_t at)
 {
         O(val) v[V_FOLD_ROWS];
 #ifdef K_NUMBERS
-        /* Met in the order in which of equal ones the first wins; numbered from there on. */
+        /* Positions are taken in the order in which the first of equal elements wins, and are
+         * numbered in it. */
         if (count == K_WIDTH && !m) {
                 const bool backwards = (j->numbers.step < 0) != (j->identity.index < 0);
                 const int64_t along = backwards ? -j->x_step : j->x_step, last = backwards ? V_FOLD_ROWS - 1 : 0;
@@ -44,7 +47,7 @@ SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uin
         if (count == K_WIDTH && !m) {
                 V_UNROLL
                 for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step) {
-                        if (K_WIDTH * K_SIZE >= 16) /* else most would be of the same line */
+                        if (K_WIDTH * K_SIZE >= 16) /* else most would be in the same cache line */
                                 __builtin_prefetch(x + j->ahead);
                         v[i] = O(load)(x, NULL, none);
                 }
@@ -61,7 +64,8 @@ SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uin
         return v[0];
 }
 
-/* How many of a counter's entries a tile is combined with before it takes the place of the next one. Free: what there is is in the first. */
+/* How many of a counter's entries a tile is combined with, before it becomes the next entry. Free:
+ * the first entry has all. */
 SF_INLINE int O(closed_by)(uint64_t tile)
 {
 #ifdef K_ORDERED
@@ -77,7 +81,7 @@ SF_INLINE int O(in_place)(int closed)
 #endif
         return closed;
 }
-/* Bits: the entries in use after so many tiles. */
+/* Bits: which entries are in use after this many tiles. */
 SF_INLINE uint64_t O(in_use)(uint64_t tiles)
 {
 #ifdef K_ORDERED
@@ -88,7 +92,8 @@ SF_INLINE uint64_t O(in_use)(uint64_t tiles)
 }
 
 #ifdef K_TOTALS
-/* What a vector of elements adds to sums: those at even and at odd places apart, in lanes twice as wide. What is counted needs no more than its own. */
+/* Adds a vector of elements to sums: elements at even and at odd places separately, in lanes twice
+ * as wide. Counts need only lanes of their own width. */
 enum { O(sums) = K_CONVERT == K_NONZERO ? 1 : 2 };
 #if K_CONVERT == K_NONZERO
 typedef K_CAT(K_CAT(uint, K_CAT(K_BITS_OF_, K_SIZE)), _t) O(wide);
@@ -109,8 +114,8 @@ SF_INLINE void O(add_wide)(v_u64 v, v_u64 asked, v_u64 *sum)
 #endif
 }
 
-/* Sums that widen, in lanes which hold the sums of so many tiles; they are kept where the counter would have its second entry. Returns how many
- * columns that was. */
+/* Widening sums, in lanes that can hold the sums of `most` tiles. They are kept where the counter
+ * would have its second entry. Returns how many columns were summed. */
 static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
 {
         enum { BITS = 8 * K_SIZE, LANES = V_BYTES / K_SIZE };
@@ -151,7 +156,7 @@ static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *no
 }
 #endif
 
-/* The tiles, into the counters. */
+/* Folds the tiles into the counters. */
 SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
 {
         const char *x = j->x;
@@ -177,7 +182,8 @@ SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, i
         }
 }
 
-/* The total of one vector of columns: `over` positions from x on, the call's last, with the counter of `tiles` tiles to their left. */
+/* The total of one vector of columns: the call's last `over` positions, from x on, with the counter
+ * of `tiles` tiles to their left. */
 SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const uint8_t *m, const O(none) *none, int64_t over,
                                      uint64_t tiles, int64_t c, int count)
 {

@@ -1,11 +1,12 @@
 /*
  * fold_halves.inc.h: folds of rows by halves. Template; kernels.inc.h has the parameters.
  *
- * Neighbours are combined pair by pair, two vectors to one, until one vector is left with a block's total in every lane. A tile is
- * SF_CPU_TILE_VECTORS vectors of one row, or, of short rows, a vector of each of K_WIDTH rows.
+ * Neighbours are combined pair by pair, two vectors to one, until one vector is left, in which each
+ * lane is the total of a block. A tile is SF_CPU_TILE_VECTORS vectors of one row or, of short rows,
+ * one vector of each of K_WIDTH rows.
  */
 
-/* Neighbouring values of two vectors that follow one another, combined. */
+/* Combines neighbouring values of two consecutive vectors. */
 SF_INLINE O(val) O(halve)(O(val) early, O(val) late)
 {
 #if K_PARTS > 1
@@ -20,7 +21,7 @@ SF_INLINE O(val) O(halve)(O(val) early, O(val) late)
         return O(combine)(even, odd);
 }
 
-/* `count` vectors that follow one another, a power of two of them, halved until there is one, v[0]. */
+/* Halves `count` consecutive vectors, a power of two of them, until one is left, v[0]. */
 SF_INLINE void O(halve_all)(O(val) *v, const int count)
 {
         V_UNROLL
@@ -31,11 +32,11 @@ SF_INLINE void O(halve_all)(O(val) *v, const int count)
         }
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Short rows, many at once
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The totals of `left` elements, but no more than a vector, of each of `many` rows. */
+/* The totals of up to a vector of each of `many` rows; they have `left` more elements. */
 SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t left, const O(none) *none,
                                 int64_t ahead)
 {
@@ -57,7 +58,8 @@ SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
 }
 
 #ifdef K_TOTALS
-/* Rows on end of `lanes` lanes each, a power of two of them, once elements have been added up: pair by pair they become totals side by side. */
+/* Rows back to back that are `lanes` lanes each, a power of two, once elements have been summed.
+ * Combined pair by pair, they become totals side by side. */
 SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
@@ -79,7 +81,7 @@ SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
         }
 }
 
-/* How many lanes such rows have; 0: they are none. */
+/* How many lanes such rows have; 0: these are not such rows. */
 SF_INLINE int64_t O(dense_lanes)(const sf_rows *j)
 {
         const int64_t bytes = j->n * K_SIZE;
@@ -125,29 +127,32 @@ static V_APART void O(fold_short)(const sf_rows *j)
         }
 }
 
-/* Rows of fewer than K_WIDTH vectors, enough of them, whole, with their totals side by side. */
+/* Are rows whole and shorter than K_WIDTH vectors, are there enough, and are their totals
+ * contiguous? */
 SF_INLINE bool O(is_short)(const sf_rows *j)
 {
         return j->n < K_WIDTH * K_WIDTH && 2 * j->rows >= K_WIDTH && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->lanes->reverse && !j->start &&
                !j->resume && !(j->carry && j->carry_row) && !j->raw && j->y_row == K_OUT;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Long rows, several side by side
  *
- * What is left of a tile of each row goes on by halves with that of the other rows: lane r of a few vectors has the tile's
- * total of row r, and one counter serves all of them. In reverse a tile's tree is the same, since the operation commutes;
- * only tiles follow one another down in memory.
- * ---------------------------------------------------------------------------------------------------------- */
+ * The last vectors of a tile of each row are halved together with those of the other rows: lane r
+ * of a few vectors gets the tile's total of row r, and one counter is enough for all rows. In
+ * reverse a tile's tree is the same, because the operation commutes; only the tiles follow one
+ * another down in memory.
+ * ---------------------------------------------------------------------------------------------- */
 #ifdef K_BY_HALVES
 enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
 
-/* Vectors read of a row before it is the next one's turn. Memory answers best where neighbouring requests are for different
- * rows; but what a turn leaves is stored until the tile is whole. With vectors of 64 bytes, sums of rows beside plain reads:
- * four 0.94 to 1.01, two 0.94 to 1.00, sixteen 0.91 to 0.93. */
+/* How many vectors of a row are read before the next row's turn. Memory is fastest if neighbouring
+ * requests are for different rows; but the result of each turn is stored until the tile is
+ * complete. With vectors of 64 bytes, sums of rows beside plain reads: four 0.94 to 1.01, two 0.94
+ * to 1.00, sixteen 0.91 to 0.93. */
 enum { O(turn) = 4, O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
-/* So many vectors from x on, pair by pair to one. */
+/* Folds the vectors of one turn, from x on, pair by pair to one. */
 SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead)
 {
         O(val) v[O(turn)];
@@ -160,7 +165,8 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
         return v[0];
 }
 
-/* The same where elements low .. high - 1 of the turn are all there are; beyond them stands what changes no value. */
+/* The same if the turn has only elements low .. high - 1; the others are replaced by a value that
+ * changes nothing. */
 static V_APART O(val) O(fold_ragged)(const sf_rows *j, const char *x, const uint8_t *m, int64_t low, int64_t high)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
@@ -180,14 +186,15 @@ static V_APART O(val) O(fold_ragged)(const sf_rows *j, const char *x, const uint
         return v[0];
 }
 
-/* Vectors that have a lane for each row of a group. */
+/* How many vectors have a lane for each row of a group. */
 enum { O(group_vectors) = SF_CPU_FOLD_GROUP > K_WIDTH ? SF_CPU_FOLD_GROUP / K_WIDTH : 1 };
 SF_INLINE int O(vectors_of)(int many)
 {
         return (many + K_WIDTH - 1) / K_WIDTH;
 }
 
-/* Every row has a vector, then half of one, and so on to a lane; a vector without another is halved with itself. */
+/* Every row has a vector, then half of one, and so on down to a lane. A vector without a partner is
+ * halved with itself. */
 SF_INLINE void O(halve_rows)(O(val) *v, int many)
 {
         for (int left = many, k = 0; k < K_LOG_WIDTH; k++) {
@@ -199,8 +206,8 @@ SF_INLINE void O(halve_rows)(O(val) *v, int many)
         }
 }
 
-/* A tile of each of `many` rows, whose lowest address is x, to vectors of their totals. Elements low .. high - 1 of it are
- * there. */
+/* Folds a tile of each of `many` rows, whose lowest address is x, to vectors of their totals. Only
+ * elements low .. high - 1 exist. */
 static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t low, int64_t high,
                                  int64_t ahead, O(val) *v)
 {
@@ -227,7 +234,8 @@ static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t 
         O(halve_rows)(v, many);
 }
 
-/* The rows' counters in the caller's memory have an entry's total in every lane of a vector: here row r has lane r of a few vectors. */
+/* In the caller's memory, an entry of a row's counter has its total in every lane of a vector. Here
+ * row r has lane r of a few vectors. */
 SF_INLINE void O(get_entry)(const char *counters, int k, int many, O(val) *v)
 {
         K_LANE_C total[O(group_vectors)][K_PARTS][K_WIDTH];
@@ -249,7 +257,7 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
         const int64_t size = O(tile), step = reverse ? -size : size;
         const int64_t tiles = j->n / size, all = (j->n + size - 1) / size, left = j->n - tiles * size;
         const uint64_t first = (uint64_t)(j->start / size), last = first + (uint64_t)tiles;
-        /* Entries that stay what they are need not be moved, where the sequence goes on. */
+        /* If the fold is resumed later, entries that do not change need not be moved. */
         const uint64_t moved = !j->resume ? ~0ull : first == last ? 0 : (2ull << sf_order_log2(first ^ last)) - 1;
         for (int64_t done = 0; done < j->rows;) {
                 const int many = j->rows - done < SF_CPU_FOLD_GROUP ? (int)(j->rows - done) : SF_CPU_FOLD_GROUP;
@@ -259,7 +267,8 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
                 O(val) entry[SF_ORDER_LEVELS][O(group_vectors)], v[SF_CPU_FOLD_GROUP];
                 for (uint64_t bits = first & moved; bits; bits &= bits - 1)
                         O(get_entry)(j->counters, __builtin_ctzll(bits), many, entry[__builtin_ctzll(bits)]);
-                /* With its last tile a group fetches the beginning of the next one, or of what it will be resumed with. */
+                /* With its last tile a group prefetches the beginning of the next group, or of
+                 * where it is resumed. */
                 const int64_t on = j->resume ? j->ahead : many * j->x_row - (all - 1) * step * K_SIZE;
                 for (uint64_t tile = first; tile < last; tile++, x += step * K_SIZE, m = m ? m + step : NULL) {
                         O(fold_tile)(j, x, m, many, 0, size, tile + 1 < first + (uint64_t)all ? j->ahead : on, v);

@@ -1,14 +1,16 @@
 /*
- * fold_lanes.inc.h: the fold of rows where any grouping and any order give the same bits. Template, part of fold.inc.h. Vectors are combined lane
- * by lane, and lanes with each other at the end. Sums that widen add elements up before they are lanes; values that have a number are numbered
- * on the way.
+ * fold_lanes.inc.h: the fold of rows if any grouping and any order give the same bits. Template,
+ * part of fold.inc.h. Vectors are combined lane by lane, and lanes with each other at the end.
+ * Widening sums add elements before they become lanes; values that have a number are numbered as
+ * they are loaded.
  */
 
-/* Neighbouring vectors of one row are combined apart, so that none waits for the one before. */
+/* This many running values for neighbouring vectors of one row, so that none waits for the one
+ * before. */
 #define K_APART 4
 
 #ifdef K_NUMBERS
-/* A vector's numbers, from that of its first position on. */
+/* The numbers of a vector's lanes, relative to its first position. */
 typedef K_INTEGERS O(ramp);
 SF_INLINE O(ramp) O(lane_numbers)(const sf_rows *j)
 {
@@ -31,9 +33,10 @@ SF_INLINE K_INTEGERS O(each_number)(int64_t number)
 }
 
 /*
- * `vectors` of each row from x on, `step` elements apart; number r is what the numbers of row r begin with. They are met from the end at which of equal
- * elements the first one wins. So one takes another's place only where it is better, and positions need not be compared. Some neighbours
- * are compared first: a vector of their numbers is a constant.
+ * Folds `vectors` vectors of each row from x on, `step` elements apart; the numbers of row r begin
+ * with number + r * numbers.row. Vectors are taken from the end from which the first of equal
+ * elements wins. So an element replaces another only if it is better, and positions are not
+ * compared. A few neighbours are compared first, because a vector of their numbers is a constant.
  */
 SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const bool whole, const char *x, int64_t step, int64_t vectors, int64_t number,
                                 O(ramp) lanes, O(val) *total)
@@ -47,14 +50,15 @@ SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const bool who
                 x += (vectors - 1) * step * K_SIZE;
                 step = -step;
                 each = -each;
-                ahead = vectors * unit * K_SIZE > j->ahead ? -ahead : ahead; /* short rows: the next ones */
+                /* short rows: prefetch the next ones */
+                ahead = vectors * unit * K_SIZE > j->ahead ? -ahead : ahead;
         }
         K_INTEGERS near[K_APART], base = O(each_number)(first);
         O(val) v[SF_CPU_GROUP];
         for (int a = 0; a < K_APART; a++)
                 near[a] = lanes + (K_LANE_INTEGER)(a * each);
         V_UNROLL
-        for (int r = 0; r < rows; r++) /* met again: nothing is better than itself */
+        for (int r = 0; r < rows; r++) /* loaded again below, which changes nothing */
                 v[r] = (O(val)){(N(vec))((K_BITS)N(load_unit)(x + r * j->x_row, unit) ^ none.turn), lanes + base};
         for (; i + K_APART <= vectors; i += K_APART, x += K_APART * step * K_SIZE, base += (K_LANE_INTEGER)(K_APART * each)) {
                 V_UNROLL
@@ -100,7 +104,7 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, int64_t ste
         O(fold_lanes_of)(j, 1, false, x, step, vectors, number, *lanes, total);
 }
 
-/* The same of one row, where some are masked out. */
+/* The same for one row with a mask. */
 static V_APART O(val) O(lanes_of_masked)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, int64_t number,
                                          const O(ramp) *lanes)
 {
@@ -114,7 +118,7 @@ static V_APART O(val) O(lanes_of_masked)(const sf_rows *j, const char *x, const 
         return total;
 }
 
-/* As many rows from `at` on as there is an instance for, which is returned. */
+/* Folds as many rows from `at` on as there is an instance for; returns how many. */
 SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors, const O(ramp) *lanes,
                             O(val) *totals)
 {
@@ -134,7 +138,7 @@ SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const u
         return 1;
 }
 
-/* What is less than a vector, behind so many. */
+/* Loads the rest after `vectors` vectors, less than a vector. */
 SF_INLINE O(val) O(load_rest)(const sf_rows *j, int64_t at, int64_t vectors, const O(ramp) *lanes, const char *x, const uint8_t *m, const O(none) *none,
                               int first, int count)
 {
@@ -142,7 +146,7 @@ SF_INLINE O(val) O(load_rest)(const sf_rows *j, int64_t at, int64_t vectors, con
         return O(load_numbered)(x, m, none, first, count, *lanes + (K_LANE_INTEGER)number);
 }
 #else
-typedef char O(ramp); /* nothing is numbered */
+typedef char O(ramp); /* no numbers */
 SF_INLINE O(ramp) O(lane_numbers)(const sf_rows *j)
 {
         (void)j;
@@ -155,7 +159,7 @@ SF_INLINE O(val) O(load_rest)(const sf_rows *j, int64_t at, int64_t vectors, con
         return O(load_part)(x, m, none, first, count);
 }
 
-/* `vectors` of each row from x on, `step` elements apart. */
+/* Folds `vectors` vectors of each row from x on, `step` elements apart. */
 SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m,
                                 int64_t step, int64_t vectors, O(val) *total)
 {
@@ -214,7 +218,7 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, const uint8
 }
 #endif
 
-/* As many rows from `at` on as there is an instance for, which is returned. */
+/* Folds as many rows from `at` on as there is an instance for; returns how many. */
 SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const uint8_t *m, int64_t step, int64_t vectors, const O(ramp) *lanes,
                             O(val) *totals)
 {
@@ -233,7 +237,7 @@ SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const u
 #endif
 
 #ifdef K_TOTALS
-/* Rows of `bytes` bytes of elements, up in memory, whole vectors of them at a time. */
+/* Folds rows of `bytes` bytes of elements, upwards in memory, in whole vectors. */
 SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t bytes, O(val) *total)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
@@ -276,14 +280,15 @@ static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O
 #endif
 
 /*
- * Columns that do not divide a vector: after K_WIDTH positions lanes are of the same columns again, so as many running vectors as that takes
- * meet every element in whole vectors. What they come to is laid out as a vector of `unit` lanes is.
+ * Columns that do not divide a vector: after `period` vectors, lanes belong to the same columns
+ * again. So that many running vectors take every element in whole vectors. Their total is laid out
+ * like a vector of `unit` lanes.
  */
 static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint8_t *m)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         const int inner = j->lanes->inner, unit = j->lanes->unit, together = inner & -inner;
-        const int period = inner / together; /* a vector's width is a power of two, and wider than inner */
+        const int period = inner / together; /* K_WIDTH is a power of two and larger than inner */
         const int64_t elements = j->n * inner, size = (int64_t)period * K_WIDTH;
         O(val) v[K_WIDTH + 1];
         for (int p = 0; p <= period; p++)
@@ -319,7 +324,7 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
         const int inner = j->lanes->inner, unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit, vectors = j->n * inner / unit, begin = reverse ? -(unit - inner) : 0;
 #ifdef K_TOTALS
-        const bool adds = !j->m && inner == 1; /* lanes of other columns may not be added up */
+        const bool adds = !j->m && inner == 1; /* lanes of different columns must not be summed */
 #else
         const bool adds = false;
 #endif

@@ -1,14 +1,16 @@
 /*
- * fold_products.inc.h: folds of products: whole tiles of x times w, rows and columns, as fold.inc.h folds x alone; and of squares of x less a
- * centre, with those distances beside them. Template; kernels.inc.h has the parameters. Included where K_PRODUCTS is defined: for reals, and an
+ * fold_products.inc.h: folds of products. Whole tiles of x times w, in rows and columns, as
+ * fold.inc.h folds x alone; and of squares of x minus a centre, together with these differences.
+ * Template; kernels.inc.h has the parameters. Included if K_PRODUCTS is defined: for reals, and an
  * operation that is folded by halves.
  *
- * Nothing goes through memory between the product and the fold, so that it runs at the speed of reading. Each product and each distance is
- * rounded before it is combined. The totals are left in the counters, as by a fold that will be resumed; fold_rows and fold_columns come to the
- * end of it, with what does not fill a tile or with nothing at all.
+ * Products do not go through memory before they are folded, so the fold is as fast as reading. Each
+ * product and each difference is rounded before it is combined. The totals are left in the
+ * counters, as by a fold that will be resumed. fold_rows and fold_columns finish it, with the
+ * elements that do not fill a tile, or with none.
  */
 
-/* An element in every lane. */
+/* One element in every lane. */
 SF_INLINE N(vec) O(factor)(const char *p)
 {
         sf_value one;
@@ -22,8 +24,9 @@ SF_INLINE N(vec) O(factor)(const char *p)
         return N(broadcast)(one);
 }
 
-/* A turn of a row, to one vector: fold_turn's, which says why rows take turns. Of distances the second one is their sum; neighbours are brought
- * together before they are squared, so that it is done once. */
+/* Folds a turn of a row to one vector; fold_turn says why rows take turns. For differences, the
+ * second total is their sum. Neighbours are brought together before they are squared, so that this
+ * is done only once. */
 SF_INLINE void O(product_turn)(const bool centred, const char *x, const char *w, N(vec) centre, int64_t x_ahead, int64_t w_ahead, N(vec) *total)
 {
         enum { BYTES = K_WIDTH * K_SIZE };
@@ -54,13 +57,13 @@ SF_INLINE void O(product_turn)(const bool centred, const char *x, const char *w,
         total[1] = sum[0];
 }
 
-/* The counter of total i: of a row's products, or behind those of all rows, of its distances. */
+/* The counter of total i: of a row's products or, after those of all rows, of its differences. */
 SF_INLINE char *O(product_counter)(const sf_products *j, int64_t i)
 {
         return i < j->many ? j->counters + i * SF_ORDER_LEVELS * V_BYTES : j->sums + (i - j->many) * SF_ORDER_LEVELS * V_BYTES;
 }
 
-/* Counters are kept as fold_by_halves keeps them: total i has lane i of a few vectors. */
+/* Counters are held as in fold_by_halves: total i has lane i of a few vectors. */
 SF_INLINE void O(fold_rows_products_as)(const sf_products *j, const bool centred)
 {
         enum { SIZE = SF_CPU_TILE_VECTORS * K_WIDTH, TURN = O(turn) * K_WIDTH * K_SIZE, TOTALS = 2 * SF_CPU_GROUP };
@@ -68,7 +71,8 @@ SF_INLINE void O(fold_rows_products_as)(const sf_products *j, const bool centred
         const char *x = j->x, *w = j->w;
         const int totals = (int)j->many * (1 + centred), vectors = O(vectors_of)(totals);
         const uint64_t first = (uint64_t)(j->start / SIZE), last = first + (uint64_t)(j->n / SIZE);
-        const uint64_t moved = first == last ? 0 : (2ull << sf_order_log2(first ^ last)) - 1; /* others stay what they are */
+        /* others do not change */
+        const uint64_t moved = first == last ? 0 : (2ull << sf_order_log2(first ^ last)) - 1;
         N(vec) centre[SF_CPU_GROUP], entry[SF_ORDER_LEVELS][O(group_vectors)];
         for (int64_t r = 0; r < j->many; r++)
                 centre[r] = O(factor)(w + r * j->w_step);
@@ -116,7 +120,8 @@ static void O(fold_rows_products)(const sf_products *j)
                 O(fold_rows_products_as)(j, false);
 }
 
-/* A tile of a vector of columns, of which `count` are there. `spread`: w has one element a position; `centred`: one for all positions. */
+/* Folds a tile of a vector of columns, of which `count` exist. `spread`: w has one element for each
+ * position; `centred`: one for all positions. */
 SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, const bool centred, const char *x, const char *w, int64_t c,
                                     const int count, int closed)
 {
@@ -126,7 +131,7 @@ SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, con
         V_UNROLL
         for (int i = 0; i < V_FOLD_ROWS; i++) {
                 const char *at = x + i * j->x_step + c * K_SIZE;
-                if (c * K_SIZE % 64 == 0 || K_WIDTH * K_SIZE >= 64) /* once a cache line */
+                if (c * K_SIZE % 64 == 0 || K_WIDTH * K_SIZE >= 64) /* once for each cache line */
                         __builtin_prefetch(at + j->x_ahead);
                 if (!centred)
                         beside = spread ? O(factor)(w + i * j->w_step) : N(load_unit)(w + i * j->w_step + c * K_SIZE, count);

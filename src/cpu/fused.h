@@ -1,7 +1,8 @@
 /*
- * fused.h: programs on the CPU. A program of core/program.h becomes a list of loops over blocks (map.h), run tile by tile over a box of
- * elements: what it reads is in place where memory has it as the loops want it, else brought into a block first; what it computes stays
- * in a few blocks that live in the first-level cache.
+ * fused.h: programs on the CPU. A program of core/program.h becomes a list of loops over blocks
+ * (map.h), run tile by tile over a box of elements. Operands are used in place where memory has
+ * them in the form that the loops need; otherwise they are first brought into a block. Results stay
+ * in a few blocks in the first-level cache.
  */
 #ifndef SF_CPU_FUSED_H
 #define SF_CPU_FUSED_H
@@ -9,14 +10,17 @@
 #include "core/step.h"
 #include "cpu/map.h"
 
-/* Values in a block: 4 or 8 KiB, so that the handful a program has live at once stays in a first-level cache. */
+/* Values in a block: 4 or 8 KiB, so that the few blocks a program uses at once fit in a first-level
+ * cache. */
 #define SF_FUSED_BLOCK 1024
 
-/* What a loop reads and writes, by number: blocks of scratch, operands, the scan's or fold's result, constants. */
+/* Numbers of what loops read and write: blocks of scratch, operands, the result of a scan or fold,
+ * constants. */
 #define SF_FUSED_SLOTS (SF_PROGRAM_MAX + 8)
-#define SF_FUSED_LAST SF_FUSED_SLOTS /* the block the last loop writes, and no other: it may be the destination itself */
+/* the block that only the last loop writes; it may be the destination itself */
+#define SF_FUSED_LAST SF_FUSED_SLOTS
 #define SF_FUSED_OPERAND (SF_FUSED_LAST + 1)
-#define SF_FUSED_SOURCES (SF_OPERANDS_MAX + 1) /* operands, and the result behind them */
+#define SF_FUSED_SOURCES (SF_OPERANDS_MAX + 1) /* operands, then the result */
 #define SF_FUSED_RESULT SF_OPERANDS_MAX
 #define SF_FUSED_CONSTANT (SF_FUSED_OPERAND + SF_FUSED_SOURCES)
 #define SF_FUSED_VALUES (SF_FUSED_CONSTANT + SF_PROGRAM_MAX)
@@ -29,25 +33,27 @@ typedef struct sf_fused_op {
 typedef struct sf_fused_code {
         int32_t ops, slots;
         sf_fused_op op[3 * SF_PROGRAM_MAX + 4];
-        uint8_t last;       /* the value that is the program's */
-        bool direct;        /* the last loop makes it, in the destination's own type */
-        uint32_t reads;     /* bit k: source k */
+        uint8_t last;       /* the number of the program's value */
+        bool direct;        /* the last loop writes it in the destination's own type */
+        uint32_t reads;     /* bit k: source k is read */
         sf_dt source_dt[SF_FUSED_SOURCES];
-        sf_class source_class[SF_FUSED_SOURCES]; /* what it is brought in as, */
-        sf_move *in[SF_FUSED_SOURCES];           /* how, */
-        bool as_is[SF_FUSED_SOURCES];            /* and whether it is that in memory already */
+        sf_class source_class[SF_FUSED_SOURCES]; /* the class it is converted to */
+        sf_move *in[SF_FUSED_SOURCES];           /* the conversion */
+        bool as_is[SF_FUSED_SOURCES];            /* whether it has that class's type in memory */
         sf_class last_class;
         sf_move *out;       /* from the last value's class to the destination's type */
-        sf_move *copy;      /* no loops at all: the source `copied` straight to the destination; else NULL */
+        /* if there are no loops: moves source `copied` to the destination; else NULL */
+        sf_move *copy;
         int32_t copied;
         int64_t out_size;   /* bytes of a destination's element */
         const sf_program *program;
 } sf_fused_code;
 
 /*
- * The loops that compute `p`, one of the fuse's programs, cast to `to` and stored as `dest`: `to` itself or, for an integer that goes into a kernel's panel, its class.
- * `result` and `held` are the accumulator's type and the type its results lie in memory as. An empty load is operand 0, an empty
- * store the result.
+ * Makes the loops that compute `p`, one of the fuse's programs, cast to `to` and stored as `dest`.
+ * `dest` is `to` or, for an integer that goes into a kernel's panel, its class. `result` is the
+ * accumulator's type, and `held` the type that its results have in memory. An empty load program
+ * gives operand 0, an empty store program the result.
  */
 void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_program *p, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
                       sf_fused_code *code);
@@ -58,39 +64,42 @@ typedef struct sf_fused_box {
         struct sf_fused_side {
                 const char *at;
                 int64_t row, col; /* strides in bytes */
-                int64_t ahead;    /* what will be read from it after this box lies so many bytes on; 0: nobody knows */
-                bool all;         /* and nobody but this box will fetch it: all of it, not its beginning */
+                int64_t ahead;    /* memory this many bytes on is read after this box; 0: unknown */
+                /* prefetch all of that memory, not only its beginning */
+                bool all;
         } in[SF_FUSED_SOURCES];
         char *y;
         int64_t y_row, y_col;
         bool stream; /* y is too large to be worth caching */
 } sf_fused_box;
 
-/* A worker's blocks. */
+/* The blocks of one worker. */
 typedef struct sf_fused_machine {
         const sf_cpu_map *map;
-        void *value[SF_FUSED_VALUES];       /* of the code that runs; constants are set for each */
-        char *buffer[SF_FUSED_SOURCES];     /* where sources that are not in place are brought */
+        /* of the running code; constants are set for each code */
+        void *value[SF_FUSED_VALUES];
+        char *buffer[SF_FUSED_SOURCES];     /* for sources that are not used in place */
         struct {
                 const char *at;
                 int64_t rows, cols, row, col;
                 sf_dt dt;
                 sf_class class;
-        } kept[SF_FUSED_SOURCES];           /* a repeated source that its buffer still has */
+        } kept[SF_FUSED_SOURCES];           /* a repeated source that is still in its buffer */
 } sf_fused_machine;
 
-/* The memory a machine of so many slots needs, and the machine in it. */
+/* The memory that a machine with this many slots needs, and the machine in it. */
 size_t sf_fused_machine_bytes(int32_t slots);
 void sf_fused_machine_make(sf_fused_machine *m, const sf_cpu_map *map, char *memory, int32_t slots);
 
-/* Blocks of the program's constants, to be made once a call and shared: sf_fused_constants_bytes of memory at `to`. */
+/* Blocks of the program's constants, made once for each call and shared: sf_fused_constants_bytes
+ * of memory at `to`. */
 size_t sf_fused_constants_bytes(const sf_fused_code *code);
 void sf_fused_constants_fill(const sf_cpu_map *map, const sf_fused_code *code, char *to);
 
-/* Runs the code over the box. `constants` is what sf_fused_constants_fill filled. */
+/* Runs the code over the box, with the `constants` of sf_fused_constants_fill. */
 void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *code, char *constants, const sf_fused_box *box);
 
-/* The element at dst + i * to_row + j * to_col becomes the one at src + i * from_row + j * from_col. */
+/* Copies the element at src + i * from_row + j * from_col to dst + i * to_row + j * to_col. */
 void sf_fused_move(sf_move *move, const char *src, int64_t from_row, int64_t from_col, char *dst, int64_t to_row, int64_t to_col, int64_t rows,
                    int64_t cols);
 

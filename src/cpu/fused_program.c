@@ -1,9 +1,9 @@
-/* Programs to loops over blocks: see fused.h. fused_run.c runs them. */
+/* Compiles programs to loops over blocks: see fused.h. fused_run.c runs them. */
 #include "cpu/fused.h"
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Classes
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 sf_class sf_class_of(sf_dt dt)
 {
         switch (dt) {
@@ -36,9 +36,9 @@ static bool is_real(sf_dt dt)
         return sf_dtypes[dt].kind == SF_KIND_REAL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Compiling
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct value {
         uint8_t at; /* its number */
         sf_dt dt;
@@ -47,11 +47,11 @@ typedef struct value {
 typedef struct maker {
         const sf_cpu_map *map;
         sf_fused_code *code;
-        int32_t uses[SF_FUSED_SLOTS]; /* of what each slot holds: 0 is free */
-        sf_code last; /* what the last loop computes; SF_CODE_COUNT: no code alone */
+        int32_t uses[SF_FUSED_SLOTS]; /* how often each slot's value will still be read; 0: free */
+        sf_code last; /* the code of the last loop; SF_CODE_COUNT: not a single code */
 } maker;
 
-/* A slot with one use to come, and that use. */
+/* Takes a free slot, whose value will be read once; drop ends one such use. */
 static uint8_t take(maker *m)
 {
         uint8_t slot = 0;
@@ -69,7 +69,8 @@ static void drop(maker *m, uint8_t at)
                 m->uses[at]--;
 }
 
-/* One loop. Its arguments are dropped after its own slot is taken: no loop but the in-place ones of settle writes what it reads. */
+/* Emits one loop. It takes its own slot before its arguments are dropped, so no loop writes a slot
+ * that it reads. */
 static uint8_t emit(maker *m, sf_loop *loop, uint8_t a, uint8_t b, uint8_t c)
 {
         uint8_t y = take(m);
@@ -85,7 +86,7 @@ static uint8_t emit_one(maker *m, sf_loop *loop, uint8_t a)
         return y;
 }
 
-/* Does every value of `from` exist in `to`, both of them integers? */
+/* Can integer type `to` hold every value of integer type `from`? */
 static bool holds(sf_dt to, sf_dt from)
 {
         bool to_signed = sf_dtypes[to].kind == SF_KIND_SIGNED, from_signed = sf_dtypes[from].kind == SF_KIND_SIGNED;
@@ -96,20 +97,20 @@ static bool holds(sf_dt to, sf_dt from)
         return sf_dtypes[to].bits - to_signed >= sf_dtypes[from].bits - from_signed;
 }
 
-/* The class whose cast a real takes to an integer type: u16 goes by way of 32 bits, and f32 to u8
- * may, which is less work and the same: from 2^31 on an f32 is a multiple of 256. */
+/* The class through which a real is cast to an integer type. u16 is cast through 32 bits. So is f32
+ * to u8, which is less work and gives the same: from 2^31 on, an f32 is a multiple of 256. */
 static sf_class real_by_way_of(sf_class from, sf_dt to)
 {
         return to == SF_DT_U16 || (to == SF_DT_U8 && from == SF_CLASS_F32) ? SF_CLASS_I32
                                                                            : sf_class_of(to);
 }
 
-/* As sf_cast: the value, with the same uses, as another type. */
+/* Casts a value, as sf_cast does. One use of it becomes one use of the result. */
 static value cast(maker *m, value v, sf_dt to)
 {
         sf_class from_class = sf_class_of(v.dt), to_class = sf_class_of(to);
         bool was_real = is_real(v.dt);
-        if (v.dt == to || to >= SF_DT_COUNT) /* there is no such dtype; gcc 13 doubts it */
+        if (v.dt == to || to >= SF_DT_COUNT) /* the second is never true, but gcc 13 warns */
                 return v;
         if (to == SF_DT_BOOL)
                 return (value){emit_one(m, m->map->truth[from_class], v.at), to};
@@ -127,7 +128,7 @@ static value cast(maker *m, value v, sf_dt to)
         return (value){v.at, to};
 }
 
-/* Is the result in range of a narrow type whenever the arguments are? */
+/* Is the result in range of a narrow type if the arguments are? */
 static bool stays_in_range(sf_code code, sf_dt dt)
 {
         switch (code) {
@@ -141,14 +142,16 @@ static bool stays_in_range(sf_code code, sf_dt dt)
         }
 }
 
-/* Becomes the last loop one that does this code's work too? Then its slot holds the result. */
+/* Can the last loop be replaced by one that does this code's work too? Then its slot has the
+ * result. */
 static bool joins(maker *m, sf_class class, sf_code code, uint8_t *arg)
 {
         sf_fused_op *last = m->code->ops ? &m->code->op[m->code->ops - 1] : NULL;
         const sf_pair *pair = m->map->pairs[class];
         if (!last || m->last == SF_CODE_COUNT || !pair)
                 return false;
-        if (sf_code_arguments[code] == 2 && arg[1] == last->y && (code == SF_CODE_ADD || code == SF_CODE_MUL)) { /* either way round */
+        /* they commute */
+        if (sf_code_arguments[code] == 2 && arg[1] == last->y && (code == SF_CODE_ADD || code == SF_CODE_MUL)) {
                 arg[1] = arg[0];
                 arg[0] = last->y;
         }
@@ -196,7 +199,8 @@ static void read_source(maker *m, int32_t k, sf_dt in_memory, sf_class class)
         c->in[k] = m->map->mover(in_memory, sf_class_dt(class));
 }
 
-/* Source k as a value of `dt`, settled if its memory may hold more than that type's values. */
+/* Source k as a value of `dt`. It is settled if its type in memory may hold values that dt
+ * cannot. */
 static value source(maker *m, int32_t k, sf_dt in_memory, sf_dt dt, sf_dt to)
 {
         read_source(m, k, in_memory, sf_class_of(in_memory));
@@ -206,7 +210,8 @@ static value source(maker *m, int32_t k, sf_dt in_memory, sf_dt dt, sf_dt to)
         return cast(m, v, to);
 }
 
-/* A move that does all of it: from one type, by way of `to`, into memory as `dest`. NULL if there is none. */
+/* A single move that converts from one type to `to`, and stores as `dest`; NULL if there is
+ * none. */
 static sf_move *lone_move(const sf_cpu_map *map, sf_dt from, sf_dt to, sf_dt dest)
 {
         if (to == SF_DT_BOOL && from != SF_DT_BOOL)
@@ -224,7 +229,7 @@ static void finish(maker *m, value v, sf_dt to, sf_dt dest)
                 c->copied = v.at - SF_FUSED_OPERAND;
                 c->copy = lone_move(m->map, c->source_dt[c->copied], to, dest);
         }
-        /* Where the move out rounds or wraps by itself, nothing need be done before it. */
+        /* If the move to memory rounds or wraps by itself, no cast is needed before it. */
         sf_dt class_dt = sf_class_dt(sf_class_of(v.dt));
         if (dest == sf_class_dt(sf_class_of(dest)) || !lone_move(m->map, class_dt, to, dest))
                 v = cast(m, v, to);
@@ -240,8 +245,8 @@ static void finish(maker *m, value v, sf_dt to, sf_dt dest)
 }
 
 /*
- * An operand that is read only to be cast (a mask's bytes that become factors) can be brought in as that other type, where one move
- * does what the cast would. Returns the type, or the operand's own.
+ * An operand that is read only to be cast (such as a mask's bytes used as factors) can be brought
+ * in as the type of the cast, if one move does the same. Returns that type, or the operand's own.
  */
 static sf_dt brought_as(const sf_cpu_map *map, const sf_program *p, const int32_t *uses, int32_t load, sf_dt in_memory)
 {
@@ -251,7 +256,7 @@ static sf_dt brought_as(const sf_cpu_map *map, const sf_program *p, const int32_
         for (int32_t i = 0; i < p->count; i++) {
                 const sf_instruction *at = &p->code[i];
                 if (uses[i] && i != load && at->code == SF_CODE_LOAD && at->slot == p->code[load].slot)
-                        return in_memory; /* somebody else reads it as it is */
+                        return in_memory; /* another load needs the operand's own type */
                 if (uses[i] && at->code == SF_CODE_CAST && at->arg[0] == load)
                         as = (sf_dt)at->dt;
         }
@@ -259,7 +264,7 @@ static sf_dt brought_as(const sf_cpu_map *map, const sf_program *p, const int32_
         return lone_move(map, in_memory, as, dest) ? as : in_memory;
 }
 
-/* A result that is only stored wraps on its way out: it need not be settled first. */
+/* A result that is only stored wraps when it is stored, and need not be settled before. */
 static bool wraps_anyway(const sf_program *p, sf_dt result, sf_dt to)
 {
         bool only = !p->count || (p->count == 1 && p->code[0].code == SF_CODE_RESULT && p->code[0].dt == result);
@@ -284,7 +289,7 @@ void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_progr
                 finish(&m, v, to, dest);
                 return;
         }
-        /* Being an argument of something used is a use, and so is being the program's value. */
+        /* A value is used if it is the program's value or an argument of a value that is used. */
         uses[p->count - 1] = 1;
         for (int32_t i = p->count - 1; i >= 0; i--)
                 for (int32_t k = 0; uses[i] && k < sf_code_arguments[p->code[i].code]; k++)

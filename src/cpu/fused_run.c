@@ -1,19 +1,21 @@
-/* The loops of a program run over a box of elements: see fused.h. */
+/* Runs the loops of a program over a box of elements: see fused.h. */
 #include "cpu/fused.h"
 #include "cpu/kernels.h"
 
 #include <string.h>
 
-/* Rows at least this long are tiles by themselves; shorter ones are put together to a block. So are those of less than half a block that nobody has to
- * move for it. */
+/* Rows of at least this many elements are tiles by themselves; shorter rows are combined into a
+ * block. So are rows of less than half a block if no source must be moved for it. */
 #define LONG_ROW 128
-/* Where some memory runs across the rows, this many are taken at once: a cache line of 4-byte elements, so that none is wasted. */
+/* If some memory is contiguous across the rows, this many rows are taken at once: a full cache line
+ * of 4-byte elements. */
 #define CROSSED_ROWS 16
-/* As much as may be under way at once: 16 lines. */
+/* How much may be in flight at once: 16 cache lines. */
 #define AHEAD_BYTES 1024
 
-/* A quarter of a page and a line more than the widest values take. A load whose address has the same last 12 bits as a store shortly
- * before it is held up on most CPUs; so blocks that are walked together must not lie just below each other within a page. */
+/* A quarter of a page and a cache line more than the widest values need. On most CPUs a load has to
+ * wait if the last 12 bits of its address equal those of a recent store. So blocks that are used
+ * together must not be at nearly the same offset in a page. */
 #define BLOCK_BYTES (SF_FUSED_BLOCK * (int64_t)sizeof(sf_value) + 1024 + 64)
 
 size_t sf_fused_machine_bytes(int32_t slots)
@@ -48,9 +50,9 @@ void sf_fused_constants_fill(const sf_cpu_map *map, const sf_fused_code *code, c
                                   p->constant[p->code[i].slot], SF_FUSED_BLOCK);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Running
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static int64_t magnitude(int64_t v)
 {
         return v < 0 ? -v : v;
@@ -63,7 +65,7 @@ void sf_fused_move(sf_move *move, const char *src, int64_t from_row, int64_t fro
                 move(src, from_col, dst, to_col, rows * cols);
                 return;
         }
-        /* Along whichever side steps less, and not in runs of a few. */
+        /* Along the dimension with smaller strides, unless its runs would be very short. */
         bool across = magnitude(from_row) + magnitude(to_row) < magnitude(from_col) + magnitude(to_col);
         if ((across || cols < 8) && rows >= 8)
                 for (int64_t c = 0; c < cols; c++)
@@ -73,7 +75,7 @@ void sf_fused_move(sf_move *move, const char *src, int64_t from_row, int64_t fro
                         move(src + r * from_row, from_col, dst + r * to_row, to_col, cols);
 }
 
-/* Fills rows x cols values with what repeats along the columns, the rows or both: the first of them, then copies. */
+/* Fills rows x cols values from a source that repeats along the columns, the rows or both. */
 static void repeat(const sf_fused_machine *m, const sf_fused_code *c, int32_t k, const struct sf_fused_side *side, char *to, int64_t rows,
                    int64_t cols)
 {
@@ -84,7 +86,8 @@ static void repeat(const sf_fused_machine *m, const sf_fused_code *c, int32_t k,
                         c->in[k](at, side->col, to + r * cols * size, size, cols);
                         continue;
                 }
-                sf_value one = {.u64 = 0}; /* its bits, as an integer's: little-endian, as every instruction set here is */
+                /* its bits as an integer's: every instruction set here is little-endian */
+                sf_value one = {.u64 = 0};
                 c->in[k](at, 0, (char *)&one, size, 1);
                 m->map->fill(to + r * cols * size, size == 4 ? SF_CLASS_U32 : SF_CLASS_U64, one, cols);
         }
@@ -92,7 +95,7 @@ static void repeat(const sf_fused_machine *m, const sf_fused_code *c, int32_t k,
                 memcpy(to + have * cols * size, to, (size_t)((rows - have < have ? rows - have : have) * cols * size));
 }
 
-/* Source k, rows x cols of it, as a block of its class: in place if memory has it so. */
+/* Source k, rows x cols of it, as a block of its class; in place if memory has that form. */
 static void *fetch(sf_fused_machine *m, const sf_fused_code *c, int32_t k, const struct sf_fused_side *side, int64_t rows, int64_t cols)
 {
         const int64_t size = sf_class_size(c->source_class[k]);
@@ -100,7 +103,7 @@ static void *fetch(sf_fused_machine *m, const sf_fused_code *c, int32_t k, const
         if (flat && c->as_is[k] && side->col == size)
                 return (void *)(uintptr_t)side->at;
         char *to = m->buffer[k];
-        /* One that repeats may be the same for a long time; the result is not an operand, and its memory changes. */
+        /* A source that repeats may stay the same for a long time. The result's memory changes. */
         bool repeats = (!side->col || (rows > 1 && !side->row)) && k != SF_FUSED_RESULT;
         if (repeats && m->kept[k].at == side->at && m->kept[k].rows == rows && m->kept[k].cols == cols && m->kept[k].row == side->row &&
             m->kept[k].col == side->col && m->kept[k].dt == c->source_dt[k] && m->kept[k].class == c->source_class[k])
@@ -121,8 +124,8 @@ static void *fetch(sf_fused_machine *m, const sf_fused_code *c, int32_t k, const
         return to;
 }
 
-/* Fetches the beginning of what will be read after this box: while a kernel works on what is here, memory should not rest. From
- * there on the hardware runs ahead by itself, up to the end of a page. */
+/* Prefetches the beginning of what is read after this box, so that memory is busy while a kernel
+ * works on this one. The hardware prefetcher continues from there, up to the end of a page. */
 static void fetch_ahead(const sf_fused_code *c, const struct sf_fused_side *side, int32_t k, int64_t rows, int64_t cols)
 {
         const int64_t size = sf_dtypes[c->source_dt[k]].size;
@@ -134,7 +137,7 @@ static void fetch_ahead(const sf_fused_code *c, const struct sf_fused_side *side
                 __builtin_prefetch((const char *)(next + (uintptr_t)i), 0, 2);
 }
 
-/* At most a block's worth, from row `r` and column `j` on. */
+/* Runs the loops on at most a block's worth, from row `r` and column `j` on. */
 static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused_box *box, int64_t r, int64_t rows, int64_t j, int64_t cols)
 {
         for (uint32_t bits = c->reads; bits; bits &= bits - 1) {
@@ -162,7 +165,7 @@ static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused
                 sf_fused_move(c->out, m->value[c->last], cols * size, size, y, box->y_row, box->y_col, rows, cols);
 }
 
-/* Does the box lie in all the memory it touches as one run? */
+/* Is the box one contiguous run in all the memory it touches? */
 static bool is_flat(const sf_fused_code *c, const sf_fused_box *box)
 {
         bool flat = box->y_row == box->cols * box->y_col;
@@ -173,7 +176,7 @@ static bool is_flat(const sf_fused_code *c, const sf_fused_box *box)
         return flat;
 }
 
-/* Are rows back to back, but for what repeats along them or from row to row? */
+/* Are rows back to back, except in sources that repeat along them or from row to row? */
 static bool is_packed(const sf_fused_code *c, const sf_fused_box *box)
 {
         bool packed = box->y_row == box->cols * box->y_col;
@@ -184,7 +187,7 @@ static bool is_packed(const sf_fused_code *c, const sf_fused_box *box)
         return packed;
 }
 
-/* Does some memory run across the rows rather than along them? */
+/* Is some memory contiguous across the rows rather than along them? */
 static bool is_crossed(const sf_fused_code *c, const sf_fused_box *box)
 {
         bool crossed = box->y_row && magnitude(box->y_row) < magnitude(box->y_col);

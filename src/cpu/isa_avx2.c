@@ -1,4 +1,4 @@
-/* The kernels in avx2: see isa_avx2.h for the vocabulary. */
+/* The kernels in AVX2: see isa_avx2.h for the vector functions. */
 #define V_BYTES 32
 #define V_PERMUTE_BYTES 4
 #define V_ISA_HEADER "cpu/isa_avx2.h"
@@ -14,7 +14,7 @@
 
 static bool usable(void)
 {
-        /* F16C is older than AVX2 and every CPU with the second has the first; gcc 12 cannot ask for it by name. */
+        /* Every CPU with AVX2 has F16C, which is older; gcc 12 has no name to test for it. */
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 

@@ -1,4 +1,4 @@
-/* The vocabulary of vector.h in AVX2 and F16C. */
+/* The vector functions of vector.h in AVX2 and F16C. */
 #include <immintrin.h>
 
 typedef v_raw v_mask;
@@ -7,7 +7,7 @@ SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
 {
         return (v_raw)_mm256_permutevar8x32_epi32((__m256i)a, (__m256i)index);
 }
-SF_INLINE v_raw v_permute8(v_raw a, v_raw index) /* the index names halves: V_PERMUTE_BYTES is 4 */
+SF_INLINE v_raw v_permute8(v_raw a, v_raw index) /* the index is of halves: V_PERMUTE_BYTES is 4 */
 {
         return v_permute4(a, index);
 }
@@ -26,8 +26,8 @@ SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
         return (v_u16)_mm256_max_epu16((__m256i)a, (__m256i)b);
 }
 
-/* The CPU's max takes b where either is NaN and where both are zeros. Of equal reals the sign bits are combined; a
- * NaN in a takes the result's place. */
+/* The CPU's max returns b if either is NaN, and if both are zeros. So the sign bits of equal reals
+ * are combined, and a NaN in a is the result. */
 #define V_LARGER_REAL
 #define V_LARGER_32
 SF_INLINE v_f32 v_larger_f32(v_f32 va, v_f32 vb)
@@ -83,7 +83,7 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         _mm_storeu_si128(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* gcc would make two halves of these. */
+/* gcc would split these conversions in two. */
 #define V_WIDEN
 SF_INLINE v_f64 v_f64_from_f32(const void *p)
 {
@@ -94,7 +94,7 @@ SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
         _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)v));
 }
 
-/* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */
+/* Moves lanes first .. first + count - 1 of a vector, and no others, from or to p[0 .. count). */
 #define V_PARTS
 SF_INLINE __m256i v_part_mask(int size, int first, int count)
 {
@@ -124,7 +124,7 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
         }
 }
 
-/* Every 8 bytes, added up. */
+/* The sum of each 8 bytes. */
 #define V_TOTAL_BYTES
 SF_INLINE v_u64 v_total_bytes(v_u64 v)
 {

@@ -1,4 +1,4 @@
-/* The kernels in avx512: see isa_avx512.h for the vocabulary. */
+/* The kernels in AVX-512: see isa_avx512.h for the vector functions. */
 #define V_BYTES 64
 #define V_PERMUTE_BYTES 8
 #define V_ISA_HEADER "cpu/isa_avx512.h"

@@ -1,4 +1,4 @@
-/* The vocabulary of vector.h in AVX-512 (F, BW, DQ, VL) and F16C. */
+/* The vector functions of vector.h in AVX-512 (F, BW, DQ, VL) and F16C. */
 #include <immintrin.h>
 
 #define V_MASK_BITS
@@ -62,14 +62,14 @@ SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
         return (v_u16)_mm512_max_epu16((__m512i)a, (__m512i)b);
 }
 
-/* range's knows that -0.0 is below +0.0, but would rather not have a NaN: b classified as one, and then a, takes
- * the result's place. */
+/* The range instruction orders -0.0 below +0.0, but prefers numbers to NaN. So if b is a NaN it
+ * becomes the result, and then a likewise. */
 #define V_LARGER_REAL
 #define V_LARGER_32
 #define V_LARGER_64
 SF_INLINE v_f32 v_larger_f32(v_f32 a, v_f32 b)
 {
-        const __m512i nan = _mm512_set1_epi32(0x11); /* a quiet one or a signalling one: itself; else what was there */
+        const __m512i nan = _mm512_set1_epi32(0x11); /* a quiet or signalling NaN: b; else keep */
         const __m512 r = _mm512_fixupimm_ps(_mm512_range_ps((__m512)a, (__m512)b, 5), (__m512)b, nan, 0);
         return (v_f32)_mm512_mask_mov_ps(r, _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q), (__m512)a);
 }
@@ -88,7 +88,7 @@ SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
         return (v_u64)_mm512_max_epu64((__m512i)a, (__m512i)b);
 }
 
-/* Of two numbers the compare of `not at most`; of those lanes, where b is NaN none. */
+/* `a not at most b`, but only in lanes where b is not NaN. */
 SF_INLINE v_mask v_above_f32(v_f32 a, v_f32 b)
 {
         const __mmask16 number = _mm512_cmp_ps_mask((__m512)b, (__m512)b, _CMP_ORD_Q);
@@ -127,7 +127,7 @@ SF_INLINE v_mask v_mask_bytes(const uint8_t *p, const int lanes)
         return _mm_test_epi8_mask(bytes, bytes);
 }
 
-/* Lanes first .. first + count - 1 of a vector; v_mask_below is for all of them too. */
+/* Bits first .. first + count - 1; count may be 64. */
 SF_INLINE uint64_t v_lanes_on(int first, int count)
 {
         return (count < 64 ? (1ull << count) - 1 : ~0ull) << first;
@@ -148,7 +148,7 @@ SF_INLINE void v_stream(void *to, const void *from, int bytes)
         else
                 _mm_stream_si128(to, _mm_loadu_si128(from));
 }
-/* Two halves of a cache line at once. */
+/* Both halves of a cache line at once. */
 #define V_STREAM_HALVES
 SF_INLINE void v_stream_halves(void *to, const void *low, const void *high)
 {
@@ -169,7 +169,7 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* gcc would make two halves of these. */
+/* gcc would split these conversions in two. */
 #define V_WIDEN
 SF_INLINE v_f64 v_f64_from_f32(const void *p)
 {
@@ -180,7 +180,8 @@ SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
         _mm256_storeu_ps(p, _mm512_cvtpd_ps((__m512d)v));
 }
 
-/* vector.h's, without turning the choice of NaNs into a vector. (The CPU's own conversion takes subnormals for zero.) */
+/* As in vector.h, but with bits for the choice of NaNs. (The CPU's own conversion flushes
+ * subnormals to zero.) */
 #define V_BRAIN
 SF_INLINE v_f32 v_f32_from_bf16(const void *p)
 {
@@ -199,7 +200,7 @@ SF_INLINE void v_bf16_from_f32(void *p, v_f32 v)
         _mm256_storeu_si256(p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, rounded)));
 }
 
-/* Lanes first .. first + count - 1 of a vector, and nothing else, moved from or to p[0 .. count). */
+/* Moves lanes first .. first + count - 1 of a vector, and no others, from or to p[0 .. count). */
 SF_INLINE v_raw v_part_load1(const char *p, int first, int count)
 {
         return (v_raw)_mm512_maskz_loadu_epi8(v_lanes_on(first, count), p - first);
@@ -262,7 +263,7 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
                 _mm_mask_storeu_epi8(at, (__mmask16)on, _mm_load_si128(from));
 }
 
-/* gcc 12 cannot have a conversion and a mask in one instruction: it must not see them together. */
+/* gcc 12 cannot encode a conversion and a mask in one instruction, so it must not combine them. */
 #define V_WIDEN_APART(v) __asm__("" : "+v"(v))
 #define V_WIDEN_INTEGERS
 SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, const bool truth)
@@ -277,7 +278,7 @@ SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, 
         return (v_u64)(is_signed ? _mm512_cvtepi32_epi64(_mm256_loadu_si256(p)) : _mm512_cvtepu32_epi64(_mm256_loadu_si256(p)));
 }
 
-/* Every 8 bytes, added up. */
+/* The sum of each 8 bytes. */
 #define V_TOTAL_BYTES
 SF_INLINE v_u64 v_total_bytes(v_u64 v)
 {

@@ -1,4 +1,4 @@
-/* The kernels in neon: see isa_neon.h for the vocabulary. */
+/* The kernels in NEON: see isa_neon.h for the vector functions. */
 #define V_BYTES 16
 #define V_PERMUTE_BYTES 1
 #define V_ISA_HEADER "cpu/isa_neon.h"

@@ -1,4 +1,4 @@
-/* The vocabulary of vector.h in AArch64's Advanced SIMD. */
+/* The vector functions of vector.h in AArch64's Advanced SIMD. */
 #include <arm_neon.h>
 
 typedef v_raw v_mask;
@@ -12,7 +12,7 @@ SF_INLINE v_raw v_permute8(v_raw a, v_raw index)
         return v_permute4(a, index);
 }
 
-/* The CPU's max knows that NaN wins and that -0.0 is below +0.0. Of 64-bit integers it has none. */
+/* In the CPU's max, NaN wins and -0.0 is below +0.0. It has no max of 64-bit integers. */
 #define V_LARGER_REAL
 #define V_LARGER_32
 SF_INLINE v_f32 v_larger_f32(v_f32 a, v_f32 b)
@@ -64,7 +64,7 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         memcpy(p, &h, sizeof h);
 }
 
-/* Every 8 bytes, added up. */
+/* The sum of each 8 bytes. */
 #define V_TOTAL_BYTES
 SF_INLINE v_u64 v_total_bytes(v_u64 v)
 {

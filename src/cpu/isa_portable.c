@@ -1,4 +1,4 @@
-/* The kernels in portable: see isa_portable.h for the vocabulary. */
+/* The kernels in portable C: see isa_portable.h for the vector functions. */
 #define V_BYTES 16
 #define V_PERMUTE_BYTES 8
 #define V_ISA_HEADER "cpu/isa_portable.h"
@@ -10,7 +10,8 @@
 #define V_SCAN_ROWS 4
 #define V_FOLD_ROWS 4
 #define V_FOLD_ROWS_LOG 2
-#define V_LEAN /* a fallback, and lanes that are exchanged one by one make long code: no instances that are only quicker */
+/* a fallback, in which exchanging lanes one by one is long code: no instances just for speed */
+#define V_LEAN
 #include "cpu/types.inc.h"
 
 static bool usable(void)

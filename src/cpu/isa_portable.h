@@ -1,4 +1,5 @@
-/* The vocabulary of vector.h in plain C: 16-byte GNU vectors, which the compiler lowers to whatever the target has. */
+/* The vector functions of vector.h in plain C: 16-byte GNU vectors, which the compiler maps to what
+ * the target has. */
 #include "core/value.h"
 
 typedef v_raw v_mask;

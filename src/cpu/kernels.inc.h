@@ -1,29 +1,33 @@
 /*
- * kernels.inc.h: the kernels of one operation on one storage type. Template, included by ops.inc.h once an operation, and so by types.inc.h once
- * a type. No kernel names an operation: what one is, its description in ops.inc.h says, in these parameters (undefined again at the foot):
+ * kernels.inc.h: the kernels of one operation on one storage type. Template, included by ops.inc.h
+ * once for each operation, and so by types.inc.h once for each type. No kernel names an operation.
+ * Its description in ops.inc.h does, in these parameters (undefined again at the end):
  *
  *   K_OP             the operation's name
- *   K_ABSENT         define it where this type leaves the operation to another's kernels, or does not have it; nothing
- *                    else is needed then
- *   K_COMBINE(a, b)  two vectors combined lane by lane, a to the left
- *   K_VALUES         instead: the file that says what a value of two components is (values.inc.h)
- *   K_TWO            define it where an element is two, and kernels are told where the other one stands
- *   K_PRODUCT        define it where values are products of reals, and tiles may be multiplied plainly
- *   K_ORDERED        define it where the grouping is the tree's. Else any grouping gives the same bits ("free"), and one
- *                    running value stands for all that is to the left
- *   K_COMMUTES       define it where a and b may be exchanged
- *   K_AGAIN          define it where combining with what is in there already changes nothing
- *   K_TURN           bits in which elements differ from values. Kernels take them from their job, so that others may
- *                    have the same kernels with other bits:
- *   K_LIKE           those, as the end of their names: max_u32. Nothing else is needed then but K_TURN
- *   K_NEUTRAL        a vector that changes no value, not even the sign of a zero, where the identity might
- *   K_WHOLE          define it where all instances are worth their size: rows four at a time whatever is to their left,
- *                    rows of a few vectors, four tiles of a narrow matrix, and a shared axis that is read once
- *   K_TOTALS         define it where elements may be added up before they are combined, by N(total)
- *   K_LEAN           define it where one instance for every case will do
- *   K_FOLDS          define it where nothing is scanned
+ *   K_ABSENT         define it if this type uses another type's kernels for the operation, or does
+ *                    not have it; nothing else is needed then
+ *   K_COMBINE(a, b)  two vectors combined lane by lane, a on the left
+ *   K_VALUES         instead: the file that defines a value of two components (values.inc.h)
+ *   K_TWO            define it if an element has two parts; kernels are told where the second is
+ *   K_PRODUCT        define it if values are products of reals, so that tiles may be multiplied
+ *                    plainly
+ *   K_ORDERED        define it if the grouping must be the tree's. Else any grouping gives the same
+ *                    bits ("free"), and one running value represents all that is to the left
+ *   K_COMMUTES       define it if a and b may be exchanged
+ *   K_AGAIN          define it if combining with the same value again changes nothing (idempotent)
+ *   K_TURN           bits in which elements differ from values. Kernels take them from their job,
+ *                    so that other operations can use the same kernels with other bits:
+ *   K_LIKE           the end of those kernels' names, as max_u32. Besides it only K_TURN is needed
+ *   K_NEUTRAL        a vector that changes no value, not even the sign of a zero; define it if the
+ *                    identity might
+ *   K_WHOLE          define it if all instances are worth their size: rows four at a time whatever
+ *                    is to their left, rows of a few vectors, four tiles of a narrow matrix, and a
+ *                    shared axis that is read once
+ *   K_TOTALS         define it if elements may be summed by N(total) before they are combined
+ *   K_LEAN           define it if one instance for all cases is enough
+ *   K_FOLDS          define it if there are no scans
  *
- * The type's parameters are in types.inc.h.
+ * types.inc.h lists the type's parameters.
  */
 #define O(name) K_CAT(K_CAT(name, _), K_CAT(K_OP, K_CAT(_, K_NAME)))
 #ifdef K_LIKE
@@ -38,7 +42,7 @@
 #undef K_WHOLE
 #endif
 
-/* Lanes of 1 or 2 bytes are exchanged in groups that no tree has. */
+/* Lanes of 1 or 2 bytes are exchanged in groups that do not fit the tree. */
 #if K_LANE_BYTES < 4 && defined(K_ORDERED)
 #undef K_ABSENT
 #define K_ABSENT
@@ -54,7 +58,7 @@ SF_INLINE O(val) O(lane_level)(O(val) v, const N(tables) *t, int k)
 {
         const O(val) sum = O(combine)(O(permute)(v, t->level[k]), v);
 #ifdef K_AGAIN
-        return sum; /* a lane with nothing to its left meets itself */
+        return sum; /* a lane with nothing to its left is combined with itself */
 #else
         return O(blend)(t->level_on[k], sum, v);
 #endif
@@ -74,13 +78,13 @@ SF_INLINE O(val) O(lane_scan)(O(val) v, const N(tables) *t, const int levels)
         return v;
 }
 
-/* What a vector that is scanned comes to, in every position. */
+/* The last position of a scanned vector, in every position. */
 SF_INLINE O(val) O(last)(O(val) v, const N(tables) *t)
 {
         return O(permute)(v, t->last);
 }
 #else
-/* The same in two steps: inside every 16 bytes, and then what they come to. */
+/* The same in two steps: inside every 16 bytes, then across their totals. */
 SF_INLINE O(val) O(lane_scan)(O(val) v, const N(tables) *t, const int levels)
 {
         (void)levels;
@@ -105,7 +109,7 @@ SF_INLINE O(val) O(last)(O(val) v, const N(tables) *t)
 }
 #endif
 
-/* What stands to the left of the whole piece. */
+/* Combines what is to the left of the whole piece. */
 SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
 {
         for (int e = 0; e < carry->count; e++) {
@@ -116,9 +120,9 @@ SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
         }
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Values in scratch memory, as the host moves them about
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Values in scratch memory, as the host fills, combines and reads them
+ * ---------------------------------------------------------------------------------------------- */
 SF_INLINE void O(fill_as)(void *values, int64_t count, sf_value value, uint64_t turn)
 {
         const O(none) none = O(none_of)(value, turn, 0);
@@ -126,7 +130,7 @@ SF_INLINE void O(fill_as)(void *values, int64_t count, sf_value value, uint64_t 
         int64_t i = 0;
         for (; i + K_WIDTH <= count || (K_PARTS > 1 && i < count); i += K_WIDTH)
                 O(put)((char *)values + i * K_EACH, v);
-        /* Values of one component are an array, which may end anywhere. */
+        /* Values of one component are an array, whose end need not be a whole vector. */
         if (i < count)
                 memcpy((char *)values + i * K_EACH, &v, (size_t)((count - i) * K_EACH));
 }

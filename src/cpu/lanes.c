@@ -38,7 +38,8 @@ static void fill(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t 
                 l->levels++;
         for (int32_t k = 0; k < l->levels; k++)
                 l->level_on[k].bits = 0;
-        for (int32_t k = l->levels; k < SF_LANES_LEVELS; k++) /* levels that a kernel may walk through but that do nothing */
+        /* levels beyond do nothing, if a kernel walks through them */
+        for (int32_t k = l->levels; k < SF_LANES_LEVELS; k++)
                 memset(&l->level_on[k], 0, sizeof l->level_on[k]);
         l->before_on.bits = 0;
         for (int32_t lane = 0; lane < s.width; lane++) {
@@ -54,20 +55,22 @@ static void fill(sf_lanes *l, int32_t vector_bytes, int32_t lane_bytes, int32_t 
                 choice_set(&l->before_on, &s, lane, !idle && i > 0);
                 permute_set(&l->before, &s, lane, !idle && i > 0 ? lane + toward : lane);
                 permute_set(&l->last, &s, lane, idle ? lane : lane + (rows - 1 - i) * -toward);
-                /* as many taken lanes as groups * inner; the rest repeat lane 0 and are never stored */
+                /* groups * inner lanes are taken; the others repeat lane 0 and are never stored */
                 bool taken = lane < groups * inner;
                 permute_set(&l->take, &s, lane, taken ? lane / inner * group + (reverse ? 0 : group - inner) + lane % inner : 0);
         }
 }
 
 /*
- * Filling the tables takes longer than a small call's whole work, and small calls come in runs of the same shape: each thread remembers
- * the few it made last. They are copied out, since a plan's tables must stay as they are while the thread makes another.
+ * Filling the tables takes longer than all the work of a small call, and small calls often repeat
+ * the same shape. So each thread remembers the few tables that it made last. They are copied out,
+ * because a plan's tables must not change when the thread makes others.
  */
 enum { REMEMBERED = 4 }; /* 1.3 KB each: forward and reverse, of two shapes */
 
 typedef struct remembered {
-        int32_t key[6]; /* what fill was given; all zero in one never filled, which no call asks for */
+        /* the arguments of fill; all zero if never filled, which no call asks for */
+        int32_t key[6];
         bool reverse;
         sf_lanes lanes;
 } remembered;
@@ -102,7 +105,8 @@ void sf_lanes_make_whole(sf_lanes whole[SF_LANES_WHOLE], int32_t vector_bytes, i
                 } else {
                         fill(&whole[t], vector_bytes, lane, 1, vector_bytes / 16, 16 / lane, 1, reverse);
                         whole[t].parts = &whole[8 + reverse];
-                        whole[t].rows *= whole[t].groups; /* one run, whatever lanes meet first */
+                        /* a single run, although 16-byte groups are combined first */
+                        whole[t].rows *= whole[t].groups;
                         whole[t].groups = 1;
                 }
         }

@@ -1,9 +1,11 @@
 /*
- * map.h: elementwise work on contiguous blocks in cache: the loops of an instruction set, which fused_program.c strings together.
+ * map.h: elementwise work on contiguous blocks in cache: the loops of an instruction set, which
+ * fused_program.c combines.
  *
- * A block holds values of one class: a type that stands for all that are held the same way. f16, bf16 and f32 are held as f32; integers
- * of up to 32 bits, and bool, as 32-bit ones; the others as themselves. A loop computes in the class's type; what the narrower type
- * would have lost is then taken off by another (`settle`), as program.h says it must be.
+ * A block holds values of one class, a type that stands for all types held in the same way. f16,
+ * bf16 and f32 are held as f32; bool and integers of up to 32 bits as 32-bit integers; the others
+ * as themselves. A loop computes in the class's type. Another loop (`settle`) then removes what the
+ * narrower type would have lost, as program.h demands.
  */
 #ifndef SF_CPU_MAP_H
 #define SF_CPU_MAP_H
@@ -21,38 +23,43 @@ typedef enum sf_class {
 } sf_class;
 
 sf_class sf_class_of(sf_dt dt);
-/* The dtype a class is named after, and the bytes of a value. */
+/* The dtype that a class is named after, and the bytes of a value. */
 sf_dt sf_class_dt(sf_class class);
 int64_t sf_class_size(sf_class class);
 
-/* y[i] = what the loop does to a[i], b[i], c[i]; i < count. y may be a, b or c, but not overlap them otherwise. A loop of one argument
- * may be given any b, one of two any c. */
+/* y[i] = the result for a[i], b[i], c[i]; i < count. y may be a, b or c, but must not overlap them
+ * otherwise. A loop of one argument may be given any block as b, one of two any as c. */
 typedef void sf_loop(void *y, const void *a, const void *b, const void *c, int64_t count);
 
 /* The element at dst + i * to becomes the one at src + i * from, converted; i < count. */
 typedef void sf_move(const char *src, int64_t from, char *dst, int64_t to, int64_t count);
 
-/* A loop that does two codes' work: the second's first argument is what the first makes of a[i] and b[i], its other one c[i]. */
+/* A loop that does the work of two codes: the first on a[i] and b[i], the second on that result and
+ * c[i]. */
 typedef struct sf_pair {
         sf_code first, then;
         sf_loop *loop; /* NULL: the end of a list */
 } sf_pair;
 
 typedef struct sf_cpu_map {
-        sf_loop *const *loops[SF_CLASS_COUNT]; /* by class of the first argument (of `where`, of the second), then sf_code; NULL: none */
-        const sf_pair *pairs[SF_CLASS_COUNT]; /* of reals; NULL: none */
-        sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT]; /* from, to; from reals as program.h says of
-                                                           i32, u32, i64, u64 */
+        /* by class of the first argument (for `where`, of the second), then by sf_code; NULL:
+         * none */
+        sf_loop *const *loops[SF_CLASS_COUNT];
+        const sf_pair *pairs[SF_CLASS_COUNT]; /* reals only; NULL: none */
+        /* from, to; from reals as program.h says for i32, u32, i64, u64 */
+        sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT];
         sf_loop *truth[SF_CLASS_COUNT];        /* a[i] != 0, as bool */
-        sf_loop *settle[SF_DT_COUNT];          /* a class's values to those of a narrower type: rounded, or wrapped; NULL: nothing to do */
+        /* from a class to the values of a narrower type, rounded or wrapped; NULL: nothing to do */
+        sf_loop *settle[SF_DT_COUNT];
         sf_loop *round[SF_DT_COUNT];           /* f64 to f16 or bf16, rounded once, held as f32; NULL for all others */
         void (*fill)(void *y, sf_class class, sf_value value, int64_t count);
         /* Integers of 4 or 8 bytes: from, from + step, and so on. */
         void (*number)(void *y, int64_t size, int64_t from, int64_t step, int64_t count);
-        /* A copy that goes around the cache where it can; the isa's fence waits for it. Meanwhile as many bytes from `next` on are
-         * fetched: a core keeps memory busy only if it reads and writes at once. */
+        /* Copies around the cache where possible; the instruction set's fence waits for it.
+         * Meanwhile prefetches as many bytes from `next`: a core keeps memory busy only if it reads
+         * and writes at the same time. */
         void (*stream)(void *to, const void *from, int64_t bytes, const void *next);
-        /* How elements of one type become another's; NULL for a pair that neither scanfold.h's table nor a class needs. */
+        /* The conversion of types; NULL: neither scanfold.h's table nor a class needs it. */
         sf_move *(*mover)(sf_dt from, sf_dt to);
 } sf_cpu_map;
 

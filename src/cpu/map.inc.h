@@ -1,13 +1,13 @@
 /*
- * map.inc.h: the loops of one class. Template, included once a class by map_types.inc.h.
+ * map.inc.h: the loops of one class. Template, included once for each class by map_types.inc.h.
  *
- * Parameters (undefined again at the foot):
+ * Parameters (undefined again at the end):
  *   M_NAME      f32, f64, i32, u32, i64 or u64, and M_C its C type
- *   M_BITS_C    the unsigned integer of its size, and M_BITS how many bits that is
+ *   M_BITS_C    the unsigned integer type of its size, and M_BITS how many bits that is
  *   M_REAL      1 or 0
- *   M_SIGNED    of integers: 1 or 0
+ *   M_SIGNED    for integers: 1 or 0
  *
- * The meaning of every code is core/program.c's. Loops are plain C that the compiler vectorises.
+ * core/program.c defines what every code does. Loops are plain C that the compiler vectorises.
  */
 #define M_CAT_(a, b) a##_##b
 #define M_CAT(a, b) M_CAT_(a, b)
@@ -21,9 +21,9 @@
 #endif
 
 /*
- * A real of type R truncated to an integer of 32 or 64 bits, and wrapped. What that integer does
- * not hold becomes its lowest value, which is chosen before the conversion: what goes through C's
- * conversion is always in range.
+ * Truncates a real of type R to an integer of 32 or 64 bits, and wraps it. A value that does not
+ * fit becomes the lowest integer. It is replaced before the conversion, so that C's conversion is
+ * always in range.
  */
 #define M_TRUNCATED(C, v, end) ((C)((v) < (end) && (v) >= -(end) ? (v) : -(end)))
 #if M_BITS == 32 && M_SIGNED
@@ -46,14 +46,14 @@ SF_INLINE M_BITS_C N(bits)(M_C v)
         return bits;
 }
 
-/* As V_COMBINE_REAL in vector.h: equal values that are not zeros have equal bits. */
+/* As v_larger_f32 in vector.h: equal values that are not zeros have equal bits. */
 SF_INLINE M_C N(extreme)(const sf_op op, M_C a, M_C b)
 {
         M_C r = (op == SF_MAX ? a > b : a < b) ? a : b, tie;
         M_BITS_C both = op == SF_MAX ? N(bits)(a) & N(bits)(b) : N(bits)(a) | N(bits)(b);
         memcpy(&tie, &both, sizeof tie);
         r = a == b ? tie : r;
-        return a != a ? a : r; /* a NaN in b is already in r */
+        return a != a ? a : r; /* if b is NaN, r is b already */
 }
 
 #if M_BITS == 32
@@ -112,9 +112,9 @@ SF_INLINE bool N(test)(const sf_code code, M_C a, M_C b)
         }
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Loops
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 SF_INLINE void N(each)(const sf_code code, N(at) *y, const N(at) *a, const N(at) *b, int64_t count)
 {
         M_INDEPENDENT
@@ -158,7 +158,7 @@ SF_INLINE void N(fill)(void *to, M_C value, int64_t count)
                 y[i] = value;
 }
 
-/* An instance names a code; which kinds a class has is decided here. */
+/* Each instance names a code. The kind of a code decides whether a class has it. */
 #define M_SAME(name, NAME)                                                                                               \
         static void N(name)(void *y, const void *a, const void *b, const void *c, int64_t count)                         \
         {                                                                                                                \
@@ -227,9 +227,9 @@ static const sf_pair N(pairs)[] = {
         {SF_CODE_COUNT, SF_CODE_COUNT, NULL}};
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Casts from every class to this one
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 #if M_REAL
 #define M_FROM(v, real) ((M_C)(v))
 #else

@@ -1,4 +1,4 @@
-/* Elementwise loops and moves in avx2. */
+/* Elementwise loops and moves in AVX2. */
 #define V_BYTES 32
 #define V_PERMUTE_BYTES 4
 #define V_ISA_HEADER "cpu/isa_avx2.h"

@@ -1,4 +1,4 @@
-/* Elementwise loops and moves in avx512. */
+/* Elementwise loops and moves in AVX-512. */
 #define V_BYTES 64
 #define V_PERMUTE_BYTES 8
 #define V_ISA_HEADER "cpu/isa_avx512.h"

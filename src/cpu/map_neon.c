@@ -1,4 +1,4 @@
-/* Elementwise loops and moves in neon. */
+/* Elementwise loops and moves in NEON. */
 #define V_BYTES 16
 #define V_PERMUTE_BYTES 1
 #define V_ISA_HEADER "cpu/isa_neon.h"

@@ -1,4 +1,4 @@
-/* Elementwise loops and moves in portable. */
+/* Elementwise loops and moves in portable C. */
 #define V_BYTES 16
 #define V_PERMUTE_BYTES 8
 #define V_ISA_HEADER "cpu/isa_portable.h"

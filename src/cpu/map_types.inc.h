@@ -1,6 +1,6 @@
 /*
- * map_types.inc.h: the elementwise loops of every class, the moves, and the table of them. An instruction set's map_*.c includes this
- * once, after vector.h, and exports MAP_TABLE.
+ * map_types.inc.h: the elementwise loops of every class, the moves, and the table of them. An
+ * instruction set's map_*.c includes this once, after vector.h, and defines MAP_TABLE.
  */
 #include "core/elementary.h"
 #include "core/value.h"
@@ -8,14 +8,14 @@
 
 #include <math.h>
 
-/* No element depends on another: y is an argument or apart from it. */
+/* No element depends on another: y is one of the arguments or does not overlap them. */
 #ifdef __clang__
 #define M_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define M_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* Blocks may be tensors' own memory: any alignment. */
+/* Blocks may be in a tensor's own memory, with any alignment. */
 #define DTYPE(name, NAME, ctype, code, bits, kind) typedef ctype at_##name __attribute__((aligned(1), may_alias));
 #include "core/dtypes.def"
 #undef DTYPE
@@ -68,10 +68,10 @@
 #define M_SIGNED 0
 #include "cpu/map.inc.h"
 
-/* ------------------------------------------------------------------------------------------------------------
- * Halves. The vector vocabulary knows them; what does not fill a vector goes one by one.
- * ---------------------------------------------------------------------------------------------------------- */
-SF_INLINE float brain_of(float v) /* bf16's bits: vector.h says why this rounds */
+/* ------------------------------------------------------------------------------------------------
+ * Halves. Vector instructions convert them; the rest that does not fill a vector goes one by one.
+ * ---------------------------------------------------------------------------------------------- */
+SF_INLINE float brain_of(float v) /* bf16's bits: vector.h explains the rounding */
 {
         uint32_t bits;
         memcpy(&bits, &v, 4);
@@ -111,9 +111,9 @@ static void f16_from_f32(const char *src, char *dst, int64_t count)
                 ((at_f16 *)dst)[i] = sf_f16_from(((const at_f32 *)src)[i]);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * What narrower types lose
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Rounding and wrapping to narrower types
+ * ---------------------------------------------------------------------------------------------- */
 static void settle_f16(void *y, const void *a, const void *b, const void *c, int64_t count)
 {
         char half[2 * V_LANES4 * 16];
@@ -244,9 +244,9 @@ static void stream(void *to, const void *from, int64_t bytes, const void *next)
 
 #include "cpu/convert.inc.h"
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The table
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 #define CASTS_FROM(from)                                                                                                 \
         {                                                                                                                \
                 cast_##from##_f32, cast_##from##_f64, cast_##from##_i32, cast_##from##_u32, cast_##from##_i64, cast_##from##_u64 \

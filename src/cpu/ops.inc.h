@@ -1,7 +1,8 @@
 /*
- * ops.inc.h: the operations of core/ops.def as the CPU's kernels compute them, for one storage type. Template, included once
- * a type by type.inc.h. Each is a few parameters of kernels.inc.h, which says what they mean. Integers wrap, so every
- * operation of theirs is free; where the sign does not matter, signed types leave it to the unsigned ones.
+ * ops.inc.h: the operations of core/ops.def as the CPU's kernels compute them, for one storage
+ * type. Template, included once for each type by type.inc.h. Each is a few parameters of
+ * kernels.inc.h, which defines them. Integers wrap, so all their operations are free. Where the
+ * sign does not matter, signed types use the kernels of unsigned ones.
  */
 
 #define K_OP sum
@@ -20,12 +21,12 @@
 #endif
 #if K_REAL
 #define K_ORDERED
-#define K_NEUTRAL (-N(broadcast)((sf_value){.u64 = 0})) /* adding +0.0 would make +0.0 of -0.0 */
+#define K_NEUTRAL (-N(broadcast)((sf_value){.u64 = 0})) /* adding +0.0 would turn -0.0 into +0.0 */
 #endif
 #endif
 #include "cpu/kernels.inc.h"
 
-/* Types that are converted to others and back take only sums straight from memory. */
+/* Types that are converted have no products of their own: those go through a panel. */
 #define K_OP prod
 #define K_LEAN
 #if K_SIGNED || K_CONVERT != K_SAME
@@ -41,8 +42,8 @@
 #endif
 #include "cpu/kernels.inc.h"
 
-/* Max is that of reals or unsigned integers. With the sign bit turned it is that of signed ones, and of what is turned
- * around min. */
+/* Max is defined for reals and unsigned integers. With the sign bit inverted it is the max of
+ * signed integers, and with K_AROUND's bits inverted it is min. */
 #define K_AROUND (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
 #define K_OP max
 #if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED

@@ -1,7 +1,8 @@
 /*
- * ops_index.inc.h: an operation that finds a position. Template, part of ops.inc.h, which says its K_OP and K_TURN. Elements are compared as they
- * are, or turned around, in lanes that hold a position too. The kernels of one of them, of unsigned integers and reals, serve them all:
- * K_OWN says whose they are.
+ * ops_index.inc.h: an operation that finds a position. Template, part of ops.inc.h, which defines
+ * K_OP and K_TURN. Elements are compared as they are, or with bits inverted, in lanes that can hold
+ * a position too. The kernels of one operation, on unsigned integers and reals, are used for all:
+ * K_OWN is defined for that one.
  */
 #define K_LEAN
 #define K_TWO

@@ -1,4 +1,5 @@
-/* One piece of work: blocks loaded into a panel, scanned or folded there, stored. See panel.h. */
+/* Walks one piece: loads blocks into a panel, scans or folds them there, and stores them. See
+ * panel.h. */
 #include "cpu/panel.h"
 
 #include "core/value.h"
@@ -6,7 +7,7 @@
 #include <string.h>
 
 /* ---------------------------------------------------------------------------------------------
- * What stands to the left of a piece
+ * What is to the left of a piece
  * ------------------------------------------------------------------------------------------- */
 sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r)
 {
@@ -16,13 +17,14 @@ sf_carry *sf_panel_carry(const sf_panel_member *m, char *scratch, int64_t r)
 void sf_panel_first_fill(const sf_panels *p, const sf_panel_member *m, char *fill)
 {
         const sf_step *s = m->step;
-        /* initial + identity, as the last addition: not always the initial value itself (-0.0 + 0.0
-         * is 0.0) */
+        /* initial + identity, as the last addition would be: not always the initial value itself
+         * (-0.0 + 0.0 is 0.0) */
         const sf_value first = sf_combine(s->op, s->acc, s->initial, s->identity);
         m->kernels->fill(fill, sf_panel_values(p, m), s->has_initial ? first : m->identity);
 }
 
-/* fill = what is in a carry's entries, all combined; there is room for one more behind them. */
+/* fill = the combination of all entries of a carry. There is room for one more entry behind
+ * them. */
 static void fill_from(const sf_panels *p, const sf_panel_member *m, sf_carry *carry)
 {
         const size_t bytes = (size_t)sf_panel_total_bytes(p, m);
@@ -35,7 +37,8 @@ static void fill_from(const sf_panels *p, const sf_panel_member *m, sf_carry *ca
         }
 }
 
-/* Of lines that are not of a shared axis: values to their left, the initial value, and what comes before the first element. */
+/* The carries of lines that are not of a shared axis: the values to their left, the initial value,
+ * and the value before the first element. */
 static void make_carries(const sf_walker *w, const sf_piece *piece, int32_t member)
 {
         const sf_panels *p = w->p;
@@ -62,12 +65,12 @@ static void make_carries(const sf_walker *w, const sf_piece *piece, int32_t memb
  * Kernels
  * ------------------------------------------------------------------------------------------- */
 
-/* Where a kernel reads, writes and finds its mask, what is to the left, and its counters. */
+/* Where a kernel reads and writes, and finds its mask, its carries and its counters. */
 typedef struct place {
         const char *x;
         char *y;
         const uint8_t *m;
-        int64_t x_step, y_step, m_step; /* to the next line, or in columns to the next position */
+        int64_t x_step, y_step, m_step; /* to the next line; in columns, to the next position */
         const sf_carry *carry;
         char *counters;
 } place;
@@ -118,8 +121,8 @@ static place place_of(const sf_walker *w, const sf_block *b)
         return at;
 }
 
-/* Is this not the end? A shared sequence's blocks that are whole never are, and wait for streamed
- * stores once, at the worker's end. */
+/* Does another call resume after this block? Whole blocks of a shared scan always say so: then the
+ * worker waits for streamed stores only once, at its end. */
 static bool resumes(const sf_panels *p, const sf_block *b)
 {
         return b->start + b->count < b->length ||
@@ -151,7 +154,8 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
         const place at = place_of(w, b);
         const sf_panel_member *m = b->m;
         const bool fold = sf_panel_folds(b);
-        /* The few columns before a cache line begins are not streamed: cpu.c. */
+        /* cpu.c puts the columns before the first cache line into a piece of their own: not
+         * streamed. */
         const bool streams = m->streams && m->writes && b->piece->cols * m->size >= 64;
         return (sf_columns){.x = at.x, .y = at.y, .m = at.m,
                             .x_step = at.x_step, .y_step = at.y_step, .m_step = at.m_step,
@@ -173,7 +177,7 @@ static void run_rows(const sf_walker *w, sf_block b)
         const bool fold = sf_panel_folds(&b), packed = w->p->shape == SF_PANEL_PACKED;
         void (*kernel)(const sf_rows *) = packed ? (fold ? k->fold_packed : k->scan_packed)
                                                  : (fold ? k->fold_rows : k->scan_rows);
-        /* A sequence that is all here needs no counter of its own. */
+        /* A sequence that is all in this block needs no counter of its own. */
         const int64_t all = b.piece->lines, group = fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         const int64_t most = w->p->whole ? all : group;
         for (; b.line < all; b.line += most) {
@@ -182,8 +186,8 @@ static void run_rows(const sf_walker *w, sf_block b)
         }
 }
 
-/* The whole tiles of a block of a sum of products; returns how many positions that is. Of two
- * members that are folded together, those of both, when it is the first one's turn. */
+/* Folds the whole tiles of a block of a sum of products; returns how many positions that is. If two
+ * members are folded together, the call for the first one folds both. */
 static int64_t run_products(const sf_walker *w, sf_block b)
 {
         const sf_panels *p = w->p;
@@ -195,11 +199,11 @@ static int64_t run_products(const sf_walker *w, sf_block b)
         const int64_t seq[2] = {m->fuse->operand[m->factor[0]].stride[p->seq],
                                 m->fuse->operand[m->factor[1]].stride[p->seq]};
         const struct sf_piece_in *x = &b.piece->in[m->factor[0]], *y = &b.piece->in[m->factor[1]];
-        /* Of short rows, the next ones. */
+        /* If rows are short, prefetch the next ones. */
         const bool brief = !columns && count * seq[0] <= 4 * ahead;
         for (; b.line < b.piece->lines && count && !(pair && pair < m); b.line += each) {
                 char *counters[2] = {place_of(w, &b).counters, NULL};
-                if (pair) { /* counters are as large, and as many */
+                if (pair) { /* both members have as many counters, of the same size */
                         counters[m->squares] = w->scratch + pair->counters + (counters[0] - (w->scratch + m->counters));
                         counters[!m->squares] = place_of(w, &b).counters;
                 }
@@ -222,7 +226,7 @@ static int64_t run_products(const sf_walker *w, sf_block b)
  * Pieces
  * ------------------------------------------------------------------------------------------- */
 
-/* One block of one member: loaded, computed, stored. */
+/* Loads, computes and stores one block of one member. */
 static void run_block(const sf_walker *w, sf_block b)
 {
         const sf_panels *p = w->p;
@@ -234,7 +238,7 @@ static void run_block(const sf_walker *w, sf_block b)
                 const int64_t whole = run_products(w, b);
                 if (b.first + b.count < b.piece->n && whole == b.count)
                         return;
-                b.first += whole; /* what is over, if only to come to an end */
+                b.first += whole; /* the rest; even if there is none, the kernel must finish */
                 b.start += whole;
                 b.count -= whole;
         }
@@ -261,7 +265,7 @@ sf_block sf_panel_block(const sf_panels *p, const sf_piece *piece, int32_t i, in
         return (sf_block){.m = &p->member[i], .piece = piece, .of = &piece->of[i], .first = first, .count = count, .start = first, .length = piece->n};
 }
 
-/* Is no panel filled? */
+/* Is no panel used, neither to load nor to store? */
 static bool keeps_nothing(const sf_panel_member *m, const sf_piece *piece)
 {
         const bool fold = m->step->fold || piece->totals;
@@ -282,7 +286,7 @@ void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int
                                                             sf_smaller(block, end - first)));
 }
 
-/* A fold of which values are wanted: each line's total, as the kernels have it. */
+/* A fold whose values are wanted: stores each line's total as the kernels have it. */
 static void run_values(const sf_walker *w, const sf_piece *piece)
 {
         const sf_panels *p = w->p;

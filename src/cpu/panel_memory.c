@@ -1,12 +1,13 @@
-/* A block's panel: the scratch memory it is in, and the programs that fill it from memory and empty it again. See panel.h. */
+/* A block's panel: its scratch memory, and the programs that fill it from memory and store it
+ * again. See panel.h. */
 #include "cpu/panel.h"
 
 #include "core/value.h"
 #include "core/walk.h"
 
-/* Between the entries of a strip's counter, an odd number of cache lines. A power of two apart,
- * they would share a few sets of the first cache, and a load from one may be held up by a store to
- * another. 3 and 7 lines measured alike. */
+/* Padding after each entry of a strip's counter, an odd number of cache lines. If entries were a
+ * power of two apart, they would share a few sets of the first-level cache, and a load from one
+ * might wait for a store to another. 3 and 7 lines measured alike. */
 #define ENTRY_PADDING (7 * 64)
 
 /* ---------------------------------------------------------------------------------------------
@@ -79,8 +80,9 @@ int64_t sf_panel_line_at(const sf_panels *p, const sf_block *b)
         return (sf_panel_in_columns(p) ? 0 : b->line * sf_panel_pitch(p, b->piece)) + b->panel * b->piece->cols;
 }
 
-/* A box of a block: positions by columns, or without columns lines by positions. `at` is where its
- * memory begins: in reverse its last position. NULL: one position, by lines and columns. */
+/* The part of a block that a program works on: positions by columns or, without columns, lines by
+ * positions. `at` is where its memory begins, in reverse at its last position. If `at` is NULL: one
+ * position, lines by columns. */
 static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t *at, int64_t count)
 {
         const sf_panels *p = w->p;
@@ -93,12 +95,13 @@ static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t 
                 const int64_t *stride = b->m->fuse->operand[k].stride, line = piece->in[k].line;
                 const int64_t seq = at ? sign * stride[p->seq] : 0;
                 struct sf_fused_side *side = &box.in[k];
-                if (at && b->m->fuse->operand[k].segment) { /* spread out, as panels are */
+                /* repeated in scratch, laid out as panels are */
+                if (at && b->m->fuse->operand[k].segment) {
                         const int64_t size = sf_dtypes[b->m->fuse->operand[k].dt].size;
                         *side = (struct sf_fused_side){w->scratch + p->spread[k], piece->cols * size, size, 0, false};
                         continue;
                 }
-                if (!piece->in[k].at) /* of no elements: a fold of nothing */
+                if (!piece->in[k].at) /* no elements: a fold of an empty sequence */
                         continue;
                 side->at = piece->in[k].at + (at ? b->line : 0) * line;
                 for (int32_t d = 0; at && d < p->nseq; d++)
@@ -120,7 +123,7 @@ sf_numbers sf_panel_numbers(const sf_panels *p, const sf_block *b)
                                    : (sf_numbers){at, piece->base_line, 1};
 }
 
-/* Do numbers stand beside the elements of such a block? Most folds need none there. */
+/* Are numbers stored beside the elements of such a block? Most folds do not need that. */
 static bool is_numbered(const sf_panels *p, const sf_block *b)
 {
         return sf_op_is(b->m->step->op, SF_INDEX) && (!sf_panel_folds(b) || p->shape == SF_PANEL_PACKED || p->cut);
@@ -133,7 +136,7 @@ void sf_panel_number(const sf_walker *w, const sf_block *b)
         const sf_piece *piece = b->piece;
         const int64_t across = p->col >= 0 ? piece->cols : 1;
         sf_numbers n = sf_panel_numbers(p, b);
-        n.at += p->reverse ? (b->count - 1) * n.step : 0; /* panels are filled as memory is */
+        n.at += p->reverse ? (b->count - 1) * n.step : 0; /* panels are in memory's order */
         n.step = p->reverse ? -n.step : n.step;
         for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++, n.at += n.row) {
                 const int64_t to = (sf_panel_in_columns(p) ? 0 : line * sf_panel_pitch(p, piece)) + b->panel * across;
@@ -146,8 +149,8 @@ void sf_panel_number(const sf_walker *w, const sf_block *b)
         }
 }
 
-/* A block into the panel, of one line or without columns of all: runs along the sequence's
- * innermost dimension. */
+/* Loads a block into the panel, of one line or, without columns, of all: in runs along the
+ * sequence's innermost dimension. */
 void sf_panel_load(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
@@ -163,7 +166,7 @@ void sf_panel_load(const sf_walker *w, const sf_block *b)
                 sf_walk at;
                 sf_walk_start(&at, dims + p->nbatch, p->nseq, begin + done);
                 run = b->count - done;
-                if (p->nseq > 1) /* with one dimension a piece never runs past its end */
+                if (p->nseq > 1) /* with one dimension a piece never goes past its end */
                         run = sf_smaller(run, seq->len - at.at[p->nseq - 1]);
                 const int64_t to = sf_panel_line_at(p, b) + done * piece->cols;
                 sf_fused_box box = box_of(w, b, at.at, run);
@@ -185,7 +188,7 @@ void sf_panel_load(const sf_walker *w, const sf_block *b)
         }
 }
 
-/* The panel to memory; scans only, whose sequences have one dimension. */
+/* Stores the panel to memory. Only for scans, whose sequences have one dimension. */
 void sf_panel_store(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
@@ -197,7 +200,8 @@ void sf_panel_store(const sf_walker *w, const sf_block *b)
                              sf_panel_line_at(p, b) * m->size;
         char *y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
         sf_fused_box box = box_of(w, b, &position, b->count);
-        if (m->gathers) { /* back to back in scratch as in memory, down in columns that go down */
+        /* contiguous in scratch as in memory; in columns, addresses may go down */
+        if (m->gathers) {
                 y += sf_panel_in_columns(p) && seq < 0 ? (b->count - 1) * seq : 0;
                 p->isa->map->stream(y, result, box.rows * box.cols * m->size, result);
                 return;
@@ -211,7 +215,7 @@ void sf_panel_store(const sf_walker *w, const sf_block *b)
         sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
 }
 
-/* The box of one position of all lines, as long runs as can be. */
+/* One position of all lines, in runs as long as possible. */
 static sf_fused_box box_of_lines(const sf_walker *w, const sf_block *b, const char *result)
 {
         const sf_panels *p = w->p;
@@ -223,7 +227,7 @@ static sf_fused_box box_of_lines(const sf_walker *w, const sf_block *b, const ch
         box.y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
         if (p->col >= 0)
                 return box;
-        box.cols = box.rows; /* one column: the lines are the row */
+        box.cols = box.rows; /* there is one column: the lines become the row */
         box.rows = 1;
         for (int32_t k = 0; k < SF_FUSED_SOURCES; k++)
                 box.in[k].col = box.in[k].row;
@@ -235,7 +239,7 @@ void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *to
 {
         const sf_panel_member *m = b->m;
         const sf_fused_box box = box_of_lines(w, b, totals);
-        /* So many results would each first be read. */
+        /* So many results: an ordinary store would first read their cache lines. */
         if (m->streams && box.y_col == m->size &&
             (box.rows == 1 || box.y_row == box.cols * m->size))
                 w->p->isa->map->stream(box.y, totals, box.rows * box.cols * m->size, totals);

@@ -1,11 +1,11 @@
 /*
  * The plan of a step and its siblings (panel.h): which of them are walked together, what their
- * kernels read and write themselves, and what is written around the cache.
+ * kernels read from and write to memory themselves, and which results are written around the cache.
  */
 #include "cpu/panel.h"
 
-/* Fetched ahead of each of several streams, of each where nothing is written, and of a single one.
- * Measured. */
+/* How many bytes to prefetch ahead: in each of several streams, in each stream if nothing is
+ * written, and in a single stream. Measured. */
 #define AHEAD_OF_MANY 512
 #define AHEAD_OF_FOLDS 1024
 #define AHEAD_OF_ONE 4096
@@ -25,7 +25,7 @@ bool sf_survives(sf_dt dt, sf_dt acc)
         return sf_dtypes[dt].bits < sf_dtypes[acc].bits || kind == SF_KIND_BOOL;
 }
 
-/* A plain step that is alone, if its elements are as a kernel takes them. */
+/* Can this be a straight step: plain, alone, and with elements that a kernel reads as they are? */
 static bool member_straight(sf_panels *p, sf_panel_member *m)
 {
         const sf_step *s = m->step;
@@ -43,7 +43,8 @@ static bool member_straight(sf_panels *p, sf_panel_member *m)
         return p->straight;
 }
 
-/* The type that elements are held in: of indices, one with as wide a lane as they need. */
+/* The type that elements are held in. Indices need a type whose lane is wide enough for
+ * positions. */
 static sf_dt held_by(const sf_step *s)
 {
         static const sf_class wide[SF_CLASS_COUNT] = {SF_CLASS_F64, SF_CLASS_F64, SF_CLASS_I64, SF_CLASS_U64, SF_CLASS_I64, SF_CLASS_U64};
@@ -52,7 +53,8 @@ static sf_dt held_by(const sf_step *s)
         return sf_class_dt(sf_op_is(s->op, SF_INDEX) && far ? wide[class] : class);
 }
 
-/* Positions count from the axis's beginning. In reverse the last of them comes first. */
+/* Positions count from the beginning of the axis. In reverse, the last of them comes first, so the
+ * other one of equal elements wins. */
 static sf_value identity_of(const sf_step *s)
 {
         sf_value v = s->identity;
@@ -68,8 +70,9 @@ static bool is_zero(const sf_program *p, const sf_instruction *at)
         return at->code == SF_CODE_CONSTANT && (class == SF_CLASS_F32 ? v.f32 == 0 : class == SF_CLASS_F64 ? v.f64 == 0 : !v.u64);
 }
 
-/* Is this a sum of x != 0, of an operand as memory has it? Then kernels count, from memory itself if it is contiguous. In 64 bits, which end as the
- * accumulator's would. */
+/* Is this a sum of x != 0, with x an operand as it is in memory? Then kernels count, and read
+ * memory themselves if it is contiguous. They count in 64 bits; the lowest bits are the
+ * accumulator's. Returns the operand, or -1. */
 static int32_t counted_by(const sf_step *s, const sf_fuse *f)
 {
         const sf_program *p = &f->load;
@@ -84,7 +87,8 @@ static int32_t counted_by(const sf_step *s, const sf_fuse *f)
         return at->code == SF_CODE_LOAD && at->dt == f->operand[at->slot].dt ? at->slot : -1;
 }
 
-/* The bits that are not all zero in what is not: of reals all but the sign. Those of every element in 8 bytes. */
+/* The bits of which at least one is set in an element that is not zero: for reals all but the sign.
+ * For all elements in 8 bytes. */
 static uint64_t asked_of(sf_dt dt)
 {
         const int bits = 8 * (int)sf_dtypes[dt].size;
@@ -133,7 +137,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
         return true;
 }
 
-/* A sequence of one element, and nothing around it, is its element. */
+/* A sequence of one element, with nothing before it, is its element. */
 static bool is_map(const sf_step *s)
 {
         return s->n == 1 && !s->segments.offsets && !s->m && !s->exclusive && !s->has_initial && !s->lefts && !s->values && !sf_op_is(s->op, SF_PAIR);
@@ -181,7 +185,7 @@ bool sf_panels_take(sf_panels *p, const sf_step *s, bool *has_kernel)
  * Straight from memory, straight to it
  * ------------------------------------------------------------------------------------------- */
 
-/* Do elements that come in twos lie as far apart everywhere, as what kernels take? */
+/* Are the two parts of elements at the same distance everywhere, in a type that kernels take? */
 static bool are_twins(sf_panel_member *m)
 {
         const sf_step *s = m->step;
@@ -195,7 +199,7 @@ static bool are_twins(sf_panel_member *m)
         return same;
 }
 
-/* Can a kernel read, write and mask so? */
+/* Which memory can a kernel use itself: can it read, write and mask without a panel? */
 static void choose_directness(sf_panels *p, sf_panel_member *m)
 {
         const sf_step *s = m->step;
@@ -203,15 +207,15 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
         const bool narrow = p->shape == SF_PANEL_NARROW;
         m->reads = m->writes = m->masks = p->straight;
         m->turn = m->kernels->turn;
-        if (p->straight || s->map) /* which has no kernel that could */
+        if (p->straight || s->map) /* a map has no kernel */
                 return;
         m->kernels = p->isa->find(m->held, m->held, s->op);
         if (!(apart || columns || narrow) || p->nseq > 1)
                 return;
-        /* Elements from one position to the next, where the sequence is contiguous. */
+        /* From one position to the next, in elements, if the sequence is contiguous. */
         const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
         if (p->cut && sf_op_is(s->op, SF_INDEX)) {
-                m->reads = false; /* beside an element stands its number */
+                m->reads = false; /* numbers are stored beside the elements */
         } else if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
                 m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
                            (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
@@ -246,7 +250,7 @@ static bool is_operand(const sf_fuse *f, const sf_program *p, int32_t value, sf_
         return p->code[value].dt == dt && at->code == SF_CODE_LOAD && (at->dt == dt || at->dt == f->operand[at->slot].dt);
 }
 
-/* Is a value what an instruction makes of two operands? */
+/* Is a value the result of one instruction on two operands? */
 static bool is_made_of(const sf_fuse *f, const sf_program *p, int32_t value, sf_code code, sf_dt dt, int32_t *factor)
 {
         const sf_instruction *at = &p->code[value];
@@ -255,8 +259,8 @@ static bool is_made_of(const sf_fuse *f, const sf_program *p, int32_t value, sf_
                is_operand(f, p, at->arg[square ? 0 : 1], dt, &factor[1]);
 }
 
-/* May a kernel for products read both operands where they are? The second may stand still along the columns, or, as a centre does, along the
- * sequence. */
+/* Can a kernel for products read both operands from memory? The second may be constant along the
+ * columns or, if it is a centre, along the sequence. */
 static void choose_factors(const sf_panels *p, sf_panel_member *m, bool centred)
 {
         const bool columns = p->shape == SF_PANEL_COLUMNS;
@@ -286,7 +290,8 @@ static void choose_products(sf_panels *p, sf_panel_member *m)
         const bool whole = p->members == 1 && p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
         if (!may_be_products(p, m, whole) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
                 return;
-        if (p->shape == SF_PANEL_COLUMNS && !f->operand[m->factor[0]].stride[p->col]) { /* the one that may be spread comes second */
+        /* the operand that may be constant comes second */
+        if (p->shape == SF_PANEL_COLUMNS && !f->operand[m->factor[0]].stride[p->col]) {
                 const int32_t factor = m->factor[0];
                 m->factor[0] = m->factor[1];
                 m->factor[1] = factor;
@@ -296,8 +301,8 @@ static void choose_products(sf_panels *p, sf_panel_member *m)
                 p->whole = p->whole && p->shape == SF_PANEL_COLUMNS; /* every line has counters */
 }
 
-/* The sums of x - w and of its squares, where w is one element a line, are folded together: of lines that would be whole in a panel too, if there
- * is a tile in them. */
+/* Sums of x - w and of its squares, with one w for each line, are folded together. Lines that fit
+ * in a panel whole are included, if they have at least one tile. */
 static void choose_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other)
 {
         const bool whole = p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
@@ -325,7 +330,7 @@ static void choose_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other
  * Around the cache
  * ------------------------------------------------------------------------------------------- */
 
-/* Does every run of results begin and end with a cache line? */
+/* Does every run of results begin and end at a cache line boundary? */
 static bool whole_lines(const sf_panels *p, const sf_panel_member *m, int64_t run)
 {
         const sf_step *s = m->step;
@@ -336,9 +341,9 @@ static bool whole_lines(const sf_panels *p, const sf_panel_member *m, int64_t ru
 }
 
 /*
- * Are a member's results written around the cache? By the kernel, where the runs that it writes are
- * long, or whole cache lines. By way of scratch, where shorter ones are back to back: many are
- * computed there, and then copied. Results that a store program makes are streamed by its last loop
+ * Decides whether a member's results are written around the cache: by the kernel, if the runs that
+ * it writes are long or whole cache lines; by way of scratch, if shorter runs are back to back:
+ * many are computed there and then copied. Results of a store program are streamed by its last loop
  * (fused_run.c).
  */
 static void choose_stream(const sf_panels *p, sf_panel_member *m)
@@ -358,18 +363,19 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
                 m->streams = s->batch * s->segments.count * m->size >= SF_CPU_STREAM_BYTES;
                 return;
         }
-        if (p->cut && p->shape != SF_PANEL_COLUMNS) { /* a block's results are a run, whatever segments it has */
+        /* a block's results are one run, however it is cut */
+        if (p->cut && p->shape != SF_PANEL_COLUMNS) {
                 m->gathers = sf_magnitude(seq->y) == all * m->size && (p->col < 0 || s->dims[p->col].y == m->size);
                 return;
         }
-        if (s->fold) { /* so many results would each first be read */
+        if (s->fold) { /* so many results: an ordinary store would first read their cache lines */
                 m->streams = !p->chunk && s->batch * m->size >= SF_CPU_STREAM_BYTES &&
                              (!p->straight || run >= SF_CPU_STREAM_LINE);
                 return;
         }
         const bool is_long = run >= SF_CPU_STREAM_LINE, lines = whole_lines(p, m, run);
         switch (p->shape) {
-        case SF_PANEL_ROWS: /* what is left after a row's last tile is stored */
+        case SF_PANEL_ROWS: /* the rest after a row's last tile is stored normally */
                 m->streams = is_long ||
                              (lines && p->n % (p->isa->scan_tile * m->kernels->width) == 0);
                 break;
@@ -379,7 +385,7 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
         m->streams = m->streams && m->writes;
         if (m->streams || sf_magnitude(seq->y) != all * m->size)
                 return;
-        /* Lines back to back, several of them at once; or a shared one's blocks. */
+        /* Several lines at once that are back to back; or the blocks of a shared line. */
         if (p->chunk)
                 m->gathers = p->straight && p->shape != SF_PANEL_ROWS;
         else
@@ -388,8 +394,7 @@ static void choose_stream(const sf_panels *p, sf_panel_member *m)
                              SF_CPU_GROUP * line <= sf_larger(SF_PANEL_BYTES, p->lines * line);
 }
 
-/* How far kernels that read memory fetch ahead. Neighbouring lines that are short are one
- * stream. */
+/* How far ahead kernels that read memory prefetch. Short neighbouring lines are one stream. */
 static int64_t ahead_of(const sf_panels *p)
 {
         const sf_panel_member *m = &p->member[0];

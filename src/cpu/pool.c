@@ -1,13 +1,16 @@
 /*
- * The pool. A caller writes its task into a job, opens it, and begins to work; threads that are idle join open jobs. When the caller
- * finds no more to do it closes the job and waits for those that have joined. A thread that comes later, because it had to wait for
- * a busy CPU, finds nothing and is not waited for. So a call is never slower for a thread that does not get to run.
+ * The pool. A caller writes its task into a job, opens the job, and begins to work on it. Idle
+ * threads join open jobs. When the caller finds nothing more to do, it closes the job and waits for
+ * the threads that have joined. A thread that comes later, because its CPU was busy, finds the job
+ * closed, and nobody waits for it. So a thread that does not get to run never makes a call slower.
  *
- * Threads are started when they are first wanted, and stay. An idle one watches `calls` for a moment, then sleeps on it. In a child
- * of fork() none of them is left: the pool begins anew there. A thread that cannot be started is one helper less.
+ * Threads are started when they are first needed, and stay. An idle thread watches `calls` for a
+ * moment, then sleeps on it. In a child of fork() none of them exists: the pool starts again there.
+ * If a thread cannot be started, there is one helper less.
  *
- * The threads are never ended. They must not outlive the code they run, so the library is linked in such a way that dlclose leaves it
- * in place (-z nodelete). To end them in a destructor instead would have exit() wait for them, with whatever locks its caller holds.
+ * The threads are never ended. They must not outlive the code they run, so the library is linked
+ * with -z nodelete: dlclose leaves it in memory. If a destructor ended them instead, exit() would
+ * wait for them, with whatever locks its caller holds.
  */
 #include "cpu/pool.h"
 
@@ -26,22 +29,26 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Calls that have helpers at the same time; one more runs on its caller alone. */
+/* How many calls can have helpers at the same time; another one runs on its caller's thread
+ * alone. */
 #define JOBS 8
-/* Sleepers that one thread wakes. Each of them wakes as many: to wake a hundred takes one thread longer than most calls. */
+/* How many sleeping threads one thread wakes. Each of them wakes as many: if one thread had to wake
+ * a hundred, it would take longer than most calls. */
 #define WAKES 4
-/* How long an idle thread watches before it sleeps, and a caller before it sleeps until helpers are done. About what waking costs:
- * calls that follow each other closely find the threads awake. */
+/* How long an idle thread watches before it sleeps, and a caller before it sleeps until its helpers
+ * are done. About the cost of waking a thread: calls that follow each other closely find the
+ * threads awake. */
 #define WATCH_NS 50000
-/* After a thread could not be started, so many calls make do with those there are. */
+/* After a thread could not be started, this many calls do not try again. */
 #define PATIENCE 1000
 
 typedef struct job {
         _Alignas(64) _Atomic uint32_t taken; /* by a caller */
-        /* 0 while it is closed, else the workers wanted (upper half) and the next one's number. */
+        /* 0 while closed; else the number of workers wanted (upper half) and the number of the next
+         * one. */
         _Atomic uint32_t door;
-        _Atomic uint32_t woken; /* sleepers called so far */
-        /* Helpers that are done, and SLEEPS if the caller sleeps until there are more. */
+        _Atomic uint32_t woken; /* how many sleepers have been woken */
+        /* How many helpers have ended, and SLEEPS if the caller sleeps until more have. */
         _Atomic uint32_t ended;
         void (*task)(void *, int);
         void *arg;
@@ -52,7 +59,7 @@ typedef struct job {
 
 static struct pool {
         job jobs[JOBS];
-        _Alignas(64) _Atomic uint32_t calls; /* grows by one with every job that is opened */
+        _Alignas(64) _Atomic uint32_t calls; /* incremented for every job that is opened */
         _Atomic uint32_t sleepers;
         _Atomic int started;
         _Atomic int patience;
@@ -85,8 +92,8 @@ static void relax(void)
 #endif
 }
 
-/* Watches a word for a moment; false if it still is `value`. Whoever it waits for may be waiting for this CPU: now and then it steps
- * aside. */
+/* Watches a word for a moment; false if it still has `value`. It yields the CPU now and then,
+ * because the thread that it waits for may need it. */
 static bool changes_soon(_Atomic uint32_t *word, uint32_t value)
 {
         const int64_t end = now_ns() + WATCH_NS;
@@ -101,11 +108,11 @@ static bool changes_soon(_Atomic uint32_t *word, uint32_t value)
         return false;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Helpers
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Wakes a few of those who sleep, if the job wants them. */
+/* Wakes a few sleeping threads if the job wants them. */
 static void call_sleepers(job *j, uint32_t wanted)
 {
         if (!atomic_load(&pool.sleepers) || atomic_load_explicit(&j->woken, memory_order_relaxed) >= wanted - 1)
@@ -115,7 +122,7 @@ static void call_sleepers(job *j, uint32_t wanted)
                 wake(&pool.calls, wanted - 1 - before < WAKES ? (int)(wanted - 1 - before) : WAKES);
 }
 
-/* Works on a job, if it is open and wants one more. */
+/* Works on a job if it is open and wants another worker. */
 static void help(job *j)
 {
         uint32_t door = atomic_load_explicit(&j->door, memory_order_relaxed), wanted;
@@ -124,7 +131,7 @@ static void help(job *j)
                 if ((door & NEXT) >= wanted)
                         return;
         } while (!atomic_compare_exchange_weak_explicit(&j->door, &door, door + 1, memory_order_acq_rel, memory_order_relaxed));
-        /* From here on the caller waits for us, and the job stays as it is. */
+        /* From here on the caller waits for this thread, so the job stays valid. */
         call_sleepers(j, wanted);
         j->task(j->arg, (int)(door & NEXT));
         if (atomic_fetch_add_explicit(&j->ended, 1, memory_order_acq_rel) & SLEEPS)
@@ -141,7 +148,8 @@ static void *serve(void *unused)
                         help(&pool.jobs[i]);
                 if (changes_soon(&pool.calls, seen))
                         continue;
-                /* Whoever opens a job counts first and then looks for sleepers; the kernel looks at the count again. */
+                /* The opener of a job first increments the count and then looks for sleepers. The
+                 * kernel compares the count again before this thread sleeps. */
                 atomic_fetch_add(&pool.sleepers, 1);
                 sleep_while(&pool.calls, seen);
                 atomic_fetch_sub(&pool.sleepers, 1);
@@ -149,7 +157,7 @@ static void *serve(void *unused)
         return unused;
 }
 
-/* Starts a thread that no signal handler of the program will run on. */
+/* Starts a thread with all signals blocked, so that the program's handlers do not run on it. */
 static bool start_thread(void)
 {
         pthread_t thread;
@@ -168,7 +176,8 @@ static bool start_thread(void)
         return started;
 }
 
-/* As many as are wanted, if they can be had. Two callers need not start threads at the same time: one makes do. */
+/* Starts threads until there are `wanted`, if possible. If another caller is starting threads, this
+ * one does not wait for it. */
 static void start_threads(int wanted)
 {
         if (atomic_load_explicit(&pool.patience, memory_order_relaxed) > 0) {
@@ -187,7 +196,7 @@ static void start_threads(int wanted)
         atomic_flag_clear_explicit(&pool.starting, memory_order_release);
 }
 
-/* In the child of a fork there is one thread: the caller of fork, which is in no job. */
+/* A child of fork has one thread, the one that called fork, which works on no job. */
 static void begin_anew(void)
 {
         memset(&pool, 0, sizeof pool);
@@ -199,9 +208,9 @@ __attribute__((constructor)) static void watch_forks(void)
         pthread_atfork(NULL, NULL, begin_anew);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Callers
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static job *take_job(void)
 {
         for (int i = 0; i < JOBS; i++) {
@@ -214,7 +223,7 @@ static job *take_job(void)
         return NULL;
 }
 
-/* Until so many helpers have ended. */
+/* Waits until this many helpers have ended. */
 static void wait_for(job *j, uint32_t helpers)
 {
         uint32_t ended = atomic_load_explicit(&j->ended, memory_order_acquire);

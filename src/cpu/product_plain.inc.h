@@ -1,16 +1,20 @@
 /*
- * product_plain.inc.h: tiles of reals that are multiplied as they are. Template, part of kernels.inc.h, where values are products.
+ * product_plain.inc.h: tiles of reals that are multiplied as they are. Template, part of
+ * kernels.inc.h, for values that are products.
  *
- * A product of two components has the bits of plain multiplication as long as no partial product leaves the range. So a tile is tried that way
- * first, and the exponents of all partial products are looked at once, at its end. With one that strays, all of it is done again with care. Results
- * are brought back into the range likewise.
+ * A product of two components has the bits of plain multiplication as long as no partial product
+ * leaves the range. So a tile is first multiplied plainly, and the exponents of all partial
+ * products are checked once at its end. If one is out of range, the tile is computed again with two
+ * components. Results are brought back into range in the same way.
  */
 enum { O(mantissa_bits) = K_LANE_BITS == 32 ? 23 : 52, O(bias) = K_LANE_BITS == 32 ? 127 : 1023 };
-/* How far exponents may be from zero: of a total, as far as there are normal numbers; of a scan's results, so that what is to their left,
- * mantissas below 2, may follow. */
+/* How far exponents may be from zero: for a total, the range of normal numbers; for the results of
+ * a scan, half of that, because they are then multiplied by what is to their left, with mantissas
+ * below 2. */
 enum { O(total_most) = O(bias) - 1, O(result_most) = O(bias) / 2 - 3 };
 
-/* Grows with the distance from the lowest exponent that is fine; zeros and subnormal numbers are beyond the highest. */
+/* Grows with the distance from the lowest allowed exponent; zeros and subnormal numbers exceed the
+ * highest. */
 SF_INLINE K_BITS O(straying)(N(vec) v, const int most)
 {
         const K_BITS zero = {0}, bits = (K_BITS)v;
@@ -20,7 +24,7 @@ SF_INLINE K_BITS O(further)(K_BITS worst, N(vec) v, const int most)
 {
         return K_CAT(v_larger_u, K_LANE_BITS)(worst, O(straying)(v, most));
 }
-/* Is a lane at least so large? */
+/* Is some lane at least this large? */
 SF_INLINE bool O(reaches)(K_BITS v, K_LANE_UNSIGNED limit)
 {
         const K_BITS over = (K_BITS)(v >= limit);
@@ -35,7 +39,8 @@ SF_INLINE bool O(strays)(K_BITS worst, const int most)
         return O(reaches)(worst, (K_LANE_UNSIGNED)(2 * most + 1) << (O(mantissa_bits) + 1));
 }
 
-/* The total of a fold's tile of full vectors, in every lane, which counts if nothing strays. In reverse the pairs are the same. */
+/* The total of a fold's tile of full vectors, in every lane; valid only if nothing is out of range.
+ * In reverse the pairs are the same. */
 SF_INLINE O(val) O(fold_plainly)(const char *x, const uint8_t *m, const O(none) *none, int64_t step, int64_t ahead, K_BITS *worst)
 {
         const K_INTEGERS exponent = {0};
@@ -57,7 +62,8 @@ SF_INLINE O(val) O(fold_plainly)(const char *x, const uint8_t *m, const O(none) 
         return O(settle)((O(val)){v[0], exponent});
 }
 
-/* The scan of a tile of full vectors of one sequence; false: something strays, and v is as it was. */
+/* Scans a tile of full vectors of one sequence. False: some product is out of range, and v is
+ * unchanged. */
 static V_APART bool O(scan_plainly)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, O(val) *v)
 {
         const N(tables) t = N(tables_of)(j->lanes);
@@ -95,7 +101,8 @@ static V_APART bool O(scan_plainly)(const sf_rows *j, const char *x, const uint8
         return true;
 }
 
-/* Results of several vectors. Where every exponent is that of a normal number, which takes one look, a multiplication each will do. */
+/* The results of several vectors. If every exponent is that of a normal number, which one
+ * comparison shows, one multiplication each is enough. */
 SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int count, N(vec) *result)
 {
         K_BITS worst = {0};

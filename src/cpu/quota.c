@@ -1,11 +1,12 @@
 /*
- * How many CPUs' time the control groups of this process leave it, as containers and services are
- * limited: so much in every period, whatever CPUs it is spent on. More threads than that only use
- * it up sooner, and then all stand still until the next period.
+ * How many CPUs' time this process's control groups (cgroups) allow it. They limit containers and
+ * services to a certain time in every period, on whatever CPUs. More threads than that only use up
+ * the time sooner, and then all of them stop until the next period.
  *
- * /proc/self/cgroup names the group, /proc/self/mountinfo says where its files are. Version 2 has
- * one tree of groups, with the limit in cpu.max; version 1 has a tree for the CPU's controller,
- * with the limit in cpu.cfs_quota_us and cpu.cfs_period_us. The groups around a group limit it too.
+ * /proc/self/cgroup names the group, and /proc/self/mountinfo says where its files are. Version 2
+ * has one tree of groups, with the limit in cpu.max. Version 1 has a tree for the CPU controller,
+ * with the limit in cpu.cfs_quota_us and cpu.cfs_period_us. The limits of all parent groups apply
+ * too.
  */
 #include "cpu/cpus.h"
 
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* root followed by path, in `out` of PATH_MAX bytes; false where that is too long. */
+/* Writes root followed by path to `out`, of PATH_MAX bytes; false if that is too long. */
 static bool join(char *out, const char *root, const char *path)
 {
         const int length = snprintf(out, PATH_MAX, "%s%s", root, path);
@@ -28,7 +29,7 @@ static FILE *open_below(const char *root, const char *path)
         return join(name, root, path) ? fopen(name, "re") : NULL;
 }
 
-/* Is cpu one of a list with commas between? */
+/* Is cpu in a list separated by commas? */
 static bool has_cpu(const char *list)
 {
         size_t length;
@@ -42,8 +43,8 @@ static bool has_cpu(const char *list)
         return found;
 }
 
-/* The group's path in its tree, and whether that is version 2's. Where both are there, the tree
- * with the CPU's controller is the one that limits. */
+/* The group's path in its tree, and whether that is version 2's tree. If there are both, the tree
+ * with the CPU controller has the limit. */
 static bool read_group(const char *root, char *path, bool *unified)
 {
         FILE *file = open_below(root, "/proc/self/cgroup");
@@ -69,8 +70,8 @@ static bool read_group(const char *root, char *path, bool *unified)
         return found;
 }
 
-/* What of the group's path is below the directory that is mounted; "" where it is not below it, as
- * in a container that sees its own group only. */
+/* The part of the group's path below the mounted directory; "" if it is not below it, as in a
+ * container that sees only its own group. */
 static const char *below(const char *path, const char *mounted)
 {
         const size_t length = strcmp(mounted, "/") ? strlen(mounted) : 0;
@@ -80,7 +81,7 @@ static const char *below(const char *path, const char *mounted)
         return strcmp(path + length, "/") ? path + length : "";
 }
 
-/* The group's directory, and how much of its name is the mount point's. */
+/* The group's directory, and how long its prefix, the mount point's name, is. */
 static bool find_directory(const char *root, const char *path, bool unified, char *directory,
                            size_t *top)
 {
@@ -112,7 +113,8 @@ static bool find_directory(const char *root, const char *path, bool unified, cha
         return found;
 }
 
-/* Two numbers, of a file with both or of two files. A limit that is not there is "max", or -1. */
+/* Reads two numbers, from one file that has both or from two files. Without a limit the first is
+ * "max" or -1. */
 static bool read_limit(const char *directory, bool unified, long long *quota, long long *period)
 {
         static const char *const names[2][2] = {{"/cpu.cfs_quota_us", "/cpu.cfs_period_us"},

@@ -1,21 +1,24 @@
 /*
- * ragged.inc.h: segments no longer than a vector, as many of them at a time as fit in one; and those of some vectors. Template, part of kernels.inc.h.
+ * ragged.inc.h: segments no longer than a vector, as many at a time as fit in one, and segments of
+ * a few vectors. Template, part of kernels.inc.h.
  *
- * lanes.h's tables say which lane adds what from where for rows of one length. Here that follows from where each lane stands in its segment:
- * at level k, a lane whose position has bit k set adds the last lane of the block of 2^k before it.
+ * For rows of one length, the tables of lanes.h say which lane is combined with which. Here this
+ * follows from the position of each lane in its segment: at level k, a lane whose position has bit
+ * k set adds the last lane of the block of 2^k positions before it.
  */
 typedef struct O(ragged) {
         int levels;
         bool reverse;
         K_BITS lane;
-        K_LANE_UNSIGNED *at; /* of each element, as memory has them, its position in its segment */
+        K_LANE_UNSIGNED *at; /* each element's position in its segment, in memory's order */
         int64_t elements;
-        /* Before and behind, room for what a segment's positions are stored with. */
+        /* With room before and after, because a segment's positions are stored as whole vectors. */
         K_LANE_UNSIGNED room[SF_CPU_RAGGED_MOST + 2 * SF_CPU_RAGGED_ROOM];
 } O(ragged);
 typedef K_LANE_UNSIGNED O(ragged_lanes) __attribute__((vector_size(V_BYTES), aligned(K_LANE_BYTES), may_alias));
 
-/* An index of lanes as the instruction set's permute wants it: those of a choice that is off may be any. */
+/* A lane index in the form of the instruction set's permute. Lanes that are not selected may have
+ * any index. */
 SF_INLINE v_raw O(ragged_index)(K_BITS lane)
 {
         lane &= K_WIDTH - 1;
@@ -55,11 +58,12 @@ static V_APART void O(ragged_make)(O(ragged) *r, const sf_rows *j, const int32_t
                 longest = bound[i + 1] - bound[i] > longest ? bound[i + 1] - bound[i] : longest;
         longest = longest < K_WIDTH ? longest : K_WIDTH;
         r->levels = longest > 1 ? sf_order_log2((uint64_t)longest - 1) + 1 : 0;
-        if (!r->levels) { /* every element is a first one */
+        if (!r->levels) { /* every element is the first of its segment */
                 memset(r->at, 0, (size_t)r->elements * sizeof *r->at);
                 return;
         }
-        /* Each segment's positions run over the next one's place, which are stored after them. */
+        /* The positions of each segment are stored over the place of the next segment, whose own
+         * are stored after. */
         for (int64_t i = 0; i < count; i++) {
                 const int32_t begin = bound[i] - bound[0];
                 if (r->reverse)
@@ -69,7 +73,7 @@ static V_APART void O(ragged_make)(O(ragged) *r, const sf_rows *j, const int32_t
         }
 }
 
-/* How many segments from `first` on share a vector. */
+/* The end of the segments from `first` on that fit in one vector. */
 SF_INLINE int64_t O(ragged_fit)(const int32_t *bound, int64_t first, int64_t count)
 {
         const int32_t end = bound[first] + K_WIDTH;
@@ -85,7 +89,8 @@ SF_INLINE int64_t O(ragged_fit)(const int32_t *bound, int64_t first, int64_t cou
 #endif
 }
 
-/* The scan of the segments from bound[0] to bound[n] of a job whose memory begins at `from`; *at are their elements' positions. */
+/* Scans the segments of one vector, of `elements` elements from `low` on in memory. *at gets the
+ * elements' positions in their segments. */
 SF_INLINE O(val) O(ragged_scan)(const O(ragged) *r, const sf_rows *j, const O(none) *none, int64_t low, int64_t before, int elements, K_BITS *at)
 {
         O(val) v = O(load_some)(j->x + low * K_SIZE, j->m ? j->m + low : NULL, none, 0, elements);
@@ -100,7 +105,8 @@ SF_INLINE O(val) O(ragged_scan)(const O(ragged) *r, const sf_rows *j, const O(no
         return v;
 }
 
-/* Of elements from `bound[first]` to `bound[next]`: where the lowest is in memory, and how many are before it there. */
+/* For the segments from `first` to `next`: where their lowest element is in memory, and how many of
+ * the call's elements are before it there. */
 SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_t first, int64_t next, int64_t *before)
 {
         *before = r->reverse ? r->elements - (bound[next] - bound[0]) : bound[first] - bound[0];
@@ -108,8 +114,9 @@ SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_
 }
 
 /*
- * One segment of more than a vector, vector by vector: what is to the left of one is added lowest level first, and the block that it closes is counted (order.h). A fold is
- * what the last position comes to, in every one; a scan's results are stored.
+ * One segment of more than a vector, vector by vector: what is to the left is combined lowest level
+ * first, and the total of the block that a vector closes is stored (order.h). A fold returns its
+ * total in every position; a scan stores its results.
  */
 SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(none) *none, const bool fold, N(vec) before, int64_t begin, int64_t elements)
 {
@@ -118,7 +125,7 @@ SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(no
         const bool reverse = j->lanes->reverse;
         int64_t low = reverse ? -begin - (K_WIDTH - 1) : begin;
         O(val) inside[LEVELS], v = none->value;
-        inside[0] = v; /* never used: compilers do not see that */
+        inside[0] = v; /* never used, but compilers warn */
         for (int i = 0; elements > 0; i++, elements -= K_WIDTH, low += reverse ? -K_WIDTH : K_WIDTH) {
                 const int count = elements < K_WIDTH ? (int)elements : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
                 const int64_t at = low + first;
@@ -200,7 +207,7 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         O(ragged) r;
         O(ragged_make)(&r, &j, bound, count);
-        j.carry = NULL; /* after what an empty one has has been put in */
+        j.carry = NULL; /* combined below, also for empty segments */
         for (int64_t first = 0, next; first < count; first = next) {
                 int64_t before;
                 K_BITS at;

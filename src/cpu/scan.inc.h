@@ -1,13 +1,14 @@
 /*
- * scan.inc.h: the scan of rows and of packed short rows. Template; kernels.inc.h has the parameters. The order is docs/order.md's; order.h says
- * how a walker keeps it with a counter.
+ * scan.inc.h: the scan of rows and of packed short rows. Template; kernels.inc.h has the
+ * parameters. The order is that of docs/order.md; order.h says how it is kept with a counter.
  */
 
-/* ------------------------------------------------------------------------------------------------------------
- * A tile: V_SCAN_TILE vectors of a row. Inside it: lanes, then vectors.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * A tile: V_SCAN_TILE vectors of a row. First lanes are scanned, then vectors.
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The scan of vectors that follow one another, lanes of each done: what is last in one is to the left of those behind. */
+/* Scans consecutive vectors whose lanes have been scanned: the last position of one is to the left
+ * of the next ones. */
 SF_INLINE void O(scan_vectors)(const N(tables) *t, const int count, O(val) *v)
 {
         V_UNROLL
@@ -28,7 +29,8 @@ SF_INLINE void O(scan_tile)(const N(tables) *t, const int levels, O(val) *v)
         O(scan_vectors)(t, V_SCAN_TILE, v);
 }
 
-/* A tile of one row, vectors `step` elements apart. `full`: a constant where they are. */
+/* Loads a tile of one row, vectors `step` elements apart. `full`: a constant that is true if they
+ * are full. */
 SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64_t ahead, const bool full, int unit,
                             const O(none) *none, O(val) *v)
 {
@@ -65,17 +67,18 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
 
 #include "cpu/scan_left.inc.h"
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Results
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* What a row of a general call has besides its place. */
+/* What a row of a general call needs besides its place. */
 typedef struct O(row) {
-        N(vec) before; /* exclusive: N(shift)'s */
+        N(vec) before; /* exclusive: for N(shift) */
         N(writer) writer;
 } O(row);
 
-/* The result before the first element, or before the next one of a walk that goes on: a value that is lowered already. */
+/* The result before the first element, or before the next one when a walk is resumed. It is stored
+ * as a value, although it is lowered already. */
 SF_INLINE N(vec) O(get_fill)(const char *fill, const O(none) *none)
 {
         return O(lower)(O(get)(fill), none);
@@ -86,9 +89,9 @@ SF_INLINE void O(put_fill)(char *fill, N(vec) v, const O(none) *none)
 }
 
 #ifndef K_LEAN
-/* What nearly every call is: nothing to the left but the counter, inclusive, results that are stored as they are or streamed
- * to aligned addresses. Apart from the general one because what that has to keep in registers costs this one a third of its
- * speed. */
+/* Nearly every call is of this kind: nothing to the left but the counter, inclusive, and results
+ * that are stored, or streamed to aligned addresses. It is separate because what the general kernel
+ * must keep in registers would cost a third of this one's speed. */
 SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, int64_t groups)
 {
         const sf_rows j = *job; /* a copy that no store can change */
@@ -96,7 +99,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH);
         const bool raw = K_CONVERT != K_SAME && j.raw, hold = N(holds) && j.stream;
-        /* What would be fetched from beyond the end of a long row is fetched from the beginning of the next group's. */
+        /* Near the end of a long row, prefetch the beginning of the next group's rows. */
         const int64_t turn = (j.ahead < 0 ? -j.ahead : j.ahead) / (V_SCAN_TILE * K_WIDTH * K_SIZE);
         const bool turns = turn < tiles && !j.resume;
         const int64_t row = (j.lanes->reverse ? -elements : elements) * K_SIZE;
@@ -146,7 +149,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
         for (int r = 0; held.y && r < many; r++)
                 N(stream_run)(held.y + r * j.y_row, held.v[r], V_SCAN_TILE, j.lanes->reverse);
 }
-/* Each a function with all registers to itself. */
+/* Separate functions, each with all registers for itself. */
 static V_APART void O(simple_one)(const sf_rows *j, int64_t at, int64_t groups)
 {
         O(simple_group)(j, 1, at, groups);
@@ -160,7 +163,8 @@ static V_APART void O(simple_four)(const sf_rows *j, int64_t at, int64_t groups)
 #if !defined(K_LEAN) && K_LANE_BYTES >= 4 && K_OUT <= K_STORAGE_BYTES
 #define K_GENERAL_FOUR
 #endif
-/* Inline where that is worth its size: what a loop holds in registers does not survive a call in it. */
+/* Inline where that is worth its size, because registers do not survive a function call in a
+ * loop. */
 SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const bool full)
 {
 #ifdef K_GENERAL_FOUR
@@ -173,7 +177,8 @@ SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const 
         N(write)(writer, y, v, V_SCAN_TILE);
 }
 
-/* Has a tile been scanned in a simpler way? */
+/* Scans a tile by plain multiplication. False: the operation has none, or a product was out of
+ * range. */
 SF_INLINE bool O(is_plain)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, O(val) *v)
 {
 #ifdef K_PRODUCT
@@ -184,8 +189,8 @@ SF_INLINE bool O(is_plain)(const sf_rows *j, const char *x, const uint8_t *m, in
 #endif
 }
 
-/* The whole tiles of one group of rows, whatever there is to do. levels 0: as many as the tables say, and vectors that may
- * not be full. */
+/* Scans the whole tiles of one group of rows, in every case. levels 0: as many as the tables have,
+ * and vectors need not be full. */
 SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, int64_t at, O(row) *rows)
 {
         const sf_rows j = *job;
@@ -197,7 +202,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
         O(place) p = O(place_of)(&j, unit, at);
         O(left) left = O(left_of)(&j, &p, many, at, &none);
         N(held) held = {.y = NULL};
-        O(row) row[SF_CPU_GROUP]; /* the caller's, where no store can change them */
+        O(row) row[SF_CPU_GROUP]; /* a copy of the caller's that no store can change */
         V_UNROLL
         for (int r = 0; r < many; r++) {
                 row[r].before = none.element;
@@ -270,8 +275,8 @@ static V_APART void O(general_one)(const sf_rows *j, int64_t at, O(row) *row)
 }
 #endif
 
-/* The last of a row, `left` elements, fewer than a tile has: lanes past the end hold garbage, and are to the right of all
- * that is stored. */
+/* Scans the end of a row, `left` elements, fewer than a tile has. Lanes past the end hold garbage,
+ * but they are to the right of all that is stored. */
 static V_APART void O(scan_end)(const sf_rows *j, int64_t at, const O(place) *p, O(row) *row, int64_t left)
 {
         const N(tables) t = N(tables_of)(j->lanes);
@@ -321,11 +326,12 @@ SF_INLINE void O(scan_ends)(const sf_rows *j, const int many, const int unit, in
 #include "cpu/scan_few.inc.h"
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------
- * Which of them
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Choosing between them
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The whole tiles of as many rows from `at` on as there is an instance for, which is returned. */
+/* Scans the whole tiles of as many rows from `at` on as there is an instance for; returns how
+ * many. */
 SF_INLINE int O(general_rows)(const sf_rows *j, int64_t at, O(row) *row)
 {
 #ifdef K_GENERAL_FOUR
@@ -360,7 +366,7 @@ SF_INLINE void O(scan_rows_of)(const sf_rows *j)
         O(scan_any)(j);
 }
 #else
-/* Nothing to the left that is not in a register, and results that are written as they are. */
+/* Is there nothing to the left but the counter or a register, and are results written unshifted? */
 SF_INLINE bool O(is_simple)(const sf_rows *j)
 {
 #ifdef K_ORDERED
@@ -375,7 +381,7 @@ SF_INLINE void O(scan_simple)(const sf_rows *j)
         const bool over = j->n * j->lanes->inner % (V_SCAN_TILE * K_WIDTH);
         for (int64_t at = 0; at < j->rows;) {
                 const int many = j->rows - at < SF_CPU_GROUP ? 1 : SF_CPU_GROUP;
-                /* Ends use the counters, which the next group uses too. */
+                /* The ends use the counters, which the next group uses too. */
                 const int64_t groups = over ? 1 : (j->rows - at) / many;
                 (many == 1 ? O(simple_one) : O(simple_four))(j, at, groups);
                 O(scan_ends)(j, many, K_WIDTH, at, NULL);
@@ -384,7 +390,8 @@ SF_INLINE void O(scan_simple)(const sf_rows *j)
 }
 
 #ifndef K_ORDERED
-/* Positions that come before the first of a long row's that is streamed to an aligned address; -1: none of them is. */
+/* How many positions of a long row come before the first aligned address of its results; -1: no
+ * position is at one. */
 SF_INLINE int64_t O(before_aligned)(const sf_rows *j)
 {
         const uintptr_t align = N(stream_align), y = (uintptr_t)j->y;
@@ -392,14 +399,15 @@ SF_INLINE int64_t O(before_aligned)(const sf_rows *j)
         const int64_t position = j->lanes->inner * K_OUT;
         if (bytes % position)
                 return -1;
-        /* And so many more lines that whole tiles are left, but for a part of one. */
+        /* Add aligned vectors until whole tiles are left, except for part of a vector. */
         const int64_t first = bytes / position, line = (int64_t)align / position, all = (j->n - first) / line;
         return first + all % (V_SCAN_TILE * K_WIDTH * K_OUT / (int64_t)align) * line;
 }
 
 /*
- * Streamed results of a free operation, at any address: what comes before the first aligned one is a scan of its own, and its last result all
- * that the others need of it. There is nothing to turn into place then.
+ * Streamed results of a free operation, at any address. The positions before the first aligned
+ * address are a scan by themselves; the rest needs only its last result. So no results have to be
+ * rotated into place.
  */
 static V_APART void O(scan_peeled)(const sf_rows *job)
 {
@@ -484,7 +492,7 @@ SF_INLINE void O(scan_rows_of)(const sf_rows *j)
 static void O(scan_rows)(const sf_rows *j)
 {
         O(scan_rows_of)(j);
-        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
+        if (j->stream && !j->resume) /* a walk that is resumed waits only once, at its end */
                 v_fence();
 }
 

@@ -1,26 +1,29 @@
 /*
  * scan_columns.inc.h: the scan of columns. Template; kernels.inc.h has the parameters.
  *
- * Tiles of V_SCAN_ROWS positions, every column a lane of its own. The counter's entries are as wide as the strip. Ordered: an entry a level. Free:
- * what the last tile closed is all there is to the left, the carry too.
+ * Tiles of V_SCAN_ROWS positions; every column has a lane of its own. The entries of the counter
+ * are as wide as the strip. Ordered: an entry for each level. Free: the entry that the last tile
+ * closed has all that is to the left, including the carry.
  */
 typedef struct O(strip) {
         const char *x;
         char *y;
         const uint8_t *m;
-        int rows;         /* positions here; fewer than V_SCAN_ROWS only at the end */
-        int stored;       /* results that are: with `late`, the last one of all has no place */
-        int closed;       /* entries before this one complete a block */
+        int rows;         /* positions of this tile; fewer than V_SCAN_ROWS only at the end */
+        int stored;       /* results to store; with `late`, the very last one is not stored */
+        int closed;       /* how many of the first entries complete the block */
         int entries;
-        const char *const *entry; /* what is added on the left, in turn: the counter's, then the carry's */
-        char *close;      /* the entry that the block becomes */
-        char *fill;       /* exclusive: the row before this one, unless results are stored a row late */
+        /* what is combined on the left, in turn: the counter's, then the carry's */
+        const char *const *entry;
+        char *close;      /* where the block's total goes */
+        /* exclusive: the results before this tile; NULL if results are stored a row late */
+        char *fill;
 } O(strip);
 
 /* How a strip's rows are written. */
 enum O(mode) { O(mode_store), O(mode_stream), O(mode_turn) };
 
-/* Inclusive results become exclusive ones. */
+/* Turns inclusive results into exclusive ones. */
 SF_INLINE void O(shift_cells)(const O(strip) *s, const int rows, int64_t c, const O(none) *none, N(vec) *result)
 {
         N(vec) before = O(get_fill)(s->fill + c * K_EACH, none);
@@ -31,7 +34,7 @@ SF_INLINE void O(shift_cells)(const O(strip) *s, const int rows, int64_t c, cons
         result[0] = before;
 }
 
-/* The scan of a tile's positions. */
+/* Scans the positions of a tile. */
 SF_INLINE void O(scan_positions)(O(val) *v)
 {
         V_UNROLL
@@ -43,7 +46,8 @@ SF_INLINE void O(scan_positions)(O(val) *v)
         }
 }
 
-/* The scan of one vector of columns, from elements to results. Scratch rows are padded to whole vectors. */
+/* Scans one vector of columns, from elements to results. Rows of scratch are padded to whole
+ * vectors. */
 SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, const O(none) *none, O(val) *v,
                              N(vec) *result)
 {
@@ -77,7 +81,7 @@ SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, const
                 O(shift_cells)(s, rows, c, none, result);
 }
 
-/* `many` vectors side by side, from column c on. */
+/* Scans `many` vectors side by side, from column c on. */
 SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, const O(none) *none, const bool masked, const int mode,
                               const int many, int64_t c, N(writer) *writer, N(vec) *half)
 {
@@ -86,7 +90,8 @@ SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, const O(no
         const uint8_t *m = masked && s->m ? s->m + c : NULL;
         char *y = s->y + c * K_OUT;
         O(val) v[2][V_SCAN_ROWS];
-        N(vec) result[2][V_SCAN_ROWS] = {{{0}}}; /* gcc cannot see that those in use are set */
+        /* gcc cannot see that the elements in use are set */
+        N(vec) result[2][V_SCAN_ROWS] = {{{0}}};
         V_UNROLL
         for (int i = 0; i < V_SCAN_ROWS; i++, x += x_step) {
                 V_UNROLL
@@ -107,11 +112,13 @@ SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, const O(no
                         } else if (mode == O(mode_stream) && wide == 64) {
                                 N(stream)(y + k * wide, result[k][i]);
                         } else if (mode == O(mode_stream)) {
-                                /* A cache line is written whole or not at all: two results at a time. */
+                                /* A cache line must be streamed whole, so two results are written
+                                 * at a time. */
                                 if (c % (2 * K_WIDTH)) {
                                         N(stream)(y - wide, half[i]);
                                         N(stream)(y, result[k][i]);
-                                } else if (c + 2 * K_WIDTH <= j->cols) { /* there is another */
+                                } else if (c + 2 * K_WIDTH <= j->cols) {
+                                        /* its second half follows */
                                         half[i] = result[k][i];
                                 } else {
                                         N(store)(y, result[k][i]);
@@ -123,8 +130,8 @@ SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, const O(no
         }
 }
 
-/* A whole tile's whole vectors. The caller handles what is not whole: it would take the registers of this loop. `masked`:
- * there may be a mask. */
+/* Scans the whole vectors of a whole tile. The caller handles the rest, which would take registers
+ * from this loop. `masked`: there may be a mask. */
 SF_INLINE void O(scan_strip)(const sf_columns *job, const O(strip) *strip, const bool masked, const int mode, const int many)
 {
         const sf_columns j = *job; /* copies that no store can change */
@@ -149,7 +156,8 @@ SF_INLINE void O(scan_strip)(const sf_columns *job, const O(strip) *strip, const
                 N(write_end)(&writer[i], s.y + i * j.y_step + cols * K_OUT);
 }
 
-/* Each a function with all registers to itself. Where results are streamed or masks are there, any mode but turning is. */
+/* Separate functions, each with all registers for itself. strip_any handles masks, and all modes
+ * but rotation. */
 static V_APART void O(strip_any)(const sf_columns *j, const O(strip) *s, int mode)
 {
         O(scan_strip)(j, s, true, mode == O(mode_stream) ? O(mode_stream) : O(mode_store), 1);
@@ -162,7 +170,7 @@ static V_APART void O(strip_stored)(const sf_columns *j, const O(strip) *s)
 static V_APART void O(strip_streamed)(const sf_columns *j, const O(strip) *s)
 {
 #ifdef K_WHOLE
-        /* Memory likes two lines of a row better than one each of two rows. */
+        /* Two cache lines of one row are faster for memory than one line of each of two rows. */
         O(scan_strip)(j, s, false, O(mode_stream), V_BYTES == 64 && K_CONVERT == K_SAME ? 2 : 1);
 #else
         O(scan_strip)(j, s, false, O(mode_stream), 1);
@@ -176,7 +184,7 @@ static V_APART void O(strip_turned)(const sf_columns *j, const O(strip) *s)
 }
 #endif
 
-/* What that leaves: the columns from c on, and a last tile that is not full. */
+/* The rest: the columns from c on, or a last tile that is not full. */
 static V_APART void O(scan_rest)(const sf_columns *j, const O(strip) *s, int64_t c)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
@@ -186,7 +194,7 @@ static V_APART void O(scan_rest)(const sf_columns *j, const O(strip) *s, int64_t
                 N(vec) result[V_SCAN_ROWS];
                 for (int i = 0; i < V_SCAN_ROWS; i++) {
                         const uint8_t *m = s->m ? s->m + i * j->m_step + c : NULL;
-                        v[i] = none.value; /* beyond the end: to the right of all that is stored */
+                        v[i] = none.value; /* past the end: to the right of all that is stored */
                         if (i < s->rows)
                                 v[i] = O(load_part)(s->x + i * j->x_step + c * K_SIZE, m, &none, 0, count);
                 }
@@ -198,8 +206,9 @@ static V_APART void O(scan_rest)(const sf_columns *j, const O(strip) *s, int64_t
 
 #if defined(K_WHOLE) && defined(K_ORDERED)
 /*
- * Four whole tiles of columns so few that what has to be found out for a tile takes longer than the tile: the counter is asked once, above the
- * two levels between them. s->closed and s->entries are the block's. No mask.
+ * Scans four whole tiles of a few columns. Preparing one such tile would take longer than scanning
+ * it, so the counter is used once, above the two levels inside the four. s->closed and s->entries
+ * are for the block of four. No mask.
  */
 SF_INLINE void O(scan_four)(const sf_columns *j, const O(strip) *s, const bool stream)
 {
@@ -208,7 +217,9 @@ SF_INLINE void O(scan_four)(const sf_columns *j, const O(strip) *s, const bool s
                 const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
                 const char *x = s->x + c * K_SIZE;
                 char *y = s->y + c * K_OUT;
-                O(val) one = none.value, two = none.value; /* the last tile's total where it is a left one, and that of the first two */
+                /* the total of the tile before, if it is the left one of a pair; and of the first
+                 * two tiles */
+                O(val) one = none.value, two = none.value;
                 for (int k = 0; k < 4; k++) {
                         O(val) v[V_SCAN_ROWS];
                         N(vec) result[V_SCAN_ROWS];
@@ -270,7 +281,7 @@ SF_INLINE bool O(few)(const sf_columns *j, bool late, bool aligned)
 }
 #endif
 
-/* A whole tile. */
+/* Scans a whole tile. */
 SF_INLINE void O(scan_whole)(const sf_columns *j, const O(strip) *s, bool aligned)
 {
         const bool stream = j->stream && aligned;
@@ -293,14 +304,16 @@ SF_INLINE void O(scan_whole)(const sf_columns *j, const O(strip) *s, bool aligne
 
 static void O(scan_columns)(const sf_columns *j)
 {
-        /* Results that are not written where elements are yet to be read may be stored a row late, and an exclusive scan needs no other shift. A last
-         * tile is not streamed then: there should be many. */
+        /* If no result overwrites elements that are still to be read, results can be stored one row
+         * late, and an exclusive scan needs no other shift. The last tile is then not streamed, so
+         * there should be many tiles. */
         const bool late = j->exclusive && j->stream && !j->resume && j->n >= 8 * V_SCAN_ROWS;
         const char *entry[2 * SF_ORDER_LEVELS];
         O(strip) s = {.x = j->x, .y = late ? j->y + j->y_step : j->y, .m = j->m, .entry = entry,
                       .fill = j->exclusive && !late ? j->carry->fill : NULL};
         uint64_t tile = (uint64_t)(j->start / V_SCAN_ROWS);
-        /* Streaming needs rows of whole cache lines, or, where all instances are worth it, whole elements. */
+        /* Streaming needs rows of whole cache lines; where there is an instance that rotates, whole
+         * elements. */
         const bool aligned = !((uintptr_t)j->y % 64) && !(j->y_step % 64) && (K_WIDTH * K_OUT == 64 || K_WIDTH * K_OUT == 32);
         if (late)
                 O(narrow_as)(j->y, j->carry->fill, j->cols, j->turn, j->identity.index < 0);
@@ -330,7 +343,7 @@ static void O(scan_columns)(const sf_columns *j)
 #if defined(K_WHOLE) && defined(K_ORDERED)
                         (j->stream ? O(four_streamed) : O(four_stored))(j, &s);
 #endif
-                        s.x += 3 * V_SCAN_ROWS * j->x_step; /* the fourth below */
+                        s.x += 3 * V_SCAN_ROWS * j->x_step; /* the fourth tile is added below */
                         s.y += 3 * V_SCAN_ROWS * j->y_step;
                         done += 3 * V_SCAN_ROWS;
                         tile += 3;
@@ -343,6 +356,6 @@ static void O(scan_columns)(const sf_columns *j)
                 s.y += V_SCAN_ROWS * j->y_step;
                 s.m = s.m ? s.m + V_SCAN_ROWS * j->m_step : NULL;
         }
-        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
+        if (j->stream && !j->resume) /* a walk that is resumed waits only once, at its end */
                 v_fence();
 }

@@ -1,8 +1,9 @@
 /*
- * scan_few.inc.h: rows of a few vectors, and matrices of a few columns. Template, part of scan.inc.h, for operations whose
- * instances are all worth their size.
+ * scan_few.inc.h: rows of a few vectors, and matrices of a few columns. Template, part of
+ * scan.inc.h, for operations whose instances are all worth their size.
  */
-/* Rows of `count` vectors, the last perhaps not full: no counter, and no tile that is mostly empty. */
+/* Rows of `count` vectors, of which the last may not be full: no counter, and no tile that is
+ * mostly empty. */
 SF_INLINE void O(scan_short_as)(const sf_rows *job, const int count)
 {
         const sf_rows j = *job;
@@ -47,9 +48,10 @@ static V_APART void O(scan_short)(const sf_rows *j, int64_t vectors)
 
 #ifdef K_ORDERED
 /*
- * Narrow matrices whose vectors are not full, four tiles at a time: there is little to do in each, and what the counter wants is asked once. Two levels
- * at most: where there are fewer, no lane is on in those above. Returns how many positions of each row that were; the rest is the general
- * instance's.
+ * Narrow matrices whose vectors are not full, four tiles at a time, because each has little work
+ * and the counter is then used once for all. At most two levels; if a table has fewer, its unused
+ * levels do nothing. Returns how many positions of each row were scanned; the general instance does
+ * the rest.
  */
 static V_APART int64_t O(narrow_blocks)(const sf_rows *job)
 {
@@ -96,13 +98,13 @@ static V_APART int64_t O(narrow_blocks)(const sf_rows *job)
                                 N(store_unit)(p.y, result, unit);
                         }
                 }
-                if (j.exclusive) /* what is left is shifted on from there */
+                if (j.exclusive) /* the rest is shifted with it */
                         O(put_fill)(carry->fill, N(before_of)(&t, before), &none);
         }
         return blocks * BLOCK * j.lanes->rows;
 }
 
-/* What is left of j after that; all of it where it is not for it. */
+/* What is left of j after that; all of j if narrow_blocks cannot be used. */
 SF_INLINE sf_rows O(after_narrow)(const sf_rows *j)
 {
         const int64_t tile = V_SCAN_TILE * j->lanes->unit;

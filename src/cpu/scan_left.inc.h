@@ -1,36 +1,38 @@
 /*
- * scan_left.inc.h: what stands to the left of a tile. Template, part of scan.inc.h.
+ * scan_left.inc.h: what is to the left of a tile. Template, part of scan.inc.h.
  *
- * Ordered: a counter in memory, an entry a level, each a vector with the block's total in every position, so that adding it
- * is one instruction. Free: one vector in a register has all of it, carries too. Where a walk stops, it is left in the
- * counter's highest entry in use.
+ * Ordered: a counter in memory, with an entry for each level. An entry is a vector with the block's
+ * total in every position, so that adding it is one instruction. Free: one vector in a register has
+ * all of it, carries too. When a walk stops, it is stored in the highest entry of the counter that
+ * is in use.
  */
 
-/* Where a group of rows stands. */
+/* The current position of a group of rows. */
 typedef struct O(place) {
         const char *x;
         char *y;
         const uint8_t *m;
         char *counters;
         uint64_t tile;
-        int64_t step; /* elements from one vector to the next: down in reverse */
+        int64_t step; /* elements from one vector to the next; negative in reverse */
 } O(place);
 
 SF_INLINE O(place) O(place_of)(const sf_rows *j, int unit, int64_t at)
 {
         const int inner = j->lanes->inner;
-        /* A vector's address is that of its lowest lane, which in reverse is its last position. */
+        /* A vector's address is that of its lowest lane; in reverse this is its last position. */
         const int64_t offset = j->lanes->reverse ? -(int64_t)(unit - inner) : 0;
         return (O(place)){.x = j->x + at * j->x_row + offset * K_SIZE,
                           .y = j->y + at * j->y_row + offset * (j->raw ? K_LANE_BYTES : K_OUT),
                           .m = j->m ? j->m + at * j->m_row + offset : NULL,
-                          /* A call that resumes or will be resumed has few rows, each with a counter of its own. */
+                          /* If a call resumes or is resumed, each of its few rows has a counter of
+                           * its own. */
                           .counters = j->counters + (j->resume || j->start ? at * SF_ORDER_LEVELS * K_ENTRY : 0),
                           .tile = j->start ? (uint64_t)(j->start * inner / (V_SCAN_TILE * unit)) : 0,
                           .step = j->lanes->reverse ? -unit : unit};
 }
 
-/* `elements` further on. */
+/* The place `elements` further on. */
 SF_INLINE O(place) O(place_on)(const sf_rows *j, O(place) p, int64_t elements)
 {
         const int64_t on = p.step < 0 ? -elements : elements;
@@ -51,10 +53,10 @@ SF_INLINE O(left) O(left_of)(const sf_rows *j, const O(place) *p, const int many
         return (O(left)){p->counters};
 }
 
-/* Adds an entry of every row's counter to the left of all its vectors. */
+/* Combines an entry of every row's counter on the left of all its vectors. */
 SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_SCAN_TILE], int64_t level)
 {
-        const char *first = counters + level * K_ENTRY; /* the others' are constants away */
+        const char *first = counters + level * K_ENTRY; /* other rows are at constant distances */
         V_UNROLL
         for (int r = 0; r < many; r++) {
                 O(val) entry = O(get)(first + r * SF_ORDER_LEVELS * K_ENTRY);
@@ -64,7 +66,8 @@ SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_
         }
 }
 
-/* Everything to the left of tile number `tile` is added, lowest level first, and the block that it closes is counted. */
+/* Combines everything to the left of tile number `tile`, lowest level first, and stores the total
+ * of the block that it closes. */
 SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const int many, O(val) (*v)[V_SCAN_TILE])
 {
         const int64_t closed = sf_order_closed(tile);
@@ -83,7 +86,7 @@ SF_INLINE void O(left_put)(const O(left) *left, char *counters, uint64_t tiles, 
         (void)left, (void)counters, (void)tiles, (void)many;
 }
 
-/* One row's last tile, which nobody is to the right of. */
+/* The last tile of one row, with nothing to its right. */
 SF_INLINE void O(take_last)(const sf_rows *j, const char *counters, uint64_t tile, int64_t at, const O(none) *none, O(val) *v)
 {
         (void)none;
@@ -101,7 +104,7 @@ typedef struct O(left) {
         O(val) all[SF_CPU_GROUP];
 } O(left);
 
-/* All that is to the left of row `at` from a tile on. */
+/* Everything to the left of row `at` at a tile. */
 SF_INLINE O(val) O(left_all)(const sf_rows *j, const char *counter, uint64_t tile, int64_t at, const O(none) *none)
 {
         O(val) all = none->value;
@@ -133,7 +136,7 @@ SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, co
         }
 }
 
-/* Before `tiles` tiles have been walked there is nothing but the carry, which whoever goes on finds where it was. */
+/* Before any tile there is only the carry, which stays where it is for the next call. */
 SF_INLINE void O(left_put)(const O(left) *left, char *counters, uint64_t tiles, const int many)
 {
         V_UNROLL

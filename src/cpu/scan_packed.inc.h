@@ -1,9 +1,9 @@
 /*
- * scan_packed.inc.h: packed short rows. Template, part of scan.inc.h. The whole of `rows` x n x inner elements is one run of memory, whole
- * sequences to a vector.
+ * scan_packed.inc.h: packed short rows. Template, part of scan.inc.h. All `rows` x n x inner
+ * elements are one run of memory; a vector has whole sequences.
  */
 
-/* With as many levels as a constant: those above the tables' do nothing. */
+/* With a constant number of levels: those above the tables' levels do nothing. */
 SF_INLINE O(val) O(packed_scan)(O(val) v, const N(tables) *t)
 {
 #ifdef K_LEAN
@@ -20,7 +20,8 @@ static void O(scan_packed)(const sf_rows *j)
         const N(vec) fill = j->exclusive ? O(get_fill)(j->carry->fill, &none) : none.element;
         const int unit = j->lanes->unit;
         const int64_t elements = j->rows * j->n * j->lanes->inner;
-        /* Rows in reverse still lie in memory one after another: the run starts where the first row's last element is. */
+        /* Reversed rows are still one after another in memory: the run starts at the first row's
+         * last element. */
         const int64_t offset = j->lanes->reverse ? -(j->n - 1) * j->lanes->inner : 0;
         const char *x = j->x + offset * K_SIZE;
         char *y = j->y + offset * K_OUT;
@@ -69,6 +70,6 @@ static void O(scan_packed)(const sf_rows *j)
                 }
         }
         N(write_end)(&writer, y + at * K_OUT);
-        if (j->stream && !j->resume) /* a resumed walk waits for its stores once, at its end */
+        if (j->stream && !j->resume) /* a walk that is resumed waits only once, at its end */
                 v_fence();
 }

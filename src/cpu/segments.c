@@ -1,10 +1,12 @@
 /*
- * An axis cut into segments (core/segments.h): work is shared by elements, never by segments.
+ * An axis cut into segments (core/segments.h). Work is shared by elements, never by segments.
  *
- * The axis is cut into spans of so many positions, each a task: the segments that begin in it. A task walks them in blocks, as ever (panel.h):
- * programs fill and empty a block's panel whatever segments it has, and kernels are called for each part of a segment in it; many that are no longer than a
- * vector in one call. A segment that a block does not end is resumed in the next, after whole tiles of its own. Segments so
- * long that one worker would be left alone with them are steps by themselves, shared by all threads (shared.c).
+ * The axis is cut into spans of a fixed number of positions. The segments that begin in a span are
+ * one task, which walks them in blocks (panel.h). Programs fill and store a block's panel, whatever
+ * segments it has. Kernels are called for each part of a segment in it; one call takes many short
+ * segments, of up to SF_CPU_RAGGED_LONG vectors. A segment that does not end in a block is resumed
+ * in the next one, after whole tiles of its own. Segments so long that one worker would still work
+ * on them after all others have ended are steps by themselves, shared by all threads (shared.c).
  */
 #include "cpu/panel.h"
 
@@ -12,10 +14,12 @@
 
 #include <string.h>
 
-/* A segment is shared by all if it is a worker's part in so many, and at least so long. */
+/* A segment is shared by all threads if it has at least LEAST_LONG positions, and at least 1 /
+ * LONG_PARTS of a worker's share of the axis. */
 #define LONG_PARTS 8
 #define LEAST_LONG (1 << 16)
-/* A task moves about so many bytes; and so many for each worker, that they end at about the same time. */
+/* A task moves about SPAN_BYTES. Each worker gets about SPANS_EACH tasks or more, so that workers
+ * finish at about the same time. */
 #define SPAN_BYTES (256 << 10)
 #define SPANS_EACH 16
 
@@ -39,7 +43,7 @@ void sf_segments_plan(sf_panels *p, int workers)
         p->lines = p->carries = 1;
 }
 
-/* Segment k of all members, by itself. */
+/* Runs segment k of all members by itself. */
 static sf_status run_long(sf_context *ctx, const sf_panels *p, int64_t k)
 {
         sf_step step[SF_PANEL_MEMBERS];
@@ -48,11 +52,12 @@ static sf_status run_long(sf_context *ctx, const sf_panels *p, int64_t k)
                 sf_segments_step(p->member[i].step, k, &step[i], &fuse[i]);
         for (int32_t i = 0; i + 1 < p->members; i++)
                 step[i].sibling = &step[i + 1];
-        /* cppcheck-suppress uninitvar ; there is one member at least */
+        /* cppcheck-suppress uninitvar ; there is at least one member */
         return step->map ? sf_cpu_chain(ctx, step) : sf_cpu_run(ctx, step);
 }
 
-/* The first long segment from a position on, which then moves past it; -1: there is none. One of that length has a position in it that is a multiple. */
+/* Finds the first long segment from position *at on, and moves *at past it; -1: there is none. Only
+ * multiples of `longest` are tried, because a segment of that length contains one. */
 static int64_t next_long(const sf_panels *p, int64_t *at)
 {
         const sf_step *s = p->member[0].step;
@@ -67,7 +72,8 @@ static int64_t next_long(const sf_panels *p, int64_t *at)
         return -1;
 }
 
-/* The longest comes first: the memory that it needs is enough for the others, so that where there is too little nothing has been written yet. */
+/* The longest segment is run first. The memory that it needs is enough for the others, so if there
+ * is too little, the call fails before anything has been written. */
 sf_status sf_segments_long(sf_context *ctx, const sf_panels *p)
 {
         const sf_step *s = p->member[0].step;
@@ -91,10 +97,10 @@ sf_status sf_segments_long(sf_context *ctx, const sf_panels *p)
 }
 
 /* ---------------------------------------------------------------------------------------------
- * Parts: what of each segment is in a block
+ * Parts: what a block has of each segment
  * ------------------------------------------------------------------------------------------- */
 
-/* Part i of a block's. */
+/* Part i of a block. */
 static sf_block part_of(const sf_panels *p, sf_block b, int64_t i)
 {
         const sf_cuts *c = b.piece->cuts;
@@ -112,7 +118,7 @@ static bool is_whole(const sf_cuts *c, int64_t i)
         return (i || !c->start) && (i + 1 < c->parts || c->ends);
 }
 
-/* How far on the next position is, in bytes, in what a kernel reads, writes and finds its mask in. */
+/* Bytes from one position to the next, in what a kernel reads and writes and in its mask. */
 typedef struct strides {
         int64_t x, y, m;
 } strides;
@@ -134,7 +140,8 @@ static strides strides_of(const sf_panels *p, const sf_block *b)
         return s;
 }
 
-/* An exclusive scan's kernels leave there what comes before the next block. */
+/* Restores the fill of an exclusive scan at the beginning of a segment: kernels have overwritten it
+ * with the value before the next block. */
 static void refill(const sf_panels *p, const sf_block *b, char *scratch)
 {
         const sf_panel_member *m = b->m;
@@ -176,7 +183,7 @@ static void columns_part(const sf_columns *all, const sf_block *b, int64_t first
         (fold ? b->m->kernels->fold_columns : b->m->kernels->scan_columns)(&job);
 }
 
-/* All parts of a block, in the panel or in memory. */
+/* Runs the kernels on all parts of a block, in the panel or in memory. */
 static void run_parts(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
@@ -220,7 +227,7 @@ static void run_parts(const sf_walker *w, const sf_block *b)
         }
 }
 
-/* The results of the segments that a block ends. */
+/* Stores the results of the segments that end in a block. */
 static void store_results(const sf_walker *w, const sf_piece *piece, int32_t member)
 {
         const sf_panels *p = w->p;
@@ -239,7 +246,8 @@ static void store_results(const sf_walker *w, const sf_piece *piece, int32_t mem
                 sf_panel_store_totals(w, &b, w->scratch + m->totals);
 }
 
-/* One element n times; of the sizes that most have, without a call a segment: segments may be short, and many. */
+/* Writes one element n times. The usual sizes have no call for each segment, because segments may
+ * be short and many. */
 static void repeat(char *to, const char *from, int64_t size, int64_t n)
 {
         uint32_t narrow;
@@ -258,7 +266,8 @@ static void repeat(char *to, const char *from, int64_t size, int64_t n)
         }
 }
 
-/* Operands that have an element a segment, as many of each as the block has positions of it. */
+/* Repeats operands that have one element for each segment, once for each position of it in the
+ * block. */
 static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
 {
         const sf_panels *p = w->p;
@@ -288,7 +297,7 @@ static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
         }
 }
 
-/* One block of all members. */
+/* Runs one block of all members. */
 static void run_block(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t count)
 {
         const sf_panels *p = w->p;
@@ -316,14 +325,14 @@ static void run_block(const sf_walker *w, const sf_piece *piece, int64_t first, 
  * Blocks
  * ------------------------------------------------------------------------------------------- */
 
-/* Where a task stands. */
+/* How far a task has come. */
 typedef struct cursor {
         const sf_step *step;
-        int64_t low, high;        /* segments that begin where an offset says: those from low to high; */
-        const char *at;           /* of segment k it is `stride` times k further on, */
-        int64_t stride, base, sign; /* and it begins at base, and so often sign */
-        int64_t k, end;           /* the segment, and the first that is another task's */
-        int64_t begin, next;      /* where it begins and ends */
+        int64_t low, high;        /* the segments whose begin is read from an offset */
+        const char *at;           /* the offset of segment k is at + k * stride */
+        int64_t stride, base, sign; /* it begins at base + sign * offset */
+        int64_t k, end;           /* the current segment, and the first one of the next task */
+        int64_t begin, next;      /* where the current segment begins and ends */
         int64_t done;             /* positions of it that are done */
 } cursor;
 
@@ -348,7 +357,7 @@ static int64_t begin_of(const cursor *c, int64_t k)
         return read_begin(c, k, c->step->segments.wide);
 }
 
-/* Whole segments, as long as they fit: what most of many short ones are. */
+/* Takes whole segments as long as they fit: the usual case if there are many short ones. */
 SF_INLINE void take_whole(cursor *c, const sf_panels *p, int32_t *bound, sf_cuts *cuts, int64_t *used, const bool wide)
 {
         const int64_t origin = c->begin - *used, limit = origin + p->block;
@@ -384,7 +393,8 @@ static void go_on(cursor *c)
                 c->next = begin_of(c, c->k + 1);
 }
 
-/* As much as a block takes of what is left, in whole segments and whole tiles; returns how many positions that is. */
+/* Fills a block with whole segments, and of the last one perhaps only whole tiles. Returns how many
+ * positions it has. */
 static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *bound, sf_cuts *cuts)
 {
         int64_t used = 0;
@@ -399,9 +409,9 @@ static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *
         while (c->k < c->end && cuts->parts < p->block) {
                 const int64_t length = c->next - c->begin, left = length - c->done, room = p->block - used;
                 if (length >= p->longest)
-                        break; /* somebody else's */
+                        break; /* it is a step by itself */
                 if (left > room && length <= p->block && used >= p->block / 2)
-                        break; /* the next block has all of it */
+                        break; /* the next block has room for all of it */
                 const int64_t take = left <= room ? left : room / tile * tile;
                 if (take < left && !take)
                         break;
@@ -421,7 +431,8 @@ static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *
         return used;
 }
 
-/* What an empty segment's fold is, as a kernel would leave it. */
+/* The fold of an empty segment, as a kernel would leave it. For exclusive scans, a copy of the
+ * fill. */
 static void make_empty(const sf_walker *w, const sf_piece *piece)
 {
         const sf_panels *p = w->p;
@@ -431,7 +442,7 @@ static void make_empty(const sf_walker *w, const sf_piece *piece)
                 if (s->map)
                         continue;
                 sf_carry *carry = sf_panel_carry(m, w->scratch, 0);
-                if (!s->fold && s->exclusive) /* to be had again: refill */
+                if (!s->fold && s->exclusive) /* for refill */
                         memcpy(carry->fill - m->entry_bytes, carry->fill, (size_t)sf_panel_total_bytes(p, m));
                 if (!s->fold)
                         continue;

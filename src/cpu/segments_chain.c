@@ -1,7 +1,8 @@
 /*
- * Chains of an axis that is cut into segments: a span of the axis, which is a task of every stage (segments.c), goes through all of them before the next. The
- * segments that begin in it are the same for each stage, so what a stage reads of those before it is its own worker's; and what the first reads from memory,
- * the others find near.
+ * Chains on an axis that is cut into segments. A span of the axis, which is a task of every stage
+ * (segments.c), goes through all stages before the next span. The segments that begin in it are the
+ * same for each stage. So a stage reads only what the same worker wrote in earlier stages, and
+ * finds in the cache what the first stage read from memory.
  */
 #include "cpu/cpu.h"
 
@@ -16,7 +17,7 @@ typedef struct stages {
         sf_fuse fuse[3]; /* of the steps that keep what a fold and a map share */
         sf_panels *walk[SF_CHAIN_STEPS];
         sf_desks desks;
-        size_t machine; /* where on a desk programs run */
+        size_t machine; /* offset on a desk: where programs run */
         _Atomic int64_t next;
 } stages;
 
@@ -37,7 +38,9 @@ static bool is_alone(const stages *s, int32_t i)
         return !s->step[i].sibling && !(i && s->step[i - 1].sibling);
 }
 
-/* What a fold's program computes and a later map's would compute again is kept where the map's results go, if it is of their type: three steps instead of two. */
+/* Values that a fold's program computes, and that a later map's program would compute again, are
+ * kept where the map's results go, if they have that type. Then there are three steps instead of
+ * two. */
 static void keep(stages *s, int32_t at, int32_t to, int32_t value)
 {
         const sf_step *map = &s->step[to];
@@ -69,7 +72,8 @@ static void find_kept(stages *s)
                         }
 }
 
-/* Which steps are walked together, and what all of them move. False: some step has no kernel. */
+/* Chooses which steps are walked together, and counts the bytes that all of them move. False: some
+ * step has no kernel. */
 static bool take_steps(stages *s, int64_t *bytes)
 {
         bool has_kernel = true;
@@ -86,7 +90,8 @@ static bool take_steps(stages *s, int64_t *bytes)
         return has_kernel;
 }
 
-/* Is a task of one the same part of the same lines as a task of the other, if their spans are the same? */
+/* With equal spans, does each task of one have the same part of the same lines as that of the
+ * other? */
 static bool same_tasks(const sf_panels *a, const sf_panels *b)
 {
         bool same = a->n == b->n && a->seq == b->seq && a->longest == b->longest && a->line == b->line && a->col == b->col && a->cols == b->cols &&
@@ -96,7 +101,8 @@ static bool same_tasks(const sf_panels *a, const sf_panels *b)
         return same;
 }
 
-/* Plans every stage, in spans of one size: what the one that moves most has, and as many blocks as the one of the longest needs. False: tasks are not the same. */
+/* Plans every stage with the same span: the smallest of any stage, but enough for the least number
+ * of blocks of each. False: their tasks are not the same. */
 static bool plan_stages(const stages *s, int workers)
 {
         int64_t span = INT64_MAX;
@@ -129,7 +135,8 @@ static void work(void *arg, int worker)
         s->isa->fence();
 }
 
-/* Gives out the constants of all plans, filled if there is a base, and finds what a worker needs. */
+/* Lays out the constants of all plans, fills them in if there is a base, and finds how much scratch
+ * a worker needs. */
 static size_t lay_out(void *arg, char *base)
 {
         stages *s = arg;
@@ -168,7 +175,7 @@ sf_status sf_segments_chain(sf_context *ctx, const sf_step *first)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the plans of %d steps", (int)s.steps);
         for (int32_t i = 0; i < s.steps; i++)
                 s.walk[i] = (sf_panels *)(void *)(arena->base + (size_t)i * panels);
-        /* Without a kernel for some step, the sentence is that step's. */
+        /* If some step has no kernel, running the stages apart reports which one. */
         const bool taken = take_steps(&s, &bytes);
         const int workers = taken ? sf_cpu_workers(ctx, bytes) : 1;
         sf_status status = taken && plan_stages(&s, workers) ? sf_desks_run(ctx, (int)sf_smaller(workers, s.walk[0]->tasks), &s.desks, lay_out, run_long, work, &s) : sf_chain_apart(first, run_stage, ctx);

@@ -1,12 +1,13 @@
-/* Which dimension neighbours in memory belong to, and so which kernels walk a step: see panel.h. */
+/* Chooses a step's shape: which dimension neighbours in memory belong to decides which kernels walk
+ * it. See panel.h. */
 #include "cpu/panel.h"
 
-/* Fewer columns than this are gathered into rows, or walked interleaved. A matrix of fewer elements
- * than some panels is not worth columns. */
+/* Fewer columns than this are gathered into rows, or walked interleaved. So are those of a matrix
+ * with fewer than FEW_ELEMENTS elements, unless it is wide. */
 #define FEW_COLUMNS 16
 #define FEW_ELEMENTS 512
-/* Shorter rows and runs of columns of lanes that cannot be interleaved, in bytes, are quicker many at a time, in
- * wider lanes. */
+/* Bytes. Lanes of 1 and 2 bytes cannot be interleaved: shorter rows, and shorter runs of columns,
+ * are faster many at a time in wider lanes. */
 #define LEAST_RUN 48
 
 int64_t sf_panels_length(const sf_panels *p, int32_t d)
@@ -15,18 +16,18 @@ int64_t sf_panels_length(const sf_panels *p, int32_t d)
 }
 
 /* ---------------------------------------------------------------------------------------------
- * Straight: one plain step, of which kernels can read and write memory as it is
+ * Straight: one plain step whose memory kernels can read and write as it is
  * ------------------------------------------------------------------------------------------- */
 
-/* Is a dimension's stride so many elements, in all tensors that have it? */
+/* Is a dimension's stride this many elements, in all tensors that have it? */
 static bool steps_by(const sf_panel_member *m, const sf_dim *dim, int64_t elements, bool with_y)
 {
         return dim->x == elements * m->size && (!with_y || dim->y == elements * m->size) &&
                (!m->step->m || dim->m == elements);
 }
 
-/* Are the short sequences of a line so few elements that several fit into a vector, and back to
- * back? A row that is folded pays only where there are two. */
+/* Does a vector hold at least one whole sequence, or two rows that are folded, and are they back to
+ * back? */
 static bool packs(const sf_panels *p, const sf_panel_member *m)
 {
         const sf_step *s = m->step;
@@ -45,7 +46,7 @@ bool sf_shape_straight(sf_panels *p, sf_panel_member *m, const sf_step *s)
         p->reverse = sign < 0;
         p->col = -1;
         p->line = s->nbatch - 1;
-        /* A sequence of one element has no direction: any stride will do. */
+        /* A sequence of one element has no direction: any stride is accepted. */
         const bool packed = m->kernels->scan_packed;
         if (s->n == 1 || steps_by(m, seq, sign, !s->fold)) {
                 if (!packed && s->n * m->size < LEAST_RUN)
@@ -72,8 +73,8 @@ bool sf_shape_straight(sf_panels *p, sf_panel_member *m, const sf_step *s)
  * Panels
  * ------------------------------------------------------------------------------------------- */
 
-/* What walking along dimension d costs: nothing for memory that stands still, little for
- * neighbours, much for jumps. */
+/* The cost of walking along dimension d: none for operands that are constant, little for contiguous
+ * ones, much for others. */
 static int64_t cost_along(const sf_panels *p, int32_t d)
 {
         const sf_fuse *f = p->member[0].fuse;
@@ -90,7 +91,7 @@ static int64_t cost_along(const sf_panels *p, int32_t d)
         return cost;
 }
 
-/* Does all the memory that moves along the sequence go down? */
+/* Do addresses go down along the sequence, in all tensors that vary along it? */
 static bool goes_down(const sf_panels *p)
 {
         const sf_fuse *f = p->member[0].fuse;
@@ -104,7 +105,8 @@ static bool goes_down(const sf_panels *p)
         return down && !up;
 }
 
-/* Are the positions of dimension `d` and the columns of `col` inside it back to back everywhere? */
+/* Are the positions of dimension `d`, with the columns of `col` inside it, back to back in all
+ * tensors? */
 static bool back_to_back(const sf_panels *p, int32_t d, int32_t col)
 {
         const sf_fuse *f = p->member[0].fuse;
@@ -119,7 +121,7 @@ static bool back_to_back(const sf_panels *p, int32_t d, int32_t col)
         return same;
 }
 
-/* Few columns: interleaved, or side by side? Rows if neither is worth it. */
+/* Few columns: interleaved (narrow), or a lane each (columns)? Rows if neither is worth it. */
 static sf_panel_shape across(const sf_panels *p, int32_t col)
 {
         const int64_t width = p->isa->vector_bytes / p->widest;
@@ -147,7 +149,8 @@ void sf_shape_panel(sf_panels *p)
         p->reverse = p->shape != SF_PANEL_COLUMNS && goes_down(p);
         if (p->shape != SF_PANEL_ROWS)
                 return;
-        /* The last dimension, unless it is so short that pieces would be crumbs. */
+        /* Lines are along the last dimension, or, if that is short, along the longest, so that
+         * pieces are not tiny. */
         p->col = -1;
         p->line = last;
         for (int32_t d = 0; last >= 0 && dims[last].len < FEW_COLUMNS && d < last; d++)

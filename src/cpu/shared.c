@@ -1,20 +1,20 @@
 /*
- * One long axis shared by all threads, with one read of memory.
+ * One long axis shared by all threads; memory is read once.
  *
  * The sequence is cut into chunks of a power of two that fit in a core's own cache. Workers claim
- * them in order. A first walk over a chunk folds it, which brings it into the cache, and publishes
- * its totals. Later, when the totals of all before it are known, a second walk scans it from there,
- * with those as its carries. The second walk over one chunk and the first over the next take turns,
- * so that memory is read and written all the time. Folds need the first walk only.
+ * them in order. A first walk folds a chunk, which brings it into the cache, and publishes its
+ * totals. When the totals of all earlier chunks are known, a second walk scans the chunk from the
+ * cache, with those totals as its carries. The second walk over one chunk and the first over the
+ * next take turns, so that memory is read and written all the time. Folds need the first walk only.
  *
- * A chunk is walked as several lines side by side, its leaves, where a stride leads from one to the
- * next: leaves are what the order's tree above the chunks has at its feet.
+ * A chunk is walked as several lines side by side, its leaves, if they are a constant stride apart.
+ * The leaves are the lowest nodes of the part of the order's tree that is above the kernels.
  *
- * Some plain scans need not be walked twice (carried.c): the first walk leaves its results in
- * scratch, and the second adds what is to their left.
+ * Some plain scans need only one walk over the elements (carried.c): the first walk leaves its
+ * results in scratch, and the second adds what is to their left.
  *
- * A worker waits only for lower chunks, so whoever holds the lowest is never waiting: no matter how
- * few threads really run, or when. A chunk that nobody has claimed is waited for by nobody.
+ * A worker waits only for lower chunks, and only for chunks that have been claimed. So the worker
+ * with the lowest chunk never waits, however few threads run, and whenever they run.
  */
 #include "cpu/shared.h"
 
@@ -23,15 +23,16 @@
 #include <sched.h>
 #include <string.h>
 
-/* What a chunk may take of a core's own cache. One that waits in scratch takes one place instead of
- * two; a fold keeps nothing: the fewer beginnings the better. Measured: chunks of 512 KiB carry
- * 3.5% faster than of 256, 1 MiB is slower. */
+/* How much of a core's own cache a chunk may take. A chunk that waits in scratch is in the cache
+ * once instead of twice. A fold keeps nothing, so it has few large chunks. Measured: chunks of 512
+ * KiB carry 3.5% faster than of 256, 1 MiB is slower. */
 #define CHUNK_BYTES (256 << 10)
 #define CARRIED_CHUNK_BYTES (512 << 10)
 #define FOLD_CHUNK_BYTES (4 << 20)
-/* A worker's share should have so many chunks. */
+/* A worker should get about this many chunks. */
 #define CHUNKS_EACH 16
-/* Looks at a flag before a worker steps aside: whoever it waits for may be waiting for its CPU. */
+/* How often a worker checks a flag before it yields its CPU: the worker that it waits for may need
+ * it. */
 #define SPINS 2000
 
 /* ---------------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ void sf_shared_plan(sf_panels *p, int workers)
         for (int32_t i = 0; i < p->members && !columns; i++)
                 tile = sf_larger(tile, SF_CPU_TILE_VECTORS * p->member[i].lanes->rows);
         const int64_t least = leaves * SF_SHARED_PIECES * tile;
-        /* What a position takes in cache: of a chunk that waits in scratch, its lanes. */
+        /* What a position takes in cache. A chunk that waits in scratch takes its lanes. */
         const int64_t lane = p->member[0].kernels->lane_bytes;
         const int64_t each = p->cols * (rows ? lane : sf_panels_read(p));
         const int64_t room = fold ? FOLD_CHUNK_BYTES : rows ? CARRIED_CHUNK_BYTES : CHUNK_BYTES;
@@ -75,7 +76,8 @@ void sf_shared_plan(sf_panels *p, int workers)
         p->whole = false;
         p->levels = sf_order_log2((uint64_t)(p->leaf / 4 + 1)) + 2;
         p->carries = leaves + p->carried;
-        /* An entry a level, values to the left of it all, the initial value, the fill, and room to add in. */
+        /* An entry for each level, the values to the left of the sequence, the initial value, the
+         * fill, and room to combine in. */
         p->entries = sf_order_log2((uint64_t)p->leaves) + 4 + p->member[0].step->lefts;
 }
 
@@ -123,7 +125,7 @@ static void sharer_make(sf_sharer *w, sf_crew *c, int index)
  * Chunks
  * ------------------------------------------------------------------------------------------- */
 
-/* Leaves from `leaf` on of a line. */
+/* The leaves of a line from `leaf` on. */
 static void leaves_at(const sf_panels *p, int64_t line, int64_t leaf, sf_piece *piece)
 {
         const int64_t lines = sf_panels_length(p, p->line), strip = line % p->strips;
@@ -158,13 +160,13 @@ static bool claim(sf_crew *c, sf_chunk *k)
                 k->end.lines = 1;
                 k->end.n = k->over;
                 k->end.carry = k->whole;
-                k->end.some = true; /* a scan's end has nobody to its right to tell */
+                k->end.some = true; /* nobody needs the total of a scan's end */
         }
         return true;
 }
 
-/* The first walk over `next` and the second over `now`, which may be NULL, in turns. Meanwhile the
- * part that will be folded after this one is fetched. */
+/* The first walk over `next` and the second over `now` take turns; either may be NULL. Meanwhile
+ * the second walk prefetches the part of `next` that is folded after this one. */
 static void walk_both(sf_sharer *w, sf_chunk *now, sf_chunk *next)
 {
         const sf_panels *p = w->p;
@@ -175,7 +177,7 @@ static void walk_both(sf_sharer *w, sf_chunk *now, sf_chunk *next)
                 now->scan.ahead = 0;
         if (fetches)
                 now->scan.ahead = ((next->number - now->number) * p->chunk + count) * step;
-        if (next && now) /* which fetches it */
+        if (next && now) /* now prefetches it */
                 next->fold.ahead = 0;
         for (int64_t part = 0, at = 0; part < SF_SHARED_PIECES; part++, at += count) {
                 if (next && next->whole)
@@ -185,7 +187,7 @@ static void walk_both(sf_sharer *w, sf_chunk *now, sf_chunk *next)
         }
 }
 
-/* What is over at the end of a sequence: folds' totals, or scans from their carries. */
+/* Walks the rest at the end of a sequence: the totals of folds, or scans with their carries. */
 static void walk_end(sf_sharer *w, const sf_chunk *k, bool totals)
 {
         sf_piece piece = k->end;
@@ -203,16 +205,16 @@ static void publish(sf_sharer *w, const sf_chunk *k)
 }
 
 /* ---------------------------------------------------------------------------------------------
- * What stands to the left of a chunk
+ * What is to the left of a chunk
  * ------------------------------------------------------------------------------------------- */
 
-/* Entry `level` of a member's counter of leaves; the last one is room to add in. */
+/* Entry `level` of a member's counter of leaves; the last entry is room to combine in. */
 static char *left_of(const sf_sharer *w, const sf_panel_member *m, int64_t level)
 {
         return w->walker[1].scratch + m->left + level * sf_panel_total_bytes(w->p, m);
 }
 
-/* sum = left combined with the sum so far; the first one is it. */
+/* sum = left combined with the sum so far; the first one is copied. */
 static void sum_left(sf_sharer *w, const sf_panel_member *m, char *sum, const char *left,
                      bool first)
 {
@@ -227,7 +229,7 @@ static void sum_left(sf_sharer *w, const sf_panel_member *m, char *sum, const ch
         memcpy(sum, room, bytes);
 }
 
-/* The next leaf's total joins the counters: order.h, with tiles that are leaves. */
+/* Adds the next leaf's total to the counters, as order.h says, with leaves as tiles. */
 static void count_leaf(sf_sharer *w)
 {
         const sf_panels *p = w->p;
@@ -258,7 +260,8 @@ sf_carry *sf_shared_common(const sf_sharer *w)
         return sf_panel_carry(&w->p->member[0], w->walker[1].scratch, w->p->lines);
 }
 
-/* The counter's entries of some levels, lowest first, then perhaps what stands to the left of the whole sequence: values, the initial one. */
+/* Makes a carry of the counter's entries at some levels, lowest first. With `outside`, what is to
+ * the left of the whole sequence follows: values, and the initial value. */
 static sf_carry *set_carry(sf_sharer *w, const sf_panel_member *m, int64_t r, uint64_t bits,
                            bool outside)
 {
@@ -279,8 +282,9 @@ static sf_carry *set_carry(sf_sharer *w, const sf_panel_member *m, int64_t r, ui
         return carry;
 }
 
-/* Of leaf r of a chunk. Where a second walk only carries, leaves share what is above their own
- * levels; the end of a sequence, which is scanned, has it all to itself. */
+/* Sets the carries of leaf r of a chunk. If the second walk only adds carries, whole leaves share
+ * the entries above their own levels. The end of a sequence is scanned, and has all entries
+ * itself. */
 static void set_carries(sf_sharer *w, int64_t r, bool whole)
 {
         const sf_panels *p = w->p;
@@ -306,7 +310,8 @@ static void set_carries(sf_sharer *w, int64_t r, bool whole)
         }
 }
 
-/* Begins to count a line's leaves, if it is not the one whose are counted; what stands to its left is kept above its counter. */
+/* Starts counting a line's leaves, if another line's were counted. The values to its left are kept
+ * above its counter. */
 static void count_line(sf_sharer *w, int64_t line)
 {
         const sf_panels *p = w->p;
@@ -321,7 +326,7 @@ static void count_line(sf_sharer *w, int64_t line)
                 sf_panel_left(p, &piece, 0, 0, e, left_of(w, &p->member[0], p->entries - 2 - e));
 }
 
-/* Waits for all that is to the left of chunk k, and prepares its carries. */
+/* Waits for the totals of all chunks to the left of chunk k, and prepares its carries. */
 static void look_left(sf_sharer *w, const sf_chunk *k)
 {
         const sf_panels *p = w->p;
@@ -387,7 +392,8 @@ void sf_shared_work(void *arg, int index)
                 p->isa->fence();
 }
 
-/* The fold of a whole line: its end, or the lowest block, with all before it on its left. */
+/* Combines the total of a whole line: its short last leaf, if any, then the counter's entries,
+ * lowest first, each on the left. */
 static void finish_line(sf_sharer *w, int32_t member, int64_t line)
 {
         const sf_panels *p = w->p;

@@ -1,13 +1,14 @@
 /*
- * type.inc.h: the kernels of one storage type, all operations. Template, included once a type by types.inc.h.
+ * type.inc.h: the kernels of one storage type, for all operations. Template, included once for each
+ * type by types.inc.h.
  *
- * Parameters (undefined again at the foot):
+ * Parameters (undefined again at the end):
  *   K_NAME            the storage type's name; with another accumulator, both: f32_f64
- *   K_LANE            the lane type: f32, f64, u8, u16, u32 or u64. If it is not defined, K_NAME
- *   K_CONVERT         how elements become lanes. If it is not defined, K_SAME
- *   K_STORAGE_BYTES   an element's. If it is not defined, a lane's
- *   K_SIGNED          1 for signed integers, which have the kernels of their unsigned lanes. If it is not defined, 0
- *   K_PRODUCTS        define it where there are folds of products
+ *   K_LANE            the lane type: f32, f64, u8, u16, u32 or u64. Default: K_NAME
+ *   K_CONVERT         how elements become lanes. Default: K_SAME
+ *   K_STORAGE_BYTES   bytes of an element. Default: those of a lane
+ *   K_SIGNED          1 for signed integers, which use the kernels of unsigned lanes. Default: 0
+ *   K_PRODUCTS        define it if there are folds of products
  */
 #define K_CAT_(a, b) a##b
 #define K_CAT(a, b) K_CAT_(a, b)

@@ -1,10 +1,10 @@
 /*
- * types.inc.h: every storage type's kernels, and how they are found. An instruction set's file includes this once, after
- * vector.h, with these set:
+ * types.inc.h: the kernels of every storage type, and how they are found. An instruction set's file
+ * includes this once, after vector.h, with these defined:
  *   V_SCAN_TILE, V_SCAN_TILE_LOG   vectors in a row scan's tile
  *   V_SCAN_ROWS                    positions in a column scan's tile
  *   V_FOLD_ROWS, V_FOLD_ROWS_LOG   positions in a column fold's tile
- *   V_LEAN                         define it where one instance of a kernel for every case will do
+ *   V_LEAN                         define it if one instance of a kernel for all cases is enough
  */
 #include "core/elementary.h"
 #include "cpu/kernels.h"
@@ -16,13 +16,15 @@
 #define K_WIDE 1          /* f32, in f64 lanes */
 #define K_HALF 2          /* f16 */
 #define K_BRAIN 3         /* bf16 */
-#define K_TRUTH 4         /* bool: whatever is not zero is 1 */
-#define K_FROM_UNSIGNED 5 /* integers in u64 lanes, which is what results are too */
+#define K_TRUTH 4         /* bool: any value but zero is 1 */
+#define K_FROM_UNSIGNED 5 /* integers, with lanes and results of u64 */
 #define K_FROM_SIGNED 6
 #define K_FROM_TRUTH 7
-#define K_NONZERO 8      /* anything: 1 where some of the bits that the job asks for are set, else 0; in u64 lanes too */
+/* anything: 1 if a bit that the job asks for is set, else 0; in u64 lanes */
+#define K_NONZERO 8
 
-/* What there is to know of a lane type: its C type and size, the member of sf_value that holds one, whether it is real. */
+/* The properties of a lane type: its C type and size, the member of sf_value that holds it, whether
+ * it is real. */
 #define K_C_f32 float
 #define K_C_f64 double
 #define K_C_u8 uint8_t
@@ -102,7 +104,7 @@
 #define K_LANE u8
 #include "cpu/type.inc.h"
 
-/* And into 64 bits. */
+/* Integers in 64-bit lanes. */
 #define K_NAME u8_u64
 #define K_STORAGE_BYTES 1
 #define K_CONVERT K_FROM_UNSIGNED
@@ -139,7 +141,8 @@
 #define K_LANE u64
 #include "cpu/type.inc.h"
 
-/* What is not zero, counted, whatever its type: by the size of elements. Nothing scans it straight from memory. */
+/* Counts elements that are not zero, of any type, by the size of elements. Only folds read them
+ * from memory. */
 #define K_NAME nonzero_1
 #define K_STORAGE_BYTES 1
 #define K_CONVERT K_NONZERO
@@ -170,7 +173,8 @@
 #undef K_FROM_TRUTH
 #undef K_NONZERO
 
-/* By storage and accumulator. Nothing else is rounded or wraps as it must. */
+/* By storage and accumulator. With any other pair, results would not be rounded or wrapped as they
+ * must. */
 static const struct {
         sf_dt storage, acc;
         const sf_cpu_kernels *const *of;
@@ -196,7 +200,7 @@ static const sf_cpu_kernels *look_up(sf_dt storage, sf_dt acc, sf_op op)
         return NULL;
 }
 
-/* Where the sign does not matter, signed integers have the kernels of the unsigned ones. */
+/* Where the sign does not matter, signed integers use the kernels of unsigned ones. */
 static const sf_cpu_kernels *find(sf_dt storage, sf_dt acc, sf_op op)
 {
         static const sf_dt unsigned_of[SF_DT_COUNT] = {

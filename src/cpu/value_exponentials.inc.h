@@ -1,6 +1,7 @@
 /*
- * value_exponentials.inc.h: a sum of exponentials, a multiple of four to some power (core/exponentials.inc.h). Template; values.inc.h says what such
- * a file has. A power that is NaN, which no sum has, says that `times` is a result already.
+ * value_exponentials.inc.h: a sum of exponentials, as a multiple of a power of four
+ * (core/exponentials.inc.h). Template; values.inc.h says what such a file has. A power that is NaN,
+ * which no sum has, marks a `times` that is already a result.
  */
 typedef struct O(val) {
         N(vec) power;
@@ -11,7 +12,7 @@ typedef struct O(val) {
 #define K_SECOND_VEC N(vec)
 #include "cpu/value_none.inc.h"
 
-/* Loops that the compiler turns into vectors. */
+/* The compiler vectorises these loops. */
 SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
 {
         K_LANE_C x[K_WIDTH], power[K_WIDTH];
@@ -47,7 +48,7 @@ SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
         const K_INTEGERS right = (K_INTEGERS)(b.power > a.power);
         const N(vec) large = O(either)(right, b.power, a.power), small = O(either)(right, a.power, b.power);
         const N(vec) most = O(either)(right, b.times, a.times), more = O(either)(right, a.times, b.times);
-        /* sf_exp_scale, of a vector. */
+        /* sf_exp_scale for a vector. */
         const N(vec) zero = {0}, d = large - small, n = ((zero + (K_LANE_C)(K_LANE_BITS == 32 ? 12583039.0 : 6755399441056767.0)) - d) - d;
         const K_INTEGERS near = (K_INTEGERS)(d < zero + (K_LANE_C)(K_LANE_BITS == 32 ? SF_EXP_FAR_F32 : SF_EXP_FAR_F64));
         return (O(val)){large, most + more * (N(vec))((K_INTEGERS)((K_BITS)n << (K_LANE_BITS == 32 ? 23 : 52)) & near)};

@@ -1,11 +1,12 @@
 /*
- * value_index.inc.h: an element and its position, of which the better element wins. Template; values.inc.h says what such a file has.
+ * value_index.inc.h: an element and its position; the better element wins. Template; values.inc.h
+ * says what such a file has.
  *
- * Elements are turned so that the larger is the better, positions so that of equal ones the smaller is. A position that nothing stands at is the
- * largest there is.
+ * Bits of elements are inverted so that the larger is the better, and bits of positions so that of
+ * equal elements the smaller position wins. "No position" is the largest number.
  *
- * Folds of rows and columns number elements themselves (K_NUMBERS): O(prefer) is a combine of values that they meet in order. All other
- * kernels find positions beside the elements.
+ * Folds of rows and columns number elements themselves (K_NUMBERS): O(prefer) combines values that
+ * come in order. All other kernels find positions stored beside the elements.
  */
 typedef struct O(val) {
         N(vec) element;
@@ -36,7 +37,7 @@ SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
         const v_mask above = K_CAT(v_above_, K_LANE)(b.element, a.element), below = K_CAT(v_above_, K_LANE)(a.element, b.element);
         return O(choose)(above | (~below & K_CAT(v_above_i, K_LANE_BITS)(a.at, b.at)), a, b);
 }
-/* The same where of equal elements a's position is known to win. */
+/* The same if a's position is known to win for equal elements. */
 SF_INLINE O(val) O(prefer)(O(val) a, O(val) b)
 {
         return O(choose)(K_CAT(v_above_, K_LANE)(b.element, a.element), a, b);
@@ -49,13 +50,13 @@ SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
 {
         return (N(vec))((v.at ^ none->late) | (K_INTEGERS)(v.at == O(nowhere)()));
 }
-/* A result is not a value: but one that would be lowered to it. That of nothing, -1, is lowered to itself. */
+/* A value that is lowered to this result. The result -1, "no position", is lowered to itself. */
 SF_INLINE O(val) O(raise)(N(vec) result, const O(none) *none)
 {
         const K_INTEGERS at = (K_INTEGERS)result, none_at = (K_INTEGERS)(at < 0);
         return (O(val)){none->element, ((at ^ none->late) & ~none_at) | (O(nowhere)() & none_at)};
 }
-/* Only the identity has a value before there are elements. */
+/* Only the identity is a value without an element. */
 SF_INLINE O(val) O(broadcast)(sf_value value, const O(none) *none)
 {
         return (O(val)){(N(vec))((K_BITS)N(broadcast)(value) ^ none->turn), O(nowhere)()};

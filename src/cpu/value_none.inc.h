@@ -1,12 +1,13 @@
 /*
- * value_none.inc.h: what stands for nothing, and how elements become values. Template, part of values.inc.h, included once O(val) is known.
+ * value_none.inc.h: the value that represents nothing, and what turns elements into values.
+ * Template, part of values.inc.h, included once O(val) is defined.
  */
 typedef struct O(none) {
         O(val) value;   /* the identity */
-        N(vec) element; /* and the element it comes from */
+        N(vec) element; /* the element of that value */
         K_BITS turn;    /* bits in which elements differ from values */
 #if K_PARTS > 1
-        int64_t beside;  /* where the other of two elements stands, in bytes from the first */
-        K_INTEGERS late; /* bits in which positions differ: all of them, where of equal ones the last wins */
+        int64_t beside;  /* bytes from an element's first part to its second */
+        K_INTEGERS late; /* bits to invert in positions: all, if the last of equal elements wins */
 #endif
 } O(none);

@@ -1,5 +1,6 @@
 /*
- * value_plain.inc.h: a value that is a number, K_COMBINE its combine. Template; values.inc.h says what such a file has.
+ * value_plain.inc.h: a value that is a number, combined by K_COMBINE. Template; values.inc.h says
+ * what such a file has.
  */
 typedef N(vec) O(val);
 #include "cpu/value_none.inc.h"

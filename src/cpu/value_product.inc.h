@@ -1,5 +1,6 @@
 /*
- * value_product.inc.h: a product of reals, a mantissa and an exponent (core/product.inc.h). Template; values.inc.h says what such a file has.
+ * value_product.inc.h: a product of reals as a mantissa and an exponent (core/product.inc.h).
+ * Template; values.inc.h says what such a file has.
  */
 #define P(name) O(name)
 #define P_REAL N(vec)

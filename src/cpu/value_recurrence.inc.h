@@ -1,5 +1,6 @@
 /*
- * value_recurrence.inc.h: what some steps h -> a h + b come to, which is such a step again. Template; values.inc.h says what such a file has.
+ * value_recurrence.inc.h: several steps h -> a h + b, combined into one such step. Template;
+ * values.inc.h says what such a file has.
  */
 typedef struct O(val) {
         N(vec) b;

@@ -1,6 +1,7 @@
 /*
- * Values between what the core computes with, an sf_value each, and what kernels have in scratch: lanes of a vector, the second components behind
- * the first. For steps that are blocks of a longer sequence (step.h): what is to their left comes in, or their totals go out.
+ * Converts values between the core's form, an sf_value each, and the kernels' form in scratch:
+ * lanes of a vector, with the second components behind the first. For steps that are blocks of a
+ * longer sequence (step.h), which get values to their left, or whose totals are values.
  */
 #include "cpu/panel.h"
 
@@ -13,13 +14,14 @@ static int64_t length_of(const sf_step *s)
         return s->before + s->n + s->after;
 }
 
-/* Kernels number elements from the axis's beginning, the core from the sequence's. */
+/* Kernels number elements from the beginning of the axis, the core from that of the sequence. */
 static int64_t turned(const sf_step *s, int64_t position)
 {
         return s->reverse ? length_of(s) - 1 - position : position;
 }
 
-/* The number that kernels give to nothing, before it is turned for those that prefer the last of equal elements. */
+/* The position that kernels store for "no element". It is the same where positions are stored
+ * complemented, so that the last of equal elements wins. */
 static int64_t nowhere(const sf_panel_member *m)
 {
         return m->kernels->lane_bytes == 4 ? INT32_MAX : INT64_MAX;
@@ -37,7 +39,7 @@ static uint64_t lane_get(const char *at, int32_t bytes)
         return bits;
 }
 
-/* A real of a lane as one of the accumulator, and back. */
+/* The real number in a lane. */
 static double real_of(uint64_t bits, int32_t bytes)
 {
         return bytes == 4 ? (double)sf_f32_from_bits((uint32_t)bits) : sf_f64_from_bits(bits);
@@ -74,7 +76,8 @@ static void spread(const sf_panel_member *m, sf_value v, char *to)
         const sf_step *s = m->step;
         const int32_t bytes = m->kernels->lane_bytes, width = m->kernels->width;
         const int64_t index = v.index;
-        if (s->acc == SF_DT_F32 && bytes == 8) /* indices that need 64 bits are held beside elements as wide */
+        /* indices that need 64 bits have elements of 64 bits */
+        if (s->acc == SF_DT_F32 && bytes == 8)
                 v = (sf_value){.f64 = (double)v.f32};
         m->kernels->fill(to, width, v);
         if (!is_index(m) || index == sf_no_index(s->op))
@@ -84,7 +87,7 @@ static void spread(const sf_panel_member *m, sf_value v, char *to)
                 memcpy(to + (width + i) * bytes, &number, (size_t)bytes);
 }
 
-/* The lane of column c in an array of values, of component 0 or 1. */
+/* The offset of component 0 or 1 of column c in an array of values. */
 static int64_t lane_at(const sf_cpu_kernels *k, int64_t c, int32_t component)
 {
         return (c / k->width * k->width * k->parts + component * k->width + c % k->width) * k->lane_bytes;
@@ -96,7 +99,8 @@ void sf_panel_left(const sf_panels *p, const sf_piece *piece, int32_t member, in
         const sf_cpu_kernels *k = m->kernels;
         const char *from = piece->of[member].left + line * piece->of[member].left_line + entry * m->step->left_entry;
         const int64_t cols = p->col < 0 ? 1 : piece->cols, step = p->col < 0 ? 0 : m->step->dims[p->col].left;
-        const int64_t lanes = p->shape == SF_PANEL_COLUMNS ? cols : k->width; /* of few columns, interleaved */
+        /* narrow: interleaved columns */
+        const int64_t lanes = p->shape == SF_PANEL_COLUMNS ? cols : k->width;
         _Alignas(64) char vector[2 * SF_LANES_BYTES];
         sf_value v;
         if (cols == 1) {

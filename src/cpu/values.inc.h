@@ -1,16 +1,18 @@
 /*
- * values.inc.h: a vector of an operation's values, in registers and in scratch memory. Template, part of kernels.inc.h. A file that the description
- * names, K_VALUES, or value_plain.inc.h says what a value is. It has
+ * values.inc.h: a vector of an operation's values, in registers and in scratch memory. Template,
+ * part of kernels.inc.h. The file that the description names, K_VALUES, or else value_plain.inc.h,
+ * defines a value. It has
  *
- *   O(val)        a vector of values: a vector, or a struct of two with lanes of one size, whose members it calls K_FIRST and K_SECOND, the
- *                 second's type K_SECOND_VEC
- *   O(combine)    two values, the left one first
- *   O(settle)     done to totals, which become left operands
- *   O(lift)       elements as values; O(lift_two) where K_TWO is defined, of elements and what stands beside them
- *   O(lower)      values as results
- *   O(raise)      results as values that are lowered to them: an exclusive scan keeps one
+ *   O(val)        a vector of values: a vector, or a struct of two with lanes of one size, whose
+ *                 members it calls K_FIRST and K_SECOND, the second's type K_SECOND_VEC
+ *   O(combine)    combines two values, the left one first
+ *   O(settle)     applied to totals, which become left operands
+ *   O(lift)       makes values of elements; O(lift_two), if K_TWO is defined, of both their parts
+ *   O(lower)      makes results of values
+ *   O(raise)      makes values of results, such that O(lower) gives the results: an exclusive scan
+ *                 keeps one
  *   O(broadcast)  a number in all lanes
- *   K_NUMBERS     defined where what stands beside elements is their number, which folds need not read
+ *   K_NUMBERS     defined if the second part of an element is its number, which folds need not read
  */
 #ifdef K_VALUES
 #define K_PARTS 2
@@ -60,14 +62,14 @@ SF_INLINE O(val) O(blend)(v_mask m, O(val) yes, O(val) no)
 {
         return N(blend)(m, yes, no);
 }
-/* Every position of every column becomes what stands in the lanes from `from` on, `inner` of them. */
+/* Every position of every column gets the `inner` lanes from lane `from` on. */
 SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)
 {
         return N(spread)(v, from, inner);
 }
 #endif
 
-/* `beside` and an identity whose position is none mean something to values of two components only. */
+/* `beside` and identity.index matter only for values of two components. */
 SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn, int64_t beside)
 {
         const K_BITS zero = {0};
@@ -84,11 +86,13 @@ SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn, int64_t beside)
         return none;
 }
 
-/* Bytes that a vector of values, and the value of one lane, take in scratch memory. A vector's components follow one another there. */
+/* Bytes of a vector of values, and of the value of one lane, in scratch memory. A vector's
+ * components are stored one after the other. */
 #define K_ENTRY (K_PARTS * V_BYTES)
 #define K_EACH (K_PARTS * K_LANE_BYTES)
 
-/* Elements as values, with the mask applied; mask may be NULL. Of a part, the other lanes hold garbage. */
+/* Elements as values, with the mask applied; the mask may be NULL. In a part, other lanes hold
+ * garbage. */
 SF_INLINE N(vec) O(element)(const char *x, const uint8_t *m, const O(none) *none)
 {
         const N(vec) v = N(load)(x);
@@ -117,20 +121,20 @@ SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *no
 }
 #endif
 #ifdef K_NUMBERS
-/* Elements with these numbers, which are read from nowhere. */
+/* Elements with given numbers, which are not read from memory. */
 SF_INLINE O(val) O(load_numbered)(const char *x, const uint8_t *m, const O(none) *none, int first, int count, K_INTEGERS number)
 {
         const O(val) v = O(lift_two)(count == K_WIDTH ? N(load)(x) : N(load_part)(x, first, count), (N(vec))number, none);
         return m ? O(blend)(N(mask_part)(m, first, count), v, none->value) : v;
 }
 #endif
-/* Likewise where all lanes may be there. */
+/* The same if all lanes may be present. */
 SF_INLINE O(val) O(load_some)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
 {
         return count == K_WIDTH ? O(load)(x, m, none) : O(load_part)(x, m, none, first, count);
 }
 
-/* A value that changes none. */
+/* A value that changes no other. */
 SF_INLINE O(val) O(neutral)(const O(none) *none)
 {
 #ifdef K_NEUTRAL

@@ -1,24 +1,34 @@
 /*
- * vector.h: the vector vocabulary the kernels are written in. An instruction set's file defines, before it includes this:
+ * vector.h: the vector functions that the kernels are written with. Before it includes this, an
+ * instruction set's file defines:
  *
- *   V_BYTES                      bytes in a vector: 16, 32 or 64
- *   V_PERMUTE_BYTES              granularity of a permute index (8: a whole lane)
- *   v_mask                       a choice of lanes; V_MASK_BITS if it is an integer of bits, else it is a v_raw of all-ones lanes
- *   v_permute4, v_permute8       (v_raw, v_raw index) -> v_raw: lanes of 4 or 8 bytes rearranged
- *   v_permute_two4, v_permute_two8   (v_raw a, v_raw b, v_raw index) -> v_raw: the same out of a and b on end, if V_PERMUTE_TWO is defined;
- *                                a permute of one must then ignore the index's bit for the second
- *   v_stream                     (void *, const void *, bytes): a non-temporal store of a whole aligned vector of 16, 32 or 64 bytes
- *   v_fence                      (): orders them before what follows
- *   v_stream_halves              (void *, const void *, const void *): the same of 64 bytes in two halves, if V_STREAM_HALVES is defined
- *   v_f32_from_f16, v_f16_from_f32   between a v_f32 and as many uint16_t in memory; likewise bf16 if V_BRAIN is defined
- *   v_f64_from_f32, v_f32_from_f64   between a v_f64 and as many float in memory, if V_WIDEN is defined
- *   V_LONG                       static V_APART, where functions of many scalar steps are better called
- *   v_u64_from                   (const void *, size, is_signed, truth) -> v_u64: as many integers of 1, 2 or 4 bytes, or
- *                                truths of 1, if V_WIDEN_INTEGERS is defined
- *   v_shuffle16                  (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged; of an index, 4 bits count
- *   v_larger_f32 ... v_larger_u64, if V_LARGER_REAL, V_LARGER_NARROW, V_LARGER_32 or V_LARGER_64 is defined
- * and, with V_MASK_BITS, v_blend_f32 ... v_blend_u64, v_above_f32 ... v_above_i64, v_mask_bytes and v_mask_bytes_part. The rest is GNU C vector arithmetic, which gcc and clang turn
- * into the instructions of the flags the file is compiled with.
+ *   V_BYTES                 bytes in a vector: 16, 32 or 64
+ *   V_PERMUTE_BYTES         granularity of a permute index (8: a whole lane)
+ *   v_mask                  a selection of lanes; with V_MASK_BITS an integer of bits, else a v_raw
+ *                           of all-ones lanes
+ *   v_permute4, v_permute8  (v_raw, v_raw index) -> v_raw: lanes of 4 or 8 bytes rearranged
+ *   v_permute_two4, _two8   (v_raw a, v_raw b, v_raw index) -> v_raw: the same from a followed by
+ *                           b, if V_PERMUTE_TWO is defined; a permute of one vector must then
+ *                           ignore the index's bit for the second
+ *   v_stream                (void *, const void *, bytes): a non-temporal store of an aligned
+ *                           vector of 16, 32 or 64 bytes
+ *   v_fence                 (): orders such stores before what follows
+ *   v_stream_halves         (void *, const void *, const void *): such a store of 64 bytes from two
+ *                           halves, if V_STREAM_HALVES is defined
+ *   v_f32_from_f16          and v_f16_from_f32: between a v_f32 and as many uint16_t in memory;
+ *                           also for bf16 if V_BRAIN is defined
+ *   v_f64_from_f32          and v_f32_from_f64: between a v_f64 and as many float in memory, if
+ *                           V_WIDEN is defined
+ *   V_LONG                  static V_APART, if functions of many scalar steps should not be inlined
+ *   v_u64_from              (const void *, size, is_signed, truth) -> v_u64: as many integers of 1,
+ *                           2 or 4 bytes, or bool of 1, if V_WIDEN_INTEGERS is defined
+ *   v_shuffle16             (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged, by the
+ *                           lowest 4 bits of each index
+ *   v_larger_f32 ... _u64   if V_LARGER_REAL, V_LARGER_NARROW, V_LARGER_32 or V_LARGER_64 is
+ *                           defined
+ * and, with V_MASK_BITS, v_blend_f32 ... v_blend_u64, v_above_f32 ... v_above_i64, v_mask_bytes and
+ * v_mask_bytes_part. The rest is GNU C vector arithmetic, which gcc and clang compile to the
+ * instructions that the file's flags allow.
  */
 #ifndef SF_CPU_VECTOR_H
 #define SF_CPU_VECTOR_H
@@ -34,10 +44,10 @@
 #define V_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* A function of its own, not merged into its caller: what the caller holds in registers must not take any from it. */
+/* Not inlined, so that it does not compete with its caller for registers. */
 #define V_APART __attribute__((noinline, unused))
 
-/* log2 of the parts of 16 bytes. */
+/* log2 of the number of 16-byte parts. */
 #define V_PART_LEVELS (V_BYTES == 64 ? 2 : V_BYTES == 32 ? 1 : 0)
 #define V_LANES4 (V_BYTES / 4)
 #define V_LANES8 (V_BYTES / 8)
@@ -63,10 +73,11 @@ SF_INLINE v_raw v_raw_load(const void *p)
         return *(const v_raw_unaligned *)p;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * bf16: the upper half of an f32, rounded to nearest even: add just under half of the last kept place, or exactly half where that
- * place is odd. A NaN must not carry over into infinity or zero: it keeps its upper bits and is made quiet.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * bf16: the upper half of an f32, rounded to nearest even. Add just under half of the last kept
+ * place, or exactly half if that place is odd. A NaN must not become infinity or zero by a carry:
+ * it keeps its upper bits and is made quiet.
+ * ---------------------------------------------------------------------------------------------- */
 #ifndef V_BRAIN
 typedef uint16_t v_halves __attribute__((vector_size(V_BYTES / 2), aligned(1), may_alias));
 
@@ -101,7 +112,8 @@ V_LONG v_u64 v_u64_from(const void *p, const int size, const bool is_signed, con
         v_u64 v;
         for (int i = 0; i < V_LANES8; i++) {
                 uint64_t one = 0;
-                memcpy(&one, (const char *)p + i * size, (size_t)size); /* little-endian, as every target is */
+                /* little-endian, as every target is */
+                memcpy(&one, (const char *)p + i * size, (size_t)size);
                 const int over = 64 - 8 * size;
                 v[i] = truth ? one != 0 : is_signed ? (uint64_t)((int64_t)(one << over) >> over) : one;
         }
@@ -109,7 +121,7 @@ V_LONG v_u64 v_u64_from(const void *p, const int size, const bool is_signed, con
 }
 #endif
 
-/* 1 to 8 bytes from p on; a copy of so many would be a call. */
+/* 1 to 8 bytes from p on. A memcpy of a variable size would be a function call. */
 SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
 {
         uint32_t low4, high4;
@@ -126,9 +138,9 @@ SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
         return low2 | (uint64_t)high2 << 8 * (count - 2);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Choices of lanes
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Selections of lanes
+ * ---------------------------------------------------------------------------------------------- */
 #ifdef V_MASK_BITS
 SF_INLINE v_mask v_mask_of(const sf_choice *choice)
 {
@@ -211,10 +223,10 @@ SF_INLINE v_mask v_above_i64(v_i64 a, v_i64 b)
 }
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------
- * Rotation by whole lanes: result lane i is lane i - by, modulo the width; or of two vectors on end, lane width + i - by. The index slides
- * over this window.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Rotation by whole lanes: result lane i is lane i - by, modulo the width; of two vectors one after
+ * the other, lane width + i - by. The index is read from this window, at an offset.
+ * ---------------------------------------------------------------------------------------------- */
 #define PAIR2(i, f) f(i) f(i + 1)
 #define PAIR4(i, f) PAIR2(i, f) PAIR2(i + 2, f)
 #define PAIR8(i, f) PAIR4(i, f) PAIR4(i + 4, f)
@@ -245,15 +257,15 @@ SF_INLINE v_raw v_rotate_index(int by, int lane_bytes)
         return v_raw_load((const char *)window + V_BYTES - by * lane_bytes);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * The larger of two. The vector spelling of value.h's SF_EXTREME: a NaN wins, and of two equal reals the sign bit
- * is clear if either's is.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * The larger of two: value.h's SF_EXTREME for vectors. A NaN wins, and of two equal reals the
+ * sign bit is clear if either's is.
+ * ---------------------------------------------------------------------------------------------- */
 #ifndef V_LARGER_REAL
 SF_INLINE v_f32 v_larger_f32(v_f32 a, v_f32 b)
 {
         const v_u32 wins = (v_u32)((a > b) | (a != a)), equal = (v_u32)(a == b);
-        const v_u32 r = (wins & (v_u32)a) | (~wins & (v_u32)b); /* a NaN in b is in it */
+        const v_u32 r = (wins & (v_u32)a) | (~wins & (v_u32)b); /* if b is NaN, it is b */
         return (v_f32)(r & (~equal | (v_u32)a));
 }
 SF_INLINE v_f64 v_larger_f64(v_f64 a, v_f64 b)
@@ -291,9 +303,10 @@ SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
 }
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------
- * Every other element of two vectors on end. The index lists are constants, so the compiler finds the instructions.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Every other element of two vectors, one after the other. The index lists are constants, so that
+ * the compiler can choose instructions for them.
+ * ---------------------------------------------------------------------------------------------- */
 #define V_EVEN(i) 2 * (i),
 #define V_ODD(i) 2 * (i) + 1,
 #ifdef __clang__

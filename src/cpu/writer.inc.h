@@ -1,19 +1,20 @@
 /*
  * writer.inc.h: template, part of element.inc.h.
  *
- * Writing a run of results vector after vector, whole aligned vectors past the cache where that is asked for. The tree knows
- * nothing of addresses, so where the output is not aligned the lanes are rotated into place between two results: in
- * registers, or where no instruction does, in memory.
+ * Writes a run of results vector by vector; if asked for, in whole aligned vectors around the
+ * cache. The tree does not depend on addresses. So if the output is not aligned, lanes are rotated
+ * into place between two results: in registers or, where no instruction does that, in memory.
  */
 typedef struct N(writer) {
         bool stream, reverse, first;
-        int phase;  /* lanes by which results start past an aligned address */
+        int phase;  /* how many lanes past an aligned address results start */
 #if K_LANE_BYTES < 4
-        char room[2 * V_BYTES] __attribute__((aligned(V_BYTES))); /* the two vectors that a result is part of */
+        /* the two aligned vectors that a result overlaps */
+        char room[2 * V_BYTES] __attribute__((aligned(V_BYTES)));
 #else
         v_raw index; /* rotates by phase */
         v_mask below; /* the lanes below phase */
-        N(vec) held; /* the previous result, rotated unless there is V_PERMUTE_TWO */
+        N(vec) held; /* the previous result, rotated unless V_PERMUTE_TWO is defined */
 #endif
 } N(writer);
 
@@ -33,9 +34,11 @@ SF_INLINE void N(writer_start)(N(writer) *w, const char *y, bool stream, bool re
 #if K_LANE_BYTES < 4
 SF_INLINE void N(write_one_turned)(N(writer) *w, char *y, N(vec) v)
 {
-        const int past = w->phase * K_OUT, ends = w->reverse ? V_BYTES : 0; /* which of the two this one completes */
+        /* which of the two is now complete */
+        const int past = w->phase * K_OUT, ends = w->reverse ? V_BYTES : 0;
         char *to = y - past + ends;
-        if (past % 16 == 0) { /* as large arrays of NumPy's begin: pieces of 16 bytes are whole lines soon enough */
+        /* as in NumPy's large arrays: pieces of 16 bytes soon make whole lines */
+        if (past % 16 == 0) {
                 for (int i = 0; i < V_BYTES; i += 16)
                         v_stream(y + i, (const char *)&v + i, 16);
                 return;
@@ -79,7 +82,8 @@ SF_INLINE void N(write_one_turned)(N(writer) *w, char *y, N(vec) v)
 }
 #endif
 
-/* `y` is where the first of `count` results belongs; they go up in memory by whole vectors, or down in reverse. */
+/* Writes `count` results, the first one to `y`; the next ones a vector further up in memory, in
+ * reverse down. */
 SF_INLINE void N(write_now)(N(writer) *w, char *y, const N(vec) *results, const int count)
 {
         const int64_t step = w->reverse ? -K_WIDTH * K_OUT : K_WIDTH * K_OUT;
@@ -95,7 +99,7 @@ SF_INLINE void N(write_now)(N(writer) *w, char *y, const N(vec) *results, const 
                 N(write_one_turned)(w, y, results[0]);
                 V_UNROLL
                 for (int i = 1; i < count; i++) {
-                        w->first = false; /* so that the compiler sees it is */
+                        w->first = false; /* to tell the compiler */
                         N(write_one_turned)(w, y + i * step, results[i]);
                 }
         }
@@ -107,7 +111,7 @@ static V_APART void N(write)(N(writer) *w, char *y, const N(vec) *results, int c
                 N(write_now)(w, y + i * step, results + i, 1);
 }
 
-/* `y` is where the next vector would have gone. */
+/* Writes what is still held. `y` is where the next vector would go. */
 static V_APART void N(write_end)(N(writer) *w, char *y)
 {
         if (!w->stream || !w->phase || w->first)

@@ -1,4 +1,4 @@
-/* One cached binary: its key, its file, and whether to believe it. */
+/* One cached binary: its key, its file, and whether it is valid. */
 #include "cuda/cache.h"
 
 #include "cuda/cache_sha256.h"
@@ -13,14 +13,14 @@
 
 static const char magic[8] = {'s', 'c', 'a', 'n', 'f', 'o', 'l', 'd'};
 #define FORMAT 1
-/* No kernel of ours comes near; a file that claims more is none of ours. */
+/* No kernel of ours comes near this; a file that claims more is not ours. */
 #define MOST_BYTES ((uint64_t)64 << 20)
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Keys
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* With its length, so that no two lists of texts run together into the same bytes. */
+/* The length comes first, so that no two lists of texts give the same bytes. */
 static void add_text(sf_sha256 *s, const char *text)
 {
         uint64_t length = strlen(text);
@@ -35,7 +35,8 @@ void sf_cache_key_make(sf_cache_key *key, const sf_compiler *compiler, const sf_
         struct stat file;
         char version[64];
 
-        /* NVRTC tells its version to the minor only; two builds of one version differ in the size of their files. */
+        /* NVRTC reports only its major and minor version; two builds of one version differ in the
+         * size of their files. */
         long long size = stat(compiler->path, &file) ? 0 : (long long)file.st_size;
         snprintf(version, sizeof version, "%d %d.%d %lld", FORMAT, (int)compiler->major, (int)compiler->minor, size);
         sf_sha256_start(&s);
@@ -62,9 +63,9 @@ static void entry_path(const sf_cache_key *key, const char *folder, char path[SF
         snprintf(path, SF_CACHE_PATH + 80, "%s/%s" SF_CACHE_SUFFIX, folder, name);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Files
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static void checksum(const sf_cache_header *header, const void *image, unsigned char digest[32])
 {
         sf_cache_header bare = *header;
@@ -110,7 +111,7 @@ static bool load_from(int file, sf_cache_header *header, void **image)
 {
         struct stat about;
         unsigned char digest[32];
-        /* Code for the device: only from files that this user, or root, wrote. */
+        /* This is code for the device: accept only files that this user or root owns. */
         if (fstat(file, &about) || !S_ISREG(about.st_mode) || (about.st_uid != geteuid() && about.st_uid != 0))
                 return false;
         if (!read_all(file, header, sizeof *header) || memcmp(header->magic, magic, sizeof magic) || header->version != FORMAT ||
@@ -155,7 +156,7 @@ bool sf_cache_read(const sf_cache_key *key, sf_binary *binary)
         }
         binary->size = header.size;
         binary->ptx = header.ptx != 0;
-        utimensat(AT_FDCWD, path, NULL, 0); /* used now; no matter if it cannot be said */
+        utimensat(AT_FDCWD, path, NULL, 0); /* used now; a failure does not matter */
         return true;
 }
 

@@ -1,14 +1,16 @@
 /*
- * cache.h: compiled binaries kept on disk, so that a kernel is compiled once a machine and not once a process.
+ * cache.h: compiled binaries kept on disk: a kernel is compiled once a machine, not once a process.
  *
- * The folder is SCANFOLD_CACHE_DIR; else scanfold in XDG_CACHE_HOME; else .cache/scanfold in HOME. With SCANFOLD_CACHE_DIR set to
- * nothing, or with no home, or with a folder that cannot be written, nothing is kept and all else works. SCANFOLD_CACHE_MB is
- * the most the folder may hold (256); beyond it the entries least recently used go first. 0 keeps nothing.
+ * The folder is SCANFOLD_CACHE_DIR; else scanfold in XDG_CACHE_HOME; else .cache/scanfold in HOME.
+ * If SCANFOLD_CACHE_DIR is empty, if there is no home, or if the folder cannot be written, nothing
+ * is kept and everything else works. SCANFOLD_CACHE_MB is the most that the folder may hold (256);
+ * beyond it, the least recently used entries are removed first. With 0 nothing is kept.
  *
- * An entry is one file named by its key: the SHA-256 of all that determines the binary (source, options, compiler, chip). It
- * holds a header, which repeats the key, and a checksum of everything. One that is damaged, cut short, of another format, or not this
- * user's (nor root's) is as good as absent, and is replaced. Files appear whole by renaming, so any number of processes may read
- * and write at once.
+ * An entry is one file, named by its key: the SHA-256 of everything that determines the binary
+ * (source, options, compiler, chip). It has a header, which repeats the key, and a checksum of
+ * everything. An entry that is damaged, truncated, of another format, or not owned by this user or
+ * root is treated as absent, and is replaced. Files are renamed when they are complete, so any
+ * number of processes may read and write at once.
  */
 #ifndef SF_CUDA_CACHE_H
 #define SF_CUDA_CACHE_H
@@ -23,47 +25,51 @@
 
 typedef struct sf_cache_key {
         unsigned char hash[32];
-        char about[SF_CACHE_ABOUT]; /* for people: "scan_rows sum f32 f32 f32 sm_90 NVRTC 13.0" */
+        char about[SF_CACHE_ABOUT]; /* for people: "scan_rows sum f32 to f32, sm_90, NVRTC 13.0" */
 } sf_cache_key;
 
-/* What a file begins with; the image follows at once. Numbers are the machine's own: a foreign order fails the checksum. */
+/* The beginning of a file; the image follows at once. Numbers have the machine's byte order: with
+ * another order the checksum fails. */
 typedef struct sf_cache_header {
         char magic[8];
         uint32_t version;
         uint32_t ptx;
         uint64_t size; /* of the image */
         sf_cache_key key;
-        unsigned char checksum[32]; /* of header, with this field zero, and image */
+        unsigned char checksum[32]; /* of the header, with this field zero, and the image */
 } sf_cache_header;
 
-/* The key of what sf_jit_compile(compiler, ..., source, arch) would give. */
+/* The key of what sf_jit_compile(compiler, ..., source, arch) would return. */
 void sf_cache_key_make(sf_cache_key *key, const sf_compiler *compiler, const sf_cuda_spec *spec, const char *source, const char *arch);
 
 bool sf_cache_read(const sf_cache_key *key, sf_binary *binary);        /* true: the caller frees binary->image */
-bool sf_cache_write(const sf_cache_key *key, const sf_binary *binary); /* false: it could not be kept, which harms nobody */
+bool sf_cache_write(const sf_cache_key *key, const sf_binary *binary); /* false: it was not kept */
 void sf_cache_forget(const sf_cache_key *key);                         /* the driver refused it */
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * cache_files.c
- * ---------------------------------------------------------------------------------------------------------- */
-/* The folder, made if `make` is set. False, and an empty path, if there is none or it cannot be made. */
+ * ---------------------------------------------------------------------------------------------- */
+/* The folder, created if `make` is set. False, and an empty path, if there is none. */
 bool sf_cache_folder(char path[SF_CACHE_PATH], bool make);
 int64_t sf_cache_limit(void); /* bytes */
 
-/* Calls `visit` (which may be NULL) for every whole entry; returns how many. Damaged ones are passed over. */
+/* Calls `visit` (which may be NULL) for every entry that is not damaged; returns how many. */
 typedef void sf_cache_visitor(void *user, const char *name, const char *about, int64_t bytes, int64_t used);
 int64_t sf_cache_each(sf_cache_visitor *visit, void *user);
 
-/* Removes all entries, damaged ones and left-over temporary files too; returns how many, or -1 if some could not be. */
+/* Removes all entries, also damaged ones and left-over temporary files. Returns how many, or -1 if
+ * some could not be removed. */
 int64_t sf_cache_clear_files(void);
 
-/* Brings the folder under its limit and removes what dead processes left half-written; returns the bytes it then holds. */
+/* Removes entries until the folder is under its limit, and files that dead processes left
+ * half-written. Returns the bytes that are left. */
 int64_t sf_cache_trim(const char *folder);
 
-/* To be told of every file written: trims when it is time to. Listing the folder each time would make many writes slow. */
+/* Call this after each file that is written: it trims when necessary. Listing the folder each time
+ * would make many writes slow. */
 void sf_cache_wrote(const char *folder, int64_t bytes);
 
-/* One entry's file, checked; the image only if `image` is not NULL. cache.c */
+/* In cache.c: reads and checks one entry; returns the image only if `image` is not NULL. */
 bool sf_cache_load(const char *path, sf_cache_header *header, void **image);
 
 #endif

@@ -1,4 +1,4 @@
-/* The cache's folder: where it is, what it holds, and how much it may. */
+/* The cache's folder: where it is, what it holds, and how much it may hold. */
 #include "cuda/cache.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ static bool make_folders(char *path)
 {
         for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
                 *slash = '\0';
-                mkdir(path, 0700); /* there already, mostly; the last one tells */
+                mkdir(path, 0700); /* mostly exists already; the last mkdir decides */
                 *slash = '/';
         }
         return !mkdir(path, 0700) || errno == EEXIST;
@@ -38,7 +38,8 @@ static bool make_folders(char *path)
 
 bool sf_cache_folder(char path[SF_CACHE_PATH], bool make)
 {
-        /* Not the environment's word in a program that runs with rights its caller has not. */
+        /* secure_getenv: a program that runs with more rights than its caller must not trust the
+         * environment. */
         const char *own = secure_getenv("SCANFOLD_CACHE_DIR"), *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
         int length = 0;
         path[0] = '\0';
@@ -55,9 +56,9 @@ bool sf_cache_folder(char path[SF_CACHE_PATH], bool make)
         return true;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Going through the files
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct file {
         char name[96];
         int64_t size;
@@ -65,7 +66,7 @@ typedef struct file {
         bool temporary;
 } file;
 
-/* The folder's files that are ours by name, allocated; *count is set. */
+/* The files in the folder that have names of ours, allocated; sets *count. */
 static file *list_files(const char *folder, size_t *count)
 {
         file *files = NULL;
@@ -141,7 +142,8 @@ void sf_cache_wrote(const char *folder, int64_t bytes)
         if (room < 0) {
                 limit = sf_cache_limit();
                 snprintf(looked_at, sizeof looked_at, "%s", folder);
-                /* Others write too: an eighth of what is left, before looking again. */
+                /* Other processes write too: list the folder again after an eighth of what is
+                 * left. */
                 room = (limit - sf_cache_trim(folder)) / 8;
         }
         pthread_mutex_unlock(&lock);

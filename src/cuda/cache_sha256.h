@@ -1,4 +1,5 @@
-/* SHA-256 (FIPS 180-4): the name and the checksum of a cached binary. Speed does not matter here; no two keys may ever meet. */
+/* SHA-256 (FIPS 180-4): the name and the checksum of a cached binary. Speed does not matter here;
+ * two keys must never be equal. */
 #ifndef SF_CUDA_CACHE_SHA256_H
 #define SF_CUDA_CACHE_SHA256_H
 

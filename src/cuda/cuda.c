@@ -1,4 +1,4 @@
-/* Step to launches on the caller's stream. */
+/* Runs steps as launches on the caller's stream. */
 #include "cuda/cuda.h"
 
 #include "cuda/cuda_device.h"
@@ -20,13 +20,14 @@ sf_status sf_cuda_check(const sf_context *ctx, const char *name, sf_device devic
                        driver->devices);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Pointers
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /*
- * Pointers lately found to be the device's, per thread: asking the driver costs as much as the rest of a warm call. A stale
- * row means only that memory freed since is not caught here.
+ * Pointers that were recently found to be the device's, for each thread: asking the driver costs as
+ * much as the rest of a warm call. If an entry is stale, this check only misses that the memory has
+ * been freed since.
  */
 #define SEEN_BITS 6
 static _Thread_local struct {
@@ -72,16 +73,18 @@ static sf_status check_pointers(const sf_context *ctx, sf_cuda_device *d, const 
         if (step->segments.offsets)
                 SF_TRY(check_pointer(ctx, d, "offsets", step->segments.offsets));
         for (int32_t k = 1; reads >> k; k++)
-                if (reads >> k & 1 && step->fuse->operand[k].data) /* of a fold of nothing there may be none */
+                /* a fold of nothing may have no data */
+                if (reads >> k & 1 && step->fuse->operand[k].data)
                         SF_TRY(check_pointer(ctx, d, "an operand", step->fuse->operand[k].data));
         return step->in_place ? SF_OK : check_pointer(ctx, d, "out", step->y);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Launching
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* A failed launch: if our handles died with a context that was reset, the next call starts anew. */
+/* A failed launch: if our handles became invalid because the context was reset, the next call
+ * starts again. */
 static sf_status launch_failed(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, cu_result code)
 {
         unsigned flags;
@@ -117,7 +120,8 @@ static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stre
         return SF_OK;
 }
 
-/* The step and those of its siblings that share its read; *next becomes the first that does not. */
+/* Runs the step and those of its siblings that share its read; *next becomes the first that does
+ * not. */
 static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_step **next, void *workspace, size_t size)
 {
         sf_cuda_plan plan;
@@ -146,7 +150,7 @@ static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_
         return status;
 }
 
-/* A stage by itself, on a device that has been entered. */
+/* What it takes to run a stage by itself, on a device that has been entered. */
 typedef struct stage_of {
         const sf_context *ctx;
         sf_cuda_device *device;
@@ -163,7 +167,7 @@ static sf_status run_stage(void *with, const sf_step *step)
         return status;
 }
 
-/* Are its tensors the device's, but for what a chain keeps to itself? */
+/* Are its tensors on the device, except what only the chain itself uses? */
 static sf_status check_chain(const sf_context *ctx, sf_cuda_device *d, const sf_step *stage)
 {
         for (; stage; stage = stage->then)
@@ -180,7 +184,7 @@ static sf_status check_chain(const sf_context *ctx, sf_cuda_device *d, const sf_
         return SF_OK;
 }
 
-/* In one launch, where there is one; else one stage after another. */
+/* Runs a chain in one launch if there is a kernel for it; else one stage after another. */
 static sf_status run_chain(const sf_context *ctx, sf_cuda_device *d, const sf_step *first, void *workspace, size_t size)
 {
         sf_cuda_plan plan;
@@ -227,7 +231,8 @@ static sf_status measure_stage(void *with, const sf_step *step)
 {
         stage_of *s = with;
         sf_cuda_plan plan;
-        /* Siblings that do not share a read take turns with it. */
+        /* Siblings that do not share a read run one after another, so they can use the same
+         * scratch. */
         while (step) {
                 SF_TRY(sf_cuda_plan_step(s->ctx, step, &s->device->chip, &plan));
                 s->size = plan.scratch > s->size ? plan.scratch : s->size;
@@ -278,9 +283,9 @@ sf_status sf_cuda_again(sf_context *ctx, const sf_again *a)
         return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Memory for others
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Memory for other layers
+ * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner)
 {
         sf_cuda_device *d;

@@ -49,7 +49,8 @@ static sf_status describe(sf_context *ctx, sf_device device, sf_device_info *inf
         if (device.device_id < 0 || device.device_id >= driver->devices)
                 return sf_fail(ctx, SF_NO_DEVICE, "there is no CUDA device %d; this process sees %d, numbered from 0", (int)device.device_id,
                                driver->devices);
-        /* Asked of the driver and not of sf_cuda_device_get: a listing opens no context. */
+        /* This asks the driver itself, not sf_cuda_device_get, because listing devices must not
+         * open a context. */
         if ((code = driver->device_get(&number, device.device_id)) != CU_OK ||
             (code = driver->device_name(info->name, sizeof info->name, number)) != CU_OK ||
             (code = driver->device_memory(&memory, number)) != CU_OK ||
@@ -84,9 +85,9 @@ sf_status sf_device_describe(sf_context *given, sf_device device, sf_device_info
         return SF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The cache
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cache_path(sf_context *given, char *path, size_t size)
 {
         sf_context *ctx;

@@ -1,4 +1,5 @@
-/* A device is brought up once a process; its kernels are found by hashing a struct, without a lock. */
+/* A device is initialised once for each process. Its kernels are found by hashing a struct, without
+ * a lock. */
 #include "cuda/cuda_device.h"
 
 #include "cuda/cache.h"
@@ -12,11 +13,11 @@
 #define FIRST_TABLE 64
 
 static _Atomic(sf_cuda_device *) devices[SF_CUDA_MAX_DEVICES];
-static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* taken to bring a device up */
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* taken to initialise a device */
 
-/* ------------------------------------------------------------------------------------------------------------
- * Bringing up
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Initialisation
+ * ---------------------------------------------------------------------------------------------- */
 static sf_cuda_kernel_table *new_table(size_t slots)
 {
         sf_cuda_kernel_table *table = calloc(1, sizeof *table + slots * sizeof *table->slots);
@@ -46,11 +47,12 @@ static cu_result read_chip(sf_cuda_device *d)
                         return code;
         }
         d->chip.capability = major * 10 + minor;
-        d->chip.cluster = d->chip.capability >= 90 ? 8 : 1; /* what every chip that has them takes */
+        /* the size that all chips with clusters support */
+        d->chip.cluster = d->chip.capability >= 90 ? 8 : 1;
         d->chip.l2 = l2;
         d->pools = pools != 0;
         d->reads_host = reads_host != 0;
-        /* From CUDA 12.3 on graphs can be captured of it. */
+        /* From CUDA 12.3 on, such launches can be captured in graphs. */
         d->overlaps = d->chip.capability >= 90 && d->driver->version >= 12030;
         return CU_OK;
 }
@@ -102,14 +104,15 @@ sf_status sf_cuda_device_get(const sf_context *ctx, int32_t ordinal, sf_cuda_dev
                                driver->devices);
         pthread_mutex_lock(&devices_lock);
         sf_status status = devices[ordinal] ? SF_OK : bring_up(ctx, driver, ordinal);
-        *device = devices[ordinal]; /* another thread may forget it again at once */
+        *device = devices[ordinal]; /* another thread may forget it at any time */
         pthread_mutex_unlock(&devices_lock);
         return status;
 }
 
 void sf_cuda_device_forget(sf_cuda_device *d)
 {
-        /* What hangs on it is kept, out of use: another thread may be in it, and the driver has dropped its own part already. */
+        /* The old device is kept but not used: another thread may be using it, and the driver has
+         * already freed its own part. */
         static sf_cuda_device *forgotten;
         pthread_mutex_lock(&devices_lock);
         if (devices[d->ordinal] == d) {
@@ -128,11 +131,11 @@ sf_status sf_cuda_device_fail(const sf_context *ctx, sf_cuda_device *d, cu_resul
         return sf_driver_fail(ctx, d->driver, code, d->ordinal, doing);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * The caller's context, and the caller's captures
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * The caller's context and the caller's captures
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Is the device's context current? A context that was reset may have the handle of the one before,
+/* Is the device's context current? After a reset, the new context may have the old one's handle,
  * but not its number. */
 static bool is_current(const sf_cuda_device *d)
 {
@@ -143,7 +146,7 @@ static bool is_current(const sf_cuda_device *d)
         return d->driver->context_current(&current) == CU_OK && current == d->context;
 }
 
-/* Drivers before CUDA 12.0 tell by the first call that fails. */
+/* With drivers before CUDA 12.0, only the first call that fails shows it. */
 static bool was_reset(const sf_cuda_device *d)
 {
         uint64_t id;
@@ -190,9 +193,9 @@ void sf_cuda_device_restore(const sf_cuda_device *d, int mode)
         d->driver->capture_mode(&mode);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Kernels
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 _Static_assert(sizeof(sf_cuda_spec) % 8 == 0 && offsetof(sf_cuda_spec, fused) % 8 == 0, "hashed eight bytes at a time");
 
 static uint64_t hash_spec(const sf_cuda_spec *spec)
@@ -224,7 +227,8 @@ static void put(sf_cuda_kernel_table *table, sf_cuda_kernel_entry *entry)
         atomic_store_explicit(&table->slots[i], entry, memory_order_release);
 }
 
-/* Room for one kernel more in the table, and its entry; NULL without memory. Under kernels_lock. */
+/* Makes room for one more kernel in the table, and allocates its entry; NULL without memory. Call
+ * it under kernels_lock. */
 static sf_cuda_kernel_entry *make_room(sf_cuda_device *d)
 {
         sf_cuda_kernel_table *table = d->kernels;
@@ -249,7 +253,7 @@ static bool image_refused(cu_result code)
         return code == CU_INVALID_IMAGE || code == CU_NO_BINARY || code == CU_INVALID_PTX || code == CU_UNSUPPORTED_PTX;
 }
 
-/* The image as a module, and the kernel in it. */
+/* Loads the image as a module, and finds the kernel in it. */
 static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, const char *entry,
                             cu_function *function, char *log, size_t size)
 {
@@ -261,7 +265,8 @@ static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, co
         if (code != CU_OK)
                 return code;
         code = d->driver->module_function(function, module, entry);
-        /* More than 48 KiB of shared memory has to be asked for. All that is left, since launches of one kernel may differ. */
+        /* More than 48 KiB of shared memory must be requested. Request all that is left, because
+         * launches of one kernel may differ. */
         if (code == CU_OK)
                 code = d->driver->function_attribute(&used, CU_FUNCTION_STATIC_SHARED, *function);
         if (code == CU_OK && used < d->chip.shared_per_block)
@@ -294,7 +299,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
                         sf_cache_forget(&key);
         }
         status = SF_OK;
-        if (image_refused(code)) { /* or there was none */
+        if (image_refused(code)) { /* or there was no image */
                 snprintf(file, sizeof file, "%s.cu", name);
                 status = sf_jit_compile(ctx, compiler, file, source, arch, &binary, NULL);
                 if (status == SF_OK) {
@@ -327,7 +332,7 @@ sf_status sf_cuda_device_kernel(const sf_context *ctx, sf_cuda_device *d, const 
         entry = find(d->kernels, spec); /* another thread may have made it meanwhile */
         if (entry) {
                 *function = entry->function;
-        } else if (!(entry = make_room(d))) { /* before there is a kernel, which would be lost */
+        } else if (!(entry = make_room(d))) { /* first: without room, a new kernel would be lost */
                 status = sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory to remember a kernel");
         } else {
                 sf_cuda_device_relax(d, &mode);

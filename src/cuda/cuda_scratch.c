@@ -1,45 +1,50 @@
 /*
  * Scratch memory, in stream order.
  *
- * Calls on one stream run one after another, so they share one block, kept from call to call and grown in stream order: a warm
- * call allocates nothing. The lock is held from take to give: two threads' launches on one stream must not interleave while they
- * use one block.
+ * Calls on one stream run one after another. So they share one block, kept from call to call and
+ * grown in stream order, and a warm call allocates nothing. The lock is held from take to give,
+ * because the launches of two threads on one stream must not interleave while they use the same
+ * block.
  *
- * Words that blocks of a launch watch bear the launch's mark (tree.cuh), so what launches before have left there may stay: they have a block
- * of their own, cleared when it is new, and again long before marks come round.
+ * Words that the blocks of a launch watch contain the launch's mark (tree.cuh), so values of
+ * earlier launches may stay there. These words have a memory block of their own, which is cleared
+ * when it is new, and again long before marks repeat.
  *
- * A stream is told from others by its number (cuda_streams.c), which is never used again: handles
- * are. Streams without one allocate and release in stream order with each call.
+ * A stream is identified by its number (cuda_streams.c), which, unlike a handle, is never used
+ * again. Streams without a number allocate and release in stream order with each call.
  *
- * Nobody tells when a stream is destroyed. So where there are more than FEW of them, every call
- * leaves an event behind its launches; and a stream that finds all SF_CUDA_LANES taken gets the
- * memory of the one that has been idle for longest, once the event says that its work is over.
- * While it is not, it allocates with each call. Programs with few streams record nothing.
+ * Nothing tells us when a stream is destroyed. So if there are more than FEW streams, every call
+ * records an event after its launches. A stream that finds all SF_CUDA_LANES taken gets the memory
+ * of the one that has been idle for longest, if the event says that its work has ended. Otherwise
+ * it allocates with each call. Programs with few streams record nothing.
  *
- * A captured call cannot share its stream's block: the graph runs later, on any stream, beside anything. It gets a block that belongs
- * to the graph and comes back when the graph is destroyed.
+ * A captured call cannot share its stream's block: the graph runs later, on any stream, at the same
+ * time as anything. It gets a block that belongs to the graph and is returned when the graph is
+ * destroyed.
  *
- * What a run of several steps keeps between them is borrowed: a block of its own, out of everybody's sight until it is returned, so that no
- * lock is held meanwhile. A returned block serves the next borrower on the same stream, whose work comes after.
+ * Memory that a run of several steps keeps between them is borrowed: a block that nobody else sees
+ * until it is returned, so that no lock is held meanwhile. The next borrower on the same stream,
+ * whose work comes later, can use a returned block.
  */
 #include "cuda/cuda_device.h"
 
 #include <stdlib.h>
 
-/* The least a block has: growing step by step from a few bytes would allocate many times over. */
+/* The smallest block: growing step by step from a few bytes would allocate many times. */
 #define LEAST ((size_t)1 << 20)
 
-/* A mark has 32 bits. */
+/* Marks have 32 bits; the words are cleared after this many. */
 #define MOST_MARKS ((uint32_t)1 << 31)
 
-/* So many streams are never asked whether they are done: most programs have fewer. */
+/* Up to this many streams, no events are recorded: most programs have fewer. */
 #define FEW 8
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Blocks of graphs
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Called by the driver, on a thread of its own, when the last graph that holds the block is gone. It may not call the driver. */
+/* The driver calls this, on a thread of its own, when the last graph that holds the block is
+ * destroyed. It must not call the driver. */
 static void give_back(void *data)
 {
         sf_cuda_graph_block *block = data;
@@ -49,7 +54,8 @@ static void give_back(void *data)
                 ;
 }
 
-/* A free block that is big enough and not wastefully so, or a new one. Under the lock. */
+/* A free block that is large enough, but not much too large; else a new one. Call it under the
+ * lock. */
 static cu_result take_block(sf_cuda_device *d, size_t size, sf_cuda_graph_block **taken)
 {
         sf_cuda_graph_block *back = atomic_exchange_explicit(&d->given_back, NULL, memory_order_acquire), *block;
@@ -80,7 +86,7 @@ static cu_result take_block(sf_cuda_device *d, size_t size, sf_cuda_graph_block 
         return CU_OK;
 }
 
-/* Now, not when the graph runs: every run goes on where the one before it ended. */
+/* Now, not when the graph runs, because every run continues with what the one before it left. */
 static cu_result clear_block(const sf_cuda_device *d, const sf_cuda_graph_block *block)
 {
         const sf_driver *driver = d->driver;
@@ -115,7 +121,7 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
         if (code == CU_OK) {
                 code = d->driver->graph_retain(graph, object, 1, CU_GRAPH_MOVE);
                 if (code != CU_OK)
-                        d->driver->object_release(object, 1); /* which gives the block back */
+                        d->driver->object_release(object, 1); /* this returns the block */
         } else {
                 give_back(block);
         }
@@ -127,9 +133,9 @@ static sf_status take_captured(const sf_context *ctx, sf_cuda_device *d, cu_grap
         return SF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Blocks of streams
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static cu_result allocate(const sf_cuda_device *d, size_t size, cu_stream stream, cu_address *base)
 {
         int mode;
@@ -149,11 +155,11 @@ static void release(const sf_cuda_device *d, cu_stream stream, cu_address base)
                 return;
         }
         sf_cuda_device_relax(d, &mode);
-        d->driver->release(base); /* waits until the device has done with it: no pools, no choice */
+        d->driver->release(base); /* without pools, this waits until the device no longer uses it */
         sf_cuda_device_restore(d, mode);
 }
 
-/* The stream's lane: its own, a new one, one that is idle, or NULL. Under the lock. */
+/* The stream's lane: its own, a new one, an idle one, or NULL. Call it under the lock. */
 static sf_cuda_lane *find_lane(sf_cuda_device *d, cu_stream stream)
 {
         uint64_t number;
@@ -245,12 +251,13 @@ void sf_cuda_scratch_give(sf_cuda_device *d, cu_stream stream, sf_cuda_scratch *
         scratch->locked = false;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Borrowed blocks
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* A free block of this stream: the first that is large enough, else any, to be replaced. Without
- * one, where there are as many as are kept, the one idle for longest. Under the lock. */
+/* A returned block of this stream: the first that is large enough, else any, which the caller
+ * replaces. If there is none and no more can be kept, the one that has been idle for longest. Call
+ * it under the lock. */
 static sf_cuda_block *find_block(sf_cuda_device *d, uint64_t stream, size_t size)
 {
         sf_cuda_block **found = NULL, **idle = NULL;
@@ -273,7 +280,7 @@ static sf_cuda_block *find_block(sf_cuda_device *d, uint64_t stream, size_t size
         return block;
 }
 
-/* What it says of its memory, which is gone or never was. */
+/* Frees the description of a block whose memory is gone, or was never allocated. */
 static void forget_block(const sf_cuda_device *d, sf_cuda_block *block)
 {
         if (block->use.event)
@@ -331,8 +338,8 @@ void sf_cuda_scratch_return(sf_cuda_device *d, cu_stream stream, sf_cuda_block *
 {
         bool kept = false;
         if (!block)
-                return; /* a graph's */
-        if (block->device != d) { /* reset meanwhile, and the memory went with it */
+                return; /* a graph owns it */
+        if (block->device != d) { /* it was reset, which freed the memory */
                 free(block);
                 return;
         }

@@ -1,16 +1,18 @@
 /*
- * Streams: which is which, when work on memory is over, and results that are kept from run to run.
+ * Streams: how to tell them apart, when work on memory has ended, and results that are kept from
+ * run to run.
  *
- * A handle names no stream: that of a destroyed one is given to the next, and 0x2 is another stream
- * on every thread. So streams are told apart by numbers that are never used again. Where there is
- * no number (a driver before CUDA 12.0), a stream is taken for another one with every call.
+ * A handle does not identify a stream: the next stream may get the handle of a destroyed one, and
+ * 0x2 is another stream on every thread. So streams are told apart by numbers that are never used
+ * again. Without such numbers (a driver before CUDA 12.0), every call is treated as on a new
+ * stream.
  */
 #include "cuda/cuda.h"
 #include "cuda/cuda_device.h"
 
 #include <stdlib.h>
 
-/* Two of the driver's names for streams, beside NULL for the legacy one. */
+/* Two of the driver's handles for special streams, besides NULL for the legacy stream. */
 #define LEGACY ((cu_stream)0x1)
 #define PER_THREAD ((cu_stream)0x2)
 
@@ -18,7 +20,7 @@ bool sf_cuda_stream_number(const sf_cuda_device *d, cu_stream stream, uint64_t *
 {
         static atomic_uint_fast64_t threads;
         static _Thread_local uint64_t mine;
-        *number = 0; /* the legacy stream's, of which there is one */
+        *number = 0; /* the legacy stream; there is only one */
         if (!stream || stream == LEGACY)
                 return true;
         if (stream == PER_THREAD) {
@@ -64,25 +66,25 @@ bool sf_cuda_use_over(const sf_cuda_device *d, const sf_cuda_use *use)
 /* ------------------------------------------------------------------------------------------------
  * Kept results
  *
- * Many streams may read one at once: each waits, on the device, for the stream that made it. It is
- * made anew only where all other streams' work on it is over, since they are not to wait for each
- * other; a run that finds it otherwise does without. A graph being captured does without as well:
- * what it is to read when it runs is not known.
+ * Many streams may read one at the same time. Each waits, on the device, for the stream that wrote
+ * it. It is written again only if all work of other streams on it has ended, because streams must
+ * not wait for each other; otherwise a run does not use it. A graph that is being captured does
+ * not use it either, because it is not known what the graph should read when it runs.
  * ---------------------------------------------------------------------------------------------- */
 
-/* So many streams at once. */
+/* The most streams that can use a result at once. */
 #define USES 8
 
 struct sf_cuda_kept {
-        sf_cuda_device *device; /* not the one of now: it was reset */
+        sf_cuda_device *device; /* not the current device if that was reset */
         cu_address base;
-        int32_t made;     /* which use wrote it, -1: that is over */
-        uint64_t writes;  /* so far */
+        int32_t made;     /* which use wrote it; -1: that work has ended */
+        uint64_t writes;  /* how many so far */
         struct kept_use {
                 sf_cuda_use use;
                 bool taken, named;
                 int32_t runs;  /* between begin and end */
-                uint64_t seen; /* the last write that comes before this stream's work */
+                uint64_t seen; /* the last write that this stream's work comes after */
         } uses[USES];
 };
 
@@ -110,9 +112,9 @@ sf_status sf_cuda_kept_create(const sf_context *ctx, sf_cuda_device *d, size_t s
 void sf_cuda_kept_destroy(sf_cuda_device *d, sf_cuda_kept *kept)
 {
         int mode;
-        if (d == kept->device) { /* else all of it went with the context */
+        if (d == kept->device) { /* else the context's reset freed everything */
                 sf_cuda_device_relax(d, &mode);
-                d->driver->release(kept->base); /* waits until the device has done with it */
+                d->driver->release(kept->base); /* waits until the device no longer uses it */
                 for (int32_t i = 0; i < USES; i++)
                         if (kept->uses[i].use.event)
                                 d->driver->event_destroy(kept->uses[i].use.event);
@@ -121,7 +123,7 @@ void sf_cuda_kept_destroy(sf_cuda_device *d, sf_cuda_kept *kept)
         free(kept);
 }
 
-/* Is the place free, or the work it stands for over? Then it is free. */
+/* Is the place free? It also becomes free when its work has ended. */
 static bool is_free(sf_cuda_kept *kept, int32_t place)
 {
         struct kept_use *u = &kept->uses[place];
@@ -151,7 +153,7 @@ int32_t sf_cuda_kept_begin(sf_cuda_device *d, sf_cuda_kept *kept, cu_stream stre
         for (int32_t i = 0; writes && i < USES; i++)
                 if (i != place && !is_free(kept, i))
                         return -1;
-        /* One that nobody has, else one that somebody has no use for any more. */
+        /* A place that is not taken, else one whose work has ended. */
         for (int32_t i = 0; place < 0 && i < 2 * USES; i++)
                 if (i < USES ? !kept->uses[i].taken : is_free(kept, i - USES))
                         kept->uses[place = i % USES].seen = 0;

@@ -10,7 +10,8 @@ typedef struct shape {
         int64_t lengths[3];
 } shape;
 
-/* One of each kind of walk: long rows, columns, one long axis, short rows, a narrow matrix, a middle axis that is not aligned. */
+/* One of each kind of walk: long rows, columns, one long axis, short rows, a narrow matrix, and a
+ * middle axis that is not aligned. */
 static const shape shapes[] = {{"rows", 2, 1, {8192, 8192, 0}},         {"columns", 2, 0, {8192, 8192, 0}},
                                {"one long axis", 1, 0, {1 << 28, 0, 0}}, {"few long rows", 2, 1, {8, 1 << 24, 0}},
                                {"short rows", 2, 1, {1 << 22, 64, 0}},   {"tiny rows", 2, 1, {1 << 24, 4, 0}},

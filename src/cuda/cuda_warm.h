@@ -1,10 +1,11 @@
-/* cuda_warm.h: steps that stand for common calls: what the cache is warmed with and what tests compile. */
+/* cuda_warm.h: steps that represent common calls, for warming the cache and for tests. */
 #ifndef SF_CUDA_WARM_H
 #define SF_CUDA_WARM_H
 
 #include "core/step.h"
 
-/* Fills step number `index` and writes what it is; false past the last. Its pointers are well aligned and lead nowhere. */
+/* Fills in step number `index` and writes a description of it; false past the last. Its pointers
+ * are well aligned but not valid. */
 bool sf_cuda_usual_step(int32_t index, sf_step *step, char what[96]);
 
 #endif

@@ -1,4 +1,5 @@
-/* libcuda: loaded once, its functions in a table, its result codes as statuses and sentences. */
+/* libcuda: loaded once, with its functions in a table, and its result codes turned into statuses
+ * and sentences. */
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
@@ -13,12 +14,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static sf_driver table;
 static _Atomic(const sf_driver *) ready;
-static atomic_bool initialised; /* cuInit was called in this process or in the one it was forked from */
+/* cuInit was called in this process or in its parent before the fork */
+static atomic_bool initialised;
 static atomic_bool forked;
 
-/* ------------------------------------------------------------------------------------------------------------
- * fork: the child has one thread, so a lock held by another is held for ever; and CUDA's own state is of no use there.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * fork: the child has one thread, so a lock that another thread held is never released; and CUDA's
+ * own state cannot be used there.
+ * ---------------------------------------------------------------------------------------------- */
 static void (*resets[4])(void);
 static int nresets;
 
@@ -52,9 +55,9 @@ bool sf_driver_forked(void)
         return forked;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Result codes
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 bool sf_driver_sticky(cu_result code)
 {
         switch (code) {
@@ -94,7 +97,7 @@ static sf_status status_of(cu_result code)
         }
 }
 
-/* What a person can do about it; "" where the driver's words are all there is. */
+/* What the user can do about it; "" if there is nothing to add. */
 static const char *advice(cu_result code)
 {
         if (sf_driver_sticky(code))
@@ -133,14 +136,14 @@ sf_status sf_driver_fail(const sf_context *ctx, const sf_driver *driver, cu_resu
                        text ? text : "no description", advice(code));
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Loading
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static sf_status load(const sf_context *ctx)
 {
         static const char *const sonames[] = {".1", "", NULL};
         static const sf_library libcuda = {"libcuda.so", sonames, "SCANFOLD_LIBCUDA", "cuInit", false};
-        static void *handle; /* kept from a try that failed later: no need to look for it again */
+        static void *handle; /* kept if a later part failed, so that it is not searched for again */
         char tried[1024];
         cu_result code;
         const char *missing = NULL;
@@ -165,7 +168,7 @@ static sf_status load(const sf_context *ctx)
                                table.version / 1000, table.version % 1000 / 10);
         if (missing)
                 return sf_fail(ctx, SF_NO_DEVICE, "%s has no function %s; a CUDA driver for 11.8 or newer has", table.path, missing);
-        initialised = true; /* before the call, so that a fork during it counts */
+        initialised = true; /* set before the call, so that a fork during it counts */
         code = table.init(0);
         initialised = code == CU_OK;
         if (code != CU_OK || (code = table.device_count(&table.devices)) != CU_OK)

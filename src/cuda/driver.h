@@ -1,14 +1,18 @@
 /*
- * driver.h: libcuda, found and loaded at run time; nothing to link and no CUDA header to include.
+ * driver.h: libcuda, found and loaded at run time; nothing is linked, and no CUDA header is
+ * included.
  *
- * Where a library is looked for (driver_find.c), the first that answers:
- *   1. the file that SCANFOLD_LIBCUDA or SCANFOLD_NVRTC names, and then no other;
- *   2. one that is loaded already, as in a process that imported torch;
- *   3. the loader's own search, by soname: libcuda.so.1; libnvrtc.so.13, .12, .11.2, ..., those of the driver's own major
- *      version and below first;
+ * Where a library is looked for (driver_find.c); the first that works is used:
+ *   1. the file that SCANFOLD_LIBCUDA or SCANFOLD_NVRTC names; then no other is tried;
+ *   2. one that is already loaded, as in a process that has imported torch;
+ *   3. the loader's own search, by soname: libcuda.so.1; libnvrtc.so.13, .12, .11.2, first those of
+ *      the driver's own major version and below;
+ * and then, NVRTC only:
  *   4. lib64, lib and targets/x/lib under CUDA_HOME, CUDA_PATH, and /usr/local/cuda;
- *   5. nvidia/x/lib and torch/lib in the site-packages of the running Python: those that files mapped into the process come
- *      from, those beside the running interpreter, and those of VIRTUAL_ENV and CONDA_PREFIX.
+ *   5. nvidia/x/lib and torch/lib in the site-packages of the running Python: those that files
+ *      mapped into the process come from, those beside the running interpreter, and those of
+ *      VIRTUAL_ENV and CONDA_PREFIX.
+ * libcuda is looked for in the folders of WSL and of containers instead.
  */
 #ifndef SF_CUDA_DRIVER_H
 #define SF_CUDA_DRIVER_H
@@ -39,7 +43,7 @@ typedef struct cu_launch {
         unsigned count;
 } cu_launch;
 
-/* Result codes that mean something to us; driver.c has the table from any code to a status. */
+/* Result codes that we handle; driver.c maps every code to a status. */
 enum {
         CU_OK = 0,
         CU_OUT_OF_MEMORY = 2,
@@ -55,7 +59,7 @@ enum {
         CU_CAPTURE_IMPLICIT = 906
 };
 
-/* Attributes of devices, functions and pointers, and what they may be. */
+/* Attributes of devices, functions and pointers, and some of their values. */
 enum {
         CU_DEVICE_MULTIPROCESSORS = 16,
         CU_DEVICE_L2 = 38,
@@ -63,8 +67,8 @@ enum {
         CU_DEVICE_MAJOR = 75,
         CU_DEVICE_MINOR = 76,
         CU_DEVICE_SHARED_PER_MULTIPROCESSOR = 81,
-        CU_DEVICE_READS_HOST_MEMORY = 88, /* pageable memory, with no registration */
-        CU_DEVICE_SHARED_PER_BLOCK = 97,  /* with the opt-in */
+        CU_DEVICE_READS_HOST_MEMORY = 88, /* pageable memory, without registration */
+        CU_DEVICE_SHARED_PER_BLOCK = 97,  /* the opt-in limit */
         CU_DEVICE_HAS_POOLS = 115,
         CU_FUNCTION_STATIC_SHARED = 1,
         CU_FUNCTION_DYNAMIC_SHARED = 8,
@@ -93,35 +97,41 @@ typedef struct sf_driver {
 } sf_driver;
 
 /*
- * The driver, loaded and initialised on first use; a failure is looked into again at the next call, since a library may
- * have appeared. Cheap when loaded. After a fork of a process that had initialised it, a failure always.
+ * The driver, loaded and initialised on first use. After a failure, the next call tries again,
+ * because a library may have been installed. Cheap once loaded. In the child of a process that had
+ * initialised it, this always fails.
  */
 sf_status sf_driver_get(const sf_context *ctx, const sf_driver **driver);
 
-/* Sets the status that fits `code`, and a sentence: what was being done, on which device (-1: none), and what the driver says. */
+/* Sets the status for `code`, and a sentence: what was being done, on which device (-1: none), and
+ * what the driver says. */
 sf_status sf_driver_fail(const sf_context *ctx, const sf_driver *driver, cu_result code, int device, const char *doing) SF_COLD;
 
-/* Errors after which a context serves nobody in this process any more. */
+/* After such an error, the context cannot be used any more in this process. */
 bool sf_driver_sticky(cu_result code);
 
-/* True in a child that was forked after its parent had initialised the driver: CUDA does not survive that. */
+/* True in a child that was forked after its parent had initialised the driver: CUDA does not work
+ * there. */
 bool sf_driver_forked(void);
 
-/* Runs `reset` in the child of a fork: for locks that another thread may have held. At most 4. */
+/* Runs `reset` in the child of a fork, for locks that another thread may have held. At most 4 such
+ * functions. */
 void sf_driver_at_fork(void (*reset)(void));
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * driver_find.c
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_library {
         const char *stem;           /* "libnvrtc.so" */
-        const char *const *sonames; /* what follows the stem, in the order to try: ".13", ".12", ..., NULL */
+        /* the endings after the stem, in the order to try: ".13", ".12", ..., NULL */
+        const char *const *sonames;
         const char *variable;       /* the environment variable that overrides */
         const char *probe;          /* a symbol it must have */
-        bool toolkit;               /* look in toolkits and site-packages too */
+        bool toolkit;               /* look in CUDA toolkits and site-packages too */
 } sf_library;
 
-/* A handle for dlsym, or NULL. `tried` gets what was looked at or, from the override, the loader's own words. */
+/* Returns a handle for dlsym, or NULL. `tried` gets what was tried or, if the variable is set, the
+ * loader's message. */
 void *sf_library_find(const sf_library *library, char *tried, size_t size);
 
 #endif

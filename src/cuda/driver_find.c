@@ -1,6 +1,8 @@
 /*
- * Where a library may be: driver.h has the order. Cold code, run once a process and library. A program that runs with rights its caller has not
- * (AT_SECURE) does not take the caller's word, by the environment or by the name it was called with, for what code it loads.
+ * Searches for a library, in the order that driver.h gives. It runs once for each process and
+ * library, so speed does not matter. A program that runs with more rights than its caller
+ * (AT_SECURE) trusts neither the environment nor the name it was called by when it decides what
+ * code to load.
  */
 #include "cuda/driver.h"
 
@@ -21,7 +23,7 @@ typedef struct search {
         char loaded[PATH_SIZE];
 } search;
 
-/* Keeps `path` if it can be loaded and is what it is called. */
+/* Keeps `path` if it can be loaded and is the right library. */
 static bool try_path(search *s, const char *path, int flags)
 {
         void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
@@ -34,9 +36,10 @@ static bool try_path(search *s, const char *path, int flags)
         return handle != NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Loaded already. By file name rather than soname: wheels have carried names such as libnvrtc-672ee683.so.11.2.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Already loaded. By file name rather than soname: some wheels have names such as
+ * libnvrtc-672ee683.so.11.2.
+ * ---------------------------------------------------------------------------------------------- */
 static int visit_loaded(struct dl_phdr_info *info, size_t size, void *data)
 {
         search *s = data;
@@ -50,15 +53,16 @@ static int visit_loaded(struct dl_phdr_info *info, size_t size, void *data)
         bool mangled = rest[0] == '-' && strspn(rest + 1, "0123456789abcdef") == 8 && !strncmp(rest + 9, ".so", 3);
         if ((strncmp(rest, ".so", 3) && !mangled) || strlen(info->dlpi_name) >= sizeof s->loaded)
                 return 0;
-        strcpy(s->loaded, info->dlpi_name); /* opened by the caller: the loader is locked here */
+        /* the caller opens it, because the loader is locked here */
+        strcpy(s->loaded, info->dlpi_name);
         return 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Folders
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* `pattern` names folders, with * where any name will do; in each, the sonames in their order. */
+/* `pattern` names folders, with * for any name; in each, the sonames are tried in their order. */
 static bool try_folders(search *s, const char *pattern)
 {
         glob_t found;
@@ -121,7 +125,7 @@ static bool try_mapped(search *s)
                         done = try_prefix(s, path);
                         continue;
                 }
-                /* One folder is mapped many times over, mostly on neighbouring lines. */
+                /* The same folder is mapped many times, mostly on neighbouring lines. */
                 if (!mark || !strcmp(path, last) || strlen(path) >= sizeof last)
                         continue;
                 strcpy(last, path);
@@ -132,7 +136,7 @@ static bool try_mapped(search *s)
         return done;
 }
 
-/* How this process was called, looked up on the PATH as a shell would. */
+/* The name this process was called by, looked up on the PATH as a shell does. */
 static void called_as(char path[PATH_SIZE])
 {
         char name[PATH_SIZE];
@@ -151,7 +155,8 @@ static void called_as(char path[PATH_SIZE])
         }
 }
 
-/* The interpreter as it was called (a virtual environment's is a link, and only its own name leads there), then as it is. */
+/* The interpreter by the name it was called by (in a virtual environment this is a link, and only
+ * its own name leads to the environment), then by its real name. */
 static bool try_interpreter(search *s)
 {
         char path[PATH_SIZE] = "", real[PATH_SIZE] = "";
@@ -196,7 +201,7 @@ void *sf_library_find(const sf_library *library, char *tried, size_t size)
                         return s.handle;
         }
         if (!library->toolkit) {
-                /* Where WSL and containers put a driver that no loader configuration mentions. */
+                /* Where WSL and containers put a driver that is in no loader configuration. */
                 if (try_folders(&s, "/usr/lib/wsl/lib") || try_folders(&s, "/usr/local/nvidia/lib*"))
                         return s.handle;
                 snprintf(tried, size, "looked for %s%s, loaded already or where the loader looks", library->stem, library->sonames[0]);

@@ -1,4 +1,4 @@
-/* embed.h: the kernel files, put into the library by cmake/embed.cmake when it is built. */
+/* embed.h: the kernel files, which cmake/embed.cmake puts into the library when it is built. */
 #ifndef SF_CUDA_EMBED_H
 #define SF_CUDA_EMBED_H
 
@@ -7,7 +7,7 @@ typedef struct sf_embedded {
         const char *text;
 } sf_embedded;
 
-/* Ends with a row of NULLs. */
+/* The last row is all NULL. */
 extern const sf_embedded sf_embedded_files[];
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * Step to launches: which kernel, which tile, which parameters.
+ * Plans a step: which kernel, which tile, which parameters.
  *
- * Two questions decide. Which dimension do neighbours in memory belong to: the sequence (rows) or the batch (columns)? And
- * are there enough sequences to fill the chip, or must one be shared by many blocks (chained, or a fold in chunks)?
+ * Two questions decide. Which dimension do neighbours in memory belong to: the sequence (rows) or
+ * the batch (columns)? And are there enough sequences to fill the chip, or must many blocks share
+ * one (chained, or a fold in chunks)?
  */
 #include "core/value.h"
 #include "cuda/cuda.h"
@@ -16,14 +17,14 @@ _Static_assert(sizeof(sf_params) <= SF_CUDA_MAX_PARAMS,
 _Static_assert(offsetof(sf_params, scratch) == 0,
                "a launch adds the base of scratch to its first fields");
 
-/* ------------------------------------------------------------------------------------------------------------
- * Where things are
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Layout in memory
+ * ---------------------------------------------------------------------------------------------- */
 
-/* May every line be read (or written) `bytes` at a time from an address and strides like these? */
+/* Can every line be read (or written) `bytes` at a time, with such an address and stride? */
 static bool aligned(uint64_t address, int64_t stride, int size, int bytes)
 {
-        /* A vector that runs backwards begins at its last element. */
+        /* The lowest address of a backward vector is that of its last element. */
         return aligned_to((int64_t)(address + (stride < 0 ? (uint64_t)size : 0)), bytes);
 }
 
@@ -48,7 +49,8 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
                 bool fits = w <= l.line.len && unit(l.line.x, in) && aligned((uint64_t)(uintptr_t)s->x, l.line.x, in, w * in);
                 if (!s->fold)
                         fits = fits && unit(l.line.y, out) && aligned((uint64_t)(uintptr_t)s->y, l.line.y, out, w * out);
-                /* Vectors of columns, or of the last of several dimensions, may not reach past its end. */
+                /* Vectors of columns, or of the last of several dimensions, must not extend past
+                 * its end. */
                 if (down || s->nseq > 1)
                         fits = fits && aligned_to(l.line.len, w) && l.line.x > 0 && (s->fold || l.line.y > 0);
                 int32_t own = down ? s->nbatch - 1 : all - 1;
@@ -61,7 +63,7 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
         return l;
 }
 
-/* Does every line of x begin as far into a vector of `width` elements as that of y? */
+/* Does every line of x begin at the same place in a vector of `width` elements as that of y? */
 static bool begin_alike(const sf_step *s, int width)
 {
         const int64_t in = size_of(s->in), out = size_of(s->out);
@@ -76,14 +78,15 @@ layout sf_cuda_shifted(layout l, bool always)
         const sf_step *s = l.step;
         const int in = l.in, out = s->fold ? in : size_of(s->out), most = 16 / (in > out ? in : out);
         const int x = unit(l.line.x, in), y = s->fold ? 1 : unit(l.line.y, out);
-        /* Lines of 4 bytes an element are read as quickly one by one. */
+        /* Elements of 4 bytes are read as fast one by one. */
         const bool pays = l.width < most && (always || in <= 2 || (in == 4 && s->nseq > 1));
-        /* Runs of several dimensions end in the midst of a vector: they had better be long. */
+        /* Runs of several dimensions may end inside a vector, so they should be long. */
         const bool runs = s->nseq == 1 || (x == 1 && l.line.len >= 8 * most);
         if (l.nbatch < s->nbatch || !pays || s->fuse || s->sibling || !runs || !x || !y || l.line.len < 2 * most)
                 return l;
         l.width = most;
-        /* A vector more is much of a short line. H200, 64 bytes: 0.19 of a copy so, 0.42 shifted. */
+        /* For a short line, one more vector is much. H200, 64 bytes: 0.19 of a copy, and 0.42
+         * shifted. */
         l.early = sf_op_free(s->op, s->acc) && !s->m && s->nseq == 1 && l.line.len >= 16 * most;
         l.shift_in = !l.early || (!s->fold && !begin_alike(s, most));
         l.shift_out = !l.early && !s->fold;
@@ -94,7 +97,7 @@ layout sf_cuda_in_packs(layout l)
 {
         const sf_step *s = l.step;
         const int in = l.in, out = size_of(s->out);
-        /* Of single bytes a thread would have 16 columns, and few rows of them. */
+        /* Of single bytes, a thread would have 16 columns and only a few rows. */
         const int most = (int)at_most(16 / (in > out ? in : out), 8);
         if (s->fuse || s->sibling)
                 return l;
@@ -107,7 +110,7 @@ layout sf_cuda_in_packs(layout l)
         return l;
 }
 
-/* The mask is read as vectors too where it allows. */
+/* The mask is read in vectors too, if its layout allows. */
 static int mask_unit(const layout *l)
 {
         const sf_step *s = l->step;
@@ -124,21 +127,21 @@ static int mask_unit(const layout *l)
         return fits ? u : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * A launch under construction
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 int32_t sf_cuda_dims(const sf_cuda_spec *spec)
 {
         int32_t count = spec->extra[SF_CUDA_NBATCH] + (spec->extra[SF_CUDA_NSEQ] > 1 ? spec->extra[SF_CUDA_NSEQ] : 0);
         for (int32_t k = 0; spec->kernel == SF_CUDA_AGAIN && k < 2 * (1 + spec->fused.beside); k++)
-                count += spec->extra[SF_CUDA_OWN + k]; /* the steps' own */
+                count += spec->extra[SF_CUDA_OWN + k]; /* the dimensions of each step */
         return count ? count : 1;
 }
 
 sf_cuda_parts sf_cuda_params_parts(const sf_cuda_spec *spec)
 {
         const size_t dims = (size_t)sf_cuda_dims(spec);
-        /* No array has no elements. */
+        /* An array has at least one element. */
         const size_t operands = (size_t)at_least(spec->fused.operands, 1);
         const size_t constants = (size_t)at_least(spec->fused.constants, 1);
         sf_cuda_parts parts = {.end = offsetof(sf_params, dims) + dims * sizeof(sf_params_dim)};
@@ -160,16 +163,16 @@ void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uin
         *identity = s->identity.u64;
         *initial = s->has_initial || sf_op_is(s->op, SF_INDEX) ? s->initial.u64 : 0;
         if (s->acc == SF_DT_F32) {
-                /* The other bytes of the union may be anything. */
+                /* The other bytes of the union are undefined. */
                 *identity = (uint32_t)s->identity.u64;
                 *initial = sf_op_is(s->op, SF_INDEX) ? *initial : (uint32_t)*initial;
         }
-        /* Of a real, -0.0 is what changes no bit, of 0.0 neither. */
+        /* For reals, adding -0.0 changes no bit, not even of 0.0. */
         const bool real = s->acc == SF_DT_F32 || s->acc == SF_DT_F64;
         *neutral = real && !*identity ? (uint64_t)1 << (sf_dtypes[s->acc].bits - 1) : *identity;
 }
 
-/* Memory from begin to end, and as far as `len` positions that far apart take it. */
+/* Extends the memory from begin to end by `len` positions that are `stride` bytes apart. */
 static void reach(uint64_t *begin, uint64_t *end, int64_t len, int64_t stride)
 {
         const uint64_t by = (uint64_t)(len - 1) * (uint64_t)stride;
@@ -235,7 +238,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         return d;
 }
 
-/* So little is done before it matters where. */
+/* Up to this many elements, it does not matter where blocks run. */
 #define OVERLAPS_ELEMENTS (1 << 18)
 
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared)
@@ -246,18 +249,20 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
         if (shared > chip->shared_per_block)
                 return sf_fail(ctx, SF_UNSUPPORTED, "a block needs %" PRId64 " bytes of shared memory; this device has %d", shared,
                                (int)chip->shared_per_block);
-        /* What is asked of the register allocator must be possible on this chip. */
+        /* The limit for the register allocator must be possible on this chip. */
         int32_t *resident = &l->spec.extra[SF_CUDA_RESIDENT];
         *resident = (int32_t)at_least(at_most(*resident, chip->threads_per_multiprocessor / l->spec.threads), 1);
         l->grid[0] = (uint32_t)blocks;
         l->grid[1] = l->grid[2] = 1;
         l->shared = (uint32_t)shared;
         l->scratch_fields = 0;
-        /* Blocks that come early take the places that are free just then, many on one multiprocessor and none on another. Where they do not
-         * fill the chip, and have much to do, they had better begin spread evenly: columns of 32768 rows ran at 0.80 of a copy, not 0.93. */
+        /* Blocks that start early take whatever places are free then, perhaps many on one
+         * multiprocessor and none on another. If they do not fill the chip and have much to do,
+         * they should start evenly spread: columns of 32768 rows ran at 0.80 of a copy instead of
+         * 0.93. */
         l->overlaps = 8 * blocks >= 7 * (int64_t)chip->multiprocessors * *resident ||
                       d->l.step->batch * d->l.step->n <= OVERLAPS_ELEMENTS;
-        memcpy(l->params, &d->p, sf_cuda_params_parts(&l->spec).end); /* it is plain as yet */
+        memcpy(l->params, &d->p, sf_cuda_params_parts(&l->spec).end); /* not fused yet */
         if (d->l.step->fuse || d->l.step->sibling)
                 SF_TRY(sf_cuda_fuse(ctx, d));
         l->params_size = sf_cuda_params_parts(&l->spec).end;
@@ -271,7 +276,7 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         int64_t in = d->l.loads ? sf_cuda_largest_operand(&d->l) : size_of(spec->in), bytes = in, largest = in;
         int members = 0;
         for (const sf_step *s = d->l.step; s; s = several_folds(d->l.step) ? s->sibling : NULL) {
-                /* A value of two components takes as many registers as two. */
+                /* A value of two components needs as many registers as two values. */
                 members += several_folds(d->l.step) && sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? 2 : 1;
                 largest = at_least(largest, size_of((int32_t)s->acc));
                 if (!s->fold)
@@ -279,7 +284,8 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         }
         SF_TRY(sf_cuda_tile_for(ctx, chip, spec, (int)in, (int)largest, tile));
         *tile = sf_cuda_tile_shared(chip, *tile, (int)in, (int)largest, members);
-        /* Several operands share the registers that the tables allow x; a mask's worth more is in them. */
+        /* Several operands share the registers that the tables allow for x; the tables have room
+         * for a mask. */
         if (d->l.step->fuse)
                 bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);
         if (4 * bytes > 5 * in)
@@ -299,9 +305,9 @@ strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads)
         return s;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Deciding
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Decisions
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Do neighbours in memory belong to the batch's last dimension rather than to the sequence? */
 static bool goes_down(const sf_step *s)
@@ -323,7 +329,7 @@ static bool goes_down(const sf_step *s)
         return along != across ? across > along : reach > 0;
 }
 
-/* A device reads whole elements. */
+/* A device reads only aligned elements. */
 static sf_status check_address(const sf_context *ctx, const char *name, const void *address, int size)
 {
         if (!aligned_to((int64_t)(uintptr_t)address, size))
@@ -332,22 +338,22 @@ static sf_status check_address(const sf_context *ctx, const char *name, const vo
         return SF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Siblings
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static bool same_program(const sf_program *a, const sf_program *b)
 {
         return a->count == b->count && a->constants == b->constants && (!a->count || !memcmp(a->code, b->code, (size_t)a->count * sizeof *a->code)) &&
                (!a->constants || !memcmp(a->constant, b->constant, (size_t)a->constants * sizeof *a->constant));
 }
 
-/* Instructions a launch takes for the step: a program of none is a cast. */
+/* Instructions that a launch needs for the step; a program without instructions is a cast. */
 static int64_t codes_of(const sf_step *s)
 {
         return s->fuse ? at_least(s->fuse->load.count, 1) + at_least(s->fuse->store.count, 1) : 2;
 }
 
-/* Is x loaded as it is? */
+/* Is x loaded without a program? */
 static bool loads_plainly(const sf_step *s)
 {
         const sf_program *p = s->fuse ? &s->fuse->load : NULL;
@@ -360,12 +366,12 @@ static bool same_loads(const sf_step *a, const sf_step *b)
         bool plain = loads_plainly(a);
         if (plain != loads_plainly(b))
                 return false;
-        /* An identity that is true is not the accumulator's own. */
+        /* With a bool result the identity may be `true`, which is not the accumulator's own. */
         bool same = a->in == b->in && a->acc == b->acc && (a->out == SF_DT_BOOL) == (b->out == SF_DT_BOOL);
         return same && (plain || same_program(&a->fuse->load, &b->fuse->load));
 }
 
-/* Is it the extreme whose index the first one is? */
+/* Is `other` the extreme element whose index the first one finds? */
 static bool is_element_of(const sf_step *index, const sf_step *other)
 {
         const sf_op op = index->op == SF_ARGMAX || index->op == SF_LAST_ARGMAX ? SF_MAX : SF_MIN;
@@ -394,7 +400,8 @@ const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_s
         return codes > 2 * SF_PROGRAM_MAX ? "together they are more elementwise work than one CUDA kernel takes" : NULL;
 }
 
-/* Do the two really meet the same elements in the same order? What they write to may have decided otherwise. */
+/* Do the two really walk the same elements in the same order? Their outputs may have led to
+ * different dimensions. */
 static bool same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, const sf_fuse *fb)
 {
         bool same = a->x == b->x && a->m == b->m && sf_step_same_walk(a, b, fa, fb);
@@ -403,7 +410,8 @@ static bool same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, con
         return same;
 }
 
-/* A sum of so few narrow integers that no part of it needs the 64 bits of its result. Half of them are half of the registers. */
+/* Is this a sum of so few narrow integers that no partial sum needs 64 bits? With 32 bits it needs
+ * half the registers. */
 static bool fits_narrower(const sf_step *s)
 {
         const int size = size_of((int32_t)s->in);
@@ -420,8 +428,9 @@ static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf
         sf_step own = *step;
         if (fits_narrower(step))
                 own.acc = SF_DT_I32;
-        /* An index takes as many bits as its element, whose order any wider type of its kind keeps; what it counts back from stands where another
-         * operation has its initial value. */
+        /* An index has as many bits as its element, and a wider type of the same kind keeps the
+         * order of elements. The number that reversed indices count back from is passed as the
+         * initial value, which the operation does not have. */
         if (sf_op_is(step->op, SF_INDEX)) {
                 own.initial.u64 = step->reverse ? (uint64_t)step->n : 0;
                 if (step->n > INT32_MAX)
@@ -437,7 +446,8 @@ static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf
         return step->fold ? sf_cuda_plan_fold(ctx, step, down, chip, plan) : sf_cuda_plan_scan(ctx, step, down, chip, plan);
 }
 
-/* Copies of the step and of the siblings that share its read, those and no others being siblings; all fused, but for a scan. */
+/* Makes copies of the step and of those siblings that share its read; only these are siblings of
+ * the copies. All are fused, except a scan. */
 static sf_status plan_shared(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         sf_step copy[SF_CUDA_MEMBERS_MAX];
@@ -459,7 +469,7 @@ static sf_status plan_shared(const sf_context *ctx, const sf_step *step, const s
                         copy[k - 1].sibling = &copy[k];
                 members[plan->steps++] = &copy[k];
         }
-        /* cppcheck-suppress uninitvar ; there is one step at least */
+        /* cppcheck-suppress uninitvar ; there is at least one step */
         if (plan->steps == 1 || !copy[0].fold)
                 copy[0].fuse = copy[0].fuse == &plain[0] ? NULL : copy[0].fuse;
         return plan_alone(ctx, &copy[0], chip, plan);

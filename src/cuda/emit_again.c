@@ -1,11 +1,11 @@
-/* Results that are computed again where they are not finite: one launch, of all steps. */
+/* Plans the computing again of results that are not finite: one launch for all steps. */
 #include "cuda/emit_again.h"
 
 #include "cuda/emit_draft.h"
 
 #include <string.h>
 
-/* Step k, but for its programs' operands. */
+/* Describes step k, except the operands of its programs. */
 static void describe(sf_cuda_launch *l, const sf_again *a, int32_t k, const uint8_t *number)
 {
         sf_cuda_spec *spec = &l->spec;
@@ -30,7 +30,7 @@ static void describe(sf_cuda_launch *l, const sf_again *a, int32_t k, const uint
         sf_cuda_append_programs(&spec->fused, s, true, true, number, &also->loads, &also->stores);
 }
 
-/* A launch's parameters, and where their parts are. */
+/* A launch's parameters, and the offsets of their parts. */
 typedef struct writing {
         unsigned char *params;
         sf_cuda_parts parts;
@@ -49,8 +49,8 @@ static void put_dim(const writing *w, int32_t number, const sf_dim *d)
                sizeof dim);
 }
 
-/* An operand a program reads, under its new number: where it is, and its strides along the lines
- * and its step's dims, of which `first` is the first. */
+/* Writes an operand that a program reads, under its new number: its address, and its strides along
+ * the lines and along its step's dims, the first of which is number `first`. */
 static void put_operand(const writing *w, const sf_again *a, int32_t k, int32_t operand,
                         int32_t number, int32_t first)
 {
@@ -68,7 +68,7 @@ static void put_operand(const writing *w, const sf_again *a, int32_t k, int32_t 
                          (uint64_t)o->stride[d]);
 }
 
-/* May the results be read as vectors of 16 bytes, whatever the dimensions of the lines? */
+/* Can the results be read as vectors of 16 bytes, whatever the dimensions of the lines are? */
 static bool contiguous(const sf_again *a)
 {
         int64_t stride = size_of(a->dt);
@@ -119,7 +119,7 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
                 describe(l, a, k, number[k]);
         unsigned char *code = (unsigned char *)(f->code + sf_cuda_codes(f));
         unsigned char *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
-        memset(code, 0, (size_t)(end - code)); /* eight bytes are hashed at a time */
+        memset(code, 0, (size_t)(end - code)); /* hashed eight bytes at a time */
         writing w = {.params = l->params, .parts = sf_cuda_params_parts(spec),
                      .operands = (int32_t)at_least(f->operands, 1)};
         l->params_size = w.parts.end;
@@ -128,7 +128,7 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
                                "what is computed again takes %zu bytes of parameters; a CUDA "
                                "launch has %d", l->params_size, SF_CUDA_MAX_PARAMS);
 
-        /* A line's last step is shared by the threads of a block, in runs of a power of two. */
+        /* The threads of a block share a line's last step, in runs of a power of two. */
         const sf_step *last = &a->step[a->steps - 1].step;
         int64_t blocks = at_most(a->lines, (int64_t)FILL * chip->multiprocessors);
         int64_t each = 16 / size_of(a->dt);
@@ -158,7 +158,7 @@ sf_status sf_cuda_plan_again(const sf_context *ctx, const sf_again *a, const sf_
                         put_word(&w, w.parts.constant, constants++, s->fuse.load.constant[c].u64);
                 for (int32_t c = 0; c < s->fuse.store.constants; c++)
                         put_word(&w, w.parts.constant, constants++, s->fuse.store.constant[c].u64);
-                if (k) { /* y, its strides and those of columns are not asked for */
+                if (k) { /* y, its strides and those of columns are not used */
                         sf_also also = {0};
                         sf_cuda_values(&s->step, &also.identity, &also.neutral, &also.initial);
                         memcpy(l->params + w.parts.also + (size_t)(k - 1) * w.parts.also_size,

@@ -1,6 +1,7 @@
 /*
- * Chains: folds whose results go back to the elements they came from, in one launch of kernels/apply.cu. Lines must be rows, their elements side by
- * side in memory. What does not suit, columns above all, goes one stage after another: nothing is refused here.
+ * Chains: folds whose results are applied to the elements they came from, in one launch of
+ * kernels/apply.cu. Lines must be rows, with contiguous elements. Other chains, above all columns,
+ * run one stage after another: nothing is refused here.
  */
 #include "cuda/emit_apply.h"
 
@@ -11,13 +12,13 @@
 
 enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
 
-/* One step of the chain, all of them fused. */
+/* One step of the chain; all are fused. */
 typedef struct link {
         sf_step step;
         sf_fuse plain;
         int kind;
-        uint32_t loads, stores; /* operands its programs read, by its own numbers */
-        uint8_t number[SF_OPERANDS_MAX]; /* and their new ones */
+        uint32_t loads, stores; /* operands that its programs read, by its own numbers */
+        uint8_t number[SF_OPERANDS_MAX]; /* their new numbers */
         int mask; /* the mask's new number, or -1 */
 } link;
 
@@ -25,24 +26,24 @@ typedef struct link {
 typedef struct source {
         const char *data;
         sf_dt dt;
-        int made; /* the step, or -1 */
+        int made; /* the number of the step, or -1 */
         int readers; /* how many steps load it */
-        bool folded; /* one of them a fold, which loads all its vectors at once */
+        bool folded; /* a fold is one of them: it loads all its vectors at once */
         int64_t step[SF_MAX_NDIM + 1], along;
 } source;
 
 typedef struct chain {
         int32_t count, sources, nbatch;
-        uint32_t first; /* sources that the first step reads */
+        uint32_t first; /* bits: sources that the first step reads */
         link link[SF_CUDA_MEMBERS_MAX];
         source source[SF_OPERANDS_MAX];
         int width;
         int64_t n;
 } chain;
 
-/* ------------------------------------------------------------------------------------------------------------
- * What it is
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Reading the chain
+ * ---------------------------------------------------------------------------------------------- */
 static const sf_step *step_after(const sf_step **stage, const sf_step *s)
 {
         if (s->sibling)
@@ -51,7 +52,7 @@ static const sf_step *step_after(const sf_step **stage, const sf_step *s)
         return *stage;
 }
 
-/* Instructions a launch takes for the step: a program of none is a cast. */
+/* Instructions that a launch needs for the step; a program without instructions is a cast. */
 static int64_t codes_of(const sf_step *s)
 {
         return s->fuse ? at_least(s->fuse->load.count, 1) + at_least(s->fuse->store.count, 1) : 2;
@@ -71,7 +72,7 @@ const char *sf_cuda_follows(const sf_step *first)
         return codes > 2 * SF_PROGRAM_MAX ? "together they are more elementwise work than one CUDA kernel takes" : NULL;
 }
 
-/* The number of what is read, a new one if need be; -1: there are too many. */
+/* The number of a source, a new one if necessary; -1: there are too many. */
 static int find_source(chain *c, const source *s)
 {
         for (int32_t k = 0; k < c->sources; k++) {
@@ -96,7 +97,7 @@ static bool moves(const source *s)
         return s->made < 0 && s->along;
 }
 
-/* The step's operands and its mask among the chain's. */
+/* Finds the step's operands and its mask among the chain's sources. */
 static bool read_operands(chain *c, link *l)
 {
         const sf_step *s = &l->step;
@@ -132,7 +133,7 @@ static bool read_operands(chain *c, link *l)
         return true;
 }
 
-/* False: it is none that one launch takes. */
+/* False: one launch cannot do it. */
 static bool read_chain(const sf_step *first, chain *c)
 {
         c->nbatch = first->nbatch;
@@ -150,7 +151,7 @@ static bool read_chain(const sf_step *first, chain *c)
                         l->step.fuse = &l->plain;
                 }
                 if (s->map)
-                        l->step.op = SF_SUM; /* what is stored has the accumulator's type */
+                        l->step.op = SF_SUM; /* so that results have the accumulator's type */
                 c->n = at_least(c->n, s->n);
                 l->loads = sf_cuda_program_reads(&l->step.fuse->load, 1);
                 l->stores = sf_cuda_program_reads(&l->step.fuse->store, 0);
@@ -160,9 +161,9 @@ static bool read_chain(const sf_step *first, chain *c)
         return c->n > 1 && c->n < INT32_MAX / 2;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Vectors
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static bool suits(int64_t address, const int64_t *step, int32_t nbatch, int64_t bytes)
 {
         bool fits = aligned_to(address, bytes);
@@ -179,7 +180,7 @@ static bool result_suits(const chain *c, const sf_step *s, int64_t bytes)
         return suits((int64_t)(uintptr_t)s->y, step, c->nbatch, bytes);
 }
 
-/* As wide as all that moves, with its elements side by side, allows; 0: x moves otherwise. */
+/* The widest vectors that all tensors with contiguous elements allow; 0: x is not such a tensor. */
 static int width_of(const chain *c)
 {
         const source *x = &c->source[c->link[0].number[0]];
@@ -213,16 +214,16 @@ static int width_of(const chain *c)
         return best;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Tiles
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct cut {
         int64_t items, warps, lines, tiles, per, resident, shared, cluster;
         int keep;
         int64_t kept; /* tiles */
 } cut;
 
-/* Bytes of an element that several steps load. */
+/* Bytes of an element in all sources that several steps load. */
 static int64_t kept_bytes(const chain *c)
 {
         int64_t sum = 0;
@@ -232,8 +233,8 @@ static int64_t kept_bytes(const chain *c)
         return sum;
 }
 
-/* The registers of an element, in bytes: what is computed of a narrow one is an f32, and of an f64 more than itself. A map's own operands are there one
- * vector at a time. */
+/* The registers of an element, in bytes. A narrow element is computed in f32, and an f64 needs more
+ * than itself. The operands that only maps read are loaded one vector at a time. */
 static int64_t held_bytes(const chain *c)
 {
         int64_t sum = 0;
@@ -243,7 +244,7 @@ static int64_t held_bytes(const chain *c)
         return at_least(sum, 4);
 }
 
-/* Of a leaf's total. */
+/* Bytes of a leaf's total. */
 static int64_t slot_size(const chain *c)
 {
         int64_t size = 4;
@@ -252,7 +253,7 @@ static int64_t slot_size(const chain *c)
         return size;
 }
 
-/* Of a vector in shared memory: no less than a word. */
+/* Bytes of a vector in shared memory, at least a word. */
 static int64_t kept_vector(const chain *c)
 {
         int64_t sum = 0;
@@ -262,14 +263,16 @@ static int64_t kept_vector(const chain *c)
         return sum;
 }
 
-/* Vectors a thread has at most. */
+/* The most vectors of a thread. */
 static int64_t most_items(const chain *c, sf_cuda_tile tile)
 {
         return at_least(pow2_down(at_least(4 * tile.elements / held_bytes(c), 1)) / c->width, 1);
 }
 
-/* Warps of a block at most. Of single elements fewer, so that each thread has 72 registers: for each of them it is known whether it is there, and 64 do not
- * hold that (H200, softmax of rows of 65535: 0.57 of a copy; with half as many elements a thread and 1024 threads 0.42). */
+/* The most warps of a block. If vectors are single elements, there are fewer warps, so that each
+ * thread has 72 registers: it must know of each element whether it exists, and 64 registers do not
+ * hold that (H200, softmax of rows of 65535: 0.57 of a copy; with half as many elements a thread
+ * and 1024 threads 0.42). */
 static int64_t most_warps(const chain *c, sf_cuda_tile tile)
 {
         return at_most(tile.threads / 32, c->width == 1 ? 14 : 32);
@@ -291,7 +294,8 @@ static bool cut_one_tile(const chain *c, sf_cuda_tile tile, cut *u)
         return u->warps <= most_warps(c, tile);
 }
 
-/* A line in the registers of as many blocks as it takes, as even as can be; false: there are none so many. */
+/* A line in the registers of a cluster of blocks, evenly distributed; false: it needs too many
+ * blocks. */
 static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chip, cut *u)
 {
         u->keep = 1;
@@ -307,8 +311,10 @@ static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *c
 }
 
 /*
- * By way of shared memory, what the first step reads, where that is whole vectors. Nothing but a fold stands between its loads and the stores of a chain of one fold,
- * and they are 0.8 of a copy without, 0.97 with it (H200, rows of 4096 and 16384); a chain of two has more to do meanwhile, and 3% less with it.
+ * What the first step reads goes through shared memory, if it is whole vectors. In a chain of one
+ * fold, there is only that fold between its loads and its stores: 0.8 of a copy without this, 0.97
+ * with it (H200, rows of 4096 and 16384). A chain of two folds has more to do meanwhile, and is 3%
+ * slower with it.
  */
 static void cut_staged(const chain *c, const sf_cuda_chip *chip, cut *u)
 {
@@ -327,7 +333,8 @@ static void cut_staged(const chain *c, const sf_cuda_chip *chip, cut *u)
         u->shared = shared;
 }
 
-/* A line tile by tile, all threads of a block at it, or of several; false: one stage after another is as good. */
+/* A line tile by tile, by all threads of one block or of several; false: one stage after another is
+ * as good. */
 static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t batch, cut *u)
 {
         u->items = most_items(c, tile);
@@ -341,20 +348,22 @@ static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chi
         u->keep = 2;
         u->cluster = 1;
         u->kept = each && room > u->shared ? at_most(u->tiles, (room - u->shared) / each) : 0;
-        if (u->kept && ceil_div(u->tiles, u->kept) <= chip->cluster) { /* as many blocks as keep all of it */
+        /* enough blocks to keep all of it */
+        if (u->kept && ceil_div(u->tiles, u->kept) <= chip->cluster) {
                 u->cluster = ceil_div(u->tiles, u->kept);
                 u->kept = ceil_div(u->tiles, u->cluster);
         }
         u->shared += u->kept * each;
-        /* What is not kept comes from the second-level cache the next time, if what all blocks walk at once is in half of it. To be measured: whether
-         * a quarter kept is worth it where it does not. */
+        /* What is not kept is read again from the second-level cache, if all that blocks walk at
+         * once fits in half of it. To be measured: whether it is worth keeping a quarter if it does
+         * not. */
         const int64_t walked = at_most(batch, (int64_t)chip->multiprocessors * u->resident) * c->n * kept_bytes(c);
         return u->per <= 16 && (chip->small_tiles || u->cluster > 1 || ((4 * u->kept >= u->tiles || walked <= chip->l2 / 2) && 2 * batch >= chip->multiprocessors));
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The launch
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static void put_word(unsigned char *params, size_t part, int64_t index, uint64_t word)
 {
         memcpy(params + part + 8 * (size_t)index, &word, 8);
@@ -371,7 +380,7 @@ static void describe_sources(const chain *c, sf_cuda_fused *f)
         f->operands = (uint8_t)c->sources;
 }
 
-/* Step k and its programs, into the specialisation. */
+/* Writes step k and its programs into the specialisation. */
 static void describe_step(const chain *c, int32_t k, sf_cuda_spec *spec)
 {
         const link *l = &c->link[k];
@@ -490,7 +499,7 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         for (int32_t k = 0; k < c.count; k++)
                 describe_step(&c, k, spec);
         unsigned char *behind = (unsigned char *)(spec->fused.code + sf_cuda_codes(&spec->fused)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
-        memset(behind, 0, (size_t)(end - behind)); /* eight bytes are hashed at a time */
+        memset(behind, 0, (size_t)(end - behind)); /* hashed eight bytes at a time */
         const int64_t blocks = ceil_div(first->batch, u.lines) * u.cluster;
         if (blocks > INT32_MAX || u.shared > chip->shared_per_block || sf_cuda_params_parts(spec).end > SF_CUDA_MAX_PARAMS)
                 return SF_OK;

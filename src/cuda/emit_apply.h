@@ -4,7 +4,8 @@
 
 #include "cuda/launch.h"
 
-/* One launch of the whole chain; fits: there is one, and it is better than one stage after another. Else nothing is planned. Pure, as sf_cuda_plan_step. */
+/* Plans one launch for the whole chain. fits: there is one, and it is better than one stage after
+ * another; if not, nothing is planned. As sf_cuda_plan_step, it uses no driver. */
 sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 #endif

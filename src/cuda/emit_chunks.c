@@ -1,10 +1,11 @@
-/* Scans in chunks: a launch that folds them, one between where that pays, one that scans them. For sequences side by side, which would have
- * more to look back for than to move. */
+/* Scans in chunks: one launch folds them, a second combines the totals where that pays, and the
+ * last one scans the chunks. For sequences side by side, which in a chained scan would have more
+ * totals to look back for than elements to move. */
 #include "cuda/emit_draft.h"
 
 #include <string.h>
 
-/* The chunks that a warp of scan_totals.cu holds, in registers; a block has 32 warps at most. */
+/* How many chunks a warp of scan_totals.cu holds in registers; a block has at most 32 warps. */
 static int64_t held(const sf_step *s)
 {
         return 128 / value_size(s);
@@ -15,11 +16,12 @@ dealing sf_cuda_chunks(const sf_step *step, int64_t tiles, int64_t lines, int64_
         dealing c = {0, tiles - 1};
         wanted = at_most(wanted, lines * 32 * held(step));
         while (c.folded && lines * (c.folded + 1) > wanted)
-                c = (dealing){c.log + 1, c.folded / 2}; /* n + 1 chunks, two and two, are n / 2 + 1 */
+                /* n + 1 chunks combined in pairs are n / 2 + 1 */
+                c = (dealing){c.log + 1, c.folded / 2};
         return c;
 }
 
-/* Integers narrower than the kernels carry them go to scratch as they are carried. */
+/* Integers narrower than the kernels hold them are stored in scratch as they are held. */
 static int32_t carried(sf_dt acc)
 {
         if (size_of((int32_t)acc) >= 4)
@@ -32,7 +34,7 @@ int64_t sf_cuda_total_across(const sf_step *line, int64_t columns)
         return line->sibling && columns > 1 ? line->sibling->dims[line->nbatch].y : 0;
 }
 
-/* A launch from the scan's own draft that works on totals. */
+/* A launch made from the scan's draft, which works on totals. */
 static draft on_totals(const draft *scan, sf_cuda_launch *launch, int32_t cleared)
 {
         draft d = *scan;
@@ -77,12 +79,12 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
         return SF_OK;
 }
 
-/* May any part of a line that begins at a multiple of 16 bytes be moved 16 bytes at a time, and are the vectors that threads then hold, and
- * the totals, few enough? */
+/* Can any part of a line that begins at a multiple of 16 bytes be moved 16 bytes at a time, and are
+ * the vectors that threads then hold, and the totals, few enough? */
 static bool in_pieces(const sf_step *s, int64_t columns)
 {
         int64_t size = size_of(s->in), bytes = s->n * size, words = value_size(s) / 4;
-        /* What runs backwards begins at its last element. */
+        /* The lowest address of a backward line is that of its last element. */
         int64_t back = s->dims[s->nbatch].x < 0 ? bytes - size : 0;
         return size >= 4 && size_of(s->out) == size && !s->m && !s->fuse && !s->sibling && odd_part(columns) * words <= 22 && columns * words <= 28 &&
                (!back || aligned_to(bytes, 16)) && in_sixteens(s, s->nbatch, back);
@@ -104,7 +106,7 @@ bool sf_cuda_as_line(const sf_step *s, bool any, sf_step *line)
         line->batch = s->batch / len;
         line->nbatch = s->nbatch - 1;
         line->dims[s->nbatch - 1] = (sf_dim){line->n, sign * in, sign * out, s->m ? sign : 0, 0};
-        if (sign < 0) { /* from the last column to the first: which of them is which makes no difference */
+        if (sign < 0) { /* from the last column to the first: their order does not matter */
                 line->x = (const char *)s->x + (len - 1) * in;
                 line->y = (char *)s->y + (len - 1) * out;
                 line->m = s->m ? s->m + (len - 1) : NULL;
@@ -124,11 +126,13 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
                 items /= 2;
         int64_t tiles = ceil_div(line->n, tile.threads * items * width);
         dealing c = sf_cuda_chunks(line, tiles, line->batch, (int64_t)chip->multiprocessors * tile.resident);
-        /* Lines enough to fill the chip are not dealt out; a short one leaves much of its block idle. */
+        /* If there are enough lines to fill the chip, they are not cut into chunks. A short line
+         * leaves much of its block idle. */
         *fits = c.folded > 0 || 4 * line->n >= tile.threads * items * width;
         if (!*fits)
                 return SF_OK;
-        /* A launch between the two takes longer than looking through the totals, as long as each thread has but a few. */
+        /* A separate launch takes longer than going through the totals, as long as each thread has
+         * only a few. */
         int64_t run = pow2_up(ceil_div(c.folded + 1, tile.threads * share / columns));
         bool each = run * share <= 16;
         if (each)

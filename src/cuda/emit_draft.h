@@ -1,14 +1,15 @@
 /*
- * emit_draft.h: a launch under construction: what emit.c, emit_scan.c and emit_fold.c build it from.
+ * emit_draft.h: a launch under construction, and what emit.c, emit_scan.c and emit_fold.c need to
+ * build it.
  */
 #ifndef SF_CUDA_EMIT_DRAFT_H
 #define SF_CUDA_EMIT_DRAFT_H
 
 #include "cuda/emit.h"
 
-/* ------------------------------------------------------------------------------------------------------------
- * Small things
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Small functions
+ * ---------------------------------------------------------------------------------------------- */
 static inline int64_t magnitude(int64_t v)
 {
         return v < 0 ? -v : v;
@@ -52,7 +53,7 @@ static inline int size_of(int32_t dt)
         return sf_dtypes[dt].size;
 }
 
-/* Do neighbours along `stride` stand next to each other? 1 forwards, 2 backwards, 0 no. */
+/* Are neighbours along `stride` contiguous? 1 forwards, 2 backwards, 0 no. */
 static inline int unit(int64_t stride, int size)
 {
         return stride == size ? 1 : stride == -size ? 2 : 0;
@@ -64,7 +65,8 @@ static inline bool aligned_to(int64_t v, int64_t power)
         return !(v & (power - 1));
 }
 
-/* Do x and y, from `back` bytes before their first elements on, lie at multiples of 16 bytes at all positions of dims[0 .. nbatch)? */
+/* Are x and y, from `back` bytes before their first elements on, at multiples of 16 bytes at all
+ * positions of dims[0 .. nbatch)? */
 static inline bool in_sixteens(const sf_step *s, int32_t nbatch, int64_t back)
 {
         bool fits = aligned_to((int64_t)(uintptr_t)s->x - back, 16) && aligned_to((int64_t)(uintptr_t)s->y - back, 16);
@@ -73,28 +75,30 @@ static inline bool in_sixteens(const sf_step *s, int32_t nbatch, int64_t back)
         return fits;
 }
 
-/* The bytes of a step's value as a kernel holds it. */
+/* Bytes of a step's value as a kernel holds it. */
 static inline int value_size(const sf_step *s)
 {
         return sf_cuda_value_size((int32_t)s->op, (int32_t)s->acc);
 }
 
-/* The same of a total that a fold leaves in scratch memory, where narrow integers are no wider than they are. */
+/* Bytes of a total that a fold leaves in scratch memory, where narrow integers keep their own
+ * size. */
 static inline int total_size(const sf_step *s)
 {
         return (int)at_least(size_of((int32_t)s->acc), sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? value_size(s) : 0);
 }
 
 /*
- * A step's siblings are here those that share its launch, and no others. Folds are all on one footing, their accumulators side by side
- * (members.cuh); the one sibling of a scan is its total, and that of an index, scanned or folded, the element that stands there.
+ * Here a step's siblings are only those that share its launch. Folds are equal members, with their
+ * accumulators side by side (members.cuh). The one sibling of a scan is its total; that of an
+ * index, scanned or folded, is the element at that index.
  */
 static inline bool several_folds(const sf_step *s)
 {
         return s->fold && s->sibling && !sf_op_is(s->op, SF_INDEX);
 }
 
-/* The bytes of all accumulators of an element, as the compiler lays a struct of them out. */
+/* Bytes of all accumulators of an element, as the compiler lays out a struct of them. */
 static inline int held_size(const sf_step *s)
 {
         int64_t size = value_size(s), most = size;
@@ -106,57 +110,66 @@ static inline int held_size(const sf_step *s)
         return (int)(ceil_div(size, most) * most);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * emit.c
- * ---------------------------------------------------------------------------------------------------------- */
-/* A step seen by a kernel: lines of `line`'s elements, one for every position of all other dimensions. */
+ * ---------------------------------------------------------------------------------------------- */
+/* A step as a kernel sees it: lines of `line`'s elements, one for every position of all other
+ * dimensions. */
 typedef struct layout {
         const sf_step *step;
-        sf_dim line;        /* along it vectors are taken: the sequence's last dimension, or the columns */
-        int32_t nbatch;     /* dims[0 .. nbatch) of the step are positions a launch deals out */
-        int width;          /* elements of a vector: aligned on every line, in x and, for a scan, in y */
-        int packs;          /* of columns: such parts of a vector are, as far apart as memory.cuh says; else 1 */
+        /* vectors are along it: the sequence's last dimension, or the columns */
+        sf_dim line;
+        /* a launch distributes the positions of dims[0 .. nbatch) of the step */
+        int32_t nbatch;
+        /* elements of a vector: aligned on every line, in x and, for a scan, in y */
+        int width;
+        /* columns: a vector consists of this many parts, at distances that memory.cuh gives; else
+         * 1 */
+        int packs;
         int in;             /* bytes of an element of x */
-        bool shift_in, shift_out; /* vectors of x and the mask, and those of y, lie at any address */
-        bool early;         /* lines begin up to a vector early, so that vectors of y, of a fold those of x, do not */
-        bool loads;         /* there is a program on the way in */
+        /* vectors of x and the mask, or those of y, may be at any address */
+        bool shift_in, shift_out;
+        /* lines begin up to a vector early, so that vectors of y, or of a fold's x, are aligned */
+        bool early;
+        bool loads;         /* there is a load program */
 } layout;
 
-/* The step with its sequence (down false) or its last batch dimension (down true) as the line. resume: x is totals that the step's
- * program on the way in has been through already. */
+/* The step with its sequence (down false) or its last batch dimension (down true) as the line.
+ * resume: x is totals of elements that have already been through the load program. */
 layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
 
-/* The same with wider vectors, at any address, where that is quicker; or wherever it can be. Of lines of a sequence alone. */
+/* The same with wider vectors, at any address, if that is faster; or, with `always`, if it is
+ * possible. Only for lines that are sequences. */
 layout sf_cuda_shifted(layout l, bool always);
 
-/* Columns of a scan: in packs, where vectors would be short. */
+/* Columns of a scan: in packs, if vectors would be short. */
 layout sf_cuda_in_packs(layout l);
 
 typedef struct draft {
         sf_cuda_launch *launch;
         layout l;
         sf_params p;
-        int64_t across; /* a scan's total: from column to column, where the layout does not say */
+        int64_t across; /* a scan's total: from column to column, if the layout has no columns */
         int64_t parts;  /* a fold in chunks: how many totals each member leaves in scratch */
 } draft;
 
-/* Where the totals of the member behind `step` begin, those of `step` beginning at 0. */
+/* Where the totals of the member after `step` begin, if those of `step` begin at 0. */
 static inline int64_t parts_size(const sf_step *step, int64_t parts)
 {
         return ceil_div(parts * total_size(step), 256) * 256;
 }
 
-/* The elements that vectors are taken of: of a line that begins early, as many as there may be. */
+/* How many elements vectors cover; for a line that begins early, the most there may be. */
 static inline int64_t reached(const layout *l, int64_t n)
 {
         return n + (l->early ? l->width - 1 : 0);
 }
 
-/* Everything that follows from the step and the layout alone. */
+/* Sets everything that follows from the step and the layout alone. */
 draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout *l);
 sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, const draft *d,
                              sf_cuda_tile *tile);
-/* A step's values as a launch is given them: bits of the accumulator. */
+/* A step's values as a launch gets them: bits of the accumulator. */
 void sf_cuda_values(const sf_step *s, uint64_t *identity, uint64_t *neutral, uint64_t *initial);
 sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, int64_t blocks, int64_t shared);
 
@@ -165,75 +178,81 @@ static inline sf_params_dim sf_cuda_params_dim(const sf_dim *d)
         return sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m});
 }
 
-/* How a strip of columns is dealt out to the threads of a block. */
+/* How a strip of columns is distributed to the threads of a block. */
 typedef struct strip {
-        int64_t slots;  /* vectors a row */
-        int64_t groups; /* each with rows of its own */
-        int64_t strips; /* a row has */
-        bool whole;     /* one strip: the row, whatever its width */
+        int64_t slots;  /* vectors in a row of the strip */
+        int64_t groups; /* groups of threads, each with rows of its own */
+        int64_t strips; /* how many a row has */
+        bool whole;     /* there is one strip: the whole row, whatever its width */
 } strip;
 
-/* Strips of `slots` vectors for blocks of `threads`; a row that is not much wider is taken whole. */
+/* Strips of `slots` vectors for blocks of `threads`; a row that is not much wider is one strip. */
 strip sf_cuda_strip(int64_t vectors, int64_t slots, int64_t threads);
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * emit_fuse.c: the programs of a fused step
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Is there work to be done on elements on their way in, on results on their way out? */
+/* Are there programs for elements that are loaded, and for results that are stored? */
 bool sf_cuda_loads_fused(const sf_step *step);
 bool sf_cuda_stores_fused(const sf_step *step);
 
-/* Bit k: the program reads operand k; one of no instructions these. */
+/* Bit k: the program reads operand k. A program without instructions reads `none`. */
 uint32_t sf_cuda_program_reads(const sf_program *program, uint32_t none);
 
-/* The two programs of one step, where it has them, into the launch; number: the operands' new ones. */
+/* Adds the two programs of one step, if it has them, to the launch. number: the new numbers of the
+ * operands. */
 void sf_cuda_append_programs(sf_cuda_fused *f, const sf_step *step, bool loads, bool stores, const uint8_t *number, uint8_t *loaded, uint8_t *stored);
 
-/* How an operand lies along the layout's line, as SF_CUDA_OPERAND_UNIT has it. */
+/* How an operand is laid out along the layout's line, as in SF_CUDA_OPERAND_UNIT. */
 int sf_cuda_operand_unit(const layout *l, int32_t operand);
 
-/* The width that suits a step with a program on the way in; sf_cuda_layout's for others. */
+/* The vector width for a step with a load program; sf_cuda_layout chooses it for others. */
 int sf_cuda_fused_width(const layout *l);
 
-/* Bytes of all operands that a vector's element takes, one for the whole line not counted: on the way in; and on either way. */
+/* Bytes that one element of a vector needs of all operands, except those that are constant along
+ * the line: for the load; and for load and store. */
 int sf_cuda_loaded_bytes(const layout *l);
 int sf_cuda_largest_operand(const layout *l); /* of those */
 int sf_cuda_moved_bytes(const layout *l);
 
-/* What a vector takes in all where it is staged in shared memory, the mask not counted. */
+/* Bytes of a vector staged in shared memory, without the mask. */
 int sf_cuda_staged_bytes(const layout *l);
 
-/* Do the sequence and the last batch dimension make one line of elements in every operand, or stand still? (nseq is 1.) */
+/* Do the sequence and the last batch dimension make one contiguous line in every operand, or is the
+ * operand constant? (nseq is 1.) */
 bool sf_cuda_operands_flat(const sf_step *step);
 
-/* Writes the programs into the launch's spec, and what they need behind its parameters. The rest of the spec is complete. */
+/* Writes the programs into the launch's spec, and what they need after its parameters. The rest of
+ * the spec must be complete. */
 sf_status sf_cuda_fuse(const sf_context *ctx, draft *d);
 
-/* ------------------------------------------------------------------------------------------------------------
- * emit_chunks.c: sequences in chunks, as tree.cuh has them
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * emit_chunks.c: sequences in chunks, as in tree.cuh
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct dealing {
-        int64_t log;    /* a chunk is two to the power of this many tiles */
-        int64_t folded; /* chunks but for the last */
+        int64_t log;    /* a chunk is 2^log tiles */
+        int64_t folded; /* number of chunks without the last */
 } dealing;
 
 /* About `wanted` chunks in all, for `lines` times `tiles` tiles. */
 dealing sf_cuda_chunks(const sf_step *step, int64_t tiles, int64_t lines, int64_t wanted);
 
 /*
- * The launches of a scan in chunks, plan->launch[0] on. `d` is the scan's draft, complete, of the plan's last launch: 0 where there is one chunk,
- * 1 where its blocks look through the totals for themselves (each_for_itself), else 2. `lines` times as many blocks as there are chunks.
+ * Plans the launches of a scan in chunks, from plan->launch[0] on. `d` is the scan's complete
+ * draft, for the plan's last launch: number 0 if there is one chunk, 1 if its blocks go through the
+ * totals themselves (each_for_itself), else 2. There are `lines` blocks for each chunk.
  */
 sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, draft *d, dealing c, int64_t lines, int64_t columns, int64_t shared,
                             bool each_for_itself, sf_cuda_plan *plan);
 
-/* The columns and the sequence of a narrow matrix, at most SF_CUDA_NARROW columns, as one line; false: they are not one. `any`: if need be
- * such that it can only be moved in whole pieces, its columns no power of two. */
+/* The columns and the sequence of a narrow matrix, at most SF_CUDA_NARROW columns, as one line;
+ * false: they are not one. `any`: also if the number of columns is not a power of two, and the line
+ * can only be moved in whole pieces. */
 #define SF_CUDA_NARROW 32
 bool sf_cuda_as_line(const sf_step *step, bool any, sf_step *line);
 
-/* 1 of a power of two. */
+/* columns without their factors of two; 1 for a power of two */
 static inline int64_t odd_part(int64_t columns)
 {
         while (columns > 1 && columns % 2 == 0)
@@ -241,29 +260,31 @@ static inline int64_t odd_part(int64_t columns)
         return columns;
 }
 
-/* From the total of one of the line's columns to the next's, where totals stand beside the scan. */
+/* Bytes from the total of one of the line's columns to the next, if the scan stores its totals. */
 int64_t sf_cuda_total_across(const sf_step *line, int64_t columns);
 
-/* Such a line, of so many sequences side by side; one is fine too. fits: it is long enough; else nothing is planned. */
+/* Plans such a line of `columns` sequences side by side, or of one. fits: it is long enough; if
+ * not, nothing is planned. */
 sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
-/* ------------------------------------------------------------------------------------------------------------
- * emit_pieces.c: short sequences that lie in one piece of memory, as scan_rows.cu and fold.cu stage them
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * emit_pieces.c: short contiguous sequences, which scan_rows.cu and fold.cu stage
+ * ---------------------------------------------------------------------------------------------- */
 
-/* fits: they are such, and best taken so, and have been planned; else nothing is. */
+/* fits: the sequences are of this kind, this way is the best, and they have been planned; if not,
+ * nothing is planned. */
 sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * emit_scan.c, emit_fold.c
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * emit_segments.c
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 
 #endif

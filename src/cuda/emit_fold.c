@@ -1,7 +1,8 @@
-/* Folds: rows or columns, in one launch, or in chunks and then the chunks' totals. */
+/* Folds of rows or columns: in one launch, or in chunks and then of the chunks' totals. */
 #include "cuda/emit_draft.h"
 
-/* The second launch: the totals of `chunks` chunks of every sequence, as the first one left them in scratch. */
+/* The second launch: folds the totals of `chunks` chunks of every sequence, which the first one
+ * left in scratch. */
 static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
 {
         sf_step r = *s;
@@ -25,7 +26,8 @@ static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
         return r;
 }
 
-/* Totals of `parts` parts go to scratch, every member's behind the one's before it. */
+/* Makes the totals of `parts` parts go to scratch; those of each member follow those of the one
+ * before. */
 static void to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *plan)
 {
         d->launch->spec.flags = (d->launch->spec.flags & ~SF_CUDA_INITIAL) | SF_CUDA_PARTIAL;
@@ -39,7 +41,8 @@ static void to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *
 
 typedef sf_status planner(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
 
-/* The launches that fold each member's totals: there are few of them, so each member has one of its own. */
+/* The launches that fold each member's totals. There are few totals, so each member has a launch of
+ * its own. */
 static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chunks, int64_t parts, bool down, const sf_cuda_chip *chip,
                             sf_cuda_plan *plan, planner *plan_rest)
 {
@@ -52,7 +55,7 @@ static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chu
         return SF_OK;
 }
 
-/* from >= 0: what is folded are totals, that far into scratch. */
+/* from >= 0: x is totals, at this offset in scratch. */
 static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
@@ -62,17 +65,18 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, n = at_least(reached(l, s->n), 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
-        if (l->shift_in || l->early) /* twice as much is loaded, or more is asked of each vector */
+        if (l->shift_in || l->early) /* loads twice as much, or does more for each vector */
                 held = at_least(held / 2, 1);
-        /* Every vector becomes a value: of two sums in f64 a thread has registers for 16. H200, (65536, 8191): 1.7 times as fast as with the
-         * spills of more. */
+        /* Every vector becomes a value; of two sums in f64, a thread has registers for 16. H200,
+         * (65536, 8191): 1.7 times as fast as with more, which spill. */
         held = at_most(held, at_least(256 / held_size(s), 1));
-        if (s->nseq > 1) /* every vector's address takes registers of its own */
+        if (s->nseq > 1) /* every vector's address needs registers */
                 held = at_most(held, 4);
         int64_t team, items, rows = 1, chunks = 1, part;
         bool single = vectors <= 32 * held;
         spec->threads = tile.threads;
-        spec->extra[SF_CUDA_RESIDENT] = resume && sf_cuda_is_pair(spec->op, spec->acc) ? 1 : tile.resident; /* totals are twice as large */
+        /* totals are twice as large */
+        spec->extra[SF_CUDA_RESIDENT] = resume && sf_cuda_is_pair(spec->op, spec->acc) ? 1 : tile.resident;
         if (single) {
                 team = at_most(pow2_up(vectors), 32);
                 items = pow2_up(ceil_div(vectors, team));
@@ -81,7 +85,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                         rows /= 2;
                 part = n;
         } else {
-                /* A warp a sequence while there are enough of them, else a block, else a block for each chunk. */
+                /* A warp for each sequence if there are enough of them, else a block, else a block
+                 * for each chunk. */
                 int64_t fill = (int64_t)chip->multiprocessors * tile.resident * (tile.threads / 32);
                 items = held;
                 team = 32;
@@ -113,8 +118,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, false, chip, plan, plan_rows);
 }
 
-/* An axis so short that one tile has all of it: a thread holds as many rows as there are, of as many more columns as it can instead, and strips
- * are as wide as the threads that are then free allow. */
+/* An axis so short that one tile holds all of it. A thread holds all its rows, and more columns if
+ * it can; strips are as wide as the threads that are then free allow. */
 static void for_short_axis(const sf_step *s, int64_t outer, int64_t vectors, int64_t width, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut,
                            int64_t *items, int64_t *beside)
 {
@@ -132,8 +137,9 @@ static void for_short_axis(const sf_step *s, int64_t outer, int64_t vectors, int
         cut->strips = ceil_div(vectors, cut->slots * *beside);
 }
 
-/* Columns enough: threads side by side rather than below each other have no totals to exchange, as long as there is room for the counters that
- * grow meanwhile. H200, (33, 25270482) of i8: 0.34 of a copy without. */
+/* If there are enough columns, threads that are side by side have no totals to exchange, unlike
+ * threads below each other, as long as there is room for their growing counters. H200, (33,
+ * 25270482) of i8: 0.34 of a copy without this. */
 static void spread_out(const sf_step *s, int64_t outer, int64_t vectors, int64_t width, int64_t beside, int64_t items, sf_cuda_tile tile, bool one,
                        const sf_cuda_chip *chip, strip *cut)
 {
@@ -157,11 +163,14 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width);
-        /* Strips are as many columns wide whatever the vectors: narrow ones are taken several at a time. */
+        /* The number of columns in a strip does not depend on the vectors: narrow vectors are taken
+         * several at a time. */
         strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
-        /* Whole rows of a narrow matrix have no columns to spare for each thread. H200, (2^22, 33), (2^22, 101), of a copy's rate: one large block
-         * 0.86, 0.89; two 0.83, 0.82. A short axis leaves it idle between its load and its store, (50584, 250, 31) 0.27, smaller ones 0.39; but
-         * there must be groups enough to share the axis, (54235, 131, 111) of bf16 0.46 and 0.22. */
+        /* Whole rows of a narrow matrix have too few columns to give each thread several. H200,
+         * (2^22, 33), (2^22, 101), share of a copy: one large block 0.86, 0.89; two 0.83, 0.82.
+         * With a short axis it is idle between its load and its store, (50584, 250, 31) 0.27,
+         * smaller ones 0.39; but there must be enough groups to share the axis, (54235, 131, 111)
+         * of bf16 0.46 and 0.22. */
         if (cut.whole && tile.beside > 4 && (s->n >= 8192 || cut.groups < 8) && !chip->small_tiles) {
                 tile = (sf_cuda_tile){tile.threads * tile.resident, 16, 1, tile.more, tile.beside};
                 cut = sf_cuda_strip(vectors, tile.more, tile.threads);
@@ -171,16 +180,18 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         cut.strips = ceil_div(vectors, cut.slots * beside);
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
-        const bool one = !several_folds(s) && sf_op_free(s->op, s->acc); /* value stands for all where any grouping gives the same */
+        /* one value has the total of all, if any grouping gives the same bits */
+        const bool one = !several_folds(s) && sf_op_free(s->op, s->acc);
         if (!resume && !cut.whole)
                 spread_out(s, outer, vectors, width, beside, items, tile, one, chip, &cut);
         if (!resume && !cut.whole && !chip->small_tiles && s->n && s->n <= cut.groups * items)
                 for_short_axis(s, outer, vectors, width, tile, chip, &cut, &items, &beside);
         int64_t part, chunks, shared, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
         for (;; cut.groups /= 2) {
-                /* Rows a group walks: its counter grows with them. Fewer where that would leave multiprocessors without work,
-                 * and of long columns, whose totals are little beside them, where the last blocks would leave most of them idle for long.
-                 * The totals of chunks are few: one block walks them all, however long its counter. */
+                /* How many rows a group walks; its counter grows with them. Fewer, if
+                 * multiprocessors would be without work, or if columns are long, with few totals,
+                 * and most multiprocessors would be idle while the last blocks run. The totals of
+                 * chunks are few: one block walks them all, however long its counter is. */
                 part = pow2_up(ceil_div(s->n, cut.groups));
                 if (!resume && !(one && part <= items << (most + 3)))
                         part = items << most;

@@ -1,4 +1,5 @@
-/* The programs of a fused step, put into a launch: which operands lie how, and where the kernel finds them. */
+/* Puts the programs of a fused step into a launch: how each operand is laid out, and where the
+ * kernel finds it. */
 #include "cuda/emit_draft.h"
 
 #include <string.h>
@@ -8,10 +9,12 @@ static bool is_real(sf_dt dt)
         return sf_dtypes[dt].kind == SF_KIND_REAL;
 }
 
-/* A program of no instructions is a cast; plain loads and stores do those of their own kind. */
+/* A program without instructions is a cast. Plain loads and stores do the casts between types of
+ * one kind. */
 bool sf_cuda_loads_fused(const sf_step *s)
 {
-        /* A narrow accumulator is carried in 32 bits: what it cannot hold must wrap before it is compared. */
+        /* A narrow accumulator is held in 32 bits: values that do not fit must wrap before they are
+         * compared. */
         bool wraps = size_of((int32_t)s->acc) < 4 && s->in != s->acc && s->in != SF_DT_BOOL;
         return s->fuse && (s->fuse->load.count || sf_op_is(s->op, SF_TWO) || (!is_real(s->acc) && (is_real(s->in) || wraps)));
 }
@@ -21,9 +24,9 @@ bool sf_cuda_stores_fused(const sf_step *s)
         return s->fuse && (s->fuse->store.count || is_real(sf_op_result(s->op, s->acc)) != is_real(s->out) || s->out == SF_DT_BOOL);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Operands along a line
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 uint32_t sf_cuda_program_reads(const sf_program *p, uint32_t none)
 {
@@ -34,7 +37,7 @@ uint32_t sf_cuda_program_reads(const sf_program *p, uint32_t none)
         return bits;
 }
 
-/* One of no instructions on the way in reads x. */
+/* A load program without instructions reads x. */
 static uint32_t reads_in(const sf_step *s)
 {
         const uint32_t other = sf_op_is(s->op, SF_TWO) ? sf_cuda_program_reads(&s->fuse->beside, 0) : 0;
@@ -67,7 +70,8 @@ uint32_t sf_cuda_reads(const sf_step *s)
         return reads_in(s) | reads_out(s);
 }
 
-/* A fold's results are one a line: what its store reads does not move along it, unless the line is the columns. */
+/* A fold has one result for each line. So what its store reads does not change along the line,
+ * unless the line is the columns. */
 static uint32_t moved_reads(const layout *l)
 {
         bool down = l->nbatch < l->step->nbatch;
@@ -86,7 +90,8 @@ static int64_t line_stride(const layout *l, int32_t k)
         return l->step->fuse->operand[k].stride[line_dim(l)];
 }
 
-/* May operand k, whose neighbours stand side by side, be read `width` of them at a time on every line? */
+/* Can operand k, whose elements are contiguous along the line, be read `width` at a time on every
+ * line? */
 static bool suits(const layout *l, int32_t k, int width)
 {
         const sf_operand *o = &l->step->fuse->operand[k];
@@ -107,7 +112,8 @@ int sf_cuda_operand_unit(const layout *l, int32_t k)
         return u && (l->width == 1 || suits(l, k, l->width)) ? u : 0;
 }
 
-/* Is a row of operand k, a vector a thread, all that a fold of columns reads of it? The kernel then loads it once for all its rows. */
+/* Does a fold of columns read only one row of operand k, a vector for each thread? Then the kernel
+ * loads it once for all rows. */
 static bool is_still(const layout *l, int32_t k)
 {
         const sf_step *s = l->step;
@@ -164,15 +170,16 @@ bool sf_cuda_operands_flat(const sf_step *s)
         return flat;
 }
 
-/* Of a scan, that beside it included. */
+/* The largest result of a scan, including one that shares its launch. */
 static int largest_result(const sf_step *s)
 {
         return (int)at_least(size_of((int32_t)s->out), s->sibling && !s->sibling->fold ? size_of((int32_t)s->sibling->out) : 0);
 }
 
 /*
- * The first operand whose neighbours stand side by side decides, x before others, and for a scan the output; the rest are read as
- * vectors where they happen to be aligned too. No vector is larger than what one access moves.
+ * The first operand with contiguous elements decides, x before the others, and for a scan also the
+ * output. The others are read as vectors if they happen to be aligned too. No vector is larger than
+ * one access.
  */
 int sf_cuda_fused_width(const layout *l)
 {
@@ -182,7 +189,8 @@ int sf_cuda_fused_width(const layout *l)
         int most = 16 / (int)at_least(sf_cuda_largest_operand(l), s->fold ? 1 : largest_result(s));
         uint32_t which = load_reads(l);
         int32_t leader = -1;
-        bool short_lines = l->nbatch < s->nbatch || s->nseq > 1; /* vectors may not reach past the end of these */
+        /* vectors must not extend past the end */
+        bool short_lines = l->nbatch < s->nbatch || s->nseq > 1;
         for (int32_t k = 0; which >> k && leader < 0; k++)
                 if (which >> k & 1 && unit(line_stride(l, k), size_of((int32_t)s->fuse->operand[k].dt)))
                         leader = k;
@@ -204,7 +212,8 @@ int sf_cuda_fused_width(const layout *l)
         return best;
 }
 
-/* How the results of a scan beside the step's own lie along the line, as sf_cuda_operand_unit. */
+/* How the results of another scan in the launch are laid out along the line, as in
+ * sf_cuda_operand_unit. */
 static int result_unit(const layout *l, const sf_step *other)
 {
         const int64_t size = size_of((int32_t)other->out), stride = other->dims[line_dim(l)].y;
@@ -214,11 +223,12 @@ static int result_unit(const layout *l, const sf_step *other)
         return fits || l->width == 1 ? unit(stride, (int)size) : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Into the launch
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Writing into the launch
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Appends a program, its operands and constants renumbered; one of no instructions is the value it would be handed. */
+/* Appends a program, with its operands and constants renumbered. A program without instructions
+ * becomes `instead`. */
 static void append(sf_cuda_fused *f, const sf_program *p, sf_instruction instead, const uint8_t *number, uint8_t *count)
 {
         sf_instruction *to = f->code + sf_cuda_codes(f);
@@ -270,7 +280,7 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         uint32_t loaded = load_reads(l), stored = stores ? store_reads(l) : 0;
         uint8_t number[SF_OPERANDS_MAX] = {0};
         int32_t used[SF_OPERANDS_MAX];
-        /* Totals that go to scratch memory have nothing beside them but other folds' own. */
+        /* Totals that go to scratch memory are accompanied only by those of other folds. */
         const sf_step *beside = partial && !folds ? NULL : s->sibling;
         if (!l->loads && !stores && !beside)
                 return SF_OK;
@@ -298,9 +308,9 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                 sf_cuda_append_programs(f, other, folds, !partial, number, &also->loads, &also->stores);
         }
         unsigned char *behind = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);
-        memset(behind, 0, (size_t)(end - behind)); /* eight bytes are hashed at a time */
+        memset(behind, 0, (size_t)(end - behind)); /* hashed eight bytes at a time */
 
-        /* Behind the parameters that every launch has. */
+        /* After the parameters that every launch has. */
         int32_t dims = sf_cuda_dims(spec);
         const sf_cuda_parts parts = sf_cuda_params_parts(spec);
         if (parts.end > SF_CUDA_MAX_PARAMS)

@@ -1,30 +1,34 @@
-/* Short sequences, or small matrices of some side by side, that lie in one piece of memory: a block stages as many as it can hold. */
+/* Short sequences, or small matrices of several side by side, in one contiguous piece of memory: a
+ * block stages as many as it can hold. */
 #include "cuda/emit_draft.h"
 
-/* The most that a block stages, so that several blocks share a multiprocessor, some computing while others load; what a unit may take. */
+/* The most bytes that a block stages, so that several blocks share a multiprocessor, some computing
+ * while others load; and the most bytes of a unit. */
 #define MOST_STAGED (20 << 10)
 #define MOST_UNIT (16 << 10)
-/* Words of values a thread holds at most; and of several sequences. */
+/* The most words of values that a thread holds; and of several sequences. */
 #define MOST_HELD 32
 #define MOST_SEVERAL 16
-#define MOST_FOLDED 48 /* by one thread, which keeps none of them for long */
+#define MOST_FOLDED 48 /* for one thread, which keeps none of them for long */
 
-/* Does a tensor with these strides from unit to unit, along the sequence and across it lie in one piece? */
+/* Is a tensor contiguous that has these strides from unit to unit, along the sequence and across
+ * it? */
 static bool one_piece(int64_t unit, int64_t along, int64_t across, int64_t n, int64_t inner, int64_t size)
 {
         return magnitude(along) == inner * size && (inner == 1 || across == size) && unit == n * inner * size;
 }
 
 typedef struct pieces {
-        int64_t inner; /* sequences side by side: a unit */
-        int64_t each;  /* units a block */
+        int64_t inner; /* sequences side by side, which make a unit */
+        int64_t each;  /* units for a block */
         int64_t team, items, rows;
         int64_t resident;
         int64_t shared; /* bytes */
 } pieces;
 
-/* Of 32 lanes that read a number of `size` bytes each at the same position of their sequences, about how many meet in a bank of shared memory?
- * Asked at every call, so it takes one walk over the lanes, without a division. */
+/* If 32 lanes each read a number of `size` bytes at the same position of their sequences, about how
+ * many use the same bank of shared memory? This is asked in every call, so it is one loop over the
+ * lanes, without a division. */
 static int64_t meeting(int64_t team, int64_t n, int64_t inner, int64_t size)
 {
         int64_t seen[32], most = 1, unit = 0, column = 0;
@@ -32,7 +36,7 @@ static int64_t meeting(int64_t team, int64_t n, int64_t inner, int64_t size)
         for (int64_t lane = 0; lane < 32; lane += team) {
                 for (int64_t position = 0; position < team; position++) {
                         const int64_t word = ((unit + position) * inner + column) * size >> 2, bank = word & 31;
-                        /* cppcheck-suppress uninitvar ; seen is set where count is above 0 */
+                        /* cppcheck-suppress uninitvar ; seen is set if count is above 0 */
                         if (!count[bank] || seen[bank] != word)
                                 most = at_least(most, ++count[bank]);
                         seen[bank] = word;
@@ -45,7 +49,7 @@ static int64_t meeting(int64_t team, int64_t n, int64_t inner, int64_t size)
         return most;
 }
 
-/* How they are dealt out to blocks of `threads`; false: there are none, or they are too long. */
+/* Distributes them to blocks of `threads`; false: they are not such sequences, or too long. */
 static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
 {
         const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out), words = value_size(s) / 4;
@@ -57,7 +61,7 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
         if (s->nbatch > (beside ? 2 : 1))
                 return false;
         const sf_dim *unit = beside ? (s->nbatch == 2 ? last - 1 : NULL) : last;
-        /* A single unit may be followed by any. */
+        /* If there is only one unit, its stride does not matter. */
         const int64_t each = s->n * p->inner;
         bool fits = one_piece(unit ? unit->x : each * in, seq->x, last->x, s->n, p->inner, in);
         if (!s->fold)
@@ -66,11 +70,11 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
         if (!fits || bytes > MOST_UNIT || s->n > 32 * (MOST_HELD / words))
                 return false;
 
-        /* The team whose lanes are least in each other's way: in shared memory, exchanging totals, idle. */
+        /* The team with the least cost: bank conflicts, exchange of totals, idle lanes. */
         int64_t best = 0;
         for (int64_t team = 1; team <= 32; team *= 2) {
                 int64_t items = ceil_div(s->n, team);
-                /* Lanes that share a fold take items two and two. */
+                /* Lanes that share a fold take items in pairs. */
                 if (s->fold && team > 1)
                         items = pow2_up(items);
                 if (items * words > (s->fold && team == 1 ? MOST_FOLDED : MOST_HELD) || (team > 1 && team >= 2 * s->n))
@@ -98,7 +102,8 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
         return p->each > 0;
 }
 
-/* Rows that are vectors as they lie, or long enough to be some at any address, and columns that fill a block are better walked as such. */
+/* Rows that are vectors as they are, or long enough for vectors at any address, and columns that
+ * fill a block have better kernels. */
 static bool suits(const layout *l, bool down)
 {
         const sf_step *s = l->step;

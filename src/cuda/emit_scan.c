@@ -3,7 +3,8 @@
 
 #include <inttypes.h>
 
-/* Fewer elements a vector, rather fewer packs; what was aligned stays so, and the mask may become so. */
+/* Fewer elements in a vector, and first fewer packs. What was aligned stays aligned, and the mask
+ * may become so. */
 static layout narrowed(layout l, int width)
 {
         l.packs = (int)at_least(l.packs * width / l.width, 1);
@@ -12,9 +13,10 @@ static layout narrowed(layout l, int width)
 }
 
 /*
- * A row that the registers of a multiprocessor hold whole is read in one burst and written in another, which memory likes best. H200, 32768 x
- * 32768 f32, of a copy, in tiles and whole: 0.969 and 0.985, reverse 0.979 and 0.999, masked 0.980 and 0.992. Rows of half the length, two
- * of which a multiprocessor holds in tiles as well, gain nothing (0.999).
+ * A row that fits in the registers of a multiprocessor is read in one burst and written in another,
+ * which is best for memory. H200, 32768 x 32768 f32, share of a copy, in tiles and whole: 0.969 and
+ * 0.985, reverse 0.979 and 0.999, masked 0.980 and 0.992. Rows of half the length, of which a
+ * multiprocessor also holds two in tiles, gain nothing (0.999).
  */
 static bool fits_whole(const layout *l, const sf_cuda_chip *chip)
 {
@@ -32,10 +34,12 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, vectors = ceil_div(reached(l, s->n), width), held = at_least(tile.elements / width, 1);
         int64_t team, items, rows = 1;
-        /* Vectors a thread can hold without a tile under way as well: 128 bytes of accumulators at most, 64 of several rows. */
+        /* How many vectors a thread can hold without another tile in flight: at most 128 bytes of
+         * accumulators, 64 of several rows. */
         int64_t most = chip->small_tiles ? held : at_least(128 / (at_least(value_size(s), sf_cuda_loaded_bytes(l)) * width), 1), several = at_least(most / 2, 1);
         if (vectors <= 32 * most) {
-                /* Up to a warp a row: the split into lanes and items that leaves fewest of them idle. */
+                /* Up to a warp for each row: the split into lanes and items that leaves the fewest
+                 * idle. */
                 team = at_most(pow2_up(vectors), 32);
                 items = ceil_div(vectors, team);
                 for (int64_t t = team / 2; t >= 8 && ceil_div(vectors, t) <= several; t /= 2)
@@ -53,11 +57,12 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(chip->small_tiles ? 1 : 1024 / spec->threads, 8);
         } else if (fits_whole(l, chip)) {
                 team = 1024;
-                items = 8; /* a warp's part is an aligned power of two */
+                items = 8; /* each warp's part is an aligned power of two */
                 spec->threads = (int32_t)team;
                 spec->extra[SF_CUDA_RESIDENT] = 1;
         } else if (size_of(s->in) <= 2 && (vectors > tile.threads * held || 8 * vectors < 7 * pow2_up(vectors))) {
-                /* Much of a large tile would be empty at a row's end. A warp a row needs no barriers either; more where there are few rows. */
+                /* Much of a large tile would be empty at the end of a row. A warp for each row
+                 * needs no barriers either; more if there are few rows. */
                 spec->threads = 256;
                 spec->extra[SF_CUDA_RESIDENT] = chip->small_tiles ? 1 : 2;
                 if (chip->small_tiles)
@@ -68,7 +73,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         } else {
                 team = at_most(pow2_up(ceil_div(vectors, held)), tile.threads);
                 items = held;
-                /* A tile of few bytes is soon loaded and soon done: two blocks take turns. */
+                /* A tile of few bytes is loaded and computed quickly: two blocks take turns. */
                 if (team == 1024 && team * items * width * size_of(s->in) < 65536)
                         team /= 2;
                 spec->threads = (int32_t)team;
@@ -87,7 +92,8 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, rows * (spec->threads / team)), shared);
 }
 
-/* A step over sequences of one element: the last batch dimension is walked as a sequence is, but nothing depends on anything. */
+/* A step over sequences of one element: the last batch dimension is walked like a sequence, but no
+ * element depends on another. */
 sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         sf_step lines = *s;
@@ -117,7 +123,8 @@ sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cud
         return sf_cuda_finish(ctx, chip, &d, ceil_div(units, spec->threads * items), 0);
 }
 
-/* Does every batch position's matrix lie in one piece, x and y alike, fit to be moved 16 bytes at a time though its rows are not? */
+/* Is the matrix at every batch position contiguous, in x and y, and can it be moved 16 bytes at a
+ * time although its rows cannot? */
 static bool in_one_piece(const layout *l)
 {
         const sf_step *s = l->step;
@@ -128,9 +135,10 @@ static bool in_one_piece(const layout *l)
 }
 
 /*
- * An axis so short that one tile has all of it: a thread holds as many rows as there are, if it can, and strips are as wide as the threads
- * that are then free allow. So a block has enough to do, and there are more threads, with fewer bytes under way each. Returns how
- * many threads a multiprocessor should hold.
+ * An axis so short that one tile holds all of it. A thread holds all its rows, if it can, and
+ * strips are as wide as the threads that are then free allow. So a block has enough to do, and
+ * there are more threads, each with fewer bytes in flight. Returns how many threads a
+ * multiprocessor should hold.
  */
 static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut, int64_t *items, int64_t places)
 {
@@ -138,7 +146,7 @@ static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_
         const int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width), words = value_size(s) / 4;
         if (s->n > cut->groups * *items)
                 return places;
-        /* Half of a thread's registers for what it holds, at 128 of them. */
+        /* Half of a thread's registers for what it holds, if it has 128. */
         if (s->n * width * words <= 32 && !chip->small_tiles) {
                 *items = s->n;
                 cut->groups = 1;
@@ -147,13 +155,14 @@ static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_
                outer * ceil_div(vectors, 2 * cut->slots) >= 8 * (int64_t)chip->multiprocessors)
                 cut->slots *= 2;
         cut->strips = ceil_div(vectors, cut->slots);
-        /* What is loaded, what is held, addresses. */
+        /* Registers for what is loaded, what is held, and addresses. */
         const int64_t loaded = *items * l->packs * ceil_div(width / l->packs * size_of(s->in), 4), registers = 32 + *items * width * words + loaded;
         return chip->small_tiles || sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
 }
 
-/* Of so many blocks, `fit` of which a multiprocessor holds: how much of the chip is busy until the last of them ends, in thousandths? Blocks that run
- * together share the memory, so those of one round need only be spread evenly; but 512 threads have what is under way that it takes. */
+/* With this many blocks, of which `fit` fit on a multiprocessor: how much of the chip is busy until
+ * the last of them ends, in thousandths? Blocks that run together share the memory, so those of one
+ * round need only be spread evenly; but 512 threads are needed to have enough loads in flight. */
 static int64_t busy(int64_t blocks, int64_t threads, int64_t fit, const sf_cuda_chip *chip)
 {
         const int64_t all = chip->multiprocessors, each = ceil_div(blocks, all), round = at_most(each, fit) * all;
@@ -161,23 +170,25 @@ static int64_t busy(int64_t blocks, int64_t threads, int64_t fit, const sf_cuda_
 }
 
 /*
- * Strips that leave much of the chip idle: narrower ones, down to 32 columns and a line of the cache, in blocks of 256 threads, of which several run at once,
- * or of 512 where there is one for each multiprocessor. Vectors are at most 16 bytes of values, and 16 of them beside each other are better
- * than more and shorter ones; of strips as good, recurrences are faster in the narrower. H200, so many times as fast as with the widest strips there
- * are three for every four multiprocessors of, and in brackets the share of a copy:
- *                   (8, 2048, 1536)  (8, 2048, 2048)  (16, 1000, 700)  (4, 4096, 1024)  (32, 2048, 640)
- *      recurrences      1.43 (0.87)      1.51 (0.84)      1.40 (0.84)      1.07 (0.68)      1.68
- *      sums of f32      1.15 (0.83)      1.25 (0.97)      1.12 (0.80)      1.25 (0.88)      1.07 (0.83)
- *              f16      2.36 (0.69)      1.49 (0.87)             (0.68)           (0.51)           (0.63)
- *              i64      1.04 (0.94)         1 (0.97)      1.06 (0.87)      1.02 (0.97)         1 (0.89)
- * Returns the threads of a block, or 0: they stay as they are.
+ * If strips leave much of the chip idle: narrower strips, down to 32 columns and one cache line, in
+ * blocks of 256 threads, several of which run at once, or of 512 if there is one for each
+ * multiprocessor. Vectors have at most 16 bytes of values, and 16 of them side by side are better
+ * than more and shorter ones. Of equally good strips, recurrences are faster in the narrower. H200,
+ * times as fast as the widest strips of which there are three for every four multiprocessors, and
+ * in brackets the share of a copy:
+ *             (8, 2048, 1536)  (8, 2048, 2048)  (16, 1000, 700)  (4, 4096, 1024)  (32, 2048, 640)
+ * recurrences     1.43 (0.87)      1.51 (0.84)      1.40 (0.84)      1.07 (0.68)      1.68
+ * sums of f32     1.15 (0.83)      1.25 (0.97)      1.12 (0.80)      1.25 (0.88)      1.07 (0.83)
+ *         f16     2.36 (0.69)      1.49 (0.87)             (0.68)           (0.51)           (0.63)
+ *         i64     1.04 (0.94)         1 (0.97)      1.06 (0.87)      1.02 (0.97)         1 (0.89)
+ * Returns the threads of a block; 0: strips stay as they are.
  */
 static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t *width, int64_t *slots, strip *cut)
 {
         const sf_step *s = l->step;
         const int64_t in = size_of(s->in), outer = s->batch / l->line.len, places = tile.threads * tile.resident, value = value_size(s);
         const bool few = 4 * outer * cut->strips < 3 * chip->multiprocessors, pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
-        /* The less there is to compute, the less is lost while the last blocks run alone. */
+        /* The less there is to compute, the less is lost while only the last blocks run. */
         const int64_t enough = !pair ? 750 : sf_op_is(s->op, SF_INDEX) ? 650 : 850;
         int64_t best = few ? 0 : busy(outer * cut->strips, tile.threads, tile.resident, chip), threads = 0;
         if (s->op == SF_LOGSUMEXP || chip->small_tiles || (!few && (cut->whole || l->packs > 1)))
@@ -201,7 +212,8 @@ static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_c
         return threads;
 }
 
-/* In chunks: three launches, of strips as wide as is best; else one, of strips narrow enough to go round. */
+/* In chunks: three launches, with strips of the best width. Else one launch, with strips so narrow
+ * that there are enough. */
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool in_chunks)
 {
         const sf_step *s = l->step;
@@ -209,16 +221,19 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        /* What is staged leaves registers for more threads. H200, (4096, 1000, 33), of a copy: 0.92 without. */
+        /* Staging leaves registers for more threads. H200, (4096, 1000, 33), share of a copy: 0.92
+         * without. */
         int64_t outer = s->batch / l->line.len, width = l->width, slots = tile.more, threads = tile.threads * (in_one_piece(l) ? 2 : 1);
         int64_t places = tile.threads * tile.resident;
-        /* What groups and tiles exchange takes most of a sum of exponentials' time: rather more rows a thread than columns. H200, (16384, 16384) f32, of a
-         * copy: 32 elements as vectors of four 0.43, of two 0.57. */
+        /* In a sum of exponentials, exchange between groups and tiles takes most of the time: a
+         * thread should have more rows rather than more columns. H200, (16384, 16384) f32, share of
+         * a copy: 32 elements as vectors of four 0.43, of two 0.57. */
         if (s->op == SF_LOGSUMEXP && !chip->small_tiles)
                 width = at_least(at_most(width, 16 / value_size(s)), 1);
         strip cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
-        /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100), of a copy: two blocks of up to 512 0.53, 0.54, 0.51;
-         * three of 256 0.49, 0.46, 0.48. */
+        /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100),
+         * share of a copy: two blocks of up to 512 0.53, 0.54, 0.51; three of 256 0.49, 0.46,
+         * 0.48. */
         if (in_chunks && cut.whole && threads == 256 && value_size(s) == 4) {
                 threads = 512;
                 places = 1024;
@@ -226,10 +241,12 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         }
         const int64_t narrow = in_chunks ? 0 : narrow_strips(l, tile, chip, &width, &slots, &cut);
         threads = narrow ? narrow : threads;
-        /* Still too few strips to go round: narrower ones, down to the 32 bytes the memory moves at once. */
+        /* If there are still too few strips: narrower ones, down to the 32 bytes that memory moves
+         * at once. */
         int64_t sector = at_least(32 / size_of(s->in), 1);
         while (!in_chunks && 4 * cut.strips * outer < 3 * chip->multiprocessors && slots * width > sector && l->line.len > sector) {
-                /* Of narrow elements a strip is many columns: rather fewer vectors than shorter ones, down to a line of the cache. */
+                /* Of narrow elements a strip has many columns: rather fewer vectors than shorter
+                 * ones, down to a cache line. */
                 if (width > 1 && !(size_of(s->in) <= 2 && slots > 8))
                         width /= 2;
                 else
@@ -268,7 +285,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         int64_t shared = staged * piece + totals * value_size(s);
         if (!in_chunks)
                 return sf_cuda_finish(ctx, chip, &d, d.p.units, shared);
-        /* Several times as many blocks as run together, so that all end together, while their chunks are not too short. */
+        /* Several times as many blocks as run together, so that all end at about the same time,
+         * unless their chunks would be too short. */
         int64_t together = (int64_t)chip->multiprocessors * spec->extra[SF_CUDA_RESIDENT];
         dealing c = sf_cuda_chunks(s, tiles, d.p.units, 4 * together);
         if (c.log < 3)
@@ -280,11 +298,11 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         return sf_cuda_in_chunks(ctx, chip, &d, c, d.p.units, own.packs > 1 ? cut.strips * cut.slots * width : l->line.len, shared, false, plan);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * One sequence shared by many blocks
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The shared memory of a block of scan_chained.cu besides its stages, in bytes. */
+/* The shared memory of a block of scan_chained.cu, without its stages, in bytes. */
 static int64_t handed_over(int64_t turns, int64_t workers, int64_t columns, int64_t parties,
                            int64_t depth, int64_t acc)
 {
@@ -292,7 +310,7 @@ static int64_t handed_over(int64_t turns, int64_t workers, int64_t columns, int6
         return claims + sf_chained_end(turns, workers / 32, columns, parties, depth) * acc;
 }
 
-/* The bytes of scratch in which tiles publish totals for each other. */
+/* Bytes of scratch in which tiles publish their totals. */
 static size_t published(int64_t lines, int64_t groups, int64_t columns, int64_t acc)
 {
         return (size_t)(SF_TICKETS + lines * groups * sf_group_words(columns, acc / 4) * 8);
@@ -307,10 +325,12 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l.width, items = pow2_down(at_least(tile.elements / width, 1)), workers = tile.threads, acc = value_size(s);
-        /* Warps that publish, and that look back. H200, 2^28 f32, of a copy: one party of lookers 0.58, two 0.87, four 0.77. */
+        /* Warps that publish, and warps that look back. H200, 2^28 f32, share of a copy: one party
+         * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
         int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared, tiles, depth;
-        /* As many stages as there is shared memory for; smaller tiles where that would not be four. */
+        /* As many stages as shared memory has room for; smaller tiles if that would be fewer than
+         * four. */
         for (;; workers /= 2) {
                 stage = workers * items * slot;
                 tiles = ceil_div(s->n, workers * items * width);
@@ -326,7 +346,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         if (lines * tiles > INT32_MAX)
                 return sf_fail(ctx, SF_UNSUPPORTED, "%" PRId64 " sequences of %" PRId64 " elements are %" PRId64 " tiles; at most 2147483647 are supported",
                                lines, s->n, lines * tiles);
-        /* A tile closes groups in a turn after the one that published its total: three turns at least. H200: of six stages four are 0.81. */
+        /* A tile closes groups in a later turn than the one in which its total was published: at
+         * least three turns. H200: four of six stages give 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
         shared = stages * stage + handed_over(ahead + 1, workers, columns, parties, depth, acc);
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
@@ -354,12 +375,13 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         return SF_OK;
 }
 
-/* The same, a block for each tile. */
+/* The same, with a block for each tile. */
 static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, false, false);
         const bool staged = odd_part(columns) > 1;
-        /* The least odd vectors of which a power of two are a row: the more lanes share one, the fewer levels there are between them. */
+        /* The shortest vectors, of an odd length, of which a power of two make a row: the more
+         * lanes share a row, the fewer levels there are between them. */
         if (staged)
                 l.width = (int)odd_part(columns);
         else
@@ -372,14 +394,17 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t acc = value_size(s), vector = l.width * acc / 4;
         if (staged) {
-                /* A thread holds so many vectors, and once more as much of what it takes from others: as many threads as have the registers. */
+                /* A thread holds this many vectors, and as much again of what it takes from others.
+                 * There are as many threads as registers allow. */
                 int64_t held = pow2_down(at_least(44 / vector, 1));
                 tile = (sf_cuda_tile){.threads = chip->small_tiles ? 64 : 256, .elements = (int32_t)(held * l.width)};
                 tile.resident = (held + 1) * vector <= 30 ? 4 : (held + 1) * vector <= 40 ? 3 : (held + 1) * vector <= 80 ? 2 : 1;
-                if (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc)) /* which takes more to compute with */
+                /* computing needs more registers */
+                if (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc))
                         tile.resident = (int32_t)at_least(tile.resident - 2, 1);
         }
-        /* Vectors at any address take registers to put together: half as many threads a block, three quarters a multiprocessor. */
+        /* Vectors at any address need registers to be put together: half as many threads in a
+         * block, three quarters as many on a multiprocessor. */
         if (l.shift_in && tile.threads * tile.resident > 512 && !chip->small_tiles) {
                 tile.threads = 256;
                 tile.resident = 3;
@@ -410,9 +435,9 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         return SF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Which of them
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Choosing between them
+ * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, down, false);
@@ -420,36 +445,40 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         SF_TRY(sf_cuda_plan_pieces(ctx, &l, down, chip, plan, &staged));
         if (staged)
                 return SF_OK;
-        /* Narrow matrices that lie in one piece are staged as they are. */
+        /* Contiguous narrow matrices are staged as they are. */
         if (!down || size_of(s->in) < 4 || !in_one_piece(&l) || l.line.len > 4 * 32)
                 l = down ? sf_cuda_in_packs(l) : sf_cuda_shifted(l, false);
         SF_TRY(down ? plan_columns(ctx, &l, chip, plan, false) : plan_rows(ctx, &l, chip, plan));
-        /* How many times over do these blocks fill the chip, and how much of the last time is idle? */
+        /* How many times do these blocks fill the chip, and how much of it is idle in the last
+         * round? */
         const sf_cuda_launch *launch = &plan->launch[0];
         int64_t together = (int64_t)chip->multiprocessors * launch->spec.extra[SF_CUDA_RESIDENT], blocks = launch->grid[0];
         if (down)
                 together = chip->multiprocessors;
         bool idle = 4 * blocks < 3 * ceil_div(blocks, together) * together;
-        int64_t many = chip->small_tiles ? 512 : 32768; /* elements before it pays to share a sequence */
-        /* Strips narrower than a line of the cache are for small tensors, which stay in it. */
+        /* from this many elements on, it pays to share a sequence */
+        int64_t many = chip->small_tiles ? 512 : 32768;
+        /* Strips narrower than a cache line are for small tensors, which stay in the cache. */
         if (down)
                 idle = 4 * blocks < 3 * together || (launch->spec.extra[SCAN_COLUMNS_SLOTS] * launch->spec.width * size_of(s->in) < at_most(128, l.line.len * size_of(s->in)) &&
                                                      launch->spec.extra[SCAN_COLUMNS_SLOTS] && s->n * s->batch > 64 * many);
         sf_step line;
         bool fits = false;
-        /* Rows narrower than what memory moves at once, in many short matrices: H200, (4096, 1000, 4), of a copy: 0.65 as columns. */
+        /* Rows narrower than what memory moves at once, in many short matrices: H200, (4096, 1000,
+         * 4), share of a copy: 0.65 as columns. */
         if (down && !idle && l.line.len * size_of(s->in) <= 32 && sf_cuda_as_line(s, false, &line))
                 SF_TRY(sf_cuda_plan_narrow(ctx, &line, l.line.len, chip, plan, &fits));
         if (fits || !idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
                 return SF_OK;
         /*
-         * One long axis, or several side by side. H200, of a copy:
+         * One long axis, or several side by side. H200, share of a copy:
          *                     2^22  2^28  (2^20, 2)  (2^20, 8)  (2^20, 32)  (2^27, 2)  (2^26, 4)
          *      chained        0.36  0.87       0.30       0.47        0.51       0.84       0.77
          *      two passes     0.46     -       0.41       0.63        0.59       0.58       0.56
          *      a burst a tile 0.49  0.70       0.40       0.58        0.72       0.75       0.75
-         * What stays in the cache may be read twice; else it is a chain, until the totals of its columns are too many to look for.
-         * Columns that are no power of two, of (2^22, ...):
+         * What stays in the cache may be read twice. Other sequences are chained, unless they have
+         * too many columns, whose totals all have to be looked for. If the number of columns is not
+         * a power of two, of (2^22, ...):
          *                        3     6     7    12    17    20    24    31
          *      two passes     0.39  0.41  0.46  0.41  0.50  0.48  0.49  0.54
          *      a burst a tile 0.57  0.61  0.59  0.60  0.50  0.57  0.59  0.44
@@ -465,7 +494,7 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
                 SF_TRY(sf_cuda_plan_narrow(ctx, along, columns, chip, plan, &fits));
         if (fits)
                 return SF_OK;
-        /* What is staged for a chain is moved in vectors that lie as they should. */
+        /* A chained scan stages only aligned vectors. */
         const bool vectors = sf_cuda_layout(along, false, false).width * size_of(s->in) >= at_most(8, 2 * size_of(s->in));
         return large && columns <= 4 && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
 }

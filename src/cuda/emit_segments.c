@@ -1,4 +1,4 @@
-/* Lines cut into segments, for kernels/segments.cu: which leaves and windows. */
+/* Lines cut into segments, for kernels/segments.cu: chooses leaves and windows. */
 #include "cuda/emit_draft.h"
 
 #include <inttypes.h>
@@ -12,8 +12,9 @@ static bool is_spread(const sf_step *s)
         return spread;
 }
 
-/* Bytes for an element of a line in shared memory: as memory.cuh loads it, which is a value where there is more to it than a number, or all that its program reads where
- * some of that is spread; and for its result. */
+/* Bytes of an element of a line, and of its result, in shared memory. The element is as memory.cuh
+ * loads it: a value if it has more than one number, or all that its program reads if some operand
+ * has one element for each segment. */
 static int64_t cell_size(const sf_step *s, bool spread)
 {
         const int64_t number = at_least(size_of((int32_t)s->acc), 4), value = sf_op_is(s->op, SF_INDEX) || sf_op_is(s->op, SF_TWO) ? 2 * number : number;

@@ -1,6 +1,6 @@
 /*
- * A specialisation to text: the prelude, a page of macros; the programs of a fused step, as functions; and with the kernel files around
- * them, the whole source.
+ * Turns a specialisation into text: the prelude, which is a page of macros; the programs of a fused
+ * step, as functions; and, with the kernel files around them, the whole source.
  */
 #include "cuda/embed.h"
 #include "cuda/emit.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The prelude
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct writer {
         char *text;
         size_t size, length;
@@ -32,14 +32,14 @@ static void put_flag(writer *w, const sf_cuda_spec *spec, const char *name, int 
         put(w, "#define %s %d\n", name, (spec->flags & flag) != 0);
 }
 
-static const int signs[4] = {0, 1, -1, 0}; /* of units */
+static const int signs[4] = {0, 1, -1, 0}; /* signs of units */
 
 static void put_unit(writer *w, const sf_cuda_spec *spec, const char *name, int shift)
 {
         put(w, "#define %s (%d)\n", name, signs[spec->flags / shift & 3]);
 }
 
-/* The macros of a kernel file's own, in the order of sf_cuda_spec.extra from SF_CUDA_OWN on. */
+/* The macros of each kernel file, in the order of sf_cuda_spec.extra from SF_CUDA_OWN on. */
 enum { SF_CUDA_FOLD_DOWN = SF_CUDA_KERNEL_COUNT };
 static const char *const own_names[SF_CUDA_KERNEL_COUNT + 1][SF_CUDA_OWNS] = {
 #define FIELD(kernel, place, NAME) [SF_CUDA_##kernel][place] = "SF_" #NAME,
@@ -53,13 +53,14 @@ static const char *const dt_names[] = {
 #undef DTYPE
 };
 
-/* Does step `step` of again.cu read this operand on that way? */
+/* Does step `step` of again.cu read this operand in that program? */
 static bool reads(const sf_cuda_fused *f, int32_t operand, int32_t step, int way)
 {
         return f->how[operand] & way && (f->how[operand] & SF_CUDA_OPERAND_UNIT) == step;
 }
 
-/* The operands a program reads, as memory.cuh expands them, or again.cu, each step's for itself. A fold's results are one a line where the line is the sequence. */
+/* The operands that a program reads, as memory.cuh expands them; in again.cu, for each step
+ * separately. A fold of a sequence has one result for each line. */
 static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, int reader)
 {
         const bool again = spec->kernel == SF_CUDA_AGAIN;
@@ -80,7 +81,7 @@ static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, 
         }
 }
 
-/* The operands that a program of so many instructions reads. */
+/* Bits: the operands that a program of `count` instructions reads. */
 static unsigned operands_of(const sf_instruction *program, int32_t count)
 {
         unsigned bits = 0;
@@ -126,7 +127,7 @@ static void put_steps(writer *w, const sf_cuda_spec *spec)
         put(w, "\n");
 }
 
-/* Which operands of segments.cu have an element a segment. */
+/* Which operands of segments.cu have one element for each segment. */
 static void put_spread(writer *w, const sf_cuda_spec *spec)
 {
         unsigned spread = 0;
@@ -151,7 +152,8 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         put(w, "#define SF_PRODUCTS %d\n#define SF_EXPONENTIALS %d\n", products, exponentials);
         put(w, "#define SF_INDICES %d\n#define SF_TWOS %d\n#define SF_PAIRED (SF_PRODUCTS || SF_EXPONENTIALS || SF_INDICES || SF_TWOS)\n", sf_op_is(op, SF_INDEX),
             sf_op_is(op, SF_TWO));
-        /* Rows and columns never combine an index with one to its left; what a mask leaves out has no index at all. */
+        /* Rows and columns never combine an index with one to its left. A masked-out element has no
+         * index at all. */
         const bool in_order = sf_op_is(op, SF_INDEX) && (spec->kernel == SF_CUDA_SCAN_ROWS || spec->kernel == SF_CUDA_SCAN_COLUMNS) && !(spec->flags & SF_CUDA_MASK);
         put(w, "#define SF_OP_COMMUTES %d\n#define SF_IN_ORDER %d\n", sf_op_is(op, SF_COMMUTES) && !in_order, in_order);
         put(w, "#define SF_VALUE_SIZE %d\n", sf_cuda_value_size(spec->op, spec->acc));
@@ -199,7 +201,7 @@ const char *sf_cuda_kernel_name(int32_t kernel)
         return kernel >= 0 && kernel < SF_CUDA_KERNEL_COUNT ? kernel_names[kernel] : "";
 }
 
-/* As scanfold_scan_rows_sum_f32, scanfold_fold_max_f16_fused, scanfold_map_i8_to_f32. */
+/* Examples: scanfold_scan_rows_sum_f32, scanfold_fold_max_f16_fused, scanfold_map_i8_to_f32. */
 void sf_cuda_entry(const sf_cuda_spec *spec, char name[SF_CUDA_ENTRY_SIZE])
 {
         writer w = {name, SF_CUDA_ENTRY_SIZE, 0};
@@ -258,13 +260,13 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         return w.length;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Programs
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static const struct {
         const char *name;
         int32_t arguments;
-        bool chosen; /* the value is an argument's or a bool's: there is nothing to round */
+        bool chosen; /* the value is an argument's or a bool: nothing to round */
 } codes[SF_CODE_COUNT] = {
 #define SOURCE false
 #define SAME false
@@ -283,7 +285,7 @@ static const struct {
 #undef CAST
 };
 
-/* `value`, of type `from`, as type `to` has it. */
+/* `value`, of type `from`, cast to type `to`. */
 static void put_cast(writer *w, int from, int to, const char *value, int number)
 {
         if (from == to)
@@ -292,7 +294,8 @@ static void put_cast(writer *w, int from, int to, const char *value, int number)
                 put(w, "sf_dtype<%s>::cast(%s%d)", dt_names[to], value, number);
 }
 
-/* Is it the same for every element of a line? Constants are, and what there is one of a line; again.cu (`only`) does not say which those are. */
+/* Is it the same for every element of a line? Constants are, and operands with one element for the
+ * line; again.cu (`only`) does not say which those are. */
 static bool is_shared(const sf_cuda_fused *f, const sf_instruction *program, int32_t number, int only)
 {
         const sf_instruction *i = &program[number];
@@ -304,7 +307,7 @@ static bool is_shared(const sf_cuda_fused *f, const sf_instruction *program, int
         return shared;
 }
 
-/* A division by what is, of what is not. */
+/* Is this a division by a value that is the same for the line, of one that is not? */
 static bool divides_by(const sf_cuda_fused *f, const sf_instruction *program, const sf_instruction *i, int only)
 {
         return i->code == SF_CODE_DIV && is_shared(f, program, i->arg[1], only) && !is_shared(f, program, i->arg[0], only);
@@ -331,7 +334,8 @@ static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf
         put(w, ";\n");
 }
 
-/* What the program is handed beside `p`: the operands it reads; of step `only`, where each has its own. */
+/* What the program gets besides `p`: the operands that it reads; for again.cu, those of step
+ * `only`. */
 static void put_arguments(writer *w, const sf_cuda_fused *f, int reader, int only)
 {
         for (int32_t k = 0; k < f->operands; k++)
@@ -340,7 +344,8 @@ static void put_arguments(writer *w, const sf_cuda_fused *f, int reader, int onl
         put(w, ")\n{\n        (void)p;\n");
 }
 
-/* A program of `count` instructions that makes an element of type `acc`; returns what follows them. */
+/* Writes a program of `count` instructions that makes an element of type `acc`; returns the next
+ * instruction. */
 static const sf_instruction *put_load(writer *w, const sf_cuda_fused *f, const char *name, int number, const sf_instruction *program, int32_t count, int acc, int only)
 {
         put(w, "SF_DEVICE sf_of<%s> sf_%s_program%d(const sf_params &p", dt_names[acc], name, number);
@@ -353,7 +358,7 @@ static const sf_instruction *put_load(writer *w, const sf_cuda_fused *f, const c
         return program + count;
 }
 
-/* The programs of step `number` of the launch; returns what follows their instructions. */
+/* Writes the programs of step `number` of the launch; returns the next instruction. */
 static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int number, const sf_instruction *program, const sf_cuda_also *step, int only)
 {
         const int32_t result = (int32_t)sf_op_result((sf_op)step->op, (sf_dt)step->acc);
@@ -362,7 +367,8 @@ static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int num
         if (!number && f->others)
                 program = put_load(w, f, "other", number, program, f->others, step->acc, only);
         if (step->stores) {
-                const bool total = number && !step->loads; /* a scan's: it reads no operands */
+                /* a scan's total: it reads no operands */
+                const bool total = number && !step->loads;
                 put(w, "SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, dt_names[result]);
                 put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES, only);
                 put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", dt_names[result], dt_names[result]);
@@ -387,9 +393,9 @@ static void put_programs(writer *w, const sf_cuda_spec *spec)
                 program = put_step(w, f, k + 1, program, &f->also[k], again ? k + 1 : -1);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The whole
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static const char *const kernel_files[] = {
 #define KERNEL(name, NAME) #name ".cu",
 #include "cuda/kernels.def"
@@ -404,8 +410,9 @@ static const sf_embedded *find_file(const char *name, size_t length)
         return file->name ? file : NULL;
 }
 
-/* An embedded file that another one includes is put in place. Line numbers in the compiler's log are those of the files in the
- * repository. False: this build has no such file. */
+/* Writes an embedded file; embedded files that it includes are inserted in place. Line numbers in
+ * the compiler's log are those of the files in the repository. False: this build has no such
+ * file. */
 static bool put_file(writer *w, const char *name)
 {
         static const char include[] = "\n#include \"";
@@ -430,7 +437,7 @@ static bool put_file(writer *w, const char *name)
         return true;
 }
 
-/* NULL, or the file that is missing. */
+/* Returns NULL, or the name of a file that is missing. */
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
         const bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD && !sf_op_is((sf_op)spec->op, SF_INDEX);
@@ -443,7 +450,8 @@ static const char *put_source(writer *w, const sf_cuda_spec *spec)
                 if (files[i] && !put_file(w, files[i]))
                         return files[i];
                 if (fused && i == 5)
-                        put_programs(w, spec); /* in the terms of what came before, for what comes after */
+                        /* they use what comes before, and what comes after uses them */
+                        put_programs(w, spec);
         }
         return NULL;
 }

@@ -1,4 +1,4 @@
-/* Prelude and kernel file, through NVRTC, to a binary. */
+/* Compiles prelude and kernel file with NVRTC. */
 #include "cuda/jit.h"
 
 #include "cuda/driver.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NVRTC's functions, as in driver.def: each returns a result code, 0 for success. Those of CUDA 11.2 and newer. */
+/* NVRTC's functions, as in driver.def: each returns a result code, 0 for success. CUDA 11.2 and
+ * newer have them. */
 typedef struct nvrtc_program_handle *nvrtc_program;
 
 #define NVRTC_FUNCTIONS(F)                                                                                               \
@@ -38,7 +39,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sf_compiler found;
 static _Atomic(const sf_compiler *) ready;
 
-/* The options of every kernel. The order's additions are single rounded operations: no fused multiply-add, no flush to zero. */
+/* The options of every kernel. The order consists of single rounded operations: no fused
+ * multiply-add, no flush to zero. */
 static const char *const options[] = {"--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true"};
 #define OPTIONS (sizeof options / sizeof *options)
 
@@ -47,17 +49,18 @@ static void reset_lock(void)
         pthread_mutex_init(&lock, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Finding the compiler
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static int by_value(const void *a, const void *b)
 {
         return *(const int *)a - *(const int *)b;
 }
 
 /*
- * NVRTC opens a second library by its bare name when it first compiles, and a wheel's is not where the loader looks. Opened
- * here by its full name first, it is found; where it is found anyway, or is missing, nothing is lost.
+ * When it first compiles, NVRTC opens a second library by its bare name; that of a wheel is not in
+ * the loader's search path. If it is opened here by its full name first, NVRTC finds it. If it is
+ * found anyway, or is missing, this does no harm.
  */
 static void load_builtins(void)
 {
@@ -70,7 +73,7 @@ static void load_builtins(void)
 
 static sf_status load(const sf_context *ctx, int32_t driver_major)
 {
-        /* The soname's number is the major version, but 11.2 for all of CUDA 11.2 to 11.8. */
+        /* The soname's number is the major version, except 11.2 for all of CUDA 11.2 to 11.8. */
         static const char *const known[] = {".13", ".12", ".11.2"};
         const char *sonames[sizeof known / sizeof *known + 2];
         size_t count = 0;
@@ -82,7 +85,7 @@ static sf_status load(const sf_context *ctx, int32_t driver_major)
                 for (size_t i = 0; i < sizeof known / sizeof *known; i++)
                         if (newer == (driver_major && atoi(known[i] + 1) > driver_major))
                                 sonames[count++] = known[i];
-        sonames[count++] = ""; /* a later one, where a toolkit's development link names it */
+        sonames[count++] = ""; /* a newer one, if a toolkit's development link names it */
         sonames[count] = NULL;
         sf_library library = {"libnvrtc.so", sonames, "SCANFOLD_NVRTC", "nvrtcVersion", true};
         void *handle = sf_library_find(&library, tried, sizeof tried);
@@ -154,9 +157,9 @@ const char *sf_jit_option(int32_t index)
         return index >= 0 && (size_t)index < OPTIONS ? options[index] : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Compiling
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 static char *read_log(nvrtc_program program)
 {
         size_t size = 0;

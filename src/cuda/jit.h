@@ -1,18 +1,20 @@
 /*
- * jit.h: a specialisation becomes a binary: prelude and kernel file, through NVRTC.
+ * jit.h: compiles a specialisation, prelude and kernel file, to a binary with NVRTC.
  *
- * Compiling needs no GPU and no driver: tests compile for chips this machine does not have.
+ * Compiling needs no GPU and no driver: tests compile for chips that this machine does not have.
  */
 #ifndef SF_CUDA_JIT_H
 #define SF_CUDA_JIT_H
 
 #include "cuda/launch.h"
 
-/* What came out of the compiler. Free the image with free(). */
+/* The compiler's output. Free the image with free(). */
 typedef struct sf_binary {
         void *image;
         size_t size;
-        bool ptx; /* text that the driver finishes, NUL-terminated: the chip is newer than the compiler knows */
+        /* text that the driver compiles, NUL-terminated; for a chip newer than the compiler
+         * knows */
+        bool ptx;
 } sf_binary;
 
 typedef struct sf_compiler {
@@ -23,23 +25,25 @@ typedef struct sf_compiler {
 } sf_compiler;
 
 /*
- * NVRTC, loaded on first use; looked for again after a failure. `driver_major` is the CUDA version of the driver that will
- * load the binaries (0: any): a compiler no newer than it is preferred.
+ * NVRTC, loaded on first use; after a failure, the next call looks for it again. `driver_major` is
+ * the CUDA version of the driver that will load the binaries (0: any): a compiler no newer than
+ * that is preferred.
  */
 sf_status sf_jit_compiler(const sf_context *ctx, int32_t driver_major, const sf_compiler **compiler);
 
 /*
- * What the binary for `capability` is made with: "sm_90", or "compute_120" (to PTX) for a chip newer than the compiler knows.
- * Fails, with a sentence, for a chip it no longer knows.
+ * The architecture to compile for: "sm_90", or "compute_120" (to PTX) for a chip newer than the
+ * compiler knows. Fails with a sentence for a chip that it no longer knows.
  */
 sf_status sf_jit_arch(const sf_context *ctx, const sf_compiler *compiler, int32_t capability, char arch[16]);
 
-/* The options every kernel is compiled with, beside the architecture; NULL past the end. */
+/* The options of every kernel, besides the architecture; NULL past the end. */
 const char *sf_jit_option(int32_t index);
 
 /*
- * Compiles `source` for `arch`, as sf_jit_arch gives it. On failure the sentence holds the start of the compiler's log. `log`, if not
- * NULL, is set to the compiler's log with what the assembler says of registers and spills; the caller frees it.
+ * Compiles `source` for `arch`, as sf_jit_arch returns it. On failure the sentence contains the
+ * start of the compiler's log. If `log` is not NULL, it is set to the compiler's log, with the
+ * assembler's report of registers and spills; the caller frees it.
  */
 sf_status sf_jit_compile(const sf_context *ctx, const sf_compiler *compiler, const char *name, const char *source, const char *arch,
                          sf_binary *binary, char **log);

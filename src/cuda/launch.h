@@ -1,9 +1,10 @@
 /*
- * launch.h: what deciding (emit.c, tuning.c) hands to launching (cuda.c, jit.c).
+ * launch.h: what planning (emit.c, tuning.c) passes to launching (cuda.c, jit.c).
  *
- * A step becomes a few launches, one after another on the caller's stream. Each names a kernel file, a specialisation
- * of it, a grid, and the arguments. The specialisation is a plain struct that determines the prelude's every character,
- * so a warm call finds its module by hashing the struct and writes no text.
+ * A step becomes a few launches, one after another on the caller's stream. Each names a kernel
+ * file, a specialisation of it, a grid, and the arguments. The specialisation is a plain struct
+ * that determines every character of the prelude, so a warm call finds its module by hashing the
+ * struct and writes no text.
  */
 #ifndef SF_CUDA_LAUNCH_H
 #define SF_CUDA_LAUNCH_H
@@ -12,16 +13,17 @@
 
 #include <string.h>
 
-/* What tuning needs to know of a device. */
+/* The properties of a device that tuning needs. */
 typedef struct sf_cuda_chip {
         int32_t capability;      /* 90 for 9.0 */
         int32_t multiprocessors;
         int32_t threads_per_multiprocessor;
-        int32_t shared_per_block; /* bytes, with the opt-in limit */
+        int32_t shared_per_block; /* bytes; the opt-in limit */
         int32_t shared_per_multiprocessor;
         int64_t l2;              /* bytes */
-        int32_t cluster;         /* blocks that may run as one cluster; 1: there are none */
-        int32_t small_tiles;     /* tests only: nonzero shrinks every tile, so that short sequences have many; else 0 */
+        int32_t cluster;         /* the most blocks in a cluster; 1: there are no clusters */
+        /* only in tests: not 0 makes every tile small, so that short sequences have many */
+        int32_t small_tiles;
 } sf_cuda_chip;
 
 /* The embedded kernel files, in the order of kernels.def. */
@@ -32,47 +34,55 @@ typedef enum sf_cuda_kernel {
         SF_CUDA_KERNEL_COUNT
 } sf_cuda_kernel;
 
-/* How a program's operand lies along the lines a kernel walks, and who reads it. */
+/* How an operand is laid out along the lines that a kernel walks, and which program reads it. */
 enum {
         SF_CUDA_OPERAND_UNIT = 3, /* mask: 0 any stride, 1 forwards, 2 backwards, 3 one element for the whole line */
         SF_CUDA_OPERAND_LOADS = 4,
         SF_CUDA_OPERAND_STORES = 8,
-        SF_CUDA_OPERAND_MADE = 16, /* again.cu: this many times one more than the step whose result it is; 0: memory. Its unit is the step that reads it */
-        SF_CUDA_OPERAND_SPREAD = 16, /* segments.cu: there is an element a segment */
-        SF_CUDA_OPERAND_STILL = 128 /* a fold of columns: all rows read the same of it */
+        /* again.cu: this times (1 + the step whose result it is); 0: memory. Its unit is the step
+         * that reads it */
+        SF_CUDA_OPERAND_MADE = 16,
+        SF_CUDA_OPERAND_SPREAD = 16, /* segments.cu: one element for each segment */
+        SF_CUDA_OPERAND_STILL = 128 /* a fold of columns: all rows read the same elements */
 };
 
-/* So many steps share a launch at most: folds of one read, or a scan and its total. */
+/* The most steps that share a launch: folds of one read, or a scan and its total. */
 #define SF_CUDA_MEMBERS_MAX 4
 
-/* A step that shares the launch of another: of folds another member, of a scan its total, which loads nothing. */
+/* A step that shares another's launch: another fold, or a scan's total, which loads nothing. */
 typedef struct sf_cuda_also {
-        uint8_t op, acc, out, initial; /* as in the specialisation; whether there is an initial value */
+        /* as in the specialisation; initial: is there an initial value */
+        uint8_t op, acc, out, initial;
         uint8_t loads, stores;
-        uint8_t unit; /* of a scan's results: how they lie along the line, as SF_CUDA_OPERAND_UNIT has it */
+        /* of a scan's results: how they are laid out along the line, as in SF_CUDA_OPERAND_UNIT */
+        uint8_t unit;
 } sf_cuda_also;
 
-/* The programs of fused steps. Their operands and constants are numbered anew: those a launch does not use are gone. */
+/* The programs of fused steps. Their operands and constants are renumbered, without those that the
+ * launch does not use. */
 typedef struct sf_cuda_fused {
-        uint8_t operands, constants, loads, stores; /* how many of each; instructions of the two programs */
-        uint8_t others; /* and of the one that makes the other of two elements (SF_TWO) */
+        /* counts: operands, constants, and instructions of the two programs */
+        uint8_t operands, constants, loads, stores;
+        uint8_t others; /* and of the program that makes the second part of elements (SF_TWO) */
         uint8_t dt[SF_OPERANDS_MAX], how[SF_OPERANDS_MAX];
-        uint8_t beside; /* steps that share the launch */
+        uint8_t beside; /* how many other steps share the launch */
         sf_cuda_also also[SF_CUDA_MEMBERS_MAX - 1];
-        sf_instruction code[3 * SF_PROGRAM_MAX]; /* the load's, the other's, the store's; then those of each step beside */
+        /* of the load, the second part, the store; then of each such step */
+        sf_instruction code[3 * SF_PROGRAM_MAX];
 } sf_cuda_fused;
 
-/* Everything that is a compile-time constant of a kernel. No padding, and hashed as bytes: the first sf_cuda_spec_size are initialised. */
+/* Everything that is a compile-time constant of a kernel. It has no padding, and is hashed as
+ * bytes: the first sf_cuda_spec_size bytes are initialised. */
 typedef struct sf_cuda_spec {
         int32_t kernel; /* sf_cuda_kernel */
         int32_t op;     /* sf_op */
         int32_t in, acc, out; /* sf_dt */
         int32_t flags;  /* emit.h */
         int32_t threads;
-        int32_t items;  /* vectors (or rows) a thread holds */
-        int32_t width;  /* elements a vector access moves */
-        int32_t extra[11]; /* meanings belong to the kernel file's prelude */
-        sf_cuda_fused fused; /* all its numbers are 0 for a plain step */
+        int32_t items;  /* vectors (or rows) that a thread holds */
+        int32_t width;  /* elements of a vector access */
+        int32_t extra[11]; /* the kernel file's prelude gives them meaning */
+        sf_cuda_fused fused; /* all zero for a plain step */
         uint8_t rest[5];
 } sf_cuda_spec;
 
@@ -85,7 +95,7 @@ static inline size_t sf_cuda_codes(const sf_cuda_fused *f)
         return count;
 }
 
-/* The bytes that tell a specialisation from others: a plain one's are few. A multiple of 8. */
+/* How many bytes identify a specialisation: few for a plain one. A multiple of 8. */
 static inline size_t sf_cuda_spec_size(const sf_cuda_spec *spec)
 {
         size_t codes = sf_cuda_codes(&spec->fused);
@@ -98,7 +108,7 @@ static inline bool sf_cuda_spec_same(const sf_cuda_spec *a, const sf_cuda_spec *
         return sf_cuda_spec_size(b) == size && !memcmp(a, b, size);
 }
 
-/* What every driver takes; params_size says how much of it a launch uses. */
+/* Every driver accepts this many; params_size says how many a launch uses. */
 #define SF_CUDA_MAX_PARAMS 4096
 
 typedef struct sf_cuda_launch {
@@ -106,30 +116,34 @@ typedef struct sf_cuda_launch {
         uint32_t grid[3];
         uint32_t shared; /* dynamic shared memory, bytes */
         size_t params_size;
-        /* The one by-value struct the kernel takes; scratch pointers in it are offsets until the launch adds the base. */
+        /* The struct that the kernel takes by value. Scratch pointers in it are offsets until the
+         * launch adds the base. */
         _Alignas(8) unsigned char params[SF_CUDA_MAX_PARAMS];
-        int32_t scratch_fields; /* how many 8-byte fields of params, from the first, get the scratch base added */
-        bool overlaps;          /* its blocks may come before the launch in front of it has ended */
+        int32_t scratch_fields; /* the scratch base is added to this many first fields of params */
+        bool overlaps;          /* its blocks may start before the launch before it has ended */
 } sf_cuda_launch;
 
 #define SF_CUDA_MAX_LAUNCHES (1 + SF_CUDA_MEMBERS_MAX)
 
 typedef struct sf_cuda_plan {
-        int32_t steps;        /* that it does: the first, and so many of its siblings */
+        int32_t steps;        /* how many steps it does: the first and its next siblings */
         int32_t launches;
         size_t scratch;       /* bytes in all */
-        bool watched;         /* all of it is words that blocks publish to one another: zero at first, then as the launch before left them */
+        /* all of it is words through which blocks communicate: zero at first, then as the last
+         * launch left them */
+        bool watched;
         sf_cuda_launch launch[SF_CUDA_MAX_LAUNCHES];
 } sf_cuda_plan;
 
-/* Decides, for the step and those of its siblings that share its read; plan->steps says how many. Pure: no driver, no allocation, the same
- * answer for the same steps and chip. */
+/* Plans the step and those of its siblings that share its read; plan->steps says how many. It uses
+ * no driver and allocates nothing; the same steps and chip give the same plan. */
 sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 
-/* Writes the prelude of a specialisation; returns its length without the final NUL, as snprintf does. */
+/* Writes a specialisation's prelude; returns its length without the final NUL, like snprintf. */
 size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size);
 
-/* The whole text that is compiled: the prelude, the kernel files, the programs. Allocated; the caller frees it. */
+/* The whole text to compile: the prelude, the kernel files, the programs. Allocated; the caller
+ * frees it. */
 sf_status sf_cuda_source(const sf_context *ctx, const sf_cuda_spec *spec, char **text);
 
 const char *sf_cuda_kernel_name(int32_t kernel); /* "scan_rows", or "" */

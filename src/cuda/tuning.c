@@ -1,43 +1,46 @@
 /*
- * Chip and element size to tile, as data. The first row that fits decides; a row says what it was measured on or why it
- * should hold. To tune for a chip, add rows above the ones for all.
+ * Maps chip and element size to a tile, as data. The first row that fits decides. A row says what
+ * it was measured on, or why it should hold. To tune for a chip, add rows above the ones for all.
  */
 #include "cuda/emit.h"
 
 typedef struct row {
         int32_t kernel;
-        int32_t down;       /* fold: of columns; apply: lines of several tiles; -1: either */
+        /* fold, segments: of columns; apply: lines of several tiles; -1: either */
+        int32_t down;
         int32_t masked;     /* -1: either */
         int32_t width;      /* vectors of up to this many elements */
-        int32_t in;         /* elements of x up to this many bytes */
-        int32_t size;       /* x, y and accumulator up to this many */
-        int32_t capability; /* chips from this on */
+        int32_t in;         /* elements of x of up to this many bytes */
+        int32_t size;       /* x, y and accumulator of up to this many bytes */
+        int32_t capability; /* chips from this one on */
         sf_cuda_tile tile;
 } row;
 
 static const row rows[] = {
-        /* H200, 32768 x 32768 f32, of a copy, in one run: 256 threads with 32 floats each and the next 32 under way, two blocks: 0.978;
-         * 512 x 16, two: 0.973; 256 x 16, three: 0.965, four: 0.959; 512 x 8, three: 0.960; 512 x 32, one: 0.951; 1024 x 16, one: 0.946; 256
-         * x 32, three, which spills: 0.745. Masked, 512 x 16 are 0.97. Halves are 16 to a thread only as two vectors: 32, in one block, ran
-         * at 0.97 (0.79 so). */
+        /* H200, 32768 x 32768 f32, share of a copy, in one run: 256 threads with 32 floats each and
+         * the next 32 in flight, two blocks: 0.978; 512 x 16, two: 0.973; 256 x 16, three: 0.965,
+         * four: 0.959; 512 x 8, three: 0.960; 512 x 32, one: 0.951; 1024 x 16, one: 0.946; 256 x
+         * 32, three, which spills: 0.745. Masked, 512 x 16 gives 0.97. With 16 halves a thread, two
+         * vectors: 0.79; with 32, in one block: 0.97. */
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 1, 4, 70, {512, 64, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {512, 16, 2, 0, 0}},
-        /* 64-bit integers do not fit in the 64 registers that 1024 threads have each. */
+        /* With 1024 threads of 64 registers each, 64-bit integers would spill. */
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 8, 8, 70, {512, 16, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 1, 16, 8, 8, 70, {512, 8, 2, 0, 0}},
 
-        /* H200: strips of 128 columns, 8 warps of 4 rows, three blocks a multiprocessor: 0.93. */
-        /* Masked, one block of 512 threads: 0.845 where those are 0.835. */
+        /* H200: strips of 128 columns, 8 warps of 4 rows, three blocks on a multiprocessor:
+         * 0.93. */
+        /* Masked, one block of 512 threads: 0.845, against 0.835. */
         {SF_CUDA_SCAN_COLUMNS, -1, 1, 16, 4, 4, 70, {512, 16, 1, 32, 0}},
-        /* Narrower elements: as many bytes under way. */
+        /* Narrower elements: as many bytes in flight. */
         {SF_CUDA_SCAN_COLUMNS, -1, 0, 16, 2, 4, 70, {256, 32, 2, 32, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 32, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 3, 32, 0}},
 
-        /* H200, (2^20, 2), (2^20, 8), (2^20, 32), of a copy: 256 x 32, two blocks: 0.42, 0.63, 0.59; 256 x 16, four: 0.41, 0.56, 0.56;
-         * 512 x 16, two: 0.38, 0.55, 0.57. */
+        /* H200, (2^20, 2), (2^20, 8), (2^20, 32), share of a copy: 256 x 32, two blocks: 0.42,
+         * 0.63, 0.59; 256 x 16, four: 0.41, 0.56, 0.56; 512 x 16, two: 0.38, 0.55, 0.57. */
         {SF_CUDA_SCAN_NARROW, -1, -1, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_NARROW, -1, -1, 16, 8, 8, 70, {256, 16, 2, 0, 0}},
 
@@ -45,32 +48,37 @@ static const row rows[] = {
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 4, 4, 70, {512, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 8, 8, 70, {512, 8, 2, 0, 0}},
 
-        /* As many bytes under way as the rows of a fold have. */
+        /* As many bytes in flight as in folds of rows. */
         {SF_CUDA_MAP, -1, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
         {SF_CUDA_MAP, -1, -1, 16, 8, 8, 70, {256, 8, 4, 0, 0}},
 
-        /* To be measured. A line in registers: 32 words a thread, up to 512 threads, two such blocks, so that one loads while another stores; where lines
-         * are shorter, blocks of four warps (`more`). Longer ones tile by tile (`down`), 1024 threads with 8 words each. */
+        /* To be measured. A line in registers: 32 words a thread, up to 1024 threads on a
+         * multiprocessor. Blocks of 512 run in twos, so that one loads while another stores; for
+         * shorter lines, blocks have four warps (`more`). Longer lines tile by tile (`down`), 1024
+         * threads with 8 words each. */
         {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {1024, 32, 1, 4, 0}},
         {SF_CUDA_APPLY, 1, -1, 16, 8, 8, 70, {1024, 8, 1, 0, 0}},
 
-        /* A leaf of 32 words a lane. H200, 2^26 f32: blocks of 64, 128 and 256 threads, of 64 and 80 registers a thread, differ by less than a tenth; the largest by most, since
-         * a block's place is free only when all its warps have done. */
+        /* A leaf of 32 words for each lane. H200, 2^26 f32: blocks of 64, 128 and 256 threads, of
+         * 64 and 80 registers a thread, differ by less than a tenth. The largest differ most,
+         * because a block's place is free only when all its warps have ended. */
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 4, 70, {128, 32, 6, 0, 0}},
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 8, 70, {128, 32, 4, 0, 0}},
         {SF_CUDA_SEGMENTS, 1, -1, 16, 8, 8, 70, {128, 32, 5, 0, 0}},
 
-        /* What a tile waits for its totals, about 9 microseconds on an H200, must be covered by bytes under way: stages of
-         * 32 KiB in shared memory. */
+        /* The time that a tile waits for its totals, about 9 microseconds on an H200, must be
+         * covered by bytes in flight: stages of 32 KiB in shared memory. */
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 8, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {512, 8, 1, 6, 0}},
 
-        /* H200, 128 x 4096 x 4095 f32, of a copy's rate. Down rows that allow no vectors (dim 1), all on one machine: two blocks of 512 threads
-         * with 4 rows of 5 columns each: 1.013; of 6 columns 1.012, of 4 0.998, of 7 1.0, 8 rows of 3 1.001; one block of 1024 with 4 rows of 5
-         * 1.01, of 4 0.992. With vectors (dim 0): 256 x 32, three blocks: 1.01; 1024 x 16: 0.72. */
-        {SF_CUDA_FOLD, 1, -1, 2, 2, 4, 70, {256, 32, 3, 32, 8}}, /* a register for each of them */
+        /* H200, 128 x 4096 x 4095 f32, share of a copy. Down rows that allow no vectors (dim 1),
+         * all on one machine: two blocks of 512 threads with 4 rows of 5 columns each: 1.013; of 6
+         * columns 1.012, of 4 0.998, of 7 1.0, 8 rows of 3 1.001; one block of 1024 with 4 rows of
+         * 5 1.01, of 4 0.992. With vectors (dim 0): 256 x 32, three blocks: 1.01; 1024 x 16:
+         * 0.72. */
+        {SF_CUDA_FOLD, 1, -1, 2, 2, 4, 70, {256, 32, 3, 32, 8}}, /* each has a register */
         {SF_CUDA_FOLD, 1, -1, 16, 2, 4, 70, {256, 64, 2, 32, 4}},
         {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 20, 2, 32, 5}},
         {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 3, 32, 4}},
@@ -85,9 +93,9 @@ static const row rows[] = {
 };
 
 /*
- * A product of reals takes twice the registers that another accumulator does, and more to compute
- * with. By what nvcc 13 says for sm_90 these spill nothing; the tiles above did. What is not here has
- * its tile there.
+ * A product of reals needs twice the registers of another accumulator, and more for computing.
+ * According to nvcc 13 for sm_90, these tiles do not spill; those above did. Kernels without a row
+ * here use the table above.
  */
 static const row products[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0, 0}},
@@ -114,9 +122,11 @@ static const row products[] = {
 };
 
 /*
- * An element and its index take half of the registers that a product does to compute with, and a scan stores three words for each that it reads.
- * H200, (16384, 16384) f32 with the elements, of a copy: rows 512 x 8, two blocks: 0.90; 256 x 8, four: 0.88, two: 0.85; 256 x 16, two: 0.86, three:
- * 0.80. argmax of columns: 256 x 32, two, 1.02 of what 256 x 16, four, are. What is not here has its tile where products have it.
+ * An element with its index needs half of a product's registers for computing, and a scan stores
+ * three words for each that it reads. H200, (16384, 16384) f32 with the elements, share of a copy:
+ * rows 512 x 8, two blocks: 0.90; 256 x 8, four: 0.88, two: 0.85; 256 x 16, two: 0.86, three: 0.80.
+ * argmax of columns: 256 x 32, two, is 1.02 times as fast as 256 x 16, four. Kernels without a row
+ * here use the table of products.
  */
 static const row indices[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 8, 70, {512, 8, 2, 0, 0}},
@@ -126,22 +136,26 @@ static const row indices[] = {
 };
 
 /*
- * A recurrence reads two elements for one, and its lanes exchange two numbers at every level. Where vectors are single elements that is most of the
- * work, and warps of small blocks wait less for each other. H200, (8, 1536, n) f32, n = 65537, 4097 and 3001, of a copy: eight blocks of 64 threads 0.885,
- * 0.84, 0.92; four of 128 0.876, 0.67, 0.67; two of 256 0.81, 0.42, 0.67. Vectors of four are as fast in either.
+ * A recurrence reads two elements for one, and its lanes exchange two numbers at every level. If
+ * vectors are single elements, that is most of the work, and warps of small blocks wait less for
+ * each other. H200, (8, 1536, n) f32, n = 65537, 4097 and 3001, share of a copy: eight blocks of 64
+ * threads 0.885, 0.84, 0.92; four of 128 0.876, 0.67, 0.67; two of 256 0.81, 0.42, 0.67. Vectors of
+ * four are as fast in either.
  */
 static const row recurrences[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 1, 2, 4, 70, {512, 32, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 1, 4, 4, 70, {64, 32, 8, 0, 0}},
-        /* By what nvcc 13 says for sm_90 this spills nothing; 512 x 16 did. */
+        /* According to nvcc 13 for sm_90, this does not spill; 512 x 16 did. */
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {256, 32, 1, 6, 0}},
 };
 
 /*
- * Sums of exponentials take as much to compute with as all the rest: more blocks, so that some compute while others load; and down columns as many rows
- * a thread as it can hold, since groups and tiles exchange pairs. H200, (16384, 16384) f32, of a copy: folds of rows 256 x 16, four blocks: 0.88, three: 0.77;
- * of columns 256 x 32, two: 0.94, 256 x 16, four: 0.87. Scans of rows 256 x 16, three: 0.67, 256 x 32, two, which spills: 0.63; of columns 256 x 32, two:
- * 0.57, 256 x 16, three: 0.50.
+ * Computing sums of exponentials takes as long as all the rest: so there are more blocks, some of
+ * which compute while others load; and in columns as many rows for a thread as it can hold, because
+ * groups and tiles exchange pairs. H200, (16384, 16384) f32, share of a copy: folds of rows 256 x
+ * 16, four blocks: 0.88, three: 0.77; of columns 256 x 32, two: 0.94, 256 x 16, four: 0.87. Scans
+ * of rows 256 x 16, three: 0.67, 256 x 32, two, which spills: 0.63; of columns 256 x 32, two: 0.57,
+ * 256 x 16, three: 0.50.
  */
 static const row exponentials[] = {
         {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 0, 0}},
@@ -152,7 +166,7 @@ static const row exponentials[] = {
 
 #define ROW_IN(table) row_for(table, sizeof(table) / sizeof *(table), chip, spec, in, size)
 
-/* NULL: there is none. */
+/* The first row that fits; NULL: there is none. */
 static const row *row_for(const row *r, size_t count, const sf_cuda_chip *chip,
                           const sf_cuda_spec *spec, int in, int size)
 {
@@ -197,19 +211,21 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
 }
 
 /*
- * Every member has accumulators of its own, so a thread needs more registers for as many bytes under way: fewer threads, as many loads or
- * more. By what nvcc 13 says for sm_90 and f32, two and four members spill nothing so; with the tile of one fold they do.
+ * Every member has accumulators of its own, so a thread needs more registers for as many bytes in
+ * flight: fewer threads, with as many loads or more. According to nvcc 13 for sm_90 and f32, two
+ * and four members then do not spill; with the tile of one fold they do.
  */
 sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int in, int size, int members)
 {
         if (members == 1 || chip->small_tiles)
                 return tile;
-        /* Two sums in f64 of one f32: a thread has few registers but for its loads, and blocks are small, so that as one begins or ends others
-         * have loads under way. H200, var_mean of (16384, 16384), of a copy's rate: rows four blocks of 128 x 32 0.97, two of 256 x 32 0.93, three of 256 x 16
-         * 0.91; columns 0.94, 0.90, 0.74. */
+        /* Two sums in f64 of one f32: a thread has registers for little but its loads. Blocks are
+         * small, so that others have loads in flight when one begins or ends. H200, var_mean of
+         * (16384, 16384), share of a copy: rows four blocks of 128 x 32 0.97, two of 256 x 32 0.93,
+         * three of 256 x 16 0.91; columns 0.94, 0.90, 0.74. */
         if (members == 2 && in == 4 && size == 8 && tile.threads == 256)
                 return (sf_cuda_tile){128, 32, 4, tile.more, tile.beside};
-        if (tile.threads > 256) /* two blocks would be one too many */
+        if (tile.threads > 256) /* there are no registers for two blocks */
                 return (sf_cuda_tile){512, members == 2 ? 32 : 16, 1, tile.more, 4};
         int32_t most = members == 2 ? 3 : 2;
         tile.resident = tile.resident < most ? tile.resident : most;
