@@ -90,6 +90,15 @@ static unsigned operands_of(const sf_instruction *program, int32_t count)
         return bits;
 }
 
+/* Does the program do more work on an element than moving it takes? */
+static bool is_costly(const sf_instruction *program, int32_t count)
+{
+        bool costly = false;
+        for (int32_t i = 0; i < count; i++)
+                costly |= program[i].code == SF_CODE_EXP || program[i].code == SF_CODE_LOG || program[i].code == SF_CODE_SIGMOID || program[i].code == SF_CODE_TANH;
+        return costly;
+}
+
 /* The steps of apply.cu and what they read. */
 static void put_chain(writer *w, const sf_cuda_spec *spec)
 {
@@ -105,8 +114,8 @@ static void put_chain(writer *w, const sf_cuda_spec *spec)
                 const sf_cuda_also *s = k ? &f->also[k - 1] : &own;
                 const int32_t how = spec->extra[APPLY_HOW + k];
                 const unsigned mask = how >> 4 ? 1u << ((how >> 4) - 1) : 0, loads = operands_of(program, s->loads) | mask;
-                put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)how, loads,
-                    operands_of(program + s->loads, s->stores));
+                put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial + 2 * is_costly(program, s->loads), (int)how,
+                    loads, operands_of(program + s->loads, s->stores));
                 program += s->loads + s->stores;
         }
         put(w, "\n");
@@ -329,6 +338,7 @@ static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf
                 put(w, "sf_code_%s%s(", codes[i->code].name, divides_by(f, program, i, only) ? "_by" : "");
                 for (int32_t a = 0; a < codes[i->code].arguments; a++)
                         put(w, "%sv%d", a ? ", " : "", (int)i->arg[a]);
+                put(w, divides_by(f, program, i, only) ? ", ask" : "");
                 put(w, codes[i->code].chosen ? ")" : "))");
         }
         put(w, ";\n");
@@ -341,14 +351,14 @@ static void put_arguments(writer *w, const sf_cuda_fused *f, int reader, int onl
         for (int32_t k = 0; k < f->operands; k++)
                 if (only < 0 ? f->how[k] & reader : reads(f, k, only, reader))
                         put(w, ", sf_of<%s> x%d", dt_names[f->dt[k]], (int)k);
-        put(w, ")\n{\n        (void)p;\n");
+        put(w, ", ASK &&ask = ASK())\n{\n        (void)p, (void)ask;\n");
 }
 
 /* Writes a program of `count` instructions that makes an element of type `acc`; returns the next
  * instruction. */
 static const sf_instruction *put_load(writer *w, const sf_cuda_fused *f, const char *name, int number, const sf_instruction *program, int32_t count, int acc, int only)
 {
-        put(w, "SF_DEVICE sf_of<%s> sf_%s_program%d(const sf_params &p", dt_names[acc], name, number);
+        put(w, "template <class ASK = sf_careful> SF_DEVICE sf_of<%s> sf_%s_program%d(const sf_params &p", dt_names[acc], name, number);
         put_arguments(w, f, SF_CUDA_OPERAND_LOADS, only);
         for (int32_t i = 0; i < count; i++)
                 put_instruction(w, f, acc, program, i, only);
@@ -369,7 +379,7 @@ static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int num
         if (step->stores) {
                 /* a scan's total: it reads no operands */
                 const bool total = number && !step->loads;
-                put(w, "SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, dt_names[result]);
+                put(w, "template <class ASK = sf_careful> SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, dt_names[result]);
                 put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES, only);
                 put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", dt_names[result], dt_names[result]);
                 for (int32_t i = 0; i < step->stores; i++)

@@ -80,7 +80,15 @@ static inline void sf_sync_block() { exec_sync_block(); }
 static inline void sf_sync_warp() { exec_sync_warp(); }
 static inline void sf_cluster_arrive() { exec_cluster_arrive(); }
 static inline void sf_cluster_wait() { exec_cluster_wait(); }
-static inline void sf_cluster_put(void *place, int rank, unsigned word) { memcpy(exec_cluster_place(place, rank), &word, sizeof word); }
+/* A desk as a barrier of the cluster, which orders more. */
+static inline void sf_desk_open(unsigned long long *) {}
+static inline void sf_desk_expect(unsigned long long *, int) {}
+static inline void sf_desk_send(unsigned long long *, void *place, int rank, unsigned word) { memcpy(exec_cluster_place(place, rank), &word, sizeof word); }
+static inline void sf_desk_wait(unsigned long long *, int)
+{
+        sf_cluster_arrive();
+        sf_cluster_wait();
+}
 static inline unsigned sf_ballot(bool v) { return exec_ballot(v); }
 static inline int sf_lowest(unsigned v) { return __builtin_ffs((int)v) - 1; }
 static inline void sf_pause() { exec_yield(); }
@@ -125,6 +133,10 @@ static inline int sf_count_bits(unsigned v)
 static inline int sf_highest(unsigned v) { return 31 - __builtin_clz(v); }
 static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline int sf_anew(int v) { return v; }
+static inline float sf_anew(float v) { return v; }
+static inline double sf_anew(double v) { return v; }
+static inline float sf_magnitude(float v) { return __builtin_fabsf(v); }
+static inline double sf_magnitude(double v) { return __builtin_fabs(v); }
 template <class T> static inline T *sf_anew(T *p) { return p; }
 static inline int sf_pair(int low, int high) { return (int)((unsigned)high << 16 | ((unsigned)low & 0xffff)); }
 

@@ -32,6 +32,8 @@ static const struct {
         {"layer_norm(x, 1)", 1, 2, {2, 3000}},  {"sum(x @ w, 1)", 0, 2, {40, 90}},      {"cumsum(x, 1, offsets=o)", 1, 2, {2, 6000}},
         {"sum(x, 1, offsets=o)", 0, 2, {2, 6000}}, {"cumprod(x, 1, offsets=o)", 0, 3, {1, 900, 6}}, {"argmax(x, 1, offsets=o)", 0, 3, {2, 900, 5}},
         {"softmax(x, 1, offsets=o)", 0, 2, {2, 3000}}, {"sum(x, 1)", 0, 3, {70, 5, 1}}, {"x * 2 + 1", 0, 2, {3, 500}}, {"cumsum(x, 1)", 0, 3, {1, 320, 4}}, {"cumsum(x, 1)", 0, 3, {1, 660, 2}},
+        {"softmax(x, 1)", 0, 2, {13, 101}},     {"layer_norm(x, 1)", 0, 2, {17, 1501}}, {"normalize(x, 2, 1)", 1, 2, {14, 203}}, {"layer_norm(x, 1)", 0, 2, {33, 256}},
+        {"normalize(x, 2, 1)", 0, 2, {40, 200}},
 };
 #define LINES (int)(sizeof lines / sizeof *lines)
 
@@ -148,6 +150,7 @@ int main(int argc, char **argv)
 #undef KERNEL
         CHECK(host_clusters && host_staged && host_interleaved && host_chunked && host_whole_rows, "%ld clusters, %ld staged, %ld interleaved, %ld chunked, %ld of whole rows",
               host_clusters, host_staged, host_interleaved, host_chunked, host_whole_rows);
+        CHECK(host_through && host_loops && host_shifts, "%ld by way of shared memory, %ld line after line, %ld at any address", host_through, host_loops, host_shifts);
         for (int k = 0; k < 2; k++)
                 sf_context_destroy(ctx[k]);
         printf("%d specialisations, %ld launches\n", kernels_count(), host_launches);

@@ -8,22 +8,25 @@
  *
  * What several steps read of memory is loaded once. SF_KEEP 1: a block has one tile, which stays in registers; 2: its first number[1] tiles stay in shared
  * memory, where each thread reads what it has put there itself, and the others are read again, with luck from the second-level cache. 3: as 1, by way of shared memory, to
- * which each thread copies for itself what the first step reads: all of that is under way at once, where the compiler would mix loads with the arithmetic.
+ * which each thread copies for itself what the first step reads: all of that is under way at once, where the compiler would mix loads with the arithmetic. 4: as 3, and a block has several
+ * lines, one after another: as soon as one has moved on to registers, the copy of the next begins, so that the memory is busy while the block computes.
+ * SF_SHIFT_IN: lines may begin at any address. They are copied to shared memory element by element, neighbouring lanes neighbours, and read from there as vectors; results
+ * go the other way.
  *
- * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an initial value, how, which operands the load reads,
- * which the store). how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
+ * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, what, how, which operands the load reads, which the store). what: 1 if there is an initial
+ * value, and 2 if its load takes long. how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
  * the mask's operand, from 1 on. SF_OPERAND_LIST(F) lists what they read, F(number, dtype, unit, the step whose result it is or -1), unit 1: vectors,
  * 0: any stride, 2: one for the whole line.
- *   units: lines. number[0]: tiles of a line; number[1]: said above.
+ *   units: lines. number[0]: tiles of a line; number[1]: said above; number[2]: from one of a block's lines to its next.
  */
 enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
 
 template <int K> struct sf_recipe;
 template <int K> struct sf_programs;
-#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                                    \
+#define STEP(k, op, acc, out, what, how, loads, stores)                                                                                      \
         template <> struct sf_recipe<k> {                                                                                                    \
-                enum { OP = op, ACC = acc, OUT = out, BEGINS = begins, KIND = (how) & 3, WITHIN = (how) >> 2 & 1, UNIT = (how) >> 3 & 1 };      \
-                enum { MASK = ((how) >> 4) - 1, LOADS = loads, STORES = stores };                                                            \
+                enum { OP = op, ACC = acc, OUT = out, BEGINS = (what) & 1, COSTLY = (what) >> 1, KIND = (how) & 3, WITHIN = (how) >> 2 & 1 };   \
+                enum { UNIT = (how) >> 3 & 1, MASK = ((how) >> 4) - 1, LOADS = loads, STORES = stores };                                     \
         };
 SF_STEPS(STEP)
 #undef STEP
@@ -35,7 +38,9 @@ enum {
         LEAF = SPREAD * SF_ITEMS,
         LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1, /* vectors of what a map alone reads that are loaded at a time */
         ONE_TILE = SF_KEEP != 2,
-        STAGED = SF_KEEP == 3,
+        STAGED = SF_KEEP >= 3,
+        LOOPS = SF_KEEP == 4,
+        TURNS = LOOPS ? 2 : 1, /* lines whose leaves are in shared memory: a warp may be one line ahead of another */
         ALONE = SF_WARPS == 1 && ONE_TILE && SF_CLUSTER == 1, /* a line is one leaf */
 };
 
@@ -107,7 +112,7 @@ struct sf_course {
         char *y[STEPS];
         sf_vectors still;
         sf_u64 made[STEPS];
-        int n, tiles, kept, lane, warp, team, rank;
+        int n, tiles, kept, lane, warp, team, rank, round;
         bool mine; /* to store what there is one of */
 };
 
@@ -132,11 +137,12 @@ template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
 };
 
 #define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
-#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
+#define STEP(k, op, acc, out, what, how, loads, stores)                                                                          \
         template <> struct sf_programs<k> {                                                                                        \
-                SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j)               \
+                template <class ASK = sf_careful>                                                                                  \
+                SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j, ASK &&ask = ASK()) \
                 {                                                                                                                  \
-                        return sf_load_program##k(p SF_OPERAND_LIST(OPERAND));                                                     \
+                        return sf_load_program##k(p SF_OPERAND_LIST(OPERAND), ask);                                                \
                 }                                                                                                                  \
                 template <class T> SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_course &c, const sf_vectors &v, T s) \
                 {                                                                                                                  \
@@ -191,10 +197,11 @@ template <int K> struct sf_room {
         enum { BEFORE = 0 SF_OPERAND_LIST(OPERAND) };
 };
 #undef OPERAND
+SF_DEVICE unsigned char *sf_results_of(const sf_course &c) { return sf_shared() + sf_apply_results(SF_CLUSTER, TURNS * STEPS, LINES, SF_WARPS * c.tiles, SLOT); }
 template <int K, int BYTES> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
 {
-        const int items = STAGED ? SF_ITEMS : c.kept * SF_ITEMS;
-        return sf_shared() + sf_apply_leaves(STEPS, LINES, SF_WARPS * c.tiles, SLOT) + sf_room<K>::BEFORE * items * SF_THREADS + (item * SF_THREADS + sf_thread()) * BYTES;
+        const int items = STAGED ? SF_ITEMS : c.kept * SF_ITEMS, vector = SF_SHIFT_IN ? ((c.team * SF_WARPS + c.warp) * SF_ITEMS + item) * 32 + c.lane : item * SF_THREADS + sf_thread();
+        return sf_results_of(c) + sf_apply_kept(0, SF_THREADS, SF_SHIFT_IN) + sf_room<K>::BEFORE * items * SF_THREADS + vector * BYTES;
 }
 
 template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, int n, unsigned char *place)
@@ -207,6 +214,17 @@ template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, i
         for (int j = 0; j < SF_WIDTH; j++)
                 if (SF_RAGGED && index + j < n)
                         sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(index + j) * SIZE);
+}
+
+/* SF_SHIFT_IN: a leaf of one operand, to `place`, where the lane's first vector will be. */
+template <bool WHOLE, int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *line, int leaf, unsigned char *place)
+{
+        const char *from = line + (sf_i64)(leaf + c.lane) * SIZE;
+        place -= c.lane * (SF_WIDTH - 1) * SIZE;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS * SF_WIDTH; i++)
+                if (WHOLE || leaf + c.lane + i * 32 < c.n)
+                        sf_copy_async<SIZE>(place + i * 32 * SIZE, from + i * 32 * SIZE);
 }
 
 /* What step K reads: what none before it has; and of that, in a map, what nobody reads later, as weights: it is loaded item by item. Of more at a time, by
@@ -272,24 +290,47 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
 SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
 SF_DEVICE int sf_tiles_end(const sf_course &c) { return ONE_TILE ? sf_tiles_begin(c) + 1 : c.tiles; }
 
-/* What the first step reads, by way of shared memory. */
-SF_DEVICE void sf_stage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
+/* What the first step reads begins its way to shared memory. */
+SF_DEVICE void sf_stage(const sf_course &c)
 {
+        const int leaf = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF;
+        (void)leaf;
+#define PLACE(k, dt, i) sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, i)
+#define COPIED_SIZE(k, dt) (COPIED >> k & 1 ? SF_SIZE(dt) : 1)
+#if SF_SHIFT_IN
+#define OPERAND(k, dt, unit, made)                                                                            \
+        if (COPIED >> k & 1 && leaf + LEAF <= c.n)                                                            \
+                sf_copy_leaf<true, COPIED_SIZE(k, dt)>(c, c.operand[k], leaf, PLACE(k, dt, 0));             \
+        else if (COPIED >> k & 1)                                                                             \
+                sf_copy_leaf<false, COPIED_SIZE(k, dt)>(c, c.operand[k], leaf, PLACE(k, dt, 0));
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+#else
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                const int index = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH + i * SPREAD;
-                (void)index;
 #define OPERAND(k, dt, unit, made) \
         if (COPIED >> k & 1)       \
-                sf_copy_vector<(COPIED >> k & 1 ? SF_SIZE(dt) : 1)>(c.operand[k], index, c.n, sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, i));
+                sf_copy_vector<COPIED_SIZE(k, dt)>(c.operand[k], leaf + c.lane * SF_WIDTH + i * SPREAD, c.n, PLACE(k, dt, i));
                 SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
         }
+#endif
+#undef PLACE
+#undef COPIED_SIZE
         sf_copy_commit();
+}
+
+/* It is there, and goes on to registers. */
+SF_DEVICE void sf_unstage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
+{
         sf_copy_wait<0>();
+        if (SF_SHIFT_IN)
+                sf_sync_warp(); /* other lanes have copied it */
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_keep_item<COPIED, false>(c, 0, i, v[i]);
+        if (SF_SHIFT_IN && LOOPS)
+                sf_sync_warp();
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -369,13 +410,11 @@ template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
 };
 #endif
 
-/* The warp's leaf of tile t. */
-template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, const sf_vectors (&v)[SF_ITEMS])
+/* The lane's vectors of a leaf, each folded; `first`: the first element. WHOLE: the line has all of the leaf. */
+template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, int first, const sf_vectors (&v)[SF_ITEMS], sf_total<K> (&a)[SF_ITEMS])
 {
         typedef sf_dtype<sf_recipe<K>::ACC> number;
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
-        sf_total<K> a[SF_ITEMS];
-        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_few<sf_recipe<K>::OP, K> few;
@@ -384,12 +423,26 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf
                         sf_number_of_step<K> one = sf_programs<K>::load(p, c, v[i], j);
                         if (sf_recipe<K>::MASK >= 0)
                                 one = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one : number::constant(FIELD(K, identity));
-                        if (SF_RAGGED)
+                        if (SF_RAGGED && !WHOLE)
                                 one = first + i * SPREAD + j < c.n ? one : number::constant(FIELD(K, neutral));
                         few.set(j, one);
                 }
-                a[i] = sf_held<K>::choose(first + i * SPREAD < c.n, few.fold(), neutral);
+                a[i] = few.fold();
+                if (!WHOLE)
+                        a[i] = sf_held<K>::choose(first + i * SPREAD < c.n, a[i], neutral);
         }
+}
+
+/* The warp's leaf of tile t. Only a line's last leaf is not whole; where vectors are not either, that takes registers that the others need. What takes long is not there twice: then
+ * the compiler keeps what a later step computes again, as a softmax does its exponentials. */
+template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, const sf_vectors (&v)[SF_ITEMS])
+{
+        const int leaf = (t * SF_WARPS + c.warp) * LEAF;
+        sf_total<K> a[SF_ITEMS];
+        if (SF_RAGGED && !ALONE && !sf_recipe<K>::COSTLY && leaf + LEAF <= c.n)
+                sf_fold_vectors<K, true>(p, c, leaf + c.lane * SF_WIDTH, v, a);
+        else
+                sf_fold_vectors<K, false>(p, c, leaf + c.lane * SF_WIDTH, v, a);
         return sf_fold_lanes<K>(a, c.lane);
 }
 
@@ -416,7 +469,7 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const 
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* A leaf's total, which all lanes have, for every block of the line. */
-template <class V> SF_DEVICE void sf_hand_out(const sf_course &c, V *leaf, V total)
+template <class V> SF_DEVICE void sf_hand_out(const sf_course &c, sf_u64 *desk, V *leaf, V total)
 {
         if (SF_CLUSTER == 1) {
                 if (c.lane == 0)
@@ -429,17 +482,7 @@ template <class V> SF_DEVICE void sf_hand_out(const sf_course &c, V *leaf, V tot
                 parts.value = total;
 #pragma unroll
                 for (int w = 0; w < (int)(sizeof(V) / 4); w++)
-                        sf_cluster_put((sf_u32 *)leaf + w, c.lane, parts.word[w]);
-        }
-}
-
-SF_DEVICE void sf_sync_line()
-{
-        if (SF_CLUSTER == 1) {
-                sf_sync_block();
-        } else {
-                sf_cluster_arrive();
-                sf_cluster_wait();
+                        sf_desk_send(desk, (sf_u32 *)leaf + w, c.lane, parts.word[w]);
         }
 }
 
@@ -470,13 +513,20 @@ template <> struct sf_do<KIND_FOLD> {
                         sf_fetch_all<K>(p, c, 0, kept);
                         total = sf_fold_leaf<K>(p, c, 0, kept);
                 } else {
-                        sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + (K * LINES + c.team) * SF_WARPS * c.tiles * SLOT);
+                        const int turn = c.round % TURNS * STEPS + K;
+                        sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + sf_apply_leaves(SF_CLUSTER) + (turn * LINES + c.team) * SF_WARPS * c.tiles * SLOT);
+                        sf_u64 *desk = (sf_u64 *)sf_shared() + turn;
+                        if (SF_CLUSTER > 1 && sf_thread() == 0)
+                                sf_desk_expect(desk, SF_WARPS * c.tiles * (int)sizeof total);
                         for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
                                 sf_fetch_all<K>(p, c, t, kept);
                                 total = sf_fold_leaf<K>(p, c, t, kept);
-                                sf_hand_out(c, leaf + t * SF_WARPS + c.warp, total);
+                                sf_hand_out(c, desk, leaf + t * SF_WARPS + c.warp, total);
                         }
-                        sf_sync_line();
+                        if (SF_CLUSTER > 1)
+                                sf_desk_wait(desk, c.round / TURNS);
+                        else
+                                sf_sync_block();
                         total = sf_fold_leaves<K>(p, c, leaf);
                 }
                 if (sf_recipe<K>::BEGINS)
@@ -485,27 +535,62 @@ template <> struct sf_do<KIND_FOLD> {
         }
 };
 
+/* The results of a vector. */
+template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r, ASK &ask)
+{
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, v, j, ask)));
+}
+
+/* SF_SHIFT_IN: the warp's vectors r, the first of them element `first` of the line, by way of shared memory. */
+template <bool WHOLE, int SIZE, int BYTES> SF_DEVICE void sf_store_elements(const sf_course &c, char *y, int first, const sf_raw<BYTES> &r)
+{
+        unsigned char *results = sf_results_of(c) + (c.team * SF_WARPS + c.warp) * (32 * 16);
+        sf_sync_warp();
+        sf_shared_store(results + c.lane * BYTES, r);
+        sf_sync_warp();
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++) {
+                sf_raw<SIZE> one;
+                sf_shared_load(results + (j * 32 + c.lane) * SIZE, one);
+                if (WHOLE || first + j * 32 + c.lane < c.n)
+                        sf_store(y + (sf_i64)(first + j * 32 + c.lane) * SIZE, one);
+        }
+}
+
 template <> struct sf_do<KIND_MAP> {
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
                 enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
                 const sf_i64 stride = FIELD(K, sy);
                 for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
-                        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
+                        const int leaf = (t * SF_WARPS + c.warp) * LEAF, first = leaf + c.lane * SF_WIDTH;
+                        const bool whole = leaf + LEAF <= c.n;
                         sf_fetch_all<K>(p, c, t, kept);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
                                 const int index = first + i * SPREAD;
-                                sf_raw<BYTES> r;
                                 if (i % LATE_ITEMS == 0)
 #pragma unroll
                                         for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
                                                 sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
+                                sf_raw<BYTES> r;
                                 for (int w = 0; w < (int)(sizeof r.w / 4); w++)
                                         r.w[w] = 0;
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        sf_set_slot<SIZE>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, kept[i], j)));
+                                sf_hasty ask = {false};
+                                sf_map_vector<K>(p, c, kept[i], r, ask);
+                                if (ask.fails) {
+                                        sf_careful careful;
+                                        sf_map_vector<K>(p, c, kept[i], r, careful);
+                                }
+                                if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
+                                        if (whole)
+                                                sf_store_elements<true, SIZE>(c, c.y[K], leaf + i * SPREAD, r);
+                                        else
+                                                sf_store_elements<false, SIZE>(c, c.y[K], leaf + i * SPREAD, r);
+                                        continue;
+                                }
                                 if (sf_recipe<K>::UNIT && index + SF_WIDTH <= c.n) {
                                         sf_store(c.y[K] + (sf_i64)index * SIZE, r);
                                         continue;
@@ -543,32 +628,19 @@ template <> struct sf_steps<STEPS> {
         SF_DEVICE_MEMBER void run(const sf_params &, sf_course &, sf_vectors (&)[SF_ITEMS]) {}
 };
 
-SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
+/* Where line number `line` begins in every operand and result. One that is past the last has no elements. */
+SF_DEVICE void sf_locate(const sf_params &p, sf_i64 line, sf_course &c)
 {
-        sf_take_turn();
-        sf_course c;
-        sf_vectors kept[SF_ITEMS];
-        c.lane = sf_thread() & 31;
-        c.warp = sf_thread() / 32 % SF_WARPS;
-        c.team = sf_thread() / 32 / SF_WARPS;
-        c.tiles = (int)p.number[0];
-        c.kept = (int)p.number[1];
-        c.rank = (int)(sf_block() % SF_CLUSTER);
-        sf_i64 line = sf_block() / SF_CLUSTER * LINES + c.team;
-        const bool works = line < p.units;
+        const bool works = (LOOPS && LINES == 1) || line < p.units;
         c.n = works ? (int)p.n : 0;
         c.mine = works && c.lane == 0 && c.warp == 0 && c.rank == 0;
         line = works ? line : 0;
-        if (SF_CLUSTER > 1)
-                sf_cluster_arrive(); /* before others may write here; waited for before the first does */
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)
                 c.operand[k] = p.operand[k];
 #pragma unroll
-        for (int k = 0; k < STEPS; k++) {
+        for (int k = 0; k < STEPS; k++)
                 c.y[k] = FIELD(k, y);
-                c.made[k] = 0;
-        }
 #pragma unroll
         for (int d = SF_NBATCH - 1; d >= 0; d--) {
                 const sf_i64 next = d ? sf_divide(line, p.dims[d].len) : 0, index = line - next * p.dims[d].len;
@@ -583,15 +655,67 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
                 line = next;
         }
+}
+
+/* Who this thread is: found out anew for every line, or what follows from it would be computed once for all and take registers from the line. */
+SF_DEVICE void sf_find_place(const sf_params &p, sf_course &c)
+{
+        const int thread = LOOPS ? sf_anew(sf_thread()) : sf_thread();
+        c.lane = thread & 31;
+        c.warp = SF_WARPS == 1 ? 0 : LINES == 1 ? thread / 32 : thread / 32 % SF_WARPS;
+        c.team = LINES == 1 && LOOPS ? 0 : thread / 32 / SF_WARPS; /* of LOOPS alone the compiler does not see it */
+        c.tiles = (int)p.number[0];
+        c.kept = (int)p.number[1];
+        c.rank = (int)(sf_block() % SF_CLUSTER);
+}
+
+/* The line that the thread's warps have in a round; computed anew wherever it is needed, as above. Has the block another? */
+SF_DEVICE sf_i64 sf_line_of(const sf_params &p, const sf_course &c, int round)
+{
+        return sf_block() / SF_CLUSTER * LINES + c.team + (LOOPS ? sf_anew(round) * p.number[2] : 0);
+}
+SF_DEVICE bool sf_goes_on(const sf_params &p, const sf_course &c)
+{
+        return LOOPS && sf_block() / SF_CLUSTER * LINES + sf_anew(c.round + 1) * p.number[2] < p.units;
+}
+
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
+{
+        sf_take_turn();
+        sf_course c;
+        sf_vectors kept[SF_ITEMS];
+        sf_find_place(p, c);
+        if (SF_CLUSTER > 1) {
+                if (sf_thread() < TURNS * STEPS)
+                        sf_desk_open((sf_u64 *)sf_shared() + sf_thread());
+                sf_cluster_arrive(); /* before others may write here; waited for before the first does */
+        }
+        sf_locate(p, sf_line_of(p, c, 0), c);
+        if (STAGED)
+                sf_stage(c);
+        if (SF_CLUSTER > 1)
+                sf_cluster_wait();
+        for (c.round = 0;; c.round++) {
+#pragma unroll
+                for (int k = 0; k < STEPS; k++)
+                        c.made[k] = 0;
 #define OPERAND(k, dt, unit, made)          \
         if (!(MOVING >> k & 1) && (made) < 0) \
                 sf_load_steady(c.operand[k], *(sf_raw<SF_SIZE(dt)> *)&c.still.operand##k);
-        SF_OPERAND_LIST(OPERAND)
+                SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
-        if (SF_CLUSTER > 1)
-                sf_cluster_wait();
-        if (STAGED)
-                sf_stage(c, kept);
-        sf_steps<0>::run(p, c, kept);
+                if (STAGED)
+                        sf_unstage(c, kept);
+                if (sf_goes_on(p, c)) {
+                        sf_course next = c;
+                        sf_locate(p, sf_line_of(p, c, c.round + 1), next);
+                        sf_stage(next);
+                }
+                sf_steps<0>::run(p, c, kept);
+                if (!sf_goes_on(p, c))
+                        return;
+                sf_find_place(p, c);
+                sf_locate(p, sf_line_of(p, c, c.round + 1), c);
+        }
 }
 #undef FIELD

@@ -123,24 +123,43 @@ SF_DEVICE float sf_signed_as(float a, float v) { return sf_float_of((sf_bits_of(
 SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits_of(a) & 0x8000000000000000ull) | sf_bits_of(v)); }
 
 /*
- * The same quotient, its last bit too, of a divisor that many dividends share: what is known of it alone is computed once. 1 / d in two parts gives a
- * quotient that is off by less than one unit in the last place, and one correction by the remainder, which is exact, then rounds as division does
- * (Markstein's theorem). Where something of that could leave the range, and by a negative number, it is divided. A zero loses its sign on the way and gets
+ * The same quotient, its last bit too, by a divisor that many dividends share: what depends on the divisor alone is computed once. 1 / d in two parts gives a
+ * quotient that is off by less than one unit in the last place. One correction by the remainder, which is exact, then rounds as division does
+ * (Markstein's theorem). Where a number on the way could leave the range, and for a negative divisor, it is divided. A zero loses its sign on the way and gets
  * it back.
+ *
+ * sf_careful: so it is done for each number. sf_hasty: the quotient may be wrong, and then `fails` is set; so a thread asks once for all numbers of a vector,
+ * not at each, and computes them all again.
  */
-template <class T> SF_DEVICE T sf_quotient_by(T a, T d, T tiny, T near, T far)
-{
-        const bool fits = d >= 1 / near && d <= near;
-        const T high = sf_quotient((T)1, d), low = sf_multiply(sf_fma(-d, high, (T)1), high);
-        const T least = fits ? tiny : far * 2, most = fits ? far : -1, zero = fits ? 0 : far;
-        if ((sf_code_abs(a) >= least && sf_code_abs(a) <= most) || a == zero) {
+struct sf_careful {};
+struct sf_hasty {
+        bool fails;
+};
+template <class T> struct sf_divisor {
+        T d, high, low, least, most, zero;
+        SF_DEVICE_METHOD sf_divisor(T by, T tiny, T near, T far) : d(by)
+        {
+                const bool fits = d >= 1 / near && d <= near;
+                high = sf_quotient((T)1, d);
+                low = sf_multiply(sf_fma(-d, high, (T)1), high);
+                least = fits ? tiny : far * 2, most = fits ? far : -1, zero = fits ? 0 : far;
+        }
+        SF_DEVICE_METHOD bool suits(T a) const { return (sf_magnitude(a) >= least && sf_magnitude(a) <= most) || a == zero; }
+        SF_DEVICE_METHOD T quick(T a) const
+        {
                 const T q = sf_fma(a, high, sf_multiply(a, low));
                 return sf_signed_as(a, sf_fma(sf_fma(-d, q, a), high, q));
         }
-        return sf_quotient(a, d);
-}
-SF_DEVICE float sf_code_div_by(float a, float d) { return sf_quotient_by(a, d, 1e-27f, 1e9f, 1e27f); }
-SF_DEVICE double sf_code_div_by(double a, double d) { return sf_quotient_by(a, d, 1e-240, 1e30, 1e240); }
+        SF_DEVICE_METHOD T of(T a, sf_careful) const { return suits(a) ? quick(a) : sf_quotient(a, d); }
+        SF_DEVICE_METHOD T of(T a, sf_hasty &ask) const
+        {
+                const T own = sf_anew(a); /* all of a thread's quotients at once would take more registers than it has */
+                ask.fails |= !suits(own);
+                return quick(own);
+        }
+};
+template <class ASK> SF_DEVICE float sf_code_div_by(float a, float d, ASK &ask) { return sf_divisor<float>(d, 1e-27f, 1e9f, 1e27f).of(a, ask); }
+template <class ASK> SF_DEVICE double sf_code_div_by(double a, double d, ASK &ask) { return sf_divisor<double>(d, 1e-240, 1e30, 1e240).of(a, ask); }
 template <class T> SF_DEVICE T sf_code_square(T a) { return sf_code_mul(a, a); }
 
 SF_DEVICE float sf_code_maximum(float a, float b) { return sf_larger(a, b); }

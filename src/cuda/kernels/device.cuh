@@ -57,14 +57,43 @@ SF_DEVICE void sf_cluster_wait()
         asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
-/* A word for the same place in the shared memory of block `rank` of the cluster. */
-SF_DEVICE void sf_cluster_put(void *place, int rank, sf_u32 word)
+/*
+ * Words that the blocks of a cluster send each other. Every block counts what arrives at its own desk, eight bytes of shared memory: one thread says how many bytes
+ * there will be, and all threads wait until they are there. A desk is used again and again, each time for its next round, from 0 on, and none may send for a round
+ * before all blocks have seen the end of the one before. No barrier of the cluster would do as well: it waits until all that its threads have stored has left them.
+ */
+SF_DEVICE void sf_desk_open(sf_u64 *desk)
 {
 #if __CUDA_ARCH__ >= 900
-        asm volatile("{ .reg .u32 there; mapa.shared::cluster.u32 there, %0, %1; st.shared::cluster.u32 [there], %2; }" ::"r"(
-                             (sf_u32)__cvta_generic_to_shared(place)),
-                     "r"(rank), "r"(word)
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"((sf_u32)__cvta_generic_to_shared(desk)) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+SF_DEVICE void sf_desk_expect(sf_u64 *desk, int bytes)
+{
+#if __CUDA_ARCH__ >= 900
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"((sf_u32)__cvta_generic_to_shared(desk)), "r"(bytes) : "memory");
+#endif
+}
+/* A word for the same place in the shared memory of block `rank` of the cluster. */
+SF_DEVICE void sf_desk_send(sf_u64 *desk, void *place, int rank, sf_u32 word)
+{
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{ .reg .u32 there, counts; mapa.shared::cluster.u32 there, %0, %2; mapa.shared::cluster.u32 counts, %1, %2;\n"
+                     "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [there], %3, [counts]; }" ::"r"((sf_u32)__cvta_generic_to_shared(place)),
+                     "r"((sf_u32)__cvta_generic_to_shared(desk)), "r"(rank), "r"(word)
                      : "memory");
+#endif
+}
+SF_DEVICE void sf_desk_wait(sf_u64 *desk, int round)
+{
+#if __CUDA_ARCH__ >= 900
+        sf_u32 there = 0;
+        while (!there)
+                asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                             : "=r"(there)
+                             : "r"((sf_u32)__cvta_generic_to_shared(desk)), "r"(round & 1)
+                             : "memory");
 #endif
 }
 SF_DEVICE sf_u32 sf_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
@@ -109,6 +138,21 @@ template <class T> SF_DEVICE T *sf_anew(T *p)
         asm volatile("" : "+l"(p));
         return p;
 }
+
+/* The same of a real; and what is computed of it is not begun before what comes before has been stored. */
+SF_DEVICE float sf_anew(float v)
+{
+        asm volatile("" : "+f"(v)::"memory");
+        return v;
+}
+SF_DEVICE double sf_anew(double v)
+{
+        asm volatile("" : "+d"(v)::"memory");
+        return v;
+}
+
+SF_DEVICE float sf_magnitude(float v) { return fabsf(v); }
+SF_DEVICE double sf_magnitude(double v) { return fabs(v); }
 
 /* Two numbers of 16 bits in one register: the compiler would undo it. */
 SF_DEVICE int sf_pair(int low, int high)

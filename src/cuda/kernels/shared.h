@@ -225,7 +225,13 @@ SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threa
 enum { SF_SEGMENTS_TICKET = 16, SF_SEGMENTS_VIEW = 1408 };
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
-/* apply.cu, in bytes: totals of leaves, so many for each; behind them what is kept of the line. */
-SF_BOTH sf_amount sf_apply_leaves(sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot) { return (steps * lines * leaves * slot + 15) / 16 * 16; }
+/* apply.cu, in bytes: of a cluster, a desk for each of two turns and four steps; totals of leaves, so many
+ * for each; results of a vector a thread, where they may be at any address; what is kept of the line. */
+SF_BOTH sf_amount sf_apply_leaves(sf_amount cluster) { return cluster > 1 ? 64 : 0; }
+SF_BOTH sf_amount sf_apply_results(sf_amount cluster, sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot)
+{
+        return sf_apply_leaves(cluster) + (steps * lines * leaves * slot + 15) / 16 * 16;
+}
+SF_BOTH sf_amount sf_apply_kept(sf_amount results, sf_amount threads, sf_amount shifts) { return results + (shifts ? 16 * threads : 0); }
 
 #endif

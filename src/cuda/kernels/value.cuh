@@ -98,8 +98,6 @@ SF_DEVICE float sf_exp_small(float x) { return sf_exp_small_f32(x); }
 SF_DEVICE double sf_exp_small(double x) { return sf_exp_small_f64(x); }
 SF_DEVICE float sf_exp_small_limit(float) { return SF_EXP_SMALL_F32; }
 SF_DEVICE double sf_exp_small_limit(double) { return SF_EXP_SMALL_F64; }
-SF_DEVICE float sf_magnitude(float v) { return sf_float_of(sf_bits_of(v) & 0x7fffffffu); }
-SF_DEVICE double sf_magnitude(double v) { return sf_double_of(sf_bits_of(v) & 0x7fffffffffffffffull); }
 SF_DEVICE float sf_exp_far(float) { return SF_EXP_FAR_F32; }
 SF_DEVICE double sf_exp_far(double) { return SF_EXP_FAR_F64; }
 SF_DEVICE float sf_exp_log(float power, float times) { return sf_exp_log_f32(power, times); }
