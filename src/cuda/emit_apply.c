@@ -202,9 +202,7 @@ static int width_of(const chain *c, bool shifts)
                         const int size = size_of((int32_t)s->dt);
                         if (!moves(s) || s->along != size)
                                 continue;
-                        if (shifts && c->first >> k & 1)
-                                fits = fits && size >= 4; /* no fewer bytes are copied in the background */
-                        else
+                        if (!shifts || !(c->first >> k & 1))
                                 fits = fits && suits((int64_t)(uintptr_t)s->data, s->step, c->nbatch, w * size);
                 }
                 for (int32_t k = 0; k < c->count; k++) {
@@ -333,18 +331,22 @@ static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *c
 enum { CLUSTER_WAVES = 8 };
 static void cut_staged(const chain *c, const sf_cuda_chip *chip, int64_t batch, cut *u)
 {
-        int64_t copied = 0, folds = 0;
+        const int64_t threads = 32 * u->warps * u->lines;
+        int64_t copied = 0, kept = 0, folds = 0;
         for (int32_t k = 0; k < c->sources; k++) {
                 const source *s = &c->source[k];
-                if (c->first >> k & 1 && moves(s) && s->along == size_of((int32_t)s->dt))
-                        copied += at_least((int64_t)c->width * size_of((int32_t)s->dt), 4);
+                const int64_t size = size_of((int32_t)s->dt), bytes = at_least(c->width * size, 4);
+                if (c->first >> k & 1 && moves(s) && s->along == size) {
+                        copied += bytes;
+                        kept += sf_apply_operand(u->items, bytes, size, threads, c->shifts);
+                }
         }
         for (int32_t k = 0; k < c->count; k++)
                 folds += c->link[k].kind == KIND_FOLD;
-        const int64_t resident = at_least(at_most(u->resident, chip->threads_per_multiprocessor / (32 * u->warps * u->lines)), 1);
+        const int64_t resident = at_least(at_most(u->resident, chip->threads_per_multiprocessor / threads), 1);
         const bool loops = u->cluster > 1 || (chip->small_tiles ? batch % 2 != 0 : resident == 1);
-        const int64_t threads = 32 * u->warps * u->lines, results = sf_apply_results(u->cluster, (loops ? 2 : 1) * c->count, u->lines, u->warps * u->tiles, slot_size(c));
-        const int64_t shared = sf_apply_kept(results, threads, c->shifts) + copied * u->items * threads;
+        const int64_t results = sf_apply_results(u->cluster, (loops ? 2 : 1) * c->count, u->lines, u->warps * u->tiles, slot_size(c));
+        const int64_t shared = sf_apply_kept(results, threads, c->shifts) + kept;
         if (u->keep != 1 || chip->capability < 80 || (folds > 1 && !loops && !c->shifts) || copied < 16 || resident * (shared + 1024) > chip->shared_per_multiprocessor)
                 return;
         u->keep = loops ? 4 : 3;

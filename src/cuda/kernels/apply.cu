@@ -11,10 +11,10 @@
  * which each thread copies for itself what the first step reads: all of that is under way at once, where the compiler would mix loads with the arithmetic. 4: as 3, and a block has several
  * lines, one after another: as soon as one has moved on to registers, the copy of the next begins, so that the memory is busy while the block computes.
  * SF_SHIFT_IN: lines may begin at any address. They are copied to shared memory element by element, neighbouring lanes neighbours, and read from there as vectors; results
- * go the other way.
+ * go the other way. Elements of less than a word, which are not copied singly in the background, are copied in aligned vectors, and a vector is cut out of two of those.
  *
  * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, what, how, which operands the load reads, which the store). what: 1 if there is an initial
- * value, and 2 if its load takes long. how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
+ * value, and 2 if its load takes long, as a later one does. how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
  * the mask's operand, from 1 on. SF_OPERAND_LIST(F) lists what they read, F(number, dtype, unit, the step whose result it is or -1), unit 1: vectors,
  * 0: any stride, 2: one for the whole line.
  *   units: lines. number[0]: tiles of a line; number[1]: said above; number[2]: from one of a block's lines to its next.
@@ -191,17 +191,21 @@ template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *
                 }
 }
 
-/* SF_KEEP 2 and 3: where in shared memory operand k has its vectors, behind the leaves: those of the operands before it come first, SF_THREADS vectors an item. */
-#define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>) : 0)
-template <int K> struct sf_room {
-        enum { BEFORE = 0 SF_OPERAND_LIST(OPERAND) };
-};
+/* SF_KEEP 2 and up: where in shared memory operand k has its vectors, behind the leaves: those of the operands before it come first. A warp's vectors are side by side where others than
+ * their own lanes have copied them. */
+#define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sf_apply_operand(vectors, sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>), SF_SIZE(dt), SF_THREADS, SF_SHIFT_IN) : 0)
+template <int K> SF_DEVICE int sf_room(int vectors)
+{
+        (void)vectors;
+        return 0 SF_OPERAND_LIST(OPERAND);
+}
 #undef OPERAND
 SF_DEVICE unsigned char *sf_results_of(const sf_course &c) { return sf_shared() + sf_apply_results(SF_CLUSTER, TURNS * STEPS, LINES, SF_WARPS * c.tiles, SLOT); }
-template <int K, int BYTES> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
+template <int K, int SIZE> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
 {
-        const int items = STAGED ? SF_ITEMS : c.kept * SF_ITEMS, vector = SF_SHIFT_IN ? ((c.team * SF_WARPS + c.warp) * SF_ITEMS + item) * 32 + c.lane : item * SF_THREADS + sf_thread();
-        return sf_results_of(c) + sf_apply_kept(0, SF_THREADS, SF_SHIFT_IN) + sf_room<K>::BEFORE * items * SF_THREADS + vector * BYTES;
+        enum { BYTES = sizeof(sf_raw<SIZE * SF_WIDTH>), LEAF_VECTORS = SF_ITEMS * 32 + (SIZE < 4) };
+        const int vector = SF_SHIFT_IN ? (c.team * SF_WARPS + c.warp) * LEAF_VECTORS + item * 32 + c.lane : item * SF_THREADS + sf_thread();
+        return sf_results_of(c) + sf_apply_kept(0, SF_THREADS, SF_SHIFT_IN) + sf_room<K>(STAGED ? SF_ITEMS : c.kept * SF_ITEMS) + vector * BYTES;
 }
 
 template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, int n, unsigned char *place)
@@ -216,9 +220,31 @@ template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, i
                         sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(index + j) * SIZE);
 }
 
+/* The aligned vector that begins with element `first`: as far as it is in the line. */
+template <int SIZE> SF_DEVICE void sf_copy_inside(const char *line, int first, int n, unsigned char *place)
+{
+        if (first >= 0 && first + SF_WIDTH <= n) {
+                sf_copy_async<SF_WIDTH * SIZE>(place, line + (sf_i64)first * SIZE);
+                return;
+        }
+#pragma unroll 1
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (first + j >= 0 && first + j < n)
+                        sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(first + j) * SIZE);
+}
+
 /* SF_SHIFT_IN: a leaf of one operand, to `place`, where the lane's first vector will be. */
 template <bool WHOLE, int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *line, int leaf, unsigned char *place)
 {
+        enum { BYTES = SIZE * SF_WIDTH };
+        if (SIZE < 4) {
+                const int first = leaf + c.lane * SF_WIDTH - (int)((sf_u64)line & (BYTES - 1)) / SIZE;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS + 1; i++)
+                        if (i < SF_ITEMS || c.lane == 0)
+                                sf_copy_inside<SIZE>(line, first + i * SPREAD, c.n, place + i * 32 * (int)sizeof(sf_raw<BYTES>));
+                return;
+        }
         const char *from = line + (sf_i64)(leaf + c.lane) * SIZE;
         place -= c.lane * (SF_WIDTH - 1) * SIZE;
 #pragma unroll
@@ -253,9 +279,9 @@ template <int WHICH, bool PUT> SF_DEVICE void sf_keep_item(const sf_course &c, i
 {
 #define OPERAND(k, dt, unit, made)                                                                                               \
         if (PUT && WHICH >> k & 1)                                                                                               \
-                sf_shared_store(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v.operand##k);      \
+                sf_shared_store(sf_place<k, SF_SIZE(dt)>(c, t * SF_ITEMS + i), v.operand##k);      \
         if (!PUT && WHICH >> k & 1)                                                                                              \
-                sf_shared_load(sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, t * SF_ITEMS + i), v.operand##k);
+                sf_shared_load(sf_place<k, SF_SIZE(dt)>(c, t * SF_ITEMS + i), v.operand##k);
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
 }
@@ -295,7 +321,7 @@ SF_DEVICE void sf_stage(const sf_course &c)
 {
         const int leaf = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF;
         (void)leaf;
-#define PLACE(k, dt, i) sf_place<k, (int)sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>)>(c, i)
+#define PLACE(k, dt, i) sf_place<k, SF_SIZE(dt)>(c, i)
 #define COPIED_SIZE(k, dt) (COPIED >> k & 1 ? SF_SIZE(dt) : 1)
 #if SF_SHIFT_IN
 #define OPERAND(k, dt, unit, made)                                                                            \
@@ -320,6 +346,14 @@ SF_DEVICE void sf_stage(const sf_course &c)
         sf_copy_commit();
 }
 
+/* A vector that begins in r, the aligned one at `place`, and ends in the next. */
+template <int SIZE, int BYTES> SF_DEVICE void sf_cut_out(const char *line, const unsigned char *place, sf_raw<BYTES> &r)
+{
+        sf_raw<BYTES> next;
+        sf_shared_load(place + sizeof r, next);
+        r = sf_cut(r, next, (int)((sf_u64)line & (BYTES - 1)));
+}
+
 /* It is there, and goes on to registers. */
 SF_DEVICE void sf_unstage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
 {
@@ -327,8 +361,14 @@ SF_DEVICE void sf_unstage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
         if (SF_SHIFT_IN)
                 sf_sync_warp(); /* other lanes have copied it */
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
+        for (int i = 0; i < SF_ITEMS; i++) {
                 sf_keep_item<COPIED, false>(c, 0, i, v[i]);
+#define OPERAND(k, dt, unit, made)                         \
+        if (SF_SHIFT_IN && COPIED >> k & 1 && SF_SIZE(dt) < 4) \
+                sf_cut_out<SF_SIZE(dt)>(c.operand[k], sf_place<k, SF_SIZE(dt)>(c, i), v[i].operand##k);
+                SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+        }
         if (SF_SHIFT_IN && LOOPS)
                 sf_sync_warp();
 }

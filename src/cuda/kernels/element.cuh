@@ -214,6 +214,44 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_set_slot(sf_raw<BYTES> &r, int 
         }
 }
 
+/* Of two words the second where `on`. Of elements of an array the compiler would choose an address, and have the array in memory. */
+SF_DEVICE sf_u32 sf_second(sf_u32 a, sf_u32 b, bool on) { return on ? b : a; }
+
+/* The bytes of a and, behind it, b, from number `from` on, less than BYTES. */
+SF_DEVICE sf_raw<16> sf_cut(const sf_raw<16> &a, const sf_raw<16> &b, int from)
+{
+        const bool two = from & 8, one = from & 4;
+        const sf_u32 c0 = sf_second(a.w[0], a.w[2], two), c1 = sf_second(a.w[1], a.w[3], two), c2 = sf_second(a.w[2], b.w[0], two);
+        const sf_u32 c3 = sf_second(a.w[3], b.w[1], two), c4 = sf_second(b.w[0], b.w[2], two), c5 = sf_second(b.w[1], b.w[3], two);
+        const sf_u32 d0 = sf_second(c0, c1, one), d1 = sf_second(c1, c2, one), d2 = sf_second(c2, c3, one), d3 = sf_second(c3, c4, one),
+                     d4 = sf_second(c4, c5, one);
+        const int bits = (from & 3) * 8;
+        sf_raw<16> r;
+        r.w[0] = sf_funnel(d0, d1, bits);
+        r.w[1] = sf_funnel(d1, d2, bits);
+        r.w[2] = sf_funnel(d2, d3, bits);
+        r.w[3] = sf_funnel(d3, d4, bits);
+        return r;
+}
+SF_DEVICE sf_raw<8> sf_cut(const sf_raw<8> &a, const sf_raw<8> &b, int from)
+{
+        const bool one = from & 4;
+        const sf_u32 d0 = sf_second(a.w[0], a.w[1], one), d1 = sf_second(a.w[1], b.w[0], one), d2 = sf_second(b.w[0], b.w[1], one);
+        sf_raw<8> r;
+        r.w[0] = sf_funnel(d0, d1, (from & 3) * 8);
+        r.w[1] = sf_funnel(d1, d2, (from & 3) * 8);
+        return r;
+}
+template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int from)
+{
+        sf_raw<BYTES> r;
+        if (BYTES == 4)
+                r.w[0] = sf_funnel(a.w[0], b.w[0], (from & 3) * 8);
+        else
+                r.w[0] = (a.w[0] | b.w[0] << 8 * BYTES) >> 8 * (from & 1) & ((1u << 8 * BYTES % 32) - 1);
+        return r;
+}
+
 #if SF_MEMBERS == 1
 SF_DEVICE sf_number sf_widen(sf_u64 bits)
 {

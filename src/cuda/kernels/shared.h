@@ -233,5 +233,10 @@ SF_BOTH sf_amount sf_apply_results(sf_amount cluster, sf_amount steps, sf_amount
         return sf_apply_leaves(cluster) + (steps * lines * leaves * slot + 15) / 16 * 16;
 }
 SF_BOTH sf_amount sf_apply_kept(sf_amount results, sf_amount threads, sf_amount shifts) { return results + (shifts ? 16 * threads : 0); }
+/* Of one operand, `vectors` a thread. Elements of less than a word are copied in aligned vectors: of those a warp's leaf overlaps one more. */
+SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount size, sf_amount threads, sf_amount shifts)
+{
+        return ((vectors * threads + (shifts && size < 4 ? threads / 32 : 0)) * bytes + 15) / 16 * 16;
+}
 
 #endif

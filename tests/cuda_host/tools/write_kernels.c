@@ -232,11 +232,11 @@ static bool write_step(const char *folder, const char *name, const sf_step *s)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Chains: a softmax, a layer norm and an L2 normalise, of rows
+ * Chains: a softmax, its logarithm, a layer norm and an L2 normalise, of rows
  * ---------------------------------------------------------------------------------------------------------- */
 static const struct {
         const char *name;
-        int kind; /* 0 softmax, 1 layer norm, 2 normalise */
+        int kind; /* 0 softmax, 1 layer norm, 2 normalise, 3 log_softmax */
         sf_dt dt;
         int64_t rows, n;
 } chains[] = {
@@ -244,7 +244,8 @@ static const struct {
         {"softmax_32768", 0, SF_DT_F32, 8192, 32768},    {"softmax_50257", 0, SF_DT_F32, 8192, 50257},         {"softmax_16384_bf16", 0, SF_DT_BF16, 16384, 16384},
         {"layer_norm_1000", 1, SF_DT_F32, 65536, 1000},  {"layer_norm_16384", 1, SF_DT_F32, 16384, 16384},     {"layer_norm_32768", 1, SF_DT_F32, 8192, 32768},
         {"layer_norm_16384_bf16", 1, SF_DT_BF16, 16384, 16384}, {"normalize_16384", 2, SF_DT_F32, 16384, 16384}, {"normalize_65535", 2, SF_DT_F32, 32768, 65535},
-        {"softmax_16384_f64", 0, SF_DT_F64, 8192, 16384},
+        {"softmax_16384_f64", 0, SF_DT_F64, 8192, 16384}, {"log_softmax_50257", 3, SF_DT_F32, 8192, 50257},    {"layer_norm_50257", 1, SF_DT_F32, 8192, 50257},
+        {"log_softmax_50257_bf16", 3, SF_DT_BF16, 8192, 50257},
 };
 
 static void say(sf_program *p, sf_code code, sf_dt dt, int slot, int a, int b)
@@ -267,13 +268,13 @@ static void chain_program(int kind, int k, sf_dt acc, sf_program *p)
                 return;
         say(p, SF_CODE_LOAD, acc, 1, 0, 0);
         say(p, SF_CODE_SUB, acc, 0, 0, 1);
-        if (k == 1 || !norm)
+        if (k == 1 || !kind)
                 say(p, norm ? SF_CODE_SQUARE : SF_CODE_EXP, acc, 0, 2, 0);
         if (k == 1)
                 return;
         const int last = p->count - 1;
         say(p, SF_CODE_LOAD, acc, 2, 0, 0);
-        say(p, norm ? SF_CODE_MUL : SF_CODE_DIV, acc, 0, last, last + 1);
+        say(p, norm ? SF_CODE_MUL : kind ? SF_CODE_SUB : SF_CODE_DIV, acc, 0, last, last + 1);
         if (!norm)
                 return;
         say(p, SF_CODE_LOAD, acc, 3, 0, 0);
@@ -301,7 +302,7 @@ static bool write_chain(const char *folder, size_t i)
                         abort();
         for (int k = 0; k < count; k++) {
                 const bool map = k == count - 1;
-                step[k] = (sf_step){.fold = !map, .map = map, .within = !map, .op = kind == 0 && !k ? SF_MAX : SF_SUM, .in = dt, .acc = acc, .out = map ? dt : acc};
+                step[k] = (sf_step){.fold = !map, .map = map, .within = !map, .op = kind % 3 == 0 && !k ? SF_MAX : SF_SUM, .in = dt, .acc = acc, .out = map ? dt : acc};
                 step[k].identity = sf_identity(step[k].op, acc);
                 fuse[k] = (sf_fuse){.operands = 0};
                 chain_program(kind, k, acc, &fuse[k].load);
