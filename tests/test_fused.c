@@ -265,6 +265,8 @@ static void check_elementary(void)
                 d = i & 1 ? d : (double)(int64_t)hash(i) * (i & 2 ? 0x1p-54 : 0x1p-60); /* to 512, and to 8 */
                 fused_checks += 8;
                 CHECK(places(sf_exp_f32(x), exp((double)x)) < 0.9, "exp(%a) is %a", x, sf_exp_f32(x));
+                if (fabsf(x) <= SF_EXP_PLAIN_F32)
+                        CHECK(sf_exp_plain_f32(x) == sf_exp_f32(x), "exp(%a) is %a, in few steps %a", x, sf_exp_f32(x), sf_exp_plain_f32(x));
                 CHECK(places(sf_log_f32(x), log((double)x)) < 0.83, "log(%a) is %a", x, sf_log_f32(x));
                 CHECK(places(sf_sigmoid_f32(x), (double)sigmoid(x)) < 0.8, "sigmoid(%a) is %a", x, sf_sigmoid_f32(x));
                 CHECK(places(sf_tanh_f32(x), tanh((double)x)) < 0.84, "tanh(%a) is %a", x, sf_tanh_f32(x));

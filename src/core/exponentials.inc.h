@@ -147,6 +147,15 @@ E_INLINE float sf_exp_f32(float x)
         return sf_exp_raise_f32(E_FMA(E_FMA(sf_exp_rest_f32(r), r, 1.0f), r, 1.0f), n);
 }
 
+/* The same for |x| up to SF_EXP_PLAIN_F32, where e^x is a normal number: its exponent is counted up. */
+#define SF_EXP_PLAIN_F32 86.0f
+E_INLINE float sf_exp_plain_f32(float x)
+{
+        float r;
+        const float n = sf_exp_parts_f32(x, &r), v = E_FMA(E_FMA(sf_exp_rest_f32(r), r, 1.0f), r, 1.0f);
+        return E_F32_OF((E_F32_BITS(n) << 23) + E_F32_BITS(v));
+}
+
 /* e^r - 1 as the sum of the result and *rest, which is below half an ulp of the result. */
 E_INLINE float sf_exp_less_one_f32(float r, float *rest)
 {

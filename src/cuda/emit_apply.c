@@ -28,6 +28,7 @@ typedef struct source {
         sf_dt dt;
         int made; /* the number of the step, or -1 */
         int readers; /* how many steps load it */
+        bool kept; /* a step's: what it folds, element by element */
         bool folded; /* a fold is one of them: it loads all its vectors at once */
         int64_t step[SF_MAX_NDIM + 1], along;
 } source;
@@ -160,6 +161,62 @@ static bool read_chain(const sf_step *first, chain *c)
                         return false;
         }
         return c->n > 1 && c->n < INT32_MAX / 2;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * What a fold makes of the elements, and a later step would make again
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Do instruction i of a's program on the way in and instruction k of b's compute the same? */
+static bool same_value(const link *a, int32_t i, const link *b, int32_t k)
+{
+        const sf_program *pa = &a->step.fuse->load, *pb = &b->step.fuse->load;
+        const sf_instruction *x = &pa->code[i], *y = &pb->code[k];
+        if (x->code != y->code || x->dt != y->dt)
+                return false;
+        if (x->code == SF_CODE_LOAD)
+                return a->number[x->slot] == b->number[y->slot];
+        if (x->code == SF_CODE_CONSTANT)
+                return pa->constant[x->slot].u64 == pb->constant[y->slot].u64;
+        for (int32_t q = 0; q < sf_code_arguments[x->code]; q++)
+                if (!same_value(a, x->arg[q], b, y->arg[q]))
+                        return false;
+        return true;
+}
+
+/* Where step l computes what the fold's elements are, it loads them instead: a source of its own. */
+static void take_folded(chain *c, int32_t fold, link *l)
+{
+        const link *f = &c->link[fold];
+        const int32_t last = f->step.fuse->load.count - 1;
+        int32_t at = 0, slot = 0;
+        while (at < l->step.fuse->load.count && !same_value(f, last, l, at))
+                at++;
+        while ((l->loads | l->stores) >> slot & 1)
+                slot++;
+        if (at == l->step.fuse->load.count || slot >= SF_OPERANDS_MAX || c->sources == SF_OPERANDS_MAX)
+                return;
+        c->source[c->sources] = (source){.dt = (sf_dt)f->step.acc, .made = fold, .kept = true};
+        l->plain = *l->step.fuse;
+        l->plain.load.code[at] = (sf_instruction){SF_CODE_LOAD, (uint8_t)f->step.acc, (uint8_t)slot, {0}};
+        l->step.fuse = &l->plain;
+        l->number[slot] = (uint8_t)c->sources++;
+        l->loads |= 1u << slot;
+}
+
+/* For a softmax these are the exponentials, most of its work. The line must stay in registers. One
+ * or two instructions are as quickly done again. */
+static void keep_folded(chain *c)
+{
+        for (int32_t k = 0; k < c->count; k++) {
+                const link *f = &c->link[k];
+                const sf_program *p = &f->step.fuse->load;
+                if (f->kind != KIND_FOLD || p->count <= 2 || p->code[p->count - 1].dt != f->step.acc)
+                        continue;
+                for (int32_t later = k + 1; later < c->count; later++)
+                        if (c->link[later].kind != KIND_SMALL)
+                                take_folded(c, k, &c->link[later]);
+        }
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -397,7 +454,7 @@ static void describe_sources(const chain *c, sf_cuda_fused *f)
 {
         for (int32_t k = 0; k < c->sources; k++) {
                 const source *s = &c->source[k];
-                const int unit = s->made >= 0 || !s->along ? 3 : s->along == size_of((int32_t)s->dt) ? 1 : 0;
+                const int unit = s->kept ? 1 : s->made >= 0 || !s->along ? 3 : s->along == size_of((int32_t)s->dt) ? 1 : 0;
                 f->dt[k] = (uint8_t)s->dt;
                 f->how[k] = (uint8_t)(unit | SF_CUDA_OPERAND_LOADS | SF_CUDA_OPERAND_STORES | (s->made + 1) * SF_CUDA_OPERAND_MADE);
         }
@@ -531,6 +588,8 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         }
         if (!cuts)
                 return SF_OK;
+        if (u.keep != 2)
+                keep_folded(&c);
         spec->threads = (int32_t)(32 * u.warps * u.lines);
         spec->items = (int32_t)u.items;
         spec->flags = (c.n % c.width ? SF_CUDA_RAGGED : 0) | (c.shifts ? SF_CUDA_SHIFT_IN : 0);

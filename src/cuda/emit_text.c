@@ -90,22 +90,12 @@ static unsigned operands_of(const sf_instruction *program, int32_t count)
         return bits;
 }
 
-/* Does the program take longer for an element than moving it does? */
-static bool is_costly(const sf_instruction *program, int32_t count)
-{
-        bool costly = false;
-        for (int32_t i = 0; i < count; i++)
-                costly |= program[i].code == SF_CODE_EXP || program[i].code == SF_CODE_LOG || program[i].code == SF_CODE_SIGMOID || program[i].code == SF_CODE_TANH;
-        return costly;
-}
-
 /* The steps of apply.cu and what they read. */
 static void put_chain(writer *w, const sf_cuda_spec *spec)
 {
         static const int units[4] = {0, 1, 0, 2};
         const sf_cuda_fused *f = &spec->fused;
         const sf_instruction *program = f->code;
-        int32_t codes = (int32_t)sf_cuda_codes(f); /* from there on */
         put(w, "#define SF_OPERAND_LIST(F)");
         for (int32_t k = 0; k < f->operands; k++)
                 put(w, " F(%d, %s, %d, %d)", (int)k, dt_names[f->dt[k]], units[f->how[k] & SF_CUDA_OPERAND_UNIT], (f->how[k] & 0x70) / SF_CUDA_OPERAND_MADE - 1);
@@ -115,10 +105,9 @@ static void put_chain(writer *w, const sf_cuda_spec *spec)
                 const sf_cuda_also *s = k ? &f->also[k - 1] : &own;
                 const int32_t how = spec->extra[APPLY_HOW + k];
                 const unsigned mask = how >> 4 ? 1u << ((how >> 4) - 1) : 0, loads = operands_of(program, s->loads) | mask;
-                put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial + 2 * (is_costly(program, s->loads) && is_costly(program + s->loads + s->stores, codes - s->loads - s->stores)), (int)how,
-                    loads, operands_of(program + s->loads, s->stores));
+                put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)how, loads,
+                    operands_of(program + s->loads, s->stores));
                 program += s->loads + s->stores;
-                codes -= s->loads + s->stores;
         }
         put(w, "\n");
 }
@@ -340,7 +329,7 @@ static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf
                 put(w, "sf_code_%s%s(", codes[i->code].name, divides_by(f, program, i, only) ? "_by" : "");
                 for (int32_t a = 0; a < codes[i->code].arguments; a++)
                         put(w, "%sv%d", a ? ", " : "", (int)i->arg[a]);
-                put(w, divides_by(f, program, i, only) ? ", ask" : "");
+                put(w, i->code == SF_CODE_EXP || divides_by(f, program, i, only) ? ", ask" : "");
                 put(w, codes[i->code].chosen ? ")" : "))");
         }
         put(w, ";\n");

@@ -13,19 +13,19 @@
  * SF_SHIFT_IN: lines may begin at any address. They are copied to shared memory element by element, neighbouring lanes neighbours, and read from there as vectors; results
  * go the other way. Elements of less than a word, which are not copied singly in the background, are copied in aligned vectors, and a vector is cut out of two of those.
  *
- * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, what, how, which operands the load reads, which the store). what: 1 if there is an initial
- * value, and 2 if its load takes long, as a later one does. how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
+ * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an initial value, how, which operands the load reads,
+ * which the store). how: its kind (0 a fold, 1 a map, 2 a map of one element), 4 if nobody else reads the result, 8 if results are vectors, and 16 times
  * the mask's operand, from 1 on. SF_OPERAND_LIST(F) lists what they read, F(number, dtype, unit, the step whose result it is or -1), unit 1: vectors,
- * 0: any stride, 2: one for the whole line.
+ * 0: any stride, 2: one for the whole line. A step's vectors are what the fold has made of its elements before it folded them: a later step has them from registers.
  *   units: lines. number[0]: tiles of a line; number[1]: said above; number[2]: from one of a block's lines to its next.
  */
 enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
 
 template <int K> struct sf_recipe;
 template <int K> struct sf_programs;
-#define STEP(k, op, acc, out, what, how, loads, stores)                                                                                      \
+#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                                    \
         template <> struct sf_recipe<k> {                                                                                                    \
-                enum { OP = op, ACC = acc, OUT = out, BEGINS = (what) & 1, COSTLY = (what) >> 1, KIND = (how) & 3, WITHIN = (how) >> 2 & 1 };   \
+                enum { OP = op, ACC = acc, OUT = out, BEGINS = begins, KIND = (how) & 3, WITHIN = (how) >> 2 & 1 };   \
                 enum { UNIT = (how) >> 3 & 1, MASK = ((how) >> 4) - 1, LOADS = loads, STORES = stores };                                     \
         };
 SF_STEPS(STEP)
@@ -67,9 +67,13 @@ enum { SLOT = sf_slot_of_step<0>::BYTES };
  * Operands
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* Bit k: operand k moves along the line. */
-#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) != 2) << k
+/* Bit k: operand k moves along the line; and is in memory. */
+#define OPERAND(k, dt, unit, made) | ((made) < 0 ? (unit) != 2 : (unit) == 1) << k
 enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) != 2) << k
+enum { FETCHED = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
 
 #define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) == 1) << k
@@ -97,7 +101,7 @@ template <int K> struct sf_kept_from {
 template <> struct sf_kept_from<STEPS> {
         enum { LOADS = 0 };
 };
-enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)MOVING };
+enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
 
 /* What is loaded of every operand: a vector, or one element. */
 struct sf_vectors {
@@ -137,7 +141,7 @@ template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
 };
 
 #define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
-#define STEP(k, op, acc, out, what, how, loads, stores)                                                                          \
+#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
         template <> struct sf_programs<k> {                                                                                        \
                 template <class ASK = sf_careful>                                                                                  \
                 SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j, ASK &&ask = ASK()) \
@@ -175,7 +179,7 @@ template <> struct sf_keeps<-1> {
 template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *line, sf_i64 stride, int index, int n, sf_raw<BYTES> &r)
 {
         if (VECTOR && index + SF_WIDTH <= n) {
-                sf_load(line + (sf_i64)index * SIZE, r);
+                sf_load(line + (sf_i64)index * SIZE, *(sf_raw<(VECTOR ? BYTES : SIZE)> *)&r);
                 return;
         }
         for (int w = 0; w < (int)(sizeof r.w / 4); w++)
@@ -257,7 +261,7 @@ template <bool WHOLE, int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, 
  * what nvcc 13 says for sm_90, a layer norm has no room in the registers that two blocks leave each other. */
 template <int K> struct sf_reads {
         enum {
-                ALL = sf_recipe<K>::LOADS & MOVING,
+                ALL = sf_recipe<K>::LOADS & FETCHED,
                 FRESH = ALL & ~sf_before_step<K>::LOADS & ~COPIED,
                 LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
         };
@@ -269,7 +273,7 @@ template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_c
         const int index = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH + i * SPREAD;
 #define OPERAND(k, dt, unit, made) \
         if (WHICH >> k & 1)        \
-                sf_fetch<SF_SIZE(dt), (unit) == 1>(c.operand[k], p.along[k], index, c.n, v.operand##k);
+                sf_fetch<SF_SIZE(dt), (UNITS >> k & 1) != 0>(c.operand[k], p.along[k], index, c.n, v.operand##k);
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
 }
@@ -450,22 +454,59 @@ template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
 };
 #endif
 
-/* The lane's vectors of a leaf, each folded; `first`: the first element. WHOLE: the line has all of the leaf. */
-template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, int first, const sf_vectors (&v)[SF_ITEMS], sf_total<K> (&a)[SF_ITEMS])
+/* What a step makes of the elements of a vector. */
+template <int K, class ASK> SF_DEVICE void sf_load_numbers(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH], ASK &ask)
 {
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                one[j] = sf_programs<K>::load(p, c, v, j, ask);
+}
+
+/* Of the step whose they are, the numbers are kept as a vector. */
+template <bool KEPT, int DT> struct sf_keeper {
+        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &, const T (&)[SF_WIDTH]) {}
+};
+template <int DT> struct sf_keeper<true, DT> {
+        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &r, const T (&one)[SF_WIDTH])
+        {
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_set_slot<SF_SIZE(DT)>(r, j, sf_dtype<DT>::bits(one[j]));
+        }
+};
+
+/* Bit k: the numbers of step k are kept. */
+#define OPERAND(k, dt, unit, made) | ((made) >= 0 && (unit) == 1 ? 1 << ((made) >= 0 ? (made) : 0) : 0)
+enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+/* The lane's vectors of a leaf, each folded; `first`: the first element. WHOLE: the line has all of the leaf. */
+template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, int first, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&a)[SF_ITEMS])
+{
+        enum { QUICK = !(KEEPERS >> K & 1) || (!SF_RAGGED && SF_CLUSTER == 1) }; /* by what nvcc 13 says for sm_90, it spills otherwise */
         typedef sf_dtype<sf_recipe<K>::ACC> number;
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_few<sf_recipe<K>::OP, K> few;
+                sf_number_of_step<K> one[SF_WIDTH];
+                sf_hasty ask = {!QUICK};
+                if (QUICK)
+                        sf_load_numbers<K>(p, c, v[i], one, ask);
+                if (ask.fails) {
+                        sf_careful careful;
+                        sf_load_numbers<K>(p, c, v[i], one, careful);
+                }
+#define OPERAND(k, dt, unit, made) sf_keeper<(made) == K && (unit) == 1, dt>::put(v[i].operand##k, one);
+                SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
-                        sf_number_of_step<K> one = sf_programs<K>::load(p, c, v[i], j);
                         if (sf_recipe<K>::MASK >= 0)
-                                one = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one : number::constant(FIELD(K, identity));
+                                one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one[j] : number::constant(FIELD(K, identity));
                         if (SF_RAGGED && !WHOLE)
-                                one = first + i * SPREAD + j < c.n ? one : number::constant(FIELD(K, neutral));
-                        few.set(j, one);
+                                one[j] = first + i * SPREAD + j < c.n ? one[j] : number::constant(FIELD(K, neutral));
+                        few.set(j, one[j]);
                 }
                 a[i] = few.fold();
                 if (!WHOLE)
@@ -473,13 +514,13 @@ template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, 
         }
 }
 
-/* The warp's leaf of tile t. Only a line's last leaf is not whole; where vectors are not either, that takes registers that the others need. What takes long is not there twice: then
- * the compiler keeps what a later step computes again, as a softmax does its exponentials. */
-template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, const sf_vectors (&v)[SF_ITEMS])
+/* The warp's leaf of tile t. Only a line's last leaf is not whole. Where vectors are not either, to look at each takes registers that the other leaves need, unless these take more
+ * for numbers that are kept. */
+template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
 {
         const int leaf = (t * SF_WARPS + c.warp) * LEAF;
         sf_total<K> a[SF_ITEMS];
-        if (SF_RAGGED && !ALONE && !sf_recipe<K>::COSTLY && leaf + LEAF <= c.n)
+        if (SF_RAGGED && !ALONE && !(KEEPERS >> K & 1) && leaf + LEAF <= c.n)
                 sf_fold_vectors<K, true>(p, c, leaf + c.lane * SF_WIDTH, v, a);
         else
                 sf_fold_vectors<K, false>(p, c, leaf + c.lane * SF_WIDTH, v, a);

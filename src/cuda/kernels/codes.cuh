@@ -123,18 +123,20 @@ SF_DEVICE float sf_signed_as(float a, float v) { return sf_float_of((sf_bits_of(
 SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits_of(a) & 0x8000000000000000ull) | sf_bits_of(v)); }
 
 /*
- * The same quotient, its last bit too, by a divisor that many dividends share: what depends on the divisor alone is computed once. 1 / d in two parts gives a
- * quotient that is off by less than one unit in the last place. One correction by the remainder, which is exact, then rounds as division does
- * (Markstein's theorem). Where a number on the way could leave the range, and for a negative divisor, it is divided. A zero loses its sign on the way and gets
- * it back.
- *
- * sf_careful: so it is done for each number. sf_hasty: the quotient may be wrong, and then `fails` is set; so a thread asks once for all numbers of a vector,
- * not at each, and computes them all again.
+ * What some functions do where their argument is nothing special takes fewer instructions, and has the same bits. sf_careful: each argument is looked at. sf_hasty: the result
+ * is right where it is nothing special, and else `fails` is set: so a thread asks once for all numbers of a vector, and then computes them all again.
  */
 struct sf_careful {};
 struct sf_hasty {
         bool fails;
 };
+
+/*
+ * The same quotient, its last bit too, by a divisor that many dividends share: what depends on the divisor alone is computed once. 1 / d in two parts gives a
+ * quotient that is off by less than one unit in the last place. One correction by the remainder, which is exact, then rounds as division does
+ * (Markstein's theorem). Where a number on the way could leave the range, and for a negative divisor, it is divided. A zero loses its sign on the way and gets
+ * it back.
+ */
 template <class T> struct sf_divisor {
         T d, high, low, least, most, zero;
         SF_DEVICE_METHOD sf_divisor(T by, T tiny, T near, T far) : d(by)
@@ -171,8 +173,13 @@ template <class T> SF_DEVICE T sf_code_minimum(T a, T b) { return a < b ? a : b;
 
 template <class T> SF_DEVICE T sf_code_relu(T a) { return a > 0 || a != a ? a : (T)0; }
 
-SF_DEVICE float sf_code_exp(float a) { return sf_exp_f32(a); }
-SF_DEVICE double sf_code_exp(double a) { return sf_exp_f64(a); }
+SF_DEVICE float sf_code_exp(float a, sf_careful) { return sf_exp_f32(a); }
+SF_DEVICE float sf_code_exp(float a, sf_hasty &ask)
+{
+        ask.fails |= !(sf_magnitude(a) <= SF_EXP_PLAIN_F32);
+        return sf_exp_plain_f32(a);
+}
+template <class ASK> SF_DEVICE double sf_code_exp(double a, ASK &) { return sf_exp_f64(a); }
 SF_DEVICE float sf_code_log(float a) { return sf_log_f32(a); }
 SF_DEVICE double sf_code_log(double a) { return sf_log_f64(a); }
 template <class T> SF_DEVICE T sf_code_sqrt(T a) { return sf_root(a); }

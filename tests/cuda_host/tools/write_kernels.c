@@ -244,8 +244,8 @@ static const struct {
         {"softmax_32768", 0, SF_DT_F32, 8192, 32768},    {"softmax_50257", 0, SF_DT_F32, 8192, 50257},         {"softmax_16384_bf16", 0, SF_DT_BF16, 16384, 16384},
         {"layer_norm_1000", 1, SF_DT_F32, 65536, 1000},  {"layer_norm_16384", 1, SF_DT_F32, 16384, 16384},     {"layer_norm_32768", 1, SF_DT_F32, 8192, 32768},
         {"layer_norm_16384_bf16", 1, SF_DT_BF16, 16384, 16384}, {"normalize_16384", 2, SF_DT_F32, 16384, 16384}, {"normalize_65535", 2, SF_DT_F32, 32768, 65535},
-        {"softmax_16384_f64", 0, SF_DT_F64, 8192, 16384}, {"log_softmax_50257", 3, SF_DT_F32, 8192, 50257},    {"layer_norm_50257", 1, SF_DT_F32, 8192, 50257},
-        {"log_softmax_50257_bf16", 3, SF_DT_BF16, 8192, 50257},
+        {"softmax_16384_f64", 0, SF_DT_F64, 8192, 16384}, {"log_softmax_50257", 3, SF_DT_F32, 8192, 50257}, {"log_softmax_16384", 3, SF_DT_F32, 16384, 16384},    {"layer_norm_50257", 1, SF_DT_F32, 8192, 50257},
+        {"log_softmax_50257_bf16", 3, SF_DT_BF16, 8192, 50257}, {"softmax_131072", 0, SF_DT_F32, 2048, 131072}, {"log_softmax_131072", 3, SF_DT_F32, 2048, 131072},
 };
 
 static void say(sf_program *p, sf_code code, sf_dt dt, int slot, int a, int b)
