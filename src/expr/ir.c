@@ -105,6 +105,7 @@ static int32_t make(sf_ir *ir, sf_ir_node n)
         n.list = n.nlist ? copied(ir, n.list, (size_t)n.nlist * sizeof *n.list) : NULL;
         n.count = 1;
         for (int32_t d = 0; d < n.ndim; d++)
+                /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): `copied` has filled in ndim lengths */
                 n.count = (int64_t)((uint64_t)n.count * (uint64_t)n.shape[d]); /* what overflows is refused by infer.c, once it is made */
         /* Until uses are counted again, a node that is being replaced still counts: too many, never too few. */
         for (int32_t i = 0; i < sf_ir_args(&n); i++)
@@ -379,6 +380,7 @@ int32_t sf_ir_args(const sf_ir_node *n)
 
 int32_t sf_ir_arg(const sf_ir *ir, const sf_ir_node *n, int32_t i)
 {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): i is below nlist, so there is a list */
         return sf_ir_now(ir, n->kind == SF_IR_CONCAT ? n->list[i] : n->arg[i]);
 }
 

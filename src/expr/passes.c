@@ -238,7 +238,7 @@ static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
                                 if (best_on[j] && c.node[j] == sf_ir_arg(p->ir, at, k))
                                         up[i] = track_up(p->ir, at, sf_ir_at(p->ir, c.node[j]), up[j]);
         }
-        /* cppcheck-suppress uninitvar ; a core's way ends at the root, the last of all, which is therefore on it */
+        /* cppcheck-suppress uninitvar ; NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): a core's way ends at the root, the last of all, which is therefore on it */
         *track = up[c.count - 1];
         return best;
 }
