@@ -6,7 +6,7 @@
 #   make test    install what the tests need, then all of them: gcc, clang, sanitizers, NVRTC, Python; on x86, NEON under qemu
 #   make test-long   the same with every list whole and every kernel under every sanitizer: hours
 #   make test-asan, ...   one stage of it; with LONG=yes, as test-long has it
-#   make analyze    cppcheck and gcc -fanalyzer over the C sources
+#   make analyze    clang-tidy, cppcheck and gcc -fanalyzer over the C sources
 #   make test-determinism   10^9 elements by every instruction set, 1 to 16 threads, other batches and strides, GPUs: for the night
 #   make docs    the site, in build/site; make wheel, make deb   packages, in dist/
 #   make test-gpu   the tests on a CUDA device, compute-sanitizer over a selection; no network needed
@@ -229,7 +229,7 @@ test-determinism: build-gcc
 
 # Portable kernels: which files there are is all that the tools need to know of a build.
 analyze: needs-build
-	@$(NEED) cppcheck=cppcheck python3=python3 python3-config=python3-dev
+	@$(NEED) clang-tidy=clang-tidy cppcheck=cppcheck python3=python3 python3-config=python3-dev
 	$(CMAKE) -S . -B build/analyze -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DSCANFOLD_PORTABLE_ONLY=ON -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_PYTHON=ON
 	./tests/analyze.py build/analyze
 

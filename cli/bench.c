@@ -150,6 +150,7 @@ static int make_arena(struct arena *arena, const struct settings *s, int threads
         arena->x = aligned_alloc(4096, arena->size);
         arena->y = aligned_alloc(4096, arena->size);
         arena->mask = aligned_alloc(4096, mask_size);
+        /* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): run_rows has counted one row at least, and each needs one offset */
         arena->offsets = malloc(arena->offsets_size);
         if (!arena->x || !arena->y || !arena->mask || !arena->offsets)
                 return complain("bench needs %zu bytes of memory at these sizes, and could not have them; try --quick",

@@ -278,6 +278,7 @@ static int command_job(int argc, char **argv)
                         return complain_usage(job.command, "the %s and the %s cannot both be standard input", names[piped], names[i]);
                 piped = i;
         }
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): job.input is argv[optind], and optind is below argc */
         if (job.mpi && (!strcmp(job.input, "-") || (job.mask && !strcmp(job.mask, "-")) || (job.output && !strcmp(job.output, "-"))))
                 return complain_usage(job.command, "--mpi is for files, which every rank can open; - is one process's: name a file");
         if (job.mpi && job.offsets)

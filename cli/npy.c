@@ -321,6 +321,7 @@ size_t npy_write_header(char buffer[NPY_HEADER_ROOM], const struct dtype_info *d
         while ((at + 1) % 64)
                 buffer[at++] = ' ';
         buffer[at++] = '\n';
+        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): not a string: the format begins with these eight bytes */
         memcpy(buffer, "\x93NUMPY\x01\x00", 8);
         buffer[8] = (char)((at - 10) & 0xff);
         buffer[9] = (char)((at - 10) >> 8);

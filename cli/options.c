@@ -15,9 +15,11 @@ static int starts_like_number(const char *text)
 int parse_int(const char *text, int64_t low, int64_t high, int64_t *value)
 {
         char *end;
+        if (!starts_like_number(text))
+                return -1;
         errno = 0;
-        long long number = starts_like_number(text) ? strtoll(text, &end, 10) : 0;
-        if (!starts_like_number(text) || errno || end == text || *end || number < low || number > high)
+        long long number = strtoll(text, &end, 10);
+        if (errno || end == text || *end || number < low || number > high)
                 return -1;
         *value = number;
         return 0;
@@ -26,9 +28,11 @@ int parse_int(const char *text, int64_t low, int64_t high, int64_t *value)
 int parse_bytes(const char *text, int64_t *value)
 {
         char *end;
+        if (!starts_like_number(text))
+                return -1;
         errno = 0;
-        long long number = starts_like_number(text) ? strtoll(text, &end, 10) : 0;
-        if (!starts_like_number(text) || errno || end == text || number <= 0)
+        long long number = strtoll(text, &end, 10);
+        if (errno || end == text || number <= 0)
                 return -1;
         int shift = 0;
         if (*end) {

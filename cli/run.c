@@ -254,6 +254,7 @@ static int write_file(struct work *work, int32_t ndim, const int64_t *shape)
         char header[NPY_HEADER_ROOM];
         size_t header_size = npy_write_header(header, work->out_dtype, ndim, shape);
         int64_t bytes;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): prepare has set it, or has failed; ranks_agree then fails too */
         if (npy_byte_count(ndim, shape, work->out_dtype->size, &bytes) || bytes > INT64_MAX - NPY_HEADER_ROOM)
                 return ranks_agree(complain("the result as %s would be more bytes than 64 bits can count", work->out_dtype->name));
         struct output output;

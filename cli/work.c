@@ -324,6 +324,7 @@ static int64_t block_length(const struct work *work, const struct merged *m)
                 return 0;
         /* The folds of short blocks would take nearly as much memory as the blocks. */
         int64_t kept = kept_dtype(work)->size;
+        /* NOLINTNEXTLINE(bugprone-integer-division): a number of blocks, and one of elements: both are whole */
         double kept_bytes = (double)(m->len[0] / block + 1) * (double)(line / item) * (double)kept;
         return block * item >= 16 * kept && kept_bytes <= 4 * (double)work->job->slab ? block : 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""analyze.py BUILD [TOOL | FILE...]: cppcheck and gcc's -fanalyzer (cppcheck, gcc), or the tools named, over the C sources of the library, the command line and the
-Python package, or the files named. Any finding fails. clang-tidy (tidy) runs if it is named: some fifty of its findings have not been looked at yet.
+"""analyze.py BUILD [TOOL | FILE...]: clang-tidy, cppcheck and gcc's -fanalyzer (tidy, cppcheck, gcc), or the tools named, over the C sources of the library, the
+command line and the Python package, or the files named. Any finding fails.
 
 BUILD is a folder that CMake has configured with CMAKE_EXPORT_COMPILE_COMMANDS: each file is looked at with its own flags. Which checks are made, and why
 others are not, is in .clang-tidy and in CPPCHECK and GCC below. A finding that is wrong is silenced where it stands, with its reason. Kernels (isa_*.c,
@@ -63,7 +63,7 @@ def look(tool, name, folder, arguments):
 
 def main():
     known, given = {"tidy": tidy, "cppcheck": cppcheck, "gcc": gcc}, sys.argv[2:]
-    tools = [known[g] for g in given if g in known] or [cppcheck, gcc]
+    tools = [known[g] for g in given if g in known] or list(known.values())
     named = [g for g in given if g not in known]
     files, failed = {name: how for name, how in commands(sys.argv[1]).items() if not named or name in named}, 0
     if not files or any(name not in files for name in named):

@@ -110,6 +110,8 @@ static void check_instructions(void)
         check_integer(SF_CODE_NEG, SF_DT_BOOL, 1, 0, 1);
         check_integer(SF_CODE_LT, SF_DT_I8, -1, 0, 1);
         check_integer(SF_CODE_LT, SF_DT_U8, 255, 0, 0);
+        check_integer(SF_CODE_LE, SF_DT_U16, 7, 7, 1);
+        check_integer(SF_CODE_GT, SF_DT_I32, 7, 7, 0);
         check_integer(SF_CODE_GE, SF_DT_I64, -1, -1, 1);
         check_cast(SF_DT_F64, SF_DT_BOOL, nan, 1);
         check_cast(SF_DT_F32, SF_DT_BOOL, -0.0, 0);

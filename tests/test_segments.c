@@ -254,6 +254,28 @@ static void test_many_empty(void)
         }
 }
 
+/* Two segments just long enough to be shared by all threads (LEAST_LONG of segments.c): of their positions only the last is a multiple of that. */
+static void test_long_ends(void)
+{
+        enum { LONG = 1 << 16, N = 6 * LONG, SEGMENTS = 5 };
+        static float x[N];
+        int32_t offsets[SEGMENTS + 1] = {0, 1, LONG + 1, 2 * LONG + 1, 2 * LONG + 2, N};
+        float y[SEGMENTS];
+        int64_t nx[1] = {N}, ny[1] = {SEGMENTS}, no[1] = {SEGMENTS + 1};
+        for (int i = 0; i < N; i++)
+                x[i] = 1;
+        const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny), to = tensor(offsets, SF_I32, 1, no);
+        for (int e = 0; e < engine_count; e++) {
+                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+                o.offsets = &to;
+                memset(y, 0xff, sizeof y);
+                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK, "%s: %s", engines[e].name, sf_last_error(engines[e].ctx));
+                for (int k = 0; k < SEGMENTS; k++)
+                        CHECK(y[k] == (float)(offsets[k + 1] - offsets[k]), "%s: the sum of segment %d is %g", engines[e].name, k, (double)y[k]);
+                checks++;
+        }
+}
+
 /*
  * What a fold of segments comes to goes back to their elements: in the load of another fold or scan, in a store, and in a map by itself; along rows and down
  * columns; behind the last offset too. Against the reference, which takes each segment by itself.
@@ -402,6 +424,7 @@ int main(int argc, char **argv)
         engines_open();
         test_empty();
         test_many_empty();
+        test_long_ends();
         test_spread(count < 20 ? 4 : 1); /* of 3 shapes each has some */
         test_spread_as_written();
         test_refused();

@@ -183,6 +183,7 @@ static bool same_value(const sf_step *a, int32_t i, const sf_step *b, int32_t k)
                 return false;
         if (x->code == SF_CODE_LOAD)
                 return same_operand(a, &a->fuse->operand[x->slot], &b->fuse->operand[y->slot]);
+        /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bits are meant: -0.0 is not +0.0, and sf_ir_constant clears bytes that are not used */
         bool same = x->code != SF_CODE_CONSTANT || !memcmp(&p->constant[x->slot], &q->constant[y->slot], sizeof(sf_value));
         for (int32_t e = 0; same && e < sf_code_arguments[x->code]; e++)
                 same = same_value(a, x->arg[e], b, y->arg[e]);

@@ -312,6 +312,7 @@ sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
                 }
                 if (!has_kernel)
                         return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s into %s has no CPU kernel",
+                                       /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): s is the step without a kernel */
                                        sf_op_name(s->op), sf_dtypes[s->in].name,
                                        sf_dtypes[s->out].name);
                 if (!p.n && p.cut)

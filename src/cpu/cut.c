@@ -66,6 +66,7 @@ static int64_t strip_width(const sf_panels *p, int workers)
                         strips++;
                 const int64_t even = sf_parts(strips, workers) * workers;
                 if (groups * strips % workers && groups * strips < TASKS_EACH * workers &&
+                    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there is a column, and so a strip */
                     cols / even >= LEAST_STRIP)
                         strips = even;
         }
@@ -84,6 +85,7 @@ static void size_columns(sf_panels *p, int workers)
         p->lines = sf_shape_shares(p, p->line, p->seq) ? sf_smaller(lines, TOGETHER) : 1;
         p->cols = strip_width(p, workers);
         if (!p->straight)
+                /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there is a column: a step without elements is never planned */
                 p->block = sf_larger(SF_CPU_TILE_ROWS, sf_power_below(COLUMNS_PANEL / p->cols));
 }
 

@@ -225,6 +225,7 @@ static void finish(maker *m, value v, sf_dt to, sf_dt dest)
 {
         sf_fused_code *c = m->code;
         c->copy = NULL;
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the last value is always in use, and so it has been set */
         if (v.at >= SF_FUSED_OPERAND && v.at < SF_FUSED_CONSTANT && sf_class_of(v.dt) == sf_class_of(c->source_dt[v.at - SF_FUSED_OPERAND])) {
                 c->copied = v.at - SF_FUSED_OPERAND;
                 c->copy = lone_move(m->map, c->source_dt[c->copied], to, dest);

@@ -10,6 +10,7 @@ static void permute_set(sf_permute *p, const shape *s, int32_t lane, int32_t fro
 {
         int32_t pieces = s->lane_bytes / s->permute_bytes;
         for (int32_t i = 0; i < pieces; i++) {
+                /* NOLINTNEXTLINE(bugprone-misplaced-widening-cast): an index within a vector of at most 64 bytes */
                 uint64_t index = (uint64_t)(from * pieces + i);
                 /* little-endian, as every instruction set here is */
                 memcpy(p->bytes + (lane * pieces + i) * s->permute_bytes, &index, (size_t)s->permute_bytes);

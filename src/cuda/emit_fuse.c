@@ -186,6 +186,7 @@ int sf_cuda_fused_width(const layout *l)
         const sf_step *s = l->step;
         const sf_dim *line = &s->dims[line_dim(l)];
         int out = size_of(s->out), all = s->nbatch + s->nseq, best = 1;
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): every dtype has a size */
         int most = 16 / (int)at_least(sf_cuda_largest_operand(l), s->fold ? 1 : largest_result(s));
         uint32_t which = load_reads(l);
         int32_t leader = -1;
@@ -321,6 +322,7 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         unsigned char *at = params + parts.constant, *also = params + parts.also;
         memset(params + parts.operand, 0, parts.end - parts.operand);
         for (int32_t k = 0; k < f->operands; k++) {
+                /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript): the loop above has set f->operands of them */
                 const sf_operand *o = &fuse->operand[used[k]];
                 unsigned char *step = params + parts.step + 8 * k;
                 put(params + parts.operand + 8 * k, (uint64_t)(uintptr_t)o->data);

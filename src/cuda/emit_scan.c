@@ -181,18 +181,17 @@ static int64_t busy(int64_t blocks, int64_t threads, int64_t fit, const sf_cuda_
  * sums of f32     1.15 (0.83)      1.25 (0.97)      1.12 (0.80)      1.25 (0.88)      1.07 (0.83)
  *         f16     2.36 (0.69)      1.49 (0.87)             (0.68)           (0.51)           (0.63)
  *         i64     1.04 (0.94)         1 (0.97)      1.06 (0.87)      1.02 (0.97)         1 (0.89)
- * Returns the threads of a block; 0: strips stay as they are.
  */
-static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t *width, int64_t *slots, strip *cut)
+static void narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t *width, int64_t *slots, strip *cut)
 {
         const sf_step *s = l->step;
         const int64_t in = size_of(s->in), outer = s->batch / l->line.len, places = tile.threads * tile.resident, value = value_size(s);
         const bool few = 4 * outer * cut->strips < 3 * chip->multiprocessors, pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
         /* The less there is to compute, the less is lost while only the last blocks run. */
         const int64_t enough = !pair ? 750 : sf_op_is(s->op, SF_INDEX) ? 650 : 850;
-        int64_t best = few ? 0 : busy(outer * cut->strips, tile.threads, tile.resident, chip), threads = 0;
+        int64_t best = few ? 0 : busy(outer * cut->strips, tile.threads, tile.resident, chip);
         if (s->op == SF_LOGSUMEXP || chip->small_tiles || (!few && (cut->whole || l->packs > 1)))
-                return 0;
+                return;
         for (int64_t t = 256; t <= 512 && t <= places; t *= 2)
                 for (int64_t w = l->width, n = tile.more; best < enough && n * w > 32 && n * w * in > 128;) {
                         if (w * value > 16 || (n <= 16 && w > 1))
@@ -204,12 +203,10 @@ static int64_t narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_c
                         if (own < best || (own == best && t > 256) || 4 * blocks < 3 * chip->multiprocessors)
                                 continue;
                         best = own;
-                        threads = t;
                         *width = w;
                         *slots = n;
                         *cut = narrow;
                 }
-        return threads;
 }
 
 /* In chunks: three launches, with strips of the best width. Else one launch, with strips so narrow
@@ -239,8 +236,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 places = 1024;
                 cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
         }
-        const int64_t narrow = in_chunks ? 0 : narrow_strips(l, tile, chip, &width, &slots, &cut);
-        threads = narrow ? narrow : threads;
+        if (!in_chunks)
+                narrow_strips(l, tile, chip, &width, &slots, &cut);
         /* If there are still too few strips: narrower ones, down to the 32 bytes that memory moves
          * at once. */
         int64_t sector = at_least(32 / size_of(s->in), 1);

@@ -83,6 +83,7 @@ static sf_status load(const sf_context *ctx, int32_t driver_major)
 
         for (int newer = 0; newer < 2; newer++)
                 for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+                        /* NOLINTNEXTLINE(cert-err34-c): each of `known` is a dot and a number */
                         if (newer == (driver_major && atoi(known[i] + 1) > driver_major))
                                 sonames[count++] = known[i];
         sonames[count++] = ""; /* a newer one, if a toolkit's development link names it */

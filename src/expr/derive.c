@@ -260,6 +260,7 @@ static int32_t make_norm(sf_ir *ir, const sf_derivation *d)
                 return sf_ir_cast(ir, reduce(ir, d, p > 0 ? SF_MAX : SF_MIN, size, p > 0 ? 0 : d->mask, d->acc, d->acc), d->dt);
         int32_t root = sum(ir, d, power(ir, size, p), d->acc);
         double left = p;
+        /* NOLINTNEXTLINE(cert-flp30-c): half of an even number is exact */
         for (; left >= 2 && left == 2 * floor(left / 2); left /= 2)
                 root = unary(ir, SF_CODE_SQRT, root);
         return sf_ir_cast(ir, left == 1 ? root : power(ir, root, 1 / left), d->dt);

@@ -90,6 +90,7 @@ void sf_explain_svg(sf_story *s, sf_text *t)
                 svg_text(t, MARGIN + 10, y + 18, "font-size=\"12\" fill=\"#445\"", line);
                 const char *shown = sf_story_show(s, pass->root, true);
                 size_t length = strlen(shown) < LETTERS ? strlen(shown) : LETTERS;
+                /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the next line ends the string */
                 memcpy(line, shown, length);
                 memcpy(line + length, length == LETTERS ? "..." : "", length == LETTERS ? 4 : 1);
                 svg_text(t, MARGIN + 10, y + 37, "font-size=\"14\"", line);

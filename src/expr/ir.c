@@ -108,6 +108,7 @@ static int32_t make(sf_ir *ir, sf_ir_node n)
         n.count = 1;
         for (int32_t d = 0; d < n.ndim; d++)
                 /* infer.c refuses an overflow after the node is made */
+                /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): `copied` has filled in ndim lengths */
                 n.count = (int64_t)((uint64_t)n.count * (uint64_t)n.shape[d]);
         /* Until uses are counted again, nodes that have been replaced still count as users: the
          * number may be too large, but never too small. */
@@ -387,6 +388,7 @@ int32_t sf_ir_args(const sf_ir_node *n)
 
 int32_t sf_ir_arg(const sf_ir *ir, const sf_ir_node *n, int32_t i)
 {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): i is below nlist, so there is a list */
         return sf_ir_now(ir, n->kind == SF_IR_CONCAT ? n->list[i] : n->arg[i]);
 }
 

@@ -345,6 +345,7 @@ static bool atom(sf_parser *p, sf_term *result)
  * ---------------------------------------------------------------------------------------------------------- */
 bool sf_notation_whole(const sf_parser *p, const sf_term *term, int64_t *value)
 {
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a reader that sets no term returns false, as sf_notation_fail does */
         if (term->kind != SF_TERM_NODE)
                 return false;
         const sf_node *n = &p->graph->node[term->node];
@@ -447,6 +448,7 @@ static bool subscripts(sf_parser *p, sf_term *x)
  * ---------------------------------------------------------------------------------------------------------- */
 static bool is_value(sf_parser *p, const sf_term *term)
 {
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): as in sf_notation_whole */
         return term->kind == SF_TERM_NODE || sf_notation_fail(p, term->at, "this is no value to compute with");
 }
 

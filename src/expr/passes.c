@@ -242,7 +242,7 @@ static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
                                 if (best_on[j] && c.node[j] == sf_ir_arg(p->ir, at, k))
                                         up[i] = track_up(p->ir, at, sf_ir_at(p->ir, c.node[j]), up[j]);
         }
-        /* cppcheck-suppress uninitvar ; the root, the last node, is on every path from the core */
+        /* cppcheck-suppress uninitvar ; NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): the root, the last node, is on every path from the core */
         *track = up[c.count - 1];
         return best;
 }

@@ -171,22 +171,24 @@ static void say(sf_program *p, int code, sf_dt dt, int32_t slot, int32_t left, i
 
 /* Runs the part's step. `count` entries from `first` on are combined on the left of its results in
  * turn, then the initial value if `initial`. The results go to y, which decides their type. */
-static sf_status run_with(sf_shard *s, sf_part_step *t, const numbers *lefts, int32_t first, int32_t count, bool initial, const sf_view *y)
+static sf_status run_with(sf_shard *s, const sf_part_step *t, const numbers *lefts, int32_t first, int32_t count, bool initial, const sf_view *y)
 {
         const int code = code_of(t->step.op, t->step.acc);
         const sf_dt acc = t->step.acc;
         sf_view entry[ENTRIES];
         sf_fuse fuse = {.operands = 1, .load_reads = 1};
-        if (t->views.fuse)
-                fuse = *t->views.fuse;
-        t->views.operands = 1;
-        t->views.operand[0] = &t->x;
+        sf_step step = t->step;
+        sf_step_views views = t->views;
+        if (views.fuse)
+                fuse = *views.fuse;
+        views.operands = 1;
+        views.operand[0] = &t->x;
         sf_program *p = &fuse.store;
         say(p, SF_CODE_RESULT, acc, 0, 0, 0);
         for (int32_t e = 0; e < count; e++) {
-                const int32_t slot = t->views.operands++;
+                const int32_t slot = views.operands++;
                 entry[e] = numbers_view(s, t, lefts, first + e);
-                t->views.operand[slot] = &entry[e];
+                views.operand[slot] = &entry[e];
                 fuse.store_reads |= 1u << slot;
                 say(p, SF_CODE_LOAD, acc, slot, 0, 0);
                 say(p, code, acc, 0, p->count - 1, p->count - 2);
@@ -196,12 +198,12 @@ static sf_status run_with(sf_shard *s, sf_part_step *t, const numbers *lefts, in
                 say(p, SF_CODE_CONSTANT, acc, p->constants++, 0, 0);
                 say(p, code, acc, 0, p->count - 1, p->count - 2);
         }
-        fuse.operands = t->views.operands;
-        t->step.has_initial = false;
-        t->step.out = y->dt;
-        t->views.y = y;
-        t->views.fuse = &fuse;
-        return sf_run_steps(s->ctx, 1, &t->step, &t->views, NULL, 0, NULL);
+        fuse.operands = views.operands;
+        step.has_initial = false;
+        step.out = y->dt;
+        views.y = y;
+        views.fuse = &fuse;
+        return sf_run_steps(s->ctx, 1, &step, &views, NULL, 0, NULL);
 }
 
 /* Makes the part an elementwise step over x, which has the accumulator's type. */

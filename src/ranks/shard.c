@@ -380,13 +380,16 @@ static sf_status finish_spans(sf_shard *s, const char *spans)
         sf_pile pile;
         const int32_t end = s->p.step.fold ? s->ranks : s->place[s->rank];
         const char **span = malloc((size_t)s->ranks * sizeof *span);
-        sf_status status = span ? SF_OK : no_memory(s->ctx, (size_t)s->ranks * sizeof *span);
+        sf_status status = SF_OK;
+        if (!span)
+                return no_memory(s->ctx, (size_t)s->ranks * sizeof *span);
         sf_pile_start(&pile, &s->kind, 0);
         for (int32_t i = 0; status == SF_OK && i < s->ranks; i++) {
                 span[s->place[i]] = spans;
                 spans += sf_shard_bytes(s, i);
         }
         for (int32_t i = 0; status == SF_OK && i < end; i++)
+                /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every rank has a place of its own, so every span has been set */
                 if (!sf_pile_add(&pile, s->begin[i + 1], span[i]))
                         status = no_memory(s->ctx, sf_shard_span_bytes(s, 0, i + 1));
         if (status == SF_OK)

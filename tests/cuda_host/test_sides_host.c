@@ -16,7 +16,13 @@ static const sf_cuda_chip chips[] = {
          .l2 = 8192, .small_tiles = 1},
         {.capability = 90, .cluster = 8, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
          .shared_per_block = 232448, .shared_per_multiprocessor = 233472,
-         .l2 = 52428800}};
+         .l2 = 52428800},
+        {.capability = 90, .cluster = 8, .multiprocessors = 3, .threads_per_multiprocessor = 2048,
+         .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
+         .l2 = 52428800, .small_tiles = 1},
+        {.capability = 90, .cluster = 8, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
+         .shared_per_block = 65536, .shared_per_multiprocessor = 65536,
+         .l2 = 52428800, .small_tiles = 1}};
 
 #define MOST 54000
 static uint64_t x[MOST], y[2][MOST], right[2][MOST];
@@ -146,7 +152,14 @@ static const int64_t shapes[][3] = {{70, 5, 1},   {9, 63, 1},   {40, 300, 1}, {5
                                     {1, 9000, 1}, {1, 700, 1},  {1, 4000, 2}, {1, 2000, 4},
                                     {1, 150, 4},  {1, 900, 8},  {1, 700, 3},  {1, 600, 7},
                                     {3, 130, 33}, {1, 900, 40}, {2, 50, 128}, {9, 20, 300},
-                                    {3, 8000, 1}};
+                                    {1, 6000, 8}, {3, 8000, 1}};
+
+/* In two passes, of small tiles: by a few blocks, of many tiles each; and by many, whose totals a
+ * thread has several of, or a launch of their own. */
+static const struct {
+        int64_t shape[3];
+        int chip;
+} passes[] = {{{1, 4000, 4}, 2}, {{1, 4000, 4}, 3}, {{1, 3300, 16}, 3}};
 
 static void meet_all(void)
 {
@@ -165,6 +178,10 @@ static void meet_all(void)
                         meet_shared(shapes[i], "prod(x, 1), prod(x + 2, 1)", true);
                         meet_shared(shapes[i], "cumprod(x, 1), prod(x, 1)", false);
                 }
+        }
+        for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+                host_chip = chips[passes[i].chip];
+                meet(passes[i].shape, (options){.initial = element(-7)});
         }
 }
 
