@@ -25,8 +25,10 @@ from gpu import CALLS, in_graph
 from scanfold._timing import timed
 
 # What goes back to its elements, by its expression: rows that fit a second-level cache, short ones, a vocabulary; and columns.
-APPLIED = {"cuda": [((16384, 16384), 1), ((262144, 1000), 1), ((8192, 50257), 1), ((16384, 16384), 0)],
-           "cpu": [((4096, 4096), 1), ((65536, 256), 1), ((16384, 1000), 1), ((400, 50257), 1), ((4096, 4096), 0)]}
+# Shape, axis, bar.
+APPLIED = {"cuda": [((16384, 16384), 1, 0.93), ((262144, 1000), 1, 0.88), ((65536, 4096), 1, 0.88), ((8192, 32768), 1, 0.88), ((8192, 50257), 1, 0.88), ((8192, 65535), 1, 0.88),
+                    ((2048, 131072), 1, 0.88), ((1024, 393216), 1, 0.85), ((16384, 16384), 0, 0.75)],
+           "cpu": [((4096, 4096), 1, 0.8), ((65536, 256), 1, 0.8), ((16384, 1000), 1, 0.8), ((400, 50257), 1, 0.8), ((4096, 4096), 0, 0.8)]}
 SQUARE = {"cuda": (16384, 16384), "cpu": (4096, 8192)}
 SEQUENCES = {"cuda": [(8, 1536, n) for n in (65536, 16384, 2048, 65537, 1000)], "cpu": [(8, 192, n) for n in (16384, 2048, 1000)]}
 
@@ -130,31 +132,34 @@ def forward_and_backward(a, b, dim):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="rows whose names have one of these in them, with commas between")
     parser.add_argument("--out")
     args = parser.parse_args()
     device, rows = args.device, []
+
+    def wanted(name):
+        return any(part in name for part in args.only.split(","))
     if device == "cpu":
         libc = ctypes.CDLL(None)
         libc.mallopt(-3, 1 << 30)            # M_MMAP_THRESHOLD: from the heap,
         libc.mallopt(-1, (1 << 31) - 1)      # M_TRIM_THRESHOLD: which is not given back
     x = torch.randn(SQUARE[device], device=device)
     for name, dim, ours, theirs, bar in square_work(device):
-        if args.only in name:
+        if wanted(name):
             rows.append(measure(name, [x], dim, ours, theirs, bar if device == "cuda" else 0.5 if "log" in name else 0.8, device))
     del x
-    for shape, dim in APPLIED[device]:
+    for shape, dim, bar in APPLIED[device]:
         x, beside = torch.randn(shape, device=device), [torch.randn(shape[dim], device=device) for _ in range(2)]
         for name, count, ours, theirs in applied_work(shape, dim):
-            if args.only in name:
-                rows.append(measure(name, [x, *beside[:count]], dim, ours, theirs, 0.93 if device == "cuda" else 0.8, device))
+            if wanted(name):
+                rows.append(measure(name, [x, *beside[:count]], dim, ours, theirs, bar, device))
         del x
 
     def recurrence(a, b, dim):
         return scanfold.linear_recurrence(a, b, dim)
     bars = (0.92, 0.92, 0.85, 0.85, 0.8)
     for shape, bar in list(zip(SEQUENCES[device], bars)) + [((8, 2048, 1536) if device == "cuda" else (8, 2048, 192), 0.85)]:
-        if args.only in "recurrence":
+        if wanted("recurrence"):
             a, b = torch.rand(shape, device=device) * 0.2 + 0.8, torch.randn(shape, device=device)
             dim = 1 if shape[-1] in (1536, 192) else 2
             rows.append(measure("recurrence", [a, b], dim, recurrence, lambda a, b, dim: torch.addcmul(b, a, b), bar if device == "cuda" else 0.5, device))

@@ -25,6 +25,7 @@ ROOT_PAGES = {"README.md": "index.md", "ARCHITECTURE.md": "architecture.md",
               "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 ROOT_PAGES.update({"bench/README.md": "results/how.md", "bench/results/gpu.md": "results/gpu.md",
                    "bench/results/gpu_odd.md": "results/gpu_odd.md",
+                   "bench/results/gpu_applied.md": "results/gpu_applied.md",
                    "bench/results/python.md": "results/python.md"})
 PAGES = dict({"include/scanfold.h": "reference/c.md"}, **ROOT_PAGES)
 
