@@ -184,7 +184,8 @@ static bool same_value(const link *a, int32_t i, const link *b, int32_t k)
         return true;
 }
 
-/* Where step l computes what the fold's elements are, it loads them instead: a source of its own. */
+/* Where step l computes what the fold's elements are, it loads them instead: a source of its
+ * own. */
 static void take_folded(chain *c, int32_t fold, link *l)
 {
         const link *f = &c->link[fold];
@@ -381,8 +382,8 @@ static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *c
  *
  * Long lines leave a multiprocessor no other block to load while one computes, and a cluster takes
  * long to start. There a block has several lines and loads the next one while it computes: layer
- * norm of rows of 32768 0.65 -> 0.85 of a copy, RMS norm of 65536 0.78 -> 0.91. As many blocks as run
- * at once then share all lines evenly. How many clusters run at once is not known, so they have
+ * norm of rows of 32768 0.65 -> 0.85 of a copy, RMS norm of 65536 0.78 -> 0.91. As many blocks as
+ * run at once then share all lines evenly. How many clusters run at once is not known, so they have
  * fewer lines each and come in waves.
  */
 enum { CLUSTER_WAVES = 8 };

@@ -1,16 +1,18 @@
 /*
- * codes.cuh: what the instructions of a program (core/codes.def) do to one value. Only fused specialisations have this text; their
- * programs come right after it.
+ * codes.cuh: what the instructions of a program (core/codes.def) do to one value. Only fused
+ * specialisations have this text; their programs come right after it.
  *
- * A value of f16 or bf16 is held as a float that the narrow type can represent, one of an integer narrower than 32 bits as a 32-bit one
- * that it can, a bool as 0 or 1. `settle` makes that true of a result. Each operation is one rounded operation.
+ * A value of f16 or bf16 is held as a float that the narrow type can represent, one of an integer
+ * narrower than 32 bits as a 32-bit one that it can, a bool as 0 or 1. `settle` makes that true of
+ * a result. Each operation is one rounded operation.
  */
 
 /* ------------------------------------------------------------------------------------------------------------
  * Types
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* From the bits of storage, from the bits of a constant, back to the bits of storage; and from any other type. */
+/* From the bits of storage, from the bits of a constant, back to the bits of storage; and from any
+ * other type. */
 template <int DT> struct sf_dtype;
 
 template <> struct sf_dtype<SF_DT_F32> {
@@ -123,8 +125,10 @@ SF_DEVICE float sf_signed_as(float a, float v) { return sf_float_of((sf_bits_of(
 SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits_of(a) & 0x8000000000000000ull) | sf_bits_of(v)); }
 
 /*
- * What some functions do where their argument is nothing special takes fewer instructions, and has the same bits. sf_careful: each argument is looked at. sf_hasty: the result
- * is right where it is nothing special, and else `fails` is set: so a thread asks once for all numbers of a vector, and then computes them all again.
+ * What some functions do where their argument is nothing special takes fewer instructions, and has
+ * the same bits. sf_careful: each argument is looked at. sf_hasty: the result is right where it is
+ * nothing special, and else `fails` is set: so a thread asks once for all numbers of a vector, and
+ * then computes them all again.
  */
 struct sf_careful {};
 struct sf_hasty {
@@ -132,10 +136,11 @@ struct sf_hasty {
 };
 
 /*
- * The same quotient, its last bit too, by a divisor that many dividends share: what depends on the divisor alone is computed once. 1 / d in two parts gives a
- * quotient that is off by less than one unit in the last place. One correction by the remainder, which is exact, then rounds as division does
- * (Markstein's theorem). Where a number on the way could leave the range, and for a negative divisor, it is divided. A zero loses its sign on the way and gets
- * it back.
+ * The same quotient, its last bit too, by a divisor that many dividends share: what depends on the
+ * divisor alone is computed once. 1 / d in two parts gives a quotient that is off by less than one
+ * unit in the last place. One correction by the remainder, which is exact, then rounds as division
+ * does (Markstein's theorem). Where a number on the way could leave the range, and for a negative
+ * divisor, it is divided. A zero loses its sign on the way and gets it back.
  */
 template <class T> struct sf_divisor {
         T d, high, low, least, most, zero;

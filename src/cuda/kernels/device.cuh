@@ -1,7 +1,9 @@
 /*
- * device.cuh: what every kernel begins with: the device, under names of ours. Nothing outside this file is an intrinsic.
+ * device.cuh: what every kernel begins with: the device, under names of ours. Nothing outside this
+ * file is an intrinsic.
  *
- * The tests run the kernels on the host: there SF_HOST is defined and an executor has already given these functions.
+ * The tests run the kernels on the host: there SF_HOST is defined and an executor has already given
+ * these functions.
  */
 
 typedef long long sf_i64;
@@ -28,9 +30,11 @@ SF_DEVICE unsigned char *sf_shared() { return sf_shared_bytes; }
 SF_DEVICE int sf_thread() { return (int)threadIdx.x; }
 SF_DEVICE sf_i64 sf_block() { return (sf_i64)blockIdx.x; }
 /*
- * What every kernel does first. Its blocks may be there before the launch in front of it in the stream has ended: they take the places that
- * one's last blocks leave, and wait here until all of it is done and its writes are seen. Then those of the launch behind this one may come.
- * Nothing of memory may be touched before. What is saved is the time an empty device takes to fill, a microsecond or two a launch.
+ * What every kernel does first. Its blocks may be there before the launch in front of it in the
+ * stream has ended: they take the places that one's last blocks leave, and wait here until all of
+ * it is done and its writes are seen. Then those of the launch behind this one may come. Nothing of
+ * memory may be touched before. What is saved is the time an empty device takes to fill, a
+ * microsecond or two a launch.
  */
 SF_DEVICE void sf_take_turn()
 {
@@ -42,8 +46,9 @@ SF_DEVICE void sf_take_turn()
 SF_DEVICE void sf_sync_block() { __syncthreads(); }
 SF_DEVICE void sf_sync_warp() { __syncwarp(); }
 /*
- * A cluster of blocks, from compute capability 9.0 on: they run at once, and may write to each other's shared memory after all have arrived once. What was
- * written before its thread arrived is seen by all who have waited.
+ * A cluster of blocks, from compute capability 9.0 on: they run at once, and may write to each
+ * other's shared memory after all have arrived once. What was written before its thread arrived is
+ * seen by all who have waited.
  */
 SF_DEVICE void sf_cluster_arrive()
 {
@@ -58,9 +63,12 @@ SF_DEVICE void sf_cluster_wait()
 #endif
 }
 /*
- * Words that the blocks of a cluster send each other. Every block counts what arrives at its own desk, eight bytes of shared memory: one thread says how many bytes
- * there will be, and all threads wait until they are there. A desk is used again and again, each time for its next round, from 0 on, and none may send for a round
- * before all blocks have seen the end of the one before. No barrier of the cluster would do as well: it waits until all that its threads have stored has left them.
+ * Words that the blocks of a cluster send to each other's shared memory. A desk is an mbarrier, eight
+ * bytes of shared memory in each block, which counts the bytes that arrive there. In every round one
+ * thread of the block says how many bytes to expect, and all threads wait until they have arrived.
+ * Rounds are counted from 0. A block may send for the next round of a desk only after all blocks
+ * have finished waiting for the previous one. The cluster's own barrier would do too, but it also
+ * waits until all earlier stores to global memory are complete.
  */
 SF_DEVICE void sf_desk_open(sf_u64 *desk)
 {
@@ -139,7 +147,8 @@ template <class T> SF_DEVICE T *sf_anew(T *p)
         return p;
 }
 
-/* The same of a real; and what is computed of it is not begun before what comes before has been stored. */
+/* The same of a real; and what is computed of it is not begun before what comes before has been
+ * stored. */
 SF_DEVICE float sf_anew(float v)
 {
         asm volatile("" : "+f"(v)::"memory");
@@ -194,7 +203,8 @@ SF_DEVICE float sf_float_of(sf_u32 v) { return __uint_as_float(v); }
 SF_DEVICE sf_u64 sf_bits_of(double v) { return (sf_u64)__double_as_longlong(v); }
 SF_DEVICE double sf_double_of(sf_u64 v) { return __longlong_as_double((sf_i64)v); }
 
-/* NaN wins; of two zeros +0.0 is the larger. Chips from 8.0 on have an instruction for it, of floats. */
+/* NaN wins; of two zeros +0.0 is the larger. Chips from 8.0 on have an instruction for it, of
+ * floats. */
 SF_DEVICE double sf_larger(double a, double b) { return (a != a) | (a > b) | ((a == b) & !(sf_bits_of(a) >> 63)) ? a : b; }
 SF_DEVICE double sf_smaller(double a, double b) { return (a != a) | (a < b) | ((a == b) & (sf_bits_of(a) >> 63)) ? a : b; }
 SF_DEVICE float sf_larger(float a, float b)
@@ -291,8 +301,9 @@ SF_DEVICE void sf_store(char *p, const sf_raw<1> &r)
 }
 
 /*
- * The same if k is less than n; what is not loaded reads as anything. Written as a condition before a plain load, it would be a branch, or
- * the address would be computed once more for each; and where branches meet, what was loaded is waited for.
+ * The same if k is less than n; what is not loaded reads as anything. Written as a condition before
+ * a plain load, it would be a branch, or the address would be computed once more for each; and
+ * where branches meet, what was loaded is waited for.
  */
 SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<8> &r)
 {
@@ -340,7 +351,8 @@ SF_DEVICE void sf_load_steady(const char *p, sf_raw<1> &r) { asm("ld.global.u8 %
 /* To the cache that all multiprocessors share. */
 SF_DEVICE void sf_prefetch(const char *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-/* A word another block may write meanwhile. Mark and value travel in one word, so no fence is needed. */
+/* A word another block may write meanwhile. Mark and value travel in one word, so no fence is
+ * needed. */
 SF_DEVICE sf_u64 sf_watch(const sf_u64 *p)
 {
         sf_u64 v;
@@ -400,11 +412,12 @@ template <int BYTES> SF_DEVICE void sf_shared_store(unsigned char *p, const sf_r
         }
 }
 
-/* What is read without asking first whether it is this thread's, since a question would be a branch; it is used only if `used`. Another may write it meanwhile
- * where it is not. */
+/* What is read without asking first whether it is this thread's, since a question would be a
+ * branch; it is used only if `used`. Another may write it meanwhile where it is not. */
 template <int BYTES> SF_DEVICE void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool) { sf_shared_load(p, r); }
 
-/* Copies that go on while the thread does something else, into shared memory only this thread will read. */
+/* Copies that go on while the thread does something else, into shared memory only this thread will
+ * read. */
 template <int BYTES> SF_DEVICE void sf_copy_async(unsigned char *shared, const char *p)
 {
 #if __CUDA_ARCH__ >= 800

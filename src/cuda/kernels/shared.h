@@ -34,7 +34,8 @@ typedef struct sf_params_dim {
         sf_u32 times, shift; /* an index below 2^31 divided by len: sf_high_word(index, times) >> shift */
 } sf_params_dim;
 
-/* Those two. 2^shift < len <= 2^(shift + 1), so what times * len is above 2^(32 + shift) is at most len, too little to show below 2^31. */
+/* Those two. 2^shift < len <= 2^(shift + 1), so what times * len is above 2^(32 + shift) is at most
+ * len, too little to show below 2^31. */
 SF_BOTH sf_params_dim sf_with_divisor(sf_params_dim d)
 {
         d.shift = 0;
@@ -211,7 +212,8 @@ SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount col
                (columns == 1 ? turns * warps * SF_WARP_LEVELS : 0);
 }
 
-/* fold.cu, columns: each thread's own counter; then, in its place, totals of groups. `held`: of columns, a thread. */
+/* fold.cu, columns: each thread's own counter; then, in its place, totals of groups. `held`: of
+ * columns, a thread. */
 SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount levels)
 {
         return (levels > 1 ? levels : 1) * threads * held;
@@ -221,19 +223,22 @@ SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount level
 SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16; }
 SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
 
-/* segments.cu, in bytes: the ticket; then of each warp what segments it has in view, and cells of a chunk of 32 leaves and of one behind it, with one left free behind each. */
+/* segments.cu, in bytes: the ticket; then of each warp what segments it has in view, and cells of a
+ * chunk of 32 leaves and of one behind it, with one left free behind each. */
 enum { SF_SEGMENTS_TICKET = 16, SF_SEGMENTS_VIEW = 1408 };
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
-/* apply.cu, in bytes: of a cluster, a desk for each of two turns and four steps; totals of leaves, so many
- * for each; results of a vector a thread, where they may be at any address; what is kept of the line. */
+/* apply.cu, in bytes: of a cluster, a desk for each of two turns and four steps; totals of leaves,
+ * so many for each; results of a vector a thread, where they may be at any address; what is kept of
+ * the line. */
 SF_BOTH sf_amount sf_apply_leaves(sf_amount cluster) { return cluster > 1 ? 64 : 0; }
 SF_BOTH sf_amount sf_apply_results(sf_amount cluster, sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot)
 {
         return sf_apply_leaves(cluster) + (steps * lines * leaves * slot + 15) / 16 * 16;
 }
 SF_BOTH sf_amount sf_apply_kept(sf_amount results, sf_amount threads, sf_amount shifts) { return results + (shifts ? 16 * threads : 0); }
-/* Of one operand, `vectors` a thread. Elements of less than a word are copied in aligned vectors: of those a warp's leaf overlaps one more. */
+/* Of one operand, `vectors` a thread. Elements of less than a word are copied in aligned vectors:
+ * of those a warp's leaf overlaps one more. */
 SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount size, sf_amount threads, sf_amount shifts)
 {
         return ((vectors * threads + (shifts && size < 4 ? threads / 32 : 0)) * bytes + 15) / 16 * 16;

@@ -1,0 +1,193 @@
+/*
+ * apply_folds.cuh: the folds of apply.cu: of a vector, of a warp's leaf, of all leaves of a line.
+ */
+template <int K> SF_DEVICE sf_total<K> sf_joined(sf_total<K> a, sf_total<K> b) { return sf_held<K>::settle(SF_JOIN(sf_recipe<K>::OP, a, b)); }
+template <int K> SF_DEVICE sf_total<K> sf_lifted(sf_u64 bits) { return sf_held<K>::settle(sf_held<K>::lift(sf_dtype<sf_recipe<K>::ACC>::constant(bits))); }
+
+/* v of this lane and that of the lane whose number has the other bit b, the lower lane's on the
+ * left. */
+template <int K> SF_DEVICE sf_total<K> sf_met(sf_total<K> v, sf_total<K> other, int lane, int b)
+{
+        if (SF_COMMUTES)
+                return sf_joined<K>(v, other);
+        return sf_joined<K>(sf_held<K>::choose(lane & b, other, v), sf_held<K>::choose(lane & b, v, other));
+}
+template <int K> SF_DEVICE sf_total<K> sf_meet(sf_total<K> v, int lane, int b) { return sf_met<K>(v, sf_held<K>::shuffle(v, lane ^ b), lane, b); }
+
+/* N values, each folded with those of the other lanes, and then the results: as long as there are
+ * two, a lane hands one of them to its partner and goes on with the other, so that lanes whose
+ * numbers differ by bit 0 have those of even and odd numbers, and so on. */
+template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N], int lane)
+{
+        enum { MET = N < 32 ? N : 32 };
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2) {
+                if (N / b > 1) {
+#pragma unroll
+                        for (int i = 0; i < N / 2; i++)
+                                if (i < N / b / 2) {
+                                        const sf_total<K> even = a[2 * i % N], odd = a[(2 * i + 1) % N];
+                                        const sf_total<K> other = sf_held<K>::shuffle(sf_held<K>::choose(lane & b, even, odd), lane ^ b);
+                                        a[i] = sf_met<K>(sf_held<K>::choose(lane & b, odd, even), other, lane, b);
+                                }
+                } else {
+                        a[0] = sf_meet<K>(a[0], lane, b);
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < N / MET; i++)
+#pragma unroll
+                for (int b = 1; b < MET; b *= 2)
+                        a[i] = sf_meet<K>(a[i], lane, b);
+#pragma unroll
+        for (int b = 1; b < N / MET; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N / MET; i += 2 * b)
+                        a[i] = sf_joined<K>(a[i], a[(i + b) % N]);
+        return a[0];
+}
+
+/* N neighbours. */
+template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
+{
+#pragma unroll
+        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N; i += 2 * b)
+                        e[i] = sf_joined<K>(e[i], e[(i + b) % N]);
+        return e[0];
+}
+
+/* A vector of numbers to fold, by the operation: they are lifted as they come, or all at once. */
+template <int OP, int K> struct sf_few {
+        sf_total<K> e[SF_WIDTH];
+        SF_DEVICE_METHOD void set(int j, sf_number_of_step<K> v) { e[j] = sf_held<K>::settle(sf_held<K>::lift(v)); }
+        SF_DEVICE_METHOD sf_total<K> fold() { return sf_fold_few<K>(e); }
+};
+#if SF_EXPONENTIALS
+template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
+        sf_number_of_step<K> e[1][SF_WIDTH];
+        SF_DEVICE_METHOD void set(int j, sf_number_of_step<K> v) { e[0][j] = v; }
+        SF_DEVICE_METHOD sf_total<K> fold()
+        {
+                sf_total<K> total[1];
+                sf_held<K>::fold_each(e, total);
+                return total[0];
+        }
+};
+#endif
+
+/* What a step makes of the elements of a vector. */
+template <int K, class ASK> SF_DEVICE void sf_load_numbers(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH], ASK &ask)
+{
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                one[j] = sf_programs<K>::load(p, c, v, j, ask);
+}
+
+/* Of the step whose they are, the numbers are kept as a vector. */
+template <bool KEPT, int DT> struct sf_keeper {
+        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &, const T (&)[SF_WIDTH]) {}
+};
+template <int DT> struct sf_keeper<true, DT> {
+        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &r, const T (&one)[SF_WIDTH])
+        {
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_set_slot<SF_SIZE(DT)>(r, j, sf_dtype<DT>::bits(one[j]));
+        }
+};
+
+/* Bit k: the numbers of step k are kept. */
+#define OPERAND(k, dt, unit, made) | ((made) >= 0 && (unit) == 1 ? 1 << ((made) >= 0 ? (made) : 0) : 0)
+enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+/* The lane's vectors of a leaf, each folded; `first`: the first element. WHOLE: the line has all of
+ * the leaf. */
+template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, int first, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&a)[SF_ITEMS])
+{
+        enum { QUICK = !(KEEPERS >> K & 1) || (!SF_RAGGED && SF_CLUSTER == 1) }; /* by what nvcc 13 says for sm_90, it spills otherwise */
+        typedef sf_dtype<sf_recipe<K>::ACC> number;
+        const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_few<sf_recipe<K>::OP, K> few;
+                sf_number_of_step<K> one[SF_WIDTH];
+                sf_hasty ask = {!QUICK};
+                if (QUICK)
+                        sf_load_numbers<K>(p, c, v[i], one, ask);
+                if (ask.fails) {
+                        sf_careful careful;
+                        sf_load_numbers<K>(p, c, v[i], one, careful);
+                }
+#define OPERAND(k, dt, unit, made) sf_keeper<(made) == K && (unit) == 1, dt>::put(v[i].operand##k, one);
+                SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        if (sf_recipe<K>::MASK >= 0)
+                                one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one[j] : number::constant(FIELD(K, identity));
+                        if (SF_RAGGED && !WHOLE)
+                                one[j] = first + i * SPREAD + j < c.n ? one[j] : number::constant(FIELD(K, neutral));
+                        few.set(j, one[j]);
+                }
+                a[i] = few.fold();
+                if (!WHOLE)
+                        a[i] = sf_held<K>::choose(first + i * SPREAD < c.n, a[i], neutral);
+        }
+}
+
+/* The warp's leaf of tile t. Only a line's last leaf is not whole. Where vectors are not either, to
+ * look at each takes registers that the other leaves need, unless these take more for numbers that
+ * are kept. */
+template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
+{
+        const int leaf = (t * SF_WARPS + c.warp) * LEAF;
+        sf_total<K> a[SF_ITEMS];
+        if (SF_RAGGED && !ALONE && !(KEEPERS >> K & 1) && leaf + LEAF <= c.n)
+                sf_fold_vectors<K, true>(p, c, leaf + c.lane * SF_WIDTH, v, a);
+        else
+                sf_fold_vectors<K, false>(p, c, leaf + c.lane * SF_WIDTH, v, a);
+        return sf_fold_lanes<K>(a, c.lane);
+}
+
+/* The leaves of a line, of all its warps and tiles. */
+template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const sf_course &c, const sf_total<K> *leaf)
+{
+        sf_total<K> few[SF_PER];
+        const int leaves = SF_WARPS * c.tiles;
+#pragma unroll
+        for (int q = 0; q < SF_PER; q++) {
+                const int number = c.lane * SF_PER + q;
+                few[q] = leaf[number < leaves ? number : 0];
+                few[q] = sf_held<K>::choose(number < leaves, few[q], sf_lifted<K>(FIELD(K, neutral)));
+        }
+        sf_total<K> total = sf_fold_few<K>(few);
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                total = sf_meet<K>(total, c.lane, b);
+        return total;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * Blocks of a line
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* A leaf's total, which all lanes have, for every block of the line. */
+template <class V> SF_DEVICE void sf_hand_out(const sf_course &c, sf_u64 *desk, V *leaf, V total)
+{
+        if (SF_CLUSTER == 1) {
+                if (c.lane == 0)
+                        *leaf = total;
+        } else if (c.lane < SF_CLUSTER) {
+                union {
+                        V value;
+                        sf_u32 word[sizeof(V) / 4];
+                } parts;
+                parts.value = total;
+#pragma unroll
+                for (int w = 0; w < (int)(sizeof(V) / 4); w++)
+                        sf_desk_send(desk, (sf_u32 *)leaf + w, c.lane, parts.word[w]);
+        }
+}

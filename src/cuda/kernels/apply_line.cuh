@@ -1,0 +1,315 @@
+/*
+ * apply_line.cuh: a line of apply.cu: where its operands are, and how they get from memory to
+ * registers, directly or through shared memory.
+ */
+/* Bit k: operand k moves along the line; and is in memory. */
+#define OPERAND(k, dt, unit, made) | ((made) < 0 ? (unit) != 2 : (unit) == 1) << k
+enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) != 2) << k
+enum { FETCHED = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) == 1) << k
+enum { UNITS = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+/* Of the steps before K, and from K on: those that some of them load. */
+template <int K> struct sf_before_step {
+        enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
+};
+template <> struct sf_before_step<0> {
+        enum { LOADS = 0 };
+};
+template <int K> struct sf_from_step {
+        enum { LOADS = sf_recipe<K>::LOADS | sf_from_step<K + 1>::LOADS };
+};
+template <> struct sf_from_step<STEPS> {
+        enum { LOADS = 0 };
+};
+
+/* Those that several steps load. */
+template <int K> struct sf_kept_from {
+        enum { LOADS = (sf_recipe<K>::LOADS & sf_from_step<K + 1>::LOADS) | sf_kept_from<K + 1>::LOADS };
+};
+template <> struct sf_kept_from<STEPS> {
+        enum { LOADS = 0 };
+};
+enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
+
+/* What is loaded of every operand: a vector, or one element. */
+struct sf_vectors {
+#define OPERAND(k, dt, unit, made) sf_raw<SF_SIZE(dt) * (MOVING >> k & 1 ? SF_WIDTH : 1)> operand##k;
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+};
+
+/* A line, and what is known of it. */
+struct sf_course {
+        const char *operand[SF_OPERANDS];
+        char *y[STEPS];
+        sf_vectors still;
+        sf_u64 made[STEPS];
+        int n, tiles, kept, lane, warp, team, rank, round;
+        bool mine; /* to store what there is one of */
+};
+
+/* One of DT: a result of the chain, what stands still, or number j of a vector. */
+template <int DT, int MADE, bool MOVES> struct sf_argument {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &v, const sf_raw<B> &, int j)
+        {
+                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(v, j));
+        }
+};
+template <int DT> struct sf_argument<DT, -1, false> {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &, const sf_raw<B> &still, int)
+        {
+                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(still, 0));
+        }
+};
+template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &c, const sf_raw<A> &, const sf_raw<B> &, int)
+        {
+                return sf_dtype<DT>::from(c.made[MADE]);
+        }
+};
+
+#define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
+#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
+        template <> struct sf_programs<k> {                                                                                        \
+                template <class ASK = sf_careful>                                                                                  \
+                SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j, ASK &&ask = ASK()) \
+                {                                                                                                                  \
+                        return sf_load_program##k(p SF_OPERAND_LIST(OPERAND), ask);                                                \
+                }                                                                                                                  \
+                template <class T> SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_course &c, const sf_vectors &v, T s) \
+                {                                                                                                                  \
+                        const int j = 0;                                                                                           \
+                        return (void)j, sf_store_program##k(p, s SF_OPERAND_LIST(OPERAND));                                        \
+                }                                                                                                                  \
+        };
+SF_STEPS(STEP)
+#undef STEP
+#undef OPERAND
+
+/* Is number j of the vector left in? */
+template <int MASK> struct sf_keeps {
+#define OPERAND(k, dt, unit, made) \
+        if (MASK == k)              \
+                kept = sf_argument<SF_DT_BOOL, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j) != 0;
+        SF_DEVICE_MEMBER bool at(const sf_course &c, const sf_vectors &v, int j)
+        {
+                bool kept = true;
+                SF_OPERAND_LIST(OPERAND)
+                return kept;
+        }
+#undef OPERAND
+};
+template <> struct sf_keeps<-1> {
+        SF_DEVICE_MEMBER bool at(const sf_course &, const sf_vectors &, int) { return true; }
+};
+
+/* The vector at `index` of an operand; what is at n or past it reads as anything. */
+template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *line, sf_i64 stride, int index, int n, sf_raw<BYTES> &r)
+{
+        if (VECTOR && index + SF_WIDTH <= n) {
+                sf_load(line + (sf_i64)index * SIZE, *(sf_raw<(VECTOR ? BYTES : SIZE)> *)&r);
+                return;
+        }
+        for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                r.w[w] = 0;
+        if (VECTOR && !SF_RAGGED)
+                return;
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (index + j < n) {
+                        sf_raw<SIZE> one;
+                        sf_load(line + (sf_i64)(index + j) * stride, one);
+                        sf_set_slot<SIZE>(r, j, sf_slot<SIZE>(one, 0));
+                }
+}
+
+/* SF_KEEP 2 and up: where in shared memory operand k has its vectors, behind the leaves: those of
+ * the operands before it come first. A warp's vectors are side by side where others than their own
+ * lanes have copied them. */
+#define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sf_apply_operand(vectors, sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>), SF_SIZE(dt), SF_THREADS, SF_SHIFT_IN) : 0)
+template <int K> SF_DEVICE int sf_room(int vectors)
+{
+        (void)vectors;
+        return 0 SF_OPERAND_LIST(OPERAND);
+}
+#undef OPERAND
+SF_DEVICE unsigned char *sf_results_of(const sf_course &c) { return sf_shared() + sf_apply_results(SF_CLUSTER, TURNS * STEPS, LINES, SF_WARPS * c.tiles, SLOT); }
+template <int K, int SIZE> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
+{
+        enum { BYTES = sizeof(sf_raw<SIZE * SF_WIDTH>), LEAF_VECTORS = SF_ITEMS * 32 + (SIZE < 4) };
+        const int vector = SF_SHIFT_IN ? (c.team * SF_WARPS + c.warp) * LEAF_VECTORS + item * 32 + c.lane : item * SF_THREADS + sf_thread();
+        return sf_results_of(c) + sf_apply_kept(0, SF_THREADS, SF_SHIFT_IN) + sf_room<K>(STAGED ? SF_ITEMS : c.kept * SF_ITEMS) + vector * BYTES;
+}
+
+template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, int n, unsigned char *place)
+{
+        if (index + SF_WIDTH <= n) {
+                sf_copy_async<SF_WIDTH * SIZE>(place, line + (sf_i64)index * SIZE);
+                return;
+        }
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (SF_RAGGED && index + j < n)
+                        sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(index + j) * SIZE);
+}
+
+/* The aligned vector that begins with element `first`: as far as it is in the line. */
+template <int SIZE> SF_DEVICE void sf_copy_inside(const char *line, int first, int n, unsigned char *place)
+{
+        if (first >= 0 && first + SF_WIDTH <= n) {
+                sf_copy_async<SF_WIDTH * SIZE>(place, line + (sf_i64)first * SIZE);
+                return;
+        }
+#pragma unroll 1
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (first + j >= 0 && first + j < n)
+                        sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(first + j) * SIZE);
+}
+
+/* SF_SHIFT_IN: a leaf of one operand, to `place`, where the lane's first vector will be. */
+template <bool WHOLE, int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *line, int leaf, unsigned char *place)
+{
+        enum { BYTES = SIZE * SF_WIDTH };
+        if (SIZE < 4) {
+                const int first = leaf + c.lane * SF_WIDTH - (int)((sf_u64)line & (BYTES - 1)) / SIZE;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS + 1; i++)
+                        if (i < SF_ITEMS || c.lane == 0)
+                                sf_copy_inside<SIZE>(line, first + i * SPREAD, c.n, place + i * 32 * (int)sizeof(sf_raw<BYTES>));
+                return;
+        }
+        const char *from = line + (sf_i64)(leaf + c.lane) * SIZE;
+        place -= c.lane * (SF_WIDTH - 1) * SIZE;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS * SF_WIDTH; i++)
+                if (WHOLE || leaf + c.lane + i * 32 < c.n)
+                        sf_copy_async<SIZE>(place + i * 32 * SIZE, from + i * 32 * SIZE);
+}
+
+/* What step K reads: what none before it has; and of that, in a map, what nobody reads later, as
+ * weights: it is loaded item by item. Of more at a time, by what nvcc 13 says for sm_90, a layer
+ * norm has no room in the registers that two blocks leave each other. */
+template <int K> struct sf_reads {
+        enum {
+                ALL = sf_recipe<K>::LOADS & FETCHED,
+                FRESH = ALL & ~sf_before_step<K>::LOADS & ~COPIED,
+                LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
+        };
+};
+
+/* Of the operands in WHICH, item i of tile t from memory. */
+template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors &v)
+{
+        const int index = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH + i * SPREAD;
+#define OPERAND(k, dt, unit, made) \
+        if (WHICH >> k & 1)        \
+                sf_fetch<SF_SIZE(dt), (UNITS >> k & 1) != 0>(c.operand[k], p.along[k], index, c.n, v.operand##k);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+}
+
+/* The same from shared memory, or into it; tile t of those the block has. */
+template <int WHICH, bool PUT> SF_DEVICE void sf_keep_item(const sf_course &c, int t, int i, sf_vectors &v)
+{
+#define OPERAND(k, dt, unit, made)                                                                                               \
+        if (PUT && WHICH >> k & 1)                                                                                               \
+                sf_shared_store(sf_place<k, SF_SIZE(dt)>(c, t * SF_ITEMS + i), v.operand##k);      \
+        if (!PUT && WHICH >> k & 1)                                                                                              \
+                sf_shared_load(sf_place<k, SF_SIZE(dt)>(c, t * SF_ITEMS + i), v.operand##k);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+}
+
+/* What step K reads at tile t, as far as it is not in registers already, nor better loaded late. */
+template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
+{
+        enum {
+                FRESH = sf_reads<K>::FRESH & ~sf_reads<K>::LATE,
+                OLD = SF_KEEP == 2 ? (int)sf_reads<K>::ALL & ~(int)sf_reads<K>::FRESH : 0,
+                LATER = SF_KEEP == 2 ? FRESH & sf_from_step<K + 1>::LOADS : 0
+        };
+        const bool near = SF_KEEP == 2 && t / SF_CLUSTER < c.kept;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_fetch_item<FRESH>(p, c, t, i, v[i]);
+        if (OLD && !near)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_fetch_item<OLD>(p, c, t, i, v[i]);
+        if (OLD && near)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_keep_item<OLD, false>(c, t / SF_CLUSTER, i, v[i]);
+        if (LATER && near)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_keep_item<LATER, true>(c, t / SF_CLUSTER, i, v[i]);
+}
+
+/* The block's first tile, and where they end; in registers there is but one. */
+SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
+SF_DEVICE int sf_tiles_end(const sf_course &c) { return ONE_TILE ? sf_tiles_begin(c) + 1 : c.tiles; }
+
+/* What the first step reads begins its way to shared memory. */
+SF_DEVICE void sf_stage(const sf_course &c)
+{
+        const int leaf = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF;
+        (void)leaf;
+#define PLACE(k, dt, i) sf_place<k, SF_SIZE(dt)>(c, i)
+#define COPIED_SIZE(k, dt) (COPIED >> k & 1 ? SF_SIZE(dt) : 1)
+#if SF_SHIFT_IN
+#define OPERAND(k, dt, unit, made)                                                                            \
+        if (COPIED >> k & 1 && leaf + LEAF <= c.n)                                                            \
+                sf_copy_leaf<true, COPIED_SIZE(k, dt)>(c, c.operand[k], leaf, PLACE(k, dt, 0));             \
+        else if (COPIED >> k & 1)                                                                             \
+                sf_copy_leaf<false, COPIED_SIZE(k, dt)>(c, c.operand[k], leaf, PLACE(k, dt, 0));
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+#else
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+#define OPERAND(k, dt, unit, made) \
+        if (COPIED >> k & 1)       \
+                sf_copy_vector<COPIED_SIZE(k, dt)>(c.operand[k], leaf + c.lane * SF_WIDTH + i * SPREAD, c.n, PLACE(k, dt, i));
+                SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+        }
+#endif
+#undef PLACE
+#undef COPIED_SIZE
+        sf_copy_commit();
+}
+
+/* A vector that begins in r, the aligned one at `place`, and ends in the next. */
+template <int SIZE, int BYTES> SF_DEVICE void sf_cut_out(const char *line, const unsigned char *place, sf_raw<BYTES> &r)
+{
+        sf_raw<BYTES> next;
+        sf_shared_load(place + sizeof r, next);
+        r = sf_cut(r, next, (int)((sf_u64)line & (BYTES - 1)));
+}
+
+/* It is there, and goes on to registers. */
+SF_DEVICE void sf_unstage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
+{
+        sf_copy_wait<0>();
+        if (SF_SHIFT_IN)
+                sf_sync_warp(); /* other lanes have copied it */
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_keep_item<COPIED, false>(c, 0, i, v[i]);
+#define OPERAND(k, dt, unit, made)                         \
+        if (SF_SHIFT_IN && COPIED >> k & 1 && SF_SIZE(dt) < 4) \
+                sf_cut_out<SF_SIZE(dt)>(c.operand[k], sf_place<k, SF_SIZE(dt)>(c, i), v[i].operand##k);
+                SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+        }
+        if (SF_SHIFT_IN && LOOPS)
+                sf_sync_warp();
+}
