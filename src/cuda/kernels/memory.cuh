@@ -551,7 +551,7 @@ SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int 
                 sf_store_below(q, packs, y + q * apart * SF_OUT_SIZE, r);
         }
 }
-#elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores element by element */
+#elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* folds store singly */
 typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 
 /* A vector of results, as it is stored. */
