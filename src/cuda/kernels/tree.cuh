@@ -1,8 +1,8 @@
 /*
- * tree.cuh: the order (docs/order.md) inside a thread, a warp and a block.
+ * tree.cuh: the order (docs/order.md) inside a thread, a warp and a block, and between tiles.
  */
 
-/* -------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The order within a warp
  *
  * A thread holds SF_ITEMS vectors of SF_WIDTH neighbours. Element j of item i of lane l has the
@@ -544,7 +544,7 @@ SF_DEVICE void sf_shift(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, const sf_befo
 #endif
 }
 
-/* -------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The order between warps, and between tiles
  * ---------------------------------------------------------------------------------------------- */
 
@@ -638,7 +638,7 @@ template <int SHARE> struct sf_levels<0, SHARE> {
         SF_DEVICE_MEMBER void take(const sf_acc *, int, int, sf_acc (&)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &) {}
 };
 
-/* -------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Totals only, without a scan
  * ---------------------------------------------------------------------------------------------- */
 
@@ -820,7 +820,7 @@ template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WID
                 total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
 }
 
-/* -------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Totals that blocks publish for each other: of tiles, of groups of 32 tiles, of groups of 32 such
  * groups, and so on, one level after another
  * ---------------------------------------------------------------------------------------------- */
@@ -859,7 +859,7 @@ template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 m
 }
 #endif
 
-/* -------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * A block that processes the tiles of several sequences in turn, its counter in shared memory
  *
  * Entry k is the total of 2^k tiles: SHARE neighbours at counter[k * pitch]. A long sequence is
