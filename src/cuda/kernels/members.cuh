@@ -31,7 +31,7 @@ SF_DEVICE sf_acc sf_settled(sf_acc v)
         return v;
 }
 
-/* a or b, member by member: of whole structs the compiler would choose an address. */
+/* a or b, member by member: of whole structs the compiler would choose between addresses. */
 SF_DEVICE sf_acc sf_choose(bool first, const sf_acc &a, const sf_acc &b)
 {
         sf_acc c;

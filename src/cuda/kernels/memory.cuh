@@ -1,4 +1,6 @@
-/* memory.cuh: vectors of neighbouring elements: their addresses, how they are loaded and stored. */
+/*
+ * memory.cuh: vectors of neighbouring elements: their addresses, how they are loaded and stored.
+ */
 
 /* ------------------------------------------------------------------------------------------------
  * Vectors of SF_WIDTH neighbours, and where they are
@@ -551,7 +553,7 @@ SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int 
                 sf_store_below(q, packs, y + q * apart * SF_OUT_SIZE, r);
         }
 }
-#elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* folds store singly */
+#elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores one by one */
 typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 
 /* A vector of results, as it is stored. */
@@ -590,7 +592,7 @@ SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
 }
 
 #if SF_ELEMENT
-/* Stores the elements that a vector of indices belongs to, as the results of another step.
+/* Stores the elements at the indices of a vector, as the results of another step.
  * SF_ELEMENT_UNIT: as SF_Y_UNIT, where they too may be stored as a vector. */
 SF_DEVICE void sf_store_elements(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_answer (&v)[SF_WIDTH])
 {
@@ -865,8 +867,7 @@ SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 a
 #endif
 
 /* ------------------------------------------------------------------------------------------------
- * Pieces: contiguous memory of any elements at any address, moved by the whole block, 16 bytes at a
- * time
+ * Pieces: contiguous memory of any type and alignment, moved 16 bytes at a time by the whole block
  * ---------------------------------------------------------------------------------------------- */
 
 /* `buffer` and `from` have the same address modulo 16 bytes. */

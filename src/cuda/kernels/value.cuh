@@ -155,7 +155,7 @@ template <class T, class V> struct sf_product_value {
         SF_DEVICE_MEMBER V lift(T v) { return sf_lift(v); }
         SF_DEVICE_MEMBER T lower(V v) { return sf_lower(v); }
         SF_DEVICE_MEMBER V settle(V v) { return sf_settle(v); }
-        /* Member by member: of whole structs the compiler would choose an address. */
+        /* Member by member: of whole structs the compiler would choose between addresses. */
         SF_DEVICE_MEMBER V choose(bool first, V a, V b)
         {
                 V c;
