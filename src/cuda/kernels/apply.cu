@@ -14,10 +14,10 @@
  *
  * What several steps read from memory is loaded once. SF_KEEP says where it stays:
  *   1  a block has one tile of the line, in registers
- *   2  the block's first number[1] tiles are in shared memory, where each thread reads what it wrote
- *      itself. The others are read again, hopefully from the second-level cache
- *   3  as 1, but each thread copies what the first step reads to shared memory first. All copies are
- *      under way at once; the compiler would interleave loads and arithmetic
+ *   2  the block's first number[1] tiles are in shared memory, where each thread reads what it
+ *      wrote itself. The others are read again, hopefully from the second-level cache
+ *   3  as 1, but each thread copies what the first step reads to shared memory first. All copies
+ *      are in flight at once; the compiler would interleave loads and arithmetic
  *   4  as 3, and a block has several lines, one after another. The copy of the next line begins as
  *      soon as this one is in registers, so memory is busy while the block computes
  *
@@ -55,11 +55,14 @@ enum {
         LINES = SF_THREADS / 32 / SF_WARPS,
         SPREAD = 32 * SF_WIDTH,    /* from one of a lane's vectors to the next */
         LEAF = SPREAD * SF_ITEMS,
-        LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1, /* vectors of what a map alone reads that are loaded at a time */
+        /* How many vectors are loaded at a time of operands that only a map reads. */
+        LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1,
         ONE_TILE = SF_KEEP != 2,
         STAGED = SF_KEEP >= 3,
         LOOPS = SF_KEEP == 4,
-        TURNS = LOOPS ? 2 : 1, /* lines whose leaves are in shared memory: a warp may be one line ahead of another */
+        /* Lines whose leaves' totals are in shared memory: a warp may be one line ahead of
+         * another. */
+        TURNS = LOOPS ? 2 : 1,
         ALONE = SF_WARPS == 1 && ONE_TILE && SF_CLUSTER == 1, /* a line is one leaf */
 };
 
@@ -67,7 +70,7 @@ template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
 template <int K> using sf_held = sf_value<sf_recipe<K>::OP, sf_number_of_step<K> >;
 template <int K> using sf_total = typename sf_held<K>::type;
 
-/* Of the steps' totals the largest, which is a power of two. */
+/* The size of the largest of the steps' totals. It is a power of two. */
 template <int K> struct sf_slot_of_step {
         enum { OWN = (int)sizeof(sf_total<K>), NEXT = sf_slot_of_step<K + 1>::BYTES, BYTES = (int)OWN > (int)NEXT ? (int)OWN : (int)NEXT };
 };
@@ -85,11 +88,11 @@ enum { SLOT = sf_slot_of_step<0>::BYTES };
 #include "apply_line.cuh"
 #include "apply_folds.cuh"
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Steps
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* What there is one of a line: kept for the steps that follow, and stored. */
+/* A result of which a line has one: keeps it for the steps that follow, and stores it. */
 template <int K> SF_DEVICE void sf_made(sf_course &c, sf_u64 bits)
 {
         enum { SIZE = SF_SIZE(sf_recipe<K>::OUT) };
@@ -134,7 +137,7 @@ template <> struct sf_do<KIND_FOLD> {
         }
 };
 
-/* The results of a vector. */
+/* Computes the results of a vector. */
 template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r, ASK &ask)
 {
 #pragma unroll
@@ -142,8 +145,8 @@ template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_par
                 sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, v, j, ask)));
 }
 
-/* SF_SHIFT_IN: the warp's vectors r, the first of them element `first` of the line, by way of
- * shared memory. */
+/* SF_SHIFT_IN: stores the warp's vectors r by way of shared memory. They begin with element `first`
+ * of the line. */
 template <bool WHOLE, int SIZE, int BYTES> SF_DEVICE void sf_store_elements(const sf_course &c, char *y, int first, const sf_raw<BYTES> &r)
 {
         unsigned char *results = sf_results_of(c) + (c.team * SF_WARPS + c.warp) * (32 * 16);
@@ -228,7 +231,7 @@ template <> struct sf_steps<STEPS> {
         SF_DEVICE_MEMBER void run(const sf_params &, sf_course &, sf_vectors (&)[SF_ITEMS]) {}
 };
 
-/* Where line number `line` begins in every operand and result. One that is past the last has no
+/* Computes where line number `line` begins in every operand and result. A line past the last has no
  * elements. */
 SF_DEVICE void sf_locate(const sf_params &p, sf_i64 line, sf_course &c)
 {
@@ -258,21 +261,23 @@ SF_DEVICE void sf_locate(const sf_params &p, sf_i64 line, sf_course &c)
         }
 }
 
-/* Who this thread is: found out anew for every line, or what follows from it would be computed once
- * for all and take registers from the line. */
+/* Computes the lane, the warp and the line of this thread. This is done again for every line:
+ * otherwise the compiler would compute what depends on it once and keep it in registers that the
+ * line needs. */
 SF_DEVICE void sf_find_place(const sf_params &p, sf_course &c)
 {
         const int thread = LOOPS ? sf_anew(sf_thread()) : sf_thread();
         c.lane = thread & 31;
         c.warp = SF_WARPS == 1 ? 0 : LINES == 1 ? thread / 32 : thread / 32 % SF_WARPS;
-        c.team = LINES == 1 && LOOPS ? 0 : thread / 32 / SF_WARPS; /* of LOOPS alone the compiler does not see it */
+        /* If LINES is 1 the quotient is 0, but with LOOPS the compiler cannot see that. */
+        c.team = LINES == 1 && LOOPS ? 0 : thread / 32 / SF_WARPS;
         c.tiles = (int)p.number[0];
         c.kept = (int)p.number[1];
         c.rank = (int)(sf_block() % SF_CLUSTER);
 }
 
-/* The line that the thread's warps have in a round; computed anew wherever it is needed, as above.
- * Has the block another? */
+/* sf_line_of: the line that the thread's warps work on in a round. It is computed again wherever it
+ * is needed, for the same reason. sf_goes_on: does the block have another line? */
 SF_DEVICE sf_i64 sf_line_of(const sf_params &p, const sf_course &c, int round)
 {
         return sf_block() / SF_CLUSTER * LINES + c.team + (LOOPS ? sf_anew(round) * p.number[2] : 0);
@@ -291,7 +296,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (SF_CLUSTER > 1) {
                 if (sf_thread() < TURNS * STEPS)
                         sf_desk_open((sf_u64 *)sf_shared() + sf_thread());
-                sf_cluster_arrive(); /* before others may write here; waited for before the first does */
+                /* Other blocks may write to this block's shared memory only after this; see
+                 * sf_cluster_wait below. */
+                sf_cluster_arrive();
         }
         sf_locate(p, sf_line_of(p, c, 0), c);
         if (STAGED)

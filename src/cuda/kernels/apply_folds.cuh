@@ -4,8 +4,8 @@
 template <int K> SF_DEVICE sf_total<K> sf_joined(sf_total<K> a, sf_total<K> b) { return sf_held<K>::settle(SF_JOIN(sf_recipe<K>::OP, a, b)); }
 template <int K> SF_DEVICE sf_total<K> sf_lifted(sf_u64 bits) { return sf_held<K>::settle(sf_held<K>::lift(sf_dtype<sf_recipe<K>::ACC>::constant(bits))); }
 
-/* v of this lane and that of the lane whose number has the other bit b, the lower lane's on the
- * left. */
+/* Combines v of this lane with `other` of the lane whose number differs in bit b. The value of the
+ * lower lane goes on the left. */
 template <int K> SF_DEVICE sf_total<K> sf_met(sf_total<K> v, sf_total<K> other, int lane, int b)
 {
         if (SF_COMMUTES)
@@ -14,9 +14,10 @@ template <int K> SF_DEVICE sf_total<K> sf_met(sf_total<K> v, sf_total<K> other, 
 }
 template <int K> SF_DEVICE sf_total<K> sf_meet(sf_total<K> v, int lane, int b) { return sf_met<K>(v, sf_held<K>::shuffle(v, lane ^ b), lane, b); }
 
-/* N values, each folded with those of the other lanes, and then the results: as long as there are
- * two, a lane hands one of them to its partner and goes on with the other, so that lanes whose
- * numbers differ by bit 0 have those of even and odd numbers, and so on. */
+/* Folds each of N values with those of the other lanes, and then the N results. While a lane has
+ * several values, it sends one of each two to its partner and keeps the other. So of two lanes
+ * whose numbers differ in bit 0, one has the values with even numbers and the other those with odd
+ * numbers, and so on for the next bits. */
 template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N], int lane)
 {
         enum { MET = N < 32 ? N : 32 };
@@ -47,7 +48,7 @@ template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N],
         return a[0];
 }
 
-/* N neighbours. */
+/* Folds N neighbours. */
 template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
 {
 #pragma unroll
@@ -58,7 +59,8 @@ template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
         return e[0];
 }
 
-/* A vector of numbers to fold, by the operation: they are lifted as they come, or all at once. */
+/* A vector of numbers to fold. The operation decides whether they are lifted one by one or all at
+ * once. */
 template <int OP, int K> struct sf_few {
         sf_total<K> e[SF_WIDTH];
         SF_DEVICE_METHOD void set(int j, sf_number_of_step<K> v) { e[j] = sf_held<K>::settle(sf_held<K>::lift(v)); }
@@ -77,7 +79,7 @@ template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
 };
 #endif
 
-/* What a step makes of the elements of a vector. */
+/* The numbers that the load program of step K computes from the elements of a vector. */
 template <int K, class ASK> SF_DEVICE void sf_load_numbers(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH], ASK &ask)
 {
 #pragma unroll
@@ -85,7 +87,7 @@ template <int K, class ASK> SF_DEVICE void sf_load_numbers(const sf_params &p, c
                 one[j] = sf_programs<K>::load(p, c, v, j, ask);
 }
 
-/* Of the step whose they are, the numbers are kept as a vector. */
+/* Keeps a step's numbers as a vector. KEPT: the operand is made of the numbers of this step. */
 template <bool KEPT, int DT> struct sf_keeper {
         template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &, const T (&)[SF_WIDTH]) {}
 };
@@ -98,16 +100,17 @@ template <int DT> struct sf_keeper<true, DT> {
         }
 };
 
-/* Bit k: the numbers of step k are kept. */
+/* Bit k: the numbers of step k are kept for a later step. */
 #define OPERAND(k, dt, unit, made) | ((made) >= 0 && (unit) == 1 ? 1 << ((made) >= 0 ? (made) : 0) : 0)
 enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
 
-/* The lane's vectors of a leaf, each folded; `first`: the first element. WHOLE: the line has all of
- * the leaf. */
+/* Folds each of the lane's vectors of a leaf. `first`: the lane's first element. WHOLE: all of the
+ * leaf is inside the line. */
 template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, int first, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&a)[SF_ITEMS])
 {
-        enum { QUICK = !(KEEPERS >> K & 1) || (!SF_RAGGED && SF_CLUSTER == 1) }; /* by what nvcc 13 says for sm_90, it spills otherwise */
+        /* Only where there are no spills, as nvcc 13 reports for sm_90. */
+        enum { QUICK = !(KEEPERS >> K & 1) || (!SF_RAGGED && SF_CLUSTER == 1) };
         typedef sf_dtype<sf_recipe<K>::ACC> number;
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
 #pragma unroll
@@ -138,9 +141,10 @@ template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, 
         }
 }
 
-/* The warp's leaf of tile t. Only a line's last leaf is not whole. Where vectors are not either, to
- * look at each takes registers that the other leaves need, unless these take more for numbers that
- * are kept. */
+/* Folds the warp's leaf of tile t. Only the last leaf of a line is not whole. If its vectors need
+ * not be whole either (SF_RAGGED), checking every element takes registers. So whole leaves have
+ * their own code without the checks, unless numbers are kept, where that code would take more
+ * registers. */
 template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
 {
         const int leaf = (t * SF_WARPS + c.warp) * LEAF;
@@ -152,7 +156,7 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf
         return sf_fold_lanes<K>(a, c.lane);
 }
 
-/* The leaves of a line, of all its warps and tiles. */
+/* Folds the totals of all leaves of a line, of all its warps and tiles. */
 template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const sf_course &c, const sf_total<K> *leaf)
 {
         sf_total<K> few[SF_PER];
@@ -170,11 +174,11 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const 
         return total;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Blocks of a line
- * ---------------------------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------------------------------
+ * The blocks that share a line
+ * ---------------------------------------------------------------------------------------------- */
 
-/* A leaf's total, which all lanes have, for every block of the line. */
+/* Gives the total of a leaf, which all lanes have, to every block of the line. */
 template <class V> SF_DEVICE void sf_hand_out(const sf_course &c, sf_u64 *desk, V *leaf, V total)
 {
         if (SF_CLUSTER == 1) {

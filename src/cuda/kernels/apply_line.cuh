@@ -2,7 +2,8 @@
  * apply_line.cuh: a line of apply.cu: where its operands are, and how they get from memory to
  * registers, directly or through shared memory.
  */
-/* Bit k: operand k moves along the line; and is in memory. */
+/* Bit k of MOVING: operand k varies along the line. Of FETCHED: it also is in memory. Of UNITS: it
+ * also is loaded as vectors. */
 #define OPERAND(k, dt, unit, made) | ((made) < 0 ? (unit) != 2 : (unit) == 1) << k
 enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
@@ -15,7 +16,7 @@ enum { FETCHED = 0 SF_OPERAND_LIST(OPERAND) };
 enum { UNITS = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
 
-/* Of the steps before K, and from K on: those that some of them load. */
+/* The operands that some step before K loads, and those that some step from K on loads. */
 template <int K> struct sf_before_step {
         enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
 };
@@ -29,7 +30,7 @@ template <> struct sf_from_step<STEPS> {
         enum { LOADS = 0 };
 };
 
-/* Those that several steps load. */
+/* The operands that several of the steps from K on load. */
 template <int K> struct sf_kept_from {
         enum { LOADS = (sf_recipe<K>::LOADS & sf_from_step<K + 1>::LOADS) | sf_kept_from<K + 1>::LOADS };
 };
@@ -45,17 +46,18 @@ struct sf_vectors {
 #undef OPERAND
 };
 
-/* A line, and what is known of it. */
+/* A line, and the place of this thread in it. */
 struct sf_course {
         const char *operand[SF_OPERANDS];
         char *y[STEPS];
         sf_vectors still;
         sf_u64 made[STEPS];
         int n, tiles, kept, lane, warp, team, rank, round;
-        bool mine; /* to store what there is one of */
+        bool mine; /* this thread stores results of which a line has one */
 };
 
-/* One of DT: a result of the chain, what stands still, or number j of a vector. */
+/* An argument of a program, of dtype DT: number j of a vector, the one element that the line has,
+ * or the result of an earlier step. */
 template <int DT, int MADE, bool MOVES> struct sf_argument {
         template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &v, const sf_raw<B> &, int j)
         {
@@ -93,7 +95,7 @@ SF_STEPS(STEP)
 #undef STEP
 #undef OPERAND
 
-/* Is number j of the vector left in? */
+/* Does the mask keep element j of the vector? */
 template <int MASK> struct sf_keeps {
 #define OPERAND(k, dt, unit, made) \
         if (MASK == k)              \
@@ -110,7 +112,7 @@ template <> struct sf_keeps<-1> {
         SF_DEVICE_MEMBER bool at(const sf_course &, const sf_vectors &, int) { return true; }
 };
 
-/* The vector at `index` of an operand; what is at n or past it reads as anything. */
+/* Loads the vector at `index` of an operand. Elements at n or past it are not specified. */
 template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *line, sf_i64 stride, int index, int n, sf_raw<BYTES> &r)
 {
         if (VECTOR && index + SF_WIDTH <= n) {
@@ -130,9 +132,9 @@ template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *
                 }
 }
 
-/* SF_KEEP 2 and up: where in shared memory operand k has its vectors, behind the leaves: those of
- * the operands before it come first. A warp's vectors are side by side where others than their own
- * lanes have copied them. */
+/* SF_KEEP 2 and up: where the vectors of operand K are in shared memory. They come after the
+ * leaves' totals and the results, and after the operands before K. With SF_SHIFT_IN the vectors of
+ * a warp are contiguous, because other lanes copy them than those that read them. */
 #define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sf_apply_operand(vectors, sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>), SF_SIZE(dt), SF_THREADS, SF_SHIFT_IN) : 0)
 template <int K> SF_DEVICE int sf_room(int vectors)
 {
@@ -160,7 +162,7 @@ template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, i
                         sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(index + j) * SIZE);
 }
 
-/* The aligned vector that begins with element `first`: as far as it is in the line. */
+/* Copies the aligned vector that begins with element `first`, as far as it is in the line. */
 template <int SIZE> SF_DEVICE void sf_copy_inside(const char *line, int first, int n, unsigned char *place)
 {
         if (first >= 0 && first + SF_WIDTH <= n) {
@@ -173,7 +175,7 @@ template <int SIZE> SF_DEVICE void sf_copy_inside(const char *line, int first, i
                         sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(first + j) * SIZE);
 }
 
-/* SF_SHIFT_IN: a leaf of one operand, to `place`, where the lane's first vector will be. */
+/* SF_SHIFT_IN: copies a leaf of one operand. The lane's first vector will be at `place`. */
 template <bool WHOLE, int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *line, int leaf, unsigned char *place)
 {
         enum { BYTES = SIZE * SF_WIDTH };
@@ -193,9 +195,10 @@ template <bool WHOLE, int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, 
                         sf_copy_async<SIZE>(place + i * 32 * SIZE, from + i * 32 * SIZE);
 }
 
-/* What step K reads: what none before it has; and of that, in a map, what nobody reads later, as
- * weights: it is loaded item by item. Of more at a time, by what nvcc 13 says for sm_90, a layer
- * norm has no room in the registers that two blocks leave each other. */
+/* What step K reads from memory. FRESH: what no step before it has read and sf_stage does not copy.
+ * LATE: of that, in a map, what no later step reads, such as weights. It is loaded LATE_ITEMS
+ * vectors at a time: with more, as nvcc 13 reports for sm_90, a layer norm does not fit in the
+ * registers that two blocks leave each other. */
 template <int K> struct sf_reads {
         enum {
                 ALL = sf_recipe<K>::LOADS & FETCHED,
@@ -204,7 +207,7 @@ template <int K> struct sf_reads {
         };
 };
 
-/* Of the operands in WHICH, item i of tile t from memory. */
+/* Loads item i of tile t from memory, of the operands in WHICH. */
 template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors &v)
 {
         const int index = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH + i * SPREAD;
@@ -215,7 +218,7 @@ template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_c
 #undef OPERAND
 }
 
-/* The same from shared memory, or into it; tile t of those the block has. */
+/* The same from shared memory, or into it if PUT. t counts the tiles of this block. */
 template <int WHICH, bool PUT> SF_DEVICE void sf_keep_item(const sf_course &c, int t, int i, sf_vectors &v)
 {
 #define OPERAND(k, dt, unit, made)                                                                                               \
@@ -227,7 +230,8 @@ template <int WHICH, bool PUT> SF_DEVICE void sf_keep_item(const sf_course &c, i
 #undef OPERAND
 }
 
-/* What step K reads at tile t, as far as it is not in registers already, nor better loaded late. */
+/* Loads what step K reads of tile t, except what is in registers already and what is loaded
+ * late. */
 template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
 {
         enum {
@@ -253,11 +257,12 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
                         sf_keep_item<LATER, true>(c, t / SF_CLUSTER, i, v[i]);
 }
 
-/* The block's first tile, and where they end; in registers there is but one. */
+/* The block's first tile, and the end of its tiles. If they are kept in registers, there is only
+ * one. */
 SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
 SF_DEVICE int sf_tiles_end(const sf_course &c) { return ONE_TILE ? sf_tiles_begin(c) + 1 : c.tiles; }
 
-/* What the first step reads begins its way to shared memory. */
+/* Starts to copy what the first step reads to shared memory. */
 SF_DEVICE void sf_stage(const sf_course &c)
 {
         const int leaf = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF;
@@ -287,7 +292,8 @@ SF_DEVICE void sf_stage(const sf_course &c)
         sf_copy_commit();
 }
 
-/* A vector that begins in r, the aligned one at `place`, and ends in the next. */
+/* Cuts a vector out of two aligned ones: it begins in r, which is at `place`, and ends in the
+ * next. */
 template <int SIZE, int BYTES> SF_DEVICE void sf_cut_out(const char *line, const unsigned char *place, sf_raw<BYTES> &r)
 {
         sf_raw<BYTES> next;
@@ -295,7 +301,7 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_cut_out(const char *line, const
         r = sf_cut(r, next, (int)((sf_u64)line & (BYTES - 1)));
 }
 
-/* It is there, and goes on to registers. */
+/* Waits for the copies of sf_stage and loads them into registers. */
 SF_DEVICE void sf_unstage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
 {
         sf_copy_wait<0>();

@@ -1,18 +1,18 @@
 /*
  * codes.cuh: what the instructions of a program (core/codes.def) do to one value. Only fused
- * specialisations have this text; their programs come right after it.
+ * kernels have this text; their programs come right after it.
  *
- * A value of f16 or bf16 is held as a float that the narrow type can represent, one of an integer
- * narrower than 32 bits as a 32-bit one that it can, a bool as 0 or 1. `settle` makes that true of
- * a result. Each operation is one rounded operation.
+ * A value of f16 or bf16 is held as a float that the narrow type can represent; an integer narrower
+ * than 32 bits, as a 32-bit integer that the narrow type can represent; a bool, as 0 or 1. `settle`
+ * rounds or wraps a result so that this is true. Each operation is one rounded operation.
  */
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Types
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* From the bits of storage, from the bits of a constant, back to the bits of storage; and from any
- * other type. */
+/* Conversions of a dtype: `from` stored bits, from the bits of a `constant`, to stored `bits`, and
+ * `cast` from any other type. */
 template <int DT> struct sf_dtype;
 
 template <> struct sf_dtype<SF_DT_F32> {
@@ -53,7 +53,7 @@ template <> struct sf_dtype<SF_DT_BF16> {
         template <class T> SF_DEVICE_MEMBER float cast(T v) { return settle((float)v); }
 };
 
-/* STORED is the storage, T what holds it. */
+/* STORED is the type in memory, T the type in registers. */
 template <class T, class STORED, bool SIGNED> struct sf_integer {
         typedef T type;
         SF_DEVICE_MEMBER T from(sf_u64 bits) { return (T)(STORED)bits; }
@@ -61,9 +61,10 @@ template <class T, class STORED, bool SIGNED> struct sf_integer {
         SF_DEVICE_MEMBER T settle(T v) { return (T)(STORED)v; }
         SF_DEVICE_MEMBER sf_u64 bits(T v) { return (sf_u64)v; }
         /*
-         * A real by way of 32 or 64 bits (the table of core/program.h), then wrapped. What these do
-         * not hold becomes their lowest value before it is converted: the device's own conversion
-         * would take the nearest. A float to u8 is the same by either way.
+         * A real is converted to 32 or 64 bits (the table of core/program.h) and then wrapped. A
+         * real that these bits cannot hold first becomes their lowest value; the device's own
+         * conversion would give the nearest value. For a float and u8, 32 and 64 bits give the same
+         * result.
          */
         template <class R> SF_DEVICE_MEMBER T truncate(R v)
         {
@@ -100,9 +101,10 @@ template <> struct sf_dtype<SF_DT_BOOL> {
 
 template <int DT> using sf_of = typename sf_dtype<DT>::type;
 
-/* ------------------------------------------------------------------------------------------------------------
- * Instructions, by the names of codes.def. The templates are for integers; 64 bits of them wrap as fewer do.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Instructions, by the names of codes.def. The templates are for integers; what can wrap is
+ * computed in 64 bits, which wraps as fewer bits do.
+ * ---------------------------------------------------------------------------------------------- */
 SF_DEVICE float sf_code_add(float a, float b) { return sf_add(a, b); }
 SF_DEVICE double sf_code_add(double a, double b) { return sf_add(a, b); }
 template <class T> SF_DEVICE T sf_code_add(T a, T b) { return (T)((sf_u64)a + (sf_u64)b); }
@@ -120,15 +122,15 @@ SF_DEVICE double sf_code_abs(double a) { return sf_double_of(sf_bits_of(a) & 0x7
 template <class T> SF_DEVICE T sf_code_abs(T a) { return a < 0 ? sf_code_neg(a) : a; }
 template <class T> SF_DEVICE T sf_code_div(T a, T b) { return sf_quotient(a, b); }
 
-/* A value that is not negative unless a is, with the sign of a. */
+/* v with the sign of a. v must not be negative unless a is. */
 SF_DEVICE float sf_signed_as(float a, float v) { return sf_float_of((sf_bits_of(a) & 0x80000000u) | sf_bits_of(v)); }
 SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits_of(a) & 0x8000000000000000ull) | sf_bits_of(v)); }
 
 /*
- * What some functions do where their argument is nothing special takes fewer instructions, and has
- * the same bits. sf_careful: each argument is looked at. sf_hasty: the result is right where it is
- * nothing special, and else `fails` is set: so a thread asks once for all numbers of a vector, and
- * then computes them all again.
+ * Some functions have a version for ordinary arguments that takes fewer instructions and gives the
+ * same bits. sf_careful: each argument is checked. sf_hasty: the result is right if the argument is
+ * ordinary, and otherwise `fails` is set. So a thread checks once for all numbers of a vector, and
+ * computes them all again if it has to.
  */
 struct sf_careful {};
 struct sf_hasty {
@@ -136,11 +138,12 @@ struct sf_hasty {
 };
 
 /*
- * The same quotient, its last bit too, by a divisor that many dividends share: what depends on the
- * divisor alone is computed once. 1 / d in two parts gives a quotient that is off by less than one
- * unit in the last place. One correction by the remainder, which is exact, then rounds as division
- * does (Markstein's theorem). Where a number on the way could leave the range, and for a negative
- * divisor, it is divided. A zero loses its sign on the way and gets it back.
+ * Division by a divisor that many dividends share. The quotient has the same bits as by a plain
+ * division, but what depends on the divisor alone is computed once. 1 / d in two parts gives a
+ * quotient that is off by less than one unit in the last place. One correction by the remainder,
+ * which is exact, then rounds as division does (Markstein's theorem). If an intermediate number
+ * could leave the range, or the divisor is negative, a plain division is done. A zero loses its
+ * sign in the computation and gets it back at the end.
  */
 template <class T> struct sf_divisor {
         T d, high, low, least, most, zero;
@@ -160,7 +163,8 @@ template <class T> struct sf_divisor {
         SF_DEVICE_METHOD T of(T a, sf_careful) const { return suits(a) ? quick(a) : sf_quotient(a, d); }
         SF_DEVICE_METHOD T of(T a, sf_hasty &ask) const
         {
-                const T own = sf_anew(a); /* all of a thread's quotients at once would take more registers than it has */
+                /* All quotients of a thread at once would take more registers than it has. */
+                const T own = sf_anew(a);
                 ask.fails |= !suits(own);
                 return quick(own);
         }

@@ -1,18 +1,18 @@
 /*
- * device.cuh: what every kernel begins with: the device, under names of ours. Nothing outside this
- * file is an intrinsic.
+ * device.cuh: the device's instructions under our own names. Every kernel begins with this text. No
+ * other file uses an intrinsic.
  *
- * The tests run the kernels on the host: there SF_HOST is defined and an executor has already given
- * these functions.
+ * The tests run the kernels on the host. There SF_HOST is defined, and an executor has already
+ * defined these functions.
  */
 
 typedef long long sf_i64;
 typedef unsigned long long sf_u64;
 typedef unsigned int sf_u32;
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The device
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 #ifndef SF_HOST
 #define SF_DEVICE static __device__ __forceinline__
 #define SF_DEVICE_MEMBER static __device__ __forceinline__
@@ -30,11 +30,11 @@ SF_DEVICE unsigned char *sf_shared() { return sf_shared_bytes; }
 SF_DEVICE int sf_thread() { return (int)threadIdx.x; }
 SF_DEVICE sf_i64 sf_block() { return (sf_i64)blockIdx.x; }
 /*
- * What every kernel does first. Its blocks may be there before the launch in front of it in the
- * stream has ended: they take the places that one's last blocks leave, and wait here until all of
- * it is done and its writes are seen. Then those of the launch behind this one may come. Nothing of
- * memory may be touched before. What is saved is the time an empty device takes to fill, a
- * microsecond or two a launch.
+ * Every kernel calls this first. Its blocks may start before the previous launch in the stream has
+ * ended: they take the places that its last blocks leave, and wait here until that launch is
+ * complete and its writes are visible. Then the blocks of the next launch may start. No memory may
+ * be accessed before this call. It saves the time that an empty device takes to fill, a microsecond
+ * or two per launch.
  */
 SF_DEVICE void sf_take_turn()
 {
@@ -46,9 +46,9 @@ SF_DEVICE void sf_take_turn()
 SF_DEVICE void sf_sync_block() { __syncthreads(); }
 SF_DEVICE void sf_sync_warp() { __syncwarp(); }
 /*
- * A cluster of blocks, from compute capability 9.0 on: they run at once, and may write to each
- * other's shared memory after all have arrived once. What was written before its thread arrived is
- * seen by all who have waited.
+ * A cluster of blocks, from compute capability 9.0 on. Its blocks run at the same time, and may
+ * write to each other's shared memory after all have arrived once. What a thread wrote before it
+ * arrived is visible to all threads that have waited.
  */
 SF_DEVICE void sf_cluster_arrive()
 {
@@ -63,12 +63,12 @@ SF_DEVICE void sf_cluster_wait()
 #endif
 }
 /*
- * Words that the blocks of a cluster send to each other's shared memory. A desk is an mbarrier, eight
- * bytes of shared memory in each block, which counts the bytes that arrive there. In every round one
- * thread of the block says how many bytes to expect, and all threads wait until they have arrived.
- * Rounds are counted from 0. A block may send for the next round of a desk only after all blocks
- * have finished waiting for the previous one. The cluster's own barrier would do too, but it also
- * waits until all earlier stores to global memory are complete.
+ * Words that the blocks of a cluster send to each other's shared memory. A desk is an mbarrier,
+ * eight bytes of shared memory in each block, which counts the bytes that arrive there. In every
+ * round one thread of the block says how many bytes to expect, and all threads wait until they have
+ * arrived. Rounds are counted from 0. A block may send for the next round of a desk only after all
+ * blocks have finished waiting for the previous one. The cluster's own barrier would do too, but it
+ * also waits until all earlier stores to global memory are complete.
  */
 SF_DEVICE void sf_desk_open(sf_u64 *desk)
 {
@@ -83,7 +83,7 @@ SF_DEVICE void sf_desk_expect(sf_u64 *desk, int bytes)
         asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"((sf_u32)__cvta_generic_to_shared(desk)), "r"(bytes) : "memory");
 #endif
 }
-/* A word for the same place in the shared memory of block `rank` of the cluster. */
+/* Sends a word to the same place in the shared memory of block `rank` of the cluster. */
 SF_DEVICE void sf_desk_send(sf_u64 *desk, void *place, int rank, sf_u32 word)
 {
 #if __CUDA_ARCH__ >= 900
@@ -105,7 +105,7 @@ SF_DEVICE void sf_desk_wait(sf_u64 *desk, int round)
 #endif
 }
 SF_DEVICE sf_u32 sf_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
-/* The bits that any lane has. */
+/* The bits that are set in any lane. */
 SF_DEVICE sf_u32 sf_all_bits(sf_u32 v)
 {
 #if __CUDA_ARCH__ >= 800
@@ -125,7 +125,7 @@ SF_DEVICE sf_u32 sf_shuffle(sf_u32 v, int lane) { return __shfl_sync(0xffffffffu
 SF_DEVICE sf_i64 sf_shuffle(sf_i64 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 SF_DEVICE sf_u64 sf_shuffle(sf_u64 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 
-/* v and that of the lane `below` it, if there is one in the same LANES lanes. */
+/* v plus the v of the lane that is `below` lanes lower, if that is one of the same LANES lanes. */
 template <int LANES> SF_DEVICE int sf_sum_up(int v, int below)
 {
         asm volatile("{ .reg .pred p; .reg .b32 w; shfl.sync.up.b32 w|p, %0, %1, %2, 0xffffffff; @p add.s32 %0, %0, w; }"
@@ -134,7 +134,8 @@ template <int LANES> SF_DEVICE int sf_sum_up(int v, int below)
         return v;
 }
 
-/* v, of which the compiler knows nothing: what it has computed of it before is computed again. */
+/* v, but the compiler does not know that it is the same. So what depends on it is computed again
+ * and not kept in registers. */
 SF_DEVICE int sf_anew(int v)
 {
         asm volatile("" : "+r"(v));
@@ -147,8 +148,8 @@ template <class T> SF_DEVICE T *sf_anew(T *p)
         return p;
 }
 
-/* The same of a real; and what is computed of it is not begun before what comes before has been
- * stored. */
+/* The same for a real. In addition, the compiler does not begin to compute with it before what
+ * comes earlier has been stored. */
 SF_DEVICE float sf_anew(float v)
 {
         asm volatile("" : "+f"(v)::"memory");
@@ -163,7 +164,7 @@ SF_DEVICE double sf_anew(double v)
 SF_DEVICE float sf_magnitude(float v) { return fabsf(v); }
 SF_DEVICE double sf_magnitude(double v) { return fabs(v); }
 
-/* Two numbers of 16 bits in one register: the compiler would undo it. */
+/* Two numbers of 16 bits in one register. The compiler would undo it if it were written in C. */
 SF_DEVICE int sf_pair(int low, int high)
 {
         int pair;
@@ -171,18 +172,18 @@ SF_DEVICE int sf_pair(int low, int high)
         return pair;
 }
 
-/* The low bytes of four; byte number k of one. */
+/* The low bytes of four words as one word; byte k of a word. */
 SF_DEVICE sf_u32 sf_four_bytes(sf_u32 a, sf_u32 b, sf_u32 c, sf_u32 d) { return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410); }
 SF_DEVICE sf_u32 sf_byte(sf_u32 v, int k) { return __byte_perm(v, 0, 0x4440 | k); }
 
-/* 32 of the 64 bits of high and low, from number `bits` on, less than 32. */
+/* 32 of the 64 bits of high and low, from bit `bits` on, which is less than 32. */
 SF_DEVICE sf_u32 sf_funnel(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_r(low, high, (sf_u32)bits); }
 
 SF_DEVICE int sf_count_bits(sf_u32 v) { return __popc(v); }
 SF_DEVICE int sf_highest(sf_u32 v) { return 31 - __clz((int)v); }
 SF_DEVICE sf_u32 sf_high_word(sf_u32 a, sf_u32 b) { return __umulhi(a, b); }
 
-/* One rounded operation each: the compiler may not make a fused multiply-add of these. */
+/* Each is one rounded operation: the compiler may not fuse them into multiply-adds. */
 SF_DEVICE float sf_add(float a, float b) { return __fadd_rn(a, b); }
 SF_DEVICE double sf_add(double a, double b) { return __dadd_rn(a, b); }
 SF_DEVICE float sf_multiply(float a, float b) { return __fmul_rn(a, b); }
@@ -193,7 +194,7 @@ SF_DEVICE float sf_subtract(float a, float b) { return __fsub_rn(a, b); }
 SF_DEVICE double sf_subtract(double a, double b) { return __dsub_rn(a, b); }
 SF_DEVICE float sf_quotient(float a, float b) { return __fdiv_rn(a, b); }
 SF_DEVICE double sf_quotient(double a, double b) { return __ddiv_rn(a, b); }
-/* For a guess: its last bits are not promised. */
+/* For a first guess: the last bits are not specified. */
 SF_DEVICE float sf_rough_quotient(float a, float b) { return __fdividef(a, b); }
 SF_DEVICE float sf_root(float a) { return __fsqrt_rn(a); }
 SF_DEVICE double sf_root(double a) { return __dsqrt_rn(a); }
@@ -203,8 +204,8 @@ SF_DEVICE float sf_float_of(sf_u32 v) { return __uint_as_float(v); }
 SF_DEVICE sf_u64 sf_bits_of(double v) { return (sf_u64)__double_as_longlong(v); }
 SF_DEVICE double sf_double_of(sf_u64 v) { return __longlong_as_double((sf_i64)v); }
 
-/* NaN wins; of two zeros +0.0 is the larger. Chips from 8.0 on have an instruction for it, of
- * floats. */
+/* If one is NaN, the result is NaN; +0.0 is larger than -0.0. From compute capability 8.0 on there
+ * is an instruction for this, but only for floats. */
 SF_DEVICE double sf_larger(double a, double b) { return (a != a) | (a > b) | ((a == b) & !(sf_bits_of(a) >> 63)) ? a : b; }
 SF_DEVICE double sf_smaller(double a, double b) { return (a != a) | (a < b) | ((a == b) & (sf_bits_of(a) >> 63)) ? a : b; }
 SF_DEVICE float sf_larger(float a, float b)
@@ -240,7 +241,7 @@ SF_DEVICE sf_u32 sf_to_half(float v)
         asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));
         return bits;
 }
-/* To bf16, rounded to nearest even. A NaN must not carry over into infinity or zero. */
+/* To bf16, rounded to nearest even. Rounding must not turn a NaN into an infinity or a zero. */
 SF_DEVICE sf_u32 sf_to_brain(float v)
 {
 #if __CUDA_ARCH__ >= 800
@@ -253,7 +254,8 @@ SF_DEVICE sf_u32 sf_to_brain(float v)
 #endif
 }
 
-/* Plain accesses: the streaming hint (.cs) cost 0.03 to 0.06 of a copy's speed on an H200. */
+/* Loads and stores have no cache hint: the streaming hint (.cs) cost 0.03 to 0.06 of a copy's speed
+ * on an H200. */
 template <int BYTES> struct sf_raw {
         sf_u32 w[(BYTES + 3) / 4];
 };
@@ -277,7 +279,7 @@ SF_DEVICE void sf_load(const char *p, sf_raw<1> &r)
 {
         asm volatile("ld.global.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p));
 }
-/* The same of a chunk that may reach out of its tensor, which is from begin to end. */
+/* The same for a chunk that may extend beyond its tensor, which is from begin to end. */
 template <int BYTES> SF_DEVICE void sf_load_chunk(const char *p, const char *, const char *, sf_raw<BYTES> &r) { sf_load(p, r); }
 SF_DEVICE void sf_store(char *p, const sf_raw<16> &r)
 {
@@ -301,9 +303,9 @@ SF_DEVICE void sf_store(char *p, const sf_raw<1> &r)
 }
 
 /*
- * The same if k is less than n; what is not loaded reads as anything. Written as a condition before
- * a plain load, it would be a branch, or the address would be computed once more for each; and
- * where branches meet, what was loaded is waited for.
+ * The same, but only if k is less than n; otherwise r holds garbage. With an `if` before a plain
+ * load there would be a branch, or the address would be computed once more for each load. And where
+ * branches join, the thread would wait for the loads.
  */
 SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<8> &r)
 {
@@ -338,7 +340,8 @@ SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<1> &r)
         asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u8 [%0], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n));
 }
 
-/* What no launch of ours writes meanwhile: two loads of one address may become one. */
+/* For memory that no launch of this library writes meanwhile: two loads of one address may become
+ * one. */
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<16> &r)
 {
         asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p));
@@ -348,11 +351,11 @@ SF_DEVICE void sf_load_steady(const char *p, sf_raw<4> &r) { asm("ld.global.u32 
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<2> &r) { asm("ld.global.u16 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 SF_DEVICE void sf_load_steady(const char *p, sf_raw<1> &r) { asm("ld.global.u8 %0, [%1];" : "=r"(r.w[0]) : "l"(p)); }
 
-/* To the cache that all multiprocessors share. */
+/* Into the second-level cache, which all multiprocessors share. */
 SF_DEVICE void sf_prefetch(const char *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-/* A word another block may write meanwhile. Mark and value travel in one word, so no fence is
- * needed. */
+/* sf_watch reads a word that another block may write meanwhile. Mark and value are in the same
+ * word, so no fence is needed. */
 SF_DEVICE sf_u64 sf_watch(const sf_u64 *p)
 {
         sf_u64 v;
@@ -366,7 +369,7 @@ SF_DEVICE void sf_post(sf_u64 *p, sf_u64 v)
 SF_DEVICE sf_u64 sf_ticket(sf_u64 *p) { return atomicAdd(p, 1ull); }
 SF_DEVICE void sf_pause() { __nanosleep(100); }
 
-/* A whole vector of shared memory at once: word by word, threads would meet in the same banks. */
+/* A whole vector of shared memory at once: word by word, there would be bank conflicts. */
 SF_DEVICE void sf_shared_load(const unsigned char *p, sf_raw<16> &r)
 {
         uint4 q = *(const uint4 *)p;
@@ -385,7 +388,8 @@ SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<8> &r) { *(uint2 *
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<4> &r) { *(sf_u32 *)p = r.w[0]; }
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<2> &r) { *(unsigned short *)p = (unsigned short)r.w[0]; }
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<1> &r) { *p = (unsigned char)r.w[0]; }
-/* Of a size that no vector has, in pieces as large as divide it: a multiple of 4 bytes. */
+/* For sizes that no vector has, which must be multiples of 4 bytes: in the largest pieces that
+ * divide the size. */
 template <int BYTES> struct sf_piece {
         enum { SIZE = BYTES % 16 == 0 ? 16 : BYTES % 8 == 0 ? 8 : 4, COUNT = BYTES / SIZE, WORDS = SIZE / 4 };
 };
@@ -412,12 +416,13 @@ template <int BYTES> SF_DEVICE void sf_shared_store(unsigned char *p, const sf_r
         }
 }
 
-/* What is read without asking first whether it is this thread's, since a question would be a
- * branch; it is used only if `used`. Another may write it meanwhile where it is not. */
+/* Reads without checking first whether this thread needs it, since a check would be a branch. The
+ * last argument says whether the value is used. If it is not, another thread may write it
+ * meanwhile. */
 template <int BYTES> SF_DEVICE void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool) { sf_shared_load(p, r); }
 
-/* Copies that go on while the thread does something else, into shared memory only this thread will
- * read. */
+/* Copies to shared memory that proceed while the thread does something else. After sf_copy_wait the
+ * thread sees its own copies; other threads see them only after a barrier that follows. */
 template <int BYTES> SF_DEVICE void sf_copy_async(unsigned char *shared, const char *p)
 {
 #if __CUDA_ARCH__ >= 800
@@ -440,7 +445,7 @@ SF_DEVICE void sf_copy_commit()
         asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/* Until all but the latest PENDING committed groups of this thread have arrived. */
+/* Waits until all but the latest PENDING committed groups of this thread have arrived. */
 template <int PENDING> SF_DEVICE void sf_copy_wait()
 {
 #if __CUDA_ARCH__ >= 800

@@ -1,19 +1,26 @@
 /*
- * element.cuh: one element at a time: the accumulator, storage to accumulator and back.
+ * element.cuh: one element: the accumulator, and the conversion from storage to it and back.
  *
- * A prelude written by emit_text.c comes before all text and decides, as macros: SF_ENTRY (the
- * kernel's name), SF_OP, SF_IN, SF_ACC, SF_OUT (numbers of the SF_DT_ list), SF_MASK, SF_EXCLUSIVE, SF_INITIAL, SF_X_UNIT, SF_Y_UNIT, SF_M_UNIT (1: neighbours stand next to
- * each other; -1: the same, backwards; 0: any stride), SF_RAGGED (the length is no multiple of the width), SF_THREADS,
- * SF_ITEMS, SF_WIDTH, SF_NBATCH, SF_NSEQ, SF_DIMS, SF_PARAMS_SIZE, SF_FUSED and what the kernel file names at its head.
+ * A prelude written by emit_text.c comes before all other text and defines these macros: SF_ENTRY
+ * (the kernel's name); SF_OP; SF_IN, SF_ACC, SF_OUT (numbers of the SF_DT_ list); SF_MASK;
+ * SF_EXCLUSIVE; SF_INITIAL; SF_X_UNIT, SF_Y_UNIT, SF_M_UNIT (1: neighbours are contiguous; -1:
+ * contiguous, in reverse; 0: any stride); SF_RAGGED (the length is no multiple of the width);
+ * SF_THREADS; SF_ITEMS; SF_WIDTH; SF_NBATCH; SF_NSEQ; SF_DIMS; SF_PARAMS_SIZE; SF_FUSED; and those
+ * that the kernel file names at its head.
  *
- * SF_FUSED: elementwise work is done on the way. Then there are SF_LOAD_FUSED and SF_STORE_FUSED; SF_LOADS(F) and SF_STORES(F), which
- * list the operands each of the two programs reads, F(number, dtype, unit), unit as SF_X_UNIT or 2: one element for the whole
- * line; and after codes.cuh the programs themselves. SF_STILL: bit k: operand k is the same for every element of a sequence, a vector of columns
- * at a time, and is loaded once for all.
+ * SF_FUSED: elementwise work is fused with the loads and the stores. Then there are SF_LOAD_FUSED
+ * and SF_STORE_FUSED. SF_LOADS(F) and SF_STORES(F) list the operands that the load program and the
+ * store program read: F(number, dtype, unit), where unit is as SF_X_UNIT, or 2 for one element for
+ * the whole line. The programs themselves come after codes.cuh. SF_STILL, bit k: operand k, a
+ * vector of columns, is the same for every element of a sequence and is loaded only once.
  *
- * SF_MEMBERS: how many folds one launch computes of one read. More than one are fused steps, whose accumulator members.cuh defines.
- * SF_TOTAL: a scan stores its total as well, as another step's result; that step's program on the way out is among the programs.
- * SF_ELEMENT: the same of an index, scanned or folded: the element that stands there.
+ * SF_MEMBERS: how many folds one launch computes from one read. If there are several, they are
+ * fused steps, and members.cuh defines their accumulator.
+ *
+ * SF_TOTAL: a scan also stores its total, as the result of another step. The store program of that
+ * step is among the programs.
+ *
+ * SF_ELEMENT: a scan or fold of indices also stores the element at each index, in the same way.
  */
 
 static_assert(sizeof(sf_params) == SF_PARAMS_SIZE,
@@ -26,9 +33,9 @@ SF_DEVICE sf_i64 sf_divide(sf_i64 a, sf_i64 b)
         return a / b;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * The accumulator. Integers narrower than 32 bits are carried in 32: they wrap when they are stored.
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * The accumulator. Integers narrower than 32 bits are held in 32 and wrap when they are stored.
+ * ---------------------------------------------------------------------------------------------- */
 #define SF_SIGNED(dt) ((dt) == SF_DT_I8 || (dt) == SF_DT_I16 || (dt) == SF_DT_I32 || (dt) == SF_DT_I64)
 #define SF_SIZE(dt)                                                                                                      \
         ((dt) == SF_DT_F64 || (dt) == SF_DT_I64 || (dt) == SF_DT_U64                          ? 8                       \
@@ -37,7 +44,7 @@ SF_DEVICE sf_i64 sf_divide(sf_i64 a, sf_i64 b)
                                                                                               : 1)
 #define SF_OUT_SIZE SF_SIZE(SF_OUT)
 
-/* a combined with b, a to the left. */
+/* a combined with b; a is on the left. */
 template <int OP, class T> SF_DEVICE T sf_join(T a, T b)
 {
         if (OP == SF_OP_SUM)
@@ -65,8 +72,9 @@ template <int OP> SF_DEVICE sf_product_f64 sf_join(sf_product_f64 a, sf_product_
 template <int OP, class A, class B> SF_DEVICE sf_pair_of<A, B> sf_join(sf_pair_of<A, B> a, sf_pair_of<A, B> b) { return sf_value<OP, A>::combine(a, b); }
 #endif
 
-/* Most operations commute, bit for bit (but for which of two NaNs it is), which saves lanes that
- * exchange totals asking whose belongs on the left. Tests put another here that does not. */
+/* Most operations commute, bit for bit, except for which of two NaNs the result is. Then lanes that
+ * exchange totals need not find out which total goes on the left. Tests define another operation
+ * here, which does not commute. */
 #ifndef SF_COMMUTES
 #define SF_COMMUTES SF_OP_COMMUTES
 #endif
@@ -92,7 +100,8 @@ typedef sf_u32 sf_number;
 #endif
 typedef sf_value<SF_OP, sf_number> sf_holds;
 typedef sf_holds::type sf_acc;
-/* What is stored of a value, by itself or through the program on the way out. SF_ELEMENT: the element beside its index. */
+/* What is stored for a value, directly or through the store program. SF_ELEMENT: the index and its
+ * element. */
 #if SF_INDICES
 typedef sf_i64 sf_outcome_number;
 #else
@@ -180,21 +189,22 @@ SF_DEVICE sf_acc sf_identity(const sf_params &p) { return sf_acc_of(p.identity);
 SF_DEVICE sf_acc sf_neutral(const sf_params &p) { return sf_acc_of(p.neutral); }
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Elements: storage to accumulator and back
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* SF_HELD_IN: x is totals of two components that another launch has left, as they are held. */
+/* SF_HELD_IN: x has totals of two components that another launch stored in the accumulator's
+ * form. */
 #define SF_HELD_IN (SF_RESUME && SF_PAIRED)
 #define SF_IN_SIZE (SF_HELD_IN ? SF_VALUE_SIZE : SF_SIZE(SF_IN))
 
-/* Element j of a vector, its bits in the low end; the last slot first where the neighbours stand backwards. */
+/* The bits of slot j of a vector, in the low end of the result. */
 template <int SIZE, int BYTES> SF_DEVICE sf_u64 sf_slot(const sf_raw<BYTES> &r, int j)
 {
         if (SIZE == 8)
                 return (sf_u64)r.w[(2 * j) % ((BYTES + 3) / 4)] | (sf_u64)r.w[(2 * j + 1) % ((BYTES + 3) / 4)] << 32;
         sf_u32 w = r.w[j * SIZE / 4];
-        if (SIZE == 4 || SIZE == BYTES) /* what is alone in its word has nothing above it */
+        if (SIZE == 4 || SIZE == BYTES) /* if it is alone in its word, the bits above it are 0 */
                 return w;
         if (SIZE == 1)
                 return sf_byte(w, j % 4);
@@ -214,10 +224,11 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_set_slot(sf_raw<BYTES> &r, int 
         }
 }
 
-/* Of two words the second where `on`. Of elements of an array the compiler would choose an address, and have the array in memory. */
+/* The second of two words if `on`, else the first. If the words were elements of an array, the
+ * compiler would choose an address and keep the array in memory. */
 SF_DEVICE sf_u32 sf_second(sf_u32 a, sf_u32 b, bool on) { return on ? b : a; }
 
-/* The bytes of a and, behind it, b, from number `from` on, less than BYTES. */
+/* BYTES bytes of a followed by b, from byte `from` on, which is less than BYTES. */
 SF_DEVICE sf_raw<16> sf_cut(const sf_raw<16> &a, const sf_raw<16> &b, int from)
 {
         const bool two = from & 8, one = from & 4;
@@ -283,7 +294,8 @@ SF_DEVICE sf_number sf_widen(sf_u64 bits)
 #endif
 
 #if SF_FUSED || (SF_REAL && SF_ACC == SF_DT_F64 && (SF_OUT == SF_DT_F16 || SF_OUT == SF_DT_BF16))
-/* Rounded once, to nearest even, to `man` stored mantissa and `exp` exponent bits: through f32 it would be twice. */
+/* Rounded once, to nearest even, to `man` stored mantissa bits and `exp` exponent bits. A
+ * conversion by way of f32 would round twice. */
 SF_DEVICE sf_u32 sf_narrow_double(double v, int exp, int man)
 {
         sf_u64 bits = sf_bits_of(v), magnitude = bits & 0x7fffffffffffffffull;

@@ -1,9 +1,12 @@
 /*
- * members.cuh: several folds of one read (SF_MEMBERS > 1). The accumulator is a value for each of them, side by side: whatever combines,
- * exchanges or keeps accumulators does so with all of them at once, and every member gets the bits it would get alone.
+ * members.cuh: several folds that share one read of their elements (SF_MEMBERS > 1). Each fold is a
+ * member, and the accumulator holds one value for each of them. Whatever combines, exchanges or
+ * keeps accumulators does so with all members at once, and every member gets the bits it would get
+ * alone.
  *
- * SF_EACH(F) lists them, F(number, op, accumulator, dtype it is stored as, whether there is an initial value). Member k's programs are
- * sf_load_program<k> and sf_store_program<k>; all of them are handed all operands that any of them reads.
+ * SF_EACH(F) lists the members: F(number, op, accumulator, dtype it is stored as, whether there is
+ * an initial value). Member k's programs are sf_load_program<k> and sf_store_program<k>. All of
+ * them get all operands that any of them reads.
  */
 struct sf_acc {
 #define MEMBER(k, op, acc, out, begins) sf_value<op, sf_of<acc>>::type v##k;
@@ -28,7 +31,7 @@ SF_DEVICE sf_acc sf_settled(sf_acc v)
         return v;
 }
 
-/* a or b: of structs themselves the compiler would choose an address. */
+/* a or b, member by member: of whole structs the compiler would choose between addresses. */
 SF_DEVICE sf_acc sf_choose(bool first, const sf_acc &a, const sf_acc &b)
 {
         sf_acc c;
@@ -47,7 +50,7 @@ SF_DEVICE sf_acc sf_shuffle(const sf_acc &v, int lane)
         return c;
 }
 
-/* They are lifted one by one, when they are loaded. */
+/* Elements are lifted one by one when they are loaded, so nothing is left to do here. */
 typedef sf_acc sf_number;
 struct sf_holds {
         SF_DEVICE_MEMBER const sf_acc &lower(const sf_acc &v) { return v; }
@@ -59,7 +62,7 @@ struct sf_holds {
         }
 };
 
-/* The first member's are where a launch of one has its own. */
+/* The first member's fields are where a launch with only one fold has them. */
 #define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
 
 SF_DEVICE sf_acc sf_identity(const sf_params &p)
@@ -83,7 +86,7 @@ SF_DEVICE sf_acc sf_neutral(const sf_params &p)
 SF_DEVICE sf_number sf_identity_number(const sf_params &p) { return sf_identity(p); }
 SF_DEVICE sf_number sf_neutral_number(const sf_params &p) { return sf_neutral(p); }
 
-/* Each combined with its initial value, if it has one. */
+/* v, each member combined with its initial value if it has one. */
 SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
 {
 #define MEMBER(k, op, acc, out, begins) \

@@ -1,12 +1,12 @@
 /*
- * memory.cuh: vectors of neighbours: where they are, loading them, storing them.
+ * memory.cuh: vectors of neighbouring elements: their addresses, how they are loaded and stored.
  */
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Vectors of SF_WIDTH neighbours, and where they are
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Addresses of the element with index 0 of a line in x, y, the mask and the operands of the programs. */
+/* The addresses of element 0 of a line in x, y, the mask and the operands of the programs. */
 struct sf_line {
         const char *x;
         char *y;
@@ -15,11 +15,14 @@ struct sf_line {
         const char *operand[SF_OPERANDS];
 #endif
 #if SF_ALSO
-        char *also[SF_ALSO]; /* further results: all but elements one a sequence, so no step along it moves them */
+        /* Further results. All but SF_ELEMENT's have one value per sequence, so a step along the
+         * sequence does not move them. */
+        char *also[SF_ALSO];
 #endif
 };
 
-/* What a step takes them on by, in bytes. */
+/* By how many bytes one step moves these addresses; and where the memory of x and the mask begins
+ * and ends. */
 struct sf_strides {
         sf_i64 x, y, m;
         const char *x_begin, *x_end, *m_begin, *m_end;
@@ -31,7 +34,7 @@ struct sf_strides {
 #endif
 };
 
-/* From one element of a sequence to the next; from one column to the next. */
+/* sf_along: from one element of a sequence to the next. sf_across: from one column to the next. */
 SF_DEVICE sf_strides sf_along(const sf_params &p)
 {
         sf_strides by = {p.sx, p.sy, p.sm, p.x_begin, p.x_end, p.m_begin, p.m_end};
@@ -59,7 +62,7 @@ SF_DEVICE sf_strides sf_across(const sf_params &p)
         return by;
 }
 
-/* The line `count` steps on. */
+/* The line, moved by `count` steps. */
 SF_DEVICE sf_line sf_moved(sf_line line, sf_i64 count, const sf_strides &by)
 {
         line.x += count * by.x;
@@ -76,7 +79,7 @@ SF_DEVICE sf_line sf_moved(sf_line line, sf_i64 count, const sf_strides &by)
         return line;
 }
 
-/* The byte offset of `index`, and of the vector that begins there. */
+/* The byte offset of element `index`, and of the lowest byte of the vector that begins with it. */
 template <int UNIT, int SIZE> SF_DEVICE sf_i64 sf_offset(sf_i64 index, sf_i64 stride)
 {
         return UNIT ? UNIT * index * SIZE : index * stride;
@@ -90,10 +93,10 @@ template <int BYTES> SF_DEVICE void sf_clear(sf_raw<BYTES> &r)
         for (int i = 0; i < (int)(sizeof r.w / 4); i++)
                 r.w[i] = 0;
 }
-/* The slot in which element j of a vector lies. */
+/* The slot of element j in its vector. UNIT < 0: a vector has its elements in reverse. */
 template <int UNIT> SF_DEVICE int sf_slot_of(int j) { return UNIT < 0 ? SF_WIDTH - 1 - j : j; }
 
-/* Elements of a vector below `end`, one by one, into r, which is zero. */
+/* Loads the elements of a vector that are below `end`, one by one, into r, which must be zero. */
 template <int UNIT, int SIZE, int BYTES> SF_DEVICE void sf_load_singly(const char *line, sf_i64 index, sf_i64 end, sf_i64 stride, sf_raw<BYTES> &r)
 {
 #pragma unroll
@@ -106,7 +109,7 @@ template <int UNIT, int SIZE, int BYTES> SF_DEVICE void sf_load_singly(const cha
 }
 
 #if SF_FUSED
-/* SF_WIDTH neighbours of an operand; UNIT 2: the one element they share. */
+/* SF_WIDTH neighbours of an operand; with UNIT 2, the one element that they share. */
 template <int DT, int UNIT> struct sf_operand {
         enum { BYTES = (UNIT == 2 ? 1 : SF_WIDTH) * SF_SIZE(DT) };
         sf_raw<BYTES> raw;
@@ -117,7 +120,7 @@ template <int DT, int UNIT> SF_DEVICE sf_of<DT> sf_value_at(const sf_operand<DT,
         return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(o.raw, UNIT == 2 ? 0 : sf_slot_of<UNIT>(j)));
 }
 
-/* As sf_load_vector says. */
+/* Loads a vector of an operand, as sf_load_vector does. */
 template <bool STILL, int DT> SF_DEVICE void sf_load_operand(sf_operand<DT, 2> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64)
 {
         sf_clear(o.raw);
@@ -138,15 +141,17 @@ template <bool STILL, int DT, int UNIT> SF_DEVICE void sf_load_operand(sf_operan
 #endif
 
 /*
- * Columns that vectors of 16 bytes do not fit: a thread's are SF_PACKS packs, as far apart as the threads beside it have theirs in
- * between, so that a warp's load of one pack of each is one piece of memory. Packs are as wide as every row allows.
+ * If rows are not aligned well enough for vectors of 16 bytes, the columns of a thread are SF_PACKS
+ * packs. Between two packs of a thread there is one pack of each thread beside it, so the threads
+ * of a warp that load one pack each load contiguous memory. Packs are as wide as the alignment of
+ * all rows allows.
  */
 #ifndef SF_PACKS /* only scan_columns.cu has them */
 #define SF_PACKS 1
 #endif
 enum { PACK = SF_WIDTH / SF_PACKS };
 
-/* What is loaded of a vector of elements. */
+/* A vector of elements as it is loaded. */
 struct sf_vector {
 #if SF_PACKS > 1
         sf_raw<PACK * SF_IN_SIZE> pack[SF_PACKS];
@@ -166,7 +171,7 @@ struct sf_vector {
         sf_raw<SF_WIDTH> m;
 #endif
 #if SF_SHIFT_IN
-        /* The second chunk, and how far into the first one the vector begins. */
+        /* The second chunk, and how many bytes into the first one the vector begins. */
         sf_raw<SF_WIDTH * SF_IN_SIZE> x_next;
         int x_past;
 #if SF_MASK
@@ -195,7 +200,7 @@ SF_DEVICE sf_vector sf_no_vector()
         SF_LOADS(OPERAND)
 #undef OPERAND
 #else
-        /* Not sf_clear: with it NVRTC 13 computes addresses anew that it otherwise takes a step on. */
+        /* Not sf_clear: with it NVRTC 13 computes addresses again that it otherwise increments. */
         for (int i = 0; i < (int)(sizeof v.x.w / 4); i++)
                 v.x.w[i] = 0;
 #endif
@@ -216,19 +221,22 @@ SF_DEVICE sf_vector sf_no_vector()
 }
 
 /*
- * Vectors at any address. A device moves them only at multiples of their size, which are called chunks here: a vector that is not one
- * itself lies in two. SF_SHIFT_IN: x and the mask may lie so; SF_SHIFT_OUT: y may.
+ * Vectors at any address. A device loads and stores a vector only at a multiple of its size. Such
+ * an aligned vector is called a chunk here; a vector that is not aligned is in two chunks.
+ * SF_SHIFT_IN: x and the mask may be unaligned. SF_SHIFT_OUT: y may be.
  */
 
 /*
- * The chunks in which the vector at `index` of a line lies, and how far into the first one it begins. Nothing is done with them yet, so that
- * a thread has many under way. A chunk of which any byte is the tensor's, from x_begin to x_end, is read whole, since memory is not given
- * out in less; others are not touched.
+ * Loads the chunks that contain the vector at `index` of a line. Returns how many bytes into the
+ * first chunk the vector begins. The chunks are only loaded here, so that a thread has many loads
+ * in flight. If any byte of a chunk is the tensor's, which is from `begin` to `end`, all of the
+ * chunk is read: memory is not allocated in smaller units than that. Other chunks are not read.
  */
 template <int UNIT, int SIZE, int BYTES>
 SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const char *begin, const char *end, sf_raw<BYTES> &a, sf_raw<BYTES> &b)
 {
-        const char *first = line - (UNIT < 0 ? (SF_WIDTH - 1) * SIZE : 0); /* as all vectors of the line lie */
+        /* All vectors of the line are aligned as this one is. */
+        const char *first = line - (UNIT < 0 ? (SF_WIDTH - 1) * SIZE : 0);
         const int past = (int)((sf_u64)first & (BYTES - 1));
         const char *chunk = first - past + UNIT * index * SIZE, *next = past ? chunk + BYTES : chunk;
         if (index < stop) {
@@ -242,8 +250,10 @@ SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const 
 
 #if SF_EARLY
 /*
- * Where any grouping gives the same bits, elements need not stand where the order has them: a line begins so many elements early that its
- * vectors are chunks of y, of a fold of x, and what is not its own is neutral. Moves the line there.
+ * If any grouping gives the same bits, elements may have other positions than the order gives them.
+ * So a line begins a few elements early, where its vectors are chunks of y (in a fold, of x), and
+ * the elements before its real beginning count as neutral. Moves the line there and returns how
+ * many elements early it begins.
  */
 SF_DEVICE int sf_begin_early(sf_line &line)
 {
@@ -256,7 +266,8 @@ SF_DEVICE int sf_begin_early(sf_line &line)
         return early;
 }
 
-/* What stands before the line's beginning, `early` elements on, becomes neutral. Only vectors at its very beginning have such. */
+/* Makes the first `early` elements of a line neutral: they are before its real beginning. Only
+ * vectors at the very beginning have any. */
 template <int N, class T> SF_DEVICE void sf_clear_early(T (&v)[N][SF_WIDTH], sf_i64 at, int spread, int early, T neutral)
 {
         if (at >= early)
@@ -272,7 +283,8 @@ template <int N, class T> SF_DEVICE void sf_clear_early(T (&v)[N][SF_WIDTH], sf_
 #endif
 
 #if SF_PACKS > 1
-/* The vector whose first pack lies at column `index`, the next ones each `apart` columns on; `packs` of them are there. */
+/* The vector whose first pack is at column `index`. Each next pack is `apart` columns further. Only
+ * `packs` of them exist. */
 SF_DEVICE sf_vector sf_load_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_strides &by)
 {
         sf_vector v;
@@ -295,9 +307,9 @@ SF_DEVICE sf_vector sf_load_packs(const sf_line &line, sf_i64 index, int apart, 
         }
         return v;
 }
-#elif !(SF_WIDTH & (SF_WIDTH - 1)) /* else it is no vector of the machine's, and comes by way of shared memory */
-/* The vector at `index` of a line along which x, the mask and the operands step by these strides. What lies at or past `end` reads as
- * anything. */
+#elif !(SF_WIDTH & (SF_WIDTH - 1)) /* other widths are staged in shared memory */
+/* The vector at `index` of a line. `by` has the strides of x, the mask and the operands along it.
+ * Elements at or past `end` hold garbage. */
 SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by)
 {
 #if SF_LOAD_FUSED
@@ -348,7 +360,8 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 
 #endif
 
-/* SF_LIFTED: elements are values as soon as they are loaded, since there is more to them than their number. */
+/* SF_LIFTED: elements are lifted as soon as they are loaded, because their values hold more than
+ * one number. */
 #define SF_LIFTED (SF_HELD_IN || SF_INDICES || SF_TWOS)
 #if SF_LIFTED
 typedef sf_acc sf_loaded;
@@ -362,7 +375,7 @@ SF_DEVICE sf_loaded sf_absent(const sf_params &p) { return sf_neutral_number(p);
 SF_DEVICE sf_loaded sf_masked_out(const sf_params &p) { return sf_identity_number(p); }
 #endif
 
-/* Element j, converted to the accumulator's type; a masked-out one is the identity. */
+/* Element j, converted to the accumulator's type. A masked-out element becomes the identity. */
 SF_DEVICE sf_loaded sf_element(const sf_params &p, const sf_vector &v, int j, sf_i64 position, sf_loaded masked_out)
 {
         (void)position, (void)masked_out;
@@ -406,8 +419,9 @@ SF_DEVICE sf_loaded sf_element(const sf_params &p, const sf_vector &v, int j, sf
         return e;
 }
 
-/* The elements of a vector, before they are lifted, unless SF_LIFTED. Element j is there if first + j * step is below stop; one that is not is
- * absent. Its index on its line, which has COLUMNS sequences in turn, is index + j * apart. */
+/* The elements of a vector, not yet lifted unless SF_LIFTED. Element j exists if first + j * step
+ * is below stop; else it becomes `absent`. Its index on its line, on which COLUMNS sequences are
+ * interleaved, is index + j * apart. */
 template <int COLUMNS, class I>
 SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I first, int step, I stop, sf_i64 index, int apart, sf_loaded absent,
                                sf_loaded (&a)[SF_WIDTH])
@@ -437,7 +451,8 @@ SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I fi
 #endif
 }
 
-/* The elements of all vectors of a thread, lifted together; `spread`: from a vector's index to the next one's. */
+/* The elements of all vectors of a thread, lifted together. `spread`: from the index of a vector to
+ * that of the next. */
 template <int COLUMNS, int N>
 SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 index, int spread, int apart, sf_acc (&a)[N][SF_WIDTH])
 {
@@ -449,7 +464,7 @@ SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 i
 }
 
 #if SF_MEMBERS == 1
-/* Values as what is stored of them. */
+/* Converts values to the results that are stored. */
 SF_DEVICE sf_answer sf_lowered(const sf_params &p, sf_acc v)
 {
 #if SF_INDICES
@@ -483,7 +498,7 @@ SF_DEVICE void sf_lower_all(const sf_params &p, const sf_acc (&v)[N][SF_WIDTH], 
 }
 #endif
 
-/* What the program on the way out reads beside the results. */
+/* The operands that the store program reads besides the results. */
 struct sf_results {
 #if SF_STORE_FUSED
 #define OPERAND(k, dt, unit) sf_operand<dt, unit> operand##k;
@@ -505,7 +520,7 @@ SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 e
 }
 
 #if SF_MEMBERS == 1
-/* The bits that are stored for a result, number j of its vector. */
+/* The bits that are stored for a result. It is number j of its vector. */
 SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_answer result, const sf_results &with, int j)
 {
 #if SF_ELEMENT
@@ -524,7 +539,7 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_answer result, const sf_resul
 }
 
 #if SF_PACKS > 1
-/* As sf_load_packs. */
+/* Stores a vector in packs, with the arguments of sf_load_packs. */
 SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_answer (&v)[SF_WIDTH])
 {
         char *y = line.y + index * SF_OUT_SIZE;
@@ -538,10 +553,10 @@ SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int 
                 sf_store_below(q, packs, y + q * apart * SF_OUT_SIZE, r);
         }
 }
-#elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores element by element */
+#elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores one by one */
 typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 
-/* A vector of results as they are stored. */
+/* A vector of results, as it is stored. */
 SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
 {
         sf_stored r;
@@ -551,7 +566,7 @@ SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_answer (&v)[SF_WIDTH], 
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
                 slot[sf_slot_of<SF_Y_UNIT>(j)] = sf_outcome(p, v[j], with, j);
-        /* Put together one by one, narrow ones would take twice the instructions. */
+        /* Narrow slots, set one by one, would take twice the instructions. */
         if (SF_OUT_SIZE == 1 && SF_WIDTH % 4 == 0)
 #pragma unroll
                 for (int i = 0; i < SF_WIDTH; i += 4)
@@ -567,7 +582,7 @@ SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_answer (&v)[SF_WIDTH], 
         return r;
 }
 
-/* One of a vector's slots. */
+/* Stores one slot of a vector. */
 SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
 {
         sf_raw<SF_OUT_SIZE> one;
@@ -577,7 +592,8 @@ SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
 }
 
 #if SF_ELEMENT
-/* The elements of a vector of indices, as another step's results. SF_ELEMENT_UNIT: as SF_Y_UNIT, where they may be stored as a vector too. */
+/* Stores the elements at the indices of a vector, as the results of another step.
+ * SF_ELEMENT_UNIT: as SF_Y_UNIT, where they too may be stored as a vector. */
 SF_DEVICE void sf_store_elements(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_answer (&v)[SF_WIDTH])
 {
         enum { SIZE = SF_SIZE(SF_ELEMENT_OUT) };
@@ -620,7 +636,7 @@ SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 i
 }
 
 #if SF_SHIFT_OUT || SF_EARLY
-/* The slots from `low` to `high` of a chunk, whichever those are. */
+/* Stores the slots of a chunk from `low` to before `high`, which need not be constants. */
 SF_DEVICE void sf_store_some(char *to, const sf_stored &chunk, int low, int high)
 {
         enum { WORDS = (int)(sizeof chunk.w / 4) };
@@ -642,7 +658,7 @@ SF_DEVICE void sf_store_some(char *to, const sf_stored &chunk, int low, int high
 
 #endif
 #if SF_EARLY
-/* A vector of a line that begins `early` elements on. */
+/* Stores a vector of a line whose first `early` elements are not its own (sf_begin_early). */
 SF_DEVICE void sf_store_early(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, int early, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
 {
         const sf_stored r = sf_pack(p, v, with);
@@ -656,7 +672,8 @@ SF_DEVICE void sf_store_early(const sf_params &p, const sf_line &line, sf_i64 in
 }
 #endif
 #if SF_SHIFT_OUT
-/* The same for the lanes that have some. In a warp of few teams these are few: all its lanes help each, a slot a lane. */
+/* sf_store_some for the lanes with `some`. TOGETHER: they are few in a warp, so all lanes help one
+ * of them at a time, and each stores one slot. */
 template <bool TOGETHER> SF_DEVICE void sf_store_parts(bool some, char *to, const sf_stored &chunk, int low, int high, int lane)
 {
         if (!TOGETHER) {
@@ -677,10 +694,12 @@ template <bool TOGETHER> SF_DEVICE void sf_store_parts(bool some, char *to, cons
 }
 
 /*
- * The vectors of LANES neighbouring lanes, at any address, in chunks: each lane stores the chunk in which its vector begins, for which
- * it takes what comes before in memory from the lane that has it. The lane that has the lowest addresses takes that from `beyond` of the
- * one with the highest, if it `follows`. Of what is left over at either end every element is stored by itself, at the highest
- * addresses if it `closes`. All lanes of the warp are here together; those that are not `there` store nothing.
+ * Stores the vectors of LANES neighbouring lanes, at any address, as chunks. Each lane stores the
+ * chunk in which its vector begins. What comes before the vector in that chunk is taken from the
+ * lane that has it. The lane with the lowest addresses takes it from `beyond` of the lane with the
+ * highest, if `follows`. The elements left over at either end are stored one by one, those at the
+ * highest addresses only if `closes`. All lanes of the warp must be here together; those without
+ * `there` store nothing.
  */
 template <int LANES>
 SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, sf_i64 end, const sf_stored &own, const sf_stored &beyond, bool follows,
@@ -696,7 +715,9 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
                 before.w[w] = ::sf_shuffle(place == HIGH ? beyond.w[w] : own.w[w], (lane & -LANES) | ((lane - SF_Y_UNIT) & (LANES - 1)));
         if (past)
                 chunk = sf_cut(before, own, BYTES - past);
-        /* Elements of the vector that are there, at most all; the chunk's begin `shared` before, or end that much behind. */
+        /* How many elements the line has from `index` on, limited to two vectors. The chunk begins
+         * `shared` elements before the vector; if elements are in reverse, it ends `shared`
+         * elements after it. */
         const int left = (int)(index >= end + SF_WIDTH ? -SF_WIDTH : end - index < 2 * SF_WIDTH ? end - index : 2 * SF_WIDTH);
         const int lowest = place != LOW || follows ? 0 : shared;
         const int low = UP ? lowest : lowest > SF_WIDTH + shared - left ? lowest : SF_WIDTH + shared - left;
@@ -706,14 +727,15 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
                 sf_store(at - past, chunk);
         sf_store_parts<TOGETHER>(there && !whole, at - past, chunk, low, high, lane);
         if (closes) {
-                const int first = SF_WIDTH - shared; /* of its own slots */
+                const int first = SF_WIDTH - shared; /* of its own slots, past the chunk */
                 const int from = UP || left >= shared ? 0 : shared - left, to = UP && left < SF_WIDTH ? left - first : shared;
                 sf_store_parts<TOGETHER>(there && past && place == HIGH, at - past + BYTES, sf_cut(own, own, BYTES - past), from, to, lane);
         }
 }
 #endif
 
-/* All of a thread's vectors, SPREAD elements apart: those of LANES lanes follow each other. early: as sf_begin_early says, or 0. */
+/* Stores all vectors of a thread, which are SPREAD elements apart. Those of LANES lanes are
+ * contiguous. early: what sf_begin_early returned, or 0. */
 template <int LANES, int SPREAD>
 SF_DEVICE void sf_store_vectors(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_answer (&v)[SF_ITEMS][SF_WIDTH],
                                 const sf_results (&with)[SF_ITEMS], int lane, int early)
@@ -751,7 +773,8 @@ SF_DEVICE sf_i64 sf_divided(const sf_params_dim &d, sf_i64 index)
         return sf_high_word((sf_u32)index, d.times) >> d.shift;
 }
 
-/* Moves `line` to position `index` of dims[first .. first + count), the last of them fastest. */
+/* Moves `line` to position `index` of dims[first .. first + count), of which the last varies
+ * fastest. */
 SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, sf_line &line)
 {
         for (int d = first + count - 1; d >= first; d--) {
@@ -774,7 +797,7 @@ SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, s
         }
 }
 
-/* The line of a batch position; where x begins is told apart from p. */
+/* The line at a batch position. x is an argument of its own; all else begins where p says. */
 SF_DEVICE sf_line sf_line_from(const sf_params &p, const char *x, sf_i64 batch)
 {
         sf_line line = {x, p.y, p.m};
@@ -798,7 +821,7 @@ SF_DEVICE sf_line sf_batch_line(const sf_params &p, sf_i64 batch)
 }
 
 #if SF_MEMBERS == 1
-/* Combined with the initial value, if there is one. */
+/* v, combined with the initial value if there is one. */
 SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
 {
 #if SF_INITIAL
@@ -815,7 +838,8 @@ SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
 #endif
 
 #if SF_TOTAL
-/* The fold beside a scan: what the inclusive scan has last, with the fold's own initial value and program; of column `column`. */
+/* Stores the total of a scan, column `column`, as the result of a fold. v is the last result of the
+ * inclusive scan. The fold has its own initial value and its own store program. */
 SF_DEVICE void sf_store_total(const sf_params &p, const sf_line &line, sf_i64 column, sf_acc v)
 {
         sf_raw<SF_SIZE(SF_TOTAL_OUT)> r;
@@ -827,8 +851,8 @@ SF_DEVICE void sf_store_total(const sf_params &p, const sf_line &line, sf_i64 co
         sf_store(line.also[0] + column * p.also[0].iy, r);
 }
 
-/* Of a line with COLUMNS interleaved sequences: its last elements are the totals. `at`: where a thread's first vector begins, less than a tile
- * from the end. */
+/* Stores the totals of a line with COLUMNS interleaved sequences: its last elements. `at`: where a
+ * thread's first vector begins, less than a tile from the end. */
 template <int COLUMNS, int SPREAD>
 SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
@@ -842,11 +866,11 @@ SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 a
 }
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------
- * Pieces: memory without gaps, moved 16 bytes at a time by the whole block, whatever is in it and wherever it begins
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Pieces: contiguous memory of any type and alignment, moved 16 bytes at a time by the whole block
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The buffer lies as `from` does, as far as multiples of 16 bytes go. */
+/* `buffer` and `from` have the same address modulo 16 bytes. */
 template <int SIZE> SF_DEVICE void sf_fetch_piece(const char *from, int length, unsigned char *buffer)
 {
         const int past = (int)((sf_u64)from & 15), end = past + length * SIZE;

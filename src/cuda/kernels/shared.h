@@ -1,7 +1,7 @@
 /*
- * shared.h: what the host and the kernels agree on: the parameters of a launch, and how scratch and
- * shared memory are laid out. The host includes it, in C (emit.h); a kernel has it before
- * element.cuh, in C++, with the prelude's macros. So neither side can have another idea of it.
+ * shared.h: what the host and the kernels must agree on: the parameters of a launch, and the layout
+ * of scratch memory and shared memory. The host includes it as C (emit.h). A kernel has it as C++,
+ * before element.cuh, with the prelude's macros. So both sides always have the same definitions.
  */
 #ifndef SF_CUDA_SHARED_H
 #define SF_CUDA_SHARED_H
@@ -19,10 +19,10 @@ typedef int sf_amount;
 typedef int64_t sf_i64;
 typedef uint64_t sf_u64;
 typedef uint32_t sf_u32;
-typedef int64_t sf_amount; /* whether it is few enough for a block is asked later */
+typedef int64_t sf_amount; /* whether a block can have it is checked later */
 #define SF_ADDRESS(type) sf_u64
 #define SF_BOTH static inline
-/* As many as any launch can have; a kernel has as many as its prelude says. */
+/* The most that any launch can have; a kernel has as many as its prelude says. */
 #define SF_DIMS (SF_MAX_NDIM + 1)
 #endif
 
@@ -31,11 +31,13 @@ typedef int64_t sf_amount; /* whether it is few enough for a block is asked late
  * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_params_dim {
         sf_i64 len, x, y, m;
-        sf_u32 times, shift; /* an index below 2^31 divided by len: sf_high_word(index, times) >> shift */
+        /* An index below 2^31, divided by len, is sf_high_word(index, times) >> shift. */
+        sf_u32 times, shift;
 } sf_params_dim;
 
-/* Those two. 2^shift < len <= 2^(shift + 1), so what times * len is above 2^(32 + shift) is at most
- * len, too little to show below 2^31. */
+/* Computes `times` and `shift`. 2^shift < len <= 2^(shift + 1), so the excess of times * len
+ * over 2^(32 + shift) is at most len. That is too little to change the quotient of an index
+ * below 2^31. */
 SF_BOTH sf_params_dim sf_with_divisor(sf_params_dim d)
 {
         d.shift = 0;
@@ -45,18 +47,21 @@ SF_BOTH sf_params_dim sf_with_divisor(sf_params_dim d)
         return d;
 }
 
-/* A result besides the first: another member's, or a scan's total. */
+/* A result besides the first: of another fold or step, the total of a scan, or the elements of
+ * indices. */
 typedef struct sf_also {
-        SF_ADDRESS(char) y; /* or, of a fold in chunks, where its totals begin in scratch memory */
+        SF_ADDRESS(char) y; /* or, in a fold in chunks, where its totals begin in scratch memory */
         sf_u64 identity, neutral, initial;
-        sf_i64 sy, iy;        /* y's strides along the sequence, 0 where there is one a sequence, and from column to column */
-        sf_i64 step[SF_DIMS]; /* and in dims */
+        /* y's strides along the sequence (0: one result per sequence) and from column to column. */
+        sf_i64 sy, iy;
+        sf_i64 step[SF_DIMS]; /* its strides in dims */
 } sf_also;
 
 /*
- * What a fused launch has right behind dims, in this order, in words of 8 bytes: PART(type, name,
- * its shape as a declaration has it, words). A kernel declares members from this list, the host
- * counts through it, since it does not know the numbers when it is compiled.
+ * The further parameters of a fused launch. They come right after dims, in this order, in words of
+ * 8 bytes: PART(type, name, dimensions as in a declaration, number of words). A kernel declares its
+ * members from this list. The host computes offsets from it, because the numbers are not known when
+ * the host is compiled.
  */
 #define SF_FUSED_PARTS(PART, DIMS, OPERANDS, CONSTANTS)                                            \
         PART(const char *, operand, [OPERANDS], OPERANDS)                                          \
@@ -70,21 +75,24 @@ typedef struct sf_params {
         SF_ADDRESS(const char) x;
         SF_ADDRESS(char) y;
         SF_ADDRESS(const char) m;
-        SF_ADDRESS(const char) x_begin; /* all the memory of x, */
+        SF_ADDRESS(const char) x_begin; /* x_begin to x_end: all the memory of x */
         SF_ADDRESS(const char) x_end;
-        SF_ADDRESS(const char) m_begin; /* and of the mask */
+        SF_ADDRESS(const char) m_begin; /* the same for the mask */
         SF_ADDRESS(const char) m_end;
         sf_i64 n;          /* length of a sequence */
-        sf_i64 units;      /* rows, strips, chunks: what the kernel file deals out */
-        sf_i64 sx, sy, sm; /* strides along the sequence, bytes; unused where it has several dims */
-        sf_u64 identity, neutral, initial; /* bits of the accumulator; of indices, initial: the length they count back from, or 0 */
-        sf_u64 initial_also; /* of a pair: the initial value's second component */
+        sf_i64 units;      /* rows, strips or chunks: what the kernel file divides among blocks */
+        sf_i64 sx, sy, sm; /* strides along the sequence, in bytes; unused if it has several dims */
+        /* Bits of the accumulator. For indices, initial is the length they count back from, or
+         * 0. */
+        sf_u64 identity, neutral, initial;
+        sf_u64 initial_also; /* for a pair: the second component of the initial value */
         sf_i64 inner;      /* columns */
         sf_i64 ix, iy, im; /* strides from column to column */
-        sf_i64 number[4];  /* meanings belong to the kernel file */
-        SF_ADDRESS(const char) offsets; /* segments.cu: so many segments, and bytes from one's offset to the next's */
+        sf_i64 number[4];  /* their meanings are defined by the kernel file */
+        /* segments.cu: the offsets, the number of segments, bytes from one offset to the next. */
+        SF_ADDRESS(const char) offsets;
         sf_i64 segments, offset_stride;
-        /* Batch dimensions, outermost first; then the sequence's, where it has several. */
+        /* Batch dimensions, outermost first; then those of the sequence, if it has several. */
         sf_params_dim dims[SF_DIMS];
 #ifdef __cplusplus
 #if SF_FUSED
@@ -102,10 +110,10 @@ typedef struct sf_params {
  * Scratch memory where tiles publish totals for each other (tree.cuh)
  * ---------------------------------------------------------------------------------------------- */
 
-/* The first bytes hold tickets. Totals come in groups of 32, for every line and level. */
+/* The first SF_TICKETS bytes hold tickets. Totals are in groups of 32, for every line and level. */
 enum { SF_TICKETS = 256, SF_GROUP = 32, SF_GROUP_LOG = 5 };
 
-/* The groups of the lowest `levels` levels of a line. */
+/* The number of groups in the lowest `levels` levels of a line. */
 SF_BOTH sf_i64 sf_groups_below(sf_i64 tiles, sf_i64 levels)
 {
         sf_i64 groups = 0;
@@ -116,30 +124,31 @@ SF_BOTH sf_i64 sf_groups_below(sf_i64 tiles, sf_i64 levels)
         return groups;
 }
 
-/* Columns as whole vectors of so many. */
+/* The number of columns, rounded up to whole vectors. */
 SF_BOTH sf_i64 sf_padded(sf_i64 columns, sf_i64 width)
 {
         return (columns + width - 1) / width * width;
 }
 
-/* The words of a group: mark and payload, 32 bits each, of accumulators of so many of 32 bits. */
+/* The words of a group, of accumulators of acc_words * 32 bits. Each word has a mark and a payload,
+ * 32 bits each. */
 SF_BOTH sf_i64 sf_group_words(sf_i64 columns, sf_i64 acc_words)
 {
         return SF_GROUP * columns * acc_words;
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Shared memory of a block, in accumulators where nothing else is said: where each part begins, and
- * the end
+ * Shared memory of a block: where each part begins, and the end. Counted in accumulators unless
+ * bytes are mentioned
  * ---------------------------------------------------------------------------------------------- */
 
-/* scan_rows.cu: totals of warps, of two tiles in turn. */
+/* scan_rows.cu: the totals of warps, for two tiles in turn. */
 SF_BOTH sf_amount sf_rows_end(sf_amount threads) { return 2 * (threads / 32); }
 
-/* In bytes: a piece of so many, wherever it begins. */
+/* In bytes: room for a piece of `bytes` bytes that begins at any address. */
 SF_BOTH sf_amount sf_rows_staged(sf_amount bytes) { return (bytes + 15) / 16 * 16 + 16; }
 
-/* scan_columns.cu, behind what is staged: totals of groups, of two tiles in turn; the counter. */
+/* scan_columns.cu, after what is staged: totals of groups, for two tiles in turn; the counter. */
 SF_BOTH sf_amount sf_columns_counter(sf_amount groups, sf_amount pitch)
 {
         return 2 * groups * pitch;
@@ -149,7 +158,7 @@ SF_BOTH sf_amount sf_columns_end(sf_amount groups, sf_amount pitch, sf_amount le
         return sf_columns_counter(groups, pitch) + levels * pitch;
 }
 
-/* scan_narrow.cu: totals of warps, of two tiles in turn; the counter; room for sf_preload. */
+/* scan_narrow.cu: the totals of warps, for two tiles in turn; the counter; room for sf_preload. */
 SF_BOTH sf_amount sf_narrow_counter(sf_amount threads, sf_amount columns)
 {
         return 2 * (threads / 32) * columns;
@@ -164,8 +173,8 @@ SF_BOTH sf_amount sf_narrow_end(sf_amount threads, sf_amount columns, sf_amount 
         return sf_narrow_room(threads, columns, levels) + threads * share;
 }
 
-/* scan_burst.cu, behind the ticket (so many bytes) and what is staged: totals of warps; what is
- * found of others, and what is taken of that, for every bit of the tile's number. */
+/* scan_burst.cu, after the ticket (SF_BURST_TICKET bytes) and what is staged: the totals of warps;
+ * the totals found of other tiles; what is taken of those, for every bit of the tile's number. */
 enum { SF_BURST_TICKET = 32 };
 SF_BOTH sf_amount sf_burst_found(sf_amount warps, sf_amount columns) { return warps * columns; }
 SF_BOTH sf_amount sf_burst_taken(sf_amount warps, sf_amount columns, sf_amount depth)
@@ -177,19 +186,20 @@ SF_BOTH sf_amount sf_burst_end(sf_amount warps, sf_amount columns, sf_amount dep
         return sf_burst_taken(warps, columns, depth) + depth * SF_GROUP_LOG * columns;
 }
 
-/* scan_chained.cu: a claimed tile, found out once for all threads of the block. */
+/* scan_chained.cu: a claimed tile. One thread fills this in for all threads of the block. */
 typedef struct sf_claim {
-        sf_i64 number, unit; /* in its line; the line */
-        int there;           /* 0: it is past the last; 1: some of it; 2: all, as of most tiles */
+        sf_i64 number, unit; /* the tile's number in its line; the line */
+        int there;           /* 0: past the last tile; 1: part of it exists; 2: all of it */
         sf_u32 mark;
 } sf_claim;
 
-/* SF_RING: tiles remembered, a power of two. SF_WARP_LEVELS: between at most 16 warps. */
+/* SF_RING: claims that are kept, a power of two. SF_WARP_LEVELS: levels between up to 16 warps. */
 enum { SF_RING = 16, SF_WARP_LEVELS = 4 };
 
-/* Behind the stages and SF_RING claims: for each turn the totals of warps; for each party two lists
- * of what stands before a tile, a total for each bit of its number; for each turn the tile's total
- * and, of one column, what warps take of each other. */
+/* After the stages and SF_RING claims: for each turn, the totals of warps; for each party, two
+ * lists of what comes before a tile, with one total for each bit of its number; for each turn, the
+ * tile's total and, if there is one column, what warps take from each other. scan_chained.cu
+ * explains turns and parties. */
 SF_BOTH sf_amount sf_chained_before(sf_amount turns, sf_amount warps, sf_amount columns)
 {
         return turns * warps * columns;
@@ -212,33 +222,35 @@ SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount col
                (columns == 1 ? turns * warps * SF_WARP_LEVELS : 0);
 }
 
-/* fold.cu, columns: each thread's own counter; then, in its place, totals of groups. `held`: of
- * columns, a thread. */
+/* fold.cu, columns: each thread's own counter; later, in the same place, the totals of groups.
+ * `held`: columns per thread. */
 SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount levels)
 {
         return (levels > 1 ? levels : 1) * threads * held;
 }
 
-/* again.cu, in bytes: marks of warps; totals of threads, of any type. */
+/* again.cu, in bytes: the marks of warps; the totals of threads, of any type. */
 SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16; }
 SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
 
-/* segments.cu, in bytes: the ticket; then of each warp what segments it has in view, and cells of a
- * chunk of 32 leaves and of one behind it, with one left free behind each. */
+/* segments.cu, in bytes: the ticket; then, for each warp, the segments that it looks at, and the
+ * cells of a chunk of 32 leaves and of one leaf after it. Each leaf is followed by one unused
+ * cell. */
 enum { SF_SEGMENTS_TICKET = 16, SF_SEGMENTS_VIEW = 1408 };
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
-/* apply.cu, in bytes: of a cluster, a desk for each of two turns and four steps; totals of leaves,
- * so many for each; results of a vector a thread, where they may be at any address; what is kept of
- * the line. */
+/* apply.cu, in bytes: in a cluster, a desk for each of two turns and four steps; the totals of
+ * leaves, for each turn, step and line; one vector of results per thread, if results may be at any
+ * address; what is kept of the line. */
 SF_BOTH sf_amount sf_apply_leaves(sf_amount cluster) { return cluster > 1 ? 64 : 0; }
 SF_BOTH sf_amount sf_apply_results(sf_amount cluster, sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot)
 {
         return sf_apply_leaves(cluster) + (steps * lines * leaves * slot + 15) / 16 * 16;
 }
 SF_BOTH sf_amount sf_apply_kept(sf_amount results, sf_amount threads, sf_amount shifts) { return results + (shifts ? 16 * threads : 0); }
-/* Of one operand, `vectors` a thread. Elements of less than a word are copied in aligned vectors:
- * of those a warp's leaf overlaps one more. */
+/* For one operand, with `vectors` vectors per thread. If lines may begin at any address,
+ * elements smaller than a word are copied as aligned vectors, and a warp's leaf overlaps one
+ * more of those. */
 SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount size, sf_amount threads, sf_amount shifts)
 {
         return ((vectors * threads + (shifts && size < 4 ? threads / 32 : 0)) * bytes + 15) / 16 * 16;

@@ -1,23 +1,27 @@
 /*
- * tree.cuh: the order (docs/order.md) inside a thread, a warp and a block.
+ * tree.cuh: the order (docs/order.md) inside a thread, a warp and a block, and between tiles.
  */
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The order within a warp
  *
- * A thread holds SF_ITEMS vectors of SF_WIDTH neighbours. Element j of item i of lane l has the index
- * (i * LANES + l) * SF_WIDTH + j: neighbours in a vector, then lanes, then items. At each level every element whose
- * index has that bit set takes, on its left, the total of the sibling block before it, which is the last element there.
+ * A thread holds SF_ITEMS vectors of SF_WIDTH neighbours. Element j of item i of lane l has the
+ * index (i * LANES + l) * SF_WIDTH + j: neighbours are first in a vector, then in lanes, then in
+ * items. At each level, every element whose index has that bit set is combined with the total of
+ * the sibling block before it, which goes on the left. That total is the last element of the block.
  *
- * COLUMNS > 1 sequences may lie interleaved, as the columns of a narrow matrix do: then the lowest bits of the index
- * number the column and are no levels, and a block's total is its last COLUMNS elements. A thread meets SHARE of the
- * columns, and they are spread over SPAN lanes; column (lane % SPAN) * SHARE + s is its s-th.
- * ---------------------------------------------------------------------------------------------------------- */
+ * COLUMNS > 1 sequences may be interleaved, as the columns of a narrow matrix are. Then the lowest
+ * bits of the index are the number of the column and belong to no level, and the totals of a block
+ * are its last COLUMNS elements. A thread has SHARE of the columns, and all columns are spread over
+ * SPAN lanes: the thread's s-th column is (lane % SPAN) * SHARE + s.
+ * ---------------------------------------------------------------------------------------------- */
 template <int COLUMNS> struct sf_columns {
         enum { SHARE = COLUMNS < SF_WIDTH ? COLUMNS : SF_WIDTH, SPAN = COLUMNS > SF_WIDTH ? COLUMNS / SF_WIDTH : 1 };
 };
 
-/* So many numbers may be multiplied before the product is settled; of vectors of one sequence, lifted in turn, twice as many (value.cuh). */
+/* How many numbers may be multiplied before the product must be settled (value.cuh). Within a
+ * vector of one sequence, numbers are lifted to mantissas above and below 1 in turn, so there it is
+ * twice as many. */
 #define SF_LOOSE (SF_PRODUCTS ? 64 : 1 << 20)
 #define SF_LOOSE_VECTORS(columns) (SF_MEMBERS == 1 && (columns) == 1 && SF_WIDTH % 2 == 0 ? 2 * SF_LOOSE : SF_LOOSE)
 static_assert(SF_WIDTH <= SF_LOOSE / 2, "a vector's numbers are multiplied unsettled");
@@ -30,30 +34,31 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
 }
 
 /*
- * The exponents of products are exact, so their sums need no tree, and what all elements of a
- * thread take need not be added to each:
- *   of a vector, the last SHARE elements have their own, the others say by how much they are below
- *   the last one's of their column;
- *   of what the thread takes from other warps and tiles, one sum a column is owed to all (sf_before).
- * sf_spread gives every element its own.
+ * The exponents of products are integers and added exactly, so their sums need no tree. An exponent
+ * that all elements of a thread take is not added to each of them:
+ *   in a vector, only the last SHARE elements have their full exponent. Every other element stores
+ *     by how much its exponent is below that of the last element of its column;
+ *   of what the thread takes from other warps and tiles, one sum per column is kept (sf_before).
+ * sf_spread gives every element its full exponent.
  */
 #define SF_SPARES_EXPONENTS (SF_PRODUCTS && SF_MEMBERS == 1)
-/* Exponents of 32 bits are held, and sent to other lanes, two and two: that of a product of 128
- * numbers is less than 2^15. */
+/* Exponents of 32 bits are held in pairs, two in one register, and sent to other lanes in pairs. 16
+ * bits are enough: the exponent of a product of 128 numbers is less than 2^15. */
 #define SF_PAIRS(columns) (SF_SPARES_EXPONENTS && (columns) == 1 && SF_VALUE_SIZE == 8)
 
 /*
- * Where any grouping gives the same bits (integers, max, min) there need be no tree, and nothing is combined with every element at
- * every level:
- *   of a vector, elements are scanned one after another, by themselves, but for the last SHARE, which stand for all before them in the warp;
- *   of what the thread takes from other warps and tiles, one value a column is kept (sf_before);
- *   sf_spread gives every element what stands before it, at once.
+ * If any grouping gives the same bits (integers, max, min), no tree is needed, and totals are not
+ * combined with every element at every level:
+ *   in a vector, elements are scanned one after another. Only the last SHARE of them include all
+ *     that comes before them in the warp; the others include only their own vector;
+ *   of what the thread takes from other warps and tiles, one value per column is kept (sf_before);
+ *   sf_spread then combines every element once with all that comes before it.
  */
 #define SF_OWES (SF_FREE && SF_MEMBERS == 1)
 
 /*
- * Sums of exponentials that have one power, as most have (value.cuh), are combined by adding them. That is asked once for all that a thread has:
- * LEVEL says that they are such.
+ * Sums of exponentials with the same power, as most have (value.cuh), are combined by adding. This
+ * is checked once for all values of a thread. LEVEL: all of them have the same power.
  */
 #define SF_LEVELS (SF_EXPONENTIALS && SF_MEMBERS == 1)
 #if SF_LEVELS
@@ -88,7 +93,7 @@ template <bool LEVEL> SF_DEVICE sf_acc sf_sent(sf_acc v, int lane) { return sf_s
 template <bool LEVEL> SF_DEVICE sf_acc sf_chosen(bool first, sf_acc a, sf_acc b) { return sf_choose(first, a, b); }
 #endif
 
-/* `left` onto N values, one each. */
+/* Combines each of N values with its own `left`. */
 template <int N> SF_DEVICE void sf_join_all(const sf_acc (&left)[N], sf_acc (&v)[N])
 {
 #if SF_LEVELS
@@ -108,7 +113,7 @@ template <int N> SF_DEVICE void sf_join_all(const sf_acc (&left)[N], sf_acc (&v)
                 v[i] = sf_combine(left[i], v[i]);
 }
 
-/* `left` onto v, but for exponents. */
+/* Combines v with `left`, but leaves out exponents that are summed separately. */
 template <bool LEVEL> SF_DEVICE void sf_take_one(sf_acc left, sf_acc &v)
 {
 #if SF_SPARES_EXPONENTS
@@ -131,7 +136,7 @@ template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left
 }
 
 #if SF_SPARES_EXPONENTS
-/* The order in a vector, and its exponents as said. */
+/* Scans one vector in the order. Exponents are stored as described at SF_SPARES_EXPONENTS. */
 template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 {
 #pragma unroll
@@ -158,10 +163,10 @@ template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 }
 #endif
 
-/* What another of LANES lanes has; of one there is no other. */
+/* The value of another of LANES lanes. If LANES is 1 there is no other, and it is v itself. */
 template <int LANES, bool LEVEL = false> SF_DEVICE sf_acc sf_of_lane(sf_acc v, int lane) { return LANES > 1 ? sf_sent<LEVEL>(v, lane) : v; }
 
-/* The rows of a thread, each of SF_WIDTH columns. */
+/* Scans the SF_ITEMS rows of a thread, each of SF_WIDTH columns. */
 template <bool LEVEL> SF_DEVICE void sf_scan_rows_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #if SF_OWES
@@ -198,8 +203,8 @@ SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 }
 
 #if SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8
-/* The exponents of vectors' last elements: each becomes the sum of its own and those of the lanes
- * before. */
+/* Adds to the exponents of the vectors' last elements those of the lanes before. Two exponents of
+ * 16 bits are added at a time, in one word. */
 template <int LANES, int SPAN, int SHARE>
 SF_DEVICE void sf_sum_exponents(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
@@ -242,7 +247,8 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                                         v[i][FIRST + s] = sf_combine(left, v[i][FIRST + s]);
                         }
         }
-        /* Items: all are asked for at once, so that no answer waits for another. */
+        /* Between items: all shuffles are issued before any result is used, so that none has to
+         * wait for another. */
         sf_acc left[SF_ITEMS][SHARE];
 #pragma unroll
         for (int i = 1; i < SF_ITEMS; i++)
@@ -259,14 +265,17 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                 }
 }
 #else
-/* CHOOSE: between lanes, what is taken is chosen, the neutral value where there is nothing: fewer instructions, by one an element and
- * level, but more registers than leaving the sums undone. Only where the neutral value is neutral on the left too. */
+/* CHOOSE: at each level between lanes, a lane that takes nothing is combined with the neutral
+ * value. This saves one instruction per element and level, but needs more registers than skipping
+ * the combine. It is right only if the neutral value is neutral on the left too. */
 template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_scan_warp_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         sf_acc left[SHARE];
-        int loose = SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1; /* numbers in an element (value.cuh) */
-        /* Where no left total is settled between lanes, the exponents are sums, in whatever order. */
+        /* How many numbers an element is the product of (value.cuh). */
+        int loose = SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1;
+        /* If no left total has to be settled between lanes, the exponents are plain sums, in any
+         * order. */
         enum { LOOSE = (SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1) * LANES / SPAN };
         enum {
                 SUMS = SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8 &&
@@ -343,7 +352,8 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
 }
 #endif
 
-/* What stands before a warp's first elements: the totals it took, lowest level first, each on the left of those before. */
+/* The total of all that comes before a warp's first elements. It is combined from the totals that
+ * the warp takes, the lowest level first; each further total goes on the left. */
 template <int SHARE> struct sf_before {
         sf_acc e[SHARE];
         bool any;
@@ -364,7 +374,7 @@ template <int SHARE> SF_DEVICE sf_before<SHARE> sf_none_before()
         return before;
 }
 
-/* The last elements of a vector get what they are owed. */
+/* Combines the last elements of a vector with what `before` keeps for them. */
 template <int SHARE> SF_DEVICE void sf_pay(const sf_before<SHARE> &before, sf_acc (&last)[SHARE])
 {
 #if SF_SPARES_EXPONENTS
@@ -382,7 +392,7 @@ template <int SHARE> SF_DEVICE void sf_pay(const sf_before<SHARE> &before, sf_ac
 }
 
 #if SF_OWES
-/* Of the rows of a thread. */
+/* sf_spread for the rows of a thread. */
 template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
 {
         if (before.any)
@@ -393,7 +403,8 @@ template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDT
                                 v[i][j] = sf_combine(before.e[j % SHARE], v[i][j]);
 }
 
-/* After sf_scan_warp. The last elements of a lane are what stands before those of the next; of the last lane, before the next item's. */
+/* To be called after sf_scan_warp. The last elements of a lane are the total of all that comes
+ * before the next lane's vector; those of the last lane, of all that comes before the next item. */
 template <int LANES, int COLUMNS>
 SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int lane, sf_acc neutral)
 {
@@ -409,7 +420,8 @@ SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_col
         for (int i = SF_ITEMS - 1; i >= 0; i--)
 #pragma unroll
                 for (int s = 0; s < SHARE; s++) {
-                        /* The last lane is sent round to the first: there it has what stands in the item before. */
+                        /* The first lane receives from the last lane. What it needs is the total of
+                         * the item before. */
                         sf_acc send = v[i][FIRST + s], left;
                         if (i)
                                 send = sf_choose(place == LANES - 1, v[i ? i - 1 : 0][FIRST + s], send);
@@ -479,7 +491,7 @@ template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_all_of(const sf_acc (&le
 #endif
 }
 
-/* `left` onto all elements of the thread. */
+/* Combines all elements of the thread with `left`. */
 template <int SHARE>
 SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
 {
@@ -532,15 +544,16 @@ SF_DEVICE void sf_shift(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, const sf_befo
 #endif
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The order between warps, and between tiles
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* totals[w] is warp w's, of WARPS, settled. Gives the elements what they take from the warps before; returns the total of all. */
+/* totals[w] is the settled total of warp w, one of WARPS. Combines the elements with the totals of
+ * the warps before. Returns the total of all warps. */
 template <int WARPS>
 SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *totals, int warp, int lane, sf_before<1> &before)
 {
-        sf_acc t = totals[lane & (WARPS - 1)]; /* lane w works for warp w */
+        sf_acc t = totals[lane & (WARPS - 1)]; /* lane w computes for warp w */
 #pragma unroll
         for (int b = 1; b < WARPS; b *= 2) {
                 sf_acc left = sf_shuffle(t, ((lane & -b) - 1) & 31);
@@ -554,12 +567,13 @@ SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *to
         return sf_shuffle(t, WARPS - 1);
 }
 
-/* A binary counter of finished block totals (order.h), entry k kept by lane k. */
+/* A binary counter of finished block totals (order.h). Lane k keeps entry k. */
 struct sf_counter {
         sf_acc entry;
 };
 
-/* Tile t closes blocks: its total is carried up. */
+/* Adds the total of tile t to the counter: it is combined with the entries of all blocks that tile
+ * t completes, as a binary counter carries. */
 SF_DEVICE void sf_count(sf_counter &c, sf_i64 t, sf_acc total, int lane)
 {
         int k = 0;
@@ -584,7 +598,8 @@ SF_DEVICE sf_acc sf_counted(const sf_counter &c, sf_i64 tiles)
         return total;
 }
 
-/* Folds the totals of COUNT groups, SHARE neighbouring sequences each, `pitch` elements apart. They are settled, their product is not. */
+/* Folds the totals of COUNT groups, `pitch` elements apart, of SHARE neighbouring sequences each.
+ * The totals are settled; the result is not. */
 template <int COUNT, int SHARE> struct sf_groups {
         SF_DEVICE_MEMBER void fold(const sf_acc *totals, int pitch, sf_acc (&sum)[SHARE])
         {
@@ -604,7 +619,8 @@ template <int SHARE> struct sf_groups<1, SHARE> {
         }
 };
 
-/* Group g takes from the groups before it: for every bit set in g, lowest first, a block of that many. */
+/* Combines the elements of group g with the totals of the groups before it: for every bit set in g,
+ * the lowest first, the total of a block of that many groups. */
 template <int BIT, int SHARE> struct sf_levels {
         SF_DEVICE_MEMBER void take(const sf_acc *totals, int pitch, int group, sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
         {
@@ -622,12 +638,12 @@ template <int SHARE> struct sf_levels<0, SHARE> {
         SF_DEVICE_MEMBER void take(const sf_acc *, int, int, sf_acc (&)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &) {}
 };
 
-/* ------------------------------------------------------------------------------------------------------------
- * Totals alone
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Totals only, without a scan
+ * ---------------------------------------------------------------------------------------------- */
 
-/* What a lane has with what the lane that differs from it in `bit` has: the one without the bit is
- * to the left. */
+/* Combines the values of two lanes whose numbers differ in `bit`. The value of the lane without the
+ * bit goes on the left. */
 template <bool LEVEL> SF_DEVICE sf_acc sf_combine_met(sf_acc mine, sf_acc other, int lane, int bit)
 {
         if (SF_COMMUTES)
@@ -635,14 +651,14 @@ template <bool LEVEL> SF_DEVICE sf_acc sf_combine_met(sf_acc mine, sf_acc other,
         return sf_combine(sf_choose(lane & bit, other, mine), sf_choose(lane & bit, mine, other));
 }
 
-/* Two lanes that differ in `bit` combine what they have; both get the result. */
+/* Two lanes whose numbers differ in `bit` combine their values; both get the result. */
 template <bool LEVEL = false> SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, int bit)
 {
         return sf_combine_met<LEVEL>(mine, sf_sent<LEVEL>(mine, lane ^ bit), lane, bit);
 }
 
-/* The exponents of a fold of LANES lanes: taken out of what is combined, for a sum of their own,
- * and put back. */
+/* In a fold over LANES lanes, exponents are taken out of the values, summed separately, and put
+ * back. */
 template <int LANES> struct sf_apart {
 #if SF_SPARES_EXPONENTS
         decltype(sf_acc::exponent) sum;
@@ -663,7 +679,7 @@ template <int LANES> struct sf_apart {
                 total.exponent += sum;
                 return total;
         }
-        /* As long as none is settled, those taken out are zero. */
+        /* Until a value is settled its exponent is zero, so it need not be sent. */
         template <bool LEVEL> SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool settled)
         {
                 if (settled)
@@ -678,7 +694,8 @@ template <int LANES> struct sf_apart {
 #endif
 };
 
-/* Values of `loose` numbers each are to be combined, two and two: must they be settled first? */
+/* Pairs of values, each the product of `loose` numbers, are about to be combined. Must they be
+ * settled first? Updates `loose`. */
 SF_DEVICE bool sf_too_loose(int &loose, int limit)
 {
         const bool settle = 2 * loose > limit;
@@ -687,9 +704,11 @@ SF_DEVICE bool sf_too_loose(int &loose, int limit)
 }
 
 /*
- * Folds SF_ITEMS values of each of LANES lanes, lanes below items; every lane gets the total, settled. Each value is of SF_WIDTH numbers. While there are several
- * items, two lanes that meet share the work: each keeps one item and sends the other, which halves the items held, and
- * item i ends with the lanes whose low bits are i. SF_ITEMS is a power of two.
+ * Folds SF_ITEMS values of each of LANES lanes, first over lanes, then over items. Every lane gets
+ * the settled total. Each value stands for SF_WIDTH numbers. While a lane has several items, the
+ * two lanes that exchange values share the work: each keeps one item of two and sends the other.
+ * This halves the items that a lane holds, and item i ends in the lanes whose low bits are i.
+ * SF_ITEMS is a power of two.
  */
 template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[SF_ITEMS], int lane)
 {
@@ -747,7 +766,7 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
         return sf_fold_lanes_of<LANES, false>(a, lane);
 }
 
-/* The warp's total of what its threads hold; the lane's own columns, as above. */
+/* The total of what the threads of a warp hold, for the columns of this lane (sf_columns). */
 template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
@@ -772,7 +791,7 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
                 int loose = SF_WIDTH;
 #pragma unroll
                 for (int b = SPAN; b < 32; b *= 2) {
-                        if (sf_too_loose(loose, SF_LOOSE)) /* of single columns */
+                        if (sf_too_loose(loose, SF_LOOSE)) /* each column by itself */
                                 sf_settle_all(a);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
@@ -780,7 +799,7 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
                 }
 #pragma unroll
                 for (int b = 1; b < SF_ITEMS; b *= 2) {
-                        if (sf_too_loose(loose, SF_LOOSE)) /* of single columns */
+                        if (sf_too_loose(loose, SF_LOOSE)) /* each column by itself */
                                 sf_settle_all(a);
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
@@ -791,7 +810,8 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
         }
 }
 
-/* The same after a scan, not settled: what stands last, in the warp's last lanes. */
+/* The same total after a scan, not settled: the last elements. Only the warp's last lanes have
+ * it. */
 template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE };
@@ -800,20 +820,24 @@ template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WID
                 total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
 }
 
-/* ------------------------------------------------------------------------------------------------------------
- * Totals that blocks publish for each other: of tiles, of groups of 32 of them, and so on up, level by level
- * ---------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------
+ * Totals that blocks publish for each other: of tiles, of groups of 32 tiles, of groups of 32 such
+ * groups, and so on, one level after another
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The first group of a level of a line; number[0]: tiles a line has, number[1]: groups of all levels. */
+/* The first group of a level of line `unit`. number[0]: tiles of a line. number[1]: groups of a
+ * line, of all levels. */
 SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
 {
         return unit * p.number[1] + sf_groups_below(p.number[0], level);
 }
 
 /*
- * The first word of scratch has tickets below, drawn one by one, and above how many launches there have been before, which makes this launch's
- * mark. What is published bears the mark, so what earlier launches have published here is never taken for this one's, and nothing need be
- * cleared between launches. Every ticket drawn is handed in: with the last of number[3] the word is made ready for the next launch.
+ * The low half of the first word of scratch memory counts the tickets that this launch has drawn.
+ * The high half counts the launches before this one; that number plus one is this launch's mark.
+ * Everything that is published carries the mark. So a launch never takes what an earlier launch
+ * published for its own, and nothing has to be cleared between launches. Every ticket drawn is
+ * handed in. The last of the number[3] tickets makes the word ready for the next launch.
  */
 SF_DEVICE sf_u64 sf_draw(const sf_params &p) { return sf_ticket((sf_u64 *)p.scratch); }
 SF_DEVICE sf_u32 sf_mark(sf_u64 drawn) { return (sf_u32)(drawn >> 32) + 1; }
@@ -824,7 +848,8 @@ SF_DEVICE void sf_hand_in(const sf_params &p, sf_u64 drawn)
 }
 
 #if SF_MEMBERS == 1
-/* A total, settled, its words of 32 bits APART from each other: mark and payload travel in one. */
+/* Publishes a settled total. Each word of 64 bits carries the mark and 32 bits of the total, so
+ * that both become visible at once. The words are APART words apart. */
 template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 mark)
 {
         const sf_words words = sf_words_of(v);
@@ -834,15 +859,17 @@ template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 m
 }
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------
- * A block that walks tiles of several sequences, its counter in shared memory
+/* ------------------------------------------------------------------------------------------------
+ * A block that processes the tiles of several sequences in turn, its counter in shared memory
  *
- * Entry k, the total of 2^k tiles, is SHARE neighbours at counter[k * pitch]. A long sequence is dealt out in chunks, each an aligned
- * power of two of tiles but for the last. A launch of its own folds them, but for the last, and leaves their totals in scratch; then
- * either every block makes of them what stands before its chunk (sf_preload), or scan_totals.cu does so for all (sf_look_up).
- * ---------------------------------------------------------------------------------------------------------- */
+ * Entry k is the total of 2^k tiles: SHARE neighbours at counter[k * pitch]. A long sequence is
+ * divided into chunks. Each chunk but the last is a power of two of tiles and aligned to its size.
+ * A separate launch folds all chunks but the last and leaves their totals in scratch memory. Then
+ * either every block combines them into what comes before its own chunk (sf_preload), or
+ * scan_totals.cu does so for all blocks (sf_look_up).
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Whatever is kept is settled. */
+/* Stores totals in an entry. Whatever is kept in memory is settled. */
 template <int SHARE> SF_DEVICE void sf_enter(sf_acc *entry, const sf_acc (&total)[SHARE])
 {
 #pragma unroll
@@ -850,11 +877,15 @@ template <int SHARE> SF_DEVICE void sf_enter(sf_acc *entry, const sf_acc (&total
                 entry[s] = sf_settled(total[s]);
 }
 
-/* Tile t takes from those before it. Once it has those that carry, the keeper's last elements are
- * the total of the block that the tile closes. A barrier lies between one tile's call and the
- * next's: an entry is rewritten only by a tile that does not read it, and read from the tile after
- * on. WHOLE: the block has the sequence from its beginning on; where any grouping will do, two
- * entries in turn then hold all that stands before. */
+/*
+ * Combines the elements of tile t with the totals of the tiles before it. As soon as it has taken
+ * the entries that carry, the keeper's last elements are the total of the largest block that the
+ * tile completes. The caller has a barrier between the calls for two tiles: a tile does not read
+ * the entry that it writes, and later tiles read it.
+ *
+ * WHOLE: the block processes the sequence from its beginning. If any grouping gives the same bits,
+ * two entries are then enough. Tiles use them in turn for the total of all tiles before.
+ */
 template <bool WHOLE, int SHARE>
 SF_DEVICE void sf_take_tiles(sf_acc *counter, int pitch, sf_i64 t, bool keeper,
                              sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
@@ -895,8 +926,9 @@ SF_DEVICE void sf_take_tiles(sf_acc *counter, int pitch, sf_i64 t, bool keeper,
         }
 }
 
-/* The fold of a chunk's tiles, from the last to the first, so that the scan that follows finds the first ones in the cache. By one thread
- * a column: `total` is that of the tile that follows `done` others, and becomes that of the largest block it closes. */
+/* Folds the tiles of a chunk from the last to the first, so that the scan that follows finds the
+ * first tiles in the cache. One thread works on a column. `total` is the total of a tile, the next
+ * after `done` others; it becomes the total of the largest block that this tile completes. */
 template <int SHARE> SF_DEVICE void sf_count_back(sf_acc *counter, int pitch, sf_i64 done, sf_acc (&total)[SHARE])
 {
         int k = 0;
@@ -908,9 +940,11 @@ template <int SHARE> SF_DEVICE void sf_count_back(sf_acc *counter, int pitch, sf
 }
 
 /*
- * What the chunks before a chunk leave in its counter, entries from `low` on. COUNT threads have the same columns; this is number `own`
- * (or, from COUNT on, none of them). `totals` are chunk 0's, the next chunk's `stride` elements on; RUN * COUNT is at least as many
- * chunks as there are. `room`: COUNT rows of `pitch` for this alone, until the block's next barrier.
+ * Fills the counter of a chunk, from entry `low` on, with the totals of the chunks before it. COUNT
+ * threads work on the same columns; this is number `own` (if COUNT or more: none of them). `totals`
+ * points to those of chunk 0, and each next chunk's are `stride` elements further. There are at
+ * most RUN * COUNT chunks. `room` is COUNT rows of `pitch` elements that nothing else uses until
+ * the block's next barrier.
  */
 template <int RUN, int COUNT, int SHARE>
 SF_DEVICE void sf_preload(const sf_acc *totals, sf_i64 stride, int chunk, int low, int own, sf_acc *room, sf_acc *counter, int pitch)
@@ -949,7 +983,8 @@ SF_DEVICE void sf_preload(const sf_acc *totals, sf_i64 stride, int chunk, int lo
         }
 }
 
-/* The same where scan_totals.cu has been: chunk c's total is that of the largest block it closes. */
+/* The same after scan_totals.cu: the total of chunk c is now that of the largest block that c
+ * completes. */
 template <int COUNT, int SHARE>
 SF_DEVICE void sf_look_up(const sf_acc *totals, sf_i64 stride, int chunk, int low, int own, sf_acc *counter, int pitch)
 {

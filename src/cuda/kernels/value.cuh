@@ -1,15 +1,16 @@
 /*
- * value.cuh: how the value of an operation is held. Most are the number they are. A product of reals
- * is a mantissa and an exponent (core/product.inc.h), so that it never leaves the range on the way, and
- * others are pairs of numbers: elements are lifted, values combined, results lowered.
+ * value.cuh: how the value of an operation is held. Most values are a single number. A product of
+ * reals is a mantissa and an exponent (core/product.inc.h), so that no partial product overflows or
+ * underflows. Other values are pairs of numbers. Elements are lifted to values, values are
+ * combined, and results are lowered from values.
  *
- * A combine multiplies the mantissas of two values. They must stay in [2^-64, 2^99) in f32. So whatever
- * is kept for others to take, in shared memory, scratch memory or a counter, or published, is settled
- * first: then its mantissa is in [1, 2), and taking it at one level multiplies by less than 2. In
- * registers, values of up to SF_LOOSE numbers are made without that, which is [2^-64, 2^64). (Where those
- * of a vector are multiplied, they are lifted to mantissas above and below 1 in turn, and it may be
- * twice as many.) A sequence of less than 2^40 elements has at most 34 levels above 64 of them, and
- * one initial value: 2^(64 + 34 + 1).
+ * A combine multiplies the mantissas of two values. They must stay in [2^-64, 2^99) in f32. So
+ * whatever is kept for others to take, in shared memory, in scratch memory or in a counter, or is
+ * published, is settled first. Then its mantissa is in [1, 2), and taking it at one level
+ * multiplies by less than 2. In registers, products of up to SF_LOOSE numbers are not settled; they
+ * stay in [2^-64, 2^64). (Where the numbers of a vector are multiplied, they are lifted to
+ * mantissas above and below 1 in turn, and it may be twice as many.) A sequence of less than 2^40
+ * elements has at most 34 levels above 64 elements, and one initial value: 2^(64 + 34 + 1).
  */
 #if SF_PRODUCTS
 #define SF_INLINE SF_DEVICE
@@ -40,7 +41,7 @@
 #define P_BIAS 1023
 #include "product.inc.h"
 
-/* By their types. */
+/* The same functions under one name for both types. */
 SF_DEVICE sf_product_f32 sf_lift(float v) { return sf_product_lift_f32(v); }
 SF_DEVICE sf_product_f64 sf_lift(double v) { return sf_product_lift_f64(v); }
 SF_DEVICE sf_product_f32 sf_lift_normal(float v, int half) { return sf_product_lift_normal_f32(v, half); }
@@ -58,15 +59,16 @@ SF_DEVICE double sf_lower_loose(sf_product_f64 v) { return sf_product_lower_loos
 SF_DEVICE float sf_lower(sf_product_f32 v) { return sf_product_lower_f32(v); }
 SF_DEVICE double sf_lower(sf_product_f64 v) { return sf_product_lower_f64(v); }
 
-/* Below sf_normals(): a number that sf_lift_normal takes. Below sf_nears(): a value that
- * sf_lower_near takes. */
+/* sf_lift_normal takes v if sf_from_normal(v) is below sf_normals(). sf_lower_near takes v if
+ * sf_from_near(v) is below sf_nears(). */
 SF_DEVICE sf_u32 sf_from_normal(float v) { return sf_bits_of(v) * 2 - (1u << 24); }
 SF_DEVICE sf_u64 sf_from_normal(double v) { return sf_bits_of(v) * 2 - (1ull << 53); }
 SF_DEVICE sf_u32 sf_from_near(sf_product_f32 v) { return (sf_u32)v.exponent + 126; }
 SF_DEVICE sf_u64 sf_from_near(sf_product_f64 v) { return (sf_u64)v.exponent + 1022; }
 SF_DEVICE sf_u32 sf_normals(float) { return 253u << 24; }
 SF_DEVICE sf_u64 sf_normals(double) { return 2045ull << 53; }
-/* Below sf_fours(): a number of which four may be multiplied as they are, and the product is normal. */
+/* Four numbers v with sf_from_four(v) below sf_fours() have a normal product, multiplied as they
+ * are. */
 SF_DEVICE sf_u32 sf_from_four(float v) { return sf_bits_of(v) * 2 - (97u << 24); }
 SF_DEVICE sf_u64 sf_from_four(double v) { return sf_bits_of(v) * 2 - (773ull << 53); }
 SF_DEVICE sf_u32 sf_fours(float) { return 61u << 24; }
@@ -114,7 +116,7 @@ SF_DEVICE void sf_set_bits(double &v, sf_u64 bits) { v = sf_double_of(bits); }
 SF_DEVICE void sf_set_bits(int &v, sf_u64 bits) { v = (int)(sf_u32)bits; }
 SF_DEVICE void sf_set_bits(sf_i64 &v, sf_u64 bits) { v = (sf_i64)bits; }
 
-/* What holds a value of operation OP on numbers of type T. */
+/* How a value of operation OP on numbers of type T is held. */
 template <int OP, class T> struct sf_value {
         typedef T type;
         enum { PAIR = 0 };
@@ -153,7 +155,7 @@ template <class T, class V> struct sf_product_value {
         SF_DEVICE_MEMBER V lift(T v) { return sf_lift(v); }
         SF_DEVICE_MEMBER T lower(V v) { return sf_lower(v); }
         SF_DEVICE_MEMBER V settle(V v) { return sf_settle(v); }
-        /* Of structs themselves the compiler would choose an address. */
+        /* Member by member: of whole structs the compiler would choose between addresses. */
         SF_DEVICE_MEMBER V choose(bool first, V a, V b)
         {
                 V c;
@@ -167,7 +169,8 @@ template <class T, class V> struct sf_product_value {
                 v.exponent = ::sf_shuffle(v.exponent, lane);
                 return v;
         }
-        /* Most numbers are normal, most results near: one question for all that a thread has. */
+        /* Most numbers suit sf_lift_normal, and most results sf_lower_near. So there is one check
+         * for all that a thread has. */
         template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, V *to)
         {
                 decltype(sf_from_normal(T())) most = 0;
@@ -185,7 +188,7 @@ template <class T, class V> struct sf_product_value {
                         for (int i = 0; i < N; i++)
                                 to[i] = in_turn(sf_lift(from[i]), i);
         }
-        /* The same of values that are settled. */
+        /* The same for values that are already lifted and settled. */
         template <int N> SF_DEVICE_MEMBER void lift_all(const V *from, V *to)
         {
 #pragma unroll
@@ -195,9 +198,11 @@ template <class T, class V> struct sf_product_value {
         SF_DEVICE_MEMBER V in_turn(V v, int i) { return i & 1 ? sf_halved(v) : v; }
 
         /*
-         * COUNT lists of N numbers, each folded. Scaled by powers of two, as lifting does, numbers have the same product, rounded the same,
-         * unless it leaves the range: so four of them at a time are multiplied as they are where none of all can make it do so. SMALL: none
-         * ever can, and only the products are asked what they are.
+         * Folds each of COUNT lists of N numbers. Lifting scales numbers by powers of two. That
+         * does not change how their product is rounded, unless the product leaves the range. So
+         * four numbers at a time are multiplied without lifting, if no number of the lists can make
+         * a product leave the range. SMALL: no number of the input's type ever can, and only the
+         * products are checked.
          */
         template <bool SMALL, int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], V (&to)[COUNT])
         {
@@ -282,7 +287,7 @@ template <class A, class B> struct alignas(2 * sizeof(A)) sf_pair_of {
         B second;
 };
 
-/* What operations whose value is such a pair have in common. */
+/* What all operations whose value is a pair have in common. */
 template <class A, class B> struct sf_pair_value {
         typedef sf_pair_of<A, B> type;
         enum { PAIR = 1 };
@@ -305,7 +310,7 @@ template <class A, class B> struct sf_pair_value {
         SF_DEVICE_MEMBER type settle(type v) { return v; }
         SF_DEVICE_MEMBER type choose(bool first, type a, type b) { return pair(first ? a.first : b.first, first ? a.second : b.second); }
         SF_DEVICE_MEMBER type shuffle(type v, int lane) { return pair(::sf_shuffle(v.first, lane), ::sf_shuffle(v.second, lane)); }
-        /* What has been lifted already. */
+        /* For elements that have been lifted already. */
         template <int N> SF_DEVICE_MEMBER void lift_all(const type *from, type *to)
         {
 #pragma unroll
@@ -316,7 +321,7 @@ template <class A, class B> struct sf_pair_value {
 #endif
 
 #if SF_EXPONENTIALS
-/* A sum of exponentials: the second component times four to the first (exponentials.inc.h). */
+/* A sum of exponentials: second * 4^first (exponentials.inc.h). */
 template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
         typedef sf_pair_value<T, T> base;
         typedef typename base::type type;
@@ -334,7 +339,7 @@ template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
                 const T most = right ? b.second : a.second, more = right ? a.second : b.second;
                 return base::pair(large, most + more * sf_exp_scale(large - small));
         }
-        /* The same of one power. */
+        /* The same for two values with the same power. */
         SF_DEVICE_MEMBER type combine_level(type a, type b) { return base::pair(b.first, a.second + b.second); }
         template <int N> SF_DEVICE_MEMBER bool are_small(const T *from)
         {
@@ -345,9 +350,12 @@ template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
                 return small;
         }
         /*
-         * Those of a warp get the same power, where they are near each other: then to combine them is to add them. Scaled by powers of four numbers have the
-         * same bits but for the exponent, and so has their sum. Near is so near that what is taken for 0 beside the largest of them, at most 2^40 times
-         * 4^-sf_exp_far, is nothing beside the smallest either. Small ones are all near to 0; what is 0 has no power it could be near to.
+         * All values of a warp get the same power if they are near each other. Then combining them
+         * is adding. Scaling numbers by powers of four changes only their exponents, and only the
+         * exponent of their sum. Near means: what counts as 0 beside the largest of them, at most
+         * 2^40 times 4^-sf_exp_far, is negligible beside the smallest too. Exponentials of small
+         * numbers are all near to the power 0. An exponential that is 0 has no power, so it is near
+         * to none.
          */
         template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, type *to)
         {
@@ -380,7 +388,8 @@ template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
                 for (int i = 0; i < N; i++)
                         to[i] = lower(from[i]);
         }
-        /* COUNT lists of N numbers, each folded. Of a total only the largest power counts: what is far below it is nothing in it. */
+        /* Folds each of COUNT lists of N numbers. Only the largest power counts in a total: what is
+         * far below it adds nothing. */
         template <int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], type (&to)[COUNT])
         {
                 const bool small = are_small<N * COUNT>(&from[0][0]);
@@ -414,7 +423,7 @@ template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
 #endif
 
 #if SF_TWOS
-/* What some steps h -> a h + b come to, which is such a step again: b, then a. */
+/* Several steps h -> a * h + b, which together are one such step. first is b, second is a. */
 template <class T> struct sf_value<SF_OP_RECURRENCE, T> : sf_pair_value<T, T> {
         typedef sf_pair_value<T, T> base;
         typedef typename base::type type;
@@ -434,7 +443,8 @@ template <class T> struct sf_value<SF_OP_RECURRENCE, T> : sf_pair_value<T, T> {
 #endif
 
 #if SF_INDICES
-/* As wide as the element: the host widens elements where there are more positions than 32 bits have. */
+/* The type of a position, as wide as the element. The host widens elements if there are more
+ * positions than 32 bits can count. */
 template <int SIZE> struct sf_position {
         typedef int type;
 };
@@ -444,8 +454,10 @@ template <> struct sf_position<16> {
 typedef sf_position<SF_VALUE_SIZE>::type sf_at;
 
 /*
- * An element and its position, of which the better element wins, and of equal ones the smaller position: for the last of them
- * positions are turned. NaN comes before all else. The element is the one that SF_MAX or SF_MIN would have, so that it can be stored as such.
+ * An element and its position. The better element wins; of equal elements, the one with the smaller
+ * position. To find the last of them instead, all bits of the positions are inverted (LATE). NaN is
+ * better than any number. The element is the one that SF_MAX or SF_MIN would give, so that it can
+ * be stored as their result.
  */
 template <int OP, class T> struct sf_index_value : sf_pair_value<T, sf_at> {
         typedef sf_pair_value<T, sf_at> base;
@@ -454,15 +466,16 @@ template <int OP, class T> struct sf_index_value : sf_pair_value<T, sf_at> {
         SF_DEVICE_MEMBER sf_at nowhere() { return (sf_at)(~0ull >> (65 - 8 * (int)sizeof(sf_at))); }
         SF_DEVICE_MEMBER type lift(T v) { return base::pair(v, nowhere()); }
         SF_DEVICE_MEMBER type lift_at(T v, sf_at position) { return base::pair(v, position ^ (sf_at)LATE); }
-        /* -1 of nothing. */
+        /* -1 if there is no element. */
         SF_DEVICE_MEMBER sf_at lower(type v) { return v.second == nowhere() ? (sf_at)-1 : v.second ^ (sf_at)LATE; }
-        /* Is x better than y, not only as good? */
+        /* Is x better than y, and not equal? */
         SF_DEVICE_MEMBER bool better(T x, T y) { return !(LARGEST ? x <= y : x >= y) & (y == y); }
         SF_DEVICE_MEMBER type combine(type a, type b)
         {
                 const T x = a.first, y = b.first;
 #if SF_IN_ORDER
-                /* Positions need not be compared: all of b's come after a's, and only a may have none. */
+                /* Positions need not be compared: all of b's come after a's, and only a may have
+                 * none. */
                 const bool later = LATE ? !better(x, y) : better(y, x) | (a.second == nowhere());
                 return base::pair(SF_ELEMENT ? extreme(x, y) : later ? y : x, later ? b.second : a.second);
 #endif
