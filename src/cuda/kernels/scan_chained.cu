@@ -54,7 +54,7 @@ enum {
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
         STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH),
         WORDS = sizeof(sf_acc) / 4,
-        BITS = SF_GROUP_LOG * SF_DEPTH, /* of a tile's number */
+        BITS = SF_GROUP_LOG * SF_DEPTH, /* bits of a tile's number */
         SEARCHES = (SF_COLUMNS + SF_LOOKERS - 1) / SF_LOOKERS, /* columns of a looking warp */
         TURNS = SF_AHEAD + 1,
 #if SF_LOAD_FUSED

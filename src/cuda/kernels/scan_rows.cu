@@ -62,8 +62,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int early[SF_ROWS] = {};
 #if SF_STAGED
         const int n = (int)p.n, inner = (int)p.number[3], step = p.sx < 0 ? -inner : inner;
-        /* top: the block's first unit. back: a reversed sequence begins at its highest address, so
-         * many elements after its lowest one. */
+        /* top: the block's first unit. back: how many elements a reversed sequence's first element
+         * is above its lowest address. */
         const sf_i64 top = sf_block() * p.number[1];
         const int most = (int)p.number[1] * inner, back = p.sx < 0 ? (n - 1) * inner : 0;
         const int sequences = p.units - top * inner < most ? (int)(p.units - top * inner) : most;
