@@ -1,26 +1,28 @@
 /*
- * again.cu: results that came out not finite, computed again (core/again.h). A block looks at its
- * share of them, all threads at once, and is done where all are finite, as nearly always.
+ * again.cu: computes again the results that are not finite (core/again.h). The threads of a block
+ * look at all results of the block first. Nearly always all are finite, and the block is done.
  *
- * A block takes one line after another. Its threads share the sequence of the last step, each a run
- * of number[1] elements, a power of two, and one thread combines their totals. What an earlier step
- * leaves is not kept: where an element of it is read, it is computed, by the thread that reads it.
+ * A block computes one line after another. Its threads share the sequence of the last step: each
+ * folds a run of number[1] elements, a power of two, and one thread combines their totals. Results
+ * of earlier steps are not stored: the thread that reads an element of them computes it.
  *
- * SF_STEPS(F) lists the steps, F(number, op, accumulator, dtype of the result, whether there is an
- * initial value, the first of its dims, how many of them are batch, how many the sequence's).
- * SF_LOADS<k>(F) and SF_STORES<k>(F) list what programs of step k read, F(operand, dtype, the step
- * whose result it is or -1). Each operand has one step that reads it, and moves along the lines and
- * along that step's dims alone.
- *   units: lines. number[0]: lines a block looks at; number[1]: said above; number[2]: the results
- *   are contiguous and aligned, and a block's share is whole vectors, but for the last's.
+ * SF_STEPS(F) lists the steps: F(number, op, accumulator, dtype of the result, whether there is an
+ * initial value, its first dim, how many dims are batch, how many belong to the sequence).
+ * SF_LOADS<k>(F) and SF_STORES<k>(F) list what the programs of step k read: F(operand, dtype, the
+ * step whose result it is or -1). Only one step reads an operand, which has strides along the lines
+ * and along that step's dims only.
+ *   units: lines. number[0]: lines that a block looks at. number[1]: see above. number[2]: the
+ *   results are contiguous and aligned, and every block has whole vectors of them, except perhaps
+ *   the last block.
  */
 
-/* Where every operand is: an address or, of a step's result, how many bytes into it. */
+/* Where each operand is: an address or, if it is the result of a step, an offset into it in
+ * bytes. */
 struct sf_places {
         sf_i64 operand[SF_OPERANDS];
 };
 
-/* What each step is. */
+/* What SF_STEPS and the lists of operands say of step K. */
 template <int K> struct sf_recipe;
 template <int K> struct sf_programs;
 #define STEP(k, op, acc, out, begins, first, batch, seq)                                           \
@@ -31,12 +33,13 @@ template <int K> struct sf_programs;
 SF_STEPS(STEP)
 #undef STEP
 
-/* Its numbers, and how a value of it is held. */
+/* The type of a step's numbers, and how its values are held (value.cuh). */
 template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
 template <int K> using sf_held = sf_value<sf_recipe<K>::OP, sf_number_of_step<K> >;
 template <int K> using sf_total = typename sf_held<K>::type;
 
-/* The first step's values are where a launch of one step has its own, the others' beside it. */
+/* Parameters of the first step are where every launch has them; those of other steps are in
+ * p.also. */
 #if SF_ALSO
 #define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
 #else
@@ -57,8 +60,8 @@ template <int SIZE> SF_DEVICE sf_u64 sf_bits_at(const char *at)
         return sf_slot<SIZE>(r, 0);
 }
 
-/* A fold of values as they come, in the order of the rule: a counter of finished blocks, settled.
- * */
+/* Folds values one by one, in the order of docs/order.md: a binary counter of the totals of
+ * finished blocks (core/order.h), settled. */
 template <int K> struct sf_tally {
         sf_total<K> entry[64];
         sf_i64 count;
@@ -96,7 +99,7 @@ template <int K> SF_DEVICE sf_total<K> sf_lifted(sf_u64 bits)
         return sf_held<K>::lift(sf_dtype<sf_recipe<K>::ACC>::constant(bits));
 }
 
-/* The elements from begin on, at least one, of the sequence that begins at `at`. */
+/* Folds elements `begin` to `end` - 1, at least one, of the sequence that begins at `at`. */
 template <int K>
 SF_DEVICE sf_total<K> sf_fold_run(const sf_params &p, const sf_places &at, sf_i64 begin, sf_i64 end)
 {
@@ -119,7 +122,7 @@ SF_DEVICE sf_total<K> sf_fold_run(const sf_params &p, const sf_places &at, sf_i6
         return sf_total_of<K>(tally);
 }
 
-/* The bits that step K stores for a sequence that begins at `at` and has this total. */
+/* The bits that step K stores for the sequence that begins at `at` and has this total. */
 template <int K>
 SF_DEVICE sf_u64 sf_finish(const sf_params &p, const sf_places &at, sf_total<K> total)
 {
@@ -136,7 +139,8 @@ template <int K> SF_DEVICE sf_u64 sf_result(const sf_params &p, const sf_places 
         return sf_finish<K>(p, at, sf_fold_run<K>(p, at, 0, n));
 }
 
-/* An operand's element: from memory, or the result of step MADE that has this place. */
+/* Reads an element of an operand: from memory (MADE is -1), or by computing that element of the
+ * result of step MADE. */
 template <int DT, int MADE> struct sf_element_of {
         SF_DEVICE_MEMBER sf_of<DT> read(const sf_params &p, sf_places at, int k)
         {
@@ -175,7 +179,7 @@ SF_STEPS(STEP)
 #undef STEP
 #undef OPERAND
 
-/* Of the last step's results. */
+/* The last step, and the dtype of its results. */
 enum { ROOT = SF_ALSO, RESULT = sf_recipe<ROOT>::OUT };
 
 SF_DEVICE bool sf_is_finite(sf_u64 bits)
@@ -187,7 +191,7 @@ SF_DEVICE bool sf_is_finite(sf_u64 bits)
         return (bits & exponent) != exponent;
 }
 
-/* Where the line's result is; `at`, if not NULL, is moved to the line. */
+/* Where the line's result is. Also moves `at` to the line if it is not NULL. */
 SF_DEVICE char *sf_find_line(const sf_params &p, sf_i64 line, sf_places *at)
 {
         char *y = p.y;
@@ -201,7 +205,7 @@ SF_DEVICE char *sf_find_line(const sf_params &p, sf_i64 line, sf_places *at)
         return y;
 }
 
-/* One line, by the whole block. */
+/* The whole block computes one line. */
 SF_DEVICE void sf_compute(const sf_params &p, sf_i64 line, sf_i64 n, sf_total<ROOT> *totals)
 {
         sf_places at;
@@ -229,7 +233,8 @@ SF_DEVICE void sf_compute(const sf_params &p, sf_i64 line, sf_i64 n, sf_total<RO
         sf_sync_block();
 }
 
-/* Are the results of these lines finite, as far as this thread looks? EACH of them are one load. */
+/* Of the results of these lines, are those that this thread looks at all finite? EACH of them are
+ * one load. */
 template <int EACH> SF_DEVICE bool sf_sees_finite(const sf_params &p, sf_i64 first, sf_i64 stop)
 {
         enum { AT_ONCE = 4, SIZE = SF_SIZE(RESULT), SPREAD = SF_THREADS * EACH };
@@ -276,7 +281,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_i64 n = sf_length<ROOT>(p);
         for (; first < stop; first += SF_THREADS) {
                 sf_sync_block();
-                sf_i64 end = first + thread + 1; /* of this thread's one */
+                sf_i64 end = first + thread + 1; /* one past this thread's line */
                 mark = sf_ballot(end <= stop && !sf_sees_finite<1>(p, first, end));
                 if ((thread & 31) == 0)
                         marks[thread / 32] = mark;

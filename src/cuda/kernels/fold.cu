@@ -1,22 +1,28 @@
 /*
- * fold.cu: folds. A sequence too long for its team is dealt out in chunks, aligned powers of two, whose totals go to
- * scratch memory; a second launch of this same file folds those, in the same order.
+ * fold.cu: folds. A sequence too long for its team is cut into aligned chunks whose length is a
+ * power of two. Their totals go to scratch memory, and a second launch of this same file folds
+ * those, in the same order.
  *
- * SF_DOWN 0, rows: SF_TEAM threads fold one chunk of one sequence. Every warp of the team walks its own aligned part, so
- * no barrier is met before the end. Absent elements are the operation's neutral value, which changes no bit
- * (-0.0 for a sum: x + -0.0 is x, of either zero too).
- *   number[0]: chunks a sequence; number[1]: elements a chunk; number[2]: elements a warp's part.
- *   units: sequences times chunks.
- *   SF_STAGED: short sequences, not fit for vectors, or small matrices of some side by side, lie in one piece of memory: a block's go
- *   through shared memory. What lies side by side is a unit: number[1] of them a block, number[3] sequences in each.
- * SF_DOWN 1, columns: SF_GROUPS groups of SLOTS threads each walk an aligned part of the rows of a strip, or take them in turn where any order
- * will do. A thread holds
- * SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once: neighbouring vectors of one warp share the
- * sectors that rows straddle where they are not aligned. Its counter of block totals is its own part of shared memory.
- *   number[0]: chunks a sequence; number[1]: strips a row; number[2]: SLOTS, where SF_SLOTS is 0; number[3]: rows a part.
- *   units: sequences' batch positions times chunks times strips. inner: columns.
+ * SF_DOWN 0, rows: a team of SF_TEAM threads folds one chunk of one sequence. Every warp of the
+ * team goes through its own aligned part, so no barrier is needed before the end. Elements past the
+ * end count as the operation's neutral value, which changes no bit (-0.0 for a sum: x + -0.0 is x,
+ * also if x is 0.0 or -0.0).
+ *   number[0]: chunks of a sequence. number[1]: elements of a chunk. number[2]: elements of a
+ *   warp's part. units: sequences times chunks.
+ *   SF_STAGED: the tensor is contiguous, but its sequences are short, or are the columns of small
+ *   matrices, so that they do not fit vectors. Then what a block has goes through shared memory as
+ *   one piece. A unit is a sequence or a small matrix. number[1]: units of a block. number[3]:
+ *   sequences of a unit.
+ * SF_DOWN 1, columns: there are SF_GROUPS groups of SLOTS threads. Each group goes through an
+ * aligned part of the rows of a strip. (If any order gives the same bits, the groups take rows in
+ * turn.) A thread holds SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once.
+ * So neighbouring vectors are in one warp, and share the sectors that both touch where rows are not
+ * aligned. Each thread has a binary counter (core/order.h) of its own in shared memory.
+ *   number[0]: chunks of a sequence. number[1]: strips of a row. number[2]: SLOTS, if SF_SLOTS is
+ *   0. number[3]: rows of a part. units: batch positions times chunks times strips. inner: columns.
  *
- * SF_PARTIAL: the totals go to scratch, accumulator type, chunk after chunk, a member's behind the one's before it; SF_RESUME: x is scratch.
+ * SF_PARTIAL: the totals go to scratch, in the accumulator's type, chunk after chunk; those of a
+ * further member follow those of the one before it. SF_RESUME: x is scratch.
  */
 #if SF_RESUME
 #define SF_X ((const char *)p.scratch)
@@ -25,7 +31,8 @@
 #endif
 
 #if SF_NSEQ > 1 && SF_SHIFT_IN
-/* The same where vectors may lie at any address: one that a run of neighbours ends in the midst of is put together element by element. */
+/* As sf_fetch, where vectors may be at any address. The innermost dimension may end in the middle
+ * of a vector, which is then put together element by element. */
 SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
 {
         const sf_params_dim &run = p.dims[SF_NBATCH + SF_NSEQ - 1];
@@ -56,7 +63,8 @@ SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64
 }
 #endif
 
-/* A vector of the sequence that begins at `line`; its strides carry all dimensions of the sequence. WHOLE: it is there. */
+/* A vector of the sequence that begins at `line`; the sequence may have several dimensions. WHOLE:
+ * all elements of the vector exist. */
 template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
 {
 #if SF_NSEQ > 1 && SF_SHIFT_IN
@@ -72,11 +80,12 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
 #endif
 }
 
-/* COUNT lists of N elements, each folded in the order; of products the value is not settled. */
+/* Folds each of COUNT lists of N elements, in the order. Products are not settled (value.cuh). */
 template <int N, int COUNT> SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
 {
 #if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
-        /* Four numbers of 16 bits, at most 2^16 and at least 2^-24, have no product that f32 does not have. */
+        /* Numbers of f16 are at most 2^16 and at least 2^-24, so a product of four of them is in
+         * the range of f32. */
         sf_holds::template fold_each<SF_IN == SF_DT_F16 && !SF_LOAD_FUSED>(x, to);
 #elif SF_EXPONENTIALS && SF_MEMBERS == 1 && !SF_LIFTED
         sf_holds::fold_each(x, to);
@@ -105,7 +114,8 @@ template <int SIZE> SF_DEVICE void sf_put_bits(char *y, sf_u64 bits)
 }
 
 #if SF_MEMBERS > 1 && SF_PARTIAL
-/* Total number `part` of a member; one of two components as it is held, settled, any other in the accumulator's type. */
+/* Stores total number `part` of a member, settled. A value of two components is stored as it is
+ * held, any other in the accumulator's type. */
 template <bool PAIR, int ACC> struct sf_keeper {
         template <class V> SF_DEVICE_MEMBER void put(char *totals, sf_i64 part, V v)
         {
@@ -122,7 +132,8 @@ template <int OP, int ACC, class V> SF_DEVICE void sf_keep_total(char *totals, s
 }
 #endif
 
-/* The total of a sequence or, of a part of one, number `part` in scratch memory. It is number j of its vector, and in column c of its line. */
+/* Stores the total of a sequence; or of a part of a sequence, as number `part` in scratch memory.
+ * It belongs to column c of the line and to element j of the vector that `with` was loaded for. */
 SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i64 c, sf_acc v, const sf_results &with, int j)
 {
 #if SF_PARTIAL
@@ -156,7 +167,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 #endif
 }
 
-/* The totals of a vector of columns, the first of them `column`: at once, if they can be. */
+/* Stores the totals of a vector of columns, which begins at `column`; as vectors if possible. */
 SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, sf_i64 column, const sf_acc (&sum)[SF_WIDTH], const sf_results &with)
 {
 #if SF_MEMBERS == 1 && !SF_PARTIAL && !SF_ELEMENT && SF_WIDTH > 1
@@ -191,7 +202,7 @@ enum { ANY_ORDER = SF_FREE && SF_COMMUTES };
 
 #if !SF_DOWN
 #if SF_STAGED
-typedef int sf_index; /* in a sequence */
+typedef int sf_index; /* an element's index in its sequence */
 #else
 typedef sf_i64 sf_index;
 #endif
@@ -204,12 +215,13 @@ enum {
         TILE = SPREAD * SF_ITEMS,
 };
 
-/* Each of a thread's vectors, folded. */
+/* Folds each of a thread's vectors. */
 template <bool WHOLE>
 SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_loaded absent, sf_acc (&a)[SF_ITEMS])
 {
         (void)early;
-        /* Products are lifted all at once, by one question; what is a number as it is takes fewer registers vector by vector. */
+        /* Products lift all vectors at once, with one branch. Other values need fewer registers if
+         * vectors are folded one after another. */
         enum { AT_ONCE = SF_PRODUCTS ? SF_ITEMS : 1 };
 #pragma unroll
         for (int first = 0; first < SF_ITEMS; first += AT_ONCE) {
@@ -237,7 +249,8 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
         return sf_fold_lanes<LANES>(a, lane);
 }
 
-/* Where elements may be met in any order a thread keeps one value of all its own, and lanes meet once, at the end. */
+/* If any order gives the same bits, a thread folds all its elements into one value, and lanes are
+ * combined only once, at the end. */
 template <bool WHOLE>
 SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_acc before, sf_loaded absent)
 {
@@ -249,8 +262,9 @@ SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
         return before;
 }
 
-/* Which of the units, sequences or chunks of one, is a team's q-th. Long rows one after another, so that a team's totals are too; of
- * short ones, neighbours to neighbouring teams, so that what a warp loads at once is one piece. */
+/* Which unit, a sequence or a chunk of one, is a team's q-th. ADJACENT, for long rows: a team's
+ * units are consecutive, and so are its totals. For short rows, consecutive units go to
+ * neighbouring teams, so that a warp's loads are contiguous. */
 enum { ADJACENT = SF_SINGLE && !SF_STAGED && SF_ROWS > 1 && SF_ROWS <= SF_TEAM && SF_TEAM * SF_WIDTH * SF_IN_SIZE >= 128 };
 
 SF_DEVICE sf_i64 sf_unit(int q, int team)
@@ -259,7 +273,7 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 }
 
 #if SF_STAGED
-/* What is beyond the block's own is nobody's. */
+/* Past the block's last sequence: p.units, which means none. */
 #define UNIT_OF(q) ((q) * TEAMS + team < sequences ? top * inner + (q) * TEAMS + team : p.units)
 #else
 #define UNIT_OF(q) sf_unit(q, team)
@@ -318,7 +332,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int q = 0; q < SF_ROWS; q++) {
                 const int own = q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
                 const unsigned char *first = in + ((sequence / inner * (n - 1) + back) * inner + sequence) * SF_IN_SIZE;
-                /* What is not there is another's: a question before every load would be a branch. */
+                /* An index past the end loads the first element, and nobody uses it: a condition
+                 * before every load would be a branch. */
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
                         const int index = at[q] + i * SPREAD;
@@ -402,12 +417,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #define SLOTS ((int)p.number[2])
 #endif
 
-/* APART: from a row of a thread to its next. Where they may be met in any order, groups take them in turn, so that of few columns the rows that a
- * warp loads at once follow each other. */
+/* APART: rows from one of a thread to its next. If any order gives the same bits, groups take rows
+ * in turn, so that in a matrix of few columns the rows that a warp loads at once are contiguous. */
 enum { HELD = SF_ROWS * SF_WIDTH, APART = ANY_ORDER ? SF_GROUPS : 1 };
 static_assert(SF_ITEMS <= SF_LOOSE && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
-/* SF_ITEMS rows of a thread's columns; WHOLE: all of them exist. */
+/* Loads SF_ITEMS rows of a thread's columns. WHOLE: all of them exist. */
 template <bool WHOLE>
 SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row, sf_i64 stop, sf_i64 column, int pitch, sf_vector (&v)[SF_ITEMS][SF_ROWS])
 {
@@ -450,7 +465,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc *counter = totals + thread;
         sf_i64 turns = 0;
 #if SF_FREE
-        sf_acc sum[SF_ROWS][SF_WIDTH]; /* of all there was: any grouping gives the same */
+        sf_acc sum[SF_ROWS][SF_WIDTH]; /* of all rows so far: any grouping gives the same bits */
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
@@ -496,7 +511,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         }
 
 #if !SF_FREE
-        /* What the counter holds, lowest level first; a group without rows is neutral. */
+        /* Combines the counter's entries, lowest level first. A group without rows has the neutral
+         * value. */
         bool any = false;
         sf_acc sum[SF_ROWS][SF_WIDTH];
 #pragma unroll
@@ -519,7 +535,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 }
 #endif
         if (SF_GROUPS > 1) {
-                if (!SF_FREE) /* the counters stood there */
+                if (!SF_FREE) /* the counters are in the same memory */
                         sf_sync_block();
                 if (group < SF_GROUPS)
 #pragma unroll

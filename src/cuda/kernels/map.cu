@@ -1,10 +1,11 @@
 /*
- * map.cu: steps over sequences of one element: elementwise work, casts, copies. Nothing is combined but with an initial value.
+ * map.cu: steps whose sequences have one element: elementwise operations, casts, copies. An element
+ * is combined with nothing but the initial value, if there is one.
  *
- * What the other kernels call the sequence is here the last of the batch dimensions, its elements independent. A thread takes SF_ITEMS
- * vectors, SF_THREADS apart, all loaded before the first is stored.
+ * A line is here the last of the batch dimensions, so its elements are independent. A thread has
+ * SF_ITEMS vectors, SF_THREADS vectors apart. All of them are loaded before the first is stored.
  *
- * number[0]: vectors a line has. units: vectors in all.
+ * number[0]: vectors of a line. units: vectors in all.
  */
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {

@@ -1,29 +1,37 @@
 /*
- * scan_burst.cu: scans of interleaved sequences (one, or the columns of a narrow matrix) that many blocks share, a tile each.
+ * scan_burst.cu: scans of lines that many blocks share, one tile for each block. A line is one
+ * sequence, or several that are interleaved: the columns of a narrow matrix.
  *
- * A block holds its tile in registers: it is read in one burst, scanned, and written in another, and in between waits for the tiles before.
- * Two blocks on a multiprocessor take turns at that. Totals are published and found as in scan_chained.cu: a tile's own, and by the tile that
- * closes 32 of them theirs, and so on. All threads look, a word each, for what the tile needs of every level; the tree is then rebuilt
- * in shared memory.
+ * A block keeps its tile in registers. It reads the whole tile, scans it, waits for the totals of
+ * the tiles before it, and writes the whole tile. While one block waits, another one on the same
+ * multiprocessor reads or writes.
  *
- * Columns that are no power of two: a vector is a row of them, or a power of two of vectors are. The tile, one piece of memory, then goes
- * through shared memory, for vectors of such lengths are nothing that a warp can load or store at once.
+ * Totals are published and found as in scan_chained.cu. Every tile publishes its own total, the
+ * last tile of a group of 32 also the group's total, and so on for groups of groups. All threads
+ * look for the totals that the tile needs from every level, each thread for a few of them. The tree
+ * is then rebuilt in shared memory.
  *
- * scratch: tickets (256 bytes), then for every line, level and group of 32: 32 entries of SF_COLUMNS totals, each WORDS words, mark and payload.
- * number[0]: tiles a line; number[1]: groups a line; number[3]: tickets, one a block. n: elements of a line.
+ * If the number of columns is not a power of two, a row is one vector, or a power of two of
+ * vectors. A warp cannot load or store vectors of such lengths at once. So the tile, which is
+ * contiguous in memory, goes through shared memory.
+ *
+ * scratch: tickets (256 bytes), then for every line, level and group: 32 entries of SF_COLUMNS
+ * totals. A total is WORDS words of 64 bits, each with the mark and 32 bits of the total.
+ * number[0]: tiles of a line. number[1]: groups of a line. number[3]: tickets, one for each block.
+ * n: elements of a line.
  */
-#define ODD ((SF_COLUMNS & (SF_COLUMNS - 1)) != 0) /* no power of two */
+#define ODD ((SF_COLUMNS & (SF_COLUMNS - 1)) != 0) /* not a power of two */
 
 enum {
         SHARE = sf_columns<SF_COLUMNS>::SHARE,
         SPAN = sf_columns<SF_COLUMNS>::SPAN,
         WARPS = SF_THREADS / 32,
-        SPREAD = 32 * SF_WIDTH, /* elements from a thread's item to its next */
+        SPREAD = 32 * SF_WIDTH, /* elements from one item of a thread to its next item */
         TILE = SF_THREADS * SF_ITEMS * SF_WIDTH,
         WORDS = sizeof(sf_acc) / 4,
-        GROUP = SF_GROUP * SF_COLUMNS,                      /* totals of a group */
-        LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS,      /* of them, a thread's */
-        STAGED = ODD ? TILE * SF_IN_SIZE : 0,               /* bytes */
+        GROUP = SF_GROUP * SF_COLUMNS,                 /* totals of a group */
+        LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS, /* totals of a group for each thread */
+        STAGED = ODD ? TILE * SF_IN_SIZE : 0,          /* bytes of the tile in shared memory */
 };
 
 /* Entry `index` of a level, in one column of one line. */
@@ -35,17 +43,20 @@ SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64
         return first + (index * SF_COLUMNS + column) * WORDS;
 }
 
-/* Tiles of a level before this one, in its group. */
+/* How many entries of a level come before the tile's own one in their group. */
 SF_DEVICE int sf_mates(sf_i64 number, int level) { return (int)(number >> (5 * level) & 31); }
 
-/* Waits for all the tile needs of levels `from` up to `to`, and puts it into found[level][entry][column]. */
+/* Waits for all totals that the tile needs from levels `from` to `to` - 1, and copies them to
+ * found[level][entry][column]. */
 SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from, int to, sf_u32 mark, sf_acc *found)
 {
         sf_u64 word[SF_DEPTH][LOOKS][WORDS];
         bool all = false;
         while (!all) {
                 all = true;
-                int thread = sf_anew(sf_thread()); /* addresses kept from try to try would spill */
+                /* sf_anew: otherwise the compiler keeps addresses from one try to the next, and
+                 * registers spill. */
+                int thread = sf_anew(sf_thread());
 #pragma unroll
                 for (int l = 0; l < SF_DEPTH; l++)
 #pragma unroll
@@ -94,7 +105,8 @@ SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
 }
 
 #if ODD
-/* Where a vector of the tile lies, `length` elements of which are there: the whole of it may run backwards. Past its end there is none. */
+/* Does the tile, which has `length` elements, have this vector? And where in the buffer is it (for
+ * a vector past the end: where is the first one)? The tile may be stored backwards. */
 SF_DEVICE bool sf_is_there(int vector, int length) { return vector * SF_WIDTH < length; }
 SF_DEVICE unsigned char *sf_place_of(unsigned char *buffer, int vector, int length)
 {
@@ -109,11 +121,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
         unsigned char *buffer = sf_shared() + SF_BURST_TICKET;
-        sf_acc *turn = (sf_acc *)(buffer + STAGED); /* a row for each warp */
+        sf_acc *turn = (sf_acc *)(buffer + STAGED); /* totals, a row for each warp */
         sf_acc *found = turn + sf_burst_found(WARPS, SF_COLUMNS);
         sf_acc *taken = turn + sf_burst_taken(WARPS, SF_COLUMNS, SF_DEPTH);
 
-        /* Tiles in the order in which blocks begin: what a block waits for, another has begun. */
+        /* Tickets give tiles to blocks in the order in which the blocks start. So a tile that a
+         * block waits for belongs to a block that runs already. */
         sf_u64 *drawn = (sf_u64 *)sf_shared();
         if (thread == 0) {
                 *drawn = sf_draw(p);
@@ -121,7 +134,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         }
         sf_sync_block();
         sf_u32 mark = sf_mark(*drawn);
-        /* No more than there are tickets: the upper halves take no registers. */
+        /* Tickets are 32 bits wide. The casts tell the compiler that the upper halves are 0, so
+         * they need no registers. */
         sf_i64 ticket = (sf_u32)*drawn, unit = 0;
         if (ticket >= p.number[0])
                 unit = (sf_u32)sf_divide(ticket, p.number[0]);
@@ -174,8 +188,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_before<SHARE> before = sf_none_before<SHARE>();
         sf_levels<WARPS / 2, SHARE>::take(turn + own * SHARE, SF_COLUMNS, warp, v, before);
 
-        /* The tile that is the last of its group publishes the group's total, and so on up, before it waits for anything else: others' totals
-         * depend on it. */
+        /* The last tile of a group publishes the group's total, and so on for higher levels. It
+         * does so before it waits for anything else, since other blocks wait for these totals. */
         int level = 0;
         for (; level + 1 < SF_DEPTH && sf_mates(number, level) == 31; level++) {
                 sf_look(p, unit, number, level, level + 1, mark, found);

@@ -1,29 +1,36 @@
 /*
- * scan_chained.cu: scans of sequences so long, or so few, that one is shared by many blocks.
+ * scan_chained.cu: scans of sequences so long, or so few, that many blocks share one.
  *
- * A sequence is cut into tiles of an aligned power of two. Blocks claim tiles one by one, in order. A tile publishes its
- * total; the tile that closes a group of 32 publishes the group's, the one that closes 32 groups theirs, and so on, as soon as
- * it has seen the totals of that group. A tile then needs one published total for each bit set in its number, and finds them
- * by reading at most 31 words of every level, all levels at once, and rebuilding the tree from them by shuffles.
+ * A sequence is cut into aligned tiles whose length is a power of two. Blocks claim tiles one by
+ * one, in order. Every tile publishes its total. The last tile of a group of 32 also publishes the
+ * group's total, as soon as it has seen the totals of the others; the last tile of 32 groups
+ * publishes theirs, and so on. All tiles before a tile together are one total for each bit set in
+ * its number. The tile finds these by reading at most 31 entries of every level, all levels at
+ * once, and rebuilding the tree from them by shuffles.
  *
- * Between its load and its turn a tile waits some microseconds for others, so many bytes must be under way: a block keeps
- * SF_STAGES tiles in shared memory, every thread in slots only it reads, which therefore need no barrier. Tile i + SF_AHEAD
- * is folded, and its total published, while tile i is scanned and stored. One barrier a tile hands over: tile numbers and totals
- * of warps one way, what stands before a tile the other.
+ * From its load to its store a tile waits some microseconds for others. So many loads must be under
+ * way: a block keeps SF_STAGES tiles in shared memory. Every thread reads only what it staged
+ * itself, which needs no barrier. While tile i is scanned and stored, tile i + SF_AHEAD is folded
+ * and its total is published. There is one barrier for each tile. It hands tile numbers and the
+ * totals of warps to the warps that need them, and the totals before a tile back to the workers.
  *
- * Some warps do nothing but watch. SF_ANNOUNCERS publish. The others look back, in SF_PARTIES parties of SF_LOOKERS warps: a party
- * has every SF_PARTIES-th tile, tries once in each turn of the loop, and must insist only when its tile is next. So no turn waits
- * for the memory to answer unless a total is really late.
+ * Most warps are workers: they load, compute and store. The others are watchers. Of these,
+ * SF_ANNOUNCERS warps claim tiles and publish totals. The rest look for totals of earlier tiles, in
+ * SF_PARTIES parties of SF_LOOKERS warps. A party has every SF_PARTIES-th tile. In each turn of the
+ * loop it tries once, and it repeats the try only if its tile is the next one. So a turn waits for
+ * memory only if a total is really late.
  *
- * SF_COLUMNS > 1: that many sequences lie interleaved in a line, as the columns of a narrow matrix; every total is then that many. A
- * tile is still so many elements.
+ * SF_COLUMNS > 1: a line is that many interleaved sequences, the columns of a narrow matrix. A tile
+ * has as many elements as before, and SF_COLUMNS totals.
  *
- * scratch: tickets (256 bytes), then for every line, level and group of 32: COLUMNS x WORDS x 32 words, mark and payload.
- * number[0]: tiles a line; number[1]: groups a line; number[2]: tiles in all; number[3]: tickets: a block draws SF_STAGES + 2 more than it
- * gets tiles. n: elements of a line.
+ * scratch: tickets (256 bytes), then for every line, level and group: SF_COLUMNS x WORDS x 32 words
+ * of 64 bits, each with the mark and 32 bits of a total.
+ * number[0]: tiles of a line. number[1]: groups of a line. number[2]: tiles in all. number[3]:
+ * tickets; every block draws SF_STAGES + 2 more than it gets tiles. n: elements of a line.
  */
 
-/* The bytes of a vector that are staged: where each of its parts begins, were they of one thread. */
+/* The parts of a vector that are staged: at which byte each would begin if a stage had one vector
+ * only (sf_stage_slot). */
 enum {
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) AT_##k, END_##k = AT_##k + sf_operand<dt, unit>::BYTES - 1,
@@ -47,13 +54,15 @@ enum {
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
         STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH),
         WORDS = sizeof(sf_acc) / 4,
-        BITS = SF_GROUP_LOG * SF_DEPTH, /* of a tile's number */
-        SEARCHES = (SF_COLUMNS + SF_LOOKERS - 1) / SF_LOOKERS, /* columns a looking warp has */
+        BITS = SF_GROUP_LOG * SF_DEPTH, /* bits of a tile's number */
+        SEARCHES = (SF_COLUMNS + SF_LOOKERS - 1) / SF_LOOKERS, /* columns of a looking warp */
         TURNS = SF_AHEAD + 1,
 #if SF_LOAD_FUSED
         ONCE = 0,
 #else
-        ONCE = SF_IN_SIZE == sizeof(sf_acc), /* a thread's elements, scanned, fit where they were staged */
+        /* Scanned elements fit where they were staged: warps scan once, instead of a fold first and
+         * a scan later. */
+        ONCE = SF_IN_SIZE == sizeof(sf_acc),
 #endif
 };
 
@@ -71,7 +80,7 @@ SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_u64 drawn)
         return c;
 }
 
-/* The line a tile belongs to, and its number in it. */
+/* A tile: its line, and its number in the line. */
 struct sf_tile {
         sf_line line;
         sf_i64 number;
@@ -82,16 +91,17 @@ SF_DEVICE sf_tile sf_tile_of(const sf_params &p, const sf_claim &c)
         return sf_tile{sf_batch_line(p, c.unit), c.number};
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Workers
- * ---------------------------------------------------------------------------------------------------------- */
-/* A thread's place for the part of a vector that begins at AT and has BYTES. Parts of one kind lie together. */
+ * ---------------------------------------------------------------------------------------------- */
+/* Where a thread stages the part of a vector that begins at AT and has BYTES bytes. Each part of
+ * all vectors of a stage is contiguous. */
 template <int AT, int BYTES> SF_DEVICE unsigned char *sf_stage_slot(int stage, int item, int thread)
 {
         return sf_shared() + stage * STAGE + SF_ITEMS * WORKERS * AT + (item * WORKERS + thread) * BYTES;
 }
 
-/* A whole vector of something, UNIT as in the prelude, copied to its slot. */
+/* Copies one part of a whole vector to its slot; UNIT as in element.cuh. */
 template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, const char *line, sf_i64 index, sf_i64 stride)
 {
         if (UNIT == 2)
@@ -104,7 +114,7 @@ template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, 
                         sf_copy_async<SIZE>(slot + j * SIZE, line + (index + j) * stride);
 }
 
-/* WHOLE: the tile has all its elements, as every one but a line's last has. */
+/* WHOLE: the tile is full, as all tiles of a line are except perhaps the last. */
 template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int stage, int thread)
 {
 #pragma unroll
@@ -181,7 +191,7 @@ SF_DEVICE void sf_unstage(const sf_params &p, sf_i64 at, int stage, int thread, 
         sf_elements<SF_COLUMNS>(p, raw, at, SPREAD, 1, v);
 }
 
-/* A thread's elements after the scan of its warp, put back where they came from. */
+/* A vector of a thread after its warp's scan, stored where its elements were staged. */
 struct alignas(SF_WIDTH * sizeof(sf_acc)) sf_held {
         sf_acc e[SF_WIDTH];
 };
@@ -209,11 +219,11 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
         }
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Watchers
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The first word of the group that entry `index` of a level belongs to, in one column of one line. */
+/* The first word of the group that has entry `index` of a level, in one column of one line. */
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
         sf_i64 group = sf_first_group(p, unit, level);
@@ -223,8 +233,8 @@ SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64
 }
 
 #if SF_COLUMNS == 1
-/* Lane w has warp w's total. taken[w * SF_WARP_LEVELS + k] becomes what warp w takes from the warps before it, for the k-th bit set in w, the
- * lowest first. Returns the total of all. */
+/* Lane w has warp w's total. Sets taken[w * SF_WARP_LEVELS + k] to what warp w takes from the warps
+ * before it for the k-th bit set in w, counted from the lowest. Returns the total of all warps. */
 SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc neutral)
 {
         int count = 0;
@@ -239,13 +249,13 @@ SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc 
 }
 #endif
 
-/* A look back that may take several tries: what is known of the totals one tile needs, in one column. */
+/* The search for the totals that a tile needs in one column. It may take several tries. */
 struct sf_search {
-        sf_acc v[SF_DEPTH];   /* lane k: entry k of the tile's group of that level */
-        bool there[SF_DEPTH]; /* or it is not needed */
-        bool found;           /* everything, and it has been handed over */
-        sf_acc total;         /* of the largest block the tile has closed so far */
-        int closed;           /* levels up to there; -1: not even its own total is known */
+        sf_acc v[SF_DEPTH];   /* lane k: entry k of the tile's group on that level */
+        bool there[SF_DEPTH]; /* v is known, or not needed */
+        bool found;           /* all are known, and have been handed over */
+        sf_acc total;         /* of the largest known block that ends with the tile */
+        int closed;           /* that block's level; -1: the tile's own total is not known yet */
 };
 
 SF_DEVICE void sf_search_begin(const sf_params &p, sf_i64 number, sf_search &s, int lane)
@@ -259,8 +269,8 @@ SF_DEVICE void sf_search_begin(const sf_params &p, sf_i64 number, sf_search &s, 
         s.closed = -1;
 }
 
-/* One try for all the columns a warp has: everything that is missing is asked for before any answer is waited for. Mark and payload
- * travel together, in every word. */
+/* One try, for all columns of a warp. All loads are issued before the first result is used. Every
+ * word has its own mark, so the words of a total need not arrive together. */
 SF_DEVICE void sf_search_try(const sf_params &p, const sf_claim &tile, int column, sf_search (&s)[SEARCHES], int lane)
 {
         sf_u64 word[SEARCHES][SF_DEPTH][WORDS];
@@ -291,7 +301,7 @@ SF_DEVICE void sf_search_try(const sf_params &p, const sf_claim &tile, int colum
                         }
 }
 
-/* For the whole warp. */
+/* Do all lanes of the warp have what they need? */
 SF_DEVICE bool sf_search_complete(const sf_search &s)
 {
         bool all = true;
@@ -301,7 +311,8 @@ SF_DEVICE bool sf_search_complete(const sf_search &s)
         return !sf_ballot(!all);
 }
 
-/* The tile that is the last of its group publishes the group's total, as soon as the others' are there, which it needs anyway. */
+/* The last tile of a group publishes the group's total as soon as it has the totals of the others,
+ * which it needs anyway. */
 SF_DEVICE void sf_search_close(const sf_params &p, const sf_claim &tile, int column, sf_search &s, int lane)
 {
 #pragma unroll
@@ -320,7 +331,8 @@ SF_DEVICE void sf_search_close(const sf_params &p, const sf_claim &tile, int col
                 }
 }
 
-/* before[k * SF_COLUMNS]: the total that the tile takes for the k-th bit set in its number, the lowest first. */
+/* Sets before[k * SF_COLUMNS] to the total that the tile takes for the k-th bit set in its number,
+ * counted from the lowest. */
 SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search &s, sf_acc *before, int lane)
 {
         int count = 0;
@@ -339,7 +351,9 @@ SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search 
         }
 }
 
-/* One turn of a party's warp: a try, what it closes, what it finds. `total`: the tile's own, a column each, or NULL. True once all is found. */
+/* What a looking warp does in a turn of the loop: it tries once, publishes the totals of groups
+ * that are complete, and hands over what it has found. `total`: the tile's own, one for each
+ * column, or NULL if they are not known yet. Returns true once all is found. */
 SF_DEVICE bool sf_search_turn(const sf_params &p, const sf_claim &tile, int column, sf_search (&search)[SEARCHES], const sf_acc *total,
                               sf_acc *list, int lane)
 {
@@ -371,21 +385,24 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
         sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
         sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE);
-        sf_acc *totals = (sf_acc *)(claims + SF_RING); /* TURNS of WARPS x SF_COLUMNS */
-        /* 2 * SF_PARTIES turns of BITS x SF_COLUMNS */
+        /* For each of TURNS turns: totals of warps, WARPS x SF_COLUMNS. */
+        sf_acc *totals = (sf_acc *)(claims + SF_RING);
+        /* For each of 2 * SF_PARTIES tiles: totals before the tile, BITS x SF_COLUMNS. */
         sf_acc *before = totals + sf_chained_before(TURNS, WARPS, SF_COLUMNS);
-        /* TURNS of SF_COLUMNS: the tiles' totals */
+        /* For each of TURNS turns: the totals of a tile, SF_COLUMNS of them. */
         sf_acc *own = totals + sf_chained_own(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH);
 #if SF_COLUMNS == 1
-        /* TURNS of WARPS x SF_WARP_LEVELS */
+        /* For each of TURNS turns: what warps take from each other, WARPS x SF_WARP_LEVELS. */
         sf_acc *between = totals + sf_chained_between(TURNS, WARPS, SF_COLUMNS, SF_PARTIES,
                                                       SF_DEPTH);
 #endif
-        sf_i64 mine = (sf_i64)(warp * SF_ITEMS * 32 + lane) * SF_WIDTH;        /* a worker's first element of a tile */
-        int first = (lane & (SPAN - 1)) * SHARE;                               /* its first column */
+        /* A worker's first element of a tile, and its first column. */
+        sf_i64 mine = (sf_i64)(warp * SF_ITEMS * 32 + lane) * SF_WIDTH;
+        int first = (lane & (SPAN - 1)) * SHARE;
 
-        /* The first claims, a moment apart, so that the tiles of blocks that start together interleave. */
-        sf_u64 ticket = 0; /* the next claim's: on its way for a whole turn */
+        /* The first claims. There is a pause after each, so that blocks that start at the same time
+         * get tiles in turn. */
+        sf_u64 ticket = 0; /* of the next claim; drawn a turn early, so that nobody waits for it */
         if (thread == WORKERS) {
                 sf_u64 drawn[SF_STAGES + 1];
 #pragma unroll
@@ -404,7 +421,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int k = 0; k < SF_STAGES; k++)
                         sf_stage_tile(p, claims[k], mine, k, thread);
 
-        int stage = 0, ahead = 0; /* of tile i, and of tile i + SF_AHEAD */
+        int stage = 0, ahead = 0; /* the stages of tile i and of tile i + SF_AHEAD */
         int looker = watcher - SF_ANNOUNCERS, party = looker / SF_LOOKERS, looking = -1;
         sf_search search[SEARCHES];
         for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
@@ -507,7 +524,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                         }
                 } else {
-                        /* The party's first tile after this one. */
+                        /* The party's first tile after tile i. */
                         int soon = i + 1 + ((party - (i + 1)) & (SF_PARTIES - 1));
                         if (soon >= 0 && claims[soon & (SF_RING - 1)].there) {
                                 sf_claim tile = claims[soon & (SF_RING - 1)];
@@ -517,7 +534,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         for (int q = 0; q < SEARCHES; q++)
                                                 sf_search_begin(p, tile.number, search[q], lane);
                                 looking = soon;
-                                /* Its own total is known from the turn after the one that published it. */
+                                /* The tile's own total can be read from the turn after the one that
+                                 * published it. */
                                 const sf_acc *total = soon < i + SF_AHEAD - 1 ? own + (unsigned)soon % TURNS * SF_COLUMNS : nullptr;
                                 sf_acc *list = before + (soon & (2 * SF_PARTIES - 1)) * (BITS * SF_COLUMNS);
                                 while (!sf_search_turn(p, tile, column, search, total, list, lane) && soon == i + 1)

@@ -1,24 +1,30 @@
 /*
- * scan_columns.cu: scans down an axis while the neighbours in memory belong to the next columns.
+ * scan_columns.cu: scans down the columns of matrices: neighbours in memory belong to different
+ * sequences.
  *
- * A block walks a strip of columns tile by tile. A row of the strip is SLOTS vectors wide; SF_GROUPS groups of SLOTS
- * threads each hold SF_ITEMS consecutive rows of the tile, one vector a row, so a thread adds up rows in registers, and
- * groups exchange totals through shared memory. The next tile is on its way meanwhile. Block totals wait in a binary
- * counter in shared memory, one for each column; the last group keeps it.
+ * A block goes through a strip of columns, tile by tile. A row of the strip is SLOTS vectors wide.
+ * There are SF_GROUPS groups of SLOTS threads. Each group holds SF_ITEMS consecutive rows of the
+ * tile, each thread one vector of every row. So a thread combines rows in registers, and groups
+ * exchange totals through shared memory. Meanwhile the next tile is being loaded. A binary counter
+ * (core/order.h) in shared memory, one for each column, holds the totals of the tiles so far; the
+ * last group updates it.
  *
- * SF_STAGED > 0: the rows of a narrow matrix lie one after the other, so a tile is one piece of memory. It is then moved in
- * vectors of 16 bytes, whatever the rows' length, through as many buffers in shared memory, and scanned there in place.
+ * SF_STAGED > 0: the rows of a narrow matrix are contiguous, so a tile is one piece of memory. It
+ * is moved in vectors of 16 bytes, whatever the length of the rows, through SF_STAGED buffers in
+ * shared memory. The results take the place of the elements there.
  *
- * SF_CHUNKED: too few strips to fill the chip, so every block has a chunk of one, as tree.cuh says. SF_PARTIAL: the launch before, which
- * only leaves the totals of chunks in scratch.
+ * SF_CHUNKED: there are too few strips to fill the chip, so every block has a chunk of a strip, as
+ * tree.cuh says. SF_PARTIAL: the launch before, which only stores the totals of chunks in scratch.
  *
- * SF_PACKS > 1: vectors in packs (memory.cuh). In scratch and shared memory the columns of a thread are neighbours all the same.
+ * SF_PACKS > 1: a thread's vector consists of packs (memory.cuh), which are apart in x and y. In
+ * scratch and shared memory the columns of a thread are contiguous nevertheless.
  *
- * SF_SLOTS: vectors a row, or 0: number[2] says (a narrow matrix, whatever its width).
- * number[0]: tiles a sequence has; number[1]: strips a row has; number[2]: vectors a row of the strip; number[3]: tiles a chunk has are
- * two to the power of it. inner: columns in all. scratch: for each batch position, chunk by chunk, a total for each column.
+ * SF_SLOTS: vectors in a row of the strip, or 0 if number[2] has it (a narrow matrix of any width).
+ * number[0]: tiles of a sequence. number[1]: strips of a row. number[2]: vectors in a row of the
+ * strip. A chunk has 2^number[3] tiles. inner: columns in all.
+ * scratch: for each batch position, chunk by chunk, a total for each column.
  */
-enum { ROWS = SF_ITEMS * SF_GROUPS, ON = SF_PARTIAL ? -1 : 1 /* from tile to tile */ };
+enum { ROWS = SF_ITEMS * SF_GROUPS, ON = SF_PARTIAL ? -1 : 1 /* step to the next tile */ };
 static_assert(SF_ITEMS <= SF_LOOSE / 2 && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
 #if SF_SLOTS
@@ -28,7 +34,7 @@ static_assert(SF_ITEMS <= SF_LOOSE / 2 && SF_GROUPS <= SF_LOOSE, "rows, and tota
 #endif
 
 #if SF_STAGED
-/* Elements of tile t. */
+/* How many elements tile t has. */
 SF_DEVICE int sf_length(const sf_params &p, sf_i64 t, int pitch)
 {
         sf_i64 rows = p.n - t * ROWS;
@@ -43,14 +49,16 @@ SF_DEVICE void sf_stage_tile(const sf_params &p, const char *x, sf_i64 t, bool t
 }
 #endif
 
-/* How many of a thread's rows are there, the first of them `row`? Counted in 32 bits: every row's load and store asks. */
+/* How many of a thread's rows, of which `row` is the first, exist? In 32 bits, since every load and
+ * store of a row compares with it. */
 SF_DEVICE int sf_there(const sf_params &p, bool works, sf_i64 row)
 {
         return !works ? 0 : p.n - row < SF_ITEMS ? (int)(p.n - row) : SF_ITEMS;
 }
 
 #if !SF_STAGED
-/* Where a thread's columns lie in a row: the first of them, and how many packs there are from it on. */
+/* A thread's columns in a row: the first one, the distance between packs, and how many packs exist
+ * (the last ones may be past the end of the row). */
 struct sf_place {
         sf_i64 column;
         int apart, packs;
@@ -93,7 +101,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
         sf_acc identity = sf_acc_of(p.identity);
         unsigned char *buffers = sf_shared(); /* SF_STAGED tiles */
-        sf_acc *totals = (sf_acc *)(buffers + SF_STAGED * ROWS * pitch * SF_IN_SIZE) + slot * SF_WIDTH; /* two turns of SF_GROUPS rows */
+        /* SF_GROUPS rows for tiles with even numbers, and as many for odd ones. */
+        sf_acc *totals = (sf_acc *)(buffers + SF_STAGED * ROWS * pitch * SF_IN_SIZE) + slot * SF_WIDTH;
         sf_acc *counter = totals + sf_columns_counter(SF_GROUPS,
                                                       pitch);          /* a row for each level */
 
@@ -116,7 +125,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (SF_PARTIAL)
                 first += tiles - 1;
 #endif
-        /* In scratch: whole vectors of them, in packs whole strips. */
+        /* Scratch has room for whole vectors of columns; if there are packs, for whole strips. */
         sf_i64 columns = SF_PACKS > 1 ? p.number[1] * pitch : SF_RAGGED ? sf_padded(p.inner, SF_WIDTH) : p.inner;
         sf_line line = sf_batch_line(p, batch);
         sf_i64 row = first * ROWS + group * SF_ITEMS;
@@ -147,13 +156,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 int there = SF_STAGED ? 0 : sf_there(p, works, row);
                 sf_acc v[SF_ITEMS][SF_WIDTH];
 #if SF_STAGED
-                /* What this barrier also says: all have stored the tile before, so its buffer may be filled again. */
+                /* After this barrier all threads have also stored the previous tile, so its buffer
+                 * may be filled again. */
                 sf_copy_wait<SF_STAGED - 2>();
                 sf_sync_block();
                 unsigned char *buffer = buffers + turn_in * (ROWS * pitch * SF_IN_SIZE);
                 sf_stage_tile(p, line.x, t + ON * (SF_STAGED - 1), done + SF_STAGED - 1 < tiles, pitch, buffers + (turn_in ? turn_in - 1 : SF_STAGED - 1) * (ROWS * pitch * SF_IN_SIZE));
                 turn_in = turn_in + 1 == SF_STAGED ? 0 : turn_in + 1;
-                /* Rows past the end are garbage, and nothing that is kept comes after them. A thread without columns reads another's. */
+                /* Rows past the end hold garbage. They are the last rows, so no result that is kept
+                 * depends on them. A thread without columns reads those of another. */
                 unsigned char *own = buffer + ((works ? group * SF_ITEMS * pitch : 0) + slot * SF_WIDTH) * SF_IN_SIZE;
                 sf_vector raw[SF_ITEMS];
 #pragma unroll
@@ -177,10 +188,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
 #endif
 
-                /* Rows of a thread. */
+                /* Between the rows of a thread. */
                 sf_scan_rows(v);
 
-                /* Groups of the tile. */
+                /* Between the groups of the tile. */
                 sf_acc *turn = totals + (t & 1) * (SF_GROUPS * pitch);
                 sf_before<SF_WIDTH> before = sf_none_before<SF_WIDTH>();
                 if (SF_GROUPS > 1) {
@@ -200,7 +211,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 }
 #else
 
-                /* Tiles of the sequence. */
+                /* Between the tiles of the sequence. */
                 if (!SF_SINGLE && works)
                         sf_take_tiles<!SF_CHUNKED>(counter, pitch, t, group == SF_GROUPS - 1, v, before);
                 sf_spread_rows(v, before);

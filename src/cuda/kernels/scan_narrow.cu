@@ -1,23 +1,24 @@
 /*
- * scan_narrow.cu: scans down a narrow matrix, few sequences that lie interleaved in one line of memory.
+ * scan_narrow.cu: scans down the columns of a narrow, contiguous matrix: a few interleaved
+ * sequences. There are SF_COLUMNS columns, a power of two.
  *
- * Neighbours are loaded as vectors whatever columns they belong to, SF_COLUMNS of them, a power of two; tree.cuh says how a warp scans
- * them. A block walks one chunk of the matrix tile by tile, the next tile on its way in registers meanwhile; its warps exchange totals
- * through shared memory, where the counter is as well.
+ * Vectors are loaded without regard to the columns; tree.cuh says how a warp scans them. A block
+ * goes through one chunk of the matrix, tile by tile, and loads the next tile into registers while
+ * it computes. Its warps exchange totals through shared memory. The counter is there too.
  *
- * SF_PARTIAL: the launch before, which only leaves the totals of chunks in scratch. SF_RUN: as sf_preload has it, or 0: scan_totals.cu
- * has been there.
+ * SF_PARTIAL: the launch before, which only stores the totals of chunks in scratch. SF_RUN: the RUN
+ * of sf_preload, or 0 if scan_totals.cu has prepared the totals.
  *
- * number[0]: tiles; number[1]: tiles a chunk has are two to the power of it; number[2]: levels of the counter. n: elements, of all columns.
- * scratch: for each batch position, chunk by chunk, a total for each column.
+ * number[0]: tiles. A chunk has 2^number[1] of them. number[2]: levels of the counter. n: elements,
+ * of all columns. scratch: for each batch position, chunk by chunk, a total for each column.
  */
 enum {
         SHARE = sf_columns<SF_COLUMNS>::SHARE,
         SPAN = sf_columns<SF_COLUMNS>::SPAN,
         WARPS = SF_THREADS / 32,
-        SPREAD = 32 * SF_WIDTH, /* elements from a thread's item to its next */
+        SPREAD = 32 * SF_WIDTH, /* elements from one item of a thread to its next item */
         TILE = SF_THREADS * SF_ITEMS * SF_WIDTH,
-        ON = SF_PARTIAL ? -1 : 1, /* from tile to tile */
+        ON = SF_PARTIAL ? -1 : 1, /* step to the next tile */
 };
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -25,7 +26,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
         sf_acc identity = sf_acc_of(p.identity);
-        sf_acc *turns = (sf_acc *)sf_shared() + own * SHARE; /* two, of a row for each warp */
+        /* A row for each warp, for tiles with even numbers; and as many for odd ones. */
+        sf_acc *turns = (sf_acc *)sf_shared() + own * SHARE;
         sf_acc *counter = turns + sf_narrow_counter(SF_THREADS,
                                                     SF_COLUMNS); /* a row for each level */
 

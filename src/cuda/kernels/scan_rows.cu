@@ -1,30 +1,34 @@
 /*
- * scan_rows.cu: scans along an axis whose neighbours lie next to each other, or at any one stride.
+ * scan_rows.cu: scans along an axis whose elements are contiguous, or at any one stride.
  *
- * SF_TEAM threads (a power of two: lanes of a warp, or several warps) walk one sequence tile by tile, the next tile on its
- * way in registers while this one is added up; a tile's total goes into a binary counter every warp keeps for itself.
- * Teams no larger than a warp never meet a barrier, and hold SF_ROWS sequences at once to keep enough bytes under way.
- * Long bursts of reads, then of writes, are what the memory likes: a tile is as large as the registers allow.
+ * A team of SF_TEAM threads (a power of two: lanes of a warp, or several warps) goes through one
+ * sequence, tile by tile. The next tile is loaded into registers while this one is computed. The
+ * total of a tile goes into a binary counter (core/order.h), of which every warp has its own copy.
+ * A team no larger than a warp needs no barrier, and has SF_ROWS sequences at once, so that enough
+ * loads are under way. Memory is fastest with many reads in a row, then many writes, so a tile is
+ * as large as the registers allow.
  *
- * SF_STAGED: short sequences, or small matrices of some side by side, lie one after the other, but not so that vectors of 16 bytes begin with
- * them. A block's are then one piece of memory, moved as such through shared memory and scanned there; SF_WIDTH is 1. What lies side
- * by side is a unit: number[1] of them a block, number[3] sequences in each.
+ * SF_STAGED: the tensor is contiguous, but its sequences are short, or are the columns of small
+ * matrices, so that vectors of 16 bytes do not begin where sequences do. Then what a block has is
+ * moved as one piece of memory to shared memory, scanned there, and moved back; SF_WIDTH is 1. A
+ * unit is a sequence or a small matrix. number[1]: units of a block. number[3]: sequences of each.
  *
- * number[0]: tiles a sequence has. units: sequences.
+ * number[0]: tiles of a sequence. units: sequences in all.
  */
 enum {
         LANES = SF_TEAM < 32 ? SF_TEAM : 32,
         WARPS = SF_TEAM < 32 ? 1 : SF_TEAM / 32,
         TEAMS = SF_THREADS / SF_TEAM,
         TILE = SF_TEAM * SF_ITEMS * SF_WIDTH,
-        SPREAD = LANES * SF_WIDTH, /* elements from a thread's item to its next */
-        /* Products leave no room for a question before every load: one is asked for the tile. */
+        SPREAD = LANES * SF_WIDTH, /* elements from one item of a thread to its next item */
+        /* For products, a condition before every load costs too much: there is one for the tile. */
         ASKS_ONCE = SF_PRODUCTS,
 };
 
 #if SF_STAGED
-/* As sf_load_vector, of one element in shared memory. `step`: elements from one to the next. What is not there is another's, since every question
- * before a load is a branch that the next one waits at. */
+/* As sf_load_vector, for one element in shared memory. `step`: elements from one to the next. An
+ * index past the end loads the first element, and nobody uses it: a condition before the load would
+ * be a branch, and the next load would have to wait for it. */
 SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int index, int end, int step)
 {
         sf_vector v;
@@ -49,15 +53,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
         sf_acc identity = sf_acc_of(p.identity);
-        sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS; /* two turns of SF_THREADS / 32 */
+        /* SF_THREADS / 32 totals for tiles with even numbers, and as many for odd ones. */
+        sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS;
 
-        /* A team without a sequence of its own walks along with nothing to load or store. */
+        /* A team without a sequence runs the same code with a sequence of no elements. */
         sf_line line[SF_ROWS];
         sf_i64 end[SF_ROWS];
         int early[SF_ROWS] = {};
 #if SF_STAGED
         const int n = (int)p.n, inner = (int)p.number[3], step = p.sx < 0 ? -inner : inner;
-        const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit; what runs backwards ends where it begins */
+        /* top: the block's first unit. back: how many elements a reversed sequence's first element
+         * is above its lowest address. */
+        const sf_i64 top = sf_block() * p.number[1];
         const int most = (int)p.number[1] * inner, back = p.sx < 0 ? (n - 1) * inner : 0;
         const int sequences = p.units - top * inner < most ? (int)(p.units - top * inner) : most;
         const sf_i64 first = top * n * inner - back;
@@ -143,7 +150,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 total = sf_of_lane<LANES>(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
                         }
                         if (!SF_SINGLE && SF_OWES) {
-                                /* Of all tiles there were: any grouping gives the same. */
+                                /* Any grouping gives the same bits: one total of all tiles so far
+                                 * is enough. */
                                 sf_acc left[1] = {counter[q].entry};
                                 if (t)
                                         sf_take_all(left, v[q], before);

@@ -1,10 +1,12 @@
 /*
- * scan_totals.cu: between the two launches of a scan in chunks: every chunk's total becomes that of the largest block the chunk closes.
- * A chunk then finds all that stands before it, one total for each bit set in its number.
+ * scan_totals.cu: runs between the two launches of a scan in chunks. It replaces the total of each
+ * chunk by the total of the largest aligned block of chunks that ends with it. All chunks before a
+ * chunk together are then one total for each bit set in its number.
  *
- * A warp has SF_ITEMS chunks of 32 columns, a block the chunks of all of them.
+ * A warp has SF_ITEMS chunks of 32 columns, a column for each lane; a block has all their chunks.
  *
- * scratch: for each batch position, chunk by chunk, a total for each column. inner: columns. number[0]: chunks.
+ * scratch: for each batch position, chunk by chunk, a total for each column. inner: columns.
+ * number[0]: chunks.
  */
 enum { WARPS = SF_THREADS / 32 };
 static_assert(SF_ITEMS <= SF_LOOSE, "a thread's totals are multiplied unsettled");

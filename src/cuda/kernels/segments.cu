@@ -1,18 +1,25 @@
 /*
- * segments.cu: scans, folds and maps of a line that is cut into segments by offsets (core/segments.h), each by itself, whatever their lengths.
+ * segments.cu: scans, folds and maps of lines that offsets cut into segments of any lengths
+ * (core/segments.h). Each segment is computed by itself.
  *
- * Work is cut by elements. A segment is cut into chunks, counted from its own beginning: of 32 rows of SF_LEAF elements on a line, of SF_LEAF elements down columns. The line
- * is cut into windows as long; a chunk belongs to the window in which it begins. So of each segment a window has at most one chunk, its part, and if that is full it is the
- * window's last. A warp has a window, or of few columns several, and waits for no other but for totals of chunks before (segments_bounds.cuh).
+ * A segment is cut into chunks, counted from its beginning: of 32 rows of SF_LEAF elements, or of
+ * SF_LEAF elements down columns. The line is cut into windows of the same length, and a chunk
+ * belongs to the window in which it begins. So a window has at most one chunk of each segment; it
+ * is called a part here. A full chunk is the last part of its window. A warp has one window, or
+ * several if there are few columns. It waits only for totals of earlier chunks
+ * (segments_bounds.cuh).
  *
- * SF_STRIP: 1: lines; else columns beside each other, a power of two of them (32 at most), which one party of a warp's lanes has. SF_MAPS: nothing is combined. SF_SPREAD: bit
- * k: of operand k there is an element a segment. SF_CELL: bytes of shared memory for an element of a line.
+ * SF_STRIP: 1 for lines; else how many neighbouring columns a window has, a power of two up to 32.
+ * A column belongs to one lane; the lanes of a window are a party, and a warp has as many parties
+ * as fit. SF_MAPS: nothing is combined. SF_SPREAD: bit k is set if operand k has one element for
+ * each segment (it is spread). SF_CELL: bytes of shared memory for an element of a line.
  *
- * Offsets are taken as they come: clamped to the line, so that whatever they are nothing else is touched; where they decrease a window has no more segments, and a
- * total that never comes is waited for only so long.
+ * Offsets are not checked. They are clamped to the line, so no other memory is touched. Where they
+ * decrease, the window has no more segments; and the wait for a total is limited.
  *
- * scratch: tickets; then for each line and strip the windows' totals, mark and payload. number[0]: windows a line, and number[1]: strips of columns;
- * number[2]: words of a line's totals; number[3]: tickets. offsets, segments, offset_stride: where they are, how many segments, bytes from one to the next.
+ * scratch: tickets; then for each unit (a line or a strip) the totals of windows, with marks.
+ * number[0]: windows of a line. number[1]: strips of columns. number[2]: words of a unit's totals.
+ * number[3]: tickets. offset_stride: bytes from one offset to the next.
  */
 #include "segments_bounds.cuh"
 #if SF_STRIP == 1
@@ -21,7 +28,8 @@
 #include "segments_columns.cuh"
 #endif
 
-/* What the warp has to read in the window at `first`, and perhaps in those of its other parties, is on its way to the cache: a line of 128 bytes a lane at a time. */
+/* Prefetches what the warp will read in the window at `first`, and in those of its other parties:
+ * one cache line of 128 bytes for each lane at a time. */
 SF_DEVICE void sf_prefetch_from(const sf_params &p, const char *line, int unit, int size, sf_i64 stride, sf_i64 first, int lane)
 {
         const int apart = SF_STRIP > 1 ? 1 : 128 / size;
@@ -41,11 +49,11 @@ SF_DEVICE void sf_prefetch_windows(const sf_params &p, const sf_line &line, sf_i
 #endif
 }
 
-/* What a warp has to do: a window, of several parties as many side by side. */
+/* What a warp has to do: consecutive windows, one for each of its parties. */
 struct sf_turn {
-        sf_i64 unit, window; /* the line, or strip of columns; and which of its windows, the first party's */
-        sf_line line;        /* the lane's own column */
-        bool there;          /* if there is one */
+        sf_i64 unit, window; /* the line or strip of columns; the first party's window */
+        sf_line line;        /* at the lane's own column */
+        bool there;          /* the lane has a column */
 };
 SF_DEVICE sf_turn sf_turn_of(const sf_params &p, sf_i64 number, int lane)
 {
@@ -93,7 +101,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         const int thread = sf_thread(), warp = thread / 32, lane = thread & 31;
-        /* A block most often draws its own number: what it has to read then comes meanwhile. */
+        /* Most often a block draws the ticket of its own number. So what it will probably read is
+         * prefetched while it draws. */
         sf_turn t = sf_turn_of(p, sf_block() * (SF_THREADS / 32) + warp, lane);
         if (t.unit < p.units)
                 sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);

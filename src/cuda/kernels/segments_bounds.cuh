@@ -1,6 +1,6 @@
 /*
- * segments_bounds.cuh: what lines and columns that are cut into segments have in common (segments.cu): where segments begin, elements and results, and the
- * totals that chunks tell each other.
+ * segments_bounds.cuh: what segments.cu needs for both lines and columns: where segments begin,
+ * elements and results, and the totals that chunks publish for each other.
  */
 enum {
         CHUNK = SF_STRIP == 1 ? 32 * SF_LEAF : SF_LEAF,
@@ -14,7 +14,8 @@ SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
  * Segments
  * ---------------------------------------------------------------------------------------------- */
 
-/* The offset of segment k, one of 0 to segments, whatever it is; backwards counted from the line's end. */
+/* The offset of segment k, 0 to `segments`, not checked. In reverse, segments and positions count
+ * from the end of the line. */
 SF_DEVICE sf_i64 sf_offset_of(const sf_params &p, sf_i64 k)
 {
         const char *at = p.offsets + (SF_BACKWARDS ? p.segments - k : k) * p.offset_stride;
@@ -25,7 +26,8 @@ SF_DEVICE sf_i64 sf_offset_of(const sf_params &p, sf_i64 k)
 #endif
         return SF_BACKWARDS ? p.n - v : v;
 }
-/* Where segment k begins, on the line; of k = segments where the last one ends. What stands before the first and behind the last is as if a segment too. */
+/* Where segment k begins on the line; for k = segments, where the last one ends. Elements before
+ * the first offset and after the last one count as segments too: -1 and `segments`. */
 SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
 {
         if (k < 0 || k > p.segments)
@@ -35,8 +37,9 @@ SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
 }
 SF_DEVICE sf_i64 sf_length(const sf_params &p, sf_i64 k) { return SF_INDICES && SF_BACKWARDS ? sf_bound(p, k + 1) - sf_bound(p, k) : 0; }
 
-/* By a warp: the first k whose segment begins at `position` or behind it; segments + 1: none does. Lanes ask at 32 places, first around where it would be if all
- * segments had one length, then between the two where the answers change. */
+/* The whole warp finds the first k whose segment begins at or after `position`; segments + 1 if
+ * none does. Lanes read 32 offsets at a time: first around the place where k would be if all
+ * segments had the same length, then between the two offsets where the answer changes. */
 template <class I> SF_DEVICE I sf_find_in(const sf_params &p, sf_i64 position, int lane)
 {
         I low = 0, high = (I)p.segments + 1, step = 32;
@@ -65,19 +68,21 @@ SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
 
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
 
-/* Where the window's first chunk begins, counted from the window, of the segment that begins at `begin`, before it; and which of the segment's chunks it is. */
+/* The number of the first chunk that begins in the window, of the segment that begins at `begin`,
+ * counted from the window's beginning. */
 SF_DEVICE sf_u32 sf_open_number(sf_i64 begin) { return begin < 0 ? (sf_u32)((sf_u64)(CHUNK - 1 - begin) / CHUNK) : 0; }
 
-/* The one chunk of a segment that begins in a window; if none does, nothing. Positions count from the window's beginning, and far ones are cut off. */
+/* The one chunk of a segment that begins in a window; length 0 if none does. Positions count from
+ * the window's beginning; -1 stands for all before it, FAR for all that are far after it. */
 struct sf_part {
         int at, length;
-        bool ends;  /* the segment, with it */
-        bool empty; /* the segment is, and stands in the window */
+        bool ends;  /* the segment ends with this chunk */
+        bool empty; /* the segment is empty, and its place is in the window */
         bool more;  /* the next segment begins in the window too */
 };
 enum { FAR = 2 * CHUNK + 1 };
 SF_DEVICE int sf_near(sf_i64 position) { return position < 0 ? -1 : position < FAR ? (int)position : (int)FAR; }
-/* A segment's beginning, from that of the window at `first`. */
+/* Where segment k begins, counted from the window's beginning, which is `first`. */
 SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
 {
         const int least = first ? -1 : 0, most = sf_near(p.n - first);
@@ -86,7 +91,7 @@ SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
         const sf_i64 v = sf_offset_of(p, k) - first;
         return v < 0 ? least : v < most ? (int)v : most;
 }
-/* Of segment k, which begins and ends there; `at`: where its chunk begins. */
+/* The part of segment k, which begins at `begin` and ends at `end`; its chunk begins at `at`. */
 SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at)
 {
         const bool there = k <= p.segments && begin <= end && at < CHUNK;
@@ -104,7 +109,8 @@ SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, i
  * Elements and results
  * ---------------------------------------------------------------------------------------------- */
 
-/* The line at an index. The compiler knows nothing of how it came there, or it would go there anew for every load that has a condition. */
+/* The line moved to an index. sf_anew hides from the compiler how the addresses were computed; else
+ * it would compute them again for every conditional load. */
 SF_DEVICE sf_line sf_line_at(const sf_params &p, const sf_line &from, sf_i64 index)
 {
         sf_line line = sf_moved(from, index, sf_along(p));
@@ -119,7 +125,7 @@ SF_DEVICE sf_line sf_line_at(const sf_params &p, const sf_line &from, sf_i64 ind
         return line;
 }
 
-/* The vector at an index of a line that is moved so far along, of operands that are not spread. */
+/* Loads the vector at an index of a line; operands that are spread (SF_SPREAD) are cleared. */
 SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end)
 {
 #if SF_SPREAD && SF_LOAD_FUSED
@@ -142,7 +148,7 @@ SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 ind
 #endif
 }
 
-/* Of operands that are spread: what belongs to a segment; `line` is at its beginning. */
+/* Loads the segment's elements of the operands that are spread; `line` is at its index 0. */
 SF_DEVICE sf_vector sf_fetch_spread(const sf_params &p, const sf_line &line, sf_i64 segment)
 {
         sf_vector v = sf_no_vector();
@@ -170,7 +176,7 @@ SF_DEVICE sf_vector sf_with_spread(sf_vector v, const sf_vector &spread)
         return v;
 }
 
-/* What the program on the way out reads for a result; `at` is the line moved there. */
+/* What the store program reads for a result; `at` is the line moved to the result. */
 SF_DEVICE sf_results sf_fetch_results(const sf_params &p, const sf_line &line, const sf_line &at, sf_i64 segment)
 {
 #if SF_SPREAD && SF_STORE_FUSED
@@ -197,7 +203,7 @@ SF_DEVICE sf_loaded sf_read(const sf_params &p, const sf_vector &v)
         return e[0];
 }
 
-/* An element as a value, number r of its segment. */
+/* The value of an element that is number r of its segment. */
 SF_DEVICE sf_acc sf_lifted(sf_loaded e, sf_i64 r)
 {
         (void)r;
@@ -212,7 +218,8 @@ SF_DEVICE sf_acc sf_lifted(sf_loaded e, sf_i64 r)
 #endif
 }
 
-/* A value as what is stored of it; an index counts from the beginning of its segment, which has `length` elements. */
+/* What is stored for a value. An index counts from the beginning of its segment, in reverse too;
+ * the segment has `length` elements. */
 SF_DEVICE sf_answer sf_answered(const sf_params &p, sf_acc v, sf_i64 length)
 {
         (void)length;
@@ -236,14 +243,15 @@ SF_DEVICE sf_result sf_result_of(const sf_params &p, sf_answer v, const sf_resul
         return r;
 }
 
-/* A fold's result. */
+/* Stores a fold's result. */
 SF_DEVICE void sf_store_entry(const sf_params &p, const sf_line &line, sf_i64 segment, sf_acc v)
 {
         if (sf_has_entry(p, segment))
                 sf_store(line.y + segment * p.sy, sf_result_of(p, sf_answered(p, v, sf_length(p, segment)), sf_fetch_results(p, line, line, segment)));
 }
 
-/* A leaf's values, combined: of a fold the last one is the total, of a scan each stands for all up to it. */
+/* Combines the values of a leaf. In a fold the last one becomes the total; in a scan each becomes
+ * the total up to it. */
 template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
 {
 #pragma unroll
@@ -257,24 +265,31 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
 /* ------------------------------------------------------------------------------------------------
  * Totals of chunks
  *
- * Chunk q of a segment begins q windows behind the segment's first: so what is told of chunks needs one place a window. Whoever has a full chunk tells the total of
- * the largest block of chunks that ends with it, 2^k of them where q ends in k ones; for that it needs one told total for each of these. And for each bit set in q
- * the block that ends where the bit says is just the one that was told there: q & ~below(bit) has so many zeros at its end, the chunk before it so many ones.
+ * Chunk q of a segment begins q windows after the segment's first chunk, and a window has at most
+ * one full chunk. So totals need one place for each window. A full chunk that is not the last of
+ * its segment publishes the total of the largest aligned block of chunks that ends with it: 2^k
+ * chunks if q ends in k one bits. This total is made of the chunk's own and one published total for
+ * each of these bits.
+ *
+ * Likewise, all chunks before chunk q are one published total for each bit set in q. The total for
+ * bit b is of the 2^b chunks before chunk m = q & ~below(b). Since m ends in exactly b zeros, m - 1
+ * ends in exactly b ones: what chunk m - 1 published is the total of just these chunks.
  * ---------------------------------------------------------------------------------------------- */
 
-/* So often a total is looked for that does not come, as when offsets decrease. Who has given up says so, in the second word of scratch, which others look at now and
- * then: so a launch does not wait as long for each of many. */
+/* A total may never come if offsets decrease. After PATIENCE tries a thread writes the launch's
+ * mark to the second word of scratch. Every NOW_AND_THEN tries a waiting thread looks whether it is
+ * there, and gives up. So a launch does not wait that long for each of many totals. */
 #define PATIENCE (1 << 20)
 #define NOW_AND_THEN 1024
 
-/* Where a window's totals are told, and as what. */
+/* Where a window's total is published, and with which mark. */
 struct sf_place {
         sf_u64 *words;
         sf_u32 mark;
 };
 SF_DEVICE void sf_tell(const sf_place &own, sf_acc v) { sf_publish<1>(own.words, v, own.mark); }
 
-/* For a bit of q. */
+/* The search for the total that belongs to a bit of q. */
 struct sf_look {
         const sf_u64 *words;
         sf_words found;
@@ -302,7 +317,7 @@ SF_DEVICE sf_acc sf_found(const sf_params &p, sf_look &look, sf_u32 mark)
 {
         sf_u64 *given_up = (sf_u64 *)p.scratch + 1;
         for (int tries = 1; !look.there; tries++) {
-                sf_pause(); /* others have something to do */
+                sf_pause(); /* lets other warps work */
                 sf_look_once(look, mark);
                 if (tries == PATIENCE)
                         sf_post(given_up, mark);
@@ -312,5 +327,5 @@ SF_DEVICE sf_acc sf_found(const sf_params &p, sf_look &look, sf_u32 mark)
         return sf_of_words(look.found);
 }
 
-/* The bits of q that are needed to tell a total: the ones at its end. */
+/* The bits of q whose totals a chunk needs before it can publish one: the ones at the end of q. */
 SF_DEVICE sf_u32 sf_early(sf_u32 q) { return q & ~(q + 1); }

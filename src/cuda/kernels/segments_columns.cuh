@@ -1,9 +1,11 @@
 /*
- * segments_columns.cuh: a window of SF_STRIP columns beside each other, by as many lanes (segments.cu). A chunk is a leaf, which every lane has in registers. Segments that are
- * shorter share one, as many as it holds.
+ * segments_columns.cuh: a window of SF_STRIP neighbouring columns, one for each lane of a party
+ * (segments.cu). A chunk is one leaf, which the lane has in registers. Shorter segments share a
+ * leaf, as many as fit.
  */
 
-/* Short segments, one element after another: heads has where they begin. Level k holds the total of the last 2^k elements that are a block, as a counter does (core/order.h). */
+/* Scans a leaf of short segments, one element after another. Bit i of heads: a segment begins with
+ * element i. level[k] is entry k of a binary counter of totals (core/order.h). */
 SF_DEVICE void sf_walk_short(sf_acc (&v)[SF_LEAF], sf_u32 heads)
 {
         enum { LEVELS = SF_LEAF >= 32 ? 5 : SF_LEAF >= 16 ? 4 : SF_LEAF >= 8 ? 3 : 2 };
@@ -28,23 +30,24 @@ SF_DEVICE void sf_walk_short(sf_acc (&v)[SF_LEAF], sf_u32 heads)
 
 /* A column's window. */
 struct sf_window {
-        sf_line line; /* the column, at its beginning */
+        sf_line line; /* the column, at its index 0 */
         sf_i64 first;
         sf_place place;
 };
 
-/* As many parts as a leaf holds, one after another; segments are numbered on from the first one's. */
+/* The parts that share a leaf; their segments are consecutive. */
 struct sf_group {
-        sf_i64 segment, index; /* of the first part; of its first element, on the line */
+        sf_i64 segment, index; /* of the first part: its segment, and its first element's index */
         int count;
         sf_u32 heads;
-        sf_u32 number; /* the first part's, among its segment's chunks */
-        bool ends;     /* its segment does, with that part */
+        sf_u32 number; /* which chunk of its segment the first part is */
+        bool ends;     /* the first part ends its segment */
 };
 SF_DEVICE int sf_segment_in(const sf_group &g, int i) { return sf_count_bits(g.heads & ((2u << i) - 1)) - 1; }
 
 #if !SF_MAPS
-/* What the first part's elements, `length` of them, take of chunks before theirs, as in segments_lines.cuh; the next total is asked for as one is taken. */
+/* Combines the first part's elements, `length` of them, with the totals of the chunks before, as in
+ * segments_groups.cuh. The next total is asked for before the lane waits for this one. */
 SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g, int length, bool tells, sf_acc (&v)[SF_LEAF], sf_acc &total, sf_acc &before)
 {
         const sf_u32 early = tells ? sf_early(g.number) : 0;
@@ -114,7 +117,8 @@ SF_DEVICE void sf_do_group(const sf_params &p, const sf_window &w, const sf_grou
                 sf_combine_leaf(v);
         else
                 sf_walk_short(v, g.heads);
-        const sf_u32 last = 1u << (length - 1); /* of it; compared with i, the compiler would have v in memory */
+        /* Its last element, as a bit: if i were compared, the compiler would keep v in memory. */
+        const sf_u32 last = 1u << (length - 1);
 #pragma unroll
         for (int i = 0; i < SF_LEAF; i++)
                 if (last >> i & 1)
@@ -144,7 +148,7 @@ SF_DEVICE void sf_do_group(const sf_params &p, const sf_window &w, const sf_grou
 #endif
 }
 
-/* k: the segment that stands before those that begin in the window. */
+/* k: the segment before the first one that begins in the window or after it. */
 SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
 {
         const sf_i64 open = sf_bound(p, k) - w.first;

@@ -1,17 +1,23 @@
 /*
- * segments_groups.cuh: a group of parts of segments, of up to 32 rows, by a warp, a row for each lane (segments_lines.cuh). Its elements stand side by side in memory. They are
- * read so, and go by way of shared memory, where lanes find their rows; only where all rows are short do lanes read their own. A scan's results go back by way of
- * shared memory too. A part by itself, of a few strips, needs no rows: every lane has an element of each strip.
+ * segments_groups.cuh: a warp computes a group: parts of segments with up to 32 rows together, one
+ * for each lane (segments_lines.cuh). The elements of a group are contiguous. Lanes read
+ * neighbouring elements and copy them to shared memory, from which each lane takes its row. Only if
+ * all rows are short, each lane reads its row directly. The results of a scan go through shared
+ * memory too. A single part of a few strips needs no rows: every lane has one element of each
+ * strip.
  */
 
-/* ALONE: a group is one part, so that its rows follow each other. MIXED: it has several. In either case a cell is left free behind the cells of each row, so that lanes meet in
- * different banks. SHORT: several parts of a row each, which the lane whose row it is reads from memory; cells are for results, as they lie there. */
+/* ALONE: the group is one part, so its rows are contiguous. MIXED: it is several parts. In both
+ * cases one cell is left free after the cells of each row, so that lanes access different banks.
+ * SHORT: several parts of one row each, which lanes read directly; cells are only for results,
+ * which are contiguous there. */
 enum sf_kind { ALONE, MIXED, SHORT };
 
-/* The cell of the group's element i; or of the i-th where every row has SF_LEAF. */
+/* The offset of the cell of the group's element i. MIXED: i counts as if every row were full. */
 template <sf_kind KIND> SF_DEVICE int sf_cell(int i) { return (int)((sf_u32)i + (KIND == SHORT ? 0 : (sf_u32)i / SF_LEAF)) * SF_CELL; }
 
-/* What waits in a cell: an element, or where operands are spread all that was read for one; then a result. */
+/* What a cell holds: an element, or all that was read for it if operands are spread; later its
+ * result. */
 #if SF_SPREAD && SF_LOAD_FUSED
 typedef sf_vector sf_kept;
 #else
@@ -29,27 +35,27 @@ static_assert(SF_CELL % alignof(sf_kept) == 0 && (SF_FOLDS || SF_CELL % alignof(
 
 /* A warp's window. */
 struct sf_window {
-        sf_line line; /* at its beginning */
+        sf_line line; /* the line, at its index 0 */
         sf_i64 first;
         sf_place place;
         unsigned char *cells;
-        const int *rows; /* of a group that is mixed: where each begins, from its first element, and how many elements it has, times 2^16 */
+        const int *rows; /* MIXED: where each row begins in the group, plus 2^16 times its length */
         int lane;
 };
 
-/* A group: its first element's position in the window, and how many. */
+/* A group: the position of its first element in the window, and how many elements it has. */
 struct sf_group {
         int at, count;
         int rows;
-        sf_u32 number; /* the first part's, among its segment's chunks */
-        bool ends;     /* its segment does, with that part */
+        sf_u32 number; /* which chunk of its segment the first part is */
+        bool ends;     /* the first part ends its segment */
 };
 /* A lane's row. */
 struct sf_row {
         sf_i64 segment;
-        int at, length;   /* from the group's first element */
-        int number, rows; /* in its part */
-        bool leads;       /* it is of the first part */
+        int at, length;   /* at: counted from the group's first element */
+        int number, rows; /* its number in its part, and how many rows the part has */
+        bool leads;       /* it belongs to the first part */
 };
 
 /* ------------------------------------------------------------------------------------------------
@@ -76,7 +82,8 @@ SF_DEVICE sf_loaded sf_use(const sf_params &p, const sf_kept &kept, const sf_vec
 #endif
 }
 
-/* Lanes read 32 elements at a time, a strip: of one row, or of several where leaves are shorter. Where the lane's of a strip is, from its first; -1: it has none. */
+/* Lanes read 32 elements at a time, a strip: of one row, or of several rows if SF_LEAF is less.
+ * Where is the lane's element of a strip, counted from sf_lane_begins? -1: it has none. */
 template <sf_kind KIND> SF_DEVICE int sf_in_strip(const sf_window &w, const sf_group &g, int strip)
 {
         if (KIND != MIXED)
@@ -86,7 +93,9 @@ template <sf_kind KIND> SF_DEVICE int sf_in_strip(const sf_window &w, const sf_g
 }
 template <sf_kind KIND> SF_DEVICE int sf_lane_begins(const sf_window &w) { return KIND == MIXED ? w.lane % SF_LEAF : w.lane; }
 
-/* STRIPS of them into cells, all under way at once; where a row ends, what is neutral. ALL: every lane has one. */
+/* Copies STRIPS strips to cells; all loads are under way at once. Cells past the end of a row get
+ * the neutral value; if operands are spread, sf_take does that. ALL: every lane has an element
+ * in every strip. */
 template <sf_kind KIND, int STRIPS, bool ALL> SF_DEVICE void sf_stage_some(const sf_params &p, const sf_window &w, const sf_group &g, const sf_line &from, int strip)
 {
         sf_vector raw[STRIPS];
@@ -120,7 +129,8 @@ template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_win
                 sf_stage_some<KIND, SOME, false>(p, w, g, from, strip);
 }
 
-/* A row's elements as values; those it does not have are neutral, but where nobody asks. */
+/* The values of a row's elements. Past the end of the row they are neutral; a lane without a row
+ * may have garbage, which nobody uses. */
 template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, sf_acc (&v)[N])
 {
         const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
@@ -150,7 +160,8 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
  * Groups
  * ---------------------------------------------------------------------------------------------- */
 #if !SF_MAPS
-/* What rows of a part take of those before them; `total` is a row's, and in the end that of all rows up to it; of a fold, the first row's of the part. */
+/* Combines the rows of each part. `total` is the row's at first. In a scan it becomes that of all
+ * rows of the part up to this one; in a fold, the first row's becomes that of the part. */
 template <int N> SF_DEVICE void sf_combine_rows(const sf_row &row, int lane, sf_acc (&v)[N], sf_acc &total)
 {
 #pragma unroll
@@ -172,8 +183,9 @@ template <int N> SF_DEVICE void sf_combine_rows(const sf_row &row, int lane, sf_
         }
 }
 
-/* What the rows of the first part take of chunks before it, one total for each bit of its number; `before` is all of that together. Where the chunk is full and more follow it,
- * it is told as soon as it may be. All are asked for at once. */
+/* Combines the rows of the first part with the totals of chunks before it, one for each bit set in
+ * its number; `before` becomes all of these together. All are asked for at once. tells: the chunk
+ * is full and more follow it, so a total is published, as soon as it is known. */
 template <int N>
 SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, bool tells, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
 {
@@ -212,7 +224,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
 #endif
 
 #if !SF_FOLDS
-/* A row's results into cells. */
+/* Copies a row's results to cells. */
 template <sf_kind KIND, int N>
 SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, const sf_acc (&v)[N], sf_acc before)
 {
@@ -233,7 +245,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
         (void)g;
 }
 
-/* And from there to where they belong. */
+/* Stores a group's results: from cells to memory. */
 template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_window &w, const sf_group &g)
 {
         enum { SOME = KIND == SHORT ? 2 : 8 < SF_LEAF ? 8 : SF_LEAF };
@@ -258,7 +270,7 @@ template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_win
 }
 #endif
 
-/* N: no row has more elements. Cells may be written again when this returns. */
+/* N: no row has more elements. The cells may be used again when this returns. */
 template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row)
 {
         if (KIND != SHORT) {
@@ -293,7 +305,8 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
         sf_sync_warp();
 }
 
-/* A part by itself, of at most STRIPS strips from `first` on: an element a lane. */
+/* Computes up to STRIPS strips of a single part, from element `first` on; in each strip a lane has
+ * one element. */
 template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_window &w, const sf_group &g, sf_row row, int first)
 {
         const int lane = w.lane, left = g.count - first - lane;

@@ -1,32 +1,37 @@
 /*
- * segments_lines.cuh: a window of a line, by a warp (segments.cu). A chunk is 32 rows of SF_LEAF elements, the last row perhaps shorter. What the window has, a chunk of the
- * segment that comes from before it and the segments that begin in it, is taken in groups: as many parts as make up to 32 rows.
+ * segments_lines.cuh: a warp computes a window of a line (segments.cu). A chunk is up to 32 rows of
+ * SF_LEAF elements, the last of which may be shorter. The parts of a window are one chunk of the
+ * segment that began before it, and one of each segment that begins in it. They are computed in
+ * groups: as many parts as have up to 32 rows together.
  */
 #include "segments_groups.cuh"
 
-/* Parts with elements that a warp has in view, one behind the other in a ring, and which segments they are of; and of a group which part every row is of, then its rows
- * (sf_window). In shared memory, since registers are for rows' elements. */
+/* What a warp knows of the next parts of its window, in shared memory, since registers are needed
+ * for elements: a ring buffer of parts that have elements; then what a group needs. */
 enum { IN_VIEW = 64 };
 struct sf_view {
         sf_i64 segment[IN_VIEW];
         int at[IN_VIEW], length[IN_VIEW];
-        int end[32]; /* of a group's parts: rows up to its last */
+        int end[32];          /* for each part of a group: how many rows end with it or before */
+        /* of: for the first row of each part, the part's place in the ring. rows: as in
+         * sf_window */
         int of[32], rows[32];
 };
 static_assert(sizeof(sf_view) == SF_SEGMENTS_VIEW, "the host has another idea of what a warp keeps");
 
-/* What a warp has in view, and what it has still to look at of its window. */
+/* The parts in the ring, and where to go on in the window. */
 struct sf_ahead {
-        int from, count; /* the first part, in the ring, and how many */
-        sf_i64 k;        /* the next segment, */
-        int at;          /* where its part begins; -1: with it */
-        sf_u32 number;   /* the first part's, among its segment's chunks */
-        bool more;       /* there are more of the window */
-        bool ends;       /* the last part in view ends its segment */
+        int from, count; /* the first part in the ring, and how many there are */
+        sf_i64 k;        /* the next segment */
+        int at;          /* where its part begins; -1: where the segment begins */
+        sf_u32 number;   /* which chunk of its segment the first part is */
+        bool more;       /* the window has more segments */
+        bool ends;       /* the last part in the ring ends its segment */
 };
 SF_DEVICE int sf_in_ring(int i) { return i & (IN_VIEW - 1); }
 
-/* More segments into view, 31 at a time, until there are 32 parts or none is left. */
+/* Reads more segments, 31 at a time, until the ring has 32 parts or the window has no more. A
+ * lane's segment ends where the next lane's begins; so the last lane has none. */
 SF_DEVICE void sf_look_ahead(const sf_params &p, const sf_window &w, sf_view &view, sf_ahead &ahead)
 {
         const int lane = w.lane;
@@ -51,7 +56,7 @@ SF_DEVICE void sf_look_ahead(const sf_params &p, const sf_window &w, sf_view &vi
                 ahead.count += sf_count_bits(some);
                 ahead.ends = !sf_ballot(s.length && !s.ends);
                 ahead.more = (on | 1u << 31) == ~0u;
-                if (ahead.at >= 0 && !(some & 1)) /* nothing is left of the segment that was open */
+                if (ahead.at >= 0 && !(some & 1)) /* the segment from before has no part here */
                         ahead.number = 0;
                 ahead.k += 31;
                 ahead.at = -1;
@@ -59,7 +64,7 @@ SF_DEVICE void sf_look_ahead(const sf_params &p, const sf_window &w, sf_view &vi
         sf_sync_warp();
 }
 
-/* The first parts in view, as many as fit into a group. */
+/* Computes a group of the first parts in the ring, as many as fit. */
 SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &view, sf_ahead &ahead)
 {
         const int lane = w.lane, from = ahead.from, count = ahead.count < 32 ? ahead.count : 32;
@@ -70,14 +75,14 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         g.at = view.at[from];
         g.number = ahead.number;
         ahead.number = 0;
-        /* A dozen short parts, one after another, are a group of their own. */
+        /* Twelve or more consecutive parts of at most half a leaf are a group of their own. */
         const sf_u32 large = sf_ballot(length > SF_LEAF / 2 || lane >= count);
         sf_u32 runs = ~large & (~large >> 1);
         runs &= runs >> 2;
         runs &= runs >> 4;
         runs &= runs >> 4;
         const int few = large ? sf_lowest(large) : 32;
-        if (!g.number && (runs & 1 || few == count)) { /* a lane has a part */
+        if (!g.number && (runs & 1 || few == count)) { /* each lane has a part */
                 there = lane < few;
                 const int own = there ? sf_in_ring(from + lane) : from, last = sf_in_ring(from + few - 1);
                 g.count = view.at[last] + view.length[last] - g.at;
@@ -102,7 +107,8 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
 #pragma unroll
         for (int b = 1; b < 32; b *= 2)
                 end = sf_sum_up<32>(end, b);
-        const bool fits = there && end <= 32 && !(runs & ((2u << lane) - 2)); /* the first belongs to it whatever follows */
+        /* The group ends before such parts, but has the first part in any case. */
+        const bool fits = there && end <= 32 && !(runs & ((2u << lane) - 2));
         if (fits)
                 view.of[end - own] = sf_in_ring(from + lane);
         view.end[lane] = end;
