@@ -65,7 +65,7 @@ def _described(lines, names):
 
 
 def _written(names, found, special):
-    """The lines that describe the arguments, one entry for each group that is described together."""
+    """The lines that describe the arguments: one entry for each group described together."""
     pairs, kind = [], _kind(names)
     for name in names:
         given = found.get(name) or (special.get(name) and [(name,), special[name]])
@@ -99,7 +99,7 @@ def _names(function):
 
 
 def complete(function, left_out=(), **special):
-    """Adds the missing descriptions of arguments to a function's docstring, and returns the function.
+    """Adds the missing descriptions of arguments to a function's docstring. Returns the function.
 
     `special` has texts that are used instead of those in _ARGUMENTS. Lines that describe arguments
     in `left_out` are removed."""

@@ -1,4 +1,4 @@
-"""DTensors for scanfold.distributed: which ranks share the axis, and the placements of the result."""
+"""DTensors for scanfold.distributed: which ranks share the axis, and the result's placements."""
 import torch
 
 ALONE = object()  # used as the group of a rank that holds the whole axis
@@ -41,7 +41,7 @@ def _local(name, tensor, x):
 
 
 def on_dtensor(run, x, dim, fold, keepdim, others):
-    """Calls run(local x, dim, group, replicated, *local others); returns its result as a DTensor."""
+    """run(local x, dim, group, replicated, *local others), with its result as a DTensor."""
     DTensor, Replicate, Shard = kinds()
     dim = dim_of(x, dim)
     along = _mesh_dim(x, dim, Shard)
