@@ -17,7 +17,7 @@ from ._translate import (CASTS, DERIVED, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, 
 from .torch import WIDER
 
 log = logging.getLogger("scanfold")
-MAX_INPUTS = 32  # the limit in _expressions.c
+MAX_INPUTS = 32  # the limit in _programs.h
 MAX_RESULTS = 16  # of one region; more results need another region
 EXACT = "exact "  # the prefix of a program whose operators keep their own rounding
 # Most nodes in a region that applies a fold's result to its elements: longer ones need more passes.
