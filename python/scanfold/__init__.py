@@ -147,8 +147,9 @@ def cumsum():
 
     exclusive   each result leaves its own element out; the first is 0
     initial     a number that is added to every result, on the left
-    dtype       of the result; float64 is also that of every addition. By default real dtypes stay (float16 and bfloat16 are summed in float32
-                and rounded once), and integers and bool become int64, or uint64 where NumPy has that
+    dtype       of the result; float64 is also that of every addition. By default real dtypes stay
+                (float16 and bfloat16 are summed in float32 and rounded once), and integers and bool
+                become int64; unsigned integers become uint64, as in NumPy, but int64 in torch
 
     Real numbers are added in the order of docs/order.md, which is a tree. So a partial sum can overflow
     where a loop from the left would not.
@@ -324,7 +325,7 @@ def _cumulative(scan, x, axis, dtype, include_initial, identity):
         raise ValueError("x has no dimensions: with include_initial there must be one to be longer along")
     module = type(x).__module__.partition(".")[0]
     if module == "numpy":
-        # The scan writes directly behind the first element of the longer result, without a copy.
+        # The scan writes directly after the first element of the longer result, without a copy.
         space = _sys.modules["numpy"]
         kind = scan(space.empty(0, x.dtype), 0, dtype=dtype).dtype
         y = space.empty(tuple(n + (i == axis) for i, n in enumerate(x.shape)), kind)

@@ -39,7 +39,7 @@ SUM, PROD, MAX, MIN, ARGMAX, ARGMIN, LAST_ARGMAX, LAST_ARGMIN, LOGSUMEXP, RECURR
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# The exchange
+# The exchange of cards and spans, which docs/ranks.md defines
 # ---------------------------------------------------------------------------------------------------------------
 def _device(group):
     """The device on which a group's messages must be."""
