@@ -1,7 +1,7 @@
 """Scans (cumulative sums) and folds (reductions) along any axis, with the same bits on every device.
 
-Arrays are NumPy's, torch's (CPU and CUDA), JAX's, CuPy's, or anything that speaks DLPack. They are read where they are, whatever their
-strides, and the result is of the same kind, on the same device.
+Arrays are those of NumPy, torch (CPU and CUDA), JAX, CuPy, or any object with __dlpack__. They are
+read in place, with any strides. The result is an array of the same library, on the same device.
 
 >>> import numpy as np, scanfold
 >>> x = np.array([[1, 2, 3], [4, 5, 6]], dtype=np.float32)
@@ -14,7 +14,8 @@ array([[ 6.,  5.,  3.],
 >>> scanfold.sum(x, axis=(0, 1))
 array(21., dtype=float32)
 
-A result depends on the values along the axis and on nothing else: not on the device, the number of threads, the strides, or the run.
+A result depends on the values along the axis and on nothing else: not on the device, the number of
+threads or the strides, and it is the same in every run.
 """
 import sys as _sys
 import threading as _threading
@@ -29,7 +30,7 @@ __all__ = ["cumsum", "cumprod", "cummax", "cummin", "sum", "prod", "max", "min",
 _SUM, _PROD, _MAX, _MIN = range(4)
 _scan, _fold = _scanfold.scan, _scanfold.fold
 _without_torch = True
-_run_untraced = None  # scanfold.torch sets it, once torch.compile can ask for it
+_run_untraced = None  # set by scanfold.torch once torch._dynamo is imported
 
 
 def _compiling():
@@ -37,7 +38,7 @@ def _compiling():
 
 
 def __getattr__(name):
-    """scanfold.torch and scanfold.jax, which import torch and jax, are there once somebody asks for them."""
+    """Imports scanfold.torch and scanfold.jax on first use, because they import torch and jax."""
     if name in ("torch", "jax"):
         import importlib
         return importlib.import_module(f".{name}", __name__)
@@ -45,7 +46,9 @@ def __getattr__(name):
 
 
 def _look_for_torch():
-    """Registers our operators once torch is there, so that torch.compile can trace a call before any has run."""
+    """Registers our operators once torch has been imported.
+
+    So torch.compile can trace a call even if it is the first one."""
     global _without_torch, _compiling
     if "torch" in _sys.modules:
         _without_torch = False
@@ -56,7 +59,7 @@ def _look_for_torch():
 
 
 def _one(first, second, names):
-    """The one of two spellings that was given."""
+    """The value of an argument that has two names. At most one of them may be given."""
     if first is None:
         return second
     if second is None:
@@ -64,7 +67,8 @@ def _one(first, second, names):
     raise TypeError(f"{names} are two names of one argument: give one of them")
 
 
-# Four scans have one body, four folds another: made once for each operation, so that a call is one Python function and no more.
+# The four scans share one body, and so do the four folds. Each operation gets its own function, so
+# that a call enters only one Python function.
 def _scan_by(op):
     def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None,
              out=None, offsets=None, lengths=None, reset=None):
@@ -93,7 +97,8 @@ def _fold_by(op):
     return fold
 
 
-# The largest and smallest, with where they stand or without: the same bodies with one option more, so that these too are one function a call.
+# Maximum and minimum: the same bodies with one more option, return_indices. They are written out
+# again so that these calls too enter only one Python function.
 def _extreme_scan_by(op):
     def scan(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, out=None,
              return_indices=False, offsets=None, lengths=None, reset=None):
@@ -129,7 +134,7 @@ def _extreme_fold_by(op):
 
 
 def _described(makes):
-    """The function that `makes` returns, under its name and with its docstring."""
+    """A decorator: the function that `makes` returns, with the name and docstring of `makes`."""
     made = makes()
     made.__name__ = made.__qualname__ = makes.__name__
     made.__doc__ = makes.__doc__
@@ -142,8 +147,9 @@ def cumsum():
 
     exclusive   each result leaves its own element out; the first is 0
     initial     a number that is added to every result, on the left
-    dtype       of the result; float64 is also that of every addition. By default real dtypes stay (float16 and bfloat16 are summed in float32
-                and rounded once), and integers and bool become int64, or uint64 where NumPy has that
+    dtype       of the result; float64 is also that of every addition. By default real dtypes stay
+                (float16 and bfloat16 are summed in float32 and rounded once), and integers and bool
+                become int64; unsigned integers become uint64, as in NumPy, but int64 in torch
 
     Real numbers are added in the order of docs/order.md, which is a tree. So a partial sum can overflow
     where a loop from the left would not.
@@ -167,12 +173,13 @@ def cumsum():
 
 @_described
 def cumprod():
-    """The cumulative product along an axis; arguments as for cumsum, with 1 for 0.
+    """The cumulative product along an axis; arguments as for cumsum.
 
     dtype   as for cumsum
 
-    A product keeps its exponent apart, so no partial product overflows or underflows: after a zero
-    every result is 0, however large the numbers that follow.
+    The first result of an exclusive product is 1. The exponent of a product is kept separately, so
+    no partial product overflows or underflows: after a zero every result is 0, however large the
+    numbers that follow.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumprod(np.array([2, 3, 4], dtype=np.int8))
@@ -183,11 +190,15 @@ def cumprod():
 
 @_described
 def cummax():
-    """The largest element so far, along an axis; arguments as for cumsum. NaN wins. Integers keep their dtype.
+    """The largest element so far, along an axis; arguments as for cumsum.
+
+    NaN propagates: after a NaN every result is NaN. Integers keep their dtype.
 
     dtype            of the result; by default that of x
-    return_indices   return (values, indices), computed in one read. The index is that of the latest of equal elements, as in torch.cummax;
-                     -1 where there is no element yet. It can be combined with axis, dim, reverse, exclusive, mask and out (two arrays)
+    return_indices   return (values, indices), computed in one read. Among equal elements the index
+                     is that of the last one, as in torch.cummax; it is -1 where there is no element
+                     yet. It can be combined with axis, dim, reverse, exclusive, mask and out (two
+                     arrays)
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummax(np.array([3, 1, 4, 1, 5]))
@@ -200,7 +211,9 @@ def cummax():
 
 @_described
 def cummin():
-    """The smallest element so far, along an axis; arguments as for cummax. NaN wins. Integers keep their dtype.
+    """The smallest element so far, along an axis; arguments as for cummax.
+
+    NaN propagates: after a NaN every result is NaN. Integers keep their dtype.
 
     dtype   of the result; by default that of x
 
@@ -213,7 +226,7 @@ def cummin():
 
 @_described
 def sum():
-    """The sum over one axis, several, or all: the last element of the cumulative sum, bit for bit.
+    """The sum over one axis, several, or all: with the bits of the cumulative sum's last element.
 
     dtype   as for cumsum
 
@@ -248,11 +261,14 @@ def prod():
 
 @_described
 def max():
-    """The largest element over one axis, several, or all; arguments as for sum. NaN wins. Of nothing there is none without `initial`.
+    """The largest element over one axis, several, or all; arguments as for sum.
+
+    If an element is NaN, so is the result. A fold of no elements needs `initial`.
 
     dtype            of the result; by default that of x
-    return_indices   return (values, indices), computed in one read, as argmax has them. It can be combined with axis (one, or None), dim,
-                     keepdims, keepdim, mask and out (two arrays)
+    return_indices   return (values, indices), computed in one read; the indices are those of
+                     argmax. It can be combined with axis (one, or None), dim, keepdims, keepdim,
+                     mask and out (two arrays)
 
     >>> import numpy as np, scanfold
     >>> scanfold.max(np.array([[3, 1], [4, 1]]), axis=0)
@@ -265,7 +281,9 @@ def max():
 
 @_described
 def min():
-    """The smallest element over one axis, several, or all; arguments as for max. NaN wins. Of nothing there is none without `initial`.
+    """The smallest element over one axis, several, or all; arguments as for max.
+
+    If an element is NaN, so is the result. A fold of no elements needs `initial`.
 
     dtype   of the result; by default that of x
 
@@ -277,7 +295,9 @@ def min():
 
 
 def _axis(dims, axis):
-    """An axis as the C extension reads it, counted from the front. An array of no dimensions has one line."""
+    """The axis as a number from 0 up, checked as the C extension checks it.
+
+    An array of no dimensions is treated as one line."""
     if not isinstance(axis, int):
         try:
             axis = axis.__index__()
@@ -305,7 +325,7 @@ def _cumulative(scan, x, axis, dtype, include_initial, identity):
         raise ValueError("x has no dimensions: with include_initial there must be one to be longer along")
     module = type(x).__module__.partition(".")[0]
     if module == "numpy":
-        # One longer, and the scan written behind its first element: nothing is moved twice.
+        # The scan writes directly after the first element of the longer result, without a copy.
         space = _sys.modules["numpy"]
         kind = scan(space.empty(0, x.dtype), 0, dtype=dtype).dtype
         y = space.empty(tuple(n + (i == axis) for i, n in enumerate(x.shape)), kind)
@@ -324,11 +344,13 @@ def _cumulative(scan, x, axis, dtype, include_initial, identity):
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
-    """The array API's cumulative sum: with include_initial the result is one longer along the axis, and begins with 0.
+    """The array API's cumulative sum.
+
+    With include_initial the result is one element longer along the axis, and begins with 0.
 
     axis              the axis; negative numbers count from the end. Not needed if x has one dimension
     dtype             as for cumsum
-    include_initial   whether the result begins with the sum of nothing
+    include_initial   whether the result begins with the sum of no elements, 0
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumulative_sum(np.array([1, 2, 3]), include_initial=True)
@@ -338,11 +360,13 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
-    """The array API's cumulative product: with include_initial the result is one longer along the axis, and begins with 1.
+    """The array API's cumulative product.
+
+    With include_initial the result is one element longer along the axis, and begins with 1.
 
     axis              the axis; negative numbers count from the end. Not needed if x has one dimension
     dtype             as for cumsum
-    include_initial   whether the result begins with the product of nothing
+    include_initial   whether the result begins with the product of no elements, 1
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumulative_prod(np.array([1, 2, 3]), include_initial=True)
@@ -352,12 +376,12 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
 
 
 class _Default:
-    """What holds outside of every `using` block: the library's own context, and its expressions."""
+    """Used outside of every `using` block: the library's default context and its expressions."""
     _context, _expressions, _derived = None, {}, {}
 
 
 class _Chosen(_threading.local):
-    """The `using` blocks a thread is in, innermost last."""
+    """The stack of `using` blocks that a thread is in; the innermost is last."""
 
     def __init__(self):
         self.stack = [_Default]
@@ -367,11 +391,11 @@ _chosen = _Chosen()
 
 
 class using:
-    """Chooses how this thread's calls run, for the length of a with statement: the bits are the same either way.
+    """Chooses how this thread's calls run inside a with statement. Results have the same bits.
 
-    threads   how many a large call may use
+    threads   how many threads a large call may use
     isa       an instruction set, one of scanfold.info()["isas"]
-    backend   "ref" computes with the reference: slow, and the definition of what is right
+    backend   "ref" computes with the reference, which is slow and defines the right results
 
     >>> import numpy as np, scanfold
     >>> x = np.linspace(0, 1, 1000, dtype=np.float32)
@@ -388,7 +412,7 @@ class using:
         self._context = _scanfold.context_create(threads, int(backend == "ref"), isa)
         self._expressions, self._derived = {}, {}
 
-    # A context cannot leave its process: what is pickled or copied is what was asked for.
+    # A context cannot leave its process, so only the options are pickled or copied.
     def __getstate__(self):
         return self._options
 
@@ -406,7 +430,7 @@ class using:
 
 
 def info():
-    """What the calling thread's calls use: {"version", "threads", "isa", "isas"}.
+    """What calls from this thread use: a dict with "version", "threads", "isa" and "isas".
 
     >>> import scanfold
     >>> sorted(scanfold.info())
@@ -416,11 +440,11 @@ def info():
     return {"version": __version__, "threads": threads, "isa": isa, "isas": [name for name, usable in _scanfold.isas() if usable]}
 
 
-_EXPRESSIONS = 256  # are kept, with their plans; programs that make up more of them start over
+_EXPRESSIONS = 256  # how many are cached, with their plans; a full cache is emptied
 
 
 def _expression_of(text, exact=True):
-    """(the expression, its inputs' names), parsed on first use."""
+    """(the expression, the names of its inputs), parsed on first use."""
     kept, key = _chosen.stack[-1], (text, bool(exact))
     found = kept._expressions.get(key)
     if found is None:
@@ -459,14 +483,14 @@ def run(expression, /, *, exact=False, out=None, **inputs):
     """Computes an expression, such as "cumsum(x * m, 1)", in as few passes over memory as it needs.
 
     expression   Python's operators and slices, the functions here, elementwise ones and views;
-                 names are inputs, commas at the top make several results
+                 names are inputs, and commas at the top level separate several results
     inputs       an array for each name, all on one device
     exact        every operator keeps its own rounding: no rewrite that rounds differently
     out          an array to write to, or a tuple of them for several results; it is returned
 
-    A result is of the kind of the first input that the expression names; several come as a tuple.
-    What an expression becomes is kept for the shapes and dtypes it met, so calling again costs
-    little. Nothing is differentiated: a torch tensor that requires a gradient is refused.
+    A result is an array of the same library as the first input that the expression names; several
+    results are returned as a tuple. The plan is kept for each set of shapes and dtypes, so calling
+    again costs little. There are no gradients: a torch tensor that requires one is refused.
 
     >>> import numpy as np, scanfold
     >>> x = np.array([[1., 2., 3.], [4., 5., 6.]])
@@ -484,17 +508,17 @@ def run(expression, /, *, exact=False, out=None, **inputs):
     """
     if _without_torch:
         _look_for_torch()
-    if _compiling():  # torch.compile is tracing: to it this is one call that it leaves alone
+    if _compiling():  # torch.compile is tracing; this call stays outside of its graph
         return _run_untraced(expression, exact, out, inputs)
     return _run(expression, exact, out, inputs)
 
 
 def explain(model, /, *inputs, **keywords):
-    """Prints, and returns, what becomes of an expression, or of a torch model: what was fused,
+    """Prints and returns how an expression, or a torch model, is computed: what was fused, and the
     passes and bytes before and after.
 
-    explain("cumsum(x * m, 1)", x=x, m=m)   what run makes of it, as a string; exact as for run
-    explain(model, x)                       what torch.compile(backend="scanfold") makes of it
+    explain("cumsum(x * m, 1)", x=x, m=m)   how run computes it, as a string; exact as for run
+    explain(model, x)                       how torch.compile(backend="scanfold") computes it
     """
     if isinstance(model, str):
         if inputs:
@@ -508,7 +532,7 @@ def explain(model, /, *inputs, **keywords):
     return _compile.explain(model, *inputs, **keywords)
 
 
-# At the end, because they are written with what is above.
+# Imported at the end, because these modules use the names above.
 from . import _segments  # noqa: E402
 from . import _applied, _derived, _pairs  # noqa: E402
 from ._applied import *  # noqa: E402,F401,F403

@@ -1,13 +1,14 @@
-"""python -m scanfold: the command line, which pip installs with the package."""
+"""python -m scanfold: runs the command-line program that pip installs with the package."""
 import importlib.metadata
 import os
 import sys
 
 
 def find_program():
-    """The file that was installed, or built, with this package; None where there is none.
+    """The path of the program that was installed or built with this package, or None.
 
-    A wheel has it in the package; a build in place says in its record where it is."""
+    A wheel has it inside the package. An editable install lists its path in the package's
+    metadata."""
     inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "scanfold")
     if os.access(inside, os.X_OK):
         return inside

@@ -1,7 +1,7 @@
-"""Functions that fold along an axis and go back to the elements: softmax, layer_norm and their like.
+"""Functions that fold along an axis and apply the result to each element: softmax, layer_norm etc.
 
-What each is made of is the library's (src/expr/derive.c), and so is the one pass that it takes. Here a call becomes a line of its notation, as in
-_derived.py.
+The library defines their formulas (src/expr/derive.c) and computes each in one pass. Here a call is
+turned into an expression in the library's notation, as in _derived.py.
 """
 import sys as _sys
 
@@ -12,12 +12,14 @@ from ._dtypes import name as _dtype_name
 __all__ = ["softmax", "log_softmax", "layer_norm", "rms_norm", "normalize", "standardize"]
 
 _package = _sys.modules["scanfold"]
-_by_torch = None  # scanfold.torch sets it: the same for tensors that are more than their memory
+_by_torch = None  # set by scanfold.torch: the same for tensors that need torch's dispatcher
 
 
 def text(name, axes, parameter, eps, dtype, beside):
-    """The call in the notation. `parameter` is normalize's order or standardize's correction; eps and dtype may be None; `beside`: which of mask,
-    weight, bias and offsets there are."""
+    """The call in the notation.
+
+    `parameter` is normalize's order or standardize's correction. eps and dtype may be None.
+    `beside` names those of mask, weight, bias and offsets that are given."""
     parts = ["x"]
     if name == "normalize":
         parts.append(repr(parameter))
@@ -33,13 +35,13 @@ def text(name, axes, parameter, eps, dtype, beside):
 
 
 def _made(name, x, axis, parameter, eps, dtype, beside):
-    """(expression, its inputs' names) for such calls."""
+    """(expression, the names of its inputs), for all calls with these arguments."""
     is_torch = type(x).__module__.partition(".")[0] == "torch"
     axes = _axes_of(x, axis, False)
     if axes is None:
         axes = tuple(range(_dims(x)))
     if parameter is None:
-        parameter = int(is_torch)  # each library's own correction
+        parameter = int(is_torch)  # the default of the array's own library
     has_64_bits = True
     if not is_torch:
         from ._others import has_64_bits as asks
@@ -61,7 +63,7 @@ def _call(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, segment
     try:
         key = name, type(x), x.dtype, len(x.shape), axis, parameter, eps, mask is None, weight is None, bias is None, dtype, offsets is None
         found = kept.get(key)
-    except (AttributeError, TypeError):  # no array, or arguments that are not hashable
+    except (AttributeError, TypeError):  # x is not an array, or an argument is not hashable
         key = found = None
     if found is None:
         if _by_torch is not None and any(map(_is_foreign, (x, mask, weight, bias))):
@@ -81,7 +83,7 @@ def _call(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, segment
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What people call
+# The public functions
 # ---------------------------------------------------------------------------------------------------------------
 def _spelled(axis, dim):
     axis = _one(axis, dim, "axis and dim")
@@ -89,9 +91,10 @@ def _spelled(axis, dim):
 
 
 def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """exp(x - max(x)) / sum(exp(x - max(x))) along an axis, in one read: positive, and 1 in sum.
+    """exp(x - max(x)) / sum(exp(x - max(x))) along an axis, in one read: positive, with sum 1.
 
-    mask   bool or uint8, broadcast to x: elements where it is False do not count, and give 0. Where nothing counts all are 0
+    mask   bool or uint8, broadcast to x: elements where it is False do not count, and their results
+           are 0. Where no element of a line counts, all its results are 0
 
     Where the largest element is -inf or inf, 0 / 0 and inf - inf are NaN, as in torch.
 
@@ -104,7 +107,9 @@ def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=
 
 
 def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """(x - max(x)) - log(sum(exp(x - max(x)))) along an axis: the logarithm of softmax, whose arguments it has. What is masked out gives 0.
+    """(x - max(x)) - log(sum(exp(x - max(x)))) along an axis: the logarithm of softmax.
+
+    The arguments are those of softmax. The results of masked-out elements are 0.
 
     >>> import numpy as np, scanfold
     >>> scanfold.log_softmax(np.array([1e4, 0.]))
@@ -115,7 +120,9 @@ def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offs
 
 def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
                reset=None):
-    """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias with d = x - mean(x), along one axis or several; other arguments as for softmax.
+    """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias, where d = x - mean(x).
+
+    It is computed along one axis or several. Other arguments as for softmax.
 
     torch.nn.functional.layer_norm(x, x.shape[-2:], w, b) is layer_norm(x, (-2, -1), w, b).
 
@@ -131,7 +138,7 @@ def rms_norm(x, axis=None, weight=None, eps=None, *, dim=None, mask=None, dtype=
              reset=None):
     """x * (1 / sqrt(mean(x * x) + eps)) * weight, along one axis or several; arguments as for layer_norm.
 
-    eps   left out, the distance from 1 to the next larger number of the result's dtype, as in torch
+    eps   by default the distance from 1 to the next larger number of the result's dtype (as torch)
 
     >>> import numpy as np, scanfold
     >>> scanfold.rms_norm(np.array([1., 7.]), eps=0)
@@ -155,7 +162,9 @@ def normalize(x, ord=2, axis=None, *, dim=None, eps=1e-12, mask=None, dtype=None
 
 def standardize(x, axis=None, *, dim=None, correction=None, ddof=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
                 reset=None):
-    """(x - mean(x)) / std(x), along one axis or several; correction (or ddof) as for var, other arguments as for softmax.
+    """(x - mean(x)) / std(x), along one axis or several.
+
+    correction (or ddof) is that of var; other arguments as for softmax.
 
     >>> import numpy as np, scanfold
     >>> scanfold.standardize(np.array([1., 3.]))

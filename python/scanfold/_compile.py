@@ -1,8 +1,11 @@
-"""torch.compile(model, backend="scanfold"): what the library can do becomes expressions, the rest is Inductor's, or eager.
+"""torch.compile(model, backend="scanfold"): what the library can compute becomes expressions; the
+rest is compiled by Inductor or runs eagerly.
 
-torch hands over the graph as aten's operators, forward and backward apart. _regions.py finds what belongs together in it; each region becomes
-one scanfold::expression, with as many results as others want of it, which the library plans and fuses when it meets its shapes. Nothing is
-taken that the library has not agreed to plan, so an unknown operator is never an error.
+torch passes the graph as aten operators, forward and backward separately. _regions.py finds the
+nodes that belong together. Each region becomes one scanfold::expression, whose results are the
+values that nodes outside the region use. The library plans and fuses it when it first runs with
+given shapes. A region is taken only if the library can plan it, so an unknown operator is never an
+error.
 """
 import contextlib
 import functools
@@ -19,7 +22,8 @@ from ._translate import aten, interpret
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# The operators a fused region becomes: the first where it has one result, the second where it has several. `keep`: as _expressions.h says
+# The operators that replace a fused region: `expression` if it has one result, `expressions` if it
+# has several. _expressions.h describes `keep`.
 # ---------------------------------------------------------------------------------------------------------------
 ops._define("expression(Tensor[] inputs, str program, int keep) -> Tensor")
 ops._define("expressions(Tensor[] inputs, str program, int keep) -> Tensor[]")
@@ -38,12 +42,13 @@ def _expression(program):
 
 
 def run(inputs, program, keep=0):
-    """One region: its result, or a list of them."""
+    """Runs one region. Returns its result, or a list of several results."""
     return _scanfold.expression_run(_expression(program), inputs, keep)
 
 
 def _fakes(inputs, program, keep):
-    """Results in the memory order their program asks for, as the kernels make them."""
+    """Fake results, with the order of axes in memory that the program asks for, as the kernels
+    allocate them."""
     orders = [i[2] if len(i) > 2 else None for i in _instructions(program) if i[0] == "output"]
     return [y.new_empty(y.shape) if order is None else torch.empty_permuted(y.shape, order, dtype=y.dtype, device=y.device)
             for y, order in zip(interpret(_instructions(program), inputs), orders)]
@@ -74,7 +79,7 @@ def _is_expression(node):
 
 
 def _rewrite(gm, keep=0, exact=False, inductor=True):
-    """(products not computed, what was fused, what was left to Inductor and why)"""
+    """(matrix products that were avoided, what was fused, what was left to Inductor and why)"""
     with_shapes = all("val" in n.meta for n in gm.graph.nodes if n.op == "placeholder")
     if not with_shapes:
         return [], [], []
@@ -94,18 +99,21 @@ def _fake_mode(gm):
 
 
 def _all_ours(gm):
-    """Nothing is left that would be worth compiling: views, and arithmetic on lengths."""
+    """Whether the graph has nothing else worth compiling: only expressions, views, and arithmetic
+    on lengths."""
     return all(n.op != "call_function" or n.target in _FREE or _is_expression(n)
                or isinstance(n.meta.get("val"), (int, torch.SymInt, torch.SymFloat, torch.SymBool)) for n in gm.graph.nodes)
 
 
 def _boxed(gm):
-    """The graph as it stands, its expressions run without a detour by the dispatcher."""
+    """The graph as a function with torch's boxed calling convention: one list of arguments.
+
+    Its expressions are called directly, without torch's dispatcher."""
     for node in gm.graph.nodes:
         if _is_expression(node):
             node.target = run
     gm.recompile()
-    if hasattr(gm, "real_recompile"):  # Inductor's graph modules are lazy, and go through nn.Module's call until then
+    if hasattr(gm, "real_recompile"):  # Inductor's graph modules are lazy: slow until recompiled
         gm.real_recompile()
     forward = gm.forward
 
@@ -118,7 +126,7 @@ def _boxed(gm):
 
 
 def _one_call(gm):
-    """The function of its inputs' values that a graph is which is one expression and nothing else; None where it is more."""
+    """A direct call of the expression, if the graph is one expression and nothing else, or None."""
     nodes = [n for n in gm.graph.nodes if n.op != "placeholder"]
     if not nodes or not _is_expression(nodes[0]) or nodes[-1].op != "output":
         return None
@@ -126,7 +134,8 @@ def _one_call(gm):
     places = {n: i for i, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
     inputs, program, keep = made.args
     wanted = list(nodes[-1].args[0])
-    # The results one by one, each wanted once: a result twice is an alias, for torch to see to.
+    # Each result must be returned exactly once, in order. A result that is returned twice is an
+    # alias, which torch must handle.
     in_order = results or [made]
     if not all(n in places for n in inputs) or any(n.target is not operator.getitem for n in results) or wanted != in_order or \
             [n.args[1] for n in results] != list(range(len(results))):
@@ -143,19 +152,22 @@ def _one_call(gm):
 
 
 def _plain(value):
-    """No subclass with something inside, which torch would take apart first."""
+    """Whether a value is not a tensor subclass that wraps other tensors: torch would unwrap it
+    first, and the inputs would not be the same."""
     return not isinstance(value, torch.Tensor) or isinstance(value, torch._subclasses.FakeTensor) \
         or type(value) in (torch.Tensor, torch.nn.Parameter)
 
 
 class _Compiler:
-    """Compiles one graph of Dynamo's: the graphs torch makes of it, forward and backward, come to `inner`."""
+    """Compiles one graph from Dynamo. AOTAutograd splits it into a forward and a backward graph,
+    and calls `inner` with each."""
 
     def __init__(self, gm, example_inputs, compile_rest, keep, exact, inductor, report):
         self.compile_rest, self.keep, self.exact, self.report = compile_rest, keep, exact, report
         self.inductor = inductor
         self.inputs = len(example_inputs)
-        # Where each of Dynamo's inputs is one of the inner graph's, a graph that is one expression can be called with no wrapper between.
+        # If the inner graph has the same inputs as Dynamo's graph, a graph that is one expression
+        # can be called without AOTAutograd's wrapper.
         self.same_inputs = all(map(_plain, example_inputs)) and not any(True for _ in gm.parameters()) and not any(True for _ in gm.buffers())
         self.direct = None
 
@@ -170,20 +182,21 @@ class _Compiler:
             return _boxed(gm)
         try:
             return self.compile_rest(gm, example_inputs, is_inference=is_inference, **keywords)
-        except Exception as error:  # no compiler, or something it cannot do
+        except Exception as error:  # no compiler, or Inductor cannot compile this graph
             warnings.warn(f"scanfold: Inductor did not take the rest of this graph, which runs eagerly: {type(error).__name__}: {error}")
             return _boxed(gm)
 
 
 def _is_functionalized(value):
-    """What torch.func.functionalize calls a compiled function with: AOTAutograd, which makes
-    tensors functional itself, refuses it in every backend."""
+    """Whether torch.func.functionalize made this tensor. AOTAutograd refuses such inputs in every
+    backend, because it functionalizes tensors itself."""
     return isinstance(value, torch.Tensor) and torch._is_functional_tensor(value)
 
 
 def _no_shared_cache():
-    """torch keeps what it compiled on disk by the graph it was given, not by who compiled it: ours would be taken for Inductor's, and
-    Inductor's for ours. (What Inductor itself is given, with our operators in it, it may keep.)"""
+    """Turns off AOTAutograd's cache on disk. Its key is the graph and not the backend, so our
+    result would be used for Inductor's, and Inductor's for ours. (Inductor's own cache stays on:
+    the graphs that it is given contain our operators.)"""
     config = torch._functorch.config
     return config.patch(enable_autograd_cache=False) if hasattr(config, "enable_autograd_cache") else contextlib.nullcontext()
 
@@ -198,10 +211,13 @@ def _option(options, name, values):
 def backend(gm, example_inputs, *, options=None, report=None, mode=None, **_):
     """What torch.compile(backend="scanfold") calls. Options:
 
-    rest           "inductor", or "eager": who computes what is not ours
-    keep_weights   True: what depends on parameters alone is kept from call to call until autograd's version counters say that one was
-                   written. To ask for it is to promise that nobody writes to a parameter behind autograd's back (docs/torch.md)
-    exact          True: every operator keeps its own rounding; products stay products, and factors where they stand
+    rest           "inductor" or "eager": how the operators outside our expressions are computed
+    keep_weights   True: values that depend on parameters alone are kept from call to call until
+                   autograd's version counters say that a parameter was written. Whoever sets it
+                   promises that nothing writes to a parameter without autograd noticing
+                   (docs/torch.md)
+    exact          True: every operator keeps its own rounding. Matrix products are computed as
+                   such, and factors are not moved
     """
     options = options or {}
     unknown = sorted(set(options) - {"rest", "keep_weights", "exact"})
@@ -231,7 +247,7 @@ def backend(gm, example_inputs, *, options=None, report=None, mode=None, **_):
 # Explain
 # ---------------------------------------------------------------------------------------------------------------
 class Report:
-    """What became of a model's graphs: text, and the same as data in `graphs`."""
+    """How a model's graphs were compiled: as text, and as data in `graphs`."""
 
     def __init__(self):
         self.graphs = []
@@ -281,8 +297,10 @@ class Report:
 
 
 def explain(model, *inputs, **keywords):
-    """Compiles a model, runs it once on these inputs (and, where a result can be differentiated, its backward), and prints a Report. What
-    torch.compile had compiled before in this process it compiles anew afterwards: Dynamo is reset."""
+    """Compiles a model, runs it once on these inputs (and its backward pass, if a result can be
+    differentiated), and prints and returns a Report.
+
+    It resets Dynamo, so torch.compile compiles everything in this process again afterwards."""
     report = Report()
     torch._dynamo.reset()
     try:

@@ -1,7 +1,9 @@
 """Derivatives of expressions, as expressions.
 
-A tangent is a tree that is linear in the tangents of the inputs; its transpose (_transposes.py) gives gradients. Both are lines of the notation again, so
-they have the same bits on every device, are computed in as few passes as any other line, and can be differentiated in their turn.
+A tangent is an expression tree (_notation.py) that is linear in the tangents of the inputs. Its
+transpose (_transposes.py) gives gradients. Both are again expressions in the library's notation.
+So they have the same bits on every device, take as few passes as other expressions, and can
+themselves be differentiated.
 """
 import math
 
@@ -18,14 +20,19 @@ def _as_tuple(axis):
 # Tangents
 # ---------------------------------------------------------------------------------------------------------------
 class Tangents:
-    """Tangents of trees. `given`: the inputs' own, by name; what is not there has none. `known`: inputs that hold what a tree computes, by its
-    text, so that it is not computed again. `names` says what inputs stand for; those that segments need are put there."""
+    """Computes tangents of trees.
+
+    given   the tangents of the inputs, by name; an input that is not there has a zero tangent
+    known   {a tree's text: an input that holds its value}, so that it is not computed again
+    names   what each added input means; inputs that segments need are added to it
+    """
 
     def __init__(self, types, given, known, names):
         self.types, self.given, self.known, self.names, self._met = types, given, known, names, {}
 
     def of_segments(self, kind, offsets, axis, length, dtype):
-        """An input made of offsets alone: "lengths" of segments, or which elements are "inside" of one."""
+        """An added input that depends on the offsets alone: the "lengths" of the segments, or which
+        elements are "inside" a segment."""
         stands_for = kind, (offsets.args[0], axis, length, dtype)
         for name, found in self.names.items():
             if found == stands_for:
@@ -37,7 +44,7 @@ class Tangents:
         return named(name)
 
     def of(self, node):
-        """The tangent, of the node's shape and dtype; None where it is zero."""
+        """The tangent, with the node's shape and dtype, or None if it is zero."""
         if node.text not in self._met:
             self._met[node.text] = self._of(node)
         return self._met[node.text]
@@ -59,7 +66,7 @@ class Tangents:
         return made if self.types.shape(made) == shape else call("broadcast_to", made, shape=shape)
 
     def here(self, node):
-        """The node's own value, as a formula needs it: halves as float32."""
+        """The node's own value as formulas use it: float16 and bfloat16 are cast to float32."""
         node = self.known.get(node.text, node)
         return self.wide(node)
 
@@ -74,7 +81,9 @@ class Tangents:
 
 
 class Fold:
-    """Sums over a node's axes, of what its mask leaves. A total has all of x's axes, the folded ones with length 1; with segments, with one element a
+    """Sums over a node's axes, of the elements that its mask selects.
+
+    A total has all axes of x. The folded axes have length 1, or with segments one element for each
     segment."""
 
     def __init__(self, tangents, node):
@@ -86,7 +95,8 @@ class Fold:
         return call("sum", v, axis=self.axes, keepdim=self.offsets is None, mask=self.mask, offsets=self.offsets)
 
     def each(self, total):
-        """A total, for each of the elements it is of. Behind the last offset, where elements are of no segment, it is 0."""
+        """A total, repeated for each element that it was computed from. Elements after the last
+        offset belong to no segment and get 0."""
         if self.offsets is None:
             return total
         return call("spread", total, axis=self.axes[0], length=self._length(), offsets=self.offsets)
@@ -98,7 +108,7 @@ class Fold:
         return self.each(self.total(v))
 
     def count(self, x):
-        """A total."""
+        """How many elements count, as a total."""
         if self.mask is not None:
             return self.total(call("ones_like", x))
         if self.offsets is not None:
@@ -109,7 +119,8 @@ class Fold:
         return self.each(self.total(v) / self.count(x))
 
     def within(self, v, instead=0.0):
-        """v where there is a segment. Elsewhere nothing has a derivative, whatever is there, infinities too."""
+        """v inside segments, `instead` elsewhere: elements outside of all segments have no
+        derivative, even if they are infinite."""
         if self.offsets is None:
             return v
         return call("where", self.tangents.of_segments("inside", self.offsets, self.axes[0], self._length(), "bool"), v, instead)
@@ -118,14 +129,14 @@ class Fold:
         return kept(self.mask, v, instead)
 
     def as_total(self, y):
-        """A result with the axes that were folded."""
+        """A result of the node as a total: the folded axes are inserted again."""
         if not self.keepdim:
             for axis in sorted(self.axes, reverse=True):
                 y = call("unsqueeze", y, axis=axis)
         return y
 
     def narrow(self, total):
-        """A total as the node has it."""
+        """A total in the shape of the node's result."""
         if not self.keepdim:
             for axis in sorted(self.axes):
                 total = call("squeeze", total, axis=axis)
@@ -163,7 +174,7 @@ def _chosen(t, node):
 
 
 def _larger(t, node):
-    """Equals share."""
+    """Where both are equal, each gets half of the tangent."""
     a, b = map(t.here, node.args)
     da, db = (t.wide(t.of(arg)) if t.of(arg) is not None else value(0.0) for arg in node.args)
     wins, loses = (a > b, a < b) if node.name == "maximum" else (a < b, a > b)
@@ -183,12 +194,12 @@ def _elementwise(formula):
 
 
 def _linear(t, node):
-    """A function that is linear in its first argument, but for what it begins with."""
+    """A function that is linear in its first argument, apart from an initial value."""
     return node.but(t.of(node.args[0]), initial=None)
 
 
 def _cumprod(t, node):
-    """dP[i] = x[i] dP[i-1] + dx[i] P[i-1]: a recurrence, for which zeros are nothing special."""
+    """dP[i] = x[i] dP[i-1] + dx[i] P[i-1]: a recurrence, which needs no special case for zeros."""
     x, dx = t.first(node)
     mask = node.get("mask")
     before = node.but(x, exclusive=True, dtype=None)
@@ -201,7 +212,8 @@ def _recurrence_like(node, a, b):
 
 
 def _cumulative_extreme(t, node):
-    """Where the element is the one so far, its tangent; elsewhere that of the one before. Of equals the latest, as torch.cummax has it."""
+    """The tangent of the element that is the extreme so far. A recurrence carries it on to the
+    following results. Among equal elements the last one counts, as in torch.cummax."""
     x, dx = t.first(node)
     best = t.here(node.but(exclusive=None))
     came = x.same(best) + (x.differs(x)) * (best.differs(best))
@@ -211,7 +223,9 @@ def _cumulative_extreme(t, node):
 
 
 def _logcumsumexp(t, node):
-    """With shares of the sum so far: dy[i] = exp(y[i-1] - y[i]) dy[i-1] + exp(x[i] - y[i]) dx[i]. No factor is above 1."""
+    """dy[i] = exp(y[i-1] - y[i]) dy[i-1] + exp(x[i] - y[i]) dx[i].
+
+    The two factors are shares of the sum so far, so neither is above 1."""
     x, dx = t.first(node)
     y, before, mask = t.here(node.but(exclusive=None)), t.here(node.but(exclusive=True)), node.get("mask")
     y = call("where", y.same(-math.inf), 0.0, y)
@@ -219,7 +233,8 @@ def _logcumsumexp(t, node):
 
 
 def _prod(t, node):
-    """The product of all others: of those before, times those behind."""
+    """The derivative by an element is the product of all others: those before it, times those after
+    it."""
     (x, dx), fold = t.first(node), Fold(t, node)
     axis, = fold.axes
     z = fold.within(fold.kept(x, 1.0), 1.0)
@@ -230,7 +245,8 @@ def _prod(t, node):
 
 
 def _extreme(t, node):
-    """Equals share; where the result is NaN so is the tangent; where the initial value won there is none."""
+    """Equal extremes share the tangent. Where the result is NaN, so is the tangent. Where the
+    initial value is the result, the tangent is 0."""
     (x, dx), fold = t.first(node), Fold(t, node)
     best = fold.each(fold.as_total(t.here(node)))
     lost = best.differs(best)
@@ -262,7 +278,7 @@ def _var(t, node):
 
 
 def _as(rewritten):
-    """A function that is another way to write what has a rule."""
+    """The rule of a function that can be rewritten with functions that have rules."""
     def rule(t, node):
         return t.of(rewritten(node))
     return rule
@@ -287,7 +303,7 @@ def _softmax(t, node):
 
 
 def _standard(fold, node, x, eps):
-    """(the function without weight and bias, what x or its distances are multiplied by)"""
+    """(the function without weight and bias, the factor of x or of its distances from the mean)"""
     if node.name == "rms_norm":
         by = 1.0 / call("sqrt", fold.mean(x * x, x) + eps)
         return x * by, by
@@ -299,7 +315,8 @@ def _standard(fold, node, x, eps):
     return d * by, by
 
 
-_STEPS = {"float64": 2.0 ** -52, "float32": 2.0 ** -23, "float16": 2.0 ** -10, "bfloat16": 2.0 ** -7}  # to the next number after 1
+# The distance from 1 to the next larger number.
+_STEPS = {"float64": 2.0 ** -52, "float32": 2.0 ** -23, "float16": 2.0 ** -10, "bfloat16": 2.0 ** -7}
 
 
 def _norms(t, node):
@@ -361,7 +378,7 @@ _TANGENTS = {
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What is asked for
+# The entry point
 # ---------------------------------------------------------------------------------------------------------------
 def unused(name, taken):
     while name in taken:
@@ -370,9 +387,13 @@ def unused(name, taken):
 
 
 def tangent(trees, given, moving):
-    """(trees, names): each result's tangent, or None. `given`: {input's name: (shape, dtype)}; `moving`: inputs that have a tangent. `names`:
-    what the trees' inputs stand for, as {name: ("tangent", input) or ("result", number)}; and, of segments, ("lengths" or "inside",
-    (offsets, axis, length, dtype))."""
+    """(trees, names): the tangent of each result, or None where it is zero.
+
+    given    {input's name: (shape, dtype)}
+    moving   the inputs that have a tangent
+    names    what the added inputs of the trees mean: {name: ("tangent", input), ("result", number),
+             or, with segments, ("lengths" or "inside", (offsets, axis, length, dtype))}
+    """
     names, tangents, known = {}, {}, {}
     types = dict(given)
     for name in moving:

@@ -1,7 +1,8 @@
-"""Functions that are made of scans and folds: mean, var, norm, any and their like.
+"""Functions that are composed of scans and folds: mean, var, norm, any and similar ones.
 
-What each is made of is the library's (src/expr/derive.c). Here a call becomes a line of its notation, with the names, the dtypes and the
-warnings that the array's own library has. The line is parsed once, and found again by the call's arguments.
+The library defines their formulas (src/expr/derive.c). Here a call is turned into an expression in
+the library's notation, with the argument names, dtypes and warnings of the array's own library. The
+expression is parsed once and cached by the arguments of the call.
 """
 import builtins as _builtins
 import inspect as _inspect
@@ -15,22 +16,26 @@ __all__ = ["mean", "var", "std", "var_mean", "std_mean", "cummean", "cumvar", "s
            "nanmin", "nanmean", "nanvar", "nanstd", "nancumsum", "nancumprod"]
 
 _package = _sys.modules["scanfold"]
-_by_torch = None  # scanfold.torch sets it: the same for tensors that are more than their memory
-_KEPT = 1024      # calls that are found again; more start over
+_by_torch = None  # set by scanfold.torch: the same for tensors that need torch's dispatcher
+_KEPT = 1024      # how many calls are cached; a full cache is emptied
 
 VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar"}
 SCANS = {"cummean", "cumvar"}
 LOGIC = {"any", "all"}
-FIXED = {"any": "bool", "all": "bool", "count_nonzero": "int64"}  # results of one dtype, whatever x is
+# Functions whose result has the same dtype for every x.
+FIXED = {"any": "bool", "all": "bool", "count_nonzero": "int64"}
 
 
 def short(dtype):
-    """"float32" as the notation says it."""
+    """The notation's name of a dtype: "f32" for "float32"."""
     return dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
 def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, segmented=False):
-    """The call in the notation. `parameter` is a variance's correction or a norm's order; dtype None: the notation's own."""
+    """The call in the notation.
+
+    `parameter` is a variance's correction or a norm's order. If dtype is None, the notation's
+    default is used."""
     parts = ["x"]
     if name == "norm":
         parts.append(repr(parameter))
@@ -52,7 +57,8 @@ def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, se
 
 
 def result_dtype(name, given, dtype, is_torch, has_64_bits=True):
-    """The dtype to ask for, as the array's own library would have it; None for the notation's."""
+    """The dtype of the result, chosen as the array's own library does; None means the notation's
+    default."""
     if dtype is not None:
         if name in FIXED:
             raise TypeError(f"{name} has no dtype: its result is of one kind, whatever x is")
@@ -69,7 +75,7 @@ def result_dtype(name, given, dtype, is_torch, has_64_bits=True):
 
 
 def folded(shape, axes):
-    """How many elements there are along these axes; None: all."""
+    """How many elements there are along these axes; None means all axes."""
     n = 1
     for axis in range(len(shape)) if axes is None else axes:
         n *= shape[axis]
@@ -92,7 +98,7 @@ def _axes_of(x, axis, scans):
 
 
 def _warning(name, n, parameter, is_torch):
-    """(category, sentence) where NumPy or torch would warn of too few elements."""
+    """(category, message) if NumPy or torch would warn of too few elements, else None."""
     if name in VARIANCES and name != "cumvar" and parameter >= n:
         if is_torch:
             return UserWarning, f"{name}(): degrees of freedom is <= 0: the correction is not less than the number of elements"
@@ -103,7 +109,7 @@ def _warning(name, n, parameter, is_torch):
 
 
 def _warn(category, sentence):
-    """Of the line that called us, however many of our functions are between."""
+    """Warns with the caller's line, however many functions of this file are in between."""
     level, frame = 1, _sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         level, frame = level + 1, frame.f_back
@@ -111,17 +117,17 @@ def _warn(category, sentence):
 
 
 def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented):
-    """(expression, warning or None) for such calls."""
+    """(expression, warning or None), for all calls with these arguments."""
     is_torch = type(x).__module__.partition(".")[0] == "torch"
     axes = _axes_of(x, axis, name in SCANS)
     if parameter is None:
-        parameter = 2 if name == "norm" else int(is_torch)  # each library's own correction
+        parameter = 2 if name == "norm" else int(is_torch)  # the default of the array's own library
     else:
         parameter = parameter if isinstance(parameter, int) else float(parameter)
     n = folded(x.shape, axes)
     warning = None if masked or skip_nan or segmented else _warning(name, n, parameter, is_torch)
     if name in VARIANCES and not masked and not skip_nan and not segmented:
-        parameter = min(parameter, n)  # what is over nothing is NaN, or infinite
+        parameter = min(parameter, n)  # the divisor is never below 0, as in NumPy
     given = _dtype_name(x.dtype)
     if is_torch:
         has_64_bits = True
@@ -129,7 +135,7 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented
         from ._others import has_64_bits as asks
         has_64_bits = asks(x)
     dtype = result_dtype(name, given, dtype, is_torch, has_64_bits)
-    cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as torch has it
+    cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as in torch
     line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast, segmented)
     return _expression_of(line)[0], warning
 
@@ -146,7 +152,7 @@ def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dt
     try:
         key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype, offsets is None
         found = kept.get(key)
-    except (AttributeError, TypeError):  # no array, or arguments that are not hashable
+    except (AttributeError, TypeError):  # x is not an array, or an argument is not hashable
         key = found = None
     if found is None:
         if _by_torch is not None and _is_foreign(x):
@@ -174,7 +180,7 @@ def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dt
 
 
 def _is_foreign(x):
-    """Whether torch has to look at it first: a Proxy of torch.fx, a tensor with lengths that are symbols, a subclass."""
+    """Whether torch must handle x: a torch.fx Proxy, a tensor with symbolic lengths, a subclass."""
     kind = type(x)
     if not hasattr(kind, "__torch_function__"):
         return False
@@ -187,7 +193,8 @@ _OF_NOTHING = {"nanmax": "All-NaN slice encountered", "nanmin": "All-NaN slice e
 
 
 def _warn_of_nothing(name, x, axis, mask, y):
-    """As NumPy does where a line is all NaN; a NaN result may also come of infinities."""
+    """Warns as NumPy does if all elements of a line are NaN. A NaN result alone does not show that:
+    it may also come from infinities."""
     sentence = _OF_NOTHING.get(name)
     if sentence is None or x.dtype.kind != "f" or not (y != y).any():
         return
@@ -196,7 +203,7 @@ def _warn_of_nothing(name, x, axis, mask, y):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What people call
+# The public functions
 # ---------------------------------------------------------------------------------------------------------------
 def _spelled(axis, dim, keepdims, keepdim):
     if dim is not None:
@@ -208,7 +215,9 @@ def _spelled(axis, dim, keepdims, keepdim):
 
 def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
          reset=None):
-    """The mean over one axis, several, or all: the sum divided by the number of elements, of those that mask and skip_nan leave.
+    """The mean over one axis, several, or all: the sum divided by the number of elements.
+
+    Only the elements that mask and skip_nan leave count in both.
 
     >>> import numpy as np, scanfold
     >>> scanfold.mean(np.array([[1, 2], [3, 5]]), axis=1)
@@ -267,7 +276,7 @@ std_mean = _variance("std_mean", """std and the mean, of one read, as var_mean.
 
 
 def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """The mean of all elements so far, along an axis; arguments as for mean, without those for folds.
+    """The mean of all elements so far, along an axis; arguments as for mean, without keepdims.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummean(np.array([1., 3., 2.]))
@@ -278,7 +287,9 @@ def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, ou
 
 
 def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """The variance of all elements so far, along an axis; arguments as for var, without mask and those for folds.
+    """The variance of all elements so far, along an axis.
+
+    Arguments as for var, without mask, skip_nan and keepdims.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumvar(np.array([1., 3., 5.]))
@@ -306,9 +317,10 @@ def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, ski
 
 def norm(x, ord=2, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
          reset=None):
-    """The vector norm: sum(abs(x) ** ord) ** (1 / ord) over one axis, several, or all; other arguments as for mean.
+    """The vector norm: sum(abs(x) ** ord) ** (1 / ord) over one axis, several, or all.
 
-    Never a matrix norm: as np.linalg.vector_norm and torch.linalg.vector_norm have it.
+    It is never a matrix norm, as in np.linalg.vector_norm and torch.linalg.vector_norm. Other
+    arguments as for mean.
 
     >>> import numpy as np, scanfold
     >>> scanfold.norm(np.array([[3., 4.], [6., 8.]]), axis=1)

@@ -1,7 +1,8 @@
-"""Docstrings in full: each argument of every public function is described where help() shows it, and written down once, here.
+"""Completes docstrings: help() describes each argument of every public function, but the texts are
+written only once, here.
 
-A docstring may describe arguments itself, in lines such as "axis, dim   which": those stay. The others are added in the order of
-the signature.
+A docstring may describe arguments itself, in lines such as "axis, dim   which"; those lines stay.
+The other arguments are added, in the order of the signature.
 """
 import inspect
 import re
@@ -9,7 +10,7 @@ import re
 _WIDTH = 100
 _ENTRY = re.compile(r"(\w+(?:, \w+)*) {2,}(\S.*)")
 
-# Arguments that are described together, and how: a text for all functions, or one for each kind of them.
+# Arguments that are described together, with one text for all functions or one for each kind.
 _ARGUMENTS = (
     (("x",), "a NumPy, torch, JAX or CuPy array, or any object with __dlpack__"),
     (("axis", "dim"), {
@@ -43,7 +44,10 @@ def _kind(names):
 
 
 def _described(lines, names):
-    """({argument: its line's arguments and text}, the number of the first such line, that after the last)"""
+    """Which arguments a docstring describes itself.
+
+    ({argument: [the arguments described with it, the text]}, the number of the first such line, the
+    number of the line after the last)"""
     found, first, last, current = {}, None, None, None
     for number, line in enumerate(lines):
         entry = _ENTRY.fullmatch(line)
@@ -61,7 +65,7 @@ def _described(lines, names):
 
 
 def _written(names, found, special):
-    """One line for each argument, or for those that are described together."""
+    """The lines that describe the arguments: one entry for each group described together."""
     pairs, kind = [], _kind(names)
     for name in names:
         given = found.get(name) or (special.get(name) and [(name,), special[name]])
@@ -76,7 +80,7 @@ def _written(names, found, special):
 
 
 def _wrapped(line, text, indent):
-    """textwrap would take longer over this than all the rest of an import."""
+    """Wraps a text. textwrap would take longer than the whole rest of the import."""
     for word in text.split():
         if len(line) + len(word) >= _WIDTH:
             yield line.rstrip()
@@ -86,7 +90,8 @@ def _wrapped(line, text, indent):
 
 
 def _names(function):
-    """Of its arguments, as inspect.signature has them, which takes longer."""
+    """The names of a function's arguments. inspect.signature is slower, so it is used only where it
+    is needed."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__signature__") or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         return [name for name in inspect.signature(function).parameters if name != "self"]
@@ -94,9 +99,11 @@ def _names(function):
 
 
 def complete(function, left_out=(), **special):
-    """Adds to a function's docstring what it does not say about its arguments. `special` has texts that go before those here; of arguments
-    that are left out, lines go. The function is returned."""
-    if not function.__doc__:  # python -OO
+    """Adds the missing descriptions of arguments to a function's docstring. Returns the function.
+
+    `special` has texts that are used instead of those in _ARGUMENTS. Lines that describe arguments
+    in `left_out` are removed."""
+    if not function.__doc__:  # python -OO has no docstrings
         return function
     names = _names(function)
     lines = inspect.cleandoc(function.__doc__).splitlines()

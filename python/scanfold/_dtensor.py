@@ -1,7 +1,7 @@
-"""DTensors for scanfold.distributed: which ranks share the axis, and what the result stands for."""
+"""DTensors for scanfold.distributed: which ranks share the axis, and the result's placements."""
 import torch
 
-ALONE = object()  # stands for the group of a rank that holds the whole axis
+ALONE = object()  # used as the group of a rank that holds the whole axis
 
 
 def dim_of(x, dim):
@@ -13,13 +13,13 @@ def dim_of(x, dim):
 def kinds():
     try:
         from torch.distributed.tensor import DTensor, Replicate, Shard
-    except ImportError:  # before 2.5
+    except ImportError:  # torch before 2.5
         return None
     return DTensor, Replicate, Shard
 
 
 def _mesh_dim(x, dim, Shard):
-    """Which dimension of the mesh shards `dim`, or None."""
+    """The dimension of the mesh over which `dim` is sharded, or None."""
     for place in x.placements:
         if not isinstance(place, Shard) and not place.is_replicate():
             raise ValueError(f"x has placement {place}; it must be sharded or replicated: redistribute it first")
@@ -30,7 +30,7 @@ def _mesh_dim(x, dim, Shard):
 
 
 def _local(name, tensor, x):
-    """Another DTensor's local part, which must lie as x does."""
+    """The local part of another DTensor, which must have the shape, mesh and placements of x."""
     if tensor is None:
         return None
     if not hasattr(tensor, "placements"):
@@ -41,7 +41,7 @@ def _local(name, tensor, x):
 
 
 def on_dtensor(run, x, dim, fold, keepdim, others):
-    """run(local x, dim, group, replicated, *local others), and its result as a DTensor."""
+    """run(local x, dim, group, replicated, *local others), with its result as a DTensor."""
     DTensor, Replicate, Shard = kinds()
     dim = dim_of(x, dim)
     along = _mesh_dim(x, dim, Shard)

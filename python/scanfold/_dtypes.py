@@ -1,4 +1,4 @@
-"""dtypes of any library, as DLPack numbers them: code * 256 + bits."""
+"""dtypes of any array library as the numbers code * 256 + bits, with DLPack's type codes."""
 
 CODES = {"bool": 6 * 256 + 8, "bfloat16": 4 * 256 + 16}
 CODES.update({f"int{bits}": bits for bits in (8, 16, 32, 64)})
@@ -10,7 +10,8 @@ _met = {}
 
 
 def name(dtype):
-    """"float32", for numpy.float32, numpy.dtype("float32"), torch.float32, jax.numpy.float32, "float32"; Python's float is float64."""
+    """The name of a dtype: "float32" for numpy.float32, numpy.dtype("float32"), torch.float32,
+    jax.numpy.float32 and "float32". Python's float is "float64"."""
     if dtype in PYTHON:
         return PYTHON[dtype]
     text = dtype.__name__ if isinstance(dtype, type) else str(dtype)
@@ -28,7 +29,7 @@ def name(dtype):
 
 
 def code(dtype):
-    """The number of a dtype, or None for None."""
+    """The number of a dtype in CODES; None for None."""
     if dtype is None:
         return None
     try:

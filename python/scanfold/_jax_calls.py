@@ -1,4 +1,5 @@
-"""What scanfold.jax's functions do: arguments to a line of the notation, as the package's own functions have it."""
+"""The functions of scanfold.jax: they turn arguments into an expression in the library's notation,
+as the package's own functions do."""
 import math
 
 import jax
@@ -12,13 +13,14 @@ from ._jax_primitive import bind, computed, is_readable, names_of
 
 
 def run(expression, /, **inputs):
-    """Computes an expression, such as "cumsum(x * m, 1)", as scanfold.run does with exact=True, in as few passes over memory as it needs.
+    """Computes an expression, such as "cumsum(x * m, 1)", in as few passes over memory as it needs.
 
     expression   a line of the notation (docs/expressions.md)
     inputs       an array for each name
 
-    It is differentiated and mapped as the functions here are, where it is made of those, of elementwise ones, and of flip, squeeze, unsqueeze and
-    broadcast_to with their axes.
+    The result is that of scanfold.run with exact=True. The expression can be differentiated and
+    mapped by vmap if it consists of the functions here, of elementwise functions, and of flip,
+    squeeze, unsqueeze and broadcast_to with their axes given.
 
     >>> import jax.numpy as jnp, scanfold.jax as sfj
     >>> sfj.run("cumsum(x * m, 0)", x=jnp.array([1., 2., 3.]), m=jnp.array([0., 1., 1.]))
@@ -31,7 +33,7 @@ def run(expression, /, **inputs):
     arrays = {name: jnp.asarray(x) for name, x in inputs.items()}
     if is_readable(expression):
         return computed(expression, **arrays)
-    made = bind(expression, arrays)  # what trees do not have is computed all the same
+    made = bind(expression, arrays)  # computed, but without derivatives and vmap
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -43,7 +45,7 @@ _FOLDS = {"sum", "prod", "max", "min", "logsumexp", "argmax", "argmin", "mean", 
 
 
 class Given(dict):
-    """A call's arguments by name, in one spelling."""
+    """The arguments of a call by name; arguments that have two names are merged into one."""
 
     def __init__(self, bound):
         super().__init__(bound)
@@ -67,7 +69,7 @@ class Given(dict):
         self["mask"] = mask
 
     def segments(self, name, x, axis):
-        """The offsets that a caller means by offsets, lengths or reset, or None."""
+        """The offsets, made from whichever of offsets, lengths and reset was given, or None."""
         given = [option for option in ("offsets", "lengths", "reset") if self.get(option) is not None]
         if len(given) > 1:
             raise TypeError(f"{' and '.join(given)} say the same: give one of them")
@@ -90,8 +92,11 @@ class Given(dict):
 
 
 def _from_reset(name, reset, n):
-    """A scan's offsets may be as many as there are elements, the last segments empty. A fold has one result a segment, so its reset is counted, which a
-    tracer's cannot be."""
+    """Offsets from reset.
+
+    For a scan there may be as many segments as elements, with empty ones at the end, so their
+    number need not be known. A fold has one result for each segment, so the segments must be
+    counted. That is not possible with a tracer."""
     if reset.shape != (n,):
         raise ValueError(f"reset has shape {reset.shape}; the axis has {n} elements, and each must be marked or not")
     size = n
@@ -149,7 +154,8 @@ def _scan_or_fold(name, given):
 
 
 def _prod_of_several(x, mask, axes, options):
-    """Along one axis, which has a derivative: what is folded moved to the end, in order."""
+    """A product over several axes. Only a product along one axis has a derivative, so the folded
+    axes are moved to the end, in order, and joined into one."""
     stay = [a for a in range(x.ndim) if a not in axes]
     order = stay + sorted(axes)
     shape = [x.shape[a] for a in stay]
@@ -167,7 +173,7 @@ def _derived_call(name, given):
     axes = _derived._axes_of(x, given.get("axis"), name in _derived.SCANS)
     parameter = given.get("ord") if name == "norm" else given.get("correction")
     if parameter is None:
-        parameter = 2 if name == "norm" else 0  # NumPy's correction, which is JAX's
+        parameter = 2 if name == "norm" else 0  # JAX's default, as in NumPy
     offsets = given.segments(name, x, given.get("axis"))
     if name in _derived.VARIANCES and mask is None and offsets is None:
         parameter = min(parameter, _derived.folded(x.shape, axes))
@@ -190,7 +196,7 @@ def _applied_call(name, given):
 
 
 def _of_rank(x, axes, name, beside):
-    """A weight or bias with as many dimensions as x."""
+    """A weight or bias, reshaped to as many dimensions as x has."""
     if beside.ndim == x.ndim:
         return beside
     axes = sorted(axes)
@@ -224,7 +230,8 @@ def _recurrence_call(name, given):
 
 
 def _states(offsets, state, shape, axis, reverse):
-    """(h, first): each segment's initial state for each of its elements, and what is True where a segment begins."""
+    """(h, first): the initial state of its segment for each element, and a mask that is True where
+    a segment begins."""
     k, n = offsets.shape[0] - 1, shape[axis]
     own = _segments.check_states(state, k, shape, axis)
     h = jnp.broadcast_to(state.reshape(own), own[:axis] + (k,) + own[axis + 1:])

@@ -1,4 +1,5 @@
-"""One primitive of JAX's that computes a line of the library's notation: its lowering to XLA, its derivatives, its batching.
+"""A JAX primitive that computes an expression in the library's notation: its lowering to XLA, its
+derivatives and its batching rule.
 
 Called by _jax_calls.py.
 """
@@ -23,7 +24,7 @@ for _platform in ("cpu", "CUDA"):
     jax.ffi.register_ffi_target(_TARGET, _scanfold.xla_handler(_platform), platform=_platform)
 
 # ---------------------------------------------------------------------------------------------------------------
-# One primitive: a line of the notation
+# The primitive
 # ---------------------------------------------------------------------------------------------------------------
 expression_p = _core.Primitive(_TARGET)
 expression_p.multiple_results = True
@@ -46,21 +47,23 @@ def _abstract(*arrays, text):
     if not _varying(arrays[0]):
         return [jax.core.ShapedArray(shape, jnp.dtype(dtype)) for shape, dtype in made]
 
-    def like_the_first(shape, dtype):  # _alike has seen to the others
+    def like_the_first(shape, dtype):  # _alike made the others vary along the same axes
         where = jax.sharding.NamedSharding(arrays[0].sharding.mesh, jax.sharding.PartitionSpec(*(None,) * len(shape)))
         return arrays[0].update(shape=shape, dtype=jnp.dtype(dtype), weak_type=False, sharding=where)
     return [like_the_first(*one) for one in made]
 
 
 def _varying(x):
-    """The axes of a mesh along which x differs, inside of shard_map. JAX has had two names for it, and before that none."""
+    """The mesh axes along which x varies inside shard_map. JAX versions have two different names
+    for it; older versions have none."""
     if not isinstance(x, jax.core.ShapedArray):
         x = jax.typeof(x) if hasattr(jax, "typeof") else None
     return getattr(getattr(x, "manual_axis_type", None), "varying", None) or getattr(x, "vma", None) or frozenset()
 
 
 def _alike(arrays):
-    """Inside of shard_map all arrays of a call differ along the same axes. The gradient of one that did not is summed up over them."""
+    """The arrays of a call, made to vary along the same mesh axes inside shard_map. The gradient of
+    an array that did not vary along an axis is summed over that axis."""
     axes = frozenset().union(*map(_varying, arrays))
     if not axes:
         return arrays
@@ -79,12 +82,12 @@ def _compiled(text):
 
 
 def bind(text, by_name):
-    """What a line makes of arrays: a list of its results."""
+    """The results of a line for these arrays, as a list."""
     return expression_p.bind(*_alike([by_name[name] for name in names_of(text)]), text=text)
 
 
 def _bind(trees, by_name):
-    """What these trees make of arrays, those that have no tree left None."""
+    """The results of these trees for these arrays; None for each tree that is None."""
     text = ", ".join(tree.text for tree in trees if tree is not None)
     made = iter(bind(text, by_name) if text else ())
     return [None if tree is None else next(made) for tree in trees]
@@ -110,7 +113,8 @@ def is_readable(text):
 
 
 def _of_segments(kind, arrays, offsets, axis, length, dtype):
-    """How long segments are, or which elements are inside of one, in a shape that broadcasts."""
+    """The lengths of segments, or which elements are inside a segment, in a shape that
+    broadcasts."""
     offsets = arrays[offsets]
     made = jnp.arange(length) < offsets[-1] if kind == "inside" else (offsets[1:] - offsets[:-1]).astype(dtype)
     return made.reshape(made.shape + (1,) * (-axis - 1))
@@ -141,7 +145,8 @@ def _transpose(cts, *arrays, text):
 
 
 def _batch(arrays, dims, *, text):
-    """The mapped dimension of each array in front. The line counts its axes from the end, so it stays as it is but for shapes that it names."""
+    """The batching rule: the mapped dimension of each array becomes the first. The line counts axes
+    from the end, so it stays the same, except for shapes that are written in it."""
     size = next(x.shape[d] for x, d in zip(arrays, dims) if d is not None)
     own = [x if d is None else jax.ShapeDtypeStruct(x.shape[:d] + x.shape[d + 1:], x.dtype) for x, d in zip(arrays, dims)]
     names = names_of(text)
@@ -161,7 +166,7 @@ for _platform in ("cpu", "cuda"):
 
 
 def computed(text, **arrays):
-    """What a line makes of arrays, its axes counted from the end."""
+    """The results of a line for these arrays. Its axes are first counted from the end."""
     arrays = {name: x for name, x in arrays.items() if x is not None}
     types = _notation.Types({name: (tuple(x.shape), _dtype_name(x.dtype)) for name, x in arrays.items()})
     trees = [_notation.from_the_end(tree, types) for tree in _trees(text)]
@@ -170,7 +175,7 @@ def computed(text, **arrays):
 
 
 def _narrowed(tree, types):
-    """Without 64-bit types JAX has results of 32 bits."""
+    """The tree, cast to 32 bits if JAX runs without 64-bit types."""
     dtype = types.dtype(tree)
     if dtype.endswith("64") and not jax.config.jax_enable_x64:
         return _notation.call("astype", tree, dtype=dtype[:-2] + "32")

@@ -1,7 +1,9 @@
-"""Lines of the library's notation as trees in Python, for what has to look inside them: derivatives, and one dimension more.
+"""Expressions in the library's notation as trees in Python. Derivatives (_derivatives.py) and
+batching (OneMore) work on these trees.
 
-The notation is Python's own, so Python's parser reads it. A tree prints as a line again. Axes are counted from the end, so that a line means
-the same for arrays with another dimension in front.
+The notation is a subset of Python, so Python's parser reads it. str() of a tree is a line of the
+notation again. Axes are counted from the end, so that a line means the same for arrays with another
+dimension in front.
 """
 import ast
 import math
@@ -11,7 +13,8 @@ from . import _expression_of, _scanfold
 from ._derived import short
 from ._dtypes import CODES
 
-# Options that may be given by position, after so many arrays.
+# _POSITIONAL: for each function the number of array arguments, and the options that may be given by
+# position after them.
 _SCANS = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "cummean", "cumvar", "cumargmax", "cumargmin", "cumargmax_first",
           "cumargmin_first", "nancumsum", "nancumprod")
 _FOLDS = ("sum", "prod", "max", "min", "mean", "sumsq", "any", "all", "count_nonzero", "argmax", "argmin", "argmax_last", "argmin_last",
@@ -28,14 +31,16 @@ _POSITIONAL = {
 _SAME = {"dim": "axis", "keepdims": "keepdim", "ddof": "correction", "ord": "order", "p": "order"}
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-_BY_POSITION = {"axis", "shape", "dtype", "order", "length"}  # printed without their names where they come first
+# Options that are printed without their names, if the function takes them by position.
+_BY_POSITION = {"axis", "shape", "dtype", "order", "length"}
 _DTYPES = {name: name for name in CODES} | {short(name): name for name in CODES}
 _NAMES = {code: name for name, code in CODES.items()}
 
 
 class Node:
-    """One value: a function or operator, its arguments, and its options as (name, value) pairs. An input's argument is its name, a number's
-    its value."""
+    """One value: a function or operator, its arguments, and its options as (name, value) pairs.
+
+    The only argument of an input is its name; that of a number is its value."""
     __slots__ = ("name", "args", "options", "text")
 
     def __init__(self, name, args, options=()):
@@ -64,7 +69,7 @@ class Node:
         return dict(self.options).get(option, default)
 
     def but(self, *args, **options):
-        """The same function of other arguments, with these options instead; None takes one away."""
+        """The same function with other arguments or changed options; None removes an option."""
         return call(self.name, *(args or self.args), **{**dict(self.options), **options})
 
     def children(self):
@@ -73,7 +78,7 @@ class Node:
         return self.args + tuple(value for _, value in self.options if isinstance(value, Node))
 
     def inputs(self):
-        """Their names."""
+        """The names of all inputs in the tree."""
         if self.name == "input":
             return {self.args[0]}
         return set().union(*(child.inputs() for child in self.children()))
@@ -103,7 +108,7 @@ def named(name):
 
 
 def call(function, *args, **options):
-    """A function of the notation. Options that are None or False are left out."""
+    """A call of a function of the notation. Options that are None or False are left out."""
     order = {name: i for i, name in enumerate(_POSITIONAL[function][1])}
     given = [(name, v) for name, v in options.items() if v is not None and v is not False]
     return Node(function, tuple(map(value, args)), tuple(sorted(given, key=lambda pair: (order.get(pair[0], 9), pair[0]))))
@@ -113,7 +118,7 @@ def call(function, *args, **options):
 # Reading
 # ---------------------------------------------------------------------------------------------------------------
 class Unreadable(Exception):
-    """The notation has it, and trees do not: the reason."""
+    """The notation allows something that trees do not support. The message names it."""
 
 
 def parse(line):
@@ -121,7 +126,8 @@ def parse(line):
     try:
         found = ast.parse(line.strip(), mode="eval").body
         return [_tree(one) for one in (found.elts if isinstance(found, ast.Tuple) else [found])]
-    except (SyntaxError, AttributeError, LookupError, ValueError):  # a spelling that only the library's parser knows
+    except (SyntaxError, AttributeError, LookupError, ValueError):
+        # The library's parser accepts spellings that this one does not know.
         raise Unreadable("this line") from None
 
 
@@ -176,7 +182,8 @@ def _option(name, found):
 # Shapes and dtypes
 # ---------------------------------------------------------------------------------------------------------------
 class Types:
-    """Shapes and dtypes of trees, given those of their inputs as {name: (shape, dtype's name)}. The library knows them."""
+    """Shapes and dtypes of trees, given those of their inputs as {name: (shape, dtype's name)}.
+    The library computes them."""
 
     def __init__(self, given):
         self.given, self._met = given, {}
@@ -205,7 +212,7 @@ class Types:
 
 
 def from_the_end(node, types):
-    """The tree with every axis counted from the end, and named where all were meant."""
+    """The tree with every axis counted from the end. Where no axis was given, it is written out."""
     if not node.children():
         return node
     args = tuple(from_the_end(arg, types) for arg in node.args)
@@ -225,7 +232,8 @@ def from_the_end(node, types):
 
 
 class OneMore:
-    """Trees for inputs of which some, `mapped`, have a dimension of this size in front. Nodes that depend on those have it too."""
+    """Batching: rewrites trees for inputs of which some, `mapped`, have one more dimension of
+    length `size` in front. Nodes that depend on these have that dimension too."""
 
     def __init__(self, types, mapped, size):
         self.types, self.mapped, self.size = types, set(mapped), size
@@ -246,14 +254,15 @@ class OneMore:
         if not node.name.isidentifier() or node.name == "negative":
             return Node(node.name, tuple(args))
         if node.options and not self.is_mapped(node.args[0]) and node.name != "linear_recurrence":
-            # A mask or a weight has no more dimensions than what it stands beside.
+            # A mask or weight may not have more dimensions than the first argument.
             args[0] = call("broadcast_to", args[0], shape=(self.size, *self.types.shape(node.args[0])))
         if node.name == "broadcast_to":
             options["shape"] = (self.size, *options["shape"])
         return call(node.name, *args, **options)
 
     def _aligned(self, node, rank):
-        """With its own dimensions at the end of so many, behind the one in front."""
+        """The node with `rank` dimensions after the mapped one: axes of length 1 are inserted in
+        front of its own dimensions."""
         made, own = self.of(node), len(self.types.shape(node))
         if self.is_mapped(node):
             for _ in range(rank - own):

@@ -1,4 +1,5 @@
-"""Arrays of libraries we know only through DLPack: JAX, CuPy, and whoever else speaks it. Called by the C extension."""
+"""Arrays of libraries that we use only through DLPack: JAX, CuPy and others. Called by the C
+extension."""
 import ctypes
 import sys
 
@@ -6,7 +7,7 @@ from . import _scanfold
 from ._dtypes import CODES
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3
-LEGACY_STREAM = 1  # DLPack's name, and CUDA's, for the legacy default stream
+LEGACY_STREAM = 1  # DLPack's and CUDA's number for the legacy default stream
 
 _NOT_YET = object()
 _take_over = _NOT_YET  # see _jax_take_over
@@ -20,7 +21,7 @@ def _cupy_stream(x):
 
 
 def _jax_host_device(x):
-    """The device of a JAX array that lies in one CPU device's memory, else None."""
+    """The device of a JAX array that is in the memory of one CPU device, else None."""
     if not _is_jax(x):
         return None
     devices = x.devices()
@@ -34,7 +35,7 @@ def _export(x):
     if _jax_host_device(x) is not None and x.dtype.kind in "iufb":
         import numpy
         try:
-            return numpy.asarray(memoryview(x)), 0, 0  # JAX takes its time over __dlpack__
+            return numpy.asarray(memoryview(x)), 0, 0  # JAX's __dlpack__ is slow
         except (BufferError, RuntimeError):  # a layout that is not row-major
             pass
     kind = int(x.__dlpack_device__()[0]) if hasattr(x, "__dlpack_device__") else CPU
@@ -46,22 +47,22 @@ def _export(x):
         keywords["stream"] = stream
     try:
         return x.__dlpack__(max_version=(1, 0), **keywords), stream, waits
-    except TypeError:  # a producer from before versions
+    except TypeError:  # a producer older than DLPack 1.0
         return x.__dlpack__(**keywords), stream, waits
 
 
 def export(x, name):
-    """(capsule or NumPy array, stream, waits): the tensor, the stream work on it goes to, and
-    whether that work has to be waited for. The caller knows x by this name.
+    """(capsule or NumPy array, stream, waits): the tensor, the stream on which to launch work, and
+    whether the caller must wait for that work. `name` is what error messages call x.
 
-    CuPy says which stream it works on. For others we work on the legacy stream, tell the producer
-    so (it makes that stream wait for what it has under way), and wait when we are done, since the
-    producer will not.
+    CuPy says which stream it uses. For other libraries we use the legacy stream and pass it to the
+    producer, which makes that stream wait for its pending work. We wait until our own work is done,
+    because the producer does not.
     """
     try:
         return _export(x)
     except Exception:
-        # JAX's transforms call a function with stand-ins for its arrays.
+        # JAX's transforms call a function with tracers in place of its arrays.
         if _is_jax(x) and isinstance(x, sys.modules["jax"].core.Tracer):
             raise TypeError(
                 f"{name} is a JAX tracer ({type(x).__name__}), which has no values: scanfold is "
@@ -71,7 +72,7 @@ def export(x, name):
 
 
 def namespace(x):
-    """The module of x's functions: what the array API says, else the package its type is defined in."""
+    """The module of functions for x: its array API namespace, or the package of its type."""
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__()
     return sys.modules[type(x).__module__.partition(".")[0]]
@@ -80,7 +81,7 @@ def namespace(x):
 def _dtype(space, name):
     if hasattr(space, name):
         return getattr(space, name)
-    return getattr(space, name + "_", name)  # NumPy before 2 and CuPy say bool_
+    return getattr(space, name + "_", name)  # in NumPy before 2 and CuPy it is bool_
 
 
 def _is_jax(x):
@@ -89,22 +90,24 @@ def _is_jax(x):
 
 
 def has_64_bits(x):
-    """JAX has no 64-bit types unless asked for them: its sums of integers are 32 bits wide then."""
+    """Whether x's library has 64-bit types. JAX has them only if enabled; otherwise its sums of
+    integers have 32 bits."""
     return not _is_jax(x) or bool(sys.modules["jax"].config.jax_enable_x64)
 
 
 def can_be_written(x):
-    """JAX shares an array's memory on the promise that nobody writes it, but hands it out by DLPack as if one could."""
+    """Whether x may be written to. JAX's arrays are immutable and may share memory, although JAX
+    exports them by DLPack as if they were writable."""
     return not _is_jax(x)
 
 
 def _jax_take_over():
-    """The function of jaxlib's that jax.numpy.from_dlpack ends in, as (capsule, device) -> array;
-    None where this jaxlib does not have it.
+    """The jaxlib function that jax.numpy.from_dlpack calls in the end, as (capsule, device) ->
+    array; None if this jaxlib does not have it.
 
-    from_dlpack itself takes twenty times as long: it asks the CPU for its CUDA stream, and converts
-    the array to its own dtype by a jitted function. What it ends in is not public, and its
-    arguments have changed before, so it is tried before it is used.
+    from_dlpack itself takes twenty times as long: it asks for a CUDA stream even on the CPU, and
+    casts the array to the dtype it already has with a jitted function. The jaxlib function is not
+    public, and its arguments have changed before, so it is tested before it is used.
     """
     try:
         import jax
@@ -125,11 +128,12 @@ def _jax_take_over():
 
 
 def make(x, shape, name, device_type):
-    """(memory to write, function that makes x's kind of array of it once it is written)."""
+    """(memory to write the result to, a function that turns it into an array of x's library once it
+    has been written)"""
     global _take_over
     if device_type in (CPU, CUDA_HOST):
         device = _jax_host_device(x)
-        # Without 64-bit types JAX narrows such a result: from_dlpack sees to that.
+        # Without 64-bit types JAX converts such a result to 32 bits: from_dlpack does that.
         if device is not None and (not name.endswith("64") or has_64_bits(x)):
             if _take_over is _NOT_YET:
                 _take_over = _jax_take_over()
@@ -153,12 +157,12 @@ def make(x, shape, name, device_type):
     space = namespace(x)
     made = space.empty(shape, dtype=_dtype(space, name))
     if hasattr(made, "block_until_ready"):
-        made.block_until_ready()  # JAX fills it with zeros first
+        made.block_until_ready()  # JAX first fills it with zeros, asynchronously
     return made, lambda: made
 
 
 def wait(device, stream):
-    """Until what was launched on this stream of the device is done."""
+    """Waits until all work on this stream of the device is done."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context = ctypes.c_void_p()
 

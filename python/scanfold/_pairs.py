@@ -1,7 +1,9 @@
-"""Functions whose values have two components: positions of extremes, sums of exponentials, linear recurrences.
+"""Functions whose accumulator has two components: positions of extremes, sums of exponentials,
+linear recurrences.
 
-argmax, logsumexp and their like are folds and scans as others are. What gives two results, and what takes two arrays, is a line of the
-library's notation, parsed once.
+argmax, logsumexp and similar functions are called as other folds and scans are. Functions with two
+results or two input arrays are turned into an expression in the library's notation, which is parsed
+once.
 """
 import sys as _sys
 
@@ -11,7 +13,7 @@ from ._dtypes import name as _dtype_name
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin", "logsumexp", "logcumsumexp", "linear_recurrence"]
 
 _package = _sys.modules["scanfold"]
-_by_torch = None  # scanfold.torch sets it: the same for tensors that are more than their memory
+_by_torch = None  # set by scanfold.torch: the same for tensors that need torch's dispatcher
 _ARGMAX, _ARGMIN, _LOGSUMEXP = 4, 5, 8
 NAMES = {2: "max", 3: "min"}
 
@@ -22,7 +24,7 @@ def _look_for_torch():
 
 
 def short(dtype):
-    """"float32" as the notation says it."""
+    """The notation's name of a dtype: "f32" for "float32"."""
     return dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
@@ -32,7 +34,8 @@ def _is_torch(x):
 
 
 def _left_to_torch(*given):
-    """Whether torch.compile is tracing, or an array only stands in for a tensor, as a Proxy of torch.fx does: nothing is known of its shape."""
+    """Whether torch.compile is tracing, or an argument is a placeholder for a tensor, such as a
+    torch.fx Proxy, whose shape is not known."""
     if _package._compiling():
         return True
     torch = _sys.modules.get("torch")
@@ -40,7 +43,8 @@ def _left_to_torch(*given):
 
 
 def _computed(text, inputs, out, by_torch):
-    """What a line of the notation makes of these arrays; `by_torch` is asked where a tensor is more than its memory."""
+    """The results of a line of the notation for these arrays. `by_torch` computes them instead if a
+    tensor needs torch's dispatcher."""
     expression, given = _parsed(text, True, inputs)
     if out is not None:
         return _scanfold.expression_call(expression, given, out)
@@ -65,12 +69,13 @@ def _position(op, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, segments
 
 
 def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
-    """Where the largest element stands, along an axis or, with None, among all elements as one row: the first of equal ones.
+    """The position of the largest element along an axis, or among all; the first of equal ones.
 
-    axis, dim   one, or None for the position among all elements
+    axis, dim   one, or None for the position among all elements, in row-major order
 
-    NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not count, nor, with skip_nan, those that are NaN; where
-    nothing else is left the result is -1. The result is int64 (JAX's without 64-bit types int32). Of no elements there is none.
+    NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not
+    count, nor does NaN with skip_nan; where no other element is left the result is -1. The result
+    is int64 (int32 in JAX without 64-bit types). A line of no elements is an error.
 
     >>> import numpy as np, scanfold
     >>> scanfold.argmax(np.array([[1, 5, 5], [7, 2, 3]]), axis=1)
@@ -82,7 +87,7 @@ def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
 
 
 def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
-    """Where the smallest element stands; as argmax. NaN is smaller than any number here.
+    """The position of the smallest element; as argmax. NaN is smaller than any number here.
 
     axis, dim   one, or None for the position among all elements
 
@@ -96,15 +101,17 @@ def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
 
 def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out, segments):
     at = _position(op, x, axis, dim, keepdims, keepdim, mask, True, out, segments)
-    is_whole = all(given is None for given in segments)  # a segment that is empty is nothing to refuse
+    is_whole = all(given is None for given in segments)  # an empty segment is not an error
     if is_whole and type(x).__module__ == "numpy" and (at < 0).any():
         raise ValueError(f"All-NaN slice encountered: {name} of it is no position; {name[3:]} with skip_nan=True has -1 there")
     return at
 
 
 def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
-    """Where the largest element that is not NaN stands: argmax with skip_nan=True. Where there is none, NumPy's arrays are refused, as NumPy does;
-    elsewhere, where asking would wait for a device, it is -1.
+    """The position of the largest element that is not NaN: argmax with skip_nan=True.
+
+    If there is no such element, NumPy arrays raise ValueError, as in NumPy. For arrays of other
+    libraries the result is -1, because a check would have to wait for the device.
 
     axis, dim   one, or None for the position among all elements
 
@@ -116,7 +123,7 @@ def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
 
 def nanargmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
-    """Where the smallest element that is not NaN stands; as nanargmax.
+    """The position of the smallest element that is not NaN; as nanargmax.
 
     axis, dim   one, or None for the position among all elements
 
@@ -128,7 +135,7 @@ def nanargmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
 
 def extreme_text(op, axis, scans, keepdim, reverse, exclusive, masked, segmented=False):
-    """Values and indices in the notation; of an extreme over all elements, axis is None."""
+    """Values and indices in the notation. axis is None for an extreme over all elements."""
     name = NAMES[op]
     options = "".join(f", {option}=True" for option, given in (("keepdim", keepdim), ("reverse", reverse), ("exclusive", exclusive)) if given)
     options = ("" if axis is None else f", {axis}") + options + (", mask=mask" if masked else "") + (", offsets=offsets" if segmented else "")
@@ -192,7 +199,8 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
     dtype   of the result. By default real dtypes stay; integers become float64, in torch float32
 
-    Elements that are -inf count as nothing, and of nothing the result is -inf; +inf and NaN stay.
+    Elements that are -inf add nothing, and without elements the result is -inf. +inf and NaN
+    propagate.
 
     >>> import numpy as np, scanfold
     >>> scanfold.logsumexp(np.array([[1e4, 1e4], [-1e4, -np.inf]]), axis=1)
@@ -205,7 +213,9 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
 
 def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """log(cumsum(exp(x))) along an axis, without overflow; arguments as for cumsum. The first of an exclusive one is -inf.
+    """log(cumsum(exp(x))) along an axis, without overflow; arguments as for cumsum.
+
+    The first result of an exclusive one is -inf.
 
     dtype   of the result. By default real dtypes stay; integers become float64, in torch float32
 
@@ -223,9 +233,14 @@ def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask
 # Linear recurrences
 # --------------------------------------------------------------------------------------------------
 def recurrence_text(a, axis, reverse, exclusive, initial, dtype, wide, segmented=False):
-    """The recurrence in the notation. a: None for an array, or a number. initial: None, a number, or "state" for an array h of one state a
-    line, which joins the first element: there is an array `first` then that is True at it. `wide` is the type of that. With segments h and
-    `first` are as long as the axis."""
+    """The recurrence in the notation.
+
+    a         a number, or None if it is an array
+    initial   None, a number, or "state" for an array h with one state for each line. The state is
+              combined with the first element, at which an array `first` is True. With segments h
+              and `first` are as long as the axis
+    wide      the type in which a state is combined
+    """
     options = f"{axis}" + "".join(f", {option}=True" for option, given in (("reverse", reverse), ("exclusive", exclusive)) if given)
     options += (", offsets=offsets" if segmented else "") + ("" if dtype is None else f", dtype={short(dtype)}")
     gate = "a" if a is None else repr(float(a))
@@ -238,8 +253,8 @@ def recurrence_text(a, axis, reverse, exclusive, initial, dtype, wide, segmented
 
 
 def recurrence_dtypes(names, dtype, real):
-    """(the result's dtype or None for the notation's, the type to compute in), given the names of the arrays' dtypes; `real` is what
-    integers become."""
+    """(the result's dtype or None for the notation's default, the type to compute in), given the
+    names of the arrays' dtypes. Integers become `real`."""
     if dtype is not None:
         dtype = _dtype_name(dtype)
     elif not any("float" in name for name in names):
@@ -248,7 +263,7 @@ def recurrence_dtypes(names, dtype, real):
 
 
 def promoted(names):
-    """What two arrays' dtypes meet in, of which one at least is real."""
+    """The common dtype of arrays of which at least one is real."""
     reals = sorted({name for name in names if "float" in name})
     widest = next((name for name in ("float64", "float32") if name in reals), None)
     return widest or (reals[0] if len(reals) == 1 else "float32")
@@ -264,7 +279,8 @@ def _shape(a, b):
 
 
 def _state(space, state, b, shape, axis, reverse):
-    """(h, first): the states as an array that broadcasts along the axis, and what is True where the recurrence begins."""
+    """(h, first): the states as an array that broadcasts along the axis, and a mask that is True at
+    the element where the recurrence begins."""
     lines = shape[:axis] + shape[axis + 1:]
     if not hasattr(state, "reshape"):
         raise TypeError(f"initial is {type(state)}: a number, or an array of one state a line, is expected")
@@ -286,14 +302,16 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     b           an array of a kind that cumsum takes
     axis, dim   the axis; by default the last
     exclusive   each result is the state before its element: h[i-1]
-    initial     the state before the first element: a number, or an array with one state for each line, which has b's shape without the
-                axis. A number is combined with every result, an array with the first element, so the two may differ in the last bit
-    dtype       of the result; float64 is also that of all arithmetic. By default that of a and b together; for integers float64, in
-                torch float32
-    offsets     cut the axis into segments, each with a recurrence of its own; or lengths, or reset, as for cumsum. An initial array then
-                has one state for each segment, in place of the axis
+    initial     the state before the first element: a number, or an array with one state for each
+                line, which has b's shape without the axis. A number is combined with every result,
+                an array with the first element, so the two may differ in the last bit
+    dtype       of the result; float64 is also that of all arithmetic. By default the common dtype
+                of a and b; for integers float64, in torch float32
+    offsets     cut the axis into segments, each with its own recurrence; or lengths, or reset, as
+                for cumsum. An initial array then has one state for each segment, in place of the
+                axis
 
-    The order is that of docs/order.md: a = 1 is the cumulative sum of b, bit for bit.
+    The order is that of docs/order.md: a = 1 gives the cumulative sum of b, with the same bits.
 
     >>> import numpy as np, scanfold
     >>> scanfold.linear_recurrence(0.5, np.array([1.0, 1.0, 1.0]))

@@ -1,8 +1,9 @@
-"""Which nodes of an aten graph become one expression: regions, found and replaced in place.
+"""Finds regions of an aten graph, and replaces each in place by one expression.
 
-Each scan or fold is an anchor. What leads only to it or only comes from it joins it, and so do other anchors that read the same. A region is
-taken where it is convex (no path leaves it and comes back), where the library agrees to plan it,
-and where the estimate says that Inductor would not do better.
+Each scan or fold is an anchor. Nodes whose results are used only by the region join it, and so do
+the users of its results, and other anchors that read the same tensors. A region is taken if it is
+convex (no path leaves it and comes back), if the library can plan it, and if the estimate says that
+Inductor would not be faster.
 """
 import logging
 import operator
@@ -16,10 +17,11 @@ from ._translate import (CASTS, DERIVED, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, 
 from .torch import WIDER
 
 log = logging.getLogger("scanfold")
-MAX_INPUTS = 32  # as _expressions.c has it
-MAX_RESULTS = 16  # of one region: more are more regions
-EXACT = "exact "  # before a program
-LONGEST = 24  # nodes of a region that goes back to its elements: longer programs are more passes
+MAX_INPUTS = 32  # the limit in _programs.h
+MAX_RESULTS = 16  # of one region; more results need another region
+EXACT = "exact "  # the prefix of a program whose operators keep their own rounding
+# Most nodes in a region that applies a fold's result to its elements: longer ones need more passes.
+LONGEST = 24
 
 
 def _is_anchor(node):
@@ -42,7 +44,8 @@ def _is_product(node):
 
 
 def _leads_to_a_sum(node, region):
-    """A matrix product is only worth taking where a sum over rows or columns makes it vanish."""
+    """Whether a matrix product leads only to a sum, so that it need not be computed. Otherwise it
+    is not worth taking."""
     while True:
         users = list(node.users)
         if len(users) != 1 or users[0] not in region:
@@ -56,7 +59,7 @@ def _leads_to_a_sum(node, region):
 
 
 def _convex(region):
-    """Whether no path leaves the region and comes back: it could not be one call then."""
+    """Whether no path leaves the region and comes back. With such a path it cannot be one call."""
     beyond, ahead = set(), [u for member in region for u in member.users]
     while ahead:
         node = ahead.pop()
@@ -67,12 +70,12 @@ def _convex(region):
 
 
 def _results(region):
-    """The members that others want."""
+    """The members that nodes outside the region use."""
     return [n for n in region if any(u not in region for u in n.users)]
 
 
 def _is_last(user, scan):
-    """Whether a user takes the last element of a scan, which is a fold."""
+    """Whether a user takes the last element of a scan: the two together are a fold."""
     if user.target is not aten.select.int or scan.target not in SCANS:
         return False
     axis, index, shape = user.args[1], user.args[2], shape_of(scan)
@@ -80,7 +83,8 @@ def _is_last(user, scan):
 
 
 def _is_lengthened(node, user):
-    """Whether a user puts a number before or behind what a scan is, or is the slice of it that such a user takes: the scan is written in place."""
+    """Whether a user makes a scan one longer, with a number before or after it, or is a slice that
+    only such a user reads. The scan is then written directly into the longer result."""
     if user.target is aten.slice.Tensor:
         users = list(user.users)
         return len(users) == 1 and users[0].target is not aten.slice.Tensor and _is_lengthened(user, users[0]) and \
@@ -90,16 +94,22 @@ def _is_lengthened(node, user):
 
 
 def _reach(region):
-    """How large a fold's result may become again, as in a softmax: as what was folded, of which some lines stay in cache until all is done to them. On
-    CUDA, and beside scans, no larger than it is."""
+    """The size to which a fold's result may be broadcast again, as in a softmax.
+
+    On the CPU it is the size of what was folded: lines stay in cache until all steps on them are
+    done. On CUDA, with scans, and in regions of many nodes it is 0: the result may not grow."""
     if not all(n.meta["val"].device.type == "cpu" for n in region) or any(n.target in SCANS for n in region) or len(region) > LONGEST:
         return 0
     return max((_numel(n.args[0]) for n in region if n.target in FOLDS), default=0)
 
 
 def _joins_behind(node, user, region, taken, reach):
-    """Whether a result's user may join: elementwise work, a flip, that makes it no larger, or as large as `reach`, and leaves the region one call. What
-    makes a scan one longer is written as such, and is the end of it."""
+    """Whether a user of a result may join the region.
+
+    It must be elementwise, a flip, or the last element of a scan; where `reach` is not 0 it may
+    also be an expand or unsqueeze. Its result may be no larger than the node or than `reach`, and
+    the region must stay convex. A node that makes a scan one longer may join too, but nothing may
+    follow it."""
     if user in region or user in taken or _is_product(user) or lengthened(node) is not None:
         return False
     longer = any(n.target in SCANS for n in region) and _is_lengthened(node, user)
@@ -111,7 +121,9 @@ def _joins_behind(node, user, region, taken, reach):
 
 
 def _grow(anchors, taken, exact):
-    """The nodes that join some anchors: what is used inside only, and what only a result is used by. An exact product does not vanish."""
+    """The region of some anchors: they, the nodes that are used only inside it, and the users of
+    its results that may join. With `exact`, matrix products do not join, because they must be
+    computed."""
     region = set(anchors)
     while True:
         before = len(region)
@@ -148,8 +160,8 @@ def _inputs(region):
 
 
 def _ahead(anchor, region):
-    """The members that lead to an anchor, as far as the anchors before it, and what they and it
-    read."""
+    """All nodes that an anchor reads, directly or through members. The search stops at other
+    anchors and at nodes outside the region."""
     seen, ahead = set(), [anchor]
     while ahead:
         for n in set(_tensors(ahead.pop())) - seen:
@@ -160,18 +172,19 @@ def _ahead(anchor, region):
 
 
 # --------------------------------------------------------------------------------------------------
-# Who has a region: what it costs us and Inductor, in bytes that a copy moves meanwhile
+# Whether we or Inductor compute a region: the cost of each, as the bytes that a copy would move in
+# the same time
 # --------------------------------------------------------------------------------------------------
-# How much longer than a copy of as many bytes. Measured with bench/models.py on an H200.
-THEIR_FOLD = 1.1   # theirs take 1.03 (prod) to 1.5 (amax) of the time of ours
+# Time divided by that of a copy of as many bytes. Measured with bench/models.py on an H200.
+THEIR_FOLD = 1.1   # Inductor's folds take 1.03 (prod) to 1.5 (amax) times as long as ours
 THEIR_SCAN = 2.5   # 1.2 for rows of 4096, 4 for long rows
 THEIR_COLUMNS = 8  # a scan along another axis than the last
 OUR_FOLD = 1
-OUR_BAD_FOLD = 2   # of elementwise work with a broadcast operand, or over several trailing axes
-OUR_VAR = 5        # on the CPU, where its two sums in f64 are more work than reading is
-OUR_COPY = 3       # of what was made longer before a scan or fold: written, and read again
-OUR_APPLY = 1.5    # on the CPU, what goes back to its elements: Inductor's exp is the faster one
-LAUNCH = 8 << 20   # two microseconds
+OUR_BAD_FOLD = 2   # a fold of elementwise work with a broadcast operand, or over several last axes
+OUR_VAR = 5        # on the CPU, where its two sums in f64 take longer than reading
+OUR_COPY = 3       # of a tensor made longer before a scan or fold: it is written and read again
+OUR_APPLY = 1.5    # on the CPU, a fold's result applied to its elements: Inductor's exp is faster
+LAUNCH = 8 << 20   # a kernel launch: two microseconds
 
 
 def _bytes(nodes):
@@ -179,11 +192,11 @@ def _bytes(nodes):
 
 
 def _inductor_fuses(node, cuda):
-    """Whether Inductor makes a loop of a node, which others can join."""
+    """Whether Inductor turns a node into a loop that it can fuse with others."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
     if cuda and node.target is aten.convolution.default:
-        return node.args[2] is not None  # on CUDA the bias is added in a loop of its own
+        return node.args[2] is not None  # on CUDA the bias is added in a separate loop
     if _is_anchor(node):
         return cuda and node.target in FOLDS
     return torch.Tag.pointwise in node.target.tags or node.target.namespace == "prims" or \
@@ -198,15 +211,15 @@ def _inductor_reads(user):
 
 
 def _maker(node):
-    """What computes a node, behind views."""
+    """The node that computes what this node is a view of."""
     while node.target in VIEWS or node.target in RESHAPES:
         node = node.args[0]
     return node
 
 
 def _free(node, region, cuda):
-    """Whether Inductor has an input at hand: others read it in the same loop, or, on CUDA, it is
-    computed in one."""
+    """Whether Inductor would not have to read an input again: other nodes read it in a loop that
+    could be fused, or, on CUDA, such a loop computes it."""
     def reads(user):
         if user in region or user.op != "call_function":
             return False
@@ -227,12 +240,13 @@ def _our_fold(fold, ahead, region):
 
 
 def _is_variance(fold):
-    """Whether each line's first element is taken off all others on the way: an operand that is stretched."""
+    """Whether a fold is a variance or a standard deviation. It subtracts the first element of each
+    line from all elements, which is a broadcast operand."""
     return fold.target in DERIVED and DERIVED[fold.target][0] in (VAR, STD)
 
 
 def _folded_axes(fold):
-    """The axes of what a fold reads that it folds."""
+    """The axes that a fold reduces, from 0 up and sorted."""
     dims = len(shape_of(fold.args[0]))
     axes = axes_of(fold)
     return sorted(a % dims for a in axes) if axes else list(range(dims))
@@ -241,9 +255,10 @@ def _folded_axes(fold):
 def estimate(region, device):
     """(ours, theirs): what a region costs us, and what it would cost Inductor, on "cpu" or "cuda".
 
-    Ours: each scan or fold is a pass that reads all that leads to it; on the CPU all are one. What
-    Inductor makes for us alone, it has to write. Theirs: one loop, that reads each input once, and
-    those not that are at hand. A scan is a loop for itself: nobody else's read serves it."""
+    Ours: on CUDA each scan or fold is a pass that reads all its inputs; on the CPU all are one
+    pass. Inductor has to write what it computes only for us. Theirs: one loop that reads each input
+    once, without those that it has already read (_free). Inductor does not fuse a scan, so a scan
+    reads all its inputs."""
     cuda, inputs, results = device == "cuda", _inputs(region), _bytes(_results(region))
     anchors = [n for n in region if _is_anchor(n)]
     scans = [n for n in anchors if n.target in SCANS]
@@ -265,15 +280,17 @@ def estimate(region, device):
     free = {n for n in inputs if not scans and _free(n, region, cuda)}
     if cuda:
         ours += _bytes(n for n in free if all(u in region for u in n.users))
-    # Of what goes back to the elements and on into a loop of theirs, they write nothing.
+    # If a fold's result, applied to its elements, is used only in other loops, Inductor fuses them
+    # and does not write it.
     unwritten = [n for n in _results(region) if not cuda and _numel(n) >= _reach(region) > 0 and all(u in region or _inductor_reads(u) for u in n.users)]
     theirs = LAUNCH + slower * (results - _bytes(unwritten) + _bytes(inputs - free))
     return ours, float("inf") if any(map(_is_product, region)) else theirs
 
 
 def better_left(region, device):
-    """Why Inductor does better with these nodes on a device ("cpu", "cuda"; None: there is no
-    Inductor), or None where it does not."""
+    """Why Inductor would be faster with these nodes, or None if it would not be.
+
+    The device is "cpu" or "cuda"; None means that Inductor is not used."""
     if device is None:
         return None
     ours, theirs = estimate(region, device)
@@ -287,8 +304,9 @@ def _described(node):
 
 
 def _agreed(program, members, exact):
-    """Whether the library plans it, and every member is what torch says it is, not the results alone: what is unsigned on the way is
-    wrong behind a minus. Tried on empty stand-ins of the shapes at hand."""
+    """Whether the library can plan the program, and every member has the shape and dtype that torch
+    says. Intermediate values are checked too: one that is unsigned where torch's is signed would be
+    wrong after a negation. Only shapes and dtypes are used, no data."""
     inputs = [_described(node) for node in program.inputs]
     computed = [i for i in program.instructions if i[0] != "output"]
     try:
@@ -307,7 +325,8 @@ def _agreed(program, members, exact):
 
 
 def _memory_order(node):
-    """[its axes as they lie in memory, outermost first], [] where that is row-major: what comes behind was traced with these strides."""
+    """[the node's axes in their order in memory, outermost first], or [] if that is row-major. The
+    nodes that follow were traced with these strides."""
     strides = [_hint(s) for s in node.meta["val"].stride()]
     order = sorted(range(len(strides)), key=lambda d: (-strides[d], d))
     moved = [d for d in order if _hint(shape_of(node)[d]) != 1]
@@ -315,15 +334,16 @@ def _memory_order(node):
 
 
 def _writes(node):
-    """Whether a node may change what others read: the copies into its inputs that a graph ends with, a kernel of somebody's own."""
+    """Whether a node may write to a tensor that others read: one of the copies to the inputs at the
+    end of a graph, or a user's own kernel."""
     if isinstance(node.target, torch._ops.OpOverload):
         return node.target._schema.is_mutable
     return isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 class Region:
-    """Nodes that become one expression: its members and results in the graph's order, its program, and the node it goes in front of: the
-    first that wants a result, or writes what may be an input."""
+    """Nodes that become one expression: its members and results in the graph's order, and its
+    program. It is inserted before the first node that uses a result or may write to an input."""
 
     def __init__(self, graph, members, exact):
         order = {n: i for i, n in enumerate(graph.nodes)}
@@ -334,7 +354,8 @@ class Region:
         users = [u for n in self.results for u in n.users if u not in members]
         self.before = min(users + writers, key=order.get)
         self.program = Program()
-        # A result may be wanted in front of a member: all are computed there, if the inputs are there.
+        # A result may be used before a member comes in the graph. Then all members are computed
+        # there, which is possible if all inputs come before.
         self.possible = all(order[n] > last for n in writers) and all(translate(self.program, node) is not None for node in self.members)
         if not self.possible:
             return
@@ -346,7 +367,8 @@ class Region:
 
 
 def _spreads(region):
-    """Whether a fold's result is stretched again inside: Inductor reads a row once for both, where it fits into a block."""
+    """Whether a fold's result is broadcast again inside the region. Inductor then reads a row only
+    once for both, if it fits into a block."""
     for anchor in (n for n in region if n.target in FOLDS):
         seen, ahead = set(), [anchor]
         while ahead:
@@ -359,7 +381,7 @@ def _spreads(region):
 
 
 def _proposal(graph, anchors, taken, exact):
-    """The region of these anchors, or None where there is none."""
+    """The region of these anchors, or None if there is none that can be computed."""
     if not all(_translatable(anchor) and _on_known_device(anchor) for anchor in anchors):
         return None
     members = _grow(anchors, taken, exact)
@@ -370,7 +392,8 @@ def _proposal(graph, anchors, taken, exact):
 
 
 def _share(one, other):
-    """Whether two regions are better one: where they read the same large tensor, or one reads what the other makes."""
+    """Whether two regions should be joined: they read the same large tensor, or one reads a result
+    of the other."""
     ours, theirs = set(one.program.inputs), set(other.program.inputs)
     if ours & set(other.results) or theirs & set(one.results):
         return True
@@ -379,7 +402,8 @@ def _share(one, other):
 
 
 def _together(graph, anchor, others, taken, exact, inductor, declined):
-    """The region of an anchor and of as many of the others as can be computed with it in one call; None where it is left alone."""
+    """The region of an anchor and of as many of the others as can be computed with it in one call;
+    None if the anchor is left to others."""
     only = region = _proposal(graph, [anchor], taken, exact)
     anchors = [anchor]
     for other in others:
@@ -405,7 +429,8 @@ def _as_text(nodes):
 
 
 def _left_alone(function, *args):
-    """What the function finds, or None: a length without a hint, or a node without a value, is no reason to fail."""
+    """The function's result, or None if it raises: a length without a hint, or a node without a
+    value, must not make the compilation fail."""
     try:
         return function(*args)
     except Exception as problem:
@@ -414,7 +439,7 @@ def _left_alone(function, *args):
 
 
 def _replace(graph, region, program, keep):
-    """The region's nodes by one call, and its results by what the call gives."""
+    """Replaces the region's nodes by one call, and their uses by the results of the call."""
     with graph.inserting_before(region.before):
         several = len(region.results) > 1
         target = torch.ops.scanfold.expressions.default if several else torch.ops.scanfold.expression.default
@@ -430,14 +455,17 @@ def _replace(graph, region, program, keep):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Operators of two results, values and where they were found: each is an operator of its own to us, and one read makes both
+# Operators with two results, values and indices. We treat the two as separate operators; the
+# library computes both in one read.
 # ---------------------------------------------------------------------------------------------------------------
 _PAIRS = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default, aten.cummax.default: "max", aten.cummin.default: "min"}
 
 
 def _value_of(pair):
-    """(operator, arguments) that give the values of a pair alone; None where they would not be the same. torch's cummax takes the latest among
-    equals, so its zeros have the sign of the latest, ours that of the larger; integers have one zero."""
+    """(operator, arguments) that compute only the values of a pair; None if they would differ.
+
+    Among equal elements torch's cummax takes the last one, so a zero has the sign of the last zero.
+    For us 0.0 is larger than -0.0. Integers have only one zero."""
     x, axis, *keepdim = pair.args
     if pair.kwargs or type(axis) is not int:
         return None
@@ -449,7 +477,8 @@ def _value_of(pair):
 
 
 def _index_of(pair):
-    """The same of its indices: the first among equals where it folds, the latest where it scans."""
+    """(operator, arguments) that compute only the indices of a pair: among equal elements the first
+    of a fold, the last of a scan."""
     x, axis, *keepdim = pair.args
     largest = pair.target in (aten.max.dim, aten.cummax.default)
     if pair.kwargs or type(axis) is not int or x.meta["val"].device.type != "cpu":
@@ -460,8 +489,8 @@ def _index_of(pair):
 
 
 def _take_values(graph):
-    """Puts operators of one result in the place of such pairs. [(its node, which result it is, the pair's operator and arguments behind the
-    first, its meta)]"""
+    """Replaces such pairs by operators with one result each. [(its node, which result it is, the
+    pair's operator, the pair's arguments after the first, the pair's meta)]"""
     made = []
     for pair in [n for n in graph.nodes if n.op == "call_function" and n.target in _PAIRS]:
         users = list(pair.users)
@@ -482,8 +511,8 @@ def _take_values(graph):
 
 
 def _give_back(graph, made):
-    """The pairs again, where no region took their values."""
-    pairs = {}  # both results of one are given back as one
+    """Restores the pairs whose operators no region has taken."""
+    pairs = {}  # both results of a pair must come from one restored node
     for alone, which, target, args, meta in made:
         key = target, alone.args[0], args
         with graph.inserting_before(alone):
@@ -497,10 +526,12 @@ def _give_back(graph, made):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# var_mean, as norms have it: on the CPU the mean, and the mean of squared distances to it, which follow each other while a line is in cache
+# var_mean, as in norm layers. On the CPU it is replaced by the mean and the mean of squared
+# distances from it: both are computed while a line is in cache.
 # ---------------------------------------------------------------------------------------------------------------
 def _moments(graph, pair):
-    """[variance, mean] made of other operators in front of a pair; None where they would not be the same."""
+    """[variance, mean], computed by other operators that are inserted before a pair; None if they
+    would not give the same."""
     x, axes = pair.args[0], pair.args[1] if len(pair.args) > 1 else pair.kwargs.get("dim")
     correction = pair.kwargs.get("correction", 1)
     lengths = [shape_of(x)[a] for a in axes or ()]
@@ -519,7 +550,7 @@ def _moments(graph, pair):
 
 
 def _take_moments(graph):
-    """Puts the two in the place of such pairs: [(the pair's results, its arguments and meta)]"""
+    """Replaces such pairs by these: [([variance, mean], the pair's args, kwargs and meta)]"""
     made = []
     for pair in [n for n in graph.nodes if n.target is aten.var_mean.correction]:
         users = {u.args[1]: u for u in pair.users if u.target is operator.getitem}
@@ -538,9 +569,9 @@ def _take_moments(graph):
 
 
 def _give_moments_back(graph, made):
-    """The pairs again, where no region took either."""
+    """Restores the pairs of which no region has taken a result."""
     for alone, args, kwargs, meta in made:
-        with graph.inserting_before(alone[1]):  # the first of what was made in its place
+        with graph.inserting_before(alone[1]):  # the mean, the first of the inserted nodes
             pair = graph.call_function(aten.var_mean.correction, args, kwargs)
         pair.meta = meta
         for which, node in enumerate(alone):
@@ -551,7 +582,8 @@ def _give_moments_back(graph, made):
 
 
 def _free_filled(graph):
-    """What is filled with a number asks a tensor for its form at most, which is known: a scan is not kept for that."""
+    """Replaces tensors filled with a number, such as zeros_like(x), by aten.full. They use only x's
+    shape, which is known, so they should not keep x, which may be a scan, alive."""
     for node in [n for n in graph.nodes if filled(n) is not None and n.all_input_nodes]:
         form = node.meta.get("val")
         if isinstance(form, torch.Tensor) and all(type(n) is int for n in form.shape) and form.is_contiguous():
@@ -563,8 +595,8 @@ def _free_filled(graph):
 
 
 def _scan_first(graph):
-    """scan(identity ++ x[:-1]) -> identity ++ scan(x)[:-1], which is an exclusive scan; the other
-    is a copy, and a scan of it. Of reals the two are rounded differently."""
+    """scan(concat(identity, x[:-1])) -> concat(identity, scan(x)[:-1]), which is an exclusive scan.
+    The former needs a copy of x and a scan of the copy. Real numbers are rounded differently."""
     for scan in [n for n in graph.nodes if n.target in (aten.cumsum.default, aten.cumprod.default)]:
         axis, longer = scan.args[1] % max(len(shape_of(scan)), 1), lengthened(scan.args[0])
         number = 0 if scan.target is aten.cumsum.default else 1
@@ -591,8 +623,8 @@ def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
     """Turns regions of an aten graph into expressions, in place: [(program, nodes as text), ...]
 
     exact      every operator keeps its own rounding
-    inductor   what is left is Inductor's, not eager
-    declined   a list that gets (nodes as text, why) of what is left because Inductor does better
+    inductor   the rest is compiled by Inductor, not run eagerly
+    declined   a list; (nodes as text, why) is added for each region that Inductor computes faster
     """
     declined = [] if declined is None else declined
     if not exact:
@@ -613,7 +645,7 @@ def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
         _replace(graph, region, program, keep)
     _give_back(graph, [v for v in values if v[0] not in taken])
     _give_moments_back(graph, [m for m in moments if not any(n in taken for n in m[0])])
-    graph.eliminate_dead_code()  # numbers that are part of programs now
+    graph.eliminate_dead_code()  # constants that are now part of programs
     return fused
 
 
@@ -622,10 +654,11 @@ def _on_known_device(node):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Products with a stretched operand: what the gradient of a sum over a product's features looks like
+# Matrix products with an expanded operand, as in the gradient of a sum over a product's features
 # ---------------------------------------------------------------------------------------------------------------
 def _stretched(node):
-    """x, if node is x of one column stretched to many, possibly times constants; else None."""
+    """(x, factors) if the node is a matrix x of one column, expanded to many columns and possibly
+    multiplied or divided by numbers; else None."""
     factors = []
     while node.op == "call_function":
         if node.target is aten.expand.default:
@@ -643,7 +676,7 @@ def _stretched(node):
 
 
 def _call(graph, target, *args, **kwargs):
-    """A new node, with the fake value it has."""
+    """A new node, with its fake value in meta["val"]."""
     node = graph.call_function(target, args, kwargs)
     fake = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
     node.meta["val"] = target(*fake, **kwargs)
@@ -651,8 +684,10 @@ def _call(graph, target, *args, **kwargs):
 
 
 def hoist(graph):
-    """expand(e) @ w -> e * sum(w, 0), and expand(e).T @ x -> expand(e.T @ x): a product with a column stretched out is an outer product,
-    or one row stretched out. Nodes it touched, as text."""
+    """expand(e) @ w -> e * sum(w, 0), and expand(e).T @ x -> expand(e.T @ x).
+
+    A product with an expanded column is an outer product, or one row that is expanded. Returns the
+    replaced nodes as text."""
     touched = []
     for node in [n for n in graph.nodes if n.op == "call_function" and n.target is aten.mm.default]:
         made = _left_alone(_outer, graph, node)
@@ -664,7 +699,7 @@ def hoist(graph):
 
 
 def _outer(graph, node):
-    """What a product with a stretched column is made of instead; None for others."""
+    """The node that replaces a product with an expanded column; None for other products."""
     a, b = node.args
     transposed = a.op == "call_function" and (a.target is aten.t.default or (a.target is aten.permute.default and list(a.args[1]) == [1, 0]))
     found = _stretched(a.args[0] if transposed else a)
@@ -675,8 +710,8 @@ def _outer(graph, node):
         for target, number in reversed(factors):
             e = _call(graph, target, e, number)
         if not transposed:
-            # The column sums may be more than their type holds where the product is not: both are
-            # made in a wider one.
+            # The column sums may overflow their type where the product does not, so both are
+            # computed in a wider type.
             dtype = b.meta["val"].dtype
             wide, cast = WIDER.get(dtype, dtype), torch.ops.prims.convert_element_type.default
             if wide is dtype:

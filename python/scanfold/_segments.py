@@ -1,7 +1,8 @@
-"""Segments: where sequences of their own lengths, one behind the other along an axis, begin and end.
+"""Segments: where sequences of different lengths, back to back along an axis, begin and end.
 
-Whatever a caller has, offsets, lengths or the first elements marked, becomes offsets: of k segments k + 1 whole numbers, where each begins and the last
-one ends. They are made on the array's own device.
+Callers give offsets, lengths, or a mask of the first elements (reset). All become offsets: for k
+segments k + 1 integers, where each segment begins and the last one ends. They are computed on the
+array's own device.
 """
 import sys as _sys
 
@@ -9,7 +10,7 @@ _package = _sys.modules["scanfold"]
 
 
 def _one_axis(x, axis):
-    """The axis that is cut, from 0 up."""
+    """The axis that is cut into segments, counted from 0."""
     ndim = len(x.shape)
     if axis is None:
         if ndim != 1:
@@ -45,7 +46,10 @@ def _from_lengths(x, lengths):
 
 
 def _from_reset(x, reset, n, folds):
-    """A scan's may be as many as there are elements, the last ones empty: so nobody has to wait for a device to count them."""
+    """Offsets from reset.
+
+    For a scan of a torch tensor there are as many segments as elements, with empty ones at the end,
+    so that no one has to wait for the device to count them."""
     torch = _torch_of(x)
     if torch is None:
         import numpy
@@ -63,13 +67,13 @@ def _from_reset(x, reset, n, folds):
         return torch.cat([begins.new_zeros(1), begins, begins.new_full((1,), n)])
     first = torch.arange(n, device=x.device)
     reset = reset | (first == 0)
-    place = torch.where(reset, reset.cumsum(0) - 1, n + 1)  # the others go where nobody looks
+    place = torch.where(reset, reset.cumsum(0) - 1, n + 1)  # place n + 1 is cut off below
     made = torch.full((n + 2,), n, dtype=torch.int64, device=x.device)
     return made.scatter_(0, place, first)[:n + 1]
 
 
 def offsets(x, axis, offsets, lengths, reset, folds=False):
-    """The offsets that a caller means by one of the three; None where none is given."""
+    """The offsets, made from whichever of the three is given; None if none is."""
     if offsets is None and lengths is None and reset is None:
         return None
     given = [name for name, value in (("offsets", offsets), ("lengths", lengths), ("reset", reset)) if value is not None]
@@ -89,7 +93,8 @@ def offsets(x, axis, offsets, lengths, reset, folds=False):
 
 
 def check_states(state, k, shape, axis):
-    """Of a recurrence with k segments: one state a segment."""
+    """Checks that a recurrence with k segments has one initial state for each segment. Returns the
+    shape of the states, with as many dimensions as `shape`."""
     expected = shape[:axis] + (k,) + shape[axis + 1:]
     if not hasattr(state, "reshape"):
         raise TypeError(f"initial is {type(state)}: a number, or an array of one state a segment, is expected")
@@ -100,14 +105,16 @@ def check_states(state, k, shape, axis):
 
 
 def states(space, state, offsets, shape, axis, reverse):
-    """(h, first) of a recurrence: each segment's initial state for each of its elements, and what is True where a segment begins. Of NumPy's arrays,
-    whose offsets the library is yet to look at."""
+    """(h, first) of a recurrence: the initial state of its segment for each element, and a mask
+    that is True where a segment begins. This is for NumPy arrays. The library has not checked the
+    offsets yet, so they may be out of range."""
     k, n = len(offsets) - 1, shape[axis]
     own = check_states(state, k, shape, axis)
     h = state.reshape(own)
     if own[axis] == 1:
         h = space.broadcast_to(h, own[:axis] + (k,) + own[axis + 1:])
-    of = space.searchsorted(offsets[1:], space.arange(n), side="right")  # the segment of each element; k behind the last
+    # The segment of each element; k after the last segment.
+    of = space.searchsorted(offsets[1:], space.arange(n), side="right")
     none = space.zeros(own[:axis] + (1,) + own[axis + 1:], h.dtype)
     h = space.take(space.concatenate([h, none], axis), of, axis)
     full = offsets[:-1] < offsets[1:]

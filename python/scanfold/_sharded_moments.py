@@ -1,5 +1,7 @@
-"""mean, var, std and norm for scanfold.distributed: a few sharded folds each, by the formulas that scanfold.mean and its like are made of (src/expr/derive.c), so
-that the bits are theirs. Gradients are those of the folds."""
+"""mean, var, std and norm for scanfold.distributed: each is computed by a few sharded folds.
+
+The formulas are those of scanfold.mean etc. (src/expr/derive.c), so the results have the same bits.
+Gradients come from the folds."""
 import math
 
 import torch
@@ -10,7 +12,8 @@ from ._dtensor import dim_of, is_dtensor, on_dtensor
 
 
 def _length(name, x, dim, group, check):
-    """The length of the whole axis. What is wrong with one rank's arguments all ranks hear of here."""
+    """The length of the whole axis. If the arguments of one rank are wrong, all ranks raise an
+    error here."""
     def asked():
         if not isinstance(x, Tensor):
             raise TypeError(f"x is {type(x).__name__}; it must be a tensor")
@@ -23,7 +26,7 @@ def _length(name, x, dim, group, check):
 
 
 class _Folds:
-    """One call's folds of a shard."""
+    """The folds of one call, on this rank's shard."""
     def __init__(self, dim, group, replicated, mask):
         self.dim, self.group, self.replicated, self.mask = dim, group, replicated, mask
 
@@ -34,18 +37,21 @@ class _Folds:
         return self.fold(ranks.SUM, x, self.mask)
 
     def count(self, n, like):
-        """How many elements of a line count. A tensor: on a device torch divides by a plain number by multiplying with its reciprocal."""
+        """How many elements of a line count.
+
+        It is a tensor, because on a device torch divides by a Python number by multiplying with its
+        reciprocal, which rounds differently."""
         if self.mask is None:
             return torch.full((), n, dtype=like.dtype, device=like.device)
         ones = self.mask.bool().to(torch.int64).expand(like.shape)
         return self.fold(ranks.SUM, ones, None).to(like.dtype)
 
     def back(self, y):
-        """A result among the elements: every rank uses it for its own."""
+        """A fold's result, to be used together with the elements of every rank's own shard."""
         return ranks._Everywhere.apply(y, self.group) if self.replicated else y
 
     def first(self, x):
-        """The first element of all, of every line."""
+        """The first element of every line, over all ranks."""
         at = ranks._positions(x, self.dim, self.group) == 0
         return self.fold(ranks.MAX, x.detach(), at.expand(x.shape), -math.inf)
 

@@ -1,4 +1,5 @@
-"""How torch code is timed, beside others and beside a copy: for scanfold.bench and the programs of bench/."""
+"""Times torch code in turn with other code and with a copy: for scanfold.bench and the programs in
+bench/."""
 import contextlib
 import copy
 import math
@@ -7,7 +8,7 @@ import time
 
 import torch
 
-QUEUE_MS, MOST_CALLS = 3.0, 100  # work queued for one time
+QUEUE_MS, MOST_CALLS = 3.0, 100  # how much work is queued for one measurement
 LEAST_TURNS = 5
 
 
@@ -16,7 +17,7 @@ def flat(result):
 
 
 class Contender:
-    """A model as one backend compiles it, or eager: with its own copy of what it may change."""
+    """A model compiled by one backend, or run eagerly, with its own copy of all it may change."""
 
     def __init__(self, call, inputs, backend=None, dtype=None):
         self.call = copy.deepcopy(call)
@@ -44,7 +45,7 @@ class Contender:
         return torch.autograd.grad(flat(self.last), self.leaves, self.given, retain_graph=True)
 
     def results(self):
-        """One forward pass, and where there is one, the backward pass of what it made."""
+        """The results of one forward pass and, if gradients are wanted, of its backward pass."""
         made = flat(self.forward())
         if not self.leaves:
             return {"forward": made}
@@ -54,7 +55,7 @@ class Contender:
 
 
 def timed(run, device, calls):
-    """Milliseconds a call, of so many queued one behind the other."""
+    """Milliseconds for one call, when `calls` of them are queued one after another."""
     if device == "cuda":
         torch.cuda.synchronize()
         start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
@@ -71,7 +72,7 @@ def timed(run, device, calls):
 
 
 def take_turns(runs, device, seconds, times):
-    """Adds to the times of each run, until the seconds are over."""
+    """Times the runs in turn and appends to the list of each, until the seconds are over."""
     calls = 1
     for run in runs:
         run()
@@ -85,14 +86,14 @@ def take_turns(runs, device, seconds, times):
 
 
 def medians(runs, device, seconds):
-    """Median milliseconds of each, taken in turn."""
+    """The median milliseconds of each run; the runs take turns."""
     times = [[] for _ in runs]
     take_turns(runs, device, seconds, times)
     return [statistics.median(t) for t in times]
 
 
 def differs(eager, exact, results, training):
-    """Why results are not right, or ""."""
+    """Why results are wrong, or "" if they are right."""
     from torch._dynamo.utils import same
     for way, right in eager.items():
         if not same(right, results[way], exact[way], equal_nan=True,
@@ -104,8 +105,8 @@ def differs(eager, exact, results, training):
 
 
 def backward_again():
-    """What is saved for a backward pass stays, for the next one, in every torch that would let a
-    compiled one overwrite it."""
+    """Keeps the tensors that are saved for a backward pass, so that it can run again. Some versions
+    of torch would let a compiled backward pass overwrite them."""
     import torch._functorch.config as config
     if hasattr(config, "donated_buffer"):
         return config.patch(donated_buffer=False)

@@ -1,7 +1,10 @@
-"""softmax, layer_norm and their like for tensors that are more than their memory: the operator scanfold::applied, its gradients and vmap.
+"""softmax, layer_norm etc. for tensors that need torch's dispatcher: the operator
+scanfold::applied, its gradients and vmap.
 
-A gradient is a fold and an apply as well. Its formula is written once, with the functions of a `way`: written down in the notation (Lines) it is one
-expression, which the library runs in as few passes as the function itself; computed by torch (Tensors) it can be differentiated again, mapped and traced.
+A gradient also folds and applies the result to the elements. Each formula is written once, in terms
+of the methods of a `way`, of which there are two. Lines writes the formula down in the notation: it
+becomes one expression, which the library runs in as few passes as the function itself. Tensors
+computes it with torch, so that it can be differentiated again, mapped and traced.
 """
 import functools
 
@@ -19,7 +22,7 @@ ops._define("applied(Tensor x, str name, int[] axes, float parameter, float eps,
 # What _applied.py calls
 # ---------------------------------------------------------------------------------------------------------------
 def applied(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets=None):
-    """One of _applied.py's functions by way of the dispatcher."""
+    """One of the functions of _applied.py, called through torch's dispatcher."""
     if offsets is not None:
         return ops._torch_segments.made(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets)
     if any(map(ops._is_foreign, (x, mask, weight, bias))):
@@ -31,14 +34,15 @@ def applied(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offse
     axes = ops._fold_axes(x, axis) if x.dim() else []
     if eps is None:
         eps = torch.finfo(_result(name, x, dtype)).eps if name == "rms_norm" else 0.0
-    parameter = float(1 if parameter is None else parameter)  # a correction that was left out is torch's
+    parameter = float(1 if parameter is None else parameter)  # torch's default correction is 1
     weight, bias = (_of_rank(word, beside, x, axes) for word, beside in (("weight", weight), ("bias", bias)))
     y = torch.ops.scanfold.applied(x, name, axes, parameter, float(eps), mask, weight, bias, dtype)
     return y if out is None else ops._copied(out, y)
 
 
 def _of_rank(name, beside, x, axes):
-    """A weight or bias as a tensor of x's rank: one of the axes' lengths has 1 along all others."""
+    """A weight or bias with as many dimensions as x. One that has only the folded axes gets
+    length 1 along all others."""
     if beside is None or beside.dim() == x.dim():
         return beside
     lengths = [x.shape[a] for a in sorted(a % x.dim() for a in axes)] if x.dim() else []
@@ -80,7 +84,7 @@ def _fake(x, name, axes, parameter, eps, mask, weight, bias, dtype):
 # Two ways to compute a formula
 # ---------------------------------------------------------------------------------------------------------------
 class Line:
-    """A value in the notation: what is done to it is written down."""
+    """A value in the notation. Operators on it return the text of the operation."""
 
     def __init__(self, text):
         self.text = text
@@ -98,7 +102,7 @@ class Line:
 
 
 class Lines:
-    """Functions of values that are written down."""
+    """The functions that formulas use, on values in the notation: they return text."""
 
     def __init__(self, axes, masked, number, wide):
         self.axes, self.masked, self.number, self.wide = tuple(axes), masked, number, wide
@@ -121,7 +125,7 @@ class Lines:
 
 
 class Tensors:
-    """The same functions of tensors."""
+    """The same functions, computed on tensors."""
 
     def __init__(self, axes, mask, like, wide):
         self.axes, self.mask, self.like, self.wide = list(axes), mask, like, wide
@@ -146,14 +150,16 @@ def _name(dtype):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Formulas. A Jacobian without weights is symmetric, but log_softmax's: of a vector it gives gradients and derivatives alike
+# Formulas. Without weights the Jacobian is symmetric, except that of log_softmax. So Jacobian times
+# vector gives both gradients (reverse mode) and derivatives (forward mode).
 # ---------------------------------------------------------------------------------------------------------------
 def _mean(way, v):
     return way.sum(v) / way.count()
 
 
 def _standard(way, name, x, parameter, eps):
-    """(the function without weight and bias, what x or its distances are multiplied by) of a norm."""
+    """(the function without weight and bias, the factor of x or of its distances from the mean),
+    for layer_norm, rms_norm and standardize."""
     if name == "rms_norm":
         by = 1 / way.sqrt(_mean(way, x * x) + eps)
         return x * by, by
@@ -166,7 +172,7 @@ def _standard(way, name, x, parameter, eps):
 
 
 def _along(way, name, v, x, y, parameter, eps):
-    """The Jacobian times v."""
+    """The transposed Jacobian times v. Only that of log_softmax is not symmetric."""
     if name == "softmax":
         return way.kept(y * (v - way.sum(y * v)))
     if name == "log_softmax":
@@ -181,7 +187,8 @@ def _along(way, name, v, x, y, parameter, eps):
 
 
 def _gradients(way, name, wanted, g, x, y, weight, parameter, eps, over):
-    """Those wanted of x, weight and bias; `over`: the axes along which weight and bias were repeated."""
+    """The gradients of those of x, weight and bias that are wanted. `over` has the axes along which
+    weight and bias were broadcast."""
     made = []
     if wanted[0]:
         made.append(_along(way, name, g if weight is None else g * weight, x, y, parameter, eps))
@@ -194,7 +201,7 @@ def _gradients(way, name, wanted, g, x, y, weight, parameter, eps, over):
 
 @functools.lru_cache(maxsize=256)
 def _line(name, wanted, number, axes, parameter, eps, over, masked, weighted, wide, dtypes):
-    """The gradients as one expression."""
+    """The gradients as one expression in the notation."""
     way = Lines(axes, masked, number, wide)
     x, y, g, weight = (way.cast(Line(one), wide) for one in ("x", "y", "g", "weight"))
     made = _gradients(way, name, wanted, g, x, y, weight if weighted else None, parameter, eps, over)
@@ -244,7 +251,8 @@ def _backward(ctx, g):
 
 
 def _normalize_backward(ctx, g, x, mask):
-    """Of any order, by torch's formulas: x / by, and of `by` the norm's share where it is above eps."""
+    """The gradient for any order, by torch's formulas: that of x / by, and where the norm is above
+    eps also that of `by`, which is then the norm."""
     norm = torch.ops.scanfold.derived(x, "norm", ctx.axes, True, ctx.parameter, mask, None)
     by = norm.clamp(min=ctx.eps)
     way = Tensors(ctx.axes, mask, x, x.dtype)
@@ -274,7 +282,7 @@ def _jvp(ctx, dx, *others):
 def _vmap(size, in_dims, x, name, axes, parameter, eps, mask, weight, bias, dtype):
     x, mask, dims = ops._mapped(size, (in_dims[0], in_dims[5]), x, mask)
     batched = x.dim() > dims
-    # Of what is not mapped each sample has its own share of the gradient.
+    # Weight and bias are expanded even if not mapped: each sample needs its own gradient of them.
     weight, bias = (t if t is None else ops._batched(t, d, size, dims) for t, d in ((weight, in_dims[6]), (bias, in_dims[7])))
     if not batched and (weight is not None or bias is not None):
         x = x.expand(size, *x.shape)

@@ -1,7 +1,8 @@
-"""mean, var, norm, any and their like for tensors that are more than their memory: the operator scanfold::derived, its gradients and vmap.
+"""mean, var, norm, any etc. for tensors that need torch's dispatcher: the operator
+scanfold::derived, its gradients and vmap.
 
-The kernel is the library's expression, the one that plain tensors get (_derived.py). Gradients are written with these functions and torch's
-own, so that they can be differentiated again.
+The kernel runs the same expression as for plain tensors (_derived.py). Gradients are composed of
+these functions and of torch's own, so that they can be differentiated again.
 """
 import functools
 import math
@@ -20,7 +21,7 @@ _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, 
 # What _derived.py calls
 # ---------------------------------------------------------------------------------------------------------------
 def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None):
-    """One of _derived.py's functions by way of the dispatcher."""
+    """One of the functions of _derived.py, called through torch's dispatcher."""
     if offsets is not None:
         return ops._torch_segments.made(name, x, axis, parameter, None, _mask(x, mask, skip_nan), None, None, dtype, out, offsets)
     if _is_foreign(x) or _is_foreign(mask):
@@ -36,7 +37,7 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
         y = _scanned(name, x, _scan_axis(x, axis), parameter, mask, dtype)
         return y if out is None else _copied(out, y)
     axes = _fold_axes(x, axis) if x.dim() else []
-    parameter = float(1 if parameter is None else parameter)  # a correction that was left out is torch's
+    parameter = float(1 if parameter is None else parameter)  # torch's default correction is 1
     if name in ("nanmax", "nanmin"):
         y = _fold_op(x, name[3:], axes, keepdim, mask=mask)
         if mask is not None:
@@ -52,7 +53,7 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
 
 
 def _scanned(name, x, axis, correction, mask, dtype):
-    """cummean and cumvar, operator by operator: the same bits as in one pass."""
+    """cummean and cumvar, one operator after another, with the bits of the one-pass version."""
     _known_result(name, x, dtype)
     made = x.dtype if dtype is None else dtype
     wide = torch.float64 if torch.float64 in (x.dtype, made) or name == "cumvar" else torch.float32
@@ -107,7 +108,7 @@ def _kernel(x, name, axes, keepdim, parameter, mask, dtype):
     expression = _expression(name, tuple(axes), keepdim, parameter, mask is not None, None if fixed else _short(made),
                              "uint8" if fixed and made is torch.uint8 else None)
     y = _c_run(expression, (x,) if mask is None else (x, mask), 0)
-    return y[1] if name == "var_mean" else y  # the mean of the two
+    return y[1] if name == "var_mean" else y  # the expression gives (variance, mean)
 
 
 def _fake(x, name, axes, keepdim, parameter, mask, dtype):
@@ -144,7 +145,7 @@ def _mean(x, axes, mask):
 def _backward(ctx, grad):
     x, mask, y = ctx.saved_tensors
     axes, name = ctx.axes, ctx.name
-    # Where x is an integer there is no gradient to ask for; else it is as wide as the result.
+    # x is real here, since integers have no gradient. Compute in the wider of the two dtypes.
     wide = torch.promote_types(grad.dtype, x.dtype)
     g, v = _kept_dims(grad, axes, ctx.keepdim).to(wide), x.to(wide)
     y = None if y is None else _kept_dims(y, axes, ctx.keepdim).to(wide)
@@ -154,7 +155,8 @@ def _backward(ctx, grad):
         count = _count(x, axes, mask, wide)
         if name == "std":
             g = (g / (2 * y)).masked_fill(y == 0, 0)
-        # The distances are to the first element before they are to the mean: what all have in common is gone before anything rounds.
+        # Subtract the first element before the mean: a large common offset then causes no rounding
+        # error.
         d = v
         if mask is None and x.numel():
             first = v.detach()
@@ -164,7 +166,7 @@ def _backward(ctx, grad):
         freedom = count - ctx.parameter
         freedom = max(freedom, 0.0) if mask is None else freedom.clamp(min=0)
         if mask is None and freedom == 0:
-            g = g * math.inf  # as torch: nothing is left to divide by
+            g = g * math.inf  # as in torch, for 0 degrees of freedom
             freedom = 1.0
         dx = g * 2 / freedom * (d - _mean(d, axes, mask))
     elif name == "sumsq":
@@ -175,7 +177,7 @@ def _backward(ctx, grad):
 
 
 def _norm_backward(v, y, g, p, axes, mask):
-    """torch's own formulas, zeros among them."""
+    """The gradient of a norm by torch's own formulas, including its treatment of zeros."""
     if p == 0:
         return torch.zeros_like(v)
     if p == 1:

@@ -1,4 +1,5 @@
-"""Jagged tensors of torch.nested: a call of ours is the call on their packed values, with their offsets, without padding."""
+"""Jagged tensors of torch.nested: our functions run on their packed values, with their offsets as
+segments. Nothing is padded."""
 import functools
 
 import torch
@@ -10,7 +11,8 @@ KEEPS_SHAPE = ("cum", "logcum", "nancum", "softmax", "log_softmax", "layer_norm"
 
 
 def _packed(name, value, like):
-    """An argument's packed values, where it is a jagged tensor of the same lengths; others as they are."""
+    """The packed values of an argument that is a jagged tensor with the lengths of `like`. Other
+    arguments are returned as they are."""
     if not ops._is_jagged(value):
         if isinstance(value, Tensor) and value.dim() > 0 and name in ("x", "mask", "initial", "out", "a", "b"):
             raise TypeError(f"{name} is no jagged tensor; beside one it must be one too, of the same lengths")
@@ -22,8 +24,11 @@ def _packed(name, value, like):
 
 
 def jagged(function, x, axis=None, **given):
-    """One of our functions of a jagged tensor: along its ragged dimension the segments' own, along others as of any tensor. A fold over the ragged
-    dimension is a plain tensor of one entry a sequence; all else is jagged again."""
+    """Calls one of our functions with a jagged tensor.
+
+    Along the ragged dimension each sequence is a segment; along other dimensions it is as for any
+    tensor. A fold over the ragged dimension gives a plain tensor with one entry for each sequence.
+    All other results are jagged."""
     like = next(t for t in (x, *given.values()) if ops._is_jagged(t))
     if axis is None:
         raise ValueError(f"axis is needed: a jagged tensor of shape {tuple(like.shape)} is scanned and folded along one dimension")

@@ -1,6 +1,8 @@
-"""torch's side of _pairs.py: the operators scanfold::extreme, values and indices, and scanfold::linear_recurrence.
+"""The torch part of _pairs.py: the operators scanfold::extreme, which gives values and indices, and
+scanfold::linear_recurrence.
 
-Their gradients are made of these operators and of torch's own, so that they can be differentiated once more.
+Their gradients are composed of these operators and of torch's own, so that they can be
+differentiated again.
 """
 import functools
 import math
@@ -54,7 +56,8 @@ def linear_recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offse
 
 
 def _as_tensor(value, like, wide):
-    """A number as a tensor of no dimensions, which does not count in the result's dtype; of a narrow one it keeps its digits."""
+    """A number as a tensor of no dimensions, which does not affect the result's dtype. It is at
+    least float32, so that it keeps its digits beside a float16 or bfloat16 tensor."""
     if not isinstance(value, (int, float)):
         return torch.as_tensor(value, device=like.device)
     return torch.full((), value, dtype=torch.float64 if like.dtype is torch.float64 else torch.float32, device=like.device)
@@ -92,14 +95,15 @@ def _extreme_setup(ctx, inputs, output):
 
 
 def _extreme_places(ctx, t):
-    """A result as a tensor that has x's dimensions, or one dimension where all are folded."""
+    """A result with as many dimensions as x, or with one dimension if all axes are folded."""
     if ctx.axis is None or not ctx.shape:
         return t.reshape(1)
     return t if ctx.scans or ctx.keepdim else t.unsqueeze(ctx.axis)
 
 
 def _extreme_backward(ctx, g, _):
-    """Each value's gradient goes to the element it was; what no element was gets none."""
+    """The gradient of each value goes to the element that it is. A value that is not an element
+    (index -1) passes nothing on."""
     if g is None:
         return (None,) * 8
     indices, = ctx.saved_tensors
@@ -136,7 +140,8 @@ def _extreme_vmap(size, in_dims, x, op, axis, scans, keepdim, reverse, exclusive
 # Linear recurrences
 # --------------------------------------------------------------------------------------------------
 def _made_dtype(a, b, dtype):
-    """The result's dtype. A tensor of no dimensions counts less, as in torch's own arithmetic."""
+    """The result's dtype. A tensor of no dimensions has less weight, as in torch's type
+    promotion."""
     if dtype is not None:
         return dtype
     made = torch.result_type(a, b)
@@ -203,7 +208,7 @@ def _scanned(a, b, axis, reverse, exclusive, dtype, state=None):
 
 
 def _begun(ctx, y, state):
-    """The state before the first element, of each line one."""
+    """The state before the first element, one for each line."""
     edge = y.narrow(ctx.axis, y.shape[ctx.axis] - 1 if ctx.reverse else 0, 1)
     if state is not None:
         return state.to(y.dtype).expand(edge.squeeze(ctx.axis).shape).unsqueeze(ctx.axis)
@@ -219,7 +224,8 @@ def _before(ctx, y, state):
 
 
 def _times_before(ctx, v, y, state, plain):
-    """v[i] h[i-1]. Of plain tensors that nobody differentiates, h is read where it stands, one off, and not copied first."""
+    """v[i] h[i-1]. If the tensors are plain and no gradient is recorded, h is read in place,
+    shifted by one element, instead of from a copy."""
     if ctx.exclusive or not plain or torch.is_grad_enabled():
         return v * _before(ctx, y, state).to(v.dtype)
     n, axis, made = y.shape[ctx.axis], ctx.axis, torch.empty_like(v)
@@ -230,7 +236,8 @@ def _times_before(ctx, v, y, state, plain):
 
 
 def _adjoint(a, g, axis, reverse, exclusive, wide):
-    """What _recurrence_backward calls v, in one pass where the tensors are plain; and whether they are. Halves are multiplied as float32."""
+    """(v of _recurrence_backward, whether the tensors are plain). Plain tensors take one pass.
+    float16 and bfloat16 are multiplied in float32."""
     kind = "f64" if wide is torch.float64 else "f32"
     gate, grad = f"a.astype({kind})", f"g.astype({kind})"
     text = f"linear_recurrence({gate}, {grad if exclusive else f'{gate} * {grad}'}, {axis}, reverse={reverse}, exclusive=True)"
@@ -245,9 +252,12 @@ def _adjoint(a, g, axis, reverse, exclusive, wide):
 
 
 def _recurrence_backward(ctx, grad):
-    """With v[i] the gradient of h[i] by all that follows: v[i] = g[i] + a[i+1] v[i+1]. As a[i] v[i] = a[i] (a[i+1] v[i+1]) + a[i] g[i], it is
-    the recurrence of a and a g the other way round, exclusive, plus g: nothing has to be shifted. Then b gets v[i], a gets v[i] h[i-1],
-    and the initial state a[0] v[0]."""
+    """Let v[i] be the gradient of h[i], through all later results too: v[i] = g[i] + a[i+1] v[i+1].
+
+    Multiplied by a[i] this is a[i] v[i] = a[i] (a[i+1] v[i+1]) + a[i] g[i], a recurrence with a and
+    a g in the other direction. The exclusive one gives a[i+1] v[i+1]; g is added to it. So nothing
+    has to be shifted. The gradient of b[i] is v[i], that of a[i] is v[i] h[i-1], and that of the
+    initial state is a[0] v[0]."""
     a, y, state = ctx.saved_tensors
     shape, wants = y.shape, ctx.needs_input_grad
     a0_shape, a_dtype = a.shape, a.dtype

@@ -1,7 +1,8 @@
-"""Segments for tensors that are more than their memory: the operators scanfold::segment_scan, segment_fold, segment_made (softmax and its like),
-segment_recurrence and segment_spread.
+"""Segments for tensors that need torch's dispatcher: the operators scanfold::segment_scan,
+segment_fold, segment_made (softmax, mean etc.), segment_recurrence and segment_spread.
 
-Each gradient is made of these operators and of torch's own, so that it can be differentiated again. No formula waits for a device.
+Each gradient is composed of these operators and of torch's own, so that it can be differentiated
+again. No formula waits for a device.
 """
 import math
 
@@ -31,10 +32,10 @@ MADE = (*_applied.__all__, *FOLDS)
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What is called from elsewhere
+# What other modules call
 # ---------------------------------------------------------------------------------------------------------------
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, skip_nan, offsets):
-    """scanfold.torch's scan, of segments."""
+    """scanfold.torch.scan with segments."""
     ops._refuse_nested(x=x, mask=mask, out=out)
     axis, mask = ops._scan_axis(x, axis), ops._mask(x, mask, skip_nan)
     if isinstance(initial, Tensor):
@@ -44,7 +45,7 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, skip_nan, o
 
 
 def fold(x, op, axis, reverse, mask, initial, dtype, out, skip_nan, offsets):
-    """scanfold.torch's fold, of segments."""
+    """scanfold.torch.fold with segments."""
     ops._refuse_nested(x=x, mask=mask, out=out)
     axes, mask = ops._fold_axes(x, axis), ops._mask(x, mask, skip_nan)
     if len(axes) != 1:
@@ -60,7 +61,7 @@ def _with(run, offsets):
 
 
 def made(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets):
-    """softmax, mean and their like, of each segment."""
+    """softmax, mean etc. of each segment."""
     ops._refuse_nested(x=x, mask=mask, weight=weight, bias=bias, out=out)
     if name not in MADE:
         raise NotImplementedError(f"{name} with segments has no gradient yet and cannot be traced; of {', '.join(MADE)} it can")
@@ -68,14 +69,16 @@ def made(name, x, axis, parameter, eps, mask, weight, bias, dtype, out, offsets)
     dtype = ops._dtype(dtype, out)
     if eps is None:
         eps = torch.finfo(_made_dtype(name, x, dtype)).eps if name == "rms_norm" else 0.0
-    parameter = float(parameter if parameter is not None else 2 if name == "norm" else 1)  # a correction that was left out is torch's
+    # The defaults are those of torch: order 2, correction 1.
+    parameter = float(parameter if parameter is not None else 2 if name == "norm" else 1)
     weight, bias = (_of_rank(word, beside, x, [axis]) for word, beside in (("weight", weight), ("bias", bias)))
     y = torch.ops.scanfold.segment_made(x, name, offsets, axis, parameter, float(eps), ops._mask(x, mask), weight, bias, dtype)
     return y if out is None else ops._copied(out, y)
 
 
 def extreme(x, op, axis, scans, reverse, exclusive, mask, offsets):
-    """Values and indices. The values are x's own elements, so that their gradient goes where the indices point."""
+    """Values and indices. The values are gathered from x by the indices, which gives them their
+    gradient."""
     ops._refuse_nested(x=x, mask=mask)
     axis, = ops._fold_axes(x, axis)
     mask, n = ops._mask(x, mask), x.shape[axis]
@@ -86,7 +89,7 @@ def extreme(x, op, axis, scans, reverse, exclusive, mask, offsets):
         values = _fold(x.detach(), op, offsets, axis, False, mask)
         indices = _fold(x.detach(), "arg" + op, offsets, axis, False, mask)
     begins = offsets[:-1].to(torch.int64)
-    if scans:  # what is behind the last offset is one more segment
+    if scans:  # the elements after the last offset are one more segment
         begins = spread(offsets.to(torch.int64), torch.cat([offsets, offsets.new_full((1,), n)]), 0, n)
     if ops._is_empty(x.shape):
         return values, indices
@@ -104,7 +107,7 @@ def recurrence(a, b, axis, reverse, exclusive, initial, dtype, out, offsets):
     return y if out is None else ops._copied(out, y)
 
 
-# Of the formulas: straight to the library where the tensors are plain.
+# The formulas below use these. Plain tensors go directly to the library.
 def _scan(x, op, offsets, axis, reverse=False, exclusive=False, mask=None, initial=None, dtype=None):
     return ops._c_scan(x, ops.OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, False, False, offsets)
 
@@ -114,7 +117,7 @@ def _fold(x, op, offsets, axis, reverse=False, mask=None, initial=None, dtype=No
 
 
 def spread(values, offsets, axis, length, rest=0.0):
-    """Each segment's value, for each of its elements; `rest` behind the last offset."""
+    """The value of each segment for each of its elements, and `rest` after the last offset."""
     return torch.ops.scanfold.segment_spread(values, offsets, axis, length, rest)
 
 
@@ -123,15 +126,19 @@ def _recur(a, b, offsets, axis, reverse, exclusive, state=None, initial=None, dt
 
 
 def _adjoint(a, g, offsets, axis, reverse, exclusive):
-    """v[i] = g[i] + a[i+1] v[i+1], backwards where the function went forwards; of an exclusive one g[i+1] + a[i+1] v[i+1]. As _torch_pairs has it:
-    exclusive recurrences shift by themselves, within each segment."""
+    """v[i] = g[i] + a[i+1] v[i+1], or g[i+1] + a[i+1] v[i+1] for an exclusive function; in the
+    opposite direction of the function.
+
+    As in _torch_pairs.py, an exclusive recurrence shifts its results itself, within each
+    segment."""
     if exclusive:
         return _recur(a, g, offsets, axis, not reverse, True)
     return g + _recur(a, a * g, offsets, axis, not reverse, True)
 
 
 def _begins(offsets, length, reverse, like, axis):
-    """True at each segment's first element, of a reverse one at its last, in a shape that broadcasts. What bad offsets say stays within bounds."""
+    """True at the first element of each segment (at the last one if reverse), in a shape that
+    broadcasts. Invalid offsets are clamped, so that nothing is accessed out of bounds."""
     at = offsets.to(torch.int64)
     begin, end = at[:-1], at[1:]
     at = torch.where(begin < end, end - 1 if reverse else begin, length).clamp(0, length)
@@ -191,7 +198,8 @@ def _made_fake(x, name, offsets, axis, parameter, eps, mask, weight, bias, dtype
 
 
 def _check_state(state, shape, offsets, axis):
-    """A state for each segment: one that broadcasts to what a fold has."""
+    """Checks that there is an initial state for each segment: one that broadcasts to the shape of a
+    fold's result."""
     expected = shape[:axis] + (offsets.shape[0] - 1,) + shape[axis + 1:]
     own = (1,) * (len(shape) - state.dim()) + tuple(state.shape)
     if len(own) != len(shape) or any(ops._differ(m, n) and ops._differ(m, 1) for m, n in zip(own, expected)):
@@ -224,7 +232,7 @@ def _spread_kernel(values, offsets, axis, length, rest):
     shape = list(values.shape)
     shape[axis] = 1
     values = torch.cat([values, values.new_full(shape, rest)], axis)
-    if values.device.type == "cpu":  # where offsets were checked
+    if values.device.type == "cpu":  # where the offsets have been checked
         lengths = torch.cat([offsets.to(torch.int64), offsets.new_full((1,), length, dtype=torch.int64)]).diff()
         return values.repeat_interleave(lengths, dim=axis, output_size=length)
     places = torch.arange(length, device=values.device, dtype=offsets.dtype)
@@ -261,7 +269,9 @@ def _scan_backward(ctx, grad):
     axis, reverse = ctx.axis, ctx.reverse
     if ctx.op == "sum":
         dx = _scan(grad, "sum", offsets, axis, not reverse, ctx.exclusive)
-    elif ctx.op == "prod":  # the product before it, times what follows; nothing is divided, so zeros are nothing special
+    elif ctx.op == "prod":
+        # The product before an element times the sum over what follows. There is no division, so
+        # zeros need no special case.
         kept = ops._selected(mask, x, 1).to(grad.dtype)
         dx = _scan(kept, "prod", offsets, axis, reverse, True) * _adjoint(kept, grad, offsets, axis, reverse, ctx.exclusive)
         dx = dx if ctx.initial is None else dx * ctx.initial
@@ -273,7 +283,8 @@ def _scan_backward(ctx, grad):
 
 
 def _exponentials_backward(ctx, x, y, offsets, grad):
-    """As without segments: by logarithms, of what is positive in grad and of what is negative."""
+    """As without segments (scanfold.torch): by logarithms, for the positive and for the negative
+    part of grad."""
     nothing = y == -math.inf
 
     def part(g):
@@ -283,7 +294,8 @@ def _exponentials_backward(ctx, x, y, offsets, grad):
 
 
 def _extreme_backward(ctx, values, mask, offsets, grad):
-    """Each result's gradient goes to the element it came from, of equal ones to the latest: the latest before it that was one at its own place."""
+    """The gradient of each result goes to the element it came from; among equal elements to the
+    last one. That is the last element so far that was the extreme at its own position."""
     n, axis = values.shape[ctx.axis], ctx.axis
     best = _scan(values, ctx.op, offsets, axis, ctx.reverse, False, mask, ctx.initial)
     came = (values == best) | (values.isnan() & best.isnan())
@@ -324,9 +336,11 @@ def _fold_backward(ctx, grad):
         kept = ops._selected(mask, x, 1).to(grad.dtype)
         dx = g * _scan(kept, "prod", offsets, axis, False, True) * _scan(kept, "prod", offsets, axis, True, True)
         dx = dx if ctx.initial is None else dx * ctx.initial
-    elif ctx.op == "logsumexp":  # behind the last offset the share is exp(x - inf), which is none
+    elif ctx.op == "logsumexp":  # after the last offset the share is exp(x - inf) = 0
         dx = g * (x.to(grad.dtype) - spread(torch.where(y == -math.inf, 0, y), offsets, axis, n, math.inf)).exp()
-    else:  # equal ones share it, and where the result is NaN every gradient is, as torch.amax has it
+    else:
+        # Equal elements share the gradient, as in torch.amax. Where the result is NaN, so is every
+        # gradient.
         best = spread(y.detach(), offsets, axis, n)
         came = (x == best) | best.isnan()
         came = came if mask is None else came & mask.bool()
@@ -336,8 +350,11 @@ def _fold_backward(ctx, grad):
 
 
 class Segments(Tensors):
-    """_torch_applied's functions of tensors, where a fold's value goes back to the elements of its own segment. Behind the last offset, where nothing has a
-    gradient, sums are 1 and counts `many`, so that no formula divides by 0 there."""
+    """The functions of _torch_applied.Tensors, where the result of a fold is spread over the
+    elements of its own segment.
+
+    Elements after the last offset have no gradient. There sums are 1 and counts are `many`, so that
+    no formula divides by 0."""
 
     def __init__(self, offsets, axis, mask, like, wide, many):
         super().__init__([axis], mask, like, wide)
@@ -357,7 +374,7 @@ class Segments(Tensors):
         return self.back(count.to(self.wide), self.many)
 
     def within(self, v):
-        """Behind the last offset results are of no use, and have no gradient."""
+        """v, with 0 after the last offset: results there are not used and have no gradient."""
         inside = torch.arange(self.n, device=v.device) < self.offsets[-1]
         return ops._selected(inside.reshape((self.n,) + (1,) * (self.like.dim() - 1 - self.axis)), v, 0)
 
@@ -416,7 +433,8 @@ def _recurrence_setup(ctx, inputs, output):
 
 
 def _recurrence_backward(ctx, grad):
-    """b gets v, a gets v times the state before, an initial state what comes to its segment's first element."""
+    """The gradient of b is v (_adjoint), and that of a is v times the state before the element.
+    That of an initial state comes from the first element of its segment."""
     a, b, offsets, state, y = ctx.saved_tensors
     axis, reverse, wants = ctx.axis, ctx.reverse, ctx.needs_input_grad
     wide = torch.float64 if torch.float64 in (grad.dtype, a.dtype) else torch.float32
@@ -450,7 +468,7 @@ def _spread_jvp(ctx, dvalues, *_):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# vmap: the mapped dimension goes to the front; the same offsets for all
+# vmap: the mapped dimension becomes the first; all samples have the same offsets
 # ---------------------------------------------------------------------------------------------------------------
 def _refuse_mapped(offsets_dim):
     if offsets_dim is not None:
@@ -471,7 +489,7 @@ def _made_vmap(size, in_dims, x, name, offsets, axis, parameter, eps, mask, weig
     _refuse_mapped(in_dims[2])
     x, mask, dims = ops._mapped(size, (in_dims[0], in_dims[6]), x, mask)
     weight, bias = (t if t is None else ops._batched(t, d, size, dims) for t, d in ((weight, in_dims[7]), (bias, in_dims[8])))
-    if x.dim() == dims:  # of what is not mapped each sample has its own share of the gradient
+    if x.dim() == dims:  # expanded even if not mapped: each sample needs its own gradient
         x = x.expand(size, *x.shape)
     return torch.ops.scanfold.segment_made(x, name, offsets, axis + 1, parameter, eps, mask, weight, bias, dtype), 0
 

@@ -1,6 +1,8 @@
-"""aten's operators as instructions of an expression (python/scanfold/_expressions.h), and instructions as aten's operators again.
+"""Translates aten operators into instructions of an expression (python/scanfold/_programs.h), and
+instructions back into torch operators.
 
-A translation is refused by returning None: what it cannot say exactly is left to whoever else compiles the graph.
+A function that cannot translate an operator exactly returns None: the operator is then left to
+Inductor or eager mode.
 """
 import json
 import math
@@ -21,12 +23,15 @@ _BINARY = {"add": ADD, "sub": SUB, "mul": MUL, "div": DIV, "maximum": MAXIMUM, "
            "le": LE, "gt": GT, "ge": GE}
 _UNARY = {"neg": NEG, "abs": ABS, "exp": EXP, "log": LOG, "sqrt": SQRT, "relu": RELU, "sigmoid": SIGMOID, "tanh": TANH, "square": SQUARE}
 
-OURS = torch.ops.scanfold.scan.default  # of max, min and indices; a sum that somebody asked of us has bits that no rewrite may change
+# Our own scan. Only max, min and indices are translated: the bits of a sum that a user asked us for
+# must not change, and a rewrite might change them.
+OURS = torch.ops.scanfold.scan.default
 SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1, aten.logcumsumexp.default: 8, OURS: None}
 FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
          aten.amin.default: 3, aten.argmax.default: 4, aten.argmin.default: 5, aten.logsumexp.default: 8, aten.mean.dim: None,
          aten.mean.default: None}
-# Folds that are made of others: sf_derived, and where their axes stand among the arguments; None: all.
+# Folds that are composed of others: (their number in sf_derived, the position of the axes among the
+# arguments, or None if they always fold all axes).
 VAR, STD, NORM, ANY, ALL, COUNT = 1, 2, 7, 8, 9, 10
 DERIVED = {aten.var.correction: (VAR, 1), aten.std.correction: (STD, 1), aten.linalg_vector_norm.default: (NORM, 2),
            aten.any.default: (ANY, None), aten.any.dim: (ANY, 1), aten.all.default: (ALL, None), aten.all.dim: (ALL, 1),
@@ -35,7 +40,7 @@ DERIVED.update({getattr(getattr(aten, name), "dims"): (what, 1) for name, what i
 FOLDS.update(dict.fromkeys(DERIVED))
 FOLDS[aten.nansum.default] = 0
 MATMULS = {aten.mm.default, aten.addmm.default}
-FLIPS = {aten.flip.default, torch.ops.prims.rev.default}  # the second is what Inductor makes of the first
+FLIPS = {aten.flip.default, torch.ops.prims.rev.default}  # Inductor turns flip into rev
 CASTS = {torch.ops.prims.convert_element_type.default, aten._to_copy.default}
 RESHAPES = {aten.view.default, aten._unsafe_view.default}
 VIEWS = {aten.permute.default, aten.t.default, aten.transpose.int, aten.squeeze.dim, aten.unsqueeze.default, aten.expand.default,
@@ -55,16 +60,16 @@ def _is_integer(dtype):
 
 
 def fits(number, dtype):
-    """Whether a tensor of this dtype holds a number, its fraction dropped. Where not, most of
-    torch's functions raise."""
+    """Whether a tensor of this dtype can hold a number, without its fraction. If not, most of
+    torch's functions raise an error."""
     if not _is_integer(dtype):
         return True
     return math.isfinite(number) and torch.iinfo(dtype).min <= int(number) <= torch.iinfo(dtype).max
 
 
 def wrapped(number, dtype):
-    """The number that torch's arithmetic and comparisons compute with beside a tensor: an integer
-    wraps to the tensor's dtype. (The library's own are by value.)"""
+    """The number that torch's arithmetic and comparisons with a tensor use: an integer wraps around
+    in the tensor's dtype. (The library uses the number's value.)"""
     if not isinstance(number, int) or not _is_integer(dtype):
         return number
     least = torch.iinfo(dtype).min
@@ -72,8 +77,8 @@ def wrapped(number, dtype):
 
 
 def constant(node):
-    """The number a tensor of no dimensions is filled with, as torch.where makes one of a number; None for other nodes, and where a number
-    would not count as the tensor does in what comes of it."""
+    """The value of a tensor of no dimensions, such as torch.where makes from a number; None for
+    other nodes, and if a number in its place would change the dtype of a result."""
     full = node.target is aten.full.default and list(node.args[0]) == []
     if node.op != "call_function" or not (full or node.target is aten.scalar_tensor.default):
         return None
@@ -93,14 +98,15 @@ _FILLED = {aten.full.default: 1, aten.zeros.default: 0.0, aten.ones.default: 1.0
 def filled(node):
     """The number that a tensor of any shape is filled with, or None."""
     found = _FILLED.get(node.target) if node.op == "call_function" else None
-    value = node.args[found] if type(found) is int else found  # an argument's place, or the number
+    value = node.args[found] if type(found) is int else found  # an int is an argument's position
     if not is_number(value) or isinstance(value, bool):
         return None
     return value if fits(value, node.meta["val"].dtype) else None
 
 
 def lengthened(node):
-    """(x, axis, number, first) where node is x with one more position along an axis, filled with a number, the first or the last; else None."""
+    """(x, axis, number, first) if the node is x with one more position along an axis that is filled
+    with a number; else None. `first` says whether it is the first position or the last."""
     if node.target not in (aten.cat.default, aten.constant_pad_nd.default) or node.kwargs or dtype_code(node.meta["val"].dtype) in (None, CODES["bool"]):
         return None
     if node.target is aten.constant_pad_nd.default:
@@ -109,7 +115,7 @@ def lengthened(node):
         if not _ints(pad) or sorted(pad) != [0] * (len(pad) - 1) + [1] or not is_number(number) \
                 or not fits(number, node.meta["val"].dtype):
             return None
-        at = list(pad).index(1)  # pairs, from the last axis on
+        at = list(pad).index(1)  # pad has a pair for each axis, the last axis first
         return x, len(shape_of(x)) - 1 - at // 2, number, at % 2 == 0
     if len(node.args[0]) != 2:
         return None
@@ -124,7 +130,7 @@ def lengthened(node):
 
 
 class Program:
-    """Instructions, gathered node by node. Nodes it has not are inputs."""
+    """A list of instructions, built node by node. Nodes that are not translated become inputs."""
 
     def __init__(self):
         self.instructions, self.inputs, self.place = [], [], {}
@@ -134,7 +140,8 @@ class Program:
         return len(self.instructions) - 1
 
     def take(self, node):
-        """The place of a node; where it was not translated, as a number if it is one, else as an input."""
+        """The number of a node's instruction. A node that was not translated becomes a constant, or
+        else an input."""
         if node not in self.place:
             number = constant(node)
             self.place[node] = self.add("input") if number is None else self.add("constant", number)
@@ -143,7 +150,7 @@ class Program:
         return self.place[node]
 
     def value(self, argument):
-        """The place of an operand: a node, or a number."""
+        """The number of the instruction of an operand, which is a node or a number."""
         if isinstance(argument, torch.fx.Node):
             return self.take(argument)
         return self.add("constant", argument)
@@ -164,18 +171,19 @@ def _all_axes(node):
     return list(range(len(shape_of(node))))
 
 
-# x ** p; the last is rounded twice, as torch's own is not.
+# x ** p. The cube is rounded twice; torch's own is rounded once.
 _POWERS = {2: lambda program, x: program.add("apply", SQUARE, x, -1, -1), 0.5: lambda program, x: program.add("apply", SQRT, x, -1, -1),
            1: lambda program, x: x, 3: lambda program, x: program.add("apply", MUL, program.add("apply", SQUARE, x, -1, -1), x, -1)}
 
 
 def rounds_differently(node):
-    """Whether torch rounds once what an expression rounds twice: nothing for those who ask for exact results."""
+    """Whether torch rounds once where an expression rounds twice. Then it cannot be used if exact
+    results are asked for."""
     return _is_fma(node) or node.target is aten.pow.Tensor_Scalar and node.args[1] == 3
 
 
 def _is_fma(node):
-    """Inductor's own operator, which is there once Inductor is."""
+    """Whether a node is prims::fma, an operator that exists only once Inductor is imported."""
     return node.target._schema.name == "prims::fma" if isinstance(node.target, torch._ops.OpOverload) else False
 
 
@@ -192,7 +200,7 @@ def _elementwise(program, node, name, overload):
     if name in _BINARY and overload in ("Tensor", "Scalar", "default") and len(args) == 2 and not node.kwargs:
         if not all(is_number(a) or isinstance(a, torch.fx.Node) for a in args):
             return None
-        if name != "div":  # which is of reals, whatever it is given
+        if name != "div":  # division converts integers to reals first
             args = [wrapped(a, b.meta["val"].dtype) if is_number(a) and not is_number(b) else a
                     for a, b in (args, args[::-1])]
         return program.add("apply", _BINARY[name], program.value(args[0]), program.value(args[1]), -1)
@@ -280,7 +288,7 @@ def _lengthened(program, node):
 
 
 def axes_of(fold):
-    """The axes that a fold names; None: all."""
+    """The axes that are given to a fold; None or an empty list means all."""
     at = DERIVED[fold.target][1] if fold.target in DERIVED else 1
     named = fold.args[at] if at is not None and len(fold.args) > at else fold.kwargs.get("dim") if at is not None else None
     return [named] if type(named) is int else named
@@ -293,7 +301,7 @@ def _derived(program, node):
     axes = axes_of(node) or _all_axes(x)
     keepdim = options.pop("keepdim", given[at + 1] if at is not None and len(given) > at + 1 else False)
     options.pop("dim", None)
-    options.pop("dtype", None)  # it is the result's
+    options.pop("dtype", None)  # the result's dtype is used
     parameter = 0
     if what == NORM:
         parameter = options.pop("ord", given[1] if len(given) > 1 else 2)
@@ -302,7 +310,7 @@ def _derived(program, node):
         parameter = 1 if parameter is None else parameter
         lengths = [shape_of(x)[a] for a in axes]
         if not _ints(lengths) or not is_number(parameter) or parameter > math.prod(lengths):
-            return None  # what is over nothing is NaN to torch, and refused by the library
+            return None  # torch divides by 0; the library refuses it
     if options or not is_number(parameter) or what in (ANY, ALL) and made is not torch.bool or math.isinf(parameter) and _is_empty(x):
         return None
     code = 0 if what in (ANY, ALL, COUNT) else dtype_code(made)
@@ -314,7 +322,7 @@ def _is_empty(node):
 
 
 def _without_nan(program, x):
-    """A sum of what is not NaN is one of where(x == x, x, 0)."""
+    """nansum(x) is sum(where(x == x, x, 0))."""
     place = program.take(x)
     if not x.meta["val"].dtype.is_floating_point:
         return place
@@ -330,7 +338,8 @@ def _reduction(program, node):
         return _ours(program, node)
     if not set(node.kwargs) <= {"dtype"}:
         return None
-    # The result's dtype is always said: the library's own choice for unsigned integers is unsigned, as NumPy's is.
+    # The result's dtype is always given, because the library's default for unsigned integers is
+    # unsigned, as in NumPy.
     code, x = dtype_code(node.meta["val"].dtype), args[0]
     if target in SCANS:
         if type(args[1]) is not int:
@@ -339,7 +348,7 @@ def _reduction(program, node):
     axes, keepdim = _all_axes(x), False
     if target not in (aten.sum.default, aten.prod.default, aten.mean.default) and len(args) > 1 and args[1] is not None:
         axes = [args[1]] if type(args[1]) is int else list(args[1])
-        axes = axes or _all_axes(x)  # torch folds all for an empty list
+        axes = axes or _all_axes(x)  # for torch an empty list means all axes
     if len(args) > 2:
         keepdim = args[2]
     if FOLDS[target] is None:
@@ -349,11 +358,13 @@ def _reduction(program, node):
 
 
 def same_length(a, b):
-    return a is b or (type(a) is int and type(b) is int and a == b) or str(a) == str(b)  # symbols are what they are called
+    # Symbolic lengths are equal if their names are.
+    return a is b or (type(a) is int and type(b) is int and a == b) or str(a) == str(b)
 
 
 def reshaped_product(node):
-    """(x, w, mm), where node is x @ w for an x of several leading dimensions: torch makes a matrix of x, and of the product what it was."""
+    """(x, w, mm) if the node is x @ w for an x of more than two dimensions, else None. torch
+    reshapes x to a matrix, multiplies (mm), and reshapes the product back."""
     if node.target not in RESHAPES or not isinstance(node.args[0], torch.fx.Node):
         return None
     mm = node.args[0]
@@ -379,12 +390,14 @@ def _matmul(program, node):
 
 
 def translate(program, node):
-    """Adds one node's instruction to a program; its place, or None where there is none for it."""
+    """Adds a node's instructions to a program. Returns the number of the last one, or None if the
+    node cannot be translated."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return None
     if not isinstance(node.meta.get("val"), torch.Tensor) or dtype_code(node.meta["val"].dtype) is None:
         return None
-    # torch lets a tensor of no dimensions on the CPU meet one on a GPU, as a number would; an expression is of one device.
+    # torch allows a CPU tensor of no dimensions together with GPU tensors, as if it were a number.
+    # All inputs of an expression must be on one device.
     if any(isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].device != node.meta["val"].device and constant(n) is None
            for n in node.all_input_nodes):
         return None
@@ -414,7 +427,8 @@ def translate(program, node):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Back again: what an expression computes, by torch's operators. Fakes are computed with it, and tests compare with it.
+# The other direction: computes an expression with torch operators. Fake tensors use it, and tests
+# compare with it.
 # ---------------------------------------------------------------------------------------------------------------
 _TORCH = {ADD: torch.add, SUB: torch.sub, MUL: torch.mul, DIV: torch.div, MAXIMUM: torch.maximum, MINIMUM: torch.minimum, NEG: torch.neg,
           ABS: torch.abs, EXP: torch.exp, LOG: torch.log, SQRT: torch.sqrt, SQUARE: torch.square, RELU: torch.relu,
@@ -483,7 +497,7 @@ def _derived_by_torch(x, what, axes, keepdim, code, parameter):
 
 
 def interpret(instructions, inputs):
-    """The outputs of a program, by torch's operators."""
+    """The outputs of a program, computed with torch operators."""
     inputs, values, outputs = iter(inputs), [], []
     for name, *a in instructions:
         v = [values[i] if type(i) is int and 0 <= i < len(values) else None for i in a]

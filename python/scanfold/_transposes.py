@@ -1,4 +1,5 @@
-"""Transposes of expressions that are linear in some of their inputs, as expressions: what turns a tangent into gradients.
+"""Transposes of expressions that are linear in some of their inputs. They are expressions too, and
+turn tangents into gradients.
 
 Called by _jax_primitive.py; _derivatives.py makes the tangents.
 """
@@ -7,7 +8,7 @@ from ._notation import Types, call, named
 
 
 class Transposed:
-    """What reaches each linear input, given what reaches the results."""
+    """The cotangent of each linear input, given the cotangents of the results."""
 
     def __init__(self, types, linear):
         self.types, self.linear, self._reached = types, set(linear), {}
@@ -16,7 +17,7 @@ class Transposed:
         return not self.linear.isdisjoint(node.inputs())
 
     def of(self, reached):
-        """{name: tree}, of [(a result's tree, what reaches it)]."""
+        """{input's name: tree of its cotangent}, given [(a result's tree, its cotangent)]."""
         order, met = [], set()
         for node, ct in reached:
             self._visit(node, order, met)
@@ -35,7 +36,7 @@ class Transposed:
         return arrived
 
     def _visit(self, node, order, met):
-        """Everything that depends on a linear input, arguments first."""
+        """Appends to `order` all nodes that depend on a linear input, arguments first."""
         if node.text in met or not self.depends(node):
             return
         met.add(node.text)
@@ -49,7 +50,8 @@ class Transposed:
             self._reached[node.text] = added(self._reached.get(node.text), ct)
 
     def _fitted(self, ct, node):
-        """Summed up over the dimensions along which the node was repeated, and of its dtype."""
+        """A cotangent, summed over the dimensions along which the node was broadcast, and cast to
+        the node's dtype."""
         shape, dtype = self.types.of(node)
         own = self.types.shape(ct)
         missing = len(own) - len(shape)
@@ -92,8 +94,11 @@ def _back_cumsum(t, node, ct):
 
 
 def _back_recurrence(t, node, ct):
-    """With v[i] what reaches b[i]: v[i] = g[i] + a[i+1] v[i+1]. As a[i] v[i] = a[i] (a[i+1] v[i+1]) + a[i] g[i], it is the recurrence of a and
-    a g the other way round, exclusive, plus g: nothing has to be shifted."""
+    """The cotangent v of b, where g is that of the result: v[i] = g[i] + a[i+1] v[i+1].
+
+    Multiplied by a[i] this is a[i] v[i] = a[i] (a[i+1] v[i+1]) + a[i] g[i], a recurrence with a and
+    a g in the other direction. The exclusive one gives a[i+1] v[i+1]; g is added to it. So nothing
+    has to be shifted."""
     a, b = node.args
     if t.depends(a):
         return NotImplemented
@@ -123,8 +128,11 @@ _TRANSPOSES = {
 
 
 def transpose(trees, given, linear, reached):
-    """({linear input's name: tree}, names): what reaches them. `reached`: for each result whether anything does. `names`: {name: number of the
-    result}, for what reaches it."""
+    """({linear input's name: tree of its cotangent}, names).
+
+    reached   for each result, whether it has a cotangent
+    names     the inputs that hold these cotangents: {name: number of the result}
+    """
     names, types, pairs = {}, dict(given), []
     before = Types(given)
     for number, tree in enumerate(trees):

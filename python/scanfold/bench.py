@@ -1,18 +1,18 @@
-"""How fast is it here? Work beside NumPy and torch, or a model of your own beside its floor.
+"""How fast is it on this machine? Times scans and folds against NumPy and torch, or your own model.
 
     python -m scanfold.bench [--quick] [--only TEXT] [--html FILE] [--json FILE]
     python -m scanfold.bench model.py [--device cpu|cuda] [--seconds S] [--json FILE]
 
 The first form times scans and folds of float32 on the CPU: scanfold, NumPy, torch (those that are
-installed) and a copy of the same bytes, in turn; shares are of the copy's speed.
+installed) and a copy of the same bytes, in turn. Shares are shares of the copy's speed.
 
 The second form takes any file with a class Model and the functions get_inputs() and
-get_init_inputs(), as KernelBench has them. It times the model eagerly, compiled by Inductor, and
-compiled by scanfold, without gradients, beside the floor: the time in which this machine copies the
-least bytes that the model can move, which is every input and parameter read once and every output
-written once. A time below 0.9 of the floor is marked SUSPECT: work was left out, or it was not the
-work that was timed. (A little below is possible: reading alone is faster than copying.) The exit
-status is 1 where a result is wrong or suspect.
+get_init_inputs(), as in KernelBench. It times the model eagerly, compiled by Inductor, and compiled
+by scanfold, without gradients, and compares these times with the floor. The floor is the time in
+which this machine copies the fewest bytes that the model can move: every input and parameter read
+once and every output written once. A time below 0.9 of the floor is marked SUSPECT: some work was
+left out, or something else was timed. (A time slightly below the floor is possible, because reading
+alone is faster than copying.) The exit status is 1 if a result is wrong or suspect.
 """
 import argparse
 import importlib.util
@@ -27,8 +27,8 @@ import time
 
 import scanfold
 
-SUSPECT = 0.9       # of the floor
-SHORTEST = 2e-3     # seconds: a contender is called as often as makes a time this long
+SUSPECT = 0.9       # times below this share of the floor are marked
+SHORTEST = 2e-3     # seconds: calls are repeated until one measurement takes this long
 BACKENDS = {"eager": None, "inductor": "inductor", "scanfold": "scanfold"}
 
 
@@ -36,7 +36,7 @@ BACKENDS = {"eager": None, "inductor": "inductor", "scanfold": "scanfold"}
 # The machine
 # --------------------------------------------------------------------------------------------------
 def commit():
-    """Of the checkout this package runs from; None where it is installed."""
+    """The commit of the git checkout that this package runs from; None if it is installed."""
     try:
         done = subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse",
                                "--short=12", "HEAD"], capture_output=True, text=True)
@@ -64,10 +64,10 @@ def about(**more):
 
 
 # --------------------------------------------------------------------------------------------------
-# Scans and folds beside NumPy and torch
+# Scans and folds compared with NumPy and torch
 # --------------------------------------------------------------------------------------------------
 def work(quick):
-    """(name, shape, axis, how it is masked or reversed)"""
+    """What is timed: (name, shape, axis, "" or "reverse" or "masked")"""
     square = (2048, 2048) if quick else (8192, 8192)
     block = (16, 512, 1023) if quick else (16, 2048, 4095)
     tall, line = (1 << 20, 8) if quick else (1 << 22, 8), (1 << (24 if quick else 27),)
@@ -79,10 +79,10 @@ def work(quick):
 
 
 def contenders(np, torch, name, x, mask, axis, how):
-    """{who: a call}; what writes into an existing array does."""
+    """({library: a call}, bytes moved). Calls write to an existing array where the library can."""
     fold = name != "cumsum"
     y = np.zeros([n for d, n in enumerate(x.shape) if not fold or d != axis], x.dtype)
-    # A copy moves each of its bytes twice: half as many of them are the same bytes moved.
+    # A copy reads and writes each byte, so a copy of half as many bytes moves the same amount.
     moved = x.nbytes + y.nbytes + (mask.nbytes if how == "masked" else 0)
     source, target = np.ones((2, moved // 2 // x.itemsize), x.dtype)
     ours = getattr(scanfold, name)
@@ -112,7 +112,7 @@ def contenders(np, torch, name, x, mask, axis, how):
 
 
 def seconds_of(calls, rounds):
-    """Median seconds of each, taken in turn; a slow one has fewer turns."""
+    """The median seconds of each call. The calls take turns; a slow one gets fewer turns."""
     once = {}
     for who, call in calls.items():
         call()
@@ -169,10 +169,10 @@ def peers(options):
 
 
 # --------------------------------------------------------------------------------------------------
-# Bring your own
+# The user's own model
 # --------------------------------------------------------------------------------------------------
 def load(path):
-    """The module of a file; its folder is on the path meanwhile, for what it imports."""
+    """Imports a file as a module. Meanwhile its folder is on sys.path, for its own imports."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.insert(0, folder)
     try:
@@ -189,12 +189,13 @@ def load(path):
 
 
 def bytes_of(tensor):
-    """Those that reading it once takes: elements that a broadcast repeats count once."""
+    """The bytes that reading a tensor once takes. Elements repeated by broadcasting count once."""
     return tensor.element_size() * math.prod(n for n, stride in zip(tensor.shape, tensor.stride()) if stride or n == 0)
 
 
 def least_bytes(read, written):
-    """Each tensor that is read, and each that is written, once; views of one another count once."""
+    """The bytes of all tensors that are read or written, each counted once. Tensors that share
+    memory count once."""
     seen, total = set(), 0
     for tensor in read + written:
         where = tensor.untyped_storage().data_ptr()
@@ -232,7 +233,7 @@ def model(options):
         try:
             failed[name] = _timing.differs(right, exact, contender.results(), False)
             runs[name] = contender.forward
-        except Exception as error:  # told, and the others are timed
+        except Exception as error:  # it is reported, and the others are still timed
             failed[name] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
     half = max(1, moved // 2)
     source, target = (torch.ones(half, dtype=torch.uint8, device=device) for _ in range(2))

@@ -1,19 +1,22 @@
 """Scans and folds along an axis that is sharded over the ranks of a torch.distributed process group.
 
-Every rank gives its shard, a tensor like any other, and gets its part of the result: not one bit of it differs from what one process gives for
-the whole, however many ranks there are and wherever the shards begin. Shards follow one another in the order of ranks; they may differ in
-length along `dim`, and be empty. What is exchanged is a few values for each line (docs/ranks.md).
+Every rank passes its shard, a plain tensor, and gets its part of the result. It has the same bits
+as if one process had computed the whole, for any number of ranks and any place where shards begin.
+Shards follow one another in the order of ranks. They may have different lengths along `dim`, and
+may be empty. Ranks exchange a few values for each line (docs/ranks.md).
 
     y = scanfold.distributed.cumsum(x, dim=1)        # of this rank's part, on every rank
     total = scanfold.distributed.sum(x, dim=1)       # the same on every rank
 
-A DTensor is taken as what it stands for: sharded along `dim`, or along other dimensions, or both.
+A DTensor is used with its placements: sharded along `dim`, along other dimensions, or both.
 
-Gradients flow: that of a sharded scan is a sharded scan the other way. A fold's result is on every rank, and its gradient that of all ranks'
-losses added up, as torch.distributed.nn has it. All ranks must call backward together, as they call forward.
+Gradients are supported: that of a sharded scan is a sharded scan in the other direction. A fold's
+result is on every rank, and its gradient is that of the sum of all ranks' losses, as in
+torch.distributed.nn. All ranks must call backward together, as they call forward.
 
-Arguments are compared before anything is computed: if one rank asks for something else than the others, or fails, all ranks raise the same error.
-Tensors are on the CPU or on CUDA devices (docs/ranks.md says what is computed there). torch.compile breaks its graph here.
+Arguments are compared before anything is computed: if the arguments of one rank differ from those
+of the others, or one rank fails, all ranks raise the same error. Tensors are on the CPU or on CUDA
+devices (docs/ranks.md says what is computed there). torch.compile breaks its graph here.
 """
 import builtins
 
@@ -28,24 +31,25 @@ from ._docs import complete as _complete
 __all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence",
            "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp", "mean", "var", "std", "norm"]
 
-#: Spans that are more bytes than this, all ranks' together, are joined along a tree instead of gathered everywhere.
+#: If the spans of all ranks together have more bytes than this, they are joined along a tree
+#: instead of gathered on every rank.
 GATHER_BYTES = 64 << 20
 
 SUM, PROD, MAX, MIN, ARGMAX, ARGMIN, LAST_ARGMAX, LAST_ARGMIN, LOGSUMEXP, RECURRENCE = range(10)
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# The exchange
+# The exchange of cards and spans, which docs/ranks.md defines
 # ---------------------------------------------------------------------------------------------------------------
 def _device(group):
-    """Where a group's messages have to be."""
+    """The device on which a group's messages must be."""
     if "nccl" in str(dist.get_backend(group)):
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
 
 
 def _gather(mine, group, ranks):
-    """Everybody's bytes, as many from each, by rank."""
+    """The bytes of all ranks, in the order of ranks. Each rank sends the same number of bytes."""
     if group is ALONE:
         return [mine]
     device = _device(group)
@@ -57,7 +61,7 @@ def _gather(mine, group, ranks):
 def _swap(mine, to, expected, source, group):
     """Sends bytes to one rank of the group and receives as many as expected from another; either may be None."""
     device, waits = _device(group), []
-    got = torch.empty(expected + 1, dtype=torch.uint8, device=device)  # a message has a byte at least
+    got = torch.empty(expected + 1, dtype=torch.uint8, device=device)  # so that no message is empty
     if to is not None:
         message = torch.cat([mine, mine.new_zeros(1)]).to(device)
         waits.append(dist.P2POp(dist.isend, message, _global(group, to), group))
@@ -77,7 +81,7 @@ def _empty(count):
 
 
 def _exchange_all(shard, mine, rank_of, rank, group):
-    """One gather of all spans, each with as many bytes as the largest."""
+    """Gathers all spans at once, each padded to the size of the largest."""
     ranks, place_of = len(rank_of), {r: p for p, r in enumerate(rank_of)}
     sizes = [_scanfold.shard_bytes(shard, place_of[r], place_of[r] + 1) for r in range(ranks)]
     padded = _empty(builtins.max(sizes))
@@ -87,7 +91,9 @@ def _exchange_all(shard, mine, rank_of, rank, group):
 
 
 def _exchange_tree(shard, mine, rank_of, rank, fold, group):
-    """In each round a place joins what the one twice as far before it has; then it knows all up to itself, and tells the next one."""
+    """In each round a place receives the span of the place `far` before it and joins it with its
+    own; `far` doubles each time. In the end each place has the span of all places up to itself. For
+    a scan it sends that to the next place; for a fold the last place sends it to all."""
     ranks, place = len(rank_of), rank_of.index(rank)
     far = 1
     while far < ranks:
@@ -112,7 +118,8 @@ def _exchange_tree(shard, mine, rank_of, rank, fold, group):
 
 
 def _compute(asked, group):
-    """One sharded scan or fold. `asked` makes the arguments of _scanfold.shard_card, the fourth of which is the result; it may fail."""
+    """Computes one sharded scan or fold. `asked` returns the arguments of _scanfold.shard_card, of
+    which the fourth is the result; it may raise an error."""
     rank, ranks = (0, 1) if group is ALONE else (dist.get_rank(group), dist.get_world_size(group))
     if rank < 0:
         raise ValueError("this rank is not in the group; only those that are can take part")
@@ -120,11 +127,11 @@ def _compute(asked, group):
     try:
         arguments = asked()
         card = _scanfold.shard_card(*arguments)
-    except Exception as failed:  # the others must hear of it, whatever it was
+    except Exception as failed:  # every error must be reported to the other ranks
         card, error = _scanfold.shard_failed(f"{type(failed).__name__}: {failed}"), failed
     cards = _gather(torch.frombuffer(bytearray(card), dtype=torch.uint8), group, ranks)
     cards = bytes(torch.cat(cards).numpy())
-    if error is not None:  # any arguments do: the cards say that this rank has failed
+    if error is not None:  # these arguments are not used: the cards say that this rank has failed
         nothing = torch.empty(1)
         arguments = (nothing, None, None, torch.empty(1), SUM, 0, False, False, False, False, None)
     shard = _scanfold.shard_open(*arguments, rank, ranks, cards)
@@ -157,7 +164,8 @@ def _result_dtype(op, x, dtype):
 
 
 def _on_device(op, x, dtype, fold):
-    """Has the library this operation where x is? Else it is done in CPU memory (docs/ranks.md)."""
+    """Whether the library has this operation on x's device. If not, it is computed on the CPU
+    (docs/ranks.md)."""
     if x.device.type == "cpu" or op in (SUM, MAX, MIN):
         return True
     return fold if ARGMAX <= op <= LAST_ARGMIN else op == PROD and not (x.dtype.is_floating_point or dtype.is_floating_point)
@@ -181,20 +189,22 @@ def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclu
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Gradients. They are made of the functions below, which have gradients in turn
+# Gradients. They are composed of the functions below, which have gradients too
 # ---------------------------------------------------------------------------------------------------------------
 def _scanned(op, x, dim, group, reverse=False, exclusive=False, mask=None, initial=None, dtype=None):
     return _Scan.apply(x, op, dim, group, reverse, exclusive, mask, initial, dtype)
 
 
 def _later(a, b, ctx):
-    """For each position, the state of h = a h + b after all positions behind it, in the direction that a scan came from."""
+    """For each position, the state of h = a h + b over all positions that come later in the scan's
+    direction: an exclusive recurrence in the opposite direction."""
     return _Recurrence.apply(a, b, ctx.dim, ctx.group, not ctx.how["reverse"], True, None, None)
 
 
 def _chained(a, g, ctx):
-    """Gradients of results on their way to the elements they came from: each goes on to the position before, times its own a. An exclusive result has nothing of
-    the element at its own position."""
+    """Carries the gradients of results back to the elements they came from: each is multiplied by
+    its own a and passed on to the position before. An exclusive result does not depend on the
+    element at its own position."""
     return _later(a, g, ctx) if ctx.how["exclusive"] else g + _later(a, a * g, ctx)
 
 
@@ -203,12 +213,13 @@ def _masked(ctx, x, identity):
 
 
 def _from_all(g, group):
-    """The sum of what all ranks have, in the order of ranks."""
+    """The sum of the tensors of all ranks, added in the order of ranks."""
     return _Fold.apply(g.unsqueeze(0), SUM, 0, group, False, False, None, None, g.dtype, False)
 
 
 class _Everywhere(torch.autograd.Function):
-    """What every rank has alike, and uses for its own shard: its gradient is that of all of them."""
+    """A tensor that is the same on every rank, and that every rank uses for its own shard. Its
+    gradient is the sum of the gradients of all ranks."""
     @staticmethod
     def forward(ctx, y, group):
         ctx.group = group
@@ -242,13 +253,14 @@ def _sum_gradient(ctx, x, y, g):
 
 
 def _prod_gradient(ctx, x, y, g):
-    """All before, times what every later result makes of its own factors and its gradient."""
+    """The product of all elements before, times the sum over this and later results of their
+    gradients, each multiplied by the factors in between."""
     x, g = _masked(ctx, x.to(y.dtype), 1), g * (1 if ctx.initial is None else ctx.initial)
     return _scanned(PROD, x, ctx.dim, ctx.group, ctx.how["reverse"], True) * _chained(x, g, ctx)
 
 
 def _taken(ctx, op, x, g, fold):
-    """Where an initial value was the largest, or the smallest, no element was, and gets nothing."""
+    """g, with 0 where the initial value is the result: there no element gets a gradient."""
     if ctx.initial is None:
         return g
     keep = {"fold": True, "keepdim": True} if fold else {}
@@ -259,7 +271,8 @@ def _taken(ctx, op, x, g, fold):
 
 def _extreme_gradient(op, position_op):
     def gradient(ctx, x, y, g):
-        """Each result's gradient goes to the element it was; those of a run of equal results add up on the way to its beginning."""
+        """The gradient of each result goes to the element that it is. A run of results that come
+        from one element begins at that element, so their gradients are added up towards it."""
         g = _taken(ctx, op, x, g, False)
         indices = _plain(position_op, x, ctx.dim, ctx.group, **dict(ctx.how, exclusive=False))
         begins = indices == _positions(x, ctx.dim, ctx.group)
@@ -268,20 +281,21 @@ def _extreme_gradient(op, position_op):
 
 
 def _positions(x, dim, group):
-    """Where this rank's elements stand along the whole axis, to compare with indices."""
+    """The positions of this rank's elements along the whole axis, for comparison with indices."""
     length = x.shape[dim]
     first = int(_plain(SUM, torch.tensor([length]), 0, group, exclusive=True))
     return torch.arange(first, first + length, device=x.device).reshape([length if d == dim else 1 for d in range(x.dim())])
 
 
 def _ratio(x, y):
-    """exp(x - y), where y is at least x; 0 where there is nothing in y."""
+    """exp(x - y), where y is at least x; 0 where y is -inf, the logarithm of an empty sum."""
     nothing = y == float("-inf")
     return torch.where(nothing, 0, torch.exp(torch.where(nothing, 0, x) - torch.where(nothing, 0, y)))
 
 
 def _logsumexp_gradient(ctx, x, y, g):
-    """Of exp(x - y), where later sums have their own: each is at least as large as the one before, so nothing overflows."""
+    """Composed of factors exp(x - y). Each sum is at least as large as the one before, so no factor
+    is above 1 and nothing overflows."""
     how, wide = dict(ctx.how), y.dtype
     if how.pop("exclusive"):
         before, y = y, _scanned(LOGSUMEXP, x, ctx.dim, ctx.group, dtype=wide, **how)
@@ -366,10 +380,10 @@ class _Recurrence(torch.autograd.Function):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What people call
+# The public functions
 # ---------------------------------------------------------------------------------------------------------------
 def _without_dynamo(function):
-    """torch.compile goes around it. torch._dynamo is not imported for that."""
+    """A decorator: torch.compile does not trace the function. It does not import torch._dynamo."""
     lazily = getattr(getattr(torch, "_compile", None), "_disable_dynamo", None)
     return lazily(function) if lazily else function
 
@@ -395,14 +409,14 @@ def _fold(op, x, dim, keepdim, reverse, mask, initial, dtype, group):
 
 
 def _without_nan(x, mask, skip_nan):
-    """Elements that are NaN do not count: a mask says so."""
+    """The mask, which with skip_nan also excludes the elements that are NaN."""
     if not skip_nan or not isinstance(x, Tensor) or not x.dtype.is_floating_point:
         return mask
     return x == x if mask is None else (x == x) & mask.bool()
 
 
 def _safe_dim(x, dim):
-    """dim from 0 up; one that is wrong stays as it is, for all ranks to hear of."""
+    """dim counted from 0. An invalid one stays as it is, so that all ranks report it later."""
     ndim = x.dim() if isinstance(x, Tensor) else 0
     return dim + ndim if -ndim <= dim < 0 else dim
 
@@ -421,36 +435,36 @@ def _recur(a, b, dim, reverse, exclusive, initial, dtype, group):
 
 
 def cumsum(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
-    """The running sum along `dim`. The arguments are those of scanfold.cumsum, of this rank's shard."""
+    """The cumulative sum along `dim`. The arguments are those of scanfold.cumsum."""
     return _scan(SUM, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
 def cumprod(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
-    """The running product."""
+    """The cumulative product along `dim`."""
     return _scan(PROD, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
 def cummax(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
-    """The largest so far: values only."""
+    """The largest element so far along `dim`: values only."""
     return _scan(MAX, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
 def cummin(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
-    """The smallest so far: values only."""
+    """The smallest element so far along `dim`: values only."""
     return _scan(MIN, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
 def logcumsumexp(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, dtype=None, group=None):
-    """The logarithm of the running sum of exponentials."""
+    """The logarithm of the cumulative sum of exponentials along `dim`."""
     return _scan(LOGSUMEXP, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), None, dtype, group)
 
 
 def linear_recurrence(a, b, dim, *, reverse=False, exclusive=False, initial=None, dtype=None, group=None):
-    """h = a h + b along `dim`.
+    """h[i] = a[i] * h[i-1] + b[i] along `dim`.
 
     a         a tensor that broadcasts to b, or a number
     b         this rank's shard
-    initial   h before the first element of all, a number; left out, 0
+    initial   h before the first element of the whole axis: a number, by default 0
     """
     return _recur(a, b, dim, reverse, exclusive, initial, dtype, group)
 
@@ -476,12 +490,12 @@ def min(x, dim, *, keepdim=False, reverse=False, mask=None, skip_nan=False, init
 
 
 def argmax(x, dim, *, keepdim=False, mask=None, skip_nan=False, group=None):
-    """Where the largest element stands along the whole axis: the first of equal ones."""
+    """The position of the largest element along the whole axis: the first of equal ones."""
     return _fold(ARGMAX, x, dim, keepdim, False, _without_nan(x, mask, skip_nan), None, None, group)
 
 
 def argmin(x, dim, *, keepdim=False, mask=None, skip_nan=False, group=None):
-    """Where the smallest element stands along the whole axis."""
+    """The position of the smallest element along the whole axis: the first of equal ones."""
     return _fold(ARGMIN, x, dim, keepdim, False, _without_nan(x, mask, skip_nan), None, None, group)
 
 
@@ -490,7 +504,7 @@ def logsumexp(x, dim, *, keepdim=False, mask=None, skip_nan=False, dtype=None, g
     return _fold(LOGSUMEXP, x, dim, keepdim, False, _without_nan(x, mask, skip_nan), None, dtype, group)
 
 
-from ._sharded_moments import mean, norm, std, var  # noqa: E402,F401: made of what is above
+from ._sharded_moments import mean, norm, std, var  # noqa: E402,F401: uses the names above
 
 
 for _name in __all__:

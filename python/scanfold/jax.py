@@ -1,4 +1,6 @@
-"""scanfold's functions for JAX: under jit, grad, jvp, vmap and shard_map, on the CPU and on CUDA, with the same bits as everywhere.
+"""scanfold's functions for JAX: under jit, grad, jvp, vmap and shard_map, on the CPU and on CUDA.
+
+The results have the same bits as everywhere else.
 
 >>> import jax, jax.numpy as jnp
 >>> import scanfold.jax as sfj
@@ -9,8 +11,9 @@ Array([[ 6.,  5.,  3.],
 >>> jax.grad(lambda x: sfj.logsumexp(x, axis=1).sum())(x).shape
 (2, 3)
 
-Each call is a line of the library's notation, which XLA calls by its foreign function interface; so is its derivative. Names and arguments are
-those of the package's own functions, segments included (docs/segments.md); only out is not taken.
+Each call becomes an expression in the library's notation (docs/expressions.md), which XLA calls
+through its foreign function interface; so does its derivative. Names and arguments are those of the
+package's own functions, including segments (docs/segments.md); only out is not accepted.
 """
 import inspect as _inspect
 
@@ -21,7 +24,7 @@ from ._jax_calls import FUNCTIONS as _FUNCTIONS, NOT_TAKEN as _NOT_TAKEN, Given 
 
 
 def _made(name, compute):
-    """The package's function of this name, for JAX: its arguments, and what it says of them."""
+    """The package's function of this name for JAX, with the same arguments and docstring."""
     own = getattr(_package, name)
     signature = _inspect.signature(own)
     signature = signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in _NOT_TAKEN])

@@ -1,8 +1,10 @@
-"""torch's side: the operators scanfold::scan, scanfold::fold and scanfold::linear_sum, with what the dispatcher wants to know of them.
+"""The torch operators scanfold::scan, scanfold::fold and scanfold::linear_sum, registered with
+torch's dispatcher.
 
-scanfold.cumsum and its relatives call a plain tensor's kernel directly, and where its gradient is wanted and nothing else, an autograd.Function:
-a call costs the host a few microseconds either way. What is more than that (torch.compile, torch.func, autocast, a mode, a subclass) goes
-through these operators, which take the dispatcher some tens of microseconds, and which have
+For a plain tensor scanfold.cumsum and the other functions call the kernel directly. If only a
+gradient is needed, they call an autograd.Function. Either takes a few microseconds on the host. All
+other cases (torch.compile, torch.func, autocast, a mode, a subclass) need torch's dispatcher and
+use these operators, which takes some tens of microseconds. The operators have
 
     kernels    one for all devices: the C extension looks at where the memory is
     fakes      shapes and dtypes, so that torch.compile and torch.export can trace them
@@ -10,8 +12,8 @@ through these operators, which take the dispatcher some tens of microseconds, an
     vmap       the mapped dimension becomes one more dimension of x
     autocast   as torch does for its own cumsum and sum
 
-Importing this module imports nothing beyond torch itself: torch._dynamo takes seconds, and is told
-of our functions when somebody else imports it.
+Importing this module imports nothing besides torch itself. In particular it does not import
+torch._dynamo, which takes seconds: our functions are registered with it once other code imports it.
 """
 import contextlib
 import functools
@@ -31,21 +33,23 @@ __all__ = ["scan", "fold", "linear_sum"]
 
 OPS = ("sum", "prod", "max", "min", "argmax", "argmin", "last_argmax", "last_argmin", "logsumexp")
 INDICES = OPS[4:8]
-ADD, MUL, WHERE = 0, 2, 21  # of sf_function
+ADD, MUL, WHERE = 0, 2, 21  # values of sf_function
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-_OFFICIAL = VERSION >= (2, 4)  # torch.library.register_fake
+_OFFICIAL = VERSION >= (2, 4)  # has torch.library.register_fake
 
 _c_scan, _c_fold = _scanfold.scan, _scanfold.fold
 _c_run, _c_try = _scanfold.expression_run, _scanfold.expression_try
-RECORD = 2  # what _c_try answers where a gradient is wanted; where the dispatcher is, 1
-_JAGGED = getattr(torch, "jagged", None)  # 2.1
-_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)  # 2.0 cannot say: never
+RECORD = 2  # _c_try returns 2 if only a gradient is needed, 1 if the dispatcher is
+_JAGGED = getattr(torch, "jagged", None)  # since torch 2.1
+# torch 2.0 does not have is_compiling; bool() is False.
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", bool)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", int)
 _forward_ad = torch.autograd.forward_ad
 
-WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float64,  # in range:
-         torch.float32: torch.float64}  # bfloat16 has float32's
+# Types with a larger range. That of bfloat16 is float64, since bfloat16 has the range of float32.
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float64,
+         torch.float32: torch.float64}
 DTYPES = {number: getattr(torch, name) for name, number in CODES.items() if hasattr(torch, name)}
 
 _lib = torch.library.Library("scanfold", "DEF")
@@ -65,14 +69,14 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What people call
+# The public functions, and those that the C extension calls
 # ---------------------------------------------------------------------------------------------------------------
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
-    """_scanfold.scan by way of the dispatcher: scanfold.cumsum and its like for tensors that are more than their memory.
+    """scanfold.cumsum and the other scans, for tensors that need torch's dispatcher.
 
     op        0 to 3 for sum, prod, max, min; 8 for logsumexp
     dtype     as for scanfold.cumsum
-    trusted   is not read: it stands where _scanfold.scan has it
+    trusted   not used; it is there because _scanfold.scan has it at this position
     """
     if offsets is not None:
         return _torch_segments.scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, skip_nan, offsets)
@@ -89,11 +93,11 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=Fal
 
 
 def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
-    """_scanfold.fold by way of the dispatcher: scanfold.sum and its like for tensors that are more than their memory.
+    """scanfold.sum and the other folds, for tensors that need torch's dispatcher.
 
     op        0 to 3 for sum, prod, max, min; 8 for logsumexp
     dtype     as for scanfold.sum
-    trusted   is not read: it stands where _scanfold.fold has it
+    trusted   not used; it is there because _scanfold.fold has it at this position
     """
     if offsets is not None:
         return _torch_segments.fold(x, op, axis, reverse, mask, initial, dtype, out, skip_nan, offsets)
@@ -110,7 +114,7 @@ def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False
 
 
 def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
-    """_scanfold.scan where x's gradient is wanted and nothing else is special about it."""
+    """_scanfold.scan for a tensor x that is plain except that its gradient is wanted."""
     if offsets is not None or not _is_simple(mask, initial, out):
         return scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, False, skip_nan, offsets)
     mask = _mask(x, mask, skip_nan)
@@ -118,7 +122,7 @@ def scan_recorded(x, op, axis, reverse, exclusive, mask, initial, dtype, out, tr
 
 
 def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
-    """_scanfold.fold where x's gradient is wanted and nothing else is special about it."""
+    """_scanfold.fold for a tensor x that is plain except that its gradient is wanted."""
     if offsets is not None or not _is_simple(mask, initial, out):
         return fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, False, skip_nan, offsets)
     mask = _mask(x, mask, skip_nan)
@@ -126,17 +130,19 @@ def fold_recorded(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trus
 
 
 def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
-    """The sum of linear(x, weight, bias) over its output features, times scale, without the product: the sum over weight's rows
-    comes first.
+    """The sum of linear(x, weight, bias) over its output features, times scale. The matrix product
+    is not computed: the rows of weight are summed first.
 
     x             (..., K); the result has its shape with the last dimension 1
     weight        (N, K)
     bias          (N,), or None
     scale         a number that the sum is multiplied by
-    keep_weight   the sums over weight's rows, and bias's sum, are kept from call to call until autograd's version counter says that weight or
-                  bias was written: then a call reads x alone. It does not notice what writes behind autograd's back (weight.data, a NumPy
-                  view, an optimizer with fused=True, a CUDA graph, a kernel of one's own): to ask for it is to promise that nothing does.
-                  Under torch.compile nothing is kept, unless by the backend's own option
+    keep_weight   keep the sum of weight's rows, and the sum of bias, from call to call until
+                  autograd's version counter says that weight or bias was written. So a call reads x
+                  alone. Writes that autograd does not see are not noticed (weight.data, a NumPy
+                  view, an optimizer with fused=True, a CUDA graph, a kernel of your own): whoever
+                  sets keep_weight promises that there are none. Under torch.compile nothing is
+                  kept, except by the backend's own option
 
     >>> import torch, scanfold.torch
     >>> x, w = torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([[1., 0.], [0., 1.], [1., 1.]])
@@ -166,7 +172,8 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
     return torch.ops.scanfold.linear_sum(x, weight, bias, scale)
 
 
-# The formulas below call these: straight to the library where the tensors are plain, and back here where they are not.
+# The formulas below call these. Plain tensors go directly to the library; for others the library
+# calls `scan` and `fold` above.
 def _scan_op(x, op, axis, reverse=False, exclusive=False, mask=None, initial=None, dtype=None):
     return _c_scan(x, OPS.index(op), axis, reverse, exclusive, mask, initial, dtype, None, False, False)
 
@@ -176,10 +183,10 @@ def _fold_op(x, op, axes, keepdim=False, reverse=False, mask=None, initial=None,
 
 
 # --------------------------------------------------------------------------------------------------
-# What their arguments may be
+# Checks and conversions of arguments
 # --------------------------------------------------------------------------------------------------
 def _is_simple(mask, initial, out):
-    """Whether nothing but x can be more than its memory."""
+    """Whether no argument other than x may need the dispatcher."""
     if out is not None or mask is not None and not isinstance(mask, Tensor):
         return False
     return initial is None or isinstance(initial, (int, float))
@@ -190,12 +197,14 @@ def _is_jagged(x):
 
 
 def _is_foreign(x):
-    """Whether x only stands in for a tensor, as a Proxy of torch.fx does, or is one packed in another, as a jagged one's values are."""
+    """Whether x is a placeholder for a tensor, such as a torch.fx Proxy, or a jagged tensor, which
+    wraps its packed values."""
     return hasattr(type(x), "__torch_function__") and (not isinstance(x, Tensor) or _is_jagged(x))
 
 
 def _handed_over(function, x, **given):
-    """What such arguments make of a call of ours, without those left out: by torch's protocol, or segment by segment."""
+    """Calls one of our functions with such arguments: by torch's __torch_function__ protocol, or
+    with segments for jagged tensors. Arguments that were left out are not passed on."""
     if any(map(_is_jagged, (x, *given.values()))):
         return _torch_jagged.jagged(function, x, **{name: a for name, a in given.items() if a is not None and a is not False})
     function = getattr(sys.modules["scanfold"], function) if isinstance(function, str) else function
@@ -212,7 +221,8 @@ def _refuse_nested(**given):
 
 
 def _is_plain_number(initial):
-    """Whether a tensor of one element is its value and no more: not recorded, mapped or traced."""
+    """Whether a tensor of one element can be replaced by its value: it is not recorded by autograd,
+    mapped or traced."""
     if _is_compiling() or type(initial) not in (Tensor, torch.nn.Parameter):
         return False
     recorded = initial.requires_grad and torch.is_grad_enabled()
@@ -222,7 +232,7 @@ def _is_plain_number(initial):
 
 
 def identity(op, dtype):
-    """The value that an operation, 0 to 3, changes no other with."""
+    """The identity of an operation, 0 to 3: the value that changes no other value."""
     if op < 2:
         return op
     if dtype.is_floating_point:
@@ -236,9 +246,10 @@ _COMBINE = torch.add, torch.mul, torch.maximum, torch.minimum
 
 
 def _from_initial(run, x, op, how, initial, dtype, out):
-    """A scan or fold from an initial value that is a tensor. The value joins every result last, on
-    the left: so an operator of torch's, which has its gradient, gives the same bits, but where a
-    product has left its type's range by then. Halves are added up in float32."""
+    """A scan or fold with an initial value that is a tensor. The library too combines the value
+    with each result last, on the left. So a torch operator, which has a gradient, gives the same
+    bits, except where a product has already left the range of its type. Sums and products of
+    float16 and bfloat16 are combined in float32."""
     if initial.numel() != 1:
         raise ValueError(f"initial has shape {tuple(initial.shape)}: a number, or a tensor of one "
                          f"element, is expected")
@@ -249,7 +260,7 @@ def _from_initial(run, x, op, how, initial, dtype, out):
         raise ValueError(f"initial has dtype {initial.dtype}; for an output of {made} it must be "
                          f"of integers")
     wide = torch.float32 if made in (torch.float16, torch.bfloat16) and op < 2 else made
-    neutral = None if op < 2 else identity(op, made)  # the largest of nothing needs one
+    neutral = None if op < 2 else identity(op, made)  # max and min of no elements need one
     y = run(x, op, *how, neutral, wide, None, False, False)
     y = _COMBINE[op](initial.reshape(()).to(device=y.device, dtype=wide), y).to(made)
     return y if out is None else _copied(out, y)
@@ -274,14 +285,14 @@ def _fold_axes(x, axis):
 
 
 def _mask(x, mask, skip_nan=False):
-    """A mask as a tensor, or None; with skip_nan without the elements that are NaN."""
+    """A mask as a tensor, or None; with skip_nan it excludes the elements that are NaN."""
     if skip_nan and x.dtype.is_floating_point:
         mask = _mask(x, mask)
         return x == x if mask is None else (x == x) & mask.bool()
     if mask is None or isinstance(mask, Tensor):
         return mask
     on_cuda = hasattr(mask, "__dlpack_device__") and int(mask.__dlpack_device__()[0]) == CUDA
-    if on_cuda:  # as_tensor does not wait for the stream of the mask's library
+    if on_cuda:  # unlike as_tensor, it waits for the stream of the mask's library
         return torch.from_dlpack(mask)
     return torch.as_tensor(mask, device=x.device)
 
@@ -327,11 +338,13 @@ def _fold_kernel(x, op, axes, keepdim, reverse, mask, initial, dtype):
     return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, True, False)
 
 
-@functools.lru_cache(maxsize=64)  # of them, by scale: each has its plans
+@functools.lru_cache(maxsize=64)  # one expression for each scale, with its plans
 def _linear_sum_expression(with_bias, scale):
-    program = [("input", "x"), ("input", "weight"), ("permute", 1, [1, 0]), ("matmul", 0, 2)]  # the permutation refuses what is no matrix
+    # The permutation refuses a weight that is not a matrix.
+    program = [("input", "x"), ("input", "weight"), ("permute", 1, [1, 0]), ("matmul", 0, 2)]
     if with_bias:
-        # Nobody asks for bias @ weight, so it is not computed; but a bias that is not (N,) is refused for it, at no cost to a call that has its plan.
+        # bias @ weight is not an output, so it is not computed. It makes the library refuse a bias
+        # whose shape is not (N,) when it plans, which costs later calls nothing.
         program += [("input", "bias"), ("apply", ADD, 3, 4, -1), ("permute", 4, [0]), ("cast", 1, CODES["float32"]), ("matmul", 6, 7)]
     last = len(program)
     return _scanfold.expression_create(program + [
@@ -339,7 +352,8 @@ def _linear_sum_expression(with_bias, scale):
 
 
 def _differ(a, b):
-    """Whether two lengths are known to: a symbol's are not before the kernel meets it."""
+    """Whether two lengths are known to differ. A symbolic length is not known before the kernel
+    runs."""
     return type(a) is int and type(b) is int and a != b
 
 
@@ -348,7 +362,7 @@ def _is_empty(shape):
 
 
 def _check_linear(x, weight, bias):
-    """A bias that is broadcast would have another gradient."""
+    """Checks shapes. The bias must be (N,): one that is broadcast would have another gradient."""
     fits = x.ndim > 0 and weight.ndim == 2 and not _differ(x.shape[-1], weight.shape[1])
     if not fits or bias is not None and (bias.ndim != 1 or _differ(bias.shape[0], weight.shape[0])):
         given = f"x has shape {tuple(x.shape)}, weight {tuple(weight.shape)}" + ("" if bias is None else f", bias {tuple(bias.shape)}")
@@ -360,7 +374,8 @@ def _linear_sum_kernel(x, weight, bias, scale):
     return _c_run(_linear_sum_expression(bias is not None, scale), (x, weight) if bias is None else (x, weight, bias), 0)
 
 
-# The dispatcher calls a fake where any tensor is a meta one: the result would be memory that nobody has written.
+# The dispatcher calls the fake if any tensor is on the meta device. Without this check the result
+# of a call with mixed devices would be uninitialized memory.
 def _on_one_device(x, **others):
     for argument, tensor in others.items():
         if tensor is not None and tensor.device.type != x.device.type:
@@ -374,7 +389,7 @@ def _known(dtype, argument="x"):
 
 @functools.lru_cache(maxsize=None)
 def _check_pair(op, given, made):
-    """Asks the library whether there is such a fold, and so such a scan."""
+    """Asks the library whether it has this fold for these dtypes. It then has the scan too."""
     program = [("input", "x"), ("fold", 0, OPS.index(op), [0], 0, code(made)), ("output", 1)]
     _scanfold.expression_shapes(_scanfold.expression_create(program, 1), [([1], code(given))])
 
@@ -388,7 +403,7 @@ def _check_mask(x, mask):
 
 
 def _fake_dtype(x, op, mask, initial, dtype):
-    """The result's dtype, where the library would take the arguments."""
+    """The result's dtype. Raises an error if the library would not accept the arguments."""
     _known(x.dtype)
     _on_one_device(x, mask=mask)
     made = _result_dtype(x, op, dtype)
@@ -424,21 +439,23 @@ def _linear_sum_fake(x, weight, bias, scale):
         _known(tensor.dtype, argument)
     _on_one_device(**given)
     _check_linear(x, weight, bias)
-    # The library cannot be asked about lengths that are symbols: about the dtype alone, then, with ones for all of them.
+    # The library does not know symbolic lengths: it is asked only for the dtype, with lengths of 1.
     ones = [([1] * tensor.dim(), code(tensor.dtype)) for tensor in given.values()]
     (_, made), = _scanfold.expression_shapes(_linear_sum_expression(bias is not None, scale), ones)
     return x.new_empty(x.shape[:-1] + (1,), dtype=DTYPES[made])
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Autograd. Each formula is made of these operators and of torch's own, so that it can be differentiated once more.
+# Autograd. Each formula is composed of these operators and of torch's own, so that it can be
+# differentiated again.
 # ---------------------------------------------------------------------------------------------------------------
 def _selected(mask, x, instead):
     return x if mask is None else torch.where(mask.bool(), x, torch.full((), instead, dtype=x.dtype, device=x.device))
 
 
 def _at_once(expression, *inputs):
-    """The expression's results in the passes it takes; None where the tensors are more than their memory, as when this is differentiated."""
+    """The results of an expression in as few passes as it needs; None if the tensors need the
+    dispatcher or a gradient, as when a gradient is itself differentiated."""
     results = _c_try(expression, inputs, 0)
     return None if type(results) is int else results
 
@@ -454,7 +471,7 @@ def _scan_setup(ctx, inputs, output):
     x, op, axis, reverse, exclusive, mask, initial, dtype = inputs
     if op in INDICES:
         ctx.mark_non_differentiable(output)
-    elif op != "sum" or mask is not None:  # what is not there need not be saved
+    elif op != "sum" or mask is not None:  # a sum without a mask needs nothing saved
         ctx.save_for_backward(x if op != "sum" else None, mask, output if op == "logsumexp" else None)
         ctx.save_for_forward(None, mask, None)
     ctx.op, ctx.axis, ctx.reverse, ctx.exclusive, ctx.initial, ctx.dtype = op, axis, reverse, exclusive, initial, x.dtype
@@ -462,12 +479,14 @@ def _scan_setup(ctx, inputs, output):
 
 
 def _scan_backward(ctx, grad):
-    x, mask, y = ctx.saved_tensors or (None, None, None)  # asked for once: under a checkpoint each time would compute them anew
+    # Read saved_tensors only once: under activation checkpointing each read recomputes them.
+    x, mask, y = ctx.saved_tensors or (None, None, None)
     axis, reverse = ctx.axis, ctx.reverse
     if grad.dim() == 0:  # one line of one element
         reverse = False
     if ctx.op == "sum":
-        # y[i] = sum of x[j], j <= i, so x[j] gets the sum of g[i], i >= j: the scan the other way round. Exclusive stays exclusive.
+        # y[i] is the sum of x[j] for j <= i, so the gradient of x[j] is the sum of g[i] for i >= j:
+        # a scan in the other direction. That of an exclusive scan is exclusive too.
         dx = None
         if mask is not None and grad.dim():
             dx = _at_once(_masked_gradient(axis, not reverse, ctx.exclusive, code(ctx.dtype)), grad, mask.bool())
@@ -489,7 +508,7 @@ def _only_sums(ctx):
 
 
 def _scan_jvp(ctx, dx, *_):
-    """A sum is linear: the scan of the tangent."""
+    """A sum is linear, so its derivative is the scan of the tangent."""
     if ctx.op in INDICES:
         return None
     _only_sums(ctx)
@@ -498,13 +517,15 @@ def _scan_jvp(ctx, dx, *_):
 
 
 def _shifted(g, axis):
-    """The gradient of an exclusive scan as one of the inclusive scan: its result i is the inclusive result i - 1."""
+    """The gradient of an exclusive scan's results as one of the inclusive scan's: result i of the
+    former is result i - 1 of the latter."""
     n = g.shape[axis]
     return torch.cat((g.narrow(axis, 1, n - 1), torch.zeros_like(g.narrow(axis, 0, 1))), axis) if n else g
 
 
 def _scan_prod_backward(ctx, x, mask, grad):
-    """dx[j] = (product before j) * S[j], with S[j] = g[j] + x[j+1] * S[j+1]: torch's own formula, which minds zeros."""
+    """dx[j] = (product before j) * S[j], with S[j] = g[j] + x[j+1] * S[j+1]. It is computed by
+    torch's own function, which handles zeros."""
     shape, axis, flip = x.shape, ctx.axis, ctx.reverse and grad.dim() > 0
     if grad.dim() == 0:
         x, grad = x.reshape(1), grad.reshape(1)
@@ -521,7 +542,8 @@ def _scan_prod_backward(ctx, x, mask, grad):
 
 
 def _scan_extreme_backward(ctx, x, mask, grad):
-    """Each result's gradient goes to the element it came from; among equals to the latest, as torch.cummax does."""
+    """The gradient of each result goes to the element it came from; among equal elements to the
+    last one, as in torch.cummax."""
     shape, axis, flip = x.shape, ctx.axis, ctx.reverse and grad.dim() > 0
     if grad.dim() == 0:
         x, grad = x.reshape(1), grad.reshape(1)
@@ -541,7 +563,8 @@ def _scan_extreme_backward(ctx, x, mask, grad):
     sizes[axis] = n
     position = torch.where(came, torch.arange(n, device=x.device).reshape(sizes), -1)
     position = _scan_op(position, "max", axis)
-    g = torch.where(position < 0, torch.zeros((), dtype=g.dtype, device=g.device), g)  # where the initial value won
+    # A position below 0 means that the initial value is the result.
+    g = torch.where(position < 0, torch.zeros((), dtype=g.dtype, device=g.device), g)
     dx = torch.zeros_like(g).scatter_add(axis, position.clamp(min=0), g)
     if flip:
         dx = dx.flip(axis)
@@ -549,13 +572,14 @@ def _scan_extreme_backward(ctx, x, mask, grad):
 
 
 def _logarithm(g):
-    """log(g) where g is positive, elsewhere -inf, with a derivative that is a number everywhere."""
+    """log(g) where g is positive, -inf elsewhere. Its derivative is never NaN."""
     return torch.where(g > 0, torch.where(g > 0, g, 1).log(), -math.inf)
 
 
 def _scan_exponentials_backward(ctx, x, mask, y, grad):
-    """dx[j] = sum of g[i] exp(x[j] - y[i]), j <= i: by logarithms, of what is positive in g and of what is negative, so that nothing overflows
-    on the way. Where y is -inf there is nothing to differentiate."""
+    """dx[j] is the sum of g[i] exp(x[j] - y[i]) for i >= j. It is computed by logarithms,
+    separately for the positive and for the negative part of g, so that no intermediate value
+    overflows. A result y[i] of -inf adds nothing."""
     shape = x.shape
     x, y, grad = (t.reshape(1) if t.dim() == 0 else t for t in (x.to(grad.dtype), y, grad))
     reverse = ctx.reverse if len(shape) else False
@@ -597,7 +621,8 @@ def _kept_dims(t, axes, keepdim):
 
 
 def _shares(x, y):
-    """Each element's share of a sum of exponentials; of nothing but -inf none has any."""
+    """The share of each element in a sum of exponentials. If all elements are -inf, all shares are
+    0."""
     return (x.to(y.dtype) - torch.where(y == -math.inf, 0, y)).exp()
 
 
@@ -611,8 +636,8 @@ def _fold_backward(ctx, grad):
     elif ctx.op == "logsumexp":
         dx = _selected(mask, (g * _shares(x, _kept_dims(y, ctx.axes, ctx.keepdim))).to(ctx.dtype), 0)
     else:
-        # Equals share, and where the result is NaN every gradient is, as torch.amax has it. Where
-        # the initial value won, nobody gets anything.
+        # Equal elements share the gradient, as in torch.amax. Where the result is NaN, so is every
+        # gradient. Where the initial value is the result, the gradient is 0.
         best = _kept_dims(y, ctx.axes, ctx.keepdim)
         lost = best.isnan()
         came = (x == best) | lost
@@ -626,7 +651,8 @@ def _fold_backward(ctx, grad):
 
 
 def _fold_prod_backward(ctx, x, mask, g):
-    """The product of all others: of those before, times those behind. No division, so zeros are nothing special."""
+    """The derivative by an element is the product of all others: those before it, times those after
+    it. There is no division, so zeros need no special case."""
     kept = _selected(mask, x, 1).to(g.dtype)
     if not ctx.axes:
         dx = torch.ones_like(kept)
@@ -650,7 +676,7 @@ def _linear_sum_setup(ctx, inputs, output):
 
 
 def _linear_sum_jvp(ctx, dx, dw, db, *_):
-    """Linear in x, and in weight and bias."""
+    """linear_sum is linear in x, and linear in weight and bias together."""
     x, weight = ctx.saved_tensors
     parts = [] if dx is None else [linear_sum(dx, weight, None, ctx.scale)]
     if dw is not None or db is not None:
@@ -672,9 +698,9 @@ def _linear_sum_backward(ctx, grad):
     return dx, dw if dw is None else dw.expand(weight.shape), db if db is None else db.expand(bias.shape), None
 
 
-# Both: dx, then what is every row of dw and every element of db, as far as they are wanted. A
-# weight's column sums may be more than its type holds where dx is not: they are made and multiplied
-# in a wider one.
+# The next two functions give those that are wanted of dx, the row that is repeated in dw, and the
+# value that is repeated in db. The column sums of weight may overflow its type where dx does not,
+# so they are computed and multiplied in a wider type.
 @functools.lru_cache(maxsize=64)
 def _linear_sum_gradient(ndim, scale, dtype, for_x, for_weight, for_bias):
     g, rows, wide = 4, list(range(ndim - 1)), code(WIDER.get(dtype, dtype))
@@ -705,10 +731,11 @@ def _linear_sum_parts(scale, wanted, grad, x, weight, bias):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# vmap: the mapped dimension goes to the front, axes count from behind it
+# vmap: the mapped dimension becomes the first, so all axes are shifted by one
 # ---------------------------------------------------------------------------------------------------------------
 def _batched(t, d, size, dims):
-    """t with its mapped dimension in front and at least `dims` dimensions behind it; repeated where it was not mapped."""
+    """t with its mapped dimension first, followed by at least `dims` dimensions. If t is not
+    mapped, it is expanded."""
     t = t.expand(size, *t.shape) if d is None else t.movedim(d, 0)
     missing = dims - (t.dim() - 1)
     return t.reshape(t.shape[:1] + (1,) * missing + t.shape[1:]) if missing > 0 else t
@@ -727,7 +754,7 @@ def _mapped(size, in_dims, x, mask):
 
 def _scan_vmap(size, in_dims, x, op, axis, reverse, exclusive, mask, initial, dtype):
     x, mask, dims = _mapped(size, (in_dims[0], in_dims[5]), x, mask)
-    if dims == 0:  # one element for each: a line of length 1 for each
+    if dims == 0:  # each sample is one element: scan it as a line of length 1
         mask = mask if mask is None or mask.dim() == 0 else mask.unsqueeze(-1)
         return _scan_op(x.unsqueeze(-1), op, 1, reverse, exclusive, mask, initial, dtype).squeeze(-1), 0
     return _scan_op(x, op, axis % dims + 1, reverse, exclusive, mask, initial, dtype), 0
@@ -761,7 +788,8 @@ _exclude_keys = getattr(torch._C, "_ExcludeDispatchKeyGuard", None) or torch._C.
 
 @contextlib.contextmanager
 def _held(guard):
-    """One of torch's guards, for a with statement; in 2.0 a guard holds as long as it lives."""
+    """One of torch's guards as a context manager. In torch 2.0 a guard is active while the object
+    exists."""
     if hasattr(guard, "__enter__"):
         with guard:
             yield
@@ -798,10 +826,10 @@ def _widens_cpu(args):
 # Registration
 # ---------------------------------------------------------------------------------------------------------------
 def _recorded(name, run, setup, backward, jvp):
-    """An autograd.Function's apply, of one level: without the part that is about torch.func, which
-    the dispatcher has seen to by the time it gets here, or of which the extension knows that there
-    is none. And without setup_context, which costs a call twice its time: torch binds its arguments
-    by signature then."""
+    """The apply method of a new autograd.Function, without the part of it that handles torch.func.
+    The dispatcher has already handled torch.func when it calls this, or the C extension knows that
+    no transform is active. It does not use setup_context, with which torch binds the arguments by
+    signature: that doubles the time of a call."""
     def forward(ctx, *inputs):
         y = run(*inputs)
         setup(ctx, inputs, y)
@@ -818,14 +846,15 @@ def _below_autograd():
         if not _transforms_active():
             yield
             return
-        # A Function's forward records nothing; but the next level of torch.func may have to.
+        # The forward of a Function runs without recording, but the next torch.func level may need
+        # it.
         with torch.enable_grad(), _forward_ad._set_fwd_grad_enabled(True):
             yield
 
 
 def _register_autograd(op_name, setup, backward, jvp):
-    """Not torch.library.register_autograd, whose operators torch.func and forward mode cannot
-    differentiate."""
+    """Registers the gradient. torch.library.register_autograd is not used, because torch.func and
+    forward mode cannot differentiate its operators."""
     op = getattr(torch.ops.scanfold, op_name).default
 
     def run(*args):
@@ -843,7 +872,7 @@ def _register_autograd(op_name, setup, backward, jvp):
 
 
 def _register_vmap(op_name, rule):
-    """Not torch.library.register_vmap, which torch has from 2.5 on only."""
+    """Registers the vmap rule. torch.library.register_vmap is not used: it needs torch 2.5."""
     op = getattr(torch.ops.scanfold, op_name).default
     here = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchBatched)
 
@@ -854,7 +883,7 @@ def _register_vmap(op_name, rule):
         level = interpreter.level()
         given, in_dims = unwrap_batched(args, level)
         mapped = any(isinstance(a, Tensor) and d is not None for a, d in zip(given, in_dims))
-        with _held(_exclude_keys(here)):  # what the rule calls belongs to the next level
+        with _held(_exclude_keys(here)):  # the rule's calls are on the next level
             if not mapped:
                 return op(*args)
             y, out_dim = rule(interpreter.batch_size(), in_dims, *given)
@@ -881,7 +910,7 @@ _register("fold", _fold_kernel, _fold_fake, _fold_setup, _fold_backward, _fold_j
 _register("linear_sum", _linear_sum_kernel, _linear_sum_fake, _linear_sum_setup,
           _linear_sum_backward, _linear_sum_jvp, _linear_sum_vmap)
 
-# And for tensors that are plain but for their gradients, past the dispatcher.
+# These bypass the dispatcher, for tensors that are plain except that they need a gradient.
 _record_scan = _recorded("scanfold_scan_", _scan_op, _scan_setup, _scan_backward, _scan_jvp)
 _record_fold = _recorded("scanfold_fold_", _fold_op, _fold_setup, _fold_backward, _fold_jvp)
 _record_linear_sum = _recorded(
@@ -890,12 +919,12 @@ _record_linear_sum = _recorded(
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# torch.compile traces Python, not C: what it finds in place of the extension's functions
+# torch.compile traces Python, not C. These replace the functions of the C extension for it.
 # ---------------------------------------------------------------------------------------------------------------
 class _AfterImport:
-    """Calls a function once somebody has imported a module. It is one of the finders that every
-    import asks: it has the module found by the others, and puts the call behind the module's code.
-    """
+    """Calls a function after a module has been imported. It is a finder in sys.meta_path, which
+    every import asks. It lets the other finders find the module, and adds the call after the
+    module's code has run."""
 
     def __init__(self, name, call):
         self.name, self.call = name, call
@@ -924,20 +953,20 @@ def _fold_or_trace(*args):
 
 
 _compiler, _package = getattr(torch, "compiler", None), sys.modules["scanfold"]
-_can_substitute = hasattr(_compiler, "substitute_in_graph")  # 2.5
+_can_substitute = hasattr(_compiler, "substitute_in_graph")  # since torch 2.5
 if not _can_substitute:
     _package._scan, _package._fold = _scan_or_trace, _fold_or_trace
 
 
 def _tell_dynamo():
-    if hasattr(_compiler, "disable"):  # 2.1
+    if hasattr(_compiler, "disable"):  # since torch 2.1
         _package._run_untraced = _compiler.disable(_package._run)
     if _can_substitute:
         _compiler.substitute_in_graph(_c_scan, skip_signature_check=True)(scan)
         _compiler.substitute_in_graph(_c_fold, skip_signature_check=True)(fold)
 
 
-# Written with what is above.
+# Imported here, because these modules use the names above.
 from . import _pairs, _torch_pairs  # noqa: E402
 
 _pairs._by_torch = _torch_pairs
@@ -947,9 +976,9 @@ if "torch._dynamo" in sys.modules:
 else:
     sys.meta_path.insert(0, _AfterImport("torch._dynamo", _tell_dynamo))
 
-from . import _torch_derived  # noqa: E402,F401  mean and its like, written with what is here
-from . import _torch_applied  # noqa: E402,F401  softmax and its like
-from . import _torch_jagged, _torch_segments  # noqa: E402  segments, and tensors of them
+from . import _torch_derived  # noqa: E402,F401  mean etc.; uses the names above
+from . import _torch_applied  # noqa: E402,F401  softmax etc.
+from . import _torch_jagged, _torch_segments  # noqa: E402  jagged tensors, and segments
 
 for _public in (scan, fold, linear_sum):
     _complete(_public)
