@@ -133,6 +133,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", default="", help="rows whose names have one of these in them, with commas between")
+    parser.add_argument("--dtype", default="float32", help="of softmax and norms")
     parser.add_argument("--out")
     args = parser.parse_args()
     device, rows = args.device, []
@@ -149,7 +150,8 @@ def main():
             rows.append(measure(name, [x], dim, ours, theirs, bar if device == "cuda" else 0.5 if "log" in name else 0.8, device))
     del x
     for shape, dim, bar in APPLIED[device]:
-        x, beside = torch.randn(shape, device=device), [torch.randn(shape[dim], device=device) for _ in range(2)]
+        dtype = getattr(torch, args.dtype)
+        x, beside = torch.randn(shape, device=device).to(dtype), [torch.randn(shape[dim], device=device).to(dtype) for _ in range(2)]
         for name, count, ours, theirs in applied_work(shape, dim):
             if wanted(name):
                 rows.append(measure(name, [x, *beside[:count]], dim, ours, theirs, bar, device))

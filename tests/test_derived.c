@@ -295,6 +295,9 @@ static void test_formulas(size_t every)
  * The same bits, written in two ways
  * ---------------------------------------------------------------------------------------------- */
 static const char *const laws[][3] = {
+        /* Rows of less than a word an element, at addresses that allow no vectors. The first law is one
+         * that every list has, however thin. */
+        {"log_softmax(flip(x, 0), 1), layer_norm(flip(x, 0), 1)", "flip(log_softmax(x, 1), 0), flip(layer_norm(x, 1), 0)", "x=17,203:f16"},
         {"var(x, 0)", "var(x.T, 1)", "x=33,40"},
         {"var(x, 1, reverse=True)", "var(flip(x, 1), 1)", "x=33,40:f64"},
         {"var(x, (0, 2))", "var(permute(x, (1, 0, 2)), (1, 2))", "x=5,3,9"},
@@ -354,6 +357,9 @@ static const char *const laws[][3] = {
         {"cummean(x, 1)[:, 30]", "mean(x[:, :31], 1)", "x=33,40:bf16"},
         {"var_mean(x, 1)", "var(x, 1), (x[:, 0].astype(f64) + sum(x.astype(f64) - x[:, :1].astype(f64), 1) / 40).astype(f32)", "x=33,40"},
         {"std_mean(x, 1)", "std(x, 1), (x[:, 0].astype(f64) + sum(x.astype(f64) - x[:, :1].astype(f64), 1) / 40).astype(f32)", "x=33,40"},
+        /* Rows whose addresses allow no vectors, with masks. */
+        {"softmax(flip(x, 0), 1, mask=flip(m, 0))", "flip(softmax(x, 1, mask=m), 0)", "x=13,203:bf16 m=13,203:bool"},
+        {"softmax(flip(x, 0), 1, mask=flip(m, 0))", "flip(softmax(x, 1, mask=m), 0)", "x=14,301:f64 m=14,301:bool"},
         {"var(x[:, :1], 1, correction=0)", "zeros_like(x[:, 0])", "x=33,40"},
 };
 

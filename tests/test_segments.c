@@ -230,6 +230,13 @@ static void test_empty(void)
         }
 }
 
+static void sum_segments(int e, const sf_tensor *x, const sf_tensor *y, const sf_tensor *offsets)
+{
+        sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+        o.offsets = offsets;
+        CHECK(sf_fold(engines[e].ctx, x, y, &o) == SF_OK, "%s: %s", engines[e].name, sf_last_error(engines[e].ctx));
+}
+
 /* So many empty segments lie between those that have an element that their numbers leave 16 bits. */
 static void test_many_empty(void)
 {
@@ -242,10 +249,8 @@ static void test_many_empty(void)
         int64_t nx[1] = {3}, ny[1] = {SEGMENTS}, no[1] = {SEGMENTS + 1};
         const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny), to = tensor(offsets, SF_I32, 1, no);
         for (int e = 0; e < engine_count; e++) {
-                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
-                o.offsets = &to;
                 memset(y, 0xff, sizeof y);
-                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK, "%s: %s", engines[e].name, sf_last_error(engines[e].ctx));
+                sum_segments(e, &tx, &ty, &to);
                 int wrong = 0;
                 for (int k = 0; k < SEGMENTS; k++)
                         wrong += y[k] != (k == 0 ? 1 : k == APART ? 2 : k == 2 * APART ? 4 : 0);
@@ -266,10 +271,8 @@ static void test_long_ends(void)
                 x[i] = 1;
         const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny), to = tensor(offsets, SF_I32, 1, no);
         for (int e = 0; e < engine_count; e++) {
-                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
-                o.offsets = &to;
                 memset(y, 0xff, sizeof y);
-                CHECK(sf_fold(engines[e].ctx, &tx, &ty, &o) == SF_OK, "%s: %s", engines[e].name, sf_last_error(engines[e].ctx));
+                sum_segments(e, &tx, &ty, &to);
                 for (int k = 0; k < SEGMENTS; k++)
                         CHECK(y[k] == (float)(offsets[k + 1] - offsets[k]), "%s: the sum of segment %d is %g", engines[e].name, k, (double)y[k]);
                 checks++;

@@ -190,18 +190,21 @@ static void take_folded(chain *c, int32_t fold, link *l)
 {
         const link *f = &c->link[fold];
         const int32_t last = f->step.fuse->load.count - 1;
-        int32_t at = 0, slot = 0;
+        int32_t at = 0, slot = 0, number = 0;
         while (at < l->step.fuse->load.count && !same_value(f, last, l, at))
                 at++;
         while ((l->loads | l->stores) >> slot & 1)
                 slot++;
-        if (at == l->step.fuse->load.count || slot >= SF_OPERANDS_MAX || c->sources == SF_OPERANDS_MAX)
+        while (number < c->sources && !(c->source[number].kept && c->source[number].made == fold))
+                number++; /* another step may have taken them already */
+        if (at == l->step.fuse->load.count || slot >= SF_OPERANDS_MAX || number == SF_OPERANDS_MAX)
                 return;
-        c->source[c->sources] = (source){.dt = (sf_dt)f->step.acc, .made = fold, .kept = true};
+        if (number == c->sources)
+                c->source[c->sources++] = (source){.dt = (sf_dt)f->step.acc, .made = fold, .kept = true};
         l->plain = *l->step.fuse;
         l->plain.load.code[at] = (sf_instruction){SF_CODE_LOAD, (uint8_t)f->step.acc, (uint8_t)slot, {0}};
         l->step.fuse = &l->plain;
-        l->number[slot] = (uint8_t)c->sources++;
+        l->number[slot] = (uint8_t)number;
         l->loads |= 1u << slot;
 }
 
@@ -239,7 +242,8 @@ static bool result_suits(const chain *c, const sf_step *s, int64_t bytes)
         return suits((int64_t)(uintptr_t)s->y, step, c->nbatch, bytes);
 }
 
-/* The widest vectors that all tensors with contiguous elements allow; 0: x is not such a tensor. */
+/* The widest vectors that all tensors with contiguous elements allow; 0: x is not such a tensor.
+ * shifts: what the first step reads, and results, may be at any address. */
 static int width_of(const chain *c, bool shifts)
 {
         const source *x = &c->source[c->link[0].number[0]];
@@ -370,7 +374,7 @@ static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *c
         u->lines = 1;
         u->resident = tile.resident * tile.threads / (32 * u->warps);
         u->per = pow2_up(ceil_div(u->warps * u->tiles, 32));
-        u->shared = sf_apply_results(8, c->count, 1, u->warps * u->tiles, slot_size(c));
+        u->shared = sf_apply_results(chip->cluster, c->count, 1, u->warps * u->tiles, slot_size(c));
         return u->cluster <= chip->cluster;
 }
 
@@ -382,7 +386,7 @@ static bool cut_cluster(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *c
  *
  * Long lines leave a multiprocessor no other block to load while one computes, and a cluster takes
  * long to start. There a block has several lines and loads the next one while it computes: layer
- * norm of rows of 32768 0.65 -> 0.85 of a copy, RMS norm of 65536 0.78 -> 0.91. As many blocks as
+ * norm of rows of 32768 0.63 -> 0.79 of a copy, RMS norm of 50257 0.50 -> 0.75. As many blocks as
  * run at once then share all lines evenly. How many clusters run at once is not known, so they have
  * fewer lines each and come in waves.
  */
@@ -425,7 +429,7 @@ static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chi
         u->resident = tile.resident;
         u->tiles = ceil_div(c->n, 32 * c->width * u->items * u->warps);
         u->per = pow2_up(ceil_div(u->warps * u->tiles, 32));
-        u->shared = sf_apply_results(8, c->count, 1, u->warps * u->tiles, slot_size(c));
+        u->shared = sf_apply_results(chip->cluster, c->count, 1, u->warps * u->tiles, slot_size(c));
         const int64_t room = chip->small_tiles ? 4096 : chip->shared_per_block, each = kept_vector(c) * u->items * 32 * u->warps;
         u->keep = 2;
         u->cluster = 1;
@@ -572,18 +576,17 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         sf_cuda_launch *l = &plan->launch[0];
         sf_cuda_spec *spec = &l->spec;
         *fits = false;
-        if (first->segments.offsets || sf_cuda_follows(first) || !read_chain(first, &c) || !width_of(&c, false))
+        if (first->segments.offsets || sf_cuda_follows(first) || !read_chain(first, &c) || !(c.width = width_of(&c, false)))
                 return SF_OK;
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
         spec->kernel = SF_CUDA_APPLY;
         /* Vectors at any address go through shared memory, so the line must fit there. */
-        c.width = width_of(&c, false);
-        c.shifts = width_of(&c, true) > c.width;
-        if (c.shifts)
-                c.width = width_of(&c, true);
+        const int aligned = c.width, widest = width_of(&c, true);
+        c.shifts = widest > aligned;
+        c.width = c.shifts ? widest : aligned;
         SF_TRY(cut_chain(ctx, &c, chip, first->batch, spec, &u, &cuts));
         if (c.shifts && (!cuts || u.keep < 3)) {
-                c.width = width_of(&c, false);
+                c.width = aligned;
                 c.shifts = false;
                 SF_TRY(cut_chain(ctx, &c, chip, first->batch, spec, &u, &cuts));
         }
