@@ -17,6 +17,7 @@ import ctypes
 import html
 import json
 import math
+import multiprocessing
 import os
 import random
 import statistics
@@ -223,6 +224,27 @@ def measure(library, case, buffers, with_torch, with_compile):
     return row
 
 
+def inductor(case):
+    """Compiles what torch.compile makes of a case. Inductor keeps it on disk, where the timed run finds it."""
+    try:
+        generator = torch.Generator("cuda").manual_seed(case.seed)
+        torch.compile(case.torch, dynamic=False)(case.input(generator))
+    except Exception:  # told when it is measured
+        pass
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()
+
+
+def inductor_all(cases):
+    """In several processes, because in one Inductor takes seconds a case."""
+    start = time.time()
+    workers = concurrent.futures.ProcessPoolExecutor(TOGETHER, multiprocessing.get_context("spawn"))
+    with workers:
+        for i, _ in enumerate(workers.map(inductor, cases)):
+            progress("compiling with Inductor", i + 1, len(cases))
+    print("Inductor's kernels in %.0f s" % (time.time() - start))
+
+
 def compile_all(library, cases):
     """Calls each once, several at a time: NVRTC has a core for each, and the timed run finds the kernels there."""
     def once(case):
@@ -322,6 +344,8 @@ def main():
     about = dict(gpu.provenance(args, library), seed=args.seed)
     print(json.dumps(about))
     compile_all(library, cases)
+    if args.compile:
+        inductor_all(cases)
     buffers = [torch.zeros(limits[1] * 3 // 4, device="cuda", dtype=torch.uint8) for _ in range(2)]
     rows, failed = [], []
     for i, case in enumerate(cases):
