@@ -120,7 +120,8 @@ static void lifts(uint64_t step)
         }
 }
 
-/* What a kernel's mantissa may be: in [2^-64, 2^99), or special. */
+/* What a kernel's mantissa may be: in [2^-64, 2^99) for f32, in [2^-700, 2^400) for f64, or
+ * special. */
 static float mantissa_of(uint64_t n)
 {
         static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN};
@@ -137,12 +138,14 @@ static void lowers(void)
 {
         static const int64_t far[] = {INT_MIN, INT_MIN + 1, -1000000,
                                       1000000, INT_MAX - 1, INT_MAX};
+        static const int more[] = {0, 300, -636}; /* of an f64's mantissa */
         for (uint64_t n = 0; n < 3200; n++) {
                 const float m = mantissa_of(n);
                 for (int64_t k = -600; k <= 600 + (int64_t)(sizeof far / sizeof *far); k++) {
                         const int64_t e = k > 600 ? far[k - 601] : k;
                         const product_f32 p = {m, (int32_t)e};
-                        const product_f64 q = {m, k > 600 ? e : k * 8 + (int64_t)(n % 8)};
+                        const double wide = ldexp(m, more[n % 3]);
+                        const product_f64 q = {wide, k > 600 ? e : k * 8 + (int64_t)(n % 8)};
                         const float is = product_lower_f32(p);
                         const double is64 = product_lower_f64(q);
                         /* An exponent that wraps when the mantissa is settled is no number's. */
@@ -150,9 +153,8 @@ static void lowers(void)
                                 CHECK(same_f32(is, (float)ldexp(m, (int)e)),
                                       "%a times 2^%d is lowered to %a", (double)m, (int)e,
                                       (double)is);
-                                CHECK(same_f64(is64, ldexp(m, (int)q.exponent)),
-                                      "%a times 2^%d is lowered to %a", (double)m, (int)q.exponent,
-                                      is64);
+                                CHECK(same_f64(is64, ldexp(wide, (int)q.exponent)),
+                                      "%a times 2^%d is lowered to %a", wide, (int)q.exponent, is64);
                         }
                         if (e >= -126 && e <= 127)
                                 CHECK(same_f32(is, product_lower_near_f32(p)),
@@ -162,10 +164,10 @@ static void lowers(void)
                                       "loose: %a times 2^%d", (double)m, (int)e);
                         if (q.exponent >= -1022 && q.exponent <= 1023)
                                 CHECK(same_f64(is64, product_lower_near_f64(q)),
-                                      "near: %a times 2^%d", (double)m, (int)q.exponent);
+                                      "near: %a times 2^%d", wide, (int)q.exponent);
                         if (k <= 600)
                                 CHECK(same_f64(is64, product_lower_loose_f64(q)),
-                                      "loose: %a times 2^%d", (double)m, (int)q.exponent);
+                                      "loose: %a times 2^%d", wide, (int)q.exponent);
                         checks++;
                 }
         }

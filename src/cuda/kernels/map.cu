@@ -28,6 +28,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc v[SF_ITEMS][SF_WIDTH];
         sf_answer result[SF_ITEMS][SF_WIDTH];
         sf_elements<1>(p, in, 0, 0, 0, v);
+        sf_lift_late(v);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll

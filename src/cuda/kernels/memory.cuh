@@ -363,6 +363,8 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 /* SF_LIFTED: elements are lifted as soon as they are loaded, because their values hold more than
  * one number. */
 #define SF_LIFTED (SF_HELD_IN || SF_INDICES || SF_TWOS)
+/* SF_UNLIFTED: elements of a scan are products that are lifted later, or not at all (tree.cuh). */
+#define SF_UNLIFTED (SF_PRODUCTS && SF_MEMBERS == 1 && !SF_LIFTED)
 #if SF_LIFTED
 typedef sf_acc sf_loaded;
 SF_DEVICE sf_loaded sf_pick(bool first, sf_loaded a, sf_loaded b) { return sf_choose(first, a, b); }
@@ -451,8 +453,8 @@ SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I fi
 #endif
 }
 
-/* The elements of all vectors of a thread, lifted together. `spread`: from the index of a vector to
- * that of the next. */
+/* The elements of all vectors of a thread, lifted together; products are lifted later
+ * (SF_UNLIFTED in tree.cuh). `spread`: from the index of a vector to that of the next. */
 template <int COLUMNS, int N>
 SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 index, int spread, int apart, sf_acc (&a)[N][SF_WIDTH])
 {
@@ -460,7 +462,15 @@ SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 i
 #pragma unroll
         for (int i = 0; i < N; i++)
                 sf_loaded_below<COLUMNS, int>(p, v[i], 0, 0, 1, index + i * spread, apart, sf_absent(p), loaded[i]);
+#if SF_UNLIFTED
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        a[i][j] = sf_holds::made(loaded[i][j], 0);
+#else
         sf_holds::template lift_all<N * SF_WIDTH>(&loaded[0][0], &a[0][0]);
+#endif
 }
 
 #if SF_MEMBERS == 1

@@ -174,7 +174,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_clear_early(v, at, SPREAD, early, sf_neutral(p));
 #endif
         }
-        sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
+        const int how = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
         sf_last<SF_COLUMNS>(v, total);
         if (lane >= 32 - SPAN)
                 sf_enter(turn + warp * SF_COLUMNS + own * SHARE, total);
@@ -217,7 +217,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 left[s] = taken[bit * SF_COLUMNS + own * SHARE + s];
                         sf_take_all(left, v, before);
                 }
-        sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral));
+        sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral), how);
 #if SF_TOTAL
         if (number + 1 == p.number[0])
                 sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
@@ -229,7 +229,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_begin(p, v[i][j]);
         sf_answer result[SF_ITEMS][SF_WIDTH];
-        sf_lower_all(p, v, result);
+        sf_lower_scan(p, v, before, how, result);
 #if ODD
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {

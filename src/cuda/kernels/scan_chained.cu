@@ -62,7 +62,7 @@ enum {
 #else
         /* Scanned elements fit where they were staged: warps scan once, instead of a fold first and
          * a scan later. */
-        ONCE = SF_IN_SIZE == sizeof(sf_acc),
+        ONCE = SF_IN_SIZE == sizeof(sf_acc) && !SF_UNLIFTED,
 #endif
 };
 
@@ -457,8 +457,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         sf_unstage(p, tile.number * TILE + mine, stage, thread, v);
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
+                                int how = SF_IS_LIFTED;
                                 if (!ONCE)
-                                        sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
+                                        how = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
 #if SF_COLUMNS == 1
                                 const sf_acc *taken = between;
                                 taken += ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;
@@ -477,7 +478,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                                 left[s] = here[s];
                                         sf_take_all(left, v, past);
                                 }
-                                sf_spread<32, SF_COLUMNS>(v, past, lane, neutral);
+                                sf_spread<32, SF_COLUMNS>(v, past, lane, neutral, how);
 #if SF_TOTAL
                                 if (tile.number + 1 == p.number[0])
                                         sf_store_totals<SF_COLUMNS, SPREAD>(p, tile.line, tile.number * TILE + mine, p.n, v);
@@ -489,7 +490,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         for (int j = 0; j < SF_WIDTH; j++)
                                                 v[k][j] = sf_begin(p, v[k][j]);
                                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                                sf_lower_all(p, v, result);
+                                sf_lower_scan(p, v, past, how, result);
                                 if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, result);
                                 else

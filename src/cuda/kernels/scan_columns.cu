@@ -189,7 +189,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
 
                 /* Between the rows of a thread. */
-                sf_scan_rows(v);
+                const int how = sf_scan_rows(v);
 
                 /* Between the groups of the tile. */
                 sf_acc *turn = totals + (t & 1) * (SF_GROUPS * pitch);
@@ -214,7 +214,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 /* Between the tiles of the sequence. */
                 if (!SF_SINGLE && works)
                         sf_take_tiles<!SF_CHUNKED>(counter, pitch, t, group == SF_GROUPS - 1, v, before);
-                sf_spread_rows(v, before);
+                sf_spread_rows(v, before, how);
 
 #if SF_TOTAL
 #pragma unroll
@@ -243,7 +243,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_begin(p, v[i][j]);
                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                sf_lower_all(p, v, result);
+                sf_lower_scan(p, v, before, how, result);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         if (SF_PACKS > 1 || (SF_STAGED ? works : i < there)) {

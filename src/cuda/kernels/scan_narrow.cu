@@ -77,7 +77,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_enter(totals + (sf_i64)chunk * SF_COLUMNS, total);
                 }
 #else
-                sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
+                const int how = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
                 sf_before<SHARE> before = sf_none_before<SHARE>();
                 sf_last<SF_COLUMNS>(v, total);
                 if (lane >= 32 - SPAN)
@@ -86,7 +86,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_levels<WARPS / 2, SHARE>::take(turn, SF_COLUMNS, warp, v, before);
                 sf_take_tiles<false>(counter, SF_COLUMNS, t, warp == WARPS - 1 && lane >= 32 - SPAN, v,
                               before);
-                sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral));
+                sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral), how);
 #if SF_TOTAL
                 if (t + 1 == p.number[0])
                         sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
@@ -98,7 +98,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         for (int j = 0; j < SF_WIDTH; j++)
                                 v[i][j] = sf_begin(p, v[i][j]);
                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                sf_lower_all(p, v, result);
+                sf_lower_scan(p, v, before, how, result);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), result[i],

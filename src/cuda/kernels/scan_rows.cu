@@ -138,7 +138,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_before<1> before = sf_none_before<1>();
-                        sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral));
+                        const int how = sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral));
                         sf_acc total;
                         if (WARPS > 1) {
                                 sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
@@ -164,7 +164,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                                 sf_count(counter[q], t, total, lane);
                         }
-                        sf_spread<LANES, 1>(v[q], before, lane, sf_acc_of(p.neutral));
+                        sf_spread<LANES, 1>(v[q], before, lane, sf_acc_of(p.neutral), how);
 #if SF_TOTAL
                         if (t + 1 == tiles && end[q])
                                 sf_store_totals<1, SPREAD>(p, line[q], at, end[q], v[q]);
@@ -176,7 +176,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         v[q][i][j] = sf_begin(p, v[q][i][j]);
                         sf_answer result[SF_ITEMS][SF_WIDTH];
-                        sf_lower_all(p, v[q], result);
+                        sf_lower_scan(p, v[q], before, how, result);
 #if SF_STAGED
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)

@@ -42,6 +42,20 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
  * sf_spread gives every element its full exponent.
  */
 #define SF_SPARES_EXPONENTS (SF_PRODUCTS && SF_MEMBERS == 1)
+/*
+ * Elements come to a scan as numbers with the exponent 0, not yet lifted (SF_UNLIFTED). They are
+ * multiplied as they are, as far as no product can leave the range; how far that was is told later
+ * steps:
+ *   SF_IS_WHOLE   all that a thread has scanned, in its warp or in its rows. Every element has the
+ *                 exponent 0, and nothing was lifted;
+ *   SF_IS_PLAIN   only within vectors. The vectors' last elements are lifted, and all others of a
+ *                 vector have one exponent;
+ *   SF_IS_LIFTED  nothing.
+ * If nothing else is done to elements before they are lowered (SF_LOWERS_PLAIN), those with one
+ * exponent need one power of two for all.
+ */
+enum { SF_IS_LIFTED, SF_IS_PLAIN, SF_IS_WHOLE };
+#define SF_LOWERS_PLAIN (SF_UNLIFTED && !SF_EXCLUSIVE && !SF_TOTAL && !SF_INITIAL)
 /* Exponents of 32 bits are held in pairs, two in one register, and sent to other lanes in pairs. 16
  * bits are enough: the exponent of a product of 128 numbers is less than 2^15. */
 #define SF_PAIRS(columns) (SF_SPARES_EXPONENTS && (columns) == 1 && SF_VALUE_SIZE == 8)
@@ -89,7 +103,18 @@ template <bool LEVEL> SF_DEVICE sf_acc sf_chosen(bool first, sf_acc a, sf_acc b)
 }
 #else
 template <bool LEVEL> SF_DEVICE sf_acc sf_joined(sf_acc a, sf_acc b) { return sf_combine(a, b); }
+#if SF_PRODUCTS && SF_MEMBERS == 1
+/* LEVEL: all exponents are 0. */
+template <bool LEVEL> SF_DEVICE sf_acc sf_sent(sf_acc v, int lane)
+{
+        if (!LEVEL)
+                return sf_shuffle(v, lane);
+        v.mantissa = ::sf_shuffle(v.mantissa, lane);
+        return v;
+}
+#else
 template <bool LEVEL> SF_DEVICE sf_acc sf_sent(sf_acc v, int lane) { return sf_shuffle(v, lane); }
+#endif
 template <bool LEVEL> SF_DEVICE sf_acc sf_chosen(bool first, sf_acc a, sf_acc b) { return sf_choose(first, a, b); }
 #endif
 
@@ -129,39 +154,13 @@ template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left
         for (int j = 0; j < SF_WIDTH; j++) {
                 sf_take_one<LEVEL>(left[j % SHARE], v[j]);
 #if SF_SPARES_EXPONENTS
-                if (j >= SF_WIDTH - SHARE)
+                if (!LEVEL && j >= SF_WIDTH - SHARE)
                         v[j].exponent += left[j % SHARE].exponent;
 #endif
         }
 }
 
-#if SF_SPARES_EXPONENTS
-/* Scans one vector in the order. Exponents are stored as described at SF_SPARES_EXPONENTS. */
-template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
-{
-#pragma unroll
-        for (int s = 0; s < COLUMNS && COLUMNS < SF_WIDTH; s++) {
-                decltype(v[0].exponent) after = 0;
-#pragma unroll
-                for (int j = SF_WIDTH - COLUMNS + s; j >= 0; j -= COLUMNS) {
-                        auto own = v[j].exponent;
-                        v[j].exponent = after;
-                        after += own;
-                }
-                v[SF_WIDTH - COLUMNS + s].exponent = after;
-        }
-        if (SF_PAIRS(COLUMNS))
-#pragma unroll
-                for (int j = 0; j + 2 < SF_WIDTH; j += 2)
-                        v[j].exponent = sf_pair((int)v[j].exponent, (int)v[j + 1].exponent);
-#pragma unroll
-        for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        if (j & b)
-                                v[j].mantissa = sf_multiply(v[(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)].mantissa, v[j].mantissa);
-}
-#endif
+#include "tree_products.cuh"
 
 /* The value of another of LANES lanes. If LANES is 1 there is no other, and it is v itself. */
 template <int LANES, bool LEVEL = false> SF_DEVICE sf_acc sf_of_lane(sf_acc v, int lane) { return LANES > 1 ? sf_sent<LEVEL>(v, lane) : v; }
@@ -177,13 +176,6 @@ template <bool LEVEL> SF_DEVICE void sf_scan_rows_of(sf_acc (&v)[SF_ITEMS][SF_WI
                         v[i][j] = sf_combine(v[i - 1][j], v[i][j]);
         return;
 #endif
-#if SF_SPARES_EXPONENTS
-#pragma unroll
-        for (int i = 1; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j].exponent += v[i - 1][j].exponent;
-#endif
 #pragma unroll
         for (int b = 1; b < SF_ITEMS; b *= 2)
 #pragma unroll
@@ -193,13 +185,48 @@ template <bool LEVEL> SF_DEVICE void sf_scan_rows_of(sf_acc (&v)[SF_ITEMS][SF_WI
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         sf_take_one<LEVEL>(v[i < b ? 0 : i / b * b - 1][j], v[i][j]);
 }
-SF_DEVICE void sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+/* Returns how far the numbers were multiplied as they are. */
+SF_DEVICE int sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #if SF_LEVELS
-        if (sf_is_level(v, v[0][0]))
-                return sf_scan_rows_of<true>(v);
+        if (sf_is_level(v, v[0][0])) {
+                sf_scan_rows_of<true>(v);
+                return SF_IS_LIFTED;
+        }
+#endif
+#if SF_UNLIFTED
+        sf_acc plain[SF_ITEMS][SF_WIDTH];
+        sf_u32 beyond = 0;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        plain[i][j] = v[i][j];
+        sf_scan_rows_of<false>(plain);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        beyond |= sf_beyond_modest(plain[i][j].mantissa);
+        if (!(beyond & SF_BEYOND)) {
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                v[i][j] = plain[i][j];
+                return SF_IS_WHOLE;
+        }
+        sf_lift_late(v);
+#endif
+#if SF_SPARES_EXPONENTS
+#pragma unroll
+        for (int i = 1; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j].exponent += v[i - 1][j].exponent;
 #endif
         sf_scan_rows_of<false>(v);
+        return SF_IS_LIFTED;
 }
 
 #if SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8
@@ -226,7 +253,7 @@ SF_DEVICE void sf_sum_exponents(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 #endif
 
 #if SF_OWES
-template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc)
+template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE int sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         const int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
@@ -263,14 +290,16 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_ac
                                 left[i][s] = sf_combine(left[i > 1 ? i - 1 : 1][s], left[i][s]);
                         v[i][FIRST + s] = sf_combine(left[i][s], v[i][FIRST + s]);
                 }
+        return SF_IS_LIFTED;
 }
 #else
 /* CHOOSE: at each level between lanes, a lane that takes nothing is combined with the neutral
  * value. This saves one instruction per element and level, but needs more registers than skipping
  * the combine. It is right only if the neutral value is neutral on the left too. */
-template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_scan_warp_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_scan_lanes(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
+        enum { EXACT = SF_PRODUCTS && LEVEL }; /* nothing is lifted, so nothing is settled */
         sf_acc left[SHARE];
         /* How many numbers an element is the product of (value.cuh). */
         int loose = SF_WIDTH > COLUMNS ? SF_WIDTH / COLUMNS : 1;
@@ -281,23 +310,9 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_sca
                 SUMS = SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8 &&
                        (int)LOOSE <= SF_LOOSE_VECTORS(COLUMNS)
         };
-#if SF_SPARES_EXPONENTS
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-                sf_join_vector<COLUMNS>(v[i]);
-#if SF_VALUE_SIZE == 8
-        if (SUMS)
+#if SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8
+        if (SUMS && !LEVEL)
                 sf_sum_exponents<LANES, SPAN, SHARE>(v);
-#endif
-#else
-#pragma unroll
-        for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                if (j & b)
-                                        v[i][j] = sf_joined<LEVEL>(v[i][(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)], v[i][j]);
 #endif
 #pragma unroll
         for (int b = SPAN; b < LANES; b *= 2) {
@@ -307,7 +322,7 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_sca
 #pragma unroll
                         for (int s = 0; s < SHARE; s++) {
 #if SF_SPARES_EXPONENTS
-                                if (SUMS) {
+                                if (SUMS || LEVEL) {
                                         left[s].mantissa = ::sf_shuffle(v[i][FIRST + s].mantissa,
                                                                         from & 31);
                                         left[s].exponent = 0;
@@ -316,7 +331,7 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_sca
 #endif
                                 left[s] = sf_sent<LEVEL>(v[i][FIRST + s], from & 31);
                         }
-                        if (2 * loose > SF_LOOSE_VECTORS(COLUMNS))
+                        if (!EXACT && 2 * loose > SF_LOOSE_VECTORS(COLUMNS))
                                 sf_settle_all(left);
                         if (CHOOSE)
 #pragma unroll
@@ -337,18 +352,77 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_sca
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
                                                 left[s] = sf_of_lane<LANES, LEVEL>(v[i ? i - 1 : 0][FIRST + s], last);
-                                        sf_settle_all(left);
+                                        if (!EXACT)
+                                                sf_settle_all(left);
                                 }
                                 sf_take_left<LEVEL>(left, v[i]);
                         }
 }
-template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE void sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+#if SF_UNLIFTED
+/* Scans the numbers of a warp as they are, if their products stay in the range. */
+template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE bool sf_multiply_lanes(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+{
+        if (!sf_may_be_whole<COLUMNS>(v))
+                return false;
+        sf_acc whole[SF_ITEMS][SF_WIDTH];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        whole[i][j] = v[i][j];
+        sf_scan_lanes<LANES, COLUMNS, CHOOSE, true>(whole, lane, neutral);
+        if (sf_ballot(!sf_is_whole(whole)))
+                return false;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j] = whole[i][j];
+        return true;
+}
+#endif
+template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE int sf_scan_warp_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+{
+        int how = SF_IS_LIFTED;
+#if SF_UNLIFTED
+        /* If all elements of a vector are last ones, within vectors there is nothing to multiply.
+         * Elsewhere to try the whole warp too gains nothing: it needs as many registers again. */
+        if (COLUMNS >= SF_WIDTH) {
+                if (sf_multiply_lanes<LANES, COLUMNS, CHOOSE>(v, lane, neutral))
+                        return SF_IS_WHOLE;
+        } else if (sf_multiply_vectors<COLUMNS>(v)) {
+                sf_lift_last<COLUMNS>(v, lane);
+                how = SF_IS_PLAIN;
+        }
+        if (how == SF_IS_LIFTED)
+                sf_lift_late(v);
+#endif
+#if SF_SPARES_EXPONENTS
+        if (how == SF_IS_LIFTED)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_join_vector<COLUMNS>(v[i]);
+#else
+#pragma unroll
+        for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                if (j & b)
+                                        v[i][j] = sf_joined<LEVEL>(v[i][(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)], v[i][j]);
+#endif
+        sf_scan_lanes<LANES, COLUMNS, CHOOSE, LEVEL>(v, lane, neutral);
+        return how;
+}
+/* Scans what the threads of a warp hold. Returns how far their numbers were multiplied as they are. */
+template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE int sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
 {
 #if SF_LEVELS
         if (!sf_ballot(!sf_is_level(v, sf_shuffle(v[0][0], 0))))
                 return sf_scan_warp_of<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
 #endif
-        sf_scan_warp_of<LANES, COLUMNS, CHOOSE, false>(v, lane, neutral);
+        return sf_scan_warp_of<LANES, COLUMNS, CHOOSE, false>(v, lane, neutral);
 }
 #endif
 
@@ -393,7 +467,7 @@ template <int SHARE> SF_DEVICE void sf_pay(const sf_before<SHARE> &before, sf_ac
 
 #if SF_OWES
 /* sf_spread for the rows of a thread. */
-template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
+template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before, int)
 {
         if (before.any)
 #pragma unroll
@@ -406,11 +480,11 @@ template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDT
 /* To be called after sf_scan_warp. The last elements of a lane are the total of all that comes
  * before the next lane's vector; those of the last lane, of all that comes before the next item. */
 template <int LANES, int COLUMNS>
-SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int lane, sf_acc neutral)
+SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int lane, sf_acc neutral, int)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, FIRST = SF_WIDTH - SHARE };
         if (SHARE == SF_WIDTH) /* all are last elements */
-                return sf_spread_rows(v, before);
+                return sf_spread_rows(v, before, SF_IS_LIFTED);
         const int place = lane & (LANES - 1);
         sf_acc owed[SHARE];
 #pragma unroll
@@ -434,8 +508,11 @@ SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_col
                 }
 }
 #else
-template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
+/* What was multiplied as it is, sf_lower_scan looks after. */
+template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before, int how)
 {
+        if (SF_LOWERS_PLAIN && how != SF_IS_LIFTED)
+                return;
 #if SF_SPARES_EXPONENTS
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
@@ -457,9 +534,41 @@ template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDT
 #endif
 }
 template <int LANES, int COLUMNS>
-SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int, sf_acc)
+SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int, sf_acc, int how)
 {
-        sf_spread_rows(v, before);
+        sf_spread_rows(v, before, how);
+}
+#endif
+
+#if SF_MEMBERS == 1
+/* Converts scanned elements to the results that are stored. */
+template <int SHARE>
+SF_DEVICE void sf_lower_scan(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before, int how, sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+#if SF_LOWERS_PLAIN
+        if (how != SF_IS_LIFTED) {
+                enum { FIRST = SF_WIDTH - SHARE };
+                /* Elements with one exponent are checked once. */
+                decltype(sf_from_near(v[0][0])) most = 0;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = SF_WIDTH - 1; j >= 0; j--) {
+                                if (how == SF_IS_WHOLE)
+                                        v[i][j].exponent = before.owed[j % SHARE];
+                                else if (j >= FIRST)
+                                        v[i][j].exponent += before.owed[j % SHARE];
+                                else
+                                        v[i][j].exponent = v[i][FIRST + j % SHARE].exponent - v[i][j % SHARE].exponent;
+                                if (j < SHARE || j >= FIRST)
+                                        most = sf_holds::most_of(most, v[i][j]);
+                        }
+                sf_holds::template lower_checked<SF_ITEMS * SF_WIDTH>(&v[0][0], most, &result[0][0]);
+                return;
+        }
+#endif
+        (void)before, (void)how;
+        sf_lower_all(p, v, result);
 }
 #endif
 
@@ -770,6 +879,21 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
 template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
+#if SF_UNLIFTED && SF_COMMUTES
+        if (COLUMNS == 1) {
+                sf_number numbers[SF_ITEMS][SF_WIDTH];
+                sf_acc a[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                numbers[i][j] = v[i][j].mantissa;
+                sf_holds::template fold_each<false>(numbers, a);
+                total[0] = sf_fold_lanes<32>(a, lane);
+                return;
+        }
+#endif
+        sf_lift_late(v);
 #pragma unroll
         for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
 #pragma unroll

@@ -67,12 +67,25 @@ SF_DEVICE sf_u32 sf_from_near(sf_product_f32 v) { return (sf_u32)v.exponent + 12
 SF_DEVICE sf_u64 sf_from_near(sf_product_f64 v) { return (sf_u64)v.exponent + 1022; }
 SF_DEVICE sf_u32 sf_normals(float) { return 253u << 24; }
 SF_DEVICE sf_u64 sf_normals(double) { return 2045ull << 53; }
-/* Four numbers v with sf_from_four(v) below sf_fours() have a normal product, multiplied as they
- * are. */
-SF_DEVICE sf_u32 sf_from_four(float v) { return sf_bits_of(v) * 2 - (97u << 24); }
-SF_DEVICE sf_u64 sf_from_four(double v) { return sf_bits_of(v) * 2 - (773ull << 53); }
-SF_DEVICE sf_u32 sf_fours(float) { return 61u << 24; }
-SF_DEVICE sf_u64 sf_fours(double) { return 501ull << 53; }
+/* A product is modest if it is in [2^-40, 2^24) (f32) or in [2^-320, 2^192) (f64). Then
+ * sf_beyond_modest(v) has none of the bits SF_BEYOND. So several products are checked at once, if
+ * their bits are joined with |. Zeros, infinities and NaN are not modest. */
+SF_DEVICE sf_u32 sf_beyond_modest(float v) { return sf_bits_of(v) - (87u << 23); }
+SF_DEVICE sf_u32 sf_beyond_modest(double v) { return (sf_u32)(sf_bits_of(v) >> 32) - (703u << 20); }
+#define SF_BEYOND 0x60000000u
+/* The logarithm of |v| in 2048ths, to within a tenth, and how far from 0 that of a lane's product
+ * may be if those of a warp are likely to stay in the range. */
+SF_DEVICE int sf_log2_about(float v) { return (int)(sf_bits_of(v) << 1 >> 13) - (127 << 11); }
+SF_DEVICE int sf_log2_about(double v) { return (int)((sf_u32)(sf_bits_of(v) >> 32) << 1 >> 10) - (1023 << 11); }
+SF_DEVICE int sf_log2_near(float) { return 4 << 11; }
+SF_DEVICE int sf_log2_near(double) { return 40 << 11; }
+/* Products with sf_from_whole(v) below sf_wholes(v) are in [2^-64, 2^60) (f32) or [2^-700, 2^300)
+ * (f64): the quotient of two is a normal number, and there is room for the totals of all levels to
+ * the left, whose mantissas are below 2. */
+SF_DEVICE sf_u32 sf_from_whole(float v) { return (sf_bits_of(v) << 1) - (63u << 24); }
+SF_DEVICE sf_u32 sf_from_whole(double v) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - (323u << 21); }
+SF_DEVICE sf_u32 sf_wholes(float) { return 124u << 24; }
+SF_DEVICE sf_u32 sf_wholes(double) { return 1000u << 21; }
 SF_DEVICE sf_u32 sf_nears(float) { return 254; }
 SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #endif
@@ -200,42 +213,37 @@ template <class T, class V> struct sf_product_value {
         /*
          * Folds each of COUNT lists of N numbers. Lifting scales numbers by powers of two. That
          * does not change how their product is rounded, unless the product leaves the range. So
-         * four numbers at a time are multiplied without lifting, if no number of the lists can make
-         * a product leave the range. SMALL: no number of the input's type ever can, and only the
-         * products are checked.
+         * four numbers at a time are multiplied without lifting, if the products of two are modest.
+         * SMALL: no number of the input's type can make a product of four leave the range, and only
+         * these products are checked.
          */
         template <bool SMALL, int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], V (&to)[COUNT])
         {
                 enum { FOURS = (N + 3) / 4 };
-                decltype(sf_from_four(T())) most = 0;
-                if (!SMALL)
+                T product[COUNT][FOURS];
+                V value[COUNT][FOURS];
+                sf_u32 beyond = 0;
+#pragma unroll
+                for (int c = 0; c < COUNT; c++)
+#pragma unroll
+                        for (int i = 0; i < N; i += 4) {
+                                T left = from[c][i], right = from[c][i + 2 < N ? i + 2 : i];
+                                if (i + 1 < N)
+                                        left = sf_multiply(left, from[c][i + 1 < N ? i + 1 : i]);
+                                if (i + 3 < N)
+                                        right = sf_multiply(right, from[c][i + 3 < N ? i + 3 : i]);
+                                product[c][i / 4] = i + 2 < N ? sf_multiply(left, right) : left;
+                                beyond |= sf_beyond_modest(left) | sf_beyond_modest(right);
+                        }
+                if (SMALL) {
+                        lift_all<COUNT * FOURS>(&product[0][0], &value[0][0]);
 #pragma unroll
                         for (int c = 0; c < COUNT; c++)
+                                to[c] = fold_tree(value[c]);
+                } else if (!(beyond & SF_BEYOND)) {
 #pragma unroll
-                                for (int i = 0; i < N; i++) {
-                                        const decltype(most) own = sf_from_four(from[c][i]);
-                                        most = own > most ? own : most;
-                                }
-                if (SMALL || most < sf_fours(T())) {
-                        T product[COUNT][FOURS];
-                        V value[COUNT][FOURS];
-#pragma unroll
-                        for (int c = 0; c < COUNT; c++)
-#pragma unroll
-                                for (int i = 0; i < N; i += 4) {
-                                        T left = from[c][i], right = from[c][i + 2 < N ? i + 2 : i];
-                                        if (i + 1 < N)
-                                                left = sf_multiply(left, from[c][i + 1 < N ? i + 1 : i]);
-                                        if (i + 3 < N)
-                                                right = sf_multiply(right, from[c][i + 3 < N ? i + 3 : i]);
-                                        product[c][i / 4] = i + 2 < N ? sf_multiply(left, right) : left;
-                                }
-                        if (SMALL)
-                                lift_all<COUNT * FOURS>(&product[0][0], &value[0][0]);
-                        else
-#pragma unroll
-                                for (int k = 0; k < COUNT * FOURS; k++)
-                                        value[k / FOURS][k % FOURS] = sf_lift_normal(product[k / FOURS][k % FOURS], k & 1);
+                        for (int k = 0; k < COUNT * FOURS; k++)
+                                value[k / FOURS][k % FOURS] = sf_lift_normal(product[k / FOURS][k % FOURS], k & 1);
 #pragma unroll
                         for (int c = 0; c < COUNT; c++)
                                 to[c] = fold_tree(value[c]);
@@ -259,14 +267,13 @@ template <class T, class V> struct sf_product_value {
                                 v[i] = sf_combined(v[i], v[(i + b) % N]);
                 return v[0];
         }
-        template <int N> SF_DEVICE_MEMBER void lower_all(const V *from, T *to)
+        /* What lower_checked is told about values: the most of them. */
+        SF_DEVICE_MEMBER decltype(sf_from_near(V())) most_of(decltype(sf_from_near(V())) most, V v)
         {
-                decltype(sf_from_near(V())) most = 0;
-#pragma unroll
-                for (int i = 0; i < N; i++) {
-                        const decltype(most) own = sf_from_near(from[i]);
-                        most = own > most ? own : most;
-                }
+                return sf_from_near(v) > most ? sf_from_near(v) : most;
+        }
+        template <int N> SF_DEVICE_MEMBER void lower_checked(const V *from, decltype(sf_from_near(V())) most, T *to)
+        {
                 if (most < sf_nears(T()))
 #pragma unroll
                         for (int i = 0; i < N; i++)
@@ -275,6 +282,14 @@ template <class T, class V> struct sf_product_value {
 #pragma unroll
                         for (int i = 0; i < N; i++)
                                 to[i] = sf_lower_loose(from[i]);
+        }
+        template <int N> SF_DEVICE_MEMBER void lower_all(const V *from, T *to)
+        {
+                decltype(sf_from_near(V())) most = 0;
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        most = most_of(most, from[i]);
+                lower_checked<N>(from, most, to);
         }
 };
 template <> struct sf_value<SF_OP_PROD, float> : sf_product_value<float, sf_product_f32> {};
