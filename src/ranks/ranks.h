@@ -40,12 +40,13 @@ typedef struct sf_part_step {
 } sf_part_step;
 void sf_part_make(sf_shard *s, int64_t from, int64_t to, sf_part_step *t);
 
-/* device.c: shards in CUDA memory. has: is the operation supported? fold: computes the values of
- * this rank's blocks, into its span. scan: scans [from, to), with the values of `pile` on the left.
- * result: the result of a fold. */
-bool sf_device_has(const sf_step *step);
+/* A scan of a shard is done in parts, each by one step: where the part ends that begins at `at`. */
+int64_t sf_part_end(const sf_shard *s, int64_t at);
+
+/* device.c: shards in CUDA memory. fold: computes the values of this rank's blocks, into its span.
+ * scan: scans the shard, with the values of `pile` on its left. result: the result of a fold. */
 sf_status sf_device_fold(sf_shard *s);
-sf_status sf_device_scan(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile);
+sf_status sf_device_scan(sf_shard *s, sf_pile *pile);
 sf_status sf_device_result(sf_shard *s, const sf_pile *pile);
 
 /* Checks, on this rank, what was asked for. */

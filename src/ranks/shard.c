@@ -283,8 +283,6 @@ sf_status sf_shard_values(sf_shard *s, void *span)
 /* Scans [from, to); the pile has all positions before it, as the values to the left. */
 static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile)
 {
-        if (!sf_on_host(s->p.step.device))
-                return sf_device_scan(s, from, to, pile);
         sf_part_step t;
         sf_memory left = {NULL, NULL};
         const size_t each = (size_t)s->kind.lines * sizeof(sf_value);
@@ -313,16 +311,19 @@ static int64_t power_above(int64_t n)
         return n < 2 ? 1 : 2 * sf_order_left(n);
 }
 
+int64_t sf_part_end(const sf_shard *s, int64_t at)
+{
+        return at & (power_above(s->to - at) - 1) ? at + ((int64_t)1 << sf_span_level(at, s->to)) : s->to;
+}
+
 static sf_status finish_scan(sf_shard *s, sf_pile *pile)
 {
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
         const char *span = s->span;
         for (int64_t at = s->from; at < s->to; span += each) {
-                if (!(at & (power_above(s->to - at) - 1)))
-                        return scan_part(s, at, s->to, pile);
-                const int64_t end = at + ((int64_t)1 << sf_span_level(at, s->to));
+                const int64_t end = sf_part_end(s, at);
                 SF_TRY(scan_part(s, at, end, pile));
-                if (!sf_pile_add(pile, end, span))
+                if (end < s->to && !sf_pile_add(pile, end, span))
                         return no_memory(s->ctx, each);
                 at = end;
         }
@@ -357,10 +358,10 @@ static sf_status finish(sf_shard *s, sf_pile *pile)
 {
         if (!s->p.out.count)
                 return SF_OK;
+        if (!sf_on_host(s->p.step.device))
+                return s->p.step.fold ? sf_device_result(s, pile) : sf_device_scan(s, pile);
         if (!s->p.step.fold)
                 return finish_scan(s, pile);
-        if (!sf_on_host(s->p.step.device))
-                return sf_device_result(s, pile);
         finish_fold(s, pile);
         return SF_OK;
 }
