@@ -1,8 +1,10 @@
 """One rank of test_distributed.py: every case by this rank's shard, against the whole computed here. Prints what differs, and at the end how many were
 checked. Started as torchrun starts it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment; SCANFOLD_RANKS_ENGINE and
-SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu)."""
+SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu). Of the engine "threaded" all ranks are threads of one process, whose
+process group is fake: torch's own, for tests."""
 import os
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -251,8 +253,37 @@ def compiled(me, group):
     same("compiled", step(x[3 * me:3 * me + 3]), (scanfold.cumsum(x * 2, 0) + 1)[3 * me:3 * me + 3])
 
 
+def threads(count):
+    """Ranks that are threads, with one device among them. The fake group has no messages from one rank to another, so nothing goes along a tree; and a backward
+    would run on threads of its own, which are in no group."""
+    from torch.testing._internal.distributed.multi_threaded_pg import _install_threaded_pg
+    _install_threaded_pg()
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    store = dist.HashStore()
+    ended = []
+
+    def one(rank):
+        dist.init_process_group("threaded", rank=rank, world_size=count, store=store)
+        with torch.no_grad():
+            values(count, rank, None)
+            recurrences(count, rank, None)
+            moments(count, rank, None)
+            faults(count, rank, None)
+        ended.append(rank)
+    ranks = [threading.Thread(target=one, args=(rank,)) for rank in range(count)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    if len(ended) == count:
+        print(f"rank 0 checked {checked}", flush=True)
+    os._exit(len(ended) != count)  # torch does not expect such a group when it ends
+
+
 def main():
     torch.set_num_threads(1)
+    if ENGINE == "threaded":
+        threads(int(os.environ["WORLD_SIZE"]))
     dist.init_process_group(ENGINE)
     rank = dist.get_rank()
     for ranks in (1, 2, 3, 5, 8):
