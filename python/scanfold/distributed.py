@@ -36,10 +36,10 @@ __all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recu
 #: instead of gathered on every rank.
 GATHER_BYTES = 64 << 20
 
-# The first message of a rank: its card, and its span if all shards are as long as its own and the
-# span is this short. Then there is no second message. Beyond so many ranks it would be longer than
-# it is worth.
-_CARD_BYTES, _MESSAGE_BYTES, _MESSAGE_RANKS = 256, 1024, 256
+# The first message of a rank: its card; 8 bytes, of which the first is 1 if a span follows; and its
+# span for the case that all shards are as long as its own, if it is that short. Beyond so many ranks
+# the message would be longer than it is worth, and is the card alone.
+_CARD_BYTES, _SPAN_AT, _MESSAGE_BYTES, _MESSAGE_RANKS = 256, 264, 1024, 256
 
 SUM, PROD, MAX, MIN, ARGMAX, ARGMIN, LAST_ARGMAX, LAST_ARGMIN, LOGSUMEXP, RECURRENCE = range(10)
 
@@ -142,7 +142,7 @@ class _Opened:
 
     def fits(self):
         """Whether the spans of all ranks can be part of their first messages."""
-        return self.largest <= _MESSAGE_BYTES - _CARD_BYTES and self.gathers()
+        return self.largest <= _MESSAGE_BYTES - _SPAN_AT and self.gathers()
 
 
 def _guessed(arguments, rank, ranks, card):
@@ -154,8 +154,16 @@ def _guessed(arguments, rank, ranks, card):
         return None
 
 
-# Groups whose shards had different lengths last time.
-_uneven = weakref.WeakSet()
+# For each group, the lengths of this rank's shards beside which other ranks had different ones.
+_uneven = weakref.WeakKeyDictionary()
+
+
+def _remember(group, length, alike):
+    lengths = _uneven.setdefault(group, set())
+    if alike:
+        lengths.discard(length)
+    elif len(lengths) < 1000:
+        lengths.add(length)
 
 
 def _compute(asked, group):
@@ -168,20 +176,23 @@ def _compute(asked, group):
     rank, ranks = (0, 1) if group is ALONE else (dist.get_rank(group), dist.get_world_size(group))
     if rank < 0:
         raise ValueError("this rank is not in the group; only those that are can take part")
-    known = dist.group.WORLD if group is None else group
-    arguments, opened = None, None
-    message = _empty(_MESSAGE_BYTES if ranks <= _MESSAGE_RANKS else _CARD_BYTES)
+    known = dist.group.WORLD if group is None or group is ALONE else group
+    arguments, opened, length = None, None, None
+    message = torch.zeros(_MESSAGE_BYTES if ranks <= _MESSAGE_RANKS else _CARD_BYTES, dtype=torch.uint8)
     try:
         arguments = asked()
         card = _scanfold.shard_card(*arguments)
-        if ranks <= _MESSAGE_RANKS and known not in _uneven:
+        length = arguments[0].shape[arguments[5]]
+        if ranks <= _MESSAGE_RANKS and length not in _uneven.get(known, ()):
             opened = _guessed(arguments, rank, ranks, card)
         if opened is not None:
             opened.computed()
             if opened.fits():
-                message[_CARD_BYTES:_CARD_BYTES + opened.mine.numel()] = opened.mine
+                message[_SPAN_AT:_SPAN_AT + opened.mine.numel()] = opened.mine
+                message[_CARD_BYTES] = 1
     except Exception as failed:  # every error must be reported to the other ranks
         card = _scanfold.shard_failed(f"{type(failed).__name__}: {failed}")
+        message.zero_()
         # These arguments are not used: the cards say that this rank has failed.
         arguments = (torch.empty(1), None, None, torch.empty(1), SUM, 0, False, False, False, False, None)
         opened = None
@@ -189,12 +200,12 @@ def _compute(asked, group):
     messages = _gather(message, group, ranks)
     cards = [bytes(part[:_CARD_BYTES].numpy()) for part in messages]
     alike = cards.count(card) == ranks
-    if group is not ALONE:
-        (_uneven.discard if alike else _uneven.add)(known)
+    if ranks > 1 and length is not None:
+        _remember(known, length, alike)
     if opened is None or not alike:
         opened = _Opened(arguments, rank, ranks, b"".join(cards)).computed()
-    elif opened.fits():
-        spans = [part[_CARD_BYTES:_CARD_BYTES + size] for part, size in zip(messages, opened.sizes)]
+    if alike and all(part.numel() > _CARD_BYTES and part[_CARD_BYTES] for part in messages):
+        spans = [part[_SPAN_AT:_SPAN_AT + size] for part, size in zip(messages, opened.sizes)]
         _scanfold.shard_finish(opened.shard, torch.cat(spans))
         return arguments[3]
     if opened.gathers():

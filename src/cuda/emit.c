@@ -230,7 +230,6 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         d.p.initial_also = s->has_initial ? (uint64_t)s->initial.index : 0; /* whatever its type */
         if (s->left) {
                 d.p.left = (uint64_t)(uintptr_t)s->left;
-                d.p.lefts = s->lefts;
                 d.p.left_entry = s->left_entry;
                 /* Of a line that is several columns side by side, sf_cuda_as_line has set it. */
                 d.p.il = down ? l->line.left : seq[s->nseq - 1].left;

@@ -5,6 +5,9 @@
  * A component has as many bytes as the accumulator, at least 4. A product is a mantissa in [1, 2)
  * and an exponent. The position in a value of an index is as wide as its element, and relative to
  * the first position of the step; all its bits are inverted where the last of equal elements wins.
+ *
+ * Before the values to the left of a sequence there is one more entry: how many they are, an int.
+ * So the sequences of a step may have different numbers of them.
  */
 #ifndef SF_CUDA_HELD_H
 #define SF_CUDA_HELD_H

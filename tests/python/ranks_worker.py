@@ -15,6 +15,7 @@ from scanfold import distributed as sd
 checked = 0
 ENGINE = os.environ.get("SCANFOLD_RANKS_ENGINE", "gloo")
 DEVICE = os.environ.get("SCANFOLD_RANKS_DEVICE", "cpu")
+EVERY = int(os.environ.get("SCANFOLD_RANKS_EVERY", "1"))  # of the listed cases, one in so many: on a device each one compiles kernels
 WHOLE = {"cumsum": scanfold.cumsum, "cumprod": scanfold.cumprod, "cummax": scanfold.cummax, "cummin": scanfold.cummin,
          "logcumsumexp": scanfold.logcumsumexp, "sum": scanfold.sum, "prod": scanfold.prod, "max": scanfold.max, "min": scanfold.min,
          "argmax": scanfold.argmax, "argmin": scanfold.argmin, "logsumexp": scanfold.logsumexp}
@@ -68,6 +69,8 @@ def values(ranks, me, group):
             if dtype is torch.bool and name in ("logsumexp", "logcumsumexp", "argmax", "argmin"):
                 continue
             seed += 1
+            if seed % EVERY:
+                continue
             shape, dim = ((70,), 0) if seed % 3 == 0 else ((3, 45), 1) if seed % 3 == 1 else ((40, 5), 0)
             x, mask = tensor(shape, dtype, seed), tensor(shape, torch.bool, seed + 500)
             how = {} if name in ("argmax", "argmin", "logsumexp") else {"reverse": bool(seed & 1)}
@@ -85,6 +88,17 @@ def values(ranks, me, group):
             got = getattr(sd, name)(part(x, dim, at, me), dim, group=group, dtype=expected.dtype, **mine) if not name.startswith("arg") else \
                 getattr(sd, name)(part(x, dim, at, me), dim, group=group, **mine)
             same(f"{name} {dtype} {shape} over {ranks} {how.keys()}", got, part(expected, dim, at, me) if name in SCANS else expected)
+
+
+def lengths(ranks, me, group):
+    """Calls one after another with shards of other lengths: a rank guesses from the last ones how long those of the others are, and others may guess otherwise."""
+    for count in ([3 + r for r in range(ranks)], [3] * ranks, [4] * ranks, [4 + (r == 0) for r in range(ranks)], [4] * ranks, [5] * ranks, [5] * ranks):
+        at = [0]
+        for n in count:
+            at.append(at[-1] + n)
+        x = tensor((at[-1], 2), torch.float32, at[-1])
+        same(f"lengths {count}", sd.cumsum(part(x, 0, at, me), 0, group=group), part(scanfold.cumsum(x, 0), 0, at, me))
+        same(f"sum of lengths {count}", sd.sum(part(x, 0, at, me), 0, group=group), scanfold.sum(x, 0))
 
 
 def moments(ranks, me, group):
@@ -123,6 +137,8 @@ def gradients(ranks, me, group):
     at = cuts(21, ranks, 7)
 
     def both(what, ours, whole, scans=True, start=x):
+        if len(what) % EVERY:
+            return
         mine, full = part(start, 1, at, me).clone().requires_grad_(), start.clone().requires_grad_()
         y = ours(mine)
         (y * (part(weights, 1, at, me) if scans else weights[:, 0] * (1 if me == 0 else 0))).sum().backward()
@@ -266,6 +282,7 @@ def threads(count):
         dist.init_process_group("threaded", rank=rank, world_size=count, store=store)
         with torch.no_grad():
             values(count, rank, None)
+            lengths(count, rank, None)
             recurrences(count, rank, None)
             moments(count, rank, None)
             faults(count, rank, None)
@@ -292,6 +309,7 @@ def main():
         group = dist.new_group(list(range(ranks)))
         if rank < ranks:
             values(ranks, rank, group)
+            lengths(ranks, rank, group)
             recurrences(ranks, rank, group)
             if ranks == 3:
                 moments(ranks, rank, group)

@@ -48,6 +48,17 @@ def test_ranks_have_the_bits_of_one_process():
     run_ranks(RANKS, "gloo", "cpu")
 
 
+@pytest.mark.host_only("over gloo")
+@needs_gloo
+def test_torchrun():
+    """As users start ranks: torchrun with two of them."""
+    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_worker.py")
+    run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(free_port()), worker]
+    done = subprocess.run(run, env=dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo"), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [re.sub(r"\d+$", "N", line) for line in sorted(done.stdout.splitlines())] == ["rank 0 checked N", "rank 1 checked N"]
+
+
 @needs_gloo
 def test_shards_on_one_gpu(cuda):
     """Three ranks whose shards are on one device, and whose values go by way of the host."""

@@ -43,9 +43,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int j = 0; j < SF_WIDTH; j++) {
 #if SF_LEFTS
                         /* Each element is a sequence, with totals of its own to its left. */
-                        const char *left = line[i].left + (at[i] + j) * p.il;
-                        for (sf_i64 e = 0; e < p.lefts && at[i] + j < end[i]; e++, left += p.left_entry)
+                        const bool there = at[i] + j < end[i];
+                        const char *left = line[i].left + (there ? at[i] + j : 0) * p.il;
+                        const int lefts = there ? *(const int *)left : 0;
+                        if (SF_EXCLUSIVE && !lefts)
+                                v[i][j] = identity;
+                        for (int e = 0; e < lefts; e++) {
+                                left += p.left_entry;
                                 v[i][j] = SF_EXCLUSIVE && !e ? *(const sf_acc *)left : sf_combine(*(const sf_acc *)left, v[i][j]);
+                        }
 #endif
                         v[i][j] = sf_begin(p, sf_choose(SF_EXCLUSIVE && !SF_LEFTS, identity, v[i][j]));
                 }

@@ -88,12 +88,13 @@ typedef struct sf_params {
         sf_u64 initial_also; /* for a pair: the second component of the initial value */
         sf_i64 inner;      /* columns */
         sf_i64 ix, iy, im; /* strides from column to column */
-        /* SF_LEFTS: the totals of blocks to the left of the sequences, in the form that kernels
-         * hold values in, the lowest block first; `lefts` for each sequence, left_entry bytes
-         * apart; il from column to column. Positions are relative to the sequence's first, which
-         * is number `before` of the axis. */
+        /* SF_LEFTS: entries for each sequence, left_entry bytes apart; il from column to column.
+         * The first one is how many follow, an int. Those are the totals of blocks to the left,
+         * in the form that kernels hold values in, the lowest block first. Columns of a vector
+         * have equally many. Positions are relative to the sequence's first, which is number
+         * `before` of the axis. */
         SF_ADDRESS(const char) left;
-        sf_i64 lefts, left_entry, il, before;
+        sf_i64 left_entry, il, before;
         sf_i64 number[4];  /* their meanings are defined by the kernel file */
         /* segments.cu: the offsets, the number of segments, bytes from one offset to the next. */
         SF_ADDRESS(const char) offsets;

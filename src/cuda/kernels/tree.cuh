@@ -523,8 +523,9 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_line &line, sf_i64 col
 #if SF_LEFTS
         const char *at = line.left + column * p.il;
         const int there = columns - column < SHARE ? (int)(columns - column) : SHARE;
-        for (int e = (int)p.lefts; e > 0; e--, at += p.left_entry) {
+        for (int e = *(const int *)at; e > 0; e--) {
                 sf_acc left[SHARE];
+                at += p.left_entry;
 #pragma unroll
                 for (int s = 0; s < SHARE; s++)
                         left[s] = *(const sf_acc *)(at + (s < there ? s : 0) * p.il);
