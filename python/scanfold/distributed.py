@@ -14,9 +14,9 @@ Gradients are supported: that of a sharded scan is a sharded scan in the other d
 result is on every rank, and its gradient is that of the sum of all ranks' losses, as in
 torch.distributed.nn. All ranks must call backward together, as they call forward.
 
-Arguments are compared before anything is computed: if the arguments of one rank differ from those
+Arguments are compared before anything is written: if the arguments of one rank differ from those
 of the others, or one rank fails, all ranks raise the same error. Tensors are on the CPU or on CUDA
-devices (docs/ranks.md says what is computed there). torch.compile breaks its graph here.
+devices, where all of this is computed. torch.compile breaks its graph here.
 """
 import builtins
 import weakref
