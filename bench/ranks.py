@@ -1,15 +1,17 @@
 """Ranks over gloo beside one process: the time of a sharded scan and fold, and how much of it is the exchange.
 
-    python bench/ranks.py [log2 of the elements, 28] [ranks, 2]
+    python bench/ranks.py [log2 of the elements, 28] [ranks, 2] [rounds, 9]
     python bench/ranks.py cuda [log2 of the elements, 28]
 
 The second is of a shard on a CUDA device: what a rank computes, without the exchange, beside the same call of an unsharded tensor.
 
-One process uses as many threads as there are ranks, each rank one thread. Times are the best of a few rounds; a round of ranks is as slow as its
-slowest.
+One process uses as many threads as there are ranks, each rank one thread. The two are measured in turn: in every round rank 0 computes the whole while the
+others wait, then all compute their shards, which takes as long as the slowest takes. The ratio is the median of the rounds' ratios, so that a machine that is
+busy with something else disturbs both alike; the range says how much it did.
 """
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -20,47 +22,55 @@ import torch.distributed as dist
 import scanfold
 from scanfold import _scanfold, distributed as sd
 
-ROUNDS = 7
+ROUNDS = 9
 
 
-def best(run):
-    times = []
-    for _ in range(ROUNDS):
+def timed(run):
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def counting(function, spent):
+    """The function, which adds the time that it takes to spent[0]."""
+    def run(*given):
         begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return min(times[1:])
+        result = function(*given)
+        spent[0] += time.perf_counter() - begin
+        return result
+    return run
 
 
-def rank_main(elements):
-    torch.set_num_threads(1)
+def rank_main(elements, rounds):
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    x = torch.rand(elements // ranks)
+    shard = torch.rand(elements // ranks)
+    whole = torch.rand(elements) if rank == 0 else None
     spent = [0.0]
-
-    def timed(function):
-        def run(*given):
-            begin = time.perf_counter()
-            result = function(*given)
-            spent[0] += time.perf_counter() - begin
-            return result
-        return run
-    sd._gather = timed(sd._gather)
-    for name, run in (("cumsum", lambda: sd.cumsum(x, 0)), ("sum", lambda: sd.sum(x, 0))):
-        rounds = []
-        for _ in range(ROUNDS):
+    sd._gather = counting(sd._gather, spent)
+    for name in ("cumsum", "sum"):
+        ratios, alone, together, shares = [], [], [], []
+        for i in range(rounds + 1):  # the first one is not counted
+            if rank == 0:
+                torch.set_num_threads(ranks)
+                one = timed(lambda: getattr(scanfold, name)(whole, 0))
+            torch.set_num_threads(1)
             dist.barrier()
-            spent[0], begin = 0.0, time.perf_counter()
-            run()
-            whole = time.perf_counter() - begin
+            spent[0] = 0.0
+            own = timed(lambda: getattr(sd, name)(shard, 0))
             numbers = [torch.empty(2, dtype=torch.float64) for _ in range(ranks)]
-            dist.all_gather(numbers, torch.tensor([whole, spent[0]], dtype=torch.float64))
-            rounds.append((max(float(n[0]) for n in numbers), min(float(n[1]) for n in numbers)))
-        whole, exchange = min(rounds[1:])
-        if rank == 0:
+            dist.all_gather(numbers, torch.tensor([own, spent[0]], dtype=torch.float64))
+            if rank or not i:
+                continue
+            slowest = max(float(n[0]) for n in numbers)
+            alone.append(one)
+            together.append(slowest)
+            ratios.append(one / slowest)
             # The rank that arrives last waits for nobody: its time is the exchange alone.
-            print(f"{name} {ranks} ranks: {whole * 1e3:.1f} ms, exchange {exchange * 1e3:.2f} ms ({100 * exchange / whole:.1f}%)")
+            shares.append(min(float(n[1]) for n in numbers) / slowest)
+        if rank == 0:
+            print(f"{name} of {elements} f32: one process of {ranks} threads {statistics.median(alone) * 1e3:.1f} ms, {ranks} ranks {statistics.median(together) * 1e3:.1f} ms, "
+                  f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), exchange {100 * statistics.median(shares):.2f}% ({100 * min(shares):.2f} to {100 * max(shares):.2f})", flush=True)
 
 
 def device_main(elements):
@@ -89,22 +99,17 @@ def device_main(elements):
 def main():
     if sys.argv[1:2] == ["cuda"]:
         return device_main(1 << int(sys.argv[2] if len(sys.argv) > 2 else 28))
-    elements, ranks = 1 << int(sys.argv[1] if len(sys.argv) > 1 else 28), int(sys.argv[2] if len(sys.argv) > 2 else 2)
+    given = [int(v) for v in sys.argv[1:]]
+    log, ranks, rounds = given + [28, 2, ROUNDS][len(given):]
     if "RANK" in os.environ:
-        return rank_main(elements)
+        return rank_main(1 << log, rounds)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     env = dict(os.environ, WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-    for _ in range(2):  # in turns, because the machine may be busy
-        torch.set_num_threads(ranks)
-        x = torch.rand(elements)
-        for name, run in (("cumsum", lambda: scanfold.cumsum(x, 0)), ("sum", lambda: scanfold.sum(x, 0))):
-            print(f"{name} one process, {ranks} threads: {best(run) * 1e3:.1f} ms", flush=True)
-        del x
-        for rank in [subprocess.Popen([sys.executable, *sys.argv], env=dict(env, RANK=str(i))) for i in range(ranks)]:
-            rank.wait()
+    started = [subprocess.Popen([sys.executable, *sys.argv], env=dict(env, RANK=str(i))) for i in range(ranks)]
+    return max([rank.wait() for rank in started])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

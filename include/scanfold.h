@@ -583,8 +583,8 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  * and the same sentence. Bytes are sent as they are: all ranks must run on machines of one byte
  * order, with this version of the library.
  *
- * Tensors are on the CPU or, of a sum, max, min, a product of integers, or a fold of SF_ARGMAX and
- * its like, on a CUDA device, the same one for all tensors of a rank. Spans are in CPU memory:
+ * Tensors are on the CPU or on a CUDA device, the same one for all tensors of a rank; ranks may
+ * have different kinds of devices. Spans are in CPU memory:
  * sf_shard_values and sf_shard_finish wait for options->stream where they move values of a span,
  * and what sf_shard_finish writes is there in that stream's order. x, out, mask and a, with their
  * shapes and strides, must stay until sf_shard_finish has returned.

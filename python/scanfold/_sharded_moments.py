@@ -2,6 +2,7 @@
 
 The formulas are those of scanfold.mean etc. (src/expr/derive.c), so the results have the same bits.
 Gradients come from the folds."""
+import builtins
 import math
 
 import torch
@@ -30,44 +31,45 @@ class _Folds:
     def __init__(self, dim, group, replicated, mask):
         self.dim, self.group, self.replicated, self.mask = dim, group, replicated, mask
 
-    def fold(self, op, x, mask, initial=None):
-        return ranks._Fold.apply(x, op, self.dim, self.group, True, False, mask, initial, x.dtype, self.replicated)
+    def fold(self, op, x, mask, initial=None, dtype=None):
+        return ranks._Fold.apply(x, op, self.dim, self.group, True, False, mask, initial, dtype or x.dtype, self.replicated)
 
-    def sum(self, x):
-        return self.fold(ranks.SUM, x, self.mask)
+    def sum(self, x, dtype=None):
+        return self.fold(ranks.SUM, x, self.mask, dtype=dtype)
 
-    def count(self, n, like):
+    def count(self, n, x, dtype):
         """How many elements of a line count.
 
         It is a tensor, because on a device torch divides by a Python number by multiplying with its
         reciprocal, which rounds differently."""
         if self.mask is None:
-            return torch.full((), n, dtype=like.dtype, device=like.device)
-        ones = self.mask.bool().to(torch.int64).expand(like.shape)
-        return self.fold(ranks.SUM, ones, None).to(like.dtype)
+            return torch.full((), n, dtype=dtype, device=x.device)
+        return self.fold(ranks.SUM, self.mask.bool().expand(x.shape), None, dtype=torch.int64).to(dtype)
 
     def back(self, y):
         """A fold's result, to be used together with the elements of every rank's own shard."""
         return ranks._Everywhere.apply(y, self.group) if self.replicated else y
 
     def first(self, x):
-        """The first element of every line, over all ranks."""
-        at = ranks._positions(x, self.dim, self.group) == 0
-        return self.fold(ranks.MAX, x.detach(), at.expand(x.shape), -math.inf)
+        """The first element of every line, over all ranks: of one element of each rank, the one
+        whose shard begins at 0."""
+        length = x.shape[self.dim]
+        begin = int(ranks._plain(ranks.SUM, torch.tensor([length]), 0, self.group, exclusive=True))
+        own = x.detach().narrow(self.dim, 0, builtins.min(length, 1))
+        return self.fold(ranks.MAX, own, torch.full(own.shape, begin == 0, device=x.device), -math.inf)
 
 
 def _mean(f, x, n, how):
-    return f.sum(x.to(how["acc"])) / f.count(n, x.to(how["acc"]))
+    return f.sum(x, how["acc"]) / f.count(n, x, how["acc"])
 
 
 def _var(f, x, n, how):
-    x = x.double()
-    count = f.count(n, x)
+    count = f.count(n, x, torch.float64)
     if f.mask is None:
-        distance = x - f.first(x)
+        distance = x - f.first(x).double()
         squares = (f.sum(distance * distance) - f.sum(distance) ** 2 / count).clamp(min=0)
         return squares / (count - how["correction"])
-    distance = x - f.back(f.sum(x) / count)
+    distance = x - f.back(f.sum(x, torch.float64) / count)
     return f.sum(distance * distance) / (count - how["correction"]).clamp(min=0)
 
 

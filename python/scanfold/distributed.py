@@ -14,11 +14,12 @@ Gradients are supported: that of a sharded scan is a sharded scan in the other d
 result is on every rank, and its gradient is that of the sum of all ranks' losses, as in
 torch.distributed.nn. All ranks must call backward together, as they call forward.
 
-Arguments are compared before anything is computed: if the arguments of one rank differ from those
+Arguments are compared before anything is written: if the arguments of one rank differ from those
 of the others, or one rank fails, all ranks raise the same error. Tensors are on the CPU or on CUDA
-devices (docs/ranks.md says what is computed there). torch.compile breaks its graph here.
+devices, where all of this is computed. torch.compile breaks its graph here.
 """
 import builtins
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -34,6 +35,11 @@ __all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recu
 #: If the spans of all ranks together have more bytes than this, they are joined along a tree
 #: instead of gathered on every rank.
 GATHER_BYTES = 64 << 20
+
+# The first message of a rank: its card; 8 bytes, of which the first is 1 if a span follows; and its
+# span for the case that all shards are as long as its own, if it is that short. Beyond so many ranks
+# the message would be longer than it is worth, and is the card alone.
+_CARD_BYTES, _SPAN_AT, _MESSAGE_BYTES, _MESSAGE_RANKS = 256, 264, 1024, 256
 
 SUM, PROD, MAX, MIN, ARGMAX, ARGMIN, LAST_ARGMAX, LAST_ARGMIN, LOGSUMEXP, RECURRENCE = range(10)
 
@@ -80,10 +86,9 @@ def _empty(count):
     return torch.empty(count, dtype=torch.uint8)
 
 
-def _exchange_all(shard, mine, rank_of, rank, group):
+def _exchange_all(shard, mine, sizes, group):
     """Gathers all spans at once, each padded to the size of the largest."""
-    ranks, place_of = len(rank_of), {r: p for p, r in enumerate(rank_of)}
-    sizes = [_scanfold.shard_bytes(shard, place_of[r], place_of[r] + 1) for r in range(ranks)]
+    ranks = len(sizes)
     padded = _empty(builtins.max(sizes))
     padded[:mine.numel()] = mine
     spans = _gather(padded, group, ranks) if padded.numel() else [padded] * ranks
@@ -117,34 +122,96 @@ def _exchange_tree(shard, mine, rank_of, rank, fold, group):
     _scanfold.shard_finish_from(shard, before)
 
 
+class _Opened:
+    """One rank's shard, opened with the cards of all."""
+    def __init__(self, arguments, rank, ranks, cards):
+        self.shard = _scanfold.shard_open(*arguments, rank, ranks, cards)
+        _, _, places = _scanfold.shard_places(self.shard)
+        self.rank_of = sorted(range(ranks), key=places.__getitem__)
+        self.sizes = [_scanfold.shard_bytes(self.shard, place, place + 1) for place in places]
+        self.largest = builtins.max(self.sizes)
+        self.mine = _empty(self.sizes[rank])
+
+    def computed(self):
+        """The same, once this rank's span has been computed."""
+        _scanfold.shard_values(self.shard, self.mine)
+        return self
+
+    def gathers(self):
+        return self.largest * len(self.sizes) <= GATHER_BYTES
+
+    def fits(self):
+        """Whether the spans of all ranks can be part of their first messages."""
+        return self.largest <= _MESSAGE_BYTES - _SPAN_AT and self.gathers()
+
+
+def _guessed(arguments, rank, ranks, card):
+    """The shard if all ranks have this rank's card; None if there is none, as where the card
+    reports an error."""
+    try:
+        return _Opened(arguments, rank, ranks, card * ranks)
+    except (ValueError, TypeError, RuntimeError, MemoryError):
+        return None
+
+
+# For each group, the lengths of this rank's shards beside which other ranks had different ones.
+_uneven = weakref.WeakKeyDictionary()
+
+
+def _remember(group, length, alike):
+    lengths = _uneven.setdefault(group, set())
+    if alike:
+        lengths.discard(length)
+    elif len(lengths) < 1000:
+        lengths.add(length)
+
+
 def _compute(asked, group):
     """Computes one sharded scan or fold. `asked` returns the arguments of _scanfold.shard_card, of
-    which the fourth is the result; it may raise an error."""
+    which the fourth is the result; it may raise an error.
+
+    Where a shard begins is known only when all cards are there. Most shards are equally long, so a
+    rank assumes that the others have its own card, and sends its span along with it. Where that was
+    wrong, the shard is read a second time, and spans are a second message."""
     rank, ranks = (0, 1) if group is ALONE else (dist.get_rank(group), dist.get_world_size(group))
     if rank < 0:
         raise ValueError("this rank is not in the group; only those that are can take part")
-    arguments, error = None, None
+    known = dist.group.WORLD if group is None or group is ALONE else group
+    arguments, opened, length = None, None, None
+    message = torch.zeros(_MESSAGE_BYTES if ranks <= _MESSAGE_RANKS else _CARD_BYTES, dtype=torch.uint8)
     try:
         arguments = asked()
         card = _scanfold.shard_card(*arguments)
+        length = arguments[0].shape[arguments[5]]
+        if ranks <= _MESSAGE_RANKS and length not in _uneven.get(known, ()):
+            opened = _guessed(arguments, rank, ranks, card)
+        if opened is not None:
+            opened.computed()
+            if opened.fits():
+                message[_SPAN_AT:_SPAN_AT + opened.mine.numel()] = opened.mine
+                message[_CARD_BYTES] = 1
     except Exception as failed:  # every error must be reported to the other ranks
-        card, error = _scanfold.shard_failed(f"{type(failed).__name__}: {failed}"), failed
-    cards = _gather(torch.frombuffer(bytearray(card), dtype=torch.uint8), group, ranks)
-    cards = bytes(torch.cat(cards).numpy())
-    if error is not None:  # these arguments are not used: the cards say that this rank has failed
-        nothing = torch.empty(1)
-        arguments = (nothing, None, None, torch.empty(1), SUM, 0, False, False, False, False, None)
-    shard = _scanfold.shard_open(*arguments, rank, ranks, cards)
-    _, _, places = _scanfold.shard_places(shard)
-    rank_of = sorted(range(ranks), key=places.__getitem__)
-    place = places[rank]
-    mine = _empty(_scanfold.shard_bytes(shard, place, place + 1))
-    _scanfold.shard_values(shard, mine)
-    largest = builtins.max(_scanfold.shard_bytes(shard, p, p + 1) for p in range(ranks))
-    if largest * ranks <= GATHER_BYTES:
-        _exchange_all(shard, mine, rank_of, rank, group)
+        card = _scanfold.shard_failed(f"{type(failed).__name__}: {failed}")
+        message.zero_()
+        # These arguments are not used: the cards say that this rank has failed.
+        arguments = (torch.empty(1), None, None, torch.empty(1), SUM, 0, False, False, False, False, None)
+        opened = None
+    message[:_CARD_BYTES] = torch.frombuffer(bytearray(card), dtype=torch.uint8)
+    messages = _gather(message, group, ranks)
+    cards = [bytes(part[:_CARD_BYTES].numpy()) for part in messages]
+    alike = cards.count(card) == ranks
+    if ranks > 1 and length is not None:
+        _remember(known, length, alike)
+    if opened is None or not alike:
+        opened = _Opened(arguments, rank, ranks, b"".join(cards)).computed()
+    if alike and all(part.numel() > _CARD_BYTES and part[_CARD_BYTES] for part in messages):
+        spans = [part[_SPAN_AT:_SPAN_AT + size] for part, size in zip(messages, opened.sizes)]
+        _scanfold.shard_finish(opened.shard, torch.cat(spans))
+        return arguments[3]
+    if opened.gathers():
+        _exchange_all(opened.shard, opened.mine, opened.sizes, group)
     else:
-        _exchange_tree(shard, mine, rank_of, rank, arguments[6], group)
+        _exchange_tree(opened.shard, opened.mine, opened.rank_of, rank, arguments[6], group)
     return arguments[3]
 
 
@@ -163,14 +230,6 @@ def _result_dtype(op, x, dtype):
     return x.dtype
 
 
-def _on_device(op, x, dtype, fold):
-    """Whether the library has this operation on x's device. If not, it is computed on the CPU
-    (docs/ranks.md)."""
-    if x.device.type == "cpu" or op in (SUM, MAX, MIN):
-        return True
-    return fold if ARGMAX <= op <= LAST_ARGMIN else op == PROD and not (x.dtype.is_floating_point or dtype.is_floating_point)
-
-
 def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, a=None):
     def asked():
         for name, tensor in (("x", x), ("mask", mask), ("a", a)):
@@ -180,12 +239,10 @@ def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclu
         shape = list(x.shape)
         if fold:
             shape[axis:axis + 1] = [1] if keepdim else []
-        made = _result_dtype(op, x, dtype)
-        device = x.device if _on_device(op, x, made, fold) else torch.device("cpu")
-        out = torch.empty(shape, dtype=made, device=device)
-        given = (t if t is None else t.detach().resolve_neg().to(device) for t in (x, a, mask))
+        out = torch.empty(shape, dtype=_result_dtype(op, x, dtype), device=x.device)
+        given = (t if t is None else t.detach().resolve_neg().to(x.device) for t in (x, a, mask))
         return (*given, out, op, axis, fold, keepdim, bool(reverse), bool(exclusive), initial)
-    return _compute(asked, group).to(x.device)
+    return _compute(asked, group)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include "core/value.h"
 #include "cuda/cuda.h"
 #include "cuda/emit_draft.h"
+#include "cuda/held.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -100,7 +101,7 @@ layout sf_cuda_in_packs(layout l)
         const int in = l.in, out = size_of(s->out);
         /* Of single bytes, a thread would have 16 columns and only a few rows. */
         const int most = (int)at_most(16 / (in > out ? in : out), 8);
-        if (s->fuse || s->sibling)
+        if (s->fuse || s->sibling || s->left)
                 return l;
         if (l.width > most)
                 l.width = most;
@@ -202,6 +203,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         spec->flags = (s->m ? SF_CUDA_MASK : 0) | (s->exclusive && !s->fold ? SF_CUDA_EXCLUSIVE : 0) | (s->has_initial ? SF_CUDA_INITIAL : 0) |
                       (down && s->fold ? SF_CUDA_DOWN : 0) | (s->nseq == 1 && !aligned_to(down ? l->line.len : s->n, l->width) ? SF_CUDA_RAGGED : 0) |
                       (l->shift_in ? SF_CUDA_SHIFT_IN : 0) | (l->shift_out ? SF_CUDA_SHIFT_OUT : 0) | (l->early ? SF_CUDA_EARLY : 0) |
+                      (s->left ? SF_CUDA_LEFTS : 0) | (s->values && sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? SF_CUDA_VALUES : 0) |
                       unit(l->line.x, l->in) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
                       (s->m ? mask_unit(l) : 0) * SF_CUDA_M_UNIT;
         spec->extra[SF_CUDA_NBATCH] = l->nbatch;
@@ -226,6 +228,13 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         d.p.sm = seq[s->nseq - 1].m;
         sf_cuda_values(s, &d.p.identity, &d.p.neutral, &d.p.initial);
         d.p.initial_also = s->has_initial ? (uint64_t)s->initial.index : 0; /* whatever its type */
+        if (s->left) {
+                d.p.left = (uint64_t)(uintptr_t)s->left;
+                d.p.left_entry = s->left_entry;
+                /* Of a line that is several columns side by side, sf_cuda_as_line has set it. */
+                d.p.il = down ? l->line.left : seq[s->nseq - 1].left;
+                d.p.before = s->before;
+        }
         if (down) {
                 d.p.inner = l->line.len;
                 d.p.ix = l->line.x;
@@ -418,7 +427,7 @@ static bool fits_narrower(const sf_step *s)
 {
         const int size = size_of((int32_t)s->in);
         const bool wide = s->acc == SF_DT_I64 || s->acc == SF_DT_U64;
-        return s->op == SF_SUM && wide && size <= 2 && sf_dtypes[s->in].kind != SF_KIND_REAL && !s->has_initial && !s->fuse && !s->sibling &&
+        return s->op == SF_SUM && wide && size <= 2 && sf_dtypes[s->in].kind != SF_KIND_REAL && !s->has_initial && !s->fuse && !s->sibling && !s->left &&
                s->n < (int64_t)1 << (31 - 8 * size);
 }
 
@@ -434,9 +443,8 @@ static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf
          * order of elements. The number that reversed indices count back from is passed as the
          * initial value, which the operation does not have. */
         if (sf_op_is(step->op, SF_INDEX)) {
-                own.initial.u64 = step->reverse ? (uint64_t)step->n : 0;
-                if (step->n > INT32_MAX)
-                        own.acc = sf_dtypes[step->acc].kind == SF_KIND_REAL ? SF_DT_F64 : sf_dtypes[step->acc].kind == SF_KIND_SIGNED ? SF_DT_I64 : SF_DT_U64;
+                own.initial.u64 = step->reverse ? (uint64_t)(step->before + step->n + step->after) : 0;
+                own.acc = sf_cuda_held_acc(step);
                 own.identity = sf_identity(own.op, own.acc);
         }
         step = &own;

@@ -24,7 +24,9 @@ enum {
         SF_CUDA_SHIFT_IN = 1 << 15, /* vectors of x and of the mask may be at any address */
         SF_CUDA_SHIFT_OUT = 1 << 16, /* vectors of y may be */
         /* lines begin early, so that vectors of y, or of a fold's x, are aligned (memory.cuh) */
-        SF_CUDA_EARLY = 1 << 17
+        SF_CUDA_EARLY = 1 << 17,
+        SF_CUDA_LEFTS = 1 << 18, /* of a scan: there are totals to the left of its sequences */
+        SF_CUDA_VALUES = 1 << 19 /* of a fold: values of two components are stored as they are held */
 };
 
 /* sf_cuda_spec.extra, by name. From SF_CUDA_OWN on, each kernel file has fields of its own. */

@@ -54,7 +54,7 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
         plan->launches = 1;
         if (!c.folded)
                 return sf_cuda_finish(ctx, chip, d, lines, shared);
-        draft fold = on_totals(d, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE);
+        draft fold = on_totals(d, &plan->launch[0], SF_CUDA_INITIAL | SF_CUDA_EXCLUSIVE | SF_CUDA_LEFTS);
         SF_TRY(sf_cuda_finish(ctx, chip, &fold, lines * c.folded, shared));
         if (!each_for_itself) {
                 draft tree = on_totals(d, &plan->launch[1], ~0);
@@ -105,11 +105,13 @@ bool sf_cuda_as_line(const sf_step *s, bool any, sf_step *line)
         line->n = s->n * len;
         line->batch = s->batch / len;
         line->nbatch = s->nbatch - 1;
-        line->dims[s->nbatch - 1] = (sf_dim){line->n, sign * in, sign * out, s->m ? sign : 0, 0};
+        /* Values to the left are one for each column: the stride is from column to column. */
+        line->dims[s->nbatch - 1] = (sf_dim){line->n, sign * in, sign * out, s->m ? sign : 0, sign * inner->left};
         if (sign < 0) { /* from the last column to the first: their order does not matter */
                 line->x = (const char *)s->x + (len - 1) * in;
                 line->y = (char *)s->y + (len - 1) * out;
                 line->m = s->m ? s->m + (len - 1) : NULL;
+                line->left = s->left ? s->left + (len - 1) * inner->left : NULL;
         }
         return odd_part(len) == 1 || in_pieces(line, len);
 }

@@ -177,7 +177,7 @@ sf_status sf_cuda_finish(const sf_context *ctx, const sf_cuda_chip *chip, draft 
 
 static inline sf_params_dim sf_cuda_params_dim(const sf_dim *d)
 {
-        return sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m});
+        return sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m, .left = d->left});
 }
 
 /* How a strip of columns is distributed to the threads of a block. */

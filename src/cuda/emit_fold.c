@@ -30,7 +30,7 @@ static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
  * before. */
 static void to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *plan)
 {
-        d->launch->spec.flags = (d->launch->spec.flags & ~SF_CUDA_INITIAL) | SF_CUDA_PARTIAL;
+        d->launch->spec.flags = (d->launch->spec.flags & ~(SF_CUDA_INITIAL | SF_CUDA_VALUES)) | SF_CUDA_PARTIAL;
         d->launch->spec.out = s->acc;
         d->p.initial = 0;
         d->parts = parts;

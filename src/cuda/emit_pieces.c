@@ -118,7 +118,7 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
         const sf_step *s = l->step;
         const int64_t threads = chip->small_tiles ? 64 : 256;
         pieces g;
-        *fits = suits(l, down) && deal(s, chip, threads, &g);
+        *fits = !s->left && !s->values && suits(l, down) && deal(s, chip, threads, &g);
         if (!*fits)
                 return SF_OK;
         layout one = sf_cuda_layout(s, false, false);

@@ -243,6 +243,8 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         put_flag(&w, spec, "SF_SHIFT_IN", SF_CUDA_SHIFT_IN);
         put_flag(&w, spec, "SF_SHIFT_OUT", SF_CUDA_SHIFT_OUT);
         put_flag(&w, spec, "SF_EARLY", SF_CUDA_EARLY);
+        put_flag(&w, spec, "SF_LEFTS", SF_CUDA_LEFTS);
+        put_flag(&w, spec, "SF_VALUES", SF_CUDA_VALUES);
         put_unit(&w, spec, "SF_X_UNIT", SF_CUDA_X_UNIT);
         put_unit(&w, spec, "SF_Y_UNIT", SF_CUDA_Y_UNIT);
         put_unit(&w, spec, "SF_M_UNIT", SF_CUDA_M_UNIT);

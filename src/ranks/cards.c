@@ -50,11 +50,7 @@ sf_status sf_ranks_request(sf_context *ctx, const sf_tensor *x, const sf_tensor 
         *axis = sf_order_log2(r->axes);
         if (o->placed && o->first < 0)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "options->first is %" PRId64 "; an index of the whole axis must be 0 or more", o->first);
-        SF_TRY(sf_request_prepare(ctx, r, p));
-        if (!sf_on_host(x->device) && !sf_device_has(&p->step))
-                return sf_fail(ctx, SF_UNSUPPORTED, "x is on device (%d, %d), where shards have sum, max, min, prod of integers and folds of argmax and its like, and "
-                                                    "not this %s; move it to CPU memory", (int)x->device.device_type, (int)x->device.device_id, sf_op_name(p->step.op));
-        return SF_OK;
+        return sf_request_prepare(ctx, r, p);
 }
 
 static uint64_t shape_number(const sf_view *x, int32_t axis)

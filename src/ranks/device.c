@@ -1,88 +1,67 @@
 /*
- * Shards in CUDA memory, computed by the steps that the CUDA backend has. There a step has no
- * values to its left, and a fold gives results, not values. That is enough for operations whose
- * value is one number of the accumulator's type: sum, max, min, and products of integers. Their
- * blocks are folded to numbers of that type, and the values to the left of a scan are combined by
- * its store program, with one operand for each block. The value of a fold to an index is two such
- * numbers, the index and the element there. Other operations whose values have two components are
- * not supported here, nor are scans to an index.
+ * Shards in CUDA memory, computed by the steps that the CUDA backend has: folds that store values,
+ * and scans with values to the left of their sequences, both in the form that kernels hold them in
+ * (cuda/held.h).
  *
  * The values are few. Spans are in host memory, and are joined there.
  */
 #include "backend.h"
 #include "core/value.h"
+#include "core/walk.h"
+#include "cuda/held.h"
 #include "expr/plan.h"
 #include "ranks/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The instruction that combines two values of this operation, or -1. */
-static int code_of(sf_op op, sf_dt acc)
-{
-        switch (op) {
-        case SF_SUM: return SF_CODE_ADD;
-        /* a product of reals is a mantissa and an exponent */
-        case SF_PROD: return sf_dtypes[acc].kind == SF_KIND_REAL ? -1 : SF_CODE_MUL;
-        case SF_MAX: return SF_CODE_MAXIMUM;
-        case SF_MIN: return SF_CODE_MINIMUM;
-        default: return -1;
-        }
-}
-
-bool sf_device_has(const sf_step *step)
-{
-        return code_of(step->op, step->acc) >= 0 || (step->fold && sf_op_is(step->op, SF_INDEX));
-}
-
 /* ------------------------------------------------------------------------------------------------------------
- * Numbers of one type: `count` for each line
+ * Entries: `count` of them, each with one item for each line, on the host and on the device
  * ---------------------------------------------------------------------------------------------------------- */
-typedef struct numbers {
+typedef struct entries {
         char *host;
         sf_memory device;
-        sf_dt dt;
-        size_t bytes; /* of one number for each line */
+        size_t size, each; /* bytes of an item, and of an entry */
         int32_t count;
-} numbers;
+} entries;
 
-static void numbers_end(sf_shard *s, numbers *n)
+static void entries_end(sf_shard *s, entries *n)
 {
         free(n->host);
         if (n->device.data)
                 sf_backend_return(s->ctx, s->p.step.device, s->p.step.stream, &n->device);
 }
 
-static sf_status numbers_begin(sf_shard *s, sf_dt dt, int32_t count, numbers *n)
+static sf_status some_begin(sf_shard *s, size_t size, size_t each, int32_t count, entries *n)
 {
-        *n = (numbers){.dt = dt, .bytes = (size_t)s->kind.lines * sf_dtypes[dt].size, .count = count};
-        n->host = malloc((size_t)count * n->bytes + 1);
+        *n = (entries){.size = size, .each = each, .count = count};
+        n->host = malloc((size_t)count * each + 1);
         if (!n->host)
-                return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", (size_t)count * n->bytes);
-        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream, (size_t)count * n->bytes + 1, &n->device);
+                return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", (size_t)count * each);
+        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream, (size_t)count * each + 1, &n->device);
 }
 
-static sf_status numbers_move(sf_shard *s, numbers *n, bool to_device)
+static sf_status entries_begin(sf_shard *s, size_t size, int32_t count, entries *n)
+{
+        return some_begin(s, size, (size_t)s->kind.lines * size, count, n);
+}
+
+static sf_status entries_move(sf_shard *s, entries *n, bool to_device)
 {
         return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, to_device ? n->device.data : n->host, to_device ? n->host : n->device.data,
-                               (size_t)n->count * n->bytes);
+                               (size_t)n->count * n->each);
 }
 
-static sf_value number_get(const numbers *n, int32_t entry, int64_t line)
+static char *item(const entries *n, int32_t entry, int64_t line)
 {
-        return sf_value_load(n->dt, n->dt, n->host + (size_t)entry * n->bytes + (size_t)line * sf_dtypes[n->dt].size);
-}
-
-static void number_set(const numbers *n, int32_t entry, int64_t line, sf_value v)
-{
-        sf_value_store(n->dt, n->dt, v, n->host + (size_t)entry * n->bytes + (size_t)line * sf_dtypes[n->dt].size);
+        return n->host + (size_t)entry * n->each + (size_t)line * n->size;
 }
 
 /* Entry `entry` as a tensor of the part's shape, broadcast along the axis. */
-static sf_view numbers_view(const sf_shard *s, const sf_part_step *t, const numbers *n, int32_t entry)
+static sf_view entries_view(const sf_shard *s, const sf_part_step *t, const entries *n, int32_t entry, sf_dt dt)
 {
-        sf_view v = {.data = (char *)n->device.data + (size_t)entry * n->bytes, .dt = n->dt, .ndim = s->p.x.ndim, .shape = t->shape};
-        int64_t stride = (int64_t)sf_dtypes[n->dt].size;
+        sf_view v = {.data = (char *)n->device.data + (size_t)entry * n->each, .dt = dt, .ndim = s->p.x.ndim, .shape = t->shape};
+        int64_t stride = (int64_t)n->size;
         for (int32_t d = v.ndim - 1; d >= 0; d--) {
                 v.strides[d] = d == s->axis ? 0 : stride;
                 stride *= d == s->axis ? 1 : s->p.x.shape[d];
@@ -91,229 +70,421 @@ static sf_view numbers_view(const sf_shard *s, const sf_part_step *t, const numb
 }
 
 /* ------------------------------------------------------------------------------------------------------------
+ * Chunks
+ *
+ * A launch takes a few microseconds, and a shard that begins anywhere has a block for each bit of
+ * its length. So it is cut into chunks instead: aligned blocks whose length is a power of 2^RADIX,
+ * so that many of one length follow one another. Such chunks are rows side by side for one step.
+ * H200, a shard of 2^28 f32 that begins anywhere, share of the speed of an unsharded cumsum: with a
+ * step for each block 0.39.
+ * ---------------------------------------------------------------------------------------------------------- */
+#define RADIX 7
+/* at most so many values of chunks of one length; the more lines, the fewer chunks */
+#define MOST_VALUES 8192
+
+static int radix(const sf_shard *s)
+{
+        int r = RADIX;
+        while (r > 1 && (s->kind.lines << r) > MOST_VALUES)
+                r--;
+        /* A scan to an index knows the first position of its step only, so it has one row. */
+        return s->p.x.ndim == SF_MAX_NDIM || (!s->p.step.fold && sf_op_is(s->kind.op, SF_INDEX)) ? 1 : r;
+}
+
+static int64_t chunk_length(int64_t at, int64_t to, int r)
+{
+        const int level = sf_span_level(at, to);
+        return (int64_t)1 << ((int64_t)1 << level == to - at ? level : level - level % r);
+}
+
+static sf_status no_memory(const sf_shard *s, size_t bytes)
+{
+        return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", bytes);
+}
+
+static sf_status cut_chunks(sf_shard *s)
+{
+        const int r = radix(s);
+        const size_t value = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
+        int32_t count = 0;
+        for (int64_t at = s->from; at < s->to; at += chunk_length(at, s->to, r))
+                count++;
+        free(s->chunk);
+        free(s->values);
+        s->chunks = count;
+        s->chunk = malloc(((size_t)count + 1) * sizeof *s->chunk);
+        s->values = malloc((size_t)count * value + 1);
+        if (!s->chunk || !s->values)
+                return no_memory(s, (size_t)count * value);
+        s->chunk[0] = s->from;
+        for (int32_t i = 0; i < count; i++)
+                s->chunk[i + 1] = s->chunk[i] + chunk_length(s->chunk[i], s->to, r);
+        return SF_OK;
+}
+
+static int64_t length_of(const sf_shard *s, int32_t chunk)
+{
+        return s->chunk[chunk + 1] - s->chunk[chunk];
+}
+
+/* Chunks from `first` on that one step computes. */
+typedef struct run {
+        int32_t first, count;
+        bool cut; /* they have different lengths, and are segments of a line (core/segments.h) */
+        int32_t entry; /* where its entries begin */
+        int32_t lefts; /* of a scan: the most values to the left of a row */
+} run;
+
+/* How many chunks of one length there are from `first` on, before `end`. */
+static int32_t count_alike(const sf_shard *s, int32_t first, int32_t end)
+{
+        int32_t next = first + 1;
+        while (next < end && length_of(s, next) == length_of(s, first) && s->p.x.ndim < SF_MAX_NDIM)
+                next++;
+        return next - first;
+}
+
+static int64_t run_length(const sf_shard *s, const run *r)
+{
+        return s->chunk[r->first + r->count] - s->chunk[r->first];
+}
+
+/* The tensors of a run's step: rows side by side if it has several, not cut. */
+static void make_part(sf_shard *s, const run *r, sf_part_step *t)
+{
+        sf_part_make(s, s->chunk[r->first], s->chunk[r->first + r->count], t);
+        if (r->count > 1 && !r->cut)
+                sf_part_fan(s, r->count, t);
+}
+
+/* Entry `entry` of a run's rows, `apart` entries from row to row. */
+static void see_rows(const sf_shard *s, const run *r, const entries *n, int32_t entry, sf_dt dt, sf_part_step *t)
+{
+        t->values = entries_view(s, t, n, entry, dt);
+        if (r->count > 1 && !r->cut)
+                t->values.strides[t->values.ndim++] = (int64_t)n->each;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
  * Values of blocks
  * ---------------------------------------------------------------------------------------------------------- */
-static sf_status fold_to(sf_shard *s, sf_op op, int64_t from, int64_t to, const numbers *n, int32_t entry)
+
+/* How the values of chunks are held, if a step goes over `length` positions. */
+static sf_held held_in(const sf_shard *s, int64_t length)
+{
+        sf_step step = s->p.step;
+        step.before = 0;
+        step.n = length;
+        return (sf_held){s->kind.op, s->kind.acc, sf_cuda_held_acc(&step), 0};
+}
+
+static sf_held held_of(const sf_shard *s, const run *r)
+{
+        return held_in(s, r->cut ? run_length(s, r) : length_of(s, r->first));
+}
+
+/* Neighbouring chunks with fewer elements than this, of all lines, are segments of one step. */
+#define SMALL_ELEMENTS ((int64_t)1 << 20)
+
+static int32_t make_folds(const sf_shard *s, run *runs)
+{
+        int32_t count = 0;
+        for (int32_t at = 0; at < s->chunks; count++) {
+                run *r = &runs[count];
+                *r = (run){.first = at, .entry = at};
+                int32_t end = at;
+                while (end < s->chunks && length_of(s, end) * s->kind.lines < SMALL_ELEMENTS)
+                        end++;
+                r->count = end > at ? end - at : count_alike(s, at, s->chunks);
+                r->cut = end > at && count_alike(s, at, end) < end - at;
+                at += r->count;
+        }
+        return count;
+}
+
+/* Offsets of a run's chunks, in the order of the axis. */
+static void put_offsets(const sf_shard *s, const run *r, int64_t *to)
+{
+        const int64_t *begin = s->chunk + r->first;
+        for (int32_t i = 0; i <= r->count; i++)
+                to[i] = s->request.reverse ? begin[r->count] - begin[r->count - i] : begin[i] - begin[0];
+}
+
+/* `offsets`, on the device, are those of a run that is cut. */
+static sf_status fold_run(sf_shard *s, const run *r, const entries *n, const int64_t *offsets)
 {
         sf_part_step t;
-        sf_part_make(s, from, to, &t);
-        t.values = numbers_view(s, &t, n, entry);
+        const sf_held form = held_of(s, r);
+        const bool pair = sf_cuda_is_pair((int32_t)form.op, (int32_t)form.acc), reverse = s->request.reverse;
+        int64_t shape[SF_MAX_NDIM], ends = r->count + 1;
+        const sf_view cuts = {.data = (char *)(uintptr_t)offsets, .dt = SF_DT_I64, .ndim = 1, .shape = &ends, .strides = {sizeof *offsets}, .count = ends};
+        make_part(s, r, &t);
         t.step.fold = true;
         t.step.exclusive = t.step.has_initial = t.step.in_place = false;
-        t.step.op = op;
-        t.step.identity = op == s->kind.op ? t.step.identity : sf_identity(op, s->kind.acc);
-        t.step.out = n->dt; /* the accumulator's type: nothing is rounded */
+        t.step.out = pair ? t.step.in : sf_held_number(&form); /* nothing is rounded */
+        see_rows(s, r, n, r->entry + (r->cut && reverse ? r->count - 1 : 0), t.step.out, &t);
+        t.views.values = pair;
         t.views.y = &t.values;
-        t.views.before = t.views.after = 0; /* positions count from the block's beginning */
+        t.views.before = t.views.after = 0; /* positions count from the beginning of a chunk */
+        if (r->cut) {
+                memcpy(shape, t.shape, (size_t)s->p.x.ndim * sizeof *shape);
+                shape[s->axis] = r->count;
+                t.values.shape = shape;
+                t.values.strides[s->axis] = (reverse ? -1 : 1) * (int64_t)n->each;
+                t.views.offsets = &cuts;
+        }
         return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
 }
 
-/* The value of a block of `length` positions from `from` on: a number, and for an index also where
- * it was found. */
-static sf_value block_value(const sf_shard *s, int64_t from, int64_t length, sf_value number, const numbers *found, int32_t entry, int64_t line)
+/* The run that has most elements of those not done yet: the host launches the others meanwhile. */
+static int32_t next_run(const sf_shard *s, int32_t count, const run *runs, bool *done)
 {
-        if (!found->count)
-                return number;
-        const int64_t at = (int64_t)number_get(found, entry, line).u64;
-        if (at < 0)
-                return s->p.step.identity;
-        /* counted in the direction of the sequence */
-        number.index = from + (s->request.reverse ? length - 1 - at : at);
-        return number;
+        int32_t next = -1;
+        for (int32_t i = 0; i < count; i++)
+                if (!done[i] && (next < 0 || run_length(s, &runs[i]) > run_length(s, &runs[next])))
+                        next = i;
+        done[next] = true;
+        return next;
+}
+
+static sf_status fold_runs(sf_shard *s, int32_t count, const run *runs, bool *done, const entries *n)
+{
+        entries offsets = {.host = NULL};
+        sf_status status = SF_OK;
+        int32_t cuts = 0;
+        for (int32_t i = 0; i < count; i++)
+                cuts += runs[i].cut ? runs[i].count + 1 : 0;
+        if (cuts)
+                status = some_begin(s, sizeof(int64_t), sizeof(int64_t), cuts, &offsets);
+        int64_t *host = (int64_t *)(void *)offsets.host, *device = offsets.device.data;
+        for (int32_t i = 0; cuts && status == SF_OK && i < count; i++)
+                if (runs[i].cut) {
+                        put_offsets(s, &runs[i], host);
+                        host += runs[i].count + 1;
+                }
+        if (cuts && status == SF_OK)
+                status = entries_move(s, &offsets, true);
+        for (int32_t k = 0; status == SF_OK && k < count; k++) {
+                const int32_t next = next_run(s, count, runs, done);
+                int64_t *own = device;
+                for (int32_t i = 0; i < next; i++)
+                        own += runs[i].cut ? runs[i].count + 1 : 0;
+                status = fold_run(s, &runs[next], n, own);
+        }
+        if (cuts)
+                entries_end(s, &offsets);
+        return status;
+}
+
+/* Puts the chunks' values, which are on the host, into the shard's list of them and into its span. */
+static sf_status take_values(sf_shard *s, int32_t count, const run *runs, const entries *n)
+{
+        const size_t each = (size_t)sf_span_value_bytes(&s->kind);
+        char *to = s->values;
+        for (int32_t k = 0; k < count; k++) {
+                sf_held form = held_of(s, &runs[k]);
+                for (int32_t c = runs[k].first; c < runs[k].first + runs[k].count; c++) {
+                        form.from = s->chunk[c];
+                        for (int64_t i = 0; i < s->kind.lines; i++, to += each)
+                                sf_span_put(&s->kind, to, sf_held_get(&form, item(n, c, i)));
+                }
+        }
+        sf_pile pile;
+        sf_pile_start(&pile, &s->kind, s->from);
+        bool added = true;
+        for (int32_t c = 0; added && c < s->chunks; c++)
+                added = sf_pile_add(&pile, s->chunk[c + 1], s->values + (size_t)c * (size_t)s->kind.lines * each);
+        if (added)
+                memcpy(s->span, pile.data, sf_shard_bytes(s, s->rank));
+        sf_pile_end(&pile);
+        return added ? SF_OK : no_memory(s, sf_shard_bytes(s, s->rank));
 }
 
 sf_status sf_device_fold(sf_shard *s)
 {
-        numbers n = {0}, found = {0};
-        const sf_op op = s->kind.op;
-        const bool index = sf_op_is(op, SF_INDEX);
-        const sf_op number = !index ? op : op == SF_ARGMAX || op == SF_LAST_ARGMAX ? SF_MAX : SF_MIN;
-        const int32_t blocks = sf_span_blocks(s->from, s->to);
-        sf_status status = numbers_begin(s, s->kind.acc, blocks, &n);
-        if (status == SF_OK && index)
-                status = numbers_begin(s, SF_DT_I64, blocks, &found);
-        int32_t entry = 0;
-        for (int64_t at = s->from; status == SF_OK && at < s->to; entry++) {
-                const int64_t end = at + ((int64_t)1 << sf_span_level(at, s->to));
-                status = fold_to(s, number, at, end, &n, entry);
-                if (status == SF_OK && index)
-                        status = fold_to(s, op, at, end, &found, entry);
-                at = end;
-        }
+        entries n = {.host = NULL};
+        SF_TRY(cut_chunks(s));
+        const sf_held widest = held_in(s, s->to - s->from);
+        run *runs = malloc((size_t)s->chunks * (sizeof *runs + sizeof(bool)));
+        if (!runs)
+                return no_memory(s, (size_t)s->chunks * sizeof *runs);
+        const int32_t count = make_folds(s, runs);
+        bool *done = (bool *)(runs + s->chunks);
+        memset(done, 0, (size_t)count);
+        sf_status status = entries_begin(s, sf_held_size(&widest), s->chunks, &n);
         if (status == SF_OK)
-                status = numbers_move(s, &n, false);
-        if (status == SF_OK && index)
-                status = numbers_move(s, &found, false);
-        char *to = s->span;
-        entry = 0;
-        for (int64_t at = s->from; status == SF_OK && at < s->to; entry++) {
-                const int64_t length = (int64_t)1 << sf_span_level(at, s->to);
-                for (int64_t i = 0; i < s->kind.lines; i++, to += sf_span_value_bytes(&s->kind))
-                        sf_span_put(&s->kind, to, block_value(s, at, length, number_get(&n, entry, i), &found, entry, i));
-                at += length;
-        }
-        numbers_end(s, &n);
-        numbers_end(s, &found);
+                status = fold_runs(s, count, runs, done, &n);
+        if (status == SF_OK)
+                status = entries_move(s, &n, false);
+        if (status == SF_OK)
+                status = take_values(s, count, runs, &n);
+        entries_end(s, &n);
+        free(runs);
         return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Results
+ * Results of a scan
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* The operands that one step can have besides x. */
-#define ENTRIES (SF_OPERANDS_MAX - 1)
-
-static void say(sf_program *p, int code, sf_dt dt, int32_t slot, int32_t left, int32_t right)
+/* How the values to the left of [from, to) are held. */
+static sf_held held_before(const sf_shard *s, int64_t from, int64_t to)
 {
-        p->code[p->count++] = (sf_instruction){(uint8_t)code, (uint8_t)dt, (uint8_t)slot, {(uint8_t)left, (uint8_t)right, 0}};
+        sf_step step = s->p.step;
+        step.before = from;
+        step.n = to - from;
+        return (sf_held){s->kind.op, s->kind.acc, sf_cuda_held_acc(&step), from};
 }
 
-/* Runs the part's step. `count` entries from `first` on are combined on the left of its results in
- * turn, then the initial value if `initial`. The results go to y, which decides their type. */
-static sf_status run_with(sf_shard *s, const sf_part_step *t, const numbers *lefts, int32_t first, int32_t count, bool initial, const sf_view *y)
+/* Chunks of one length are rows of a step, until the rest of the shard can be one line. The chunks
+ * of that line are cut no more: they become one. Returns how many runs there are. */
+static int32_t make_scans(sf_shard *s, run *runs)
 {
-        const int code = code_of(t->step.op, t->step.acc);
-        const sf_dt acc = t->step.acc;
-        sf_view entry[ENTRIES];
-        sf_fuse fuse = {.operands = 1, .load_reads = 1};
-        sf_step step = t->step;
-        sf_step_views views = t->views;
-        if (views.fuse)
-                fuse = *views.fuse;
-        views.operands = 1;
-        views.operand[0] = &t->x;
-        sf_program *p = &fuse.store;
-        say(p, SF_CODE_RESULT, acc, 0, 0, 0);
-        for (int32_t e = 0; e < count; e++) {
-                const int32_t slot = views.operands++;
-                entry[e] = numbers_view(s, t, lefts, first + e);
-                views.operand[slot] = &entry[e];
-                fuse.store_reads |= 1u << slot;
-                say(p, SF_CODE_LOAD, acc, slot, 0, 0);
-                say(p, code, acc, 0, p->count - 1, p->count - 2);
+        int32_t count = 0, entry = 0;
+        for (int32_t at = 0; at < s->chunks; count++) {
+                run *r = &runs[count];
+                int32_t end = at;
+                while (end < s->chunks && sf_part_end(s, s->chunk[end]) < s->to)
+                        end++;
+                if (end == at) {
+                        s->chunks = at + 1;
+                        s->chunk[at + 1] = s->to;
+                }
+                *r = (run){.first = at, .count = end == at ? 1 : count_alike(s, at, end), .entry = entry};
+                for (int32_t c = at; c < at + r->count; c++) {
+                        const int32_t lefts = sf_span_blocks(0, s->chunk[c]);
+                        r->lefts = lefts > r->lefts ? lefts : r->lefts;
+                }
+                entry += r->lefts ? (1 + r->lefts) * r->count : 0;
+                at += r->count;
         }
-        if (initial) {
-                p->constant[p->constants] = t->step.initial;
-                say(p, SF_CODE_CONSTANT, acc, p->constants++, 0, 0);
-                say(p, code, acc, 0, p->count - 1, p->count - 2);
-        }
-        fuse.operands = views.operands;
-        step.has_initial = false;
-        step.out = y->dt;
-        views.y = y;
-        views.fuse = &fuse;
-        return sf_run_steps(s->ctx, 1, &step, &views, NULL, 0, NULL);
+        return count;
 }
 
-/* Makes the part an elementwise step over x, which has the accumulator's type. */
-static void make_elementwise(sf_part_step *t, const sf_view *x)
+/* Writes the entries of row `row` of a run: how many values the pile has, and these, the lowest
+ * block first. */
+static void put_lefts(const sf_shard *s, const sf_pile *pile, const run *r, int32_t row, const entries *n)
 {
-        t->x = *x;
-        t->step.in = x->dt;
-        t->step.fold = t->step.exclusive = t->step.in_place = false;
-        t->views.x = &t->x;
-        t->views.m = NULL;
-        t->views.axes = 0;
-        t->views.fuse = NULL;
+        const int32_t c = r->first + row, entry = r->entry + row;
+        const sf_held form = held_before(s, s->chunk[c], s->chunk[c + 1]);
+        for (int64_t i = 0; i < s->kind.lines; i++)
+                memcpy(item(n, entry, i), &pile->count, sizeof pile->count);
+        for (int32_t e = 0; e < pile->count; e++)
+                for (int64_t i = 0; i < s->kind.lines; i++)
+                        sf_held_put(&form, sf_pile_value(pile, pile->count - 1 - e, i), item(n, entry + (1 + e) * r->count, i));
 }
 
-/* Runs the part's step with all entries from `first` on. One step takes as many as it has operands
- * for; its results go to scratch, and further steps combine the remaining entries. */
-static sf_status run_with_all(sf_shard *s, sf_part_step *t, const numbers *lefts, int32_t first)
+/* The entries of all runs. The pile has all positions before the shard. */
+static sf_status put_all_lefts(sf_shard *s, sf_pile *pile, int32_t count, const run *runs, const entries *n)
 {
-        const sf_view out = t->out;
-        const bool initial = t->step.has_initial;
-        int32_t rest = lefts->count - first, now = rest < ENTRIES ? rest : ENTRIES;
-        if (now == rest)
-                return run_with(s, t, lefts, first, now, initial, &out);
-        sf_memory memory;
-        sf_view kept = {.dt = s->kind.acc, .ndim = t->x.ndim, .shape = t->shape};
-        int64_t bytes = (int64_t)sf_dtypes[s->kind.acc].size;
-        for (int32_t d = t->x.ndim - 1; d >= 0; d--) {
-                kept.strides[d] = bytes;
-                bytes *= t->shape[d];
-        }
-        SF_TRY(sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream, (size_t)bytes, &memory));
-        kept.data = memory.data;
-        t->step.in_place = false;
-        sf_status status = run_with(s, t, lefts, first, now, false, &kept);
-        while (status == SF_OK && rest > now) {
-                first += now;
-                rest -= now;
-                now = rest < ENTRIES ? rest : ENTRIES;
-                make_elementwise(t, &kept);
-                t->step.in_place = now < rest;
-                status = run_with(s, t, lefts, first, now, now == rest && initial, now < rest ? &kept : &out);
-        }
-        sf_backend_return(s->ctx, s->p.step.device, s->p.step.stream, &memory);
-        return status;
+        const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
+        for (int32_t k = 0; k < count; k++)
+                for (int32_t row = 0; row < runs[k].count; row++) {
+                        const int32_t c = runs[k].first + row;
+                        if (runs[k].lefts)
+                                put_lefts(s, pile, &runs[k], row, n);
+                        if (c + 1 < s->chunks && !sf_pile_add(pile, s->chunk[c + 1], s->values + (size_t)c * each))
+                                return no_memory(s, each);
+                }
+        return SF_OK;
 }
 
-sf_status sf_device_scan(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile)
+static sf_status scan_run(sf_shard *s, const run *r, const entries *n)
 {
         sf_part_step t;
-        numbers lefts;
-        sf_part_make(s, from, to, &t);
-        if (!pile->count)
-                return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
-        sf_status status = numbers_begin(s, s->kind.acc, pile->count, &lefts);
-        for (int32_t e = 0; status == SF_OK && e < pile->count; e++) /* lowest first */
-                for (int64_t i = 0; i < s->kind.lines; i++)
-                        number_set(&lefts, e, i, sf_pile_value(pile, pile->count - 1 - e, i));
-        if (status == SF_OK)
-                status = numbers_move(s, &lefts, true);
-        if (status == SF_OK)
-                status = run_with_all(s, &t, &lefts, 0);
-        if (status == SF_OK && s->request.exclusive) {
-                /* The first result of an exclusive scan has no element of its own. The identity of
-                 * a sum, +0.0, would change a -0.0, so that result is computed from the values to
-                 * the left alone. */
-                sf_part_make(s, from, from + 1, &t);
-                const sf_view lowest = numbers_view(s, &t, &lefts, 0);
-                make_elementwise(&t, &lowest);
-                status = run_with_all(s, &t, &lefts, 1);
+        make_part(s, r, &t);
+        if (r->lefts) {
+                see_rows(s, r, n, r->entry, SF_DT_U8, &t);
+                t.views.left = &t.values;
+                t.views.lefts = r->lefts;
+                t.views.left_entry = (int64_t)n->each * r->count;
         }
-        numbers_end(s, &lefts);
+        return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
+}
+
+sf_status sf_device_scan(sf_shard *s, sf_pile *pile)
+{
+        entries n = {.host = NULL};
+        const sf_held widest = held_before(s, 0, s->to);
+        run *runs = malloc((size_t)s->chunks * (sizeof *runs + sizeof(bool)));
+        if (!runs)
+                return no_memory(s, (size_t)s->chunks * sizeof *runs);
+        const int32_t count = make_scans(s, runs);
+        const run *last = &runs[count - 1];
+        const int32_t all = last->entry + (last->lefts ? (1 + last->lefts) * last->count : 0);
+        bool *done = (bool *)(runs + count);
+        memset(done, 0, (size_t)count);
+        sf_status status = entries_begin(s, sf_held_size(&widest), all, &n);
+        if (status == SF_OK)
+                status = put_all_lefts(s, pile, count, runs, &n);
+        if (status == SF_OK && all)
+                status = entries_move(s, &n, true);
+        for (int32_t k = 0; status == SF_OK && k < count; k++)
+                status = scan_run(s, &runs[next_run(s, count, runs, done)], &n);
+        entries_end(s, &n);
+        free(runs);
         return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------------
+ * The result of a fold
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Is out, with one result for each line, contiguous in the order of lines? */
+static bool is_contiguous(const sf_shard *s)
+{
+        int64_t stride = (int64_t)sf_dtypes[s->p.step.out].size;
+        for (int32_t d = s->p.out.ndim - 1; d >= 0; d--) {
+                if (s->p.out.shape[d] != 1 && s->p.out.strides[d] != stride)
+                        return false;
+                stride *= s->p.out.shape[d];
+        }
+        return true;
+}
+
+/* Copies the results, which are on the device, to where out has them: a step over sequences of one
+ * element. */
+static sf_status spread_results(sf_shard *s, const entries *n, sf_dt dt)
+{
+        sf_part_step t;
+        sf_part_make(s, s->from, s->from, &t);
+        t.shape[s->axis] = 1;
+        t.x = entries_view(s, &t, n, 0, dt);
+        t.out = s->p.out;
+        t.out.ndim = t.x.ndim;
+        t.out.shape = t.shape;
+        for (int32_t d = 0, yd = 0; d < t.x.ndim; d++) {
+                t.out.strides[d] = d == s->axis ? 0 : s->p.out.strides[yd];
+                yd += d != s->axis || s->request.keepdim;
+        }
+        t.step = (sf_step){.op = SF_MAX, .in = dt, .acc = dt == SF_DT_BOOL ? SF_DT_U8 : dt, .out = dt, .device = s->p.step.device, .stream = s->p.step.stream};
+        t.step.acc = sf_dtypes[dt].kind == SF_KIND_REAL && sf_dtypes[dt].size < 4 ? SF_DT_F32 : t.step.acc;
+        t.step.identity = sf_identity(SF_MAX, t.step.acc);
+        t.views = (sf_step_views){.x = &t.x, .y = &t.out, .keepdim = true};
+        return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
 }
 
 sf_status sf_device_result(sf_shard *s, const sf_pile *pile)
 {
-        sf_part_step t;
-        numbers n;
+        entries n;
         sf_step step = s->p.step;
-        const sf_dt dt = sf_op_result(step.op, step.acc);
         step.n = s->length;
         step.before = step.after = 0;
         step.reverse = s->request.reverse;
-        sf_status status = numbers_begin(s, dt, 1, &n);
+        sf_status status = entries_begin(s, (size_t)sf_dtypes[step.out].size, 1, &n);
         for (int64_t i = 0; status == SF_OK && i < s->kind.lines; i++) {
                 sf_value v = s->length ? sf_pile_fold(pile, i) : step.identity;
                 if (step.has_initial)
                         v = sf_combine(step.op, step.acc, step.initial, v);
-                number_set(&n, 0, i, sf_step_lower(&step, v));
+                sf_value_store(sf_op_result(step.op, step.acc), step.out, sf_step_lower(&step, v), item(&n, 0, i));
         }
-        if (status == SF_OK)
-                status = numbers_move(s, &n, true);
-        if (status == SF_OK) {
-                sf_part_make(s, s->from, s->from, &t);
-                t.shape[s->axis] = 1;
-                const sf_view folded = numbers_view(s, &t, &n, 0);
-                make_elementwise(&t, &folded);
-                t.step.has_initial = false;
-                t.step.op = SF_SUM; /* of one element */
-                t.step.acc = dt;
-                t.out = s->p.out;
-                t.out.ndim = t.x.ndim;
-                t.out.shape = t.shape;
-                for (int32_t d = 0, yd = 0; d < t.x.ndim; d++) {
-                        t.out.strides[d] = d == s->axis ? 0 : s->p.out.strides[yd];
-                        yd += d != s->axis || s->request.keepdim;
-                }
-                n.count = 0;
-                status = run_with_all(s, &t, &n, 0);
+        if (status == SF_OK && is_contiguous(s))
+                status = sf_backend_copy(s->ctx, step.device, step.stream, s->p.out.data, n.host, n.each);
+        else if (status == SF_OK) {
+                status = entries_move(s, &n, true);
+                if (status == SF_OK)
+                        status = spread_results(s, &n, step.out);
         }
-        numbers_end(s, &n);
+        entries_end(s, &n);
         return status;
 }

@@ -22,6 +22,11 @@ struct sf_shard {
         int64_t *begin;
         int32_t *place;    /* of each rank */
         char *span;        /* that of this rank, once it has been computed */
+        /* device.c: where the chunks of this shard begin, and the end of the last; and the values
+         * of chunks, chunk by chunk, as in a span */
+        int64_t *chunk;
+        int32_t chunks;
+        char *values;
 };
 
 /* A shard, while shards are sorted. */
@@ -39,13 +44,18 @@ typedef struct sf_part_step {
         sf_step_views views;
 } sf_part_step;
 void sf_part_make(sf_shard *s, int64_t from, int64_t to, sf_part_step *t);
+/* Makes it a step over `rows` equal parts, side by side: their tensors get one more dimension, the
+ * last, along which the parts follow one another in the direction of the sequence. Those of values
+ * are up to the caller. */
+void sf_part_fan(const sf_shard *s, int64_t rows, sf_part_step *t);
 
-/* device.c: shards in CUDA memory. has: is the operation supported? fold: computes the values of
- * this rank's blocks, into its span. scan: scans [from, to), with the values of `pile` on the left.
- * result: the result of a fold. */
-bool sf_device_has(const sf_step *step);
+/* A scan of a shard is done in parts, each by one step: where the part ends that begins at `at`. */
+int64_t sf_part_end(const sf_shard *s, int64_t at);
+
+/* device.c: shards in CUDA memory. fold: computes the values of this rank's blocks, into its span.
+ * scan: scans the shard, with the values of `pile` on its left. result: the result of a fold. */
 sf_status sf_device_fold(sf_shard *s);
-sf_status sf_device_scan(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile);
+sf_status sf_device_scan(sf_shard *s, sf_pile *pile);
 sf_status sf_device_result(sf_shard *s, const sf_pile *pile);
 
 /* Checks, on this rank, what was asked for. */

@@ -94,6 +94,8 @@ void sf_shard_destroy(sf_shard *s)
         free(s->begin);
         free(s->place);
         free(s->span);
+        free(s->chunk);
+        free(s->values);
         free(s);
 }
 
@@ -190,28 +192,25 @@ static bool fans(const sf_shard *s, int64_t from, int64_t to)
         return to - from >= LEAST_TO_FAN && s->kind.lines < FAN && s->p.x.ndim < SF_MAX_NDIM && !sf_op_is(s->p.step.op, SF_INDEX);
 }
 
-/* Adds a last dimension, along which parts of the axis follow one another in the direction of the
- * sequence. */
-static void fan_out(const sf_shard *s, sf_part_step *t, sf_view *v)
+static void fan_out(const sf_shard *s, const sf_part_step *t, sf_view *v)
 {
         const int64_t move = t->shape[s->axis] * v->strides[s->axis];
         v->strides[v->ndim] = s->request.reverse ? -move : move;
-        v->data = v->data && s->request.reverse ? v->data + (FAN - 1) * move : v->data;
-        v->ndim++;
+        v->data = v->data && s->request.reverse ? v->data + (t->shape[t->x.ndim] - 1) * move : v->data;
 }
 
-static void make_fan(const sf_shard *s, sf_part_step *t)
+void sf_part_fan(const sf_shard *s, int64_t rows, sf_part_step *t)
 {
-        t->shape[s->axis] /= FAN;
-        t->shape[t->x.ndim] = FAN;
+        t->shape[s->axis] /= rows;
+        t->shape[t->x.ndim] = rows;
+        fan_out(s, t, &t->x);
         if (t->views.m)
                 fan_out(s, t, &t->mask);
         if (t->views.operands > 1)
                 fan_out(s, t, &t->a);
-        fan_out(s, t, &t->x);
-        for (int32_t d = 0; d < t->values.ndim; d++)
-                t->values.strides[d] *= FAN;
-        t->values.strides[t->values.ndim++] = sizeof(sf_value);
+        if (!t->step.fold)
+                fan_out(s, t, &t->out);
+        t->mask.ndim = t->a.ndim = t->out.ndim = ++t->x.ndim;
 }
 
 /* Computes the values of one block, for every line, and writes them to the span. */
@@ -221,9 +220,13 @@ static sf_status fold_block(sf_shard *s, int64_t from, int64_t to, char *values,
         const int fan = fans(s, from, to) ? FAN : 1;
         sf_part_make(s, from, to, &t);
         see_values(s, values, &t);
-        if (fan > 1)
-                make_fan(s, &t);
         t.step.fold = true;
+        if (fan > 1) {
+                for (int32_t d = 0; d < t.values.ndim; d++)
+                        t.values.strides[d] *= FAN;
+                t.values.strides[t.values.ndim++] = sizeof(sf_value);
+                sf_part_fan(s, FAN, &t);
+        }
         t.step.exclusive = t.step.has_initial = t.step.in_place = false;
         t.step.out = t.step.in; /* nothing is rounded */
         t.views.values = true;
@@ -283,8 +286,6 @@ sf_status sf_shard_values(sf_shard *s, void *span)
 /* Scans [from, to); the pile has all positions before it, as the values to the left. */
 static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const sf_pile *pile)
 {
-        if (!sf_on_host(s->p.step.device))
-                return sf_device_scan(s, from, to, pile);
         sf_part_step t;
         sf_memory left = {NULL, NULL};
         const size_t each = (size_t)s->kind.lines * sizeof(sf_value);
@@ -313,16 +314,19 @@ static int64_t power_above(int64_t n)
         return n < 2 ? 1 : 2 * sf_order_left(n);
 }
 
+int64_t sf_part_end(const sf_shard *s, int64_t at)
+{
+        return at & (power_above(s->to - at) - 1) ? at + ((int64_t)1 << sf_span_level(at, s->to)) : s->to;
+}
+
 static sf_status finish_scan(sf_shard *s, sf_pile *pile)
 {
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
         const char *span = s->span;
         for (int64_t at = s->from; at < s->to; span += each) {
-                if (!(at & (power_above(s->to - at) - 1)))
-                        return scan_part(s, at, s->to, pile);
-                const int64_t end = at + ((int64_t)1 << sf_span_level(at, s->to));
+                const int64_t end = sf_part_end(s, at);
                 SF_TRY(scan_part(s, at, end, pile));
-                if (!sf_pile_add(pile, end, span))
+                if (end < s->to && !sf_pile_add(pile, end, span))
                         return no_memory(s->ctx, each);
                 at = end;
         }
@@ -357,10 +361,10 @@ static sf_status finish(sf_shard *s, sf_pile *pile)
 {
         if (!s->p.out.count)
                 return SF_OK;
+        if (!sf_on_host(s->p.step.device))
+                return s->p.step.fold ? sf_device_result(s, pile) : sf_device_scan(s, pile);
         if (!s->p.step.fold)
                 return finish_scan(s, pile);
-        if (!sf_on_host(s->p.step.device))
-                return sf_device_result(s, pile);
         finish_fold(s, pile);
         return SF_OK;
 }

@@ -189,7 +189,8 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         if (ctx->backend == SF_BACKEND_REF || host_learning_again)
                 return sf_ref_run(ctx, step);
         status = step->then ? run_chain(ctx, step) : run_stage(ctx, step);
-        return status == SF_OK && host_learning ? sf_ref_run(ctx, step) : status;
+        /* The reference has values of another form than a device (cuda/held.h): whoever learns with those has garbage. */
+        return status == SF_OK && host_learning && !step->values && !step->left ? sf_ref_run(ctx, step) : status;
 }
 
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other)

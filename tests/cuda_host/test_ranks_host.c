@@ -12,57 +12,104 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES = 3, N = 300, RANKS = 4, BYTES = LINES * N * 8 };
+enum { RANKS = 4, MOST = 12000, BYTES = MOST * 8 };
 
-/* Where shards begin: at many set bits, so that there is more to the left than one step takes; and an empty one. */
-static const int64_t begins[RANKS + 1] = {0, 64, 255, 255, N};
+/* So many lines, along axis 1 - axis, of so many elements. */
+typedef struct form {
+        int32_t axis;
+        int64_t lines, n;
+        /* Where shards begin: at many set bits, so that there are many blocks to the left; and an empty one. */
+        int64_t begins[RANKS + 1];
+} form;
+
+static const form rows = {1, 3, 300, {0, 64, 255, 255, 300}}, columns = {0, 3, 300, {0, 64, 255, 255, 300}}, strip = {0, 40, 300, {0, 1, 130, 131, 300}},
+                  line = {1, 1, 12000, {0, 64, 4095, 4095, 12000}}, narrow = {0, 2, 3000, {0, 1023, 1024, 1026, 3000}}, odd = {0, 6, 1500, {0, 500, 1001, 1001, 1500}};
 
 typedef struct sample {
         const char *name;
         sf_dtype in, out;
         sf_op op;
-        int32_t axis, fold, reverse, exclusive, masked, skip_nan, initial;
+        const form *form;
+        int32_t fold, reverse, exclusive, masked, skip_nan, initial;
 } sample;
 
+#define I8_INIT {0, 8, 1}
 static const sample samples[] = {
-        {"cumsum", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 0, 0, 0, 0, 0, 0},
-        {"cumsum, exclusive", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 0, 0, 1, 0, 0, 0},
-        {"cumsum, in columns, reverse", SF_F32_INIT, SF_F16_INIT, SF_SUM, 0, 0, 1, 0, 0, 0, 1},
-        {"cummax, masked", SF_F64_INIT, SF_F64_INIT, SF_MAX, 1, 0, 1, 1, 1, 0, 0},
-        {"cumprod of integers", SF_I32_INIT, SF_I64_INIT, SF_PROD, 0, 0, 0, 0, 0, 0, 0},
-        {"cumsum without NaN", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 0, 0, 0, 0, 1, 0},
-        {"sum", SF_F32_INIT, SF_F32_INIT, SF_SUM, 1, 1, 1, 0, 0, 0, 1},
-        {"min, masked", SF_I32_INIT, SF_I32_INIT, SF_MIN, 0, 1, 0, 0, 1, 0, 0},
-        {"argmax, masked", SF_F32_INIT, SF_I64_INIT, SF_ARGMAX, 1, 1, 0, 0, 1, 0, 0},
-        {"last_argmin, reverse", SF_I32_INIT, SF_I32_INIT, SF_LAST_ARGMIN, 0, 1, 1, 0, 0, 0, 0},
+        {"cumsum", SF_F32_INIT, SF_F32_INIT, SF_SUM, &rows, 0, 0, 0, 0, 0, 0},
+        {"cumsum, exclusive", SF_F32_INIT, SF_F32_INIT, SF_SUM, &rows, 0, 0, 1, 0, 0, 0},
+        {"cumsum, in columns, reverse", SF_F32_INIT, SF_F16_INIT, SF_SUM, &columns, 0, 1, 0, 0, 0, 1},
+        {"cumsum of one line", SF_F32_INIT, SF_F32_INIT, SF_SUM, &line, 0, 0, 1, 0, 0, 1},
+        {"cumsum of two columns", SF_F32_INIT, SF_F32_INIT, SF_SUM, &narrow, 0, 1, 0, 0, 0, 0},
+        {"cumsum of six columns", SF_F32_INIT, SF_F32_INIT, SF_SUM, &odd, 0, 0, 0, 0, 0, 0},
+        {"cumsum of many columns", SF_F32_INIT, SF_F32_INIT, SF_SUM, &strip, 0, 0, 1, 0, 0, 0},
+        {"cummax, masked", SF_F64_INIT, SF_F64_INIT, SF_MAX, &rows, 0, 1, 1, 1, 0, 0},
+        {"cummin of bytes", I8_INIT, I8_INIT, SF_MIN, &line, 0, 0, 0, 0, 0, 0},
+        {"sum of bytes", I8_INIT, I8_INIT, SF_SUM, &rows, 1, 0, 0, 0, 0, 0},
+        {"cumprod of integers", SF_I32_INIT, SF_I64_INIT, SF_PROD, &columns, 0, 0, 0, 0, 0, 0},
+        {"cumsum without NaN", SF_F32_INIT, SF_F32_INIT, SF_SUM, &rows, 0, 0, 0, 0, 1, 0},
+        {"sum", SF_F32_INIT, SF_F32_INIT, SF_SUM, &rows, 1, 1, 0, 0, 0, 1},
+        {"min, masked", SF_I32_INIT, SF_I32_INIT, SF_MIN, &columns, 1, 0, 0, 1, 0, 0},
+        {"argmax, masked", SF_F32_INIT, SF_I64_INIT, SF_ARGMAX, &rows, 1, 0, 0, 1, 0, 0},
+        {"last_argmin, reverse", SF_I32_INIT, SF_I32_INIT, SF_LAST_ARGMIN, &columns, 1, 1, 0, 0, 0, 0},
+        {"argmin so far", SF_F32_INIT, SF_I32_INIT, SF_ARGMIN, &line, 0, 1, 0, 0, 0, 0},
+        {"last_argmax so far, masked", SF_F32_INIT, SF_I64_INIT, SF_LAST_ARGMAX, &columns, 0, 0, 1, 1, 0, 0},
+        {"last_argmax so far", SF_F64_INIT, SF_I64_INIT, SF_LAST_ARGMAX, &rows, 0, 0, 0, 0, 0, 0},
+        {"prod", SF_F32_INIT, SF_F32_INIT, SF_PROD, &rows, 1, 0, 0, 0, 0, 1},
+        {"prod in columns", SF_F64_INIT, SF_F64_INIT, SF_PROD, &strip, 1, 1, 0, 1, 0, 0},
+        {"cumprod", SF_F32_INIT, SF_F32_INIT, SF_PROD, &line, 0, 0, 1, 0, 0, 1},
+        {"cumprod in columns", SF_F32_INIT, SF_F32_INIT, SF_PROD, &strip, 0, 1, 0, 0, 0, 0},
+        {"cumprod of rows", SF_F64_INIT, SF_F64_INIT, SF_PROD, &rows, 0, 0, 0, 1, 0, 0},
+        {"cumprod of two columns", SF_F32_INIT, SF_F32_INIT, SF_PROD, &narrow, 0, 0, 0, 0, 0, 0},
+        {"logsumexp", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &line, 1, 0, 0, 0, 0, 0},
+        {"logsumexp in columns", SF_F64_INIT, SF_F64_INIT, SF_LOGSUMEXP, &strip, 1, 0, 0, 1, 0, 0},
+        {"logcumsumexp", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &line, 0, 1, 0, 0, 0, 0},
+        {"logcumsumexp in columns", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &columns, 0, 0, 1, 1, 0, 0},
+        {"recurrence", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &line, 0, 0, 0, 0, 0, 1},
+        {"recurrence in columns", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &strip, 0, 1, 1, 0, 0, 0},
+        {"recurrence of rows", SF_F64_INIT, SF_F64_INIT, SF_RECURRENCE, &rows, 0, 0, 1, 0, 0, 0},
 };
 
 static sf_context *ref, *device;
 static int failures, checks;
-static char x[BYTES], mask[LINES * N], whole[BYTES], part[BYTES], spans[1 << 20];
+static char x[BYTES], factor[BYTES], mask[MOST], whole[BYTES], part[BYTES], spans[1 << 20];
 
 static void check(bool passed, const char *name, const char *what, sf_context *ctx)
 {
-        checks++;
-        if (passed)
+        checks += !host_learning;
+        if (passed || host_learning) /* who learns has garbage to the left of scans (backend_host.c) */
                 return;
         failures++;
         fprintf(stderr, "%s: %s: %s\n", name, what, sf_last_error(ctx));
 }
 
+/* Element i of an array of this type. */
+static void put(char *to, sf_dtype dtype, int i, double v)
+{
+        const float single = (float)v;
+        const int32_t integer = (int32_t)v;
+        const int8_t byte = (int8_t)integer;
+        const void *from = dtype.code == 0 && dtype.bits == 8 ? (const void *)&byte : dtype.code == 0 ? (const void *)&integer : dtype.bits == 64 ? (const void *)&v : &single;
+        memcpy(to + dtype.bits / 8 * i, from, dtype.bits / 8);
+}
+
 static void fill(const sample *s)
 {
+        const int count = (int)(s->form->lines * s->form->n);
         srand(7);
-        for (int i = 0; i < LINES * N; i++) {
-                const double v = (rand() % 2000001 - 1000000) / 333.0;
-                const float narrow = s->skip_nan && i % 5 == 2 ? (float)__builtin_nan("") : s->exclusive && i < 280 ? -0.0f : (float)v; /* -0.0 stays, whoever has none of his own */
-                const int32_t integer = s->op == SF_LAST_ARGMIN ? (int32_t)v / 1000 : (int32_t)v | 1;
-                if (s->in.code == 0)
-                        memcpy(x + 4 * i, &integer, 4);
-                else if (s->in.bits == 64)
-                        memcpy(x + 8 * i, &v, 8);
-                else
-                        memcpy(x + 4 * i, &narrow, 4);
+        for (int i = 0; i < count; i++) {
+                double v = (rand() % 2000001 - 1000000) / 333.0;
+                if (s->skip_nan && i % 5 == 2)
+                        v = __builtin_nan("");
+                else if (s->op == SF_PROD)
+                        v = s->in.code ? v / 700 : (int32_t)v | 1; /* leaves the range of f32 now and then */
+                else if (s->op == SF_LOGSUMEXP)
+                        v /= 100;
+                else if (s->exclusive && s->in.bits == 32 && i < 280)
+                        v = -0.0; /* stays, whoever has none of his own */
+                else if (s->op >= SF_ARGMAX && s->op <= SF_LAST_ARGMIN)
+                        v = (int32_t)v / 1000; /* many are equal */
+                put(x, s->in, i, v);
+                put(factor, s->in, i, (rand() % 2001 - 1000) / 900.0);
                 mask[i] = rand() % 3 > 0;
         }
 }
@@ -70,13 +117,14 @@ static void fill(const sample *s)
 /* Positions [from, to) of the axis of an array of the whole shape; a fold's result has one. */
 static sf_tensor part_of(const sample *s, void *data, sf_dtype dtype, int64_t from, int64_t to, int type, int64_t *room)
 {
-        const int64_t shape[2] = {s->axis ? LINES : N, s->axis ? N : LINES};
+        const form *f = s->form;
+        const int64_t shape[2] = {f->axis ? f->lines : f->n, f->axis ? f->n : f->lines};
         const int64_t strides[2] = {shape[1], 1};
         for (int d = 0; d < 2; d++) {
-                room[d] = d == s->axis ? to - from : shape[d];
+                room[d] = d == f->axis ? to - from : shape[d];
                 room[2 + d] = strides[d];
         }
-        return (sf_tensor){.data = (char *)data + from * strides[s->axis] * (dtype.bits / 8), .device = {type, 0}, .ndim = 2, .dtype = dtype, .shape = room,
+        return (sf_tensor){.data = (char *)data + from * strides[f->axis] * (dtype.bits / 8), .device = {type, 0}, .ndim = 2, .dtype = dtype, .shape = room,
                            .strides = room + 2};
 }
 
@@ -85,28 +133,33 @@ static sf_tensor result_of(const sample *s, void *data, int64_t from, int64_t to
         return part_of(s, data, s->out, s->fold ? 0 : from, s->fold ? 1 : to, type, room);
 }
 
+static sf_scalar initial_of(const sample *s)
+{
+        return s->initial ? sf_real(0.5) : (sf_scalar){0};
+}
+
 static void run_whole(const sample *s)
 {
-        int64_t rx[4], ry[4], rm[4];
-        sf_tensor tx = part_of(s, x, s->in, 0, N, SF_CPU, rx), ty = result_of(s, whole, 0, N, SF_CPU, ry), tm = part_of(s, mask, SF_U8, 0, N, SF_CPU, rm);
-        const sf_scalar initial = s->initial ? sf_real(0.5) : (sf_scalar){0};
+        int64_t rx[4], ry[4], rm[4], ra[4], n = s->form->n;
+        sf_tensor tx = part_of(s, x, s->in, 0, n, SF_CPU, rx), ty = result_of(s, whole, 0, n, SF_CPU, ry), tm = part_of(s, mask, SF_U8, 0, n, SF_CPU, rm);
+        sf_tensor ta = part_of(s, factor, s->in, 0, n, SF_CPU, ra);
         memset(whole, 0, sizeof whole);
         if (s->fold) {
                 sf_fold_options o = SF_FOLD_OPTIONS_INIT;
-                o.op = s->op, o.axes = &s->axis, o.naxes = 1, o.keepdim = 1, o.reverse = s->reverse, o.mask = s->masked ? &tm : NULL, o.skip_nan = s->skip_nan;
-                o.initial = initial;
+                o.op = s->op, o.axes = &s->form->axis, o.naxes = 1, o.keepdim = 1, o.reverse = s->reverse, o.mask = s->masked ? &tm : NULL, o.skip_nan = s->skip_nan;
+                o.initial = initial_of(s);
                 check(sf_fold(ref, &tx, &ty, &o) == SF_OK, s->name, "the whole", ref);
         } else {
                 sf_scan_options o = SF_SCAN_OPTIONS_INIT;
-                o.op = s->op, o.axis = s->axis, o.reverse = s->reverse, o.exclusive = s->exclusive, o.mask = s->masked ? &tm : NULL, o.skip_nan = s->skip_nan;
-                o.initial = initial;
-                check(sf_scan(ref, &tx, &ty, &o) == SF_OK, s->name, "the whole", ref);
+                o.op = s->op, o.axis = s->form->axis, o.reverse = s->reverse, o.exclusive = s->exclusive, o.mask = s->masked ? &tm : NULL, o.skip_nan = s->skip_nan;
+                o.initial = initial_of(s);
+                check((s->op == SF_RECURRENCE ? sf_recurrence(ref, &ta, &tx, &ty, &o) : sf_scan(ref, &tx, &ty, &o)) == SF_OK, s->name, "the whole", ref);
         }
 }
 
 typedef struct rank {
-        int64_t rx[4], ry[4], rm[4];
-        sf_tensor x, y, m;
+        int64_t rx[4], ry[4], rm[4], ra[4];
+        sf_tensor x, y, m, a;
         sf_shard_options options;
         sf_shard *shard;
 } rank;
@@ -120,13 +173,16 @@ static void run_ranks(const sample *s)
         for (int i = 0; i < RANKS; i++) {
                 rank *r = &ranks[i];
                 const sf_shard_options usual = SF_SHARD_OPTIONS_INIT;
+                const int64_t *begins = s->form->begins;
                 r->x = part_of(s, x, s->in, begins[i], begins[i + 1], SF_CUDA, r->rx);
                 r->y = result_of(s, part, begins[i], begins[i + 1], SF_CUDA, r->ry);
                 r->m = part_of(s, mask, SF_U8, begins[i], begins[i + 1], SF_CUDA, r->rm);
+                r->a = part_of(s, factor, s->in, begins[i], begins[i + 1], SF_CUDA, r->ra);
                 r->options = usual;
-                r->options.op = s->op, r->options.axis = s->axis, r->options.fold = s->fold, r->options.keepdim = s->fold, r->options.reverse = s->reverse;
+                r->options.a = s->op == SF_RECURRENCE ? &r->a : NULL;
+                r->options.op = s->op, r->options.axis = s->form->axis, r->options.fold = s->fold, r->options.keepdim = s->fold, r->options.reverse = s->reverse;
                 r->options.exclusive = s->exclusive, r->options.mask = s->masked ? &r->m : NULL, r->options.skip_nan = s->skip_nan;
-                r->options.initial = s->initial ? sf_real(0.5) : (sf_scalar){0};
+                r->options.initial = initial_of(s);
                 sf_shard_card_make(device, &r->x, &r->y, &r->options, &cards[i]);
         }
         for (int i = 0; i < RANKS; i++) {
@@ -149,21 +205,6 @@ static void run_ranks(const sample *s)
         check(!memcmp(part, whole, sizeof part), s->name, "the bits", device);
 }
 
-/* What a device does not have is refused, with a sentence. */
-static void check_refused(void)
-{
-        const sample s = {"logsumexp", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, 1, 0, 0, 0, 0, 0, 0};
-        int64_t rx[4], ry[4];
-        sf_tensor tx = part_of(&s, x, s.in, 0, N, SF_CUDA, rx), ty = part_of(&s, part, s.out, 0, N, SF_CUDA, ry);
-        sf_shard_options o = SF_SHARD_OPTIONS_INIT;
-        sf_shard_card card;
-        sf_shard *shard = NULL;
-        o.op = s.op;
-        sf_shard_card_make(device, &tx, &ty, &o, &card);
-        check(sf_shard_create(device, &tx, &ty, &o, 0, 1, &card, &shard) == SF_UNSUPPORTED && strstr(sf_last_error(device), "not this logsumexp; move it to CPU memory"),
-              s.name, "refused", device);
-}
-
 static void run_all(void)
 {
         for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
@@ -171,7 +212,6 @@ static void run_all(void)
                 run_whole(&samples[i]);
                 run_ranks(&samples[i]);
         }
-        check_refused();
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,10 @@
 """One rank of test_distributed.py: every case by this rank's shard, against the whole computed here. Prints what differs, and at the end how many were
 checked. Started as torchrun starts it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment; SCANFOLD_RANKS_ENGINE and
-SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu)."""
+SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu). Of the engine "threaded" all ranks are threads of one process, whose
+process group is fake: torch's own, for tests."""
 import os
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -13,6 +15,7 @@ from scanfold import distributed as sd
 checked = 0
 ENGINE = os.environ.get("SCANFOLD_RANKS_ENGINE", "gloo")
 DEVICE = os.environ.get("SCANFOLD_RANKS_DEVICE", "cpu")
+EVERY = int(os.environ.get("SCANFOLD_RANKS_EVERY", "1"))  # of the listed cases, one in so many: on a device each one compiles kernels
 WHOLE = {"cumsum": scanfold.cumsum, "cumprod": scanfold.cumprod, "cummax": scanfold.cummax, "cummin": scanfold.cummin,
          "logcumsumexp": scanfold.logcumsumexp, "sum": scanfold.sum, "prod": scanfold.prod, "max": scanfold.max, "min": scanfold.min,
          "argmax": scanfold.argmax, "argmin": scanfold.argmin, "logsumexp": scanfold.logsumexp}
@@ -66,6 +69,8 @@ def values(ranks, me, group):
             if dtype is torch.bool and name in ("logsumexp", "logcumsumexp", "argmax", "argmin"):
                 continue
             seed += 1
+            if seed % EVERY:
+                continue
             shape, dim = ((70,), 0) if seed % 3 == 0 else ((3, 45), 1) if seed % 3 == 1 else ((40, 5), 0)
             x, mask = tensor(shape, dtype, seed), tensor(shape, torch.bool, seed + 500)
             how = {} if name in ("argmax", "argmin", "logsumexp") else {"reverse": bool(seed & 1)}
@@ -83,6 +88,17 @@ def values(ranks, me, group):
             got = getattr(sd, name)(part(x, dim, at, me), dim, group=group, dtype=expected.dtype, **mine) if not name.startswith("arg") else \
                 getattr(sd, name)(part(x, dim, at, me), dim, group=group, **mine)
             same(f"{name} {dtype} {shape} over {ranks} {how.keys()}", got, part(expected, dim, at, me) if name in SCANS else expected)
+
+
+def lengths(ranks, me, group):
+    """Calls one after another with shards of other lengths: a rank guesses from the last ones how long those of the others are, and others may guess otherwise."""
+    for count in ([3 + r for r in range(ranks)], [3] * ranks, [4] * ranks, [4 + (r == 0) for r in range(ranks)], [4] * ranks, [5] * ranks, [5] * ranks):
+        at = [0]
+        for n in count:
+            at.append(at[-1] + n)
+        x = tensor((at[-1], 2), torch.float32, at[-1])
+        same(f"lengths {count}", sd.cumsum(part(x, 0, at, me), 0, group=group), part(scanfold.cumsum(x, 0), 0, at, me))
+        same(f"sum of lengths {count}", sd.sum(part(x, 0, at, me), 0, group=group), scanfold.sum(x, 0))
 
 
 def moments(ranks, me, group):
@@ -121,6 +137,8 @@ def gradients(ranks, me, group):
     at = cuts(21, ranks, 7)
 
     def both(what, ours, whole, scans=True, start=x):
+        if len(what) % EVERY:
+            return
         mine, full = part(start, 1, at, me).clone().requires_grad_(), start.clone().requires_grad_()
         y = ours(mine)
         (y * (part(weights, 1, at, me) if scans else weights[:, 0] * (1 if me == 0 else 0))).sum().backward()
@@ -251,8 +269,38 @@ def compiled(me, group):
     same("compiled", step(x[3 * me:3 * me + 3]), (scanfold.cumsum(x * 2, 0) + 1)[3 * me:3 * me + 3])
 
 
+def threads(count):
+    """Ranks that are threads, with one device among them. The fake group has no messages from one rank to another, so nothing goes along a tree; and a backward
+    would run on threads of its own, which are in no group."""
+    from torch.testing._internal.distributed.multi_threaded_pg import _install_threaded_pg
+    _install_threaded_pg()
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    store = dist.HashStore()
+    ended = []
+
+    def one(rank):
+        dist.init_process_group("threaded", rank=rank, world_size=count, store=store)
+        with torch.no_grad():
+            values(count, rank, None)
+            lengths(count, rank, None)
+            recurrences(count, rank, None)
+            moments(count, rank, None)
+            faults(count, rank, None)
+        ended.append(rank)
+    ranks = [threading.Thread(target=one, args=(rank,)) for rank in range(count)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    if len(ended) == count:
+        print(f"rank 0 checked {checked}", flush=True)
+    os._exit(len(ended) != count)  # torch does not expect such a group when it ends
+
+
 def main():
     torch.set_num_threads(1)
+    if ENGINE == "threaded":
+        threads(int(os.environ["WORLD_SIZE"]))
     dist.init_process_group(ENGINE)
     rank = dist.get_rank()
     for ranks in (1, 2, 3, 5, 8):
@@ -261,6 +309,7 @@ def main():
         group = dist.new_group(list(range(ranks)))
         if rank < ranks:
             values(ranks, rank, group)
+            lengths(ranks, rank, group)
             recurrences(ranks, rank, group)
             if ranks == 3:
                 moments(ranks, rank, group)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
-RANKS = 5
+RANKS = 8
 
 
 def free_port():
@@ -25,6 +25,7 @@ def run_ranks(count, engine, device):
     env = dict(os.environ, WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1",
                GLOO_SOCKET_IFNAME="lo", TORCH_DISTRIBUTED_DEBUG="OFF", SCANFOLD_RANKS_ENGINE=engine, SCANFOLD_RANKS_DEVICE=device)
     worker = [sys.executable, os.path.join(here, "ranks_worker.py")]
+    count = 1 if engine == "threaded" else count
     ranks = [subprocess.Popen(worker, env=dict(env, RANK=str(i)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(count)]
     try:
         ended = [rank.communicate(timeout=300) for rank in ranks]
@@ -47,10 +48,31 @@ def test_ranks_have_the_bits_of_one_process():
     run_ranks(RANKS, "gloo", "cpu")
 
 
+@pytest.mark.host_only("over gloo")
+@needs_gloo
+def test_torchrun():
+    """As users start ranks: torchrun with two of them."""
+    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_worker.py")
+    run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(free_port()), worker]
+    done = subprocess.run(run, env=dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo"), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [re.sub(r"\d+$", "N", line) for line in sorted(done.stdout.splitlines())] == ["rank 0 checked N", "rank 1 checked N"]
+
+
 @needs_gloo
 def test_shards_on_one_gpu(cuda):
     """Three ranks whose shards are on one device, and whose values go by way of the host."""
     run_ranks(3, "gloo", "cuda")
+
+
+@pytest.mark.host_only("CUDA has a test of its own below")
+def test_ranks_of_a_fake_group():
+    run_ranks(3, "threaded", "cpu")
+
+
+def test_shards_of_a_fake_group_on_one_gpu(cuda):
+    """Ranks that are threads of one process, with their shards on one device."""
+    run_ranks(5, "threaded", "cuda")
 
 
 def test_nccl_with_one_rank(cuda):

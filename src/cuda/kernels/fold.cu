@@ -22,7 +22,8 @@
  *   0. number[3]: rows of a part. units: batch positions times chunks times strips. inner: columns.
  *
  * SF_PARTIAL: the totals go to scratch, in the accumulator's type, chunk after chunk; those of a
- * further member follow those of the one before it. SF_RESUME: x is scratch.
+ * further member follow those of the one before it. SF_RESUME: x is scratch. SF_VALUES: what is
+ * stored is the value, of two components, as it is held; somebody else goes on with it.
  */
 #if SF_RESUME
 #define SF_X ((const char *)p.scratch)
@@ -158,6 +159,9 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 #else
 #if SF_PARTIAL && SF_PAIRED
         ((sf_acc *)p.scratch)[part] = sf_settled(v);
+#elif SF_VALUES
+        (void)with, (void)j;
+        *(sf_acc *)(line.y + c * p.iy) = sf_settled(v);
 #else
         sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, sf_lowered(p, v), with, j));
 #if SF_ELEMENT
@@ -170,7 +174,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 /* Stores the totals of a vector of columns, which begins at `column`; as vectors if possible. */
 SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, sf_i64 column, const sf_acc (&sum)[SF_WIDTH], const sf_results &with)
 {
-#if SF_MEMBERS == 1 && !SF_PARTIAL && !SF_ELEMENT && SF_WIDTH > 1
+#if SF_MEMBERS == 1 && !SF_PARTIAL && !SF_ELEMENT && !SF_VALUES && SF_WIDTH > 1
         enum { BYTES = SF_WIDTH * SF_OUT_SIZE, EACH = BYTES < 16 ? BYTES : 16, WORDS = EACH / 4 };
         char *y = line.y + column * p.iy;
         if (WORDS && p.iy == SF_OUT_SIZE && column + SF_WIDTH <= p.inner && !((sf_u64)y & (EACH - 1))) {

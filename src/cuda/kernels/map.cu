@@ -1,6 +1,7 @@
 /*
  * map.cu: steps whose sequences have one element: elementwise operations, casts, copies. An element
- * is combined with nothing but the initial value, if there is one.
+ * is combined with nothing but the initial value, if there is one, and with totals to its left
+ * (SF_LEFTS). SF_VALUES: its value is stored, as in fold.cu.
  *
  * A line is here the last of the batch dimensions, so its elements are independent. A thread has
  * SF_ITEMS vectors, SF_THREADS vectors apart. All of them are loaded before the first is stored.
@@ -29,13 +30,35 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_answer result[SF_ITEMS][SF_WIDTH];
         sf_elements<1>(p, in, 0, 0, 0, v);
         sf_lift_late(v);
+#if SF_VALUES
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = sf_begin(p, sf_choose(SF_EXCLUSIVE, identity, v[i][j]));
+                        if (at[i] + j < end[i])
+                                *(sf_acc *)(line[i].y + (at[i] + j) * p.sy) = sf_settled(v[i][j]);
+#else
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+#if SF_LEFTS
+                        /* Each element is a sequence, with totals of its own to its left. */
+                        const bool there = at[i] + j < end[i];
+                        const char *left = line[i].left + (there ? at[i] + j : 0) * p.il;
+                        const int lefts = there ? *(const int *)left : 0;
+                        if (SF_EXCLUSIVE && !lefts)
+                                v[i][j] = identity;
+                        for (int e = 0; e < lefts; e++) {
+                                left += p.left_entry;
+                                v[i][j] = SF_EXCLUSIVE && !e ? *(const sf_acc *)left : sf_combine(*(const sf_acc *)left, v[i][j]);
+                        }
+#endif
+                        v[i][j] = sf_begin(p, sf_choose(SF_EXCLUSIVE && !SF_LEFTS, identity, v[i][j]));
+                }
         sf_lower_all(p, v, result);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_store_vector(p, line[i], at[i], end[i], sf_along(p), result[i], with[i]);
+#endif
 }

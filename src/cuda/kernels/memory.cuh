@@ -11,6 +11,9 @@ struct sf_line {
         const char *x;
         char *y;
         const char *m;
+#if SF_LEFTS
+        const char *left;
+#endif
 #if SF_FUSED
         const char *operand[SF_OPERANDS];
 #endif
@@ -477,7 +480,11 @@ SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 i
 /* Converts values to the results that are stored. */
 SF_DEVICE sf_answer sf_lowered(const sf_params &p, sf_acc v)
 {
-#if SF_INDICES
+#if SF_INDICES && SF_LEFTS
+        /* Elements to the left have negative positions here. */
+        const sf_i64 at = p.before + (sf_i64)(v.second ^ (sf_at)sf_holds::LATE);
+        return v.second == sf_holds::nowhere() ? -1 : p.initial ? (sf_i64)p.initial - 1 - at : at;
+#elif SF_INDICES
         const sf_at at = sf_holds::lower(v), back = (sf_at)p.initial - 1;
         sf_answer r;
 #if SF_ELEMENT
@@ -793,6 +800,9 @@ SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, s
                 line.x += at * p.dims[d].x;
                 line.y += at * p.dims[d].y;
                 line.m += at * p.dims[d].m;
+#if SF_LEFTS
+                line.left += at * p.dims[d].left;
+#endif
 #if SF_FUSED
 #pragma unroll
                 for (int k = 0; k < SF_OPERANDS; k++)
@@ -811,6 +821,9 @@ SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, s
 SF_DEVICE sf_line sf_line_from(const sf_params &p, const char *x, sf_i64 batch)
 {
         sf_line line = {x, p.y, p.m};
+#if SF_LEFTS
+        line.left = p.left;
+#endif
 #if SF_FUSED
 #pragma unroll
         for (int k = 0; k < SF_OPERANDS; k++)

@@ -217,6 +217,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 left[s] = taken[bit * SF_COLUMNS + own * SHARE + s];
                         sf_take_all(left, v, before);
                 }
+        sf_take_lefts(p, line, own * SHARE, SF_COLUMNS, v, before);
         sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral), how);
 #if SF_TOTAL
         if (number + 1 == p.number[0])

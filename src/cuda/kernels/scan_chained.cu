@@ -478,6 +478,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                                 left[s] = here[s];
                                         sf_take_all(left, v, past);
                                 }
+                                sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
                                 sf_spread<32, SF_COLUMNS>(v, past, lane, neutral, how);
 #if SF_TOTAL
                                 if (tile.number + 1 == p.number[0])

@@ -214,6 +214,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 /* Between the tiles of the sequence. */
                 if (!SF_SINGLE && works)
                         sf_take_tiles<!SF_CHUNKED>(counter, pitch, t, group == SF_GROUPS - 1, v, before);
+                if (works)
+                        sf_take_lefts(p, line, column, p.inner, v, before);
                 sf_spread_rows(v, before, how);
 
 #if SF_TOTAL

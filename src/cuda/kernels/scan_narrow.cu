@@ -86,6 +86,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_levels<WARPS / 2, SHARE>::take(turn, SF_COLUMNS, warp, v, before);
                 sf_take_tiles<false>(counter, SF_COLUMNS, t, warp == WARPS - 1 && lane >= 32 - SPAN, v,
                               before);
+                sf_take_lefts(p, line, own * SHARE, SF_COLUMNS, v, before);
                 sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral), how);
 #if SF_TOTAL
                 if (t + 1 == p.number[0])

@@ -164,6 +164,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                                 sf_count(counter[q], t, total, lane);
                         }
+                        sf_take_lefts(p, line[q], 0, 1, v[q], before);
                         sf_spread<LANES, 1>(v[q], before, lane, sf_acc_of(p.neutral), how);
 #if SF_TOTAL
                         if (t + 1 == tiles && end[q])

@@ -30,7 +30,7 @@ typedef int64_t sf_amount; /* whether a block can have it is checked later */
  * Parameters
  * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_params_dim {
-        sf_i64 len, x, y, m;
+        sf_i64 len, x, y, m, left;
         /* An index below 2^31, divided by len, is sf_high_word(index, times) >> shift. */
         sf_u32 times, shift;
 } sf_params_dim;
@@ -88,6 +88,13 @@ typedef struct sf_params {
         sf_u64 initial_also; /* for a pair: the second component of the initial value */
         sf_i64 inner;      /* columns */
         sf_i64 ix, iy, im; /* strides from column to column */
+        /* SF_LEFTS: entries for each sequence, left_entry bytes apart; il from column to column.
+         * The first one is how many follow, an int. Those are the totals of blocks to the left,
+         * in the form that kernels hold values in, the lowest block first. Columns of a vector
+         * have equally many. Positions are relative to the sequence's first, which is number
+         * `before` of the axis. */
+        SF_ADDRESS(const char) left;
+        sf_i64 left_entry, il, before;
         sf_i64 number[4];  /* their meanings are defined by the kernel file */
         /* segments.cu: the offsets, the number of segments, bytes from one offset to the next. */
         SF_ADDRESS(const char) offsets;

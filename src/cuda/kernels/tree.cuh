@@ -623,6 +623,26 @@ SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF
         sf_take_before(left, before);
 }
 
+/* Combines all elements of the thread with the totals of the blocks to the left of their sequences
+ * (SF_LEFTS). `column`: the thread's first column, of `columns`. */
+template <int SHARE>
+SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_line &line, sf_i64 column, sf_i64 columns, sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
+{
+        (void)p, (void)line, (void)column, (void)columns, (void)v, (void)before;
+#if SF_LEFTS
+        const char *at = line.left + column * p.il;
+        const int there = columns - column < SHARE ? (int)(columns - column) : SHARE;
+        for (int e = *(const int *)at; e > 0; e--) {
+                sf_acc left[SHARE];
+                at += p.left_entry;
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        left[s] = *(const sf_acc *)(at + (s < there ? s : 0) * p.il);
+                sf_take_all(left, v, before);
+        }
+#endif
+}
+
 /* Exclusive: every element becomes the one before it in its sequence. */
 template <int LANES, int COLUMNS>
 SF_DEVICE void sf_shift(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, const sf_before<sf_columns<COLUMNS>::SHARE> &before, sf_acc identity)

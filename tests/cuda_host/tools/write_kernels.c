@@ -317,6 +317,31 @@ static bool write_chain(const char *folder, size_t i)
         return write_plan(folder, chains[i].name, &plan);
 }
 
+/* The same step as a shard's (src/ranks/device.c): a scan has totals to the left of its lines, a fold stores values. */
+static bool write_shard(const char *folder, const listed *c, sf_step s)
+{
+        char name[64];
+        snprintf(name, sizeof name, "shard_%s", c->name);
+        s.values = s.fold;
+        s.left = s.fold ? NULL : (const char *)((uintptr_t)5 << 40);
+        s.lefts = 3;
+        s.left_entry = s.batch * 16;
+        for (int32_t d = 0; d < s.nbatch; d++)
+                s.dims[d].left = d ? 16 : 16 * s.dims[1].len;
+        return write_step(folder, name, &s);
+}
+
+/* Is a shard of this step among the kernels with a promised speed? */
+static bool is_sharded(const char *name)
+{
+        static const char *const names[] = {"long_2e28", "prod_long_2e28", "prod_all", "rows_f32", "columns_f32", "argmax_rows", "argmax_columns",
+                                            "logsumexp_rows", "logcumsumexp_rows", "logcumsumexp_columns", "long_bf16", "narrow_8", "narrow_3", "long_2e20", "prod_long_2e20"};
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+                if (!strcmp(names[i], name))
+                        return true;
+        return false;
+}
+
 int main(int argc, char **argv)
 {
         if (argc < 2)
@@ -331,6 +356,8 @@ int main(int argc, char **argv)
                 }
                 if (!bars || steps[i].bar)
                         fine = write_step(argv[1], steps[i].name, &s);
+                if (fine && is_sharded(c->name))
+                        fine = write_shard(argv[1], c, s);
         }
         for (size_t i = 0; fine && i < sizeof chains / sizeof *chains; i++)
                 fine = write_chain(argv[1], i);
