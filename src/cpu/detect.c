@@ -6,7 +6,9 @@
 
 /* The best one comes last. */
 static const sf_cpu_isa *const isas[] = {
+#ifdef SF_HAVE_PORTABLE
         &sf_isa_portable,
+#endif
 #ifdef SF_HAVE_NEON
         &sf_isa_neon,
 #endif
