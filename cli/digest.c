@@ -2,10 +2,12 @@
  * digest.c: `scanfold digest` prints one number for each operation and dtype: a hash of the bits of
  * all results for a fixed list of inputs. If two machines, or two builds, print the same lines,
  * they give the same bits. Inputs are made from integers by shifts and exact products, so they are
- * the same everywhere.
+ * the same everywhere. With --device cuda, the results are computed there.
  */
 #include "cli.h"
+#include "device.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -77,115 +79,193 @@ static void fill(unsigned char *x, const struct dtype_info *dtype, int64_t count
         }
 }
 
-static sf_tensor tensor_of(void *data, const struct dtype_info *dtype, int32_t ndim, const int64_t *shape)
+/* Where results are computed, and the memory of inputs and results. On the CPU, what is there is
+ * what is here. */
+struct place {
+        sf_context *ctx;
+        sf_device device;
+        unsigned char *x, *y;
+        void *x_there, *y_there;
+        const char *only; /* lines that have this text */
+};
+
+static sf_tensor tensor_of(const struct place *p, void *data, const struct dtype_info *dtype, int32_t ndim, const int64_t *shape)
 {
-        return (sf_tensor){ .data = data, .device = { SF_CPU, 0 }, .ndim = ndim, .dtype = dtype->dtype, .shape = (int64_t *)shape };
+        return (sf_tensor){ .data = data, .device = p->device, .ndim = ndim, .dtype = dtype->dtype, .shape = (int64_t *)shape };
 }
 
-/* Scans forwards, in reverse and exclusive, and folds in both directions, for all shapes. Nonzero
- * if the operation does not support this dtype. */
-static int digest_op(sf_context *ctx, sf_op op, const struct dtype_info *dtype, const struct dtype_info *out, unsigned char *x, unsigned char *y, uint64_t *digest)
+static int make_inputs(const struct place *p, const struct dtype_info *dtype)
 {
+        fill(p->x, dtype, MOST);
+        return p->x == p->x_there ? CLI_DONE : device_put(p->x_there, p->x, (size_t)(MOST * dtype->size));
+}
+
+static int add_results(const struct place *p, size_t size, uint64_t *digest)
+{
+        const int status = p->y == p->y_there ? CLI_DONE : device_get(p->y, p->y_there, size);
+        if (!status)
+                *digest = add_bytes(*digest, p->y, size);
+        return status;
+}
+
+/* Scans forwards, in reverse and exclusive, and folds in both directions, for all shapes. Sets *has
+ * to 0 if there is no such operation of this dtype. */
+static int digest_op(const struct place *p, sf_op op, const struct dtype_info *dtype, const struct dtype_info *out, int *has, uint64_t *digest)
+{
+        *has = 1;
         for (int i = 0; i < NSHAPES; i++) {
                 const struct shape *s = &shapes[i];
                 const int64_t folded[] = { s->length[0], s->length[2] }, kept = folded[0] * folded[1], count = kept * s->length[1];
-                sf_tensor tx = tensor_of(x, dtype, 3, s->length);
+                sf_tensor tx = tensor_of(p, p->x_there, dtype, 3, s->length);
                 for (int way = 0; way < 5; way++) {
                         sf_status status;
                         const int64_t results = way < 3 ? count : kept;
-                        sf_tensor ty = tensor_of(y, out, way < 3 ? 3 : 2, way < 3 ? s->length : folded);
+                        sf_tensor ty = tensor_of(p, p->y_there, out, way < 3 ? 3 : 2, way < 3 ? s->length : folded);
                         if (way < 3) {
                                 sf_scan_options o = SF_SCAN_OPTIONS_INIT;
                                 o.op = op;
                                 o.axis = s->axis;
                                 o.reverse = way == 1;
                                 o.exclusive = way == 2;
-                                status = sf_scan(ctx, &tx, &ty, &o);
+                                status = sf_scan(p->ctx, &tx, &ty, &o);
                         } else {
                                 sf_fold_options o = SF_FOLD_OPTIONS_INIT;
                                 o.op = op;
                                 o.axes = &s->axis;
                                 o.naxes = 1;
                                 o.reverse = way == 4;
-                                status = sf_fold(ctx, &tx, &ty, &o);
+                                status = sf_fold(p->ctx, &tx, &ty, &o);
                         }
+                        *has = status != SF_UNSUPPORTED && status != SF_INVALID_ARGUMENT;
+                        if (!*has)
+                                return CLI_DONE;
                         if (status)
-                                return -1;
-                        *digest = add_bytes(*digest, y, (size_t)(results * out->size));
+                                return complain("%s of %s: %s", sf_op_name(op), dtype->name, sf_last_error(p->ctx));
+                        if (add_results(p, (size_t)(results * out->size), digest))
+                                return CLI_FAILED;
                 }
         }
         return 0;
 }
 
-static int digest_expression(sf_context *ctx, const char *text, const struct dtype_info *dtype, unsigned char *x, unsigned char *y, uint64_t *digest)
+static int digest_expression(const struct place *p, const char *text, const struct dtype_info *dtype, uint64_t *digest)
 {
         sf_graph *graph = NULL;
-        int status = sf_graph_parse(ctx, text, &graph);
-        for (int i = 0; i < NSHAPES && !status; i++) {
+        int status = sf_graph_parse(p->ctx, text, &graph), copied = CLI_DONE;
+        for (int i = 0; i < NSHAPES && !status && !copied; i++) {
                 sf_plan *plan = NULL;
                 int64_t shape[SF_MAX_NDIM], count = 1;
-                sf_tensor tx = tensor_of(x, dtype, 3, shapes[i].length), ty = tensor_of(y, dtype, 0, shape);
-                status = sf_plan_create(ctx, graph, 1, &tx, NULL, &plan);
+                sf_tensor tx = tensor_of(p, p->x_there, dtype, 3, shapes[i].length), ty = tensor_of(p, p->y_there, dtype, 0, shape);
+                status = sf_plan_create(p->ctx, graph, 1, &tx, NULL, &plan);
                 if (!status)
                         status = sf_plan_output(plan, 0, &ty.ndim, shape, &ty.dtype);
                 if (!status)
                         status = sf_plan_run(plan, &tx, &ty, NULL);
-                sf_plan_destroy(plan);
                 for (int32_t d = 0; !status && d < ty.ndim; d++)
                         count *= shape[d];
                 if (!status)
-                        *digest = add_bytes(*digest, y, (size_t)count * ty.dtype.bits / 8);
+                        copied = add_results(p, (size_t)count * ty.dtype.bits / 8, digest);
+                sf_plan_destroy(plan);
         }
         sf_graph_destroy(graph);
-        return status ? complain("%s: %s", text, sf_last_error(ctx)) : CLI_DONE;
+        return status ? complain("%s: %s", text, sf_last_error(p->ctx)) : copied;
 }
 
-static int print_digests(sf_context *ctx, unsigned char *x, unsigned char *y)
+static int print_digests(const struct place *p)
 {
         static const char *const names[] = { "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool" };
         static const char *const wide[] = { "f32", "f64", "f32", "f32", "i64", "i64", "i64", "i64", "u64", "u64", "u64", "u64", "i64" };
         enum { DTYPES = sizeof(names) / sizeof(names[0]) };
         for (int d = 0; d < DTYPES; d++) {
                 const struct dtype_info *dtype = dtype_by_name(names[d]), *wider = dtype_by_name(wide[d]), *index = dtype_by_name("i64");
-                fill(x, dtype, MOST);
+                if (make_inputs(p, dtype))
+                        return CLI_FAILED;
                 for (int op = 0; sf_op_name((sf_op)op); op++) {
                         const struct dtype_info *outs[] = { dtype, wider, index };
                         for (int k = 0; k < 3; k++) {
                                 uint64_t digest = 0xcbf29ce484222325u;
                                 const int seen = (k > 0 && outs[k] == outs[0]) || (k > 1 && outs[k] == outs[1]);
-                                if (!seen && !digest_op(ctx, (sf_op)op, dtype, outs[k], x, y, &digest))
-                                        printf("%016" PRIx64 "  %s of %s into %s\n", digest, sf_op_name((sf_op)op), dtype->name, outs[k]->name);
+                                int has = 0;
+                                char name[64];
+                                snprintf(name, sizeof(name), "%s of %s into %s", sf_op_name((sf_op)op), dtype->name, outs[k]->name);
+                                if (!seen && strstr(name, p->only) && digest_op(p, (sf_op)op, dtype, outs[k], &has, &digest))
+                                        return CLI_FAILED;
+                                if (has)
+                                        printf("%016" PRIx64 "  %s\n", digest, name);
                         }
                 }
         }
         for (int d = 0; d < 2; d++) {
                 const struct dtype_info *dtype = dtype_by_name(names[d]);
-                fill(x, dtype, MOST);
+                if (make_inputs(p, dtype))
+                        return CLI_FAILED;
                 for (int i = 0; i < NEXPRESSIONS; i++) {
                         uint64_t digest = 0xcbf29ce484222325u;
-                        const int status = digest_expression(ctx, expressions[i], dtype, x, y, &digest);
+                        char name[64];
+                        snprintf(name, sizeof(name), "%s of %s", expressions[i], dtype->name);
+                        if (!strstr(name, p->only))
+                                continue;
+                        const int status = digest_expression(p, expressions[i], dtype, &digest);
                         if (status)
                                 return status;
-                        printf("%016" PRIx64 "  %s of %s\n", digest, expressions[i], dtype->name);
+                        printf("%016" PRIx64 "  %s\n", digest, name);
                 }
         }
         return finish_stdout();
 }
 
+static int take_memory(struct place *p)
+{
+        const size_t size = 8 * MOST;
+        p->x = malloc(size);
+        p->y = malloc(size);
+        if (!p->x || !p->y)
+                return complain("digest needs %zu bytes of memory, and could not have them", 2 * size);
+        if (p->device.device_type == SF_CPU) {
+                p->x_there = p->x;
+                p->y_there = p->y;
+                return CLI_DONE;
+        }
+        int status = device_open(p->ctx, p->device);
+        if (!status)
+                status = device_allocate(size, &p->x_there);
+        return status ? status : device_allocate(size, &p->y_there);
+}
+
 int command_digest(int argc, char **argv)
 {
-        if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
-                return print_help("digest"), finish_stdout();
-        if (argc > 1)
-                return complain_usage("digest", "digest takes no argument, and was given %s", argv[1]);
-        sf_context *ctx;
-        int status = make_context(0, &ctx);
+        static const struct option options[] = {
+                { "device", required_argument, NULL, 'd' },
+                { "only", required_argument, NULL, 'o' },
+                { "help", no_argument, NULL, 'h' },
+                { NULL, 0, NULL, 0 },
+        };
+        struct place place = { .device = { SF_CPU, 0 }, .only = "" };
+        int option;
+        while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+                if (option == 'h')
+                        return print_help("digest"), finish_stdout();
+                if (option == 'o')
+                        place.only = optarg;
+                else if (option != 'd')
+                        return complain_option("digest", option, argv);
+                else if (device_by_name(optarg, &place.device))
+                        return complain_usage("digest", "--device %s is none; it is cpu, cuda or cuda:1", optarg);
+        }
+        if (optind < argc)
+                return complain_usage("digest", "digest takes no argument, and was given %s", argv[optind]);
+        int status = make_context(0, &place.ctx);
         if (status)
                 return status;
-        unsigned char *x = malloc(8 * MOST), *y = malloc(8 * MOST);
-        status = x && y ? print_digests(ctx, x, y) : complain("digest needs %d bytes of memory, and could not have them", 16 * MOST);
-        free(x);
-        free(y);
-        sf_context_destroy(ctx);
+        status = take_memory(&place);
+        if (!status)
+                status = print_digests(&place);
+        if (place.device.device_type != SF_CPU) {
+                device_free(place.x_there);
+                device_free(place.y_there);
+        }
+        free(place.x);
+        free(place.y);
+        sf_context_destroy(place.ctx);
         return status;
 }

@@ -1,5 +1,6 @@
 /* expression.c: the explain and run commands, which show or compute a line in Python's notation. */
 #include "cli.h"
+#include "device.h"
 #include "files.h"
 #include "progress.h"
 
@@ -108,14 +109,7 @@ static int take_dtype(struct line *line, const char *option, const char *text)
 
 static int take_device(struct line *line, const char *text)
 {
-        int64_t number = 0;
-        if (!strcmp(text, "cpu"))
-                line->device = (sf_device){ SF_CPU, 0 };
-        else if (!strcmp(text, "cuda") || (!strncmp(text, "cuda:", 5) && !parse_int(text + 5, 0, 1023, &number)))
-                line->device = (sf_device){ SF_CUDA, (int32_t)number };
-        else
-                return complain_usage(line->command, "--device %s is none; it is cpu, cuda or cuda:1", text);
-        return CLI_DONE;
+        return device_by_name(text, &line->device) ? complain_usage(line->command, "--device %s is none; it is cpu, cuda or cuda:1", text) : CLI_DONE;
 }
 
 static int take_format(struct line *line, const char *text)

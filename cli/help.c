@@ -106,14 +106,19 @@ static const char info[] =
         "SCANFOLD_LIBCUDA and SCANFOLD_NVRTC name the files to load instead of looking for them.\n";
 
 static const char digest[] =
-        "usage: scanfold digest\n"
+        "usage: scanfold digest [--device D] [--only TEXT]\n"
         "\n"
         "One line for each operation and dtype: a number made of the bits of all results of a fixed list, scans and folds,\n"
         "of several shapes. Two machines that print the same lines compute the same bits; so do two instruction sets\n"
-        "(SCANFOLD_ISA) and any number of threads (SCANFOLD_NUM_THREADS). It takes seconds.\n"
+        "(SCANFOLD_ISA), any number of threads (SCANFOLD_NUM_THREADS) and a GPU. It takes seconds; on\n"
+        "a GPU minutes the first time, for compiling a thousand kernels.\n"
+        "\n"
+        "  --device D        cpu (default), cuda or cuda:1: where the results are computed\n"
+        "  --only TEXT       only lines that have this text, such as \"of f16\"\n"
         "\n"
         "examples:\n"
-        "  scanfold digest > here.txt        then, on the other machine: scanfold digest | diff here.txt -\n";
+        "  scanfold digest > here.txt        then, on the other machine: scanfold digest | diff here.txt -\n"
+        "  scanfold digest --device cuda | diff here.txt -\n";
 
 static const char cache[] =
         "usage: scanfold cache warm [--device N] [-q]\n"

@@ -20,7 +20,5 @@ if(SCANFOLD_HARDEN AND NOT SCANFOLD_SANITIZE)
   endforeach()
   unset(CMAKE_REQUIRED_FLAGS)
   # Not the kernels: their arrays are registers, of constant size and index, and their calls are counted.
-  foreach(isa portable avx2 avx512 neon)
-    set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-stack-protector -U_FORTIFY_SOURCE)
-  endforeach()
+  set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-stack-protector -U_FORTIFY_SOURCE)
 endif()

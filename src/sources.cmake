@@ -7,56 +7,61 @@ set(SCANFOLD_SOURCES
   src/expr/compile.c src/expr/chains.c src/expr/passes.c src/expr/as_written.c src/expr/plan.c src/expr/remarks.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
   src/ref/ref.c
   src/cpu/cpu.c src/cpu/chain.c src/cpu/plan.c src/cpu/shape.c src/cpu/cut.c src/cpu/shared.c src/cpu/carried.c src/cpu/fused_program.c src/cpu/fused_run.c src/cpu/panel.c src/cpu/panel_memory.c
-  src/cpu/segments.c src/cpu/segments_chain.c src/cpu/values.c src/cpu/lanes.c src/cpu/pool.c src/cpu/cpus.c src/cpu/quota.c src/cpu/detect.c src/cpu/isa_portable.c src/cpu/map_portable.c)
+  src/cpu/segments.c src/cpu/segments_chain.c src/cpu/values.c src/cpu/lanes.c src/cpu/pool.c src/cpu/cpus.c src/cpu/quota.c src/cpu/detect.c)
 
 string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
+set(SCANFOLD_ISA_DEFINITIONS "")
+if(SCANFOLD_PORTABLE)
+  list(APPEND SCANFOLD_SOURCES src/cpu/isa_portable.c src/cpu/reals_portable.c src/cpu/map_portable.c)
+  list(APPEND SCANFOLD_ISA_DEFINITIONS SF_HAVE_PORTABLE)
+endif()
 if(SCANFOLD_PORTABLE_ONLY)
-  set(SCANFOLD_ISA_DEFINITIONS "")
+  # No others.
 elseif(processor MATCHES "x86_64|amd64")
-  set(SCANFOLD_ISA_DEFINITIONS "")
   if(SCANFOLD_AVX2)
-    list(APPEND SCANFOLD_SOURCES src/cpu/isa_avx2.c src/cpu/map_avx2.c)
+    list(APPEND SCANFOLD_SOURCES src/cpu/isa_avx2.c src/cpu/reals_avx2.c src/cpu/map_avx2.c)
     list(APPEND SCANFOLD_ISA_DEFINITIONS SF_HAVE_AVX2)
   endif()
   if(SCANFOLD_AVX512)
-    list(APPEND SCANFOLD_SOURCES src/cpu/isa_avx512.c src/cpu/map_avx512.c)
+    list(APPEND SCANFOLD_SOURCES src/cpu/isa_avx512.c src/cpu/reals_avx512.c src/cpu/map_avx512.c)
     list(APPEND SCANFOLD_ISA_DEFINITIONS SF_HAVE_AVX512)
   endif()
-  set_source_files_properties(src/cpu/isa_avx2.c src/cpu/map_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c;-mfma")
-  set_source_files_properties(src/cpu/isa_avx512.c src/cpu/map_avx512.c PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties(src/cpu/isa_avx2.c src/cpu/reals_avx2.c src/cpu/map_avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;-mf16c;-mfma")
+  set_source_files_properties(src/cpu/isa_avx512.c src/cpu/reals_avx512.c src/cpu/map_avx512.c PROPERTIES COMPILE_OPTIONS
     "-mavx2;-mf16c;-mfma;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
 elseif(processor MATCHES "aarch64|arm64")
-  list(APPEND SCANFOLD_SOURCES src/cpu/isa_neon.c src/cpu/map_neon.c)
-  set(SCANFOLD_ISA_DEFINITIONS SF_HAVE_NEON)
+  list(APPEND SCANFOLD_SOURCES src/cpu/isa_neon.c src/cpu/reals_neon.c src/cpu/map_neon.c)
+  list(APPEND SCANFOLD_ISA_DEFINITIONS SF_HAVE_NEON)
 endif()
+
+# Nobody else need know which there are, and what is compiled is the same whichever there are.
+set_property(SOURCE src/cpu/detect.c APPEND PROPERTY COMPILE_DEFINITIONS ${SCANFOLD_ISA_DEFINITIONS})
+
+# Those of them that are the kernels of an instruction set, and its elementwise loops.
+set(SCANFOLD_KERNEL_SOURCES ${SCANFOLD_SOURCES})
+list(FILTER SCANFOLD_KERNEL_SOURCES INCLUDE REGEX "cpu/(isa|reals)_")
+set(SCANFOLD_LOOP_SOURCES ${SCANFOLD_SOURCES})
+list(FILTER SCANFOLD_LOOP_SOURCES INCLUDE REGEX "cpu/map_")
 
 # The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
-foreach(isa portable avx2 avx512 neon)
-  set_property(SOURCE src/cpu/isa_${isa}.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
-  # Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags.
-  set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
-endforeach()
+set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+# Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags.
+set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 
-# Tests of another instruction set need the portable kernels only to link.
-option(SCANFOLD_PORTABLE_QUICK "do not optimise the portable kernels: slow, and compiled in a fifth of the time" OFF)
-if(SCANFOLD_PORTABLE_QUICK)
-  set_property(SOURCE src/cpu/isa_portable.c src/cpu/map_portable.c APPEND PROPERTY COMPILE_OPTIONS -O0)
-endif()
+# Tests of another instruction set need the portable kernels only to link, and thin lists of cases take longer to compile for than to run.
+set(SCANFOLD_QUICK "" CACHE STRING "instruction sets whose kernels are not optimised, such as portable;avx2: slow, and compiled in a fifth of the time")
+foreach(isa ${SCANFOLD_QUICK})
+  set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/reals_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -O0)
+endforeach()
 
 # An instruction set's kernels take minutes to compile, everything else seconds. Builders start files
 # in this order: with the long ones first, a machine with enough cores is done when the longest is.
-foreach(stem map isa)
-  set(long ${SCANFOLD_SOURCES})
-  list(FILTER long INCLUDE REGEX "cpu/${stem}_")
-  list(FILTER SCANFOLD_SOURCES EXCLUDE REGEX "cpu/${stem}_")
-  list(PREPEND SCANFOLD_SOURCES ${long})
-endforeach()
+list(REMOVE_ITEM SCANFOLD_SOURCES ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES})
+list(PREPEND SCANFOLD_SOURCES ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES})
 
 include(src/cuda/sources.cmake)
 
 # Loops whose length is a constant in one instance and not in another ask to be unrolled in both; clang remarks on the second.
 if(CMAKE_C_COMPILER_ID MATCHES Clang)
-  foreach(isa portable avx2 avx512 neon)
-    set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -Wno-pass-failed)
-  endforeach()
+  set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -Wno-pass-failed)
 endif()

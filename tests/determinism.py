@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""determinism.py [--elements N] [--seed N] [--cli PROGRAM]: a nightly comparison. The same bits, whatever computes them.
+"""determinism.py [--elements N] [--seed N] [--cli PROGRAM] [--devices] [--part K/N]: a nightly comparison. The same bits, whatever computes them.
 
 A result depends on the values along the axis and on nothing else. So each case, an operation, a dtype and a shape, is computed once, with one thread and the
 plainest instruction set, and then by every other way there is: each instruction set of this machine with 1 to 16 threads, in other batches, from other strides and
 addresses, again, and on every CUDA device that torch has. A bit that differs is an error. At least N elements are read in all, 10^9 unless given, in whole walks through the list. The seed, of which
 the values and lengths are made, is the day's number unless given. With --cli, `scanfold digest` must print the lines of tests/digests.txt for each instruction
-set and number of threads too. The last line is a row for the table in docs/order.md.
+set and number of threads too, and on each CUDA device. The last line is a row for the table in docs/order.md.
+
+--devices: only CUDA devices, against what the CPU computes with all threads. --part 2/8: the second of eight parts of the list, and an eighth of the elements, for
+processes side by side: compiling kernels takes most of the time on a device.
 
 `make test-determinism` builds the package and runs it.
 """
@@ -27,6 +30,7 @@ except ImportError:
 REALS = [np.float16, *BF16, np.float32, np.float64]
 WHOLE = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_]
 SHAPES = [(1, 1 << 20), (3, 200007), (200, 5003), (5001, 101), (40001, 13)]
+SHAPES_THERE = [(2, 1 << 20), (7, 200007), (400, 5003), (9001, 101), (80001, 13)]  # with --devices: fewer, larger calls
 THREADS = range(1, 17)
 
 
@@ -93,6 +97,39 @@ WAYS = {
 }
 
 
+# The same on a device: `put` brings an array there, `back` a result from there.
+def batches_there(f, x, put, back):
+    cuts, there = [0, 1, 4, len(x) // 2 + 3, len(x)], put(x)
+    return np.concatenate([back(f(there[a:b], 1)) for a, b in zip(cuts, cuts[1:]) if a < b and a < len(x)])
+
+
+def columns_there(f, x, put, back):
+    y = back(f(put(np.ascontiguousarray(x.T)), 0))
+    return y.T if y.ndim == 2 else y
+
+
+def gaps_there(f, x, put, back):
+    room = np.zeros((len(x), 2 * x.shape[1] + 3), x.dtype)
+    room[:, 1:-2:2] = x
+    return back(f(put(room)[:, 1:-2:2], 1))
+
+
+def odd_there(f, x, put, back):
+    room = np.zeros(x.size + 1, x.dtype)
+    room[1:] = x.ravel()
+    return back(f(put(room)[1:].view(x.shape), 1))
+
+
+WAYS_THERE = {
+    "the same call": lambda f, x, put, back: back(f(put(x), 1)),
+    "other batches": batches_there,
+    "along the first axis": columns_there,
+    "the first axis contiguous": lambda f, x, put, back: back(f(put(np.ascontiguousarray(x.T)).t(), 1)),
+    "gaps between elements": gaps_there,
+    "an odd address": odd_there,
+}
+
+
 def bits(y):
     y = np.ascontiguousarray(y)
     return y.view({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[y.dtype.itemsize])
@@ -111,7 +148,8 @@ def values(rng, shape, dtype, product):
 
 
 class Comparison:
-    def __init__(self, seed):
+    def __init__(self, seed, only_devices):
+        self.only_devices = only_devices
         self.rng, self.elements, self.compared, self.wrong = np.random.default_rng(seed), 0, {}, []
 
     def same(self, way, what, right, y, count):
@@ -125,21 +163,29 @@ class Comparison:
         lines, n = shape
         x = values(self.rng, (lines, int(n - self.rng.integers(0, min(n, 64) // 4 + 1))), dtype, "prod" in name)
         what = f"{name} of {np.dtype(dtype).name} {x.shape}"
-        with scanfold.using(isa=engines[0][0], threads=1):
+        if self.only_devices:
             right = np.asarray(f(x, 1))
+        else:
+            with scanfold.using(isa=engines[0][0], threads=1):
+                right = np.asarray(f(x, 1))
         for i, (isa, threads) in enumerate(engines):
             way = list(WAYS)[(i + turn) % len(WAYS)]
             with scanfold.using(isa=isa, threads=threads):
                 self.same(way, f"{what} with {isa}, {threads} threads", right, np.asarray(WAYS[way](f, x)), x.size)
         for device in DEVICES:
-            bf16 = dtype in BF16
-            there = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if bf16 else torch.from_numpy(x)
-            y = f(there.to(device), 1).cpu()
-            y = y.view(torch.int16).numpy().view(right.dtype) if y.dtype == torch.bfloat16 else y.numpy()
-            self.same(device, what, right, y, x.size)
+            def put(a):
+                t = torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if a.dtype in BF16 else torch.from_numpy(a)
+                return t.to(device)
+
+            def back(y):
+                y = y.cpu().contiguous()
+                return y.view(torch.int16).numpy().view(right.dtype) if y.dtype == torch.bfloat16 else y.numpy()
+
+            for way in WAYS_THERE if self.only_devices else [list(WAYS_THERE)[turn % len(WAYS_THERE)]]:
+                self.same(f"{device}, {way}", f"{what} on {device}", right, WAYS_THERE[way](f, x, put, back), x.size)
 
 
-def digests(cli, isas):
+def digests(cli, isas, devices):
     right = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "digests.txt"), "rb").read()
     wrong = []
     for isa in isas:
@@ -148,6 +194,10 @@ def digests(cli, isas):
             if said != right:
                 wrong.append(f"scanfold digest with {isa}, {threads} threads")
                 print("DIFFERENT:", wrong[-1], flush=True)
+    for device in devices:
+        if subprocess.run([cli, "digest", "--device", device], stdout=subprocess.PIPE).stdout != right:
+            wrong.append(f"scanfold digest on {device}")
+            print("DIFFERENT:", wrong[-1], flush=True)
     return wrong
 
 
@@ -165,22 +215,29 @@ def main():
     arguments.add_argument("--elements", type=float, default=1e9)
     arguments.add_argument("--seed", type=int, default=today.toordinal())
     arguments.add_argument("--cli")
+    arguments.add_argument("--devices", action="store_true")
+    arguments.add_argument("--part", default="1/1")
     given = arguments.parse_args()
-    isas, start, turn = scanfold.info()["isas"], time.time(), 0
+    part, parts = (int(n) for n in given.part.split("/"))
+    isas, start, turn = [] if given.devices else scanfold.info()["isas"], time.time(), 0
+    if given.devices and not DEVICES:
+        sys.exit("determinism: torch has no CUDA device here")
     engines = [(isa, threads) for isa in isas for threads in THREADS]
-    work = Comparison(given.seed)
-    print(f"determinism: seed {given.seed}; {', '.join(isas)}; 1 to {THREADS[-1]} threads; {', '.join(DEVICES) or 'no CUDA device'}", flush=True)
-    while work.elements < given.elements:  # whole walks through the list, each with another shape for an operation, and other ways for an engine
+    work, shapes = Comparison(given.seed + part, given.devices), SHAPES_THERE if given.devices else SHAPES
+    print(f"determinism: seed {given.seed}; {', '.join(isas) or 'the CPU once'}; 1 to {THREADS[-1]} threads; {', '.join(DEVICES) or 'no CUDA device'}", flush=True)
+    while work.elements < given.elements / parts:  # whole walks through the list, each with another shape for an operation, and other ways for an engine
         for k, (name, f, dtypes) in enumerate(OPERATIONS):
             for d, dtype in enumerate(dtypes):
-                work.case(name, f, dtype, SHAPES[(turn + k + d) % len(SHAPES)], engines, turn + k + d)
+                if (k + d) % parts == part - 1:
+                    work.case(name, f, dtype, shapes[(turn + k + d) % len(shapes)], engines, turn + k + d)
             print(f"{name}: {work.elements:.2e} elements after {time.time() - start:.0f} s", flush=True)
         turn += 1
-    wrong = work.wrong + (digests(given.cli, isas) if given.cli else [])
+    wrong = work.wrong + (digests(given.cli, isas, DEVICES) if given.cli else [])
     for way, count in work.compared.items():
         print(f"{way}: {count:.2e} elements")
     devices = [torch.cuda.get_device_name(d) for d in DEVICES]
-    print(f"| {today} | {', '.join([cpu(), *devices])} | {', '.join(isas)} | 1 to {THREADS[-1]} | {len(work.compared)} | {work.elements:.1e} | {len(wrong)} |")
+    computed = "CUDA | -" if given.devices else f"{', '.join(isas)} | 1 to {THREADS[-1]}"
+    print(f"| {today} | {', '.join([cpu(), *devices])} | {computed} | {len(work.compared)} | {work.elements:.1e} | {len(wrong)} |")
     sys.exit(len(wrong) > 0)
 
 

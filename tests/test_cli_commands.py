@@ -95,7 +95,11 @@ def test_digest():
     for isa in re.search(r"instructions +(.*)", ok("info").decode())[1].replace(" (chosen)", "").replace(" (not on this CPU)", "!").split():
         if not isa.endswith("!"):
             assert ok("digest", env=dict(os.environ, SCANFOLD_ISA=isa, SCANFOLD_NUM_THREADS="3")) == right, isa
+    some = [line for line in right.splitlines(True) if b"of i16" in line]
+    assert ok("digest", "--only", "of i16", "--device", "cpu") == b"".join(some)
     refused("digest", "x", says="digest takes no argument", status=2)
+    refused("digest", "--device", "gpu", says="--device gpu is none; it is cpu, cuda or cuda:1", status=2)
+    refused("digest", "--device", "cuda:1000", says="cuda", env=dict(os.environ, SCANFOLD_LIBCUDA="/no/such/file"))
 
 
 # ---------------------------------------------------------------------------------------------------------------

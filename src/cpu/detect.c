@@ -1,4 +1,4 @@
-/* Which instruction sets this CPU has. */
+/* Which instruction sets this CPU has, and how their kernels are found. */
 #include "cpu/kernels.h"
 
 #include <pthread.h>
@@ -6,7 +6,9 @@
 
 /* The best one comes last. */
 static const sf_cpu_isa *const isas[] = {
+#ifdef SF_HAVE_PORTABLE
         &sf_isa_portable,
+#endif
 #ifdef SF_HAVE_NEON
         &sf_isa_neon,
 #endif
@@ -60,4 +62,31 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
         if (usable)
                 *usable = isas[index]->usable();
         return isas[index]->name;
+}
+
+static const sf_cpu_kernels *look_up(const sf_cpu_type *type, sf_dt storage, sf_dt acc, sf_op op)
+{
+        for (; type->of; type++)
+                if (type->storage == storage && type->acc == acc && type->of[op]->width)
+                        return type->of[op];
+        return NULL;
+}
+
+/* Where the sign does not matter, signed integers use the kernels of unsigned ones. */
+const sf_cpu_kernels *sf_cpu_find(const sf_cpu_isa *isa, sf_dt storage, sf_dt acc, sf_op op)
+{
+        static const sf_dt unsigned_of[SF_DT_COUNT] = {
+                [SF_DT_I8] = SF_DT_U8, [SF_DT_I16] = SF_DT_U16, [SF_DT_I32] = SF_DT_U32, [SF_DT_I64] = SF_DT_U64};
+        if (sf_dtypes[acc].kind == SF_KIND_REAL)
+                return look_up(isa->reals, storage, acc, op);
+        const sf_cpu_kernels *found = look_up(isa->integers, storage, acc, op);
+        const bool widens = sf_dtypes[storage].bits < sf_dtypes[acc].bits;
+        if (found || sf_dtypes[acc].kind != SF_KIND_SIGNED || (storage != acc && !widens))
+                return found;
+        return look_up(isa->integers, storage == acc ? unsigned_of[storage] : storage, unsigned_of[acc], op);
+}
+
+const sf_cpu_kernels *sf_cpu_counts(const sf_cpu_isa *isa, int64_t size)
+{
+        return isa->counts[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3][SF_SUM];
 }

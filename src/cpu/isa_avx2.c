@@ -1,16 +1,9 @@
-/* The kernels in AVX2: see isa_avx2.h for the vector functions. */
+/* The kernels of integers in AVX2, and the instruction set: see isa_avx2.h for the vector functions. */
 #define V_BYTES 32
 #define V_PERMUTE_BYTES 4
 #define V_ISA_HEADER "cpu/isa_avx2.h"
 #include "cpu/vector.h"
-
-/* Measured, not derived: tiles that fill the registers without spilling. */
-#define V_SCAN_TILE 2
-#define V_SCAN_TILE_LOG 1
-#define V_SCAN_ROWS 4
-#define V_FOLD_ROWS 8
-#define V_FOLD_ROWS_LOG 3
-#include "cpu/types.inc.h"
+#include "cpu/integers.inc.h"
 
 static bool usable(void)
 {
@@ -24,4 +17,5 @@ static void fence(void)
 }
 
 static sf_lanes whole[SF_LANES_WHOLE];
-const sf_cpu_isa sf_isa_avx2 = {"avx2", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS, find, count, fence, &sf_map_avx2};
+const sf_cpu_isa sf_isa_avx2 = {"avx2", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS,
+                                sf_reals_avx2, integers, counts, fence, &sf_map_avx2};

@@ -130,3 +130,10 @@ SF_INLINE v_u64 v_total_bytes(v_u64 v)
 {
         return (v_u64)_mm256_sad_epu8((__m256i)v, _mm256_setzero_si256());
 }
+
+/* Measured, not derived: tiles that fill the registers without spilling. */
+#define V_SCAN_TILE 2
+#define V_SCAN_TILE_LOG 1
+#define V_SCAN_ROWS 4
+#define V_FOLD_ROWS 8
+#define V_FOLD_ROWS_LOG 3

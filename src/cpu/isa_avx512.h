@@ -284,3 +284,10 @@ SF_INLINE v_u64 v_total_bytes(v_u64 v)
 {
         return (v_u64)_mm512_sad_epu8((__m512i)v, _mm512_setzero_si512());
 }
+
+/* Measured, not derived: tiles that fill the registers without spilling. */
+#define V_SCAN_TILE 4
+#define V_SCAN_TILE_LOG 2
+#define V_SCAN_ROWS 8
+#define V_FOLD_ROWS 8
+#define V_FOLD_ROWS_LOG 3

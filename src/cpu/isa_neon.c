@@ -1,16 +1,9 @@
-/* The kernels in NEON: see isa_neon.h for the vector functions. */
+/* The kernels of integers in NEON, and the instruction set: see isa_neon.h for the vector functions. */
 #define V_BYTES 16
 #define V_PERMUTE_BYTES 1
 #define V_ISA_HEADER "cpu/isa_neon.h"
 #include "cpu/vector.h"
-
-/* Measured, not derived: tiles that fill the registers without spilling. */
-#define V_SCAN_TILE 4
-#define V_SCAN_TILE_LOG 2
-#define V_SCAN_ROWS 4
-#define V_FOLD_ROWS 8
-#define V_FOLD_ROWS_LOG 3
-#include "cpu/types.inc.h"
+#include "cpu/integers.inc.h"
 
 static bool usable(void)
 {
@@ -23,4 +16,5 @@ static void fence(void)
 }
 
 static sf_lanes whole[SF_LANES_WHOLE];
-const sf_cpu_isa sf_isa_neon = {"neon", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS, find, count, fence, &sf_map_neon};
+const sf_cpu_isa sf_isa_neon = {"neon", usable, whole, V_BYTES, V_PERMUTE_BYTES, V_SCAN_TILE, V_FOLD_ROWS, V_SCAN_ROWS,
+                                sf_reals_neon, integers, counts, fence, &sf_map_neon};

@@ -70,3 +70,10 @@ SF_INLINE v_u64 v_total_bytes(v_u64 v)
 {
         return (v_u64)vpaddlq_u32(vpaddlq_u16(vpaddlq_u8((uint8x16_t)v)));
 }
+
+/* Measured, not derived: tiles that fill the registers without spilling. */
+#define V_SCAN_TILE 4
+#define V_SCAN_TILE_LOG 2
+#define V_SCAN_ROWS 4
+#define V_FOLD_ROWS 8
+#define V_FOLD_ROWS_LOG 3

@@ -55,3 +55,12 @@ V_LONG void v_f16_from_f32(void *p, v_f32 v)
                 h[i] = sf_f16_from(v[i]);
         memcpy(p, h, sizeof h);
 }
+
+/* Measured, not derived: tiles that fill the registers without spilling. */
+#define V_SCAN_TILE 2
+#define V_SCAN_TILE_LOG 1
+#define V_SCAN_ROWS 4
+#define V_FOLD_ROWS 4
+#define V_FOLD_ROWS_LOG 2
+/* a fallback, in which exchanging lanes one by one is long code: no instances just for speed */
+#define V_LEAN

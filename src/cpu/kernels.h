@@ -209,6 +209,12 @@ typedef struct sf_cpu_kernels {
         void (*narrow)(void *elements, const void *values, int64_t count, bool late);
 } sf_cpu_kernels;
 
+/* The kernels of a storage type with an accumulator, one entry for each operation. */
+typedef struct sf_cpu_type {
+        sf_dt storage, acc;
+        const sf_cpu_kernels *const *of;
+} sf_cpu_type;
+
 /* Bytes of a value in scratch memory. */
 static inline int64_t sf_value_bytes(const sf_cpu_kernels *k)
 {
@@ -224,26 +230,23 @@ struct sf_cpu_isa {
         int32_t scan_tile;     /* vectors in a row scan's tile */
         int32_t fold_rows;     /* positions in a column fold's tile */
         int32_t scan_rows;     /* and in a column scan's */
-        /* The kernels for a storage type, accumulator and operation. NULL: there are none, and the
-         * caller must convert elements. */
-        const sf_cpu_kernels *(*find)(sf_dt storage, sf_dt acc, sf_op op);
-        /* Folds that count the elements, of `size` bytes each, in which a bit of the job's `turn`
-         * is set. */
-        const sf_cpu_kernels *(*count)(int64_t size);
+        const sf_cpu_type *reals, *integers; /* each ends with an entry that has no kernels */
+        /* Folds that count the elements, of 1, 2, 4 or 8 bytes each, in which a bit of the job's
+         * `turn` is set. */
+        const sf_cpu_kernels *const *const *counts;
         /* Waits for streamed stores, after calls with `resume`. */
         void (*fence)(void);
         const sf_cpu_map *map; /* elementwise work */
 };
 
-extern const sf_cpu_isa sf_isa_portable;
-#ifdef SF_HAVE_AVX2
-extern const sf_cpu_isa sf_isa_avx2;
-#endif
-#ifdef SF_HAVE_AVX512
-extern const sf_cpu_isa sf_isa_avx512;
-#endif
-#ifdef SF_HAVE_NEON
-extern const sf_cpu_isa sf_isa_neon;
-#endif
+/* The kernels for a storage type, accumulator and operation. NULL: there are none, and the caller
+ * must convert elements. */
+const sf_cpu_kernels *sf_cpu_find(const sf_cpu_isa *isa, sf_dt storage, sf_dt acc, sf_op op);
+/* The folds that count elements of `size` bytes. */
+const sf_cpu_kernels *sf_cpu_counts(const sf_cpu_isa *isa, int64_t size);
+
+/* Those that the library was built with: detect.c. */
+extern const sf_cpu_isa sf_isa_portable, sf_isa_neon, sf_isa_avx2, sf_isa_avx512;
+extern const sf_cpu_type sf_reals_portable[], sf_reals_neon[], sf_reals_avx2[], sf_reals_avx512[];
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * kernels.inc.h: the kernels of one operation on one storage type. Template, included by ops.inc.h
- * once for each operation, and so by types.inc.h once for each type. No kernel names an operation.
+ * once for each operation, and so by type.inc.h once for each type. No kernel names an operation.
  * Its description in ops.inc.h does, in these parameters (undefined again at the end):
  *
  *   K_OP             the operation's name
@@ -27,7 +27,7 @@
  *   K_LEAN           define it if one instance for all cases is enough
  *   K_FOLDS          define it if there are no scans
  *
- * types.inc.h lists the type's parameters.
+ * type.inc.h lists the type's parameters.
  */
 #define O(name) K_CAT(K_CAT(name, _), K_CAT(K_OP, K_CAT(_, K_NAME)))
 #ifdef K_LIKE

@@ -63,15 +63,6 @@ typedef struct sf_cpu_map {
         sf_move *(*mover)(sf_dt from, sf_dt to);
 } sf_cpu_map;
 
-extern const sf_cpu_map sf_map_portable;
-#ifdef SF_HAVE_AVX2
-extern const sf_cpu_map sf_map_avx2;
-#endif
-#ifdef SF_HAVE_AVX512
-extern const sf_cpu_map sf_map_avx512;
-#endif
-#ifdef SF_HAVE_NEON
-extern const sf_cpu_map sf_map_neon;
-#endif
+extern const sf_cpu_map sf_map_portable, sf_map_neon, sf_map_avx2, sf_map_avx512;
 
 #endif

@@ -35,7 +35,7 @@ static bool member_straight(sf_panels *p, sf_panel_member *m)
                 return false;
         m->held = m->made = s->in;
         m->size = sf_dtypes[s->in].size;
-        m->kernels = p->isa->find(s->in, s->acc, s->op);
+        m->kernels = sf_cpu_find(p->isa, s->in, s->acc, s->op);
         p->straight = m->kernels && sf_shape_straight(p, m, s);
         m->load.copied = 0;
         m->load.program = &f->load;
@@ -111,7 +111,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
                 m->counted = counted_by(s, f);
                 m->held = m->made = m->counted < 0 ? held_by(s) : SF_DT_I64;
                 m->size = sf_dtypes[m->held].size;
-                m->kernels = p->isa->find(m->held, m->held, s->op);
+                m->kernels = sf_cpu_find(p->isa, m->held, m->held, s->op);
                 if (!m->kernels)
                         return false;
                 const bool widens = m->size > sf_dtypes[s->acc].size && sf_op_is(s->op, SF_INDEX);
@@ -209,7 +209,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
         m->turn = m->kernels->turn;
         if (p->straight || s->map) /* a map has no kernel */
                 return;
-        m->kernels = p->isa->find(m->held, m->held, s->op);
+        m->kernels = sf_cpu_find(p->isa, m->held, m->held, s->op);
         if (!(apart || columns || narrow) || p->nseq > 1)
                 return;
         /* From one position to the next, in elements, if the sequence is contiguous. */
@@ -224,7 +224,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 const sf_dt dt = m->fuse->operand[k].dt;
                 const int64_t *stride = m->fuse->operand[k].stride;
                 const int64_t size = sf_dtypes[dt].size;
-                const sf_cpu_kernels *kernels = m->counted < 0 ? p->isa->find(dt, m->held, s->op) : p->isa->count(size);
+                const sf_cpu_kernels *kernels = m->counted < 0 ? sf_cpu_find(p->isa, dt, m->held, s->op) : sf_cpu_counts(p->isa, size);
                 m->load.copied = k;
                 m->reads = kernels && kernels->result_bytes == m->size &&
                            (apart || stride[p->col] == size) &&
@@ -267,7 +267,7 @@ static void choose_factors(const sf_panels *p, sf_panel_member *m, bool centred)
         const sf_operand *a = &m->fuse->operand[m->factor[0]], *b = &m->fuse->operand[m->factor[1]];
         const int32_t along = columns ? p->col : p->seq;
         const int64_t size = sf_dtypes[a->dt].size;
-        const sf_cpu_kernels *kernels = a->dt == b->dt ? p->isa->find(a->dt, m->held, m->step->op) : NULL;
+        const sf_cpu_kernels *kernels = a->dt == b->dt ? sf_cpu_find(p->isa, a->dt, m->held, m->step->op) : NULL;
         const bool beside = b->stride[along] == size;
         const bool found = centred ? !b->stride[p->seq] && (beside || !columns) : beside || (columns && !b->stride[along]);
         if (kernels && found && a->stride[along] == size)

@@ -1,6 +1,6 @@
 /*
  * type.inc.h: the kernels of one storage type, for all operations. Template, included once for each
- * type by types.inc.h.
+ * type by reals.inc.h or integers.inc.h.
  *
  * Parameters (undefined again at the end):
  *   K_NAME            the storage type's name; with another accumulator, both: f32_f64

@@ -202,19 +202,22 @@ static void compile_segments(const sf_cuda_chip *chip, const char *arch, long ev
         }
 }
 
-/* Fused steps: those that have a speed to keep, and random ones. */
+/* Fused steps: those that have a speed to keep, and random ones. A chip that is the first of its
+ * kind has all of the former; others, whose kernels are the same but for sizes, some if lists are
+ * thin. */
 static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every)
 {
         fused_named named;
-        for (int i = 0; fused_name(&named, i); i++)
+        const int c = chip->capability, most = every == 1 || c == 70 || c == 80 || c == 90 || c == 100 ? 1 : 5;
+        for (int i = c % most; fused_name(&named, i); i += most)
                 compile_step(&named.step, chip, arch, named.name, chip->capability == 90 && compiler->major >= 13);
         for (long i = 0; i < 60 / every; i++) {
-                fused_case c;
+                fused_case drawn;
                 char what[48];
                 snprintf(what, sizeof what, "fused case %ld", i);
-                fused_make(&c, (uint64_t)i, 0);
-                compile_step(&c.step[0], chip, arch, what, false);
-                fused_free(&c);
+                fused_make(&drawn, (uint64_t)i, 0);
+                compile_step(&drawn.step[0], chip, arch, what, false);
+                fused_free(&drawn);
         }
 }
 
