@@ -214,7 +214,8 @@ def test_stubs_are_what_a_type_checker_makes_of_them(checker, files, tmp_path):
                 "pyright": ["--pythonpath", sys.executable]}[checker]
     package = os.path.dirname(os.path.dirname(scanfold.__file__))
     environment = dict(os.environ, MYPYPATH=package, PYTHONPATH=package)
-    done = subprocess.run(command + TYPED[files], capture_output=True, text=True, timeout=300,
+    checked = [file for file in TYPED[files] if importlib.util.find_spec("mpi4py") or os.path.basename(os.path.dirname(file)) != "mpi"]
+    done = subprocess.run(command + checked, capture_output=True, text=True, timeout=300,
                           env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
 
