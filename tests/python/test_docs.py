@@ -152,7 +152,8 @@ def test_the_header_ends_by_column_100(name):
 
 @pytest.mark.host_only("reads files")
 def test_the_header_describes_every_function():
-    """Right above it, or above the group it is in, with every argument but the first, which is what it is a function of."""
+    """Right above it, or above the group it is in: every argument but the first, which is what it is a function of; what is returned; and which
+    threads may call it."""
     with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
         header = file.read()
     comment, count = "", 0
@@ -164,6 +165,7 @@ def test_the_header_describes_every_function():
         named = [re.search(r"(\w+)\s*$", one)[1] for one in arguments.split(",")]
         missing = [one for one in named[1:] if not re.search(rf"\b{one}\b", comment)]
         assert comment and not missing, f"{name}: {missing} of {comment}"
+        assert "Threads: " in comment and (found[2].startswith("void") or re.search(r"\b[Rr]eturns?\b", comment)), f"{name}: {comment}"
         count += 1
     assert count == header.count("\nSF_API ")
 
