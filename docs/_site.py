@@ -99,6 +99,10 @@ def escaped(text):
     return re.sub(r"([*<>]|__)", lambda found: "".join("\\" + one for one in found[0]), text)
 
 
+# `make docs` has a copy whose kernels are quick to build; those beside the sources may be the ones that somebody measures.
+PACKAGE = os.path.abspath(os.environ.get("SCANFOLD_PACKAGE", os.path.join(ROOT, "python")))
+
+
 def docstring(text):
     """A docstring as Markdown: examples are code, arguments a list, the rest flows."""
     out, code, listed = [], False, False
@@ -128,7 +132,7 @@ def signature_of(name, thing):
 
 
 def python_reference():
-    sys.path.insert(0, os.path.join(ROOT, "python"))
+    sys.path.insert(0, PACKAGE)
     pieces = ["# The Python functions", "Made from the docstrings, which `help(scanfold.cumsum)` shows as well."]
     for module_name in ("scanfold", "scanfold.torch", "scanfold.distributed", "scanfold.jax"):
         try:
@@ -151,7 +155,7 @@ def python_reference():
 
 
 def command_reference():
-    sys.path.insert(0, os.path.join(ROOT, "python"))
+    sys.path.insert(0, PACKAGE)
     program = os.environ.get("SCANFOLD_CLI") or \
         importlib.import_module("scanfold.__main__").find_program()
     pieces = ["# The command line", "Made from `scanfold help`; the manual page is `man scanfold`."]
