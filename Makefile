@@ -74,9 +74,10 @@ CHECK_PYTHON = $(or $(PYTHON),$(wildcard .venv/bin/python),python3)
 docs: needs-build
 	python=$${PYTHON:-$$(./tests/python.sh material numpy)} && \
 	        $(CMAKE) -S . -B build/docs -DSCANFOLD_PORTABLE_ONLY=ON -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_PYTHON=ON \
+	                -DSCANFOLD_PYTHON_FOLDER=$(CURDIR)/build/docs/package \
 	                -DPython3_EXECUTABLE=$$(command -v $$python) $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE)) && \
-	        cmake --build build/docs -j $(JOBS) && \
-	        SCANFOLD_CLI=build/docs/cli/scanfold NO_MKDOCS_2_WARNING=1 $$python -m mkdocs build --strict --quiet
+	        cmake --build build/docs -j $(JOBS) && cp python/scanfold/*.py python/scanfold/*.pyi build/docs/package/scanfold && \
+	        SCANFOLD_CLI=build/docs/cli/scanfold SCANFOLD_PACKAGE=build/docs/package NO_MKDOCS_2_WARNING=1 $$python -m mkdocs build --strict --quiet
 	@echo "docs: open build/site/index.html"
 
 # One wheel for CPython 3.9 and later, with the tag of the oldest Linux it runs on.

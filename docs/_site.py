@@ -16,6 +16,7 @@ import posixpath
 import re
 import subprocess
 import sys
+import textwrap
 
 from mkdocs.structure.files import File
 
@@ -91,23 +92,47 @@ def c_reference():
 # --------------------------------------------------------------------------------------------------
 # The Python package and the command
 # --------------------------------------------------------------------------------------------------
+ARGUMENT = re.compile(r"(\w+(?:, \w+)*) {2,}(\S.*)")
+
+
+def escaped(text):
+    return re.sub(r"([*<>]|__)", lambda found: "".join("\\" + one for one in found[0]), text)
+
+
+# `make docs` has a copy whose kernels are quick to build; those beside the sources may be the ones that somebody measures.
+PACKAGE = os.path.abspath(os.environ.get("SCANFOLD_PACKAGE", os.path.join(ROOT, "python")))
+
+
 def docstring(text):
-    """A docstring as Markdown: examples are code, the rest flows."""
-    out, code = [], False
+    """A docstring as Markdown: examples are code, arguments a list, the rest flows."""
+    out, code, listed = [], False, False
     for line in inspect.cleandoc(text).splitlines():
-        starts = line.startswith(">>>")
-        if starts and not code:
+        if line.startswith(">>>") and not code:
             out += ["", "```pycon"]
             code = True
         if code and not line.strip():
             out += ["```", ""]
             code = False
-        out.append(line if code else re.sub(r"([*<>])", r"\\\1", line))
+        argument = None if code else ARGUMENT.fullmatch(line)
+        if argument:
+            names = ", ".join(f"`{name}`" for name in argument[1].split(", "))
+            out += ([] if listed else [""]) + [f"- {names}: {escaped(argument[2])}"]
+        elif listed and line.startswith("  "):
+            out[-1] += " " + escaped(line.strip())
+            continue
+        else:
+            out.append(line if code else escaped(line))
+        listed = bool(argument)
     return "\n".join(out + (["```"] if code else []))
 
 
+def signature_of(name, thing):
+    """A call with all arguments, in lines that fit on a page."""
+    return "\n    ".join(textwrap.wrap(f"{name}{inspect.signature(thing)}", 76))
+
+
 def python_reference():
-    sys.path.insert(0, os.path.join(ROOT, "python"))
+    sys.path.insert(0, PACKAGE)
     pieces = ["# The Python functions", "Made from the docstrings, which `help(scanfold.cumsum)` shows as well."]
     for module_name in ("scanfold", "scanfold.torch", "scanfold.distributed", "scanfold.jax"):
         try:
@@ -121,7 +146,7 @@ def python_reference():
         for name in sorted(module.__all__):
             thing = getattr(module, name)
             try:
-                signature = f"{module_name}.{name}{inspect.signature(thing)}"
+                signature = signature_of(f"{module_name}.{name}", thing)
             except (TypeError, ValueError):
                 continue  # a constant
             pieces += [f"### {name} {{#{module_name}.{name}}}", f"```python\n{signature}\n```",
@@ -130,7 +155,7 @@ def python_reference():
 
 
 def command_reference():
-    sys.path.insert(0, os.path.join(ROOT, "python"))
+    sys.path.insert(0, PACKAGE)
     program = os.environ.get("SCANFOLD_CLI") or \
         importlib.import_module("scanfold.__main__").find_program()
     pieces = ["# The command line", "Made from `scanfold help`; the manual page is `man scanfold`."]

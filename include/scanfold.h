@@ -19,7 +19,8 @@
  * Ownership. The library borrows every pointer for the length of a call and keeps none of them.
  *
  * Threads. Every function may be called from any thread, on one shared context or on several,
- * unless its comment says otherwise. Two calls that write overlapping memory at the same time are a
+ * unless its comment says otherwise. Each comment ends with it: "Threads: any", or the object that
+ * only one thread at a time may use. Two calls that write overlapping memory at the same time are a
  * data race of the caller's.
  *
  * Failure. A function that can fail returns an sf_status. Arguments are checked before anything is
@@ -166,11 +167,14 @@ typedef enum sf_status {
 
 /*
  * Returns the name of a status, such as "SF_OK"; "unknown status" for a number that is no status.
- * Never NULL; the text is static.
+ * Never NULL; the text is static. Threads: any.
  */
 SF_API const char *sf_status_name(sf_status status);
 
-/* Returns SF_VERSION of the library that is running, and the same number as the text "0.1.0". */
+/*
+ * Returns SF_VERSION of the library that is running, and the same number as the text "0.1.0".
+ * Threads: any.
+ */
 SF_API int32_t sf_version(void);
 SF_API const char *sf_version_string(void);
 
@@ -233,7 +237,8 @@ typedef struct sf_context_options {
 
 /*
  * Makes a context. options may be NULL: everything from the environment. *ctx is set on SF_OK only;
- * after a failure sf_last_error(NULL) has the sentence. The caller destroys the context.
+ * after a failure sf_last_error(NULL) has the sentence. The caller destroys the context. Returns
+ * SF_OK or a status. Threads: any.
  *
  *     sf_context *ctx;
  *     if (sf_context_create(&ctx, NULL) != SF_OK) puts(sf_last_error(NULL));
@@ -242,20 +247,20 @@ SF_API sf_status sf_context_create(sf_context **ctx, const sf_context_options *o
 
 /*
  * Destroys ctx. No call may be running on it, and no graph, plan or shard of it may be left. NULL
- * is ignored.
+ * is ignored. Threads: any, once no other uses it.
  */
 SF_API void sf_context_destroy(sf_context *ctx);
 
 /*
  * Returns the sentence for the calling thread's latest failed call on ctx, or "" if there was none.
  * Never NULL. The text stays valid until this thread's next failing call on any context; other
- * threads have sentences of their own.
+ * threads have sentences of their own. Threads: any.
  */
 SF_API const char *sf_last_error(const sf_context *ctx);
 
 /*
  * Return what ctx decided: how many threads a large call may use, and the name of its instruction
- * set, such as "avx512" ("ref" for the reference). The text is static.
+ * set, such as "avx512" ("ref" for the reference). The text is static. Threads: any.
  */
 SF_API int32_t sf_context_threads(const sf_context *ctx);
 SF_API const char *sf_context_isa(const sf_context *ctx);
@@ -263,7 +268,7 @@ SF_API const char *sf_context_isa(const sf_context *ctx);
 /*
  * Limits the number of threads used by calls that the calling thread makes from now on, on any
  * context. 0 is no limit but the context's own, which is how every thread begins. Returns the
- * previous limit. Programs that divide the CPUs among threads of their own need this.
+ * previous limit. Programs that divide the CPUs among threads of their own need this. Threads: any.
  *
  *     int32_t before = sf_set_thread_limit(1);
  *     // ... calls on one thread ...
@@ -274,7 +279,7 @@ SF_API int32_t sf_set_thread_limit(int32_t limit);
 /*
  * Lists the instruction sets of this build, the best one last. Returns the name of number `index`,
  * counted from 0, or NULL past the end. *usable, if not NULL, is set to 1 if this CPU can run it,
- * else to 0.
+ * else to 0. Threads: any.
  */
 SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
 
@@ -342,7 +347,7 @@ typedef enum sf_op {
 
 /*
  * Returns the name of `op`, such as "sum"; NULL for a number that is no operation. The text is
- * static.
+ * static. Threads: any.
  */
 SF_API const char *sf_op_name(sf_op op);
 
@@ -437,7 +442,7 @@ typedef struct sf_scan_options {
 /*
  * Computes the scan of x into out. ctx may be NULL (the default context), and so may options: an
  * inclusive sum along the last axis. Returns SF_OK or a status; see "Failure" above. On CUDA the
- * work is launched on options->stream and not waited for.
+ * work is launched on options->stream and not waited for. Threads: any.
  *
  *     sf_scan_options options = SF_SCAN_OPTIONS_INIT;
  *     options.reverse = 1;
@@ -503,7 +508,7 @@ typedef struct sf_fold_options {
 /*
  * Computes the fold of x into out. ctx may be NULL (the default context), and so may options: the
  * sum of all elements into an out of rank 0. Returns SF_OK or a status. On CUDA the work is
- * launched on options->stream and not waited for.
+ * launched on options->stream and not waited for. Threads: any.
  *
  *     sf_fold_options options = SF_FOLD_OPTIONS_INIT;
  *     options.axes = (int32_t[]){1}, options.naxes = 1;
@@ -515,7 +520,8 @@ SF_API sf_status sf_fold(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
 /*
  * Tells the shape that an out for this fold of x must have: *ndim and shape[0..*ndim) are set on
  * SF_OK. shape has room for x->ndim lengths. Of options, which may be NULL, only naxes, axes and
- * keepdim are used, and the number of offsets; x's data is not read.
+ * keepdim are used, and the number of offsets; x's data is not read. Returns SF_OK or a status.
+ * Threads: any.
  *
  *     int32_t ndim;
  *     int64_t shape[SF_MAX_NDIM];
@@ -538,7 +544,7 @@ SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fol
  * a broadcasts to b's shape: one number for all, one gate for each channel, or one for each
  * element. out is real; a and b are real or integers, as in the table above. out has b's shape and
  * may be b itself. options are those of sf_scan; op is ignored. A masked-out element leaves h as it
- * is. With exclusive set, out[i] is h[i-1]. Returns SF_OK or a status.
+ * is. With exclusive set, out[i] is h[i-1]. Returns SF_OK or a status. Threads: any.
  * ---------------------------------------------------------------------------------------------- */
 SF_API sf_status sf_recurrence(sf_context *ctx, const sf_tensor *a, const sf_tensor *b,
                                const sf_tensor *out, const sf_scan_options *options);
@@ -546,7 +552,7 @@ SF_API sf_status sf_recurrence(sf_context *ctx, const sf_tensor *a, const sf_ten
 /*
  * Tell how much scratch memory sf_scan or sf_fold needs on its device for this x, out and options,
  * for a caller who passes a workspace. *size is set on SF_OK. It is 0 for most calls, and always on
- * the CPU. The tensors' data is not read.
+ * the CPU. The tensors' data is not read. Returns SF_OK or a status. Threads: any.
  */
 SF_API sf_status sf_scan_workspace(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                                    const sf_scan_options *options, size_t *size);
@@ -626,43 +632,51 @@ typedef struct sf_shard sf_shard;
 /*
  * Fills a rank's card for a scan or fold of x, its shard, into out. options may be NULL: an
  * inclusive sum along the last axis. It never fails: what is wrong is written into the card, and
- * sf_shard_create then fails on every rank.
+ * sf_shard_create then fails on every rank. Threads: any.
  */
 SF_API void sf_shard_card_make(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                                const sf_shard_options *options, sf_shard_card *card);
 
 /*
  * Fills the card of a rank that failed before it could ask, with the reason: a status, which must
- * not be SF_OK, and a sentence. So the other ranks do not wait for it.
+ * not be SF_OK, and a sentence. So the other ranks do not wait for it. Threads: any.
  */
 SF_API void sf_shard_card_fail(sf_status status, const char *sentence, sf_shard_card *card);
 
 /*
  * Makes a shard from the arguments of sf_shard_card_make (x, out, options), this process's rank,
  * and the cards of all ranks in their order. *shard is set on SF_OK only; the caller destroys it,
- * and sf_shard_destroy ignores NULL. A shard is used by one thread at a time.
+ * and sf_shard_destroy ignores NULL. A shard is used by one thread at a time. Returns SF_OK or a
+ * status. Threads: any.
  */
 SF_API sf_status sf_shard_create(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                                  const sf_shard_options *options, int32_t rank, int32_t ranks,
                                  const sf_shard_card *cards, sf_shard **shard);
 SF_API void sf_shard_destroy(sf_shard *shard);
 
-/* Return the length of the whole axis, and the index of this shard's first element in it. */
+/*
+ * Return the length of the whole axis, and the index of this shard's first element in it. Threads:
+ * one at a time for each shard.
+ */
 SF_API int64_t sf_shard_length(const sf_shard *shard);
 SF_API int64_t sf_shard_first(const sf_shard *shard);
 
 /*
  * Returns how many bytes the span of a rank of this shard has: its blocks, times the lines, times 4
- * to 16 bytes.
+ * to 16 bytes. Threads: one at a time for each shard.
  */
 SF_API size_t sf_shard_bytes(const sf_shard *shard, int32_t rank);
 
-/* Computes this rank's span, of sf_shard_bytes(shard, rank) bytes. Reads x once. */
+/*
+ * Computes this rank's span, of sf_shard_bytes(shard, rank) bytes. Reads x once. Returns SF_OK or a
+ * status. Threads: one at a time for each shard.
+ */
 SF_API sf_status sf_shard_values(sf_shard *shard, void *span);
 
 /*
  * Computes a shard's results from the spans of all ranks, back to back in the order of ranks, and
- * writes them to out. Call it after sf_shard_values. A scan reads x a second time.
+ * writes them to out. Call it after sf_shard_values. A scan reads x a second time. Returns SF_OK or
+ * a status. Threads: one at a time for each shard.
  */
 SF_API sf_status sf_shard_finish(sf_shard *shard, const void *spans);
 
@@ -676,6 +690,8 @@ SF_API sf_status sf_shard_finish(sf_shard *shard, const void *spans);
  *                         [from, middle), and `right`, which is [middle, to)
  *   sf_shard_finish_from  computes the results. A scan takes the span of all places before this
  *                         rank's, a fold that of all places. It may be NULL if it has no bytes
+ *
+ * The last two return SF_OK or a status. Threads: one at a time for each shard.
  */
 SF_API int32_t sf_shard_place(const sf_shard *shard, int32_t rank);
 SF_API size_t sf_shard_span_bytes(const sf_shard *shard, int32_t from, int32_t to);
@@ -740,7 +756,8 @@ typedef struct sf_plan sf_plan;
 
 /*
  * Make an empty graph, and destroy one. *graph is set on SF_OK only; the caller destroys it. A
- * graph is built by one thread at a time. NULL is ignored by sf_graph_destroy.
+ * graph is built by one thread at a time. NULL is ignored by sf_graph_destroy. Returns SF_OK or a
+ * status. Threads: any.
  */
 SF_API sf_status sf_graph_create(sf_context *ctx, sf_graph **graph);
 SF_API void sf_graph_destroy(sf_graph *graph);
@@ -775,13 +792,14 @@ SF_API void sf_graph_destroy(sf_graph *graph);
  *
  * Several expressions with commas between them are several outputs. A sentence about a bad
  * expression ends with the line and a caret under the column; so does one of sf_plan_create's about
- * shapes or dtypes that do not fit it. docs/expressions.md has it all.
+ * shapes or dtypes that do not fit it. docs/expressions.md has it all. Returns SF_OK or a status.
+ * Threads: any.
  */
 SF_API sf_status sf_graph_parse(sf_context *ctx, const char *text, sf_graph **graph);
 
 /*
  * Return how many inputs and outputs a graph has, and the name of the input with this index ("" if
- * there is none). The text is the graph's.
+ * there is none). The text is the graph's. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_graph_inputs(const sf_graph *graph);
 SF_API int32_t sf_graph_outputs(const sf_graph *graph);
@@ -789,7 +807,7 @@ SF_API const char *sf_graph_input_name(const sf_graph *graph, int32_t index);
 
 /*
  * Returns the node of an input. Inputs are numbered from 0 in the order they are first named; a
- * name is one node.
+ * name is one node. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_input(sf_graph *graph, const char *name);
 
@@ -797,13 +815,13 @@ SF_API int32_t sf_expr_input(sf_graph *graph, const char *name);
  * Returns the node of a number, which takes the type of what it meets. Beside integers a whole
  * number keeps its value, as in NumPy 2: comparisons are by value, a bound of maximum and minimum
  * beyond all values of the type does not bind, and where the result's type would have to hold a
- * number that it does not, sf_plan_create refuses.
+ * number that it does not, sf_plan_create refuses. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_constant(sf_graph *graph, sf_scalar value);
 
 /*
  * Returns a tensor of x's shape and dtype, filled with `value`. An integer dtype must be able to
- * hold it; its fraction is dropped. x's values are not read.
+ * hold it; its fraction is dropped. x's values are not read. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_like(sf_graph *graph, int32_t x, sf_scalar value);
 
@@ -821,7 +839,7 @@ typedef enum sf_function {
 
 /*
  * Returns a node that applies a function to each element of a, of a and b, or of a, b and c. Pass 0
- * for arguments that the function does not take.
+ * for arguments that the function does not take. Threads: one at a time for each graph.
  *
  *     int32_t product = sf_expr_apply(graph, SF_MUL, sf_expr_input(graph, "x"), b, 0);
  */
@@ -834,7 +852,7 @@ SF_API int32_t sf_expr_apply(sf_graph *graph, sf_function function, int32_t a, i
  * wraps, by way of an integer of 32 bits (to i8, i16, i32, u16) or 64 (to u8, u32, i64, u64); what
  * that one does not hold, and NaN, becomes its lowest value first. (To u64 from 2^63 on, 2^63 is
  * set aside on the way.) So do NumPy and torch on x86 wherever they agree; here every device does.
- * docs/expressions.md has a table.
+ * docs/expressions.md has a table. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_cast(sf_graph *graph, int32_t x, sf_dtype dtype);
 
@@ -846,31 +864,39 @@ SF_API int32_t sf_expr_cast(sf_graph *graph, int32_t x, sf_dtype dtype);
  *   transpose  exchanges axis_a and axis_b
  *   squeeze    removes an axis of length 1
  *   unsqueeze  inserts an axis of length 1, at position `axis` of the result
+ *
+ * Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_flip(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
 SF_API int32_t sf_expr_permute(sf_graph *graph, int32_t x, int32_t naxes, const int32_t *axes);
 SF_API int32_t sf_expr_transpose(sf_graph *graph, int32_t x, int32_t axis_a, int32_t axis_b);
 SF_API int32_t sf_expr_squeeze(sf_graph *graph, int32_t x, int32_t axis);
 SF_API int32_t sf_expr_unsqueeze(sf_graph *graph, int32_t x, int32_t axis);
-/* Returns x broadcast to this shape of ndim lengths; -1 keeps x's own length. */
+/*
+ * Returns x broadcast to this shape of ndim lengths; -1 keeps x's own length. Threads: one at a
+ * time for each graph.
+ */
 SF_API int32_t sf_expr_broadcast(sf_graph *graph, int32_t x, int32_t ndim, const int64_t *shape);
 /*
  * Returns x[start:stop:step] along an axis, as in Python; SF_SLICE_END stands for a part that is
- * left out.
+ * left out. Threads: one at a time for each graph.
  */
 #define SF_SLICE_END INT64_MIN
 SF_API int32_t sf_expr_slice(sf_graph *graph, int32_t x, int32_t axis, int64_t start, int64_t stop,
                              int64_t step);
-/* Returns x[index] along an axis; the axis is removed. */
+/* Returns x[index] along an axis; the axis is removed. Threads: one at a time for each graph. */
 SF_API int32_t sf_expr_select(sf_graph *graph, int32_t x, int32_t axis, int64_t index);
 
-/* Returns `count` parts, nodes of one dtype, concatenated along an axis. */
+/*
+ * Returns `count` parts, nodes of one dtype, concatenated along an axis. Threads: one at a time for
+ * each graph.
+ */
 SF_API int32_t sf_expr_concat(sf_graph *graph, int32_t axis, int32_t count, const int32_t *parts);
 
 /*
  * Returns x, which has one element for each segment along the axis, with each element repeated for
  * all elements of its segment; the axis then has this length. After the last offset it is 0.
- * offsets is an input, as in sf_expr_options.
+ * offsets is an input, as in sf_expr_options. Threads: one at a time for each graph.
  *
  *     int32_t means = sf_expr_spread(graph, sf_expr_mean(graph, a, &by_o), 0, n, o);
  */
@@ -912,7 +938,10 @@ typedef struct sf_expr_options {
 #  define SF_EXPR_OPTIONS_INIT { .size = sizeof(sf_expr_options) }
 #endif
 
-/* Return a scan, or a fold, of x. options may be NULL: a sum. */
+/*
+ * Return a scan, or a fold, of x. options may be NULL: a sum. Threads: one at a time for each
+ * graph.
+ */
 SF_API int32_t sf_expr_scan(sf_graph *graph, int32_t x, const sf_expr_options *options);
 SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *options);
 
@@ -968,7 +997,8 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  *
  * Error: the first element is one of the values, so sum(d * d) is at most n + 1 times the sum of
  * squares around the mean, and of n elements SF_VAR is within (n + 1) * (log2(n) + 4) * 2^-53 of
- * the true variance, relatively, whatever the mean is: 2e-10 for 100,000 elements.
+ * the true variance, relatively, whatever the mean is: 2e-10 for 100,000 elements. Threads: one at
+ * a time for each graph.
  */
 typedef enum sf_derived {
         SF_MEAN = 0, SF_VAR = 1, SF_STD = 2, SF_VAR_MEAN = 3, SF_CUMMEAN = 4, SF_CUMVAR = 5,
@@ -980,27 +1010,30 @@ typedef enum sf_derived {
 
 SF_API int32_t sf_expr_derived(sf_graph *graph, int32_t x, sf_derived what,
                                const sf_expr_options *options);
-/* Returns the mean of x: sf_expr_derived with SF_MEAN and the same options. */
+/*
+ * Returns the mean of x: sf_expr_derived with SF_MEAN and the same options. Threads: one at a time
+ * for each graph.
+ */
 SF_API int32_t sf_expr_mean(sf_graph *graph, int32_t x, const sf_expr_options *options);
 
 /*
  * Returns the linear recurrence h = a h + b along one axis, as sf_recurrence has it; options as for
  * a scan, op ignored. a and b broadcast to one shape, and each may be a number. The result is real:
- * where neither is, f32.
+ * where neither is, f32. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_recurrence(sf_graph *graph, int32_t a, int32_t b,
                                   const sf_expr_options *options);
 
 /*
  * Return a @ b as in NumPy and torch: (..., M, K) with (..., K, N), vectors, batches that
- * broadcast; and x @ w.T + bias, where bias is a node or 0.
+ * broadcast; and x @ w.T + bias, where bias is a node or 0. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_matmul(sf_graph *graph, int32_t a, int32_t b);
 SF_API int32_t sf_expr_linear(sf_graph *graph, int32_t x, int32_t w, int32_t bias);
 
 /*
  * Makes a node an output. Returns the output's number, counted from 0, or a negative number after a
- * failure.
+ * failure. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_output(sf_graph *graph, int32_t node);
 
@@ -1019,7 +1052,7 @@ typedef struct sf_plan_options {
  * Makes a plan of a graph, for ninputs inputs of these shapes and dtypes on this device. Their data
  * is not read, and strides may differ from run to run. Without an input the plan is for the CPU.
  * options may be NULL. *plan is set on SF_OK only; the caller destroys it, and needs the graph no
- * longer. Mistakes in shapes and dtypes are found here.
+ * longer. Mistakes in shapes and dtypes are found here. Returns SF_OK or a status. Threads: any.
  */
 SF_API sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t ninputs,
                                 const sf_tensor *inputs, const sf_plan_options *options,
@@ -1027,12 +1060,14 @@ SF_API sf_status sf_plan_create(sf_context *ctx, const sf_graph *graph, int32_t 
 
 /*
  * Destroys a plan. No run of it may be in progress, on the host or on the device. NULL is ignored.
+ * Threads: any, once no other uses it.
  */
 SF_API void sf_plan_destroy(sf_plan *plan);
 
 /*
  * Return how many outputs a plan has, and set the shape and dtype of the one with this index, from
- * 0. Each of ndim, shape (with room for SF_MAX_NDIM lengths) and dtype may be NULL.
+ * 0. Each of ndim, shape (with room for SF_MAX_NDIM lengths) and dtype may be NULL. The second
+ * returns SF_OK or a status. Threads: any.
  */
 SF_API int32_t sf_plan_outputs(const sf_plan *plan);
 SF_API sf_status sf_plan_output(const sf_plan *plan, int32_t index, int32_t *ndim, int64_t *shape,
@@ -1041,7 +1076,7 @@ SF_API sf_status sf_plan_output(const sf_plan *plan, int32_t index, int32_t *ndi
 /*
  * Tells how much scratch memory a run of this plan needs on its device, for a caller who passes a
  * workspace. *size is set on SF_OK. Inputs with unusual strides may need more; that comes from the
- * library's own memory.
+ * library's own memory. Returns SF_OK or a status. Threads: any.
  */
 SF_API sf_status sf_plan_workspace(const sf_plan *plan, size_t *size);
 
@@ -1064,6 +1099,7 @@ typedef struct sf_run_options {
  * shapes, dtypes and device. `outputs` have the plan's shapes and dtypes. Both may have any
  * strides; two elements of an output must not share memory, and an output must not overlap an input
  * or another output. options may be NULL. Any number of threads may run one plan at the same time.
+ * Returns SF_OK or a status. Threads: any.
  */
 SF_API sf_status sf_plan_run(sf_plan *plan, const sf_tensor *inputs, const sf_tensor *outputs,
                              const sf_run_options *options);
@@ -1081,7 +1117,7 @@ typedef enum sf_explain_format {
  * and after, which rewrites were applied, what was not fused and why, and the expected time at the
  * device's bandwidth. On the CPU that bandwidth is measured by the first call. `format` is one of
  * those above. At most size - 1 bytes and a closing 0 are written to `text`; *needed, if not NULL,
- * is set to the size that holds all of it.
+ * is set to the size that holds all of it. Returns SF_OK or a status. Threads: any.
  *
  *     size_t needed;
  *     sf_plan_explain(plan, SF_EXPLAIN_TEXT, NULL, 0, &needed);
@@ -1120,6 +1156,7 @@ typedef struct sf_device_info {
 /*
  * Tell how many devices of device_type (SF_CUDA) there are, and describe one device. Without a
  * driver they return SF_NO_DEVICE, and *count is 0. info->size must be set (SF_DEVICE_INFO_INIT).
+ * Returns SF_OK or a status. Threads: any.
  *
  *     sf_device_info info = SF_DEVICE_INFO_INIT;
  *     sf_status status = sf_device_describe(NULL, (sf_device){SF_CUDA, 0}, &info);
@@ -1138,14 +1175,17 @@ SF_API sf_status sf_device_describe(sf_context *ctx, sf_device device, sf_device
  * itself.
  * ---------------------------------------------------------------------------------------------- */
 
-/* Writes the cache's folder to `path`, cut to `size` bytes; "" if there is none. */
+/*
+ * Writes the cache's folder to `path`, cut to `size` bytes; "" if there is none. Returns SF_OK or a
+ * status. Threads: any.
+ */
 SF_API sf_status sf_cache_path(sf_context *ctx, char *path, size_t size);
 
 /*
  * Compiles the kernels that common calls need on `device`: sums forward and backward, sums and
  * maxima over an axis, for the usual dtypes and shapes. `progress`, if not NULL, is called after
  * each kernel, on the calling thread, with `user`, its name, and how many of how many are done; if
- * it returns nonzero, compiling stops.
+ * it returns nonzero, compiling stops. Returns SF_OK or a status. Threads: any.
  */
 SF_API sf_status sf_cache_warm(sf_context *ctx, sf_device device,
                                int (*progress)(void *user, const char *what, int32_t done,
@@ -1155,13 +1195,17 @@ SF_API sf_status sf_cache_warm(sf_context *ctx, sf_device device,
 /*
  * Calls `visit` for every entry, the least recently used first, on the calling thread, with `user`,
  * the name of its file, what it is, its size in bytes, and when it was last used (a time_t).
+ * Returns SF_OK or a status. Threads: any.
  */
 SF_API sf_status sf_cache_list(sf_context *ctx,
                                void (*visit)(void *user, const char *name, const char *about,
                                              int64_t bytes, int64_t used),
                                void *user);
 
-/* Removes every entry. *removed, if not NULL, is set to how many there were. */
+/*
+ * Removes every entry. *removed, if not NULL, is set to how many there were. Returns SF_OK or a
+ * status. Threads: any.
+ */
 SF_API sf_status sf_cache_clear(sf_context *ctx, int64_t *removed);
 
 #ifdef __cplusplus

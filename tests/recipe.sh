@@ -7,7 +7,8 @@
 # a minute.
 #
 # recipe_more.patch adds an elementwise code, floor; what is made of folds, ptp; a rewrite, floor(floor(x)) -> floor(x); and an instruction
-# set, twin, which is the portable one with other tiles. It must apply; with MORE=yes it is built and tested too.
+# set, twin, which is the portable one with other tiles. recipe_dtype.patch adds a dtype behind that: f8, reals of eight bits (E5M2). Both must
+# apply; with MORE=yes they are built and tested too.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -15,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 (cd "$root" && tar -cf - CMakeLists.txt cmake include src tests) | tar -xf - -C "$work"
 mkdir "$work/more"
 cp -r "$work"/[!m]* "$work/more"
-for name in recipe recipe_more; do
+for name in recipe recipe_more recipe_dtype; do
         (cd "$work/$([ $name = recipe ] || echo more)" && patch -p1 -s < tests/$name.patch) ||
                 { echo "recipe: tests/$name.patch no longer applies; make it anew" >&2; exit 1; }
 done
@@ -42,11 +43,11 @@ for op in xor latest; do
 done
 echo "recipe: xor and latest have the reference's bits; $files files"
 [ "${MORE:-no}" = yes ] || exit 0
-build "$work/more" -DSCANFOLD_PORTABLE_ONLY=ON test_fused test_derived test_expr_rewrite test_scan
+build "$work/more" -DSCANFOLD_PORTABLE_ONLY=ON test_fused test_derived test_expr_rewrite test_scan test_laws
 SCANFOLD_TEST_ENGINES='twin/1 twin/3'
 export SCANFOLD_TEST_ENGINES
-for test in "test_fused --cases 200 --large 2" "test_derived 40 1" "test_expr_rewrite" "test_scan --every ${EVERY:-60}"; do
+for test in "test_fused --cases 200 --large 2" "test_derived 40 1" "test_expr_rewrite" "test_scan --every ${EVERY:-60}" "test_laws --every ${EVERY:-60}"; do
         # shellcheck disable=SC2086 # a test and its options
-        "$work/more/build/tests/"$test || { echo "recipe: $test fails with tests/recipe_more.patch" >&2; exit 1; }
+        "$work/more/build/tests/"$test || { echo "recipe: $test fails with tests/recipe_more.patch and recipe_dtype.patch" >&2; exit 1; }
 done
-echo "recipe: floor, ptp, a rewrite and the instruction set twin have the reference's bits"
+echo "recipe: floor, ptp, a rewrite, the instruction set twin and the dtype f8 have the reference's bits"

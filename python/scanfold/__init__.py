@@ -173,13 +173,14 @@ def cumsum():
 
 @_described
 def cumprod():
-    """The cumulative product along an axis; arguments as for cumsum.
+    """The cumulative product along an axis.
 
-    dtype   as for cumsum
+    exclusive   each result leaves its own element out; the first is 1
+    initial     a number that every result is multiplied by, on the left
+    dtype       as for cumsum
 
-    The first result of an exclusive product is 1. The exponent of a product is kept separately, so
-    no partial product overflows or underflows: after a zero every result is 0, however large the
-    numbers that follow.
+    The exponent of a product is kept separately, so no partial product overflows or underflows:
+    after a zero every result is 0, however large the numbers that follow.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumprod(np.array([2, 3, 4], dtype=np.int8))
@@ -190,7 +191,7 @@ def cumprod():
 
 @_described
 def cummax():
-    """The largest element so far, along an axis; arguments as for cumsum.
+    """The largest element so far, along an axis.
 
     NaN propagates: after a NaN every result is NaN. Integers keep their dtype.
 
@@ -199,6 +200,9 @@ def cummax():
                      is that of the last one, as in torch.cummax; it is -1 where there is no element
                      yet. It can be combined with axis, dim, reverse, exclusive, mask and out (two
                      arrays)
+
+    Returns an array of x's shape, of the same library and on the same device; with return_indices a
+    tuple of two.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummax(np.array([3, 1, 4, 1, 5]))
@@ -211,11 +215,15 @@ def cummax():
 
 @_described
 def cummin():
-    """The smallest element so far, along an axis; arguments as for cummax.
+    """The smallest element so far, along an axis.
 
     NaN propagates: after a NaN every result is NaN. Integers keep their dtype.
 
-    dtype   of the result; by default that of x
+    dtype            of the result; by default that of x
+    return_indices   as for cummax
+
+    Returns an array of x's shape, of the same library and on the same device; with return_indices a
+    tuple of two.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummin(np.array([3, 1, 4, 1, 5]), reverse=True)
@@ -228,7 +236,8 @@ def cummin():
 def sum():
     """The sum over one axis, several, or all: with the bits of the cumulative sum's last element.
 
-    dtype   as for cumsum
+    initial   a number that is added to every result, on the left
+    dtype     as for cumsum
 
     As in cumsum, the order decides which partial sums overflow: the sum of -3e38, 0, 3e38, 3e38 as
     float32 is infinite, because the last two are added first.
@@ -248,9 +257,12 @@ def sum():
 
 @_described
 def prod():
-    """The product over one axis, several, or all; arguments as for sum.
+    """The product over one axis, several, or all: with the bits of the cumulative product's last element.
 
-    dtype   as for cumsum
+    initial   a number that every result is multiplied by, on the left
+    dtype     as for cumsum
+
+    As in cumprod, no partial product overflows or underflows.
 
     >>> import numpy as np, scanfold
     >>> scanfold.prod(np.array([2.0, 3.0, 4.0]))
@@ -261,7 +273,7 @@ def prod():
 
 @_described
 def max():
-    """The largest element over one axis, several, or all; arguments as for sum.
+    """The largest element over one axis, several, or all.
 
     If an element is NaN, so is the result. A fold of no elements needs `initial`.
 
@@ -269,6 +281,9 @@ def max():
     return_indices   return (values, indices), computed in one read; the indices are those of
                      argmax. It can be combined with axis (one, or None), dim, keepdims, keepdim,
                      mask and out (two arrays)
+
+    Returns an array without the folded axes, of the same library as x and on the same device; with
+    return_indices a tuple of two. With segments the axis has one element for each segment.
 
     >>> import numpy as np, scanfold
     >>> scanfold.max(np.array([[3, 1], [4, 1]]), axis=0)
@@ -281,11 +296,17 @@ def max():
 
 @_described
 def min():
-    """The smallest element over one axis, several, or all; arguments as for max.
+    """The smallest element over one axis, several, or all.
 
     If an element is NaN, so is the result. A fold of no elements needs `initial`.
 
-    dtype   of the result; by default that of x
+    dtype            of the result; by default that of x
+    return_indices   return (values, indices), computed in one read; the indices are those of
+                     argmin. It can be combined with axis (one, or None), dim, keepdims, keepdim,
+                     mask and out (two arrays)
+
+    Returns an array without the folded axes, of the same library as x and on the same device; with
+    return_indices a tuple of two. With segments the axis has one element for each segment.
 
     >>> import numpy as np, scanfold
     >>> scanfold.min(np.array([[3, 1], [4, 1]]), axis=1)
@@ -352,6 +373,9 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     dtype             as for cumsum
     include_initial   whether the result begins with the sum of no elements, 0
 
+    Returns an array of the same library and on the same device as x. It has x's shape, or with
+    include_initial one element more along the axis.
+
     >>> import numpy as np, scanfold
     >>> scanfold.cumulative_sum(np.array([1, 2, 3]), include_initial=True)
     array([0, 1, 3, 6])
@@ -367,6 +391,9 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     axis              the axis; negative numbers count from the end. Not needed if x has one dimension
     dtype             as for cumsum
     include_initial   whether the result begins with the product of no elements, 1
+
+    Returns an array of the same library and on the same device as x. It has x's shape, or with
+    include_initial one element more along the axis.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumulative_prod(np.array([1, 2, 3]), include_initial=True)
@@ -393,9 +420,12 @@ _chosen = _Chosen()
 class using:
     """Chooses how this thread's calls run inside a with statement. Results have the same bits.
 
-    threads   how many threads a large call may use
-    isa       an instruction set, one of scanfold.info()["isas"]
-    backend   "ref" computes with the reference, which is slow and defines the right results
+    threads   how many threads a large call may use; by default as many as the process has CPUs
+    isa       an instruction set, one of scanfold.info()["isas"]; by default the best one
+    backend   "ref" computes with the reference, which is slow and defines the right results;
+              "auto", the default, does not
+
+    Returns an object for the with statement, which can be used again.
 
     >>> import numpy as np, scanfold
     >>> x = np.linspace(0, 1, 1000, dtype=np.float32)
@@ -430,7 +460,10 @@ class using:
 
 
 def info():
-    """What calls from this thread use: a dict with "version", "threads", "isa" and "isas".
+    """What calls from this thread use.
+
+    Returns a dict: "version" of the library; "threads", how many a large call may use; "isa", the
+    instruction set in use; "isas", all that this machine can use.
 
     >>> import scanfold
     >>> sorted(scanfold.info())
@@ -488,8 +521,10 @@ def run(expression, /, *, exact=False, out=None, **inputs):
     exact        every operator keeps its own rounding: no rewrite that rounds differently
     out          an array to write to, or a tuple of them for several results; it is returned
 
-    A result is an array of the same library as the first input that the expression names; several
-    results are returned as a tuple. The plan is kept for each set of shapes and dtypes, so calling
+    Returns an array of the same library as the first input that the expression names, or a tuple of
+    them for several results.
+
+    The plan is kept for each set of shapes and dtypes, so calling
     again costs little. There are no gradients: a torch tensor that requires one is refused.
 
     >>> import numpy as np, scanfold
@@ -514,11 +549,27 @@ def run(expression, /, *, exact=False, out=None, **inputs):
 
 
 def explain(model, /, *inputs, **keywords):
-    """Prints and returns how an expression, or a torch model, is computed: what was fused, and the
-    passes and bytes before and after.
+    """Prints how an expression, or a torch model, is computed: what was fused, and the passes over
+    memory and bytes before and after.
 
-    explain("cumsum(x * m, 1)", x=x, m=m)   how run computes it, as a string; exact as for run
-    explain(model, x)                       how torch.compile(backend="scanfold") computes it
+    model      an expression as a string, such as "cumsum(x * m, 1)", which is explained as run
+               computes it; or a torch module or function, as torch.compile(backend="scanfold")
+               computes it
+    inputs     the model's arguments. Those of an expression are given by name
+    keywords   the expression's arrays by name, and exact as for run; or the model's keyword
+               arguments
+
+    Returns what was printed: a string, or for a model an object whose str() it is.
+
+    >>> import numpy as np, scanfold
+    >>> x = np.ones((2, 3), dtype=np.float32)
+    >>> text = scanfold.explain("cumsum(x * m, 1)", x=x, m=x)  # doctest: +ELLIPSIS
+    cumsum(x * m, 1)
+      x: f32 (2, 3)
+    ...
+    before: 2 passes, 72 B read, 48 B written
+    after:  1 pass, 48 B read, 24 B written
+    ...
     """
     if isinstance(model, str):
         if inputs:

@@ -91,7 +91,7 @@ def _spelled(axis, dim):
 
 
 def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """exp(x - max(x)) / sum(exp(x - max(x))) along an axis, in one read: positive, with sum 1.
+    """exp(x - max(x)) / sum(exp(x - max(x))) along an axis: not negative, with sum 1.
 
     mask   bool or uint8, broadcast to x: elements where it is False do not count, and their results
            are 0. Where no element of a line counts, all its results are 0
@@ -109,7 +109,7 @@ def softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=
 def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """(x - max(x)) - log(sum(exp(x - max(x)))) along an axis: the logarithm of softmax.
 
-    The arguments are those of softmax. The results of masked-out elements are 0.
+    mask   as for softmax
 
     >>> import numpy as np, scanfold
     >>> scanfold.log_softmax(np.array([1e4, 0.]))
@@ -120,9 +120,7 @@ def log_softmax(x, axis=None, *, dim=None, mask=None, dtype=None, out=None, offs
 
 def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
                reset=None):
-    """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias, where d = x - mean(x).
-
-    It is computed along one axis or several. Other arguments as for softmax.
+    """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias, where d = x - mean(x), along one axis or several.
 
     torch.nn.functional.layer_norm(x, x.shape[-2:], w, b) is layer_norm(x, (-2, -1), w, b).
 
@@ -136,9 +134,12 @@ def layer_norm(x, axis=None, weight=None, bias=None, eps=1e-5, *, dim=None, mask
 
 def rms_norm(x, axis=None, weight=None, eps=None, *, dim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
              reset=None):
-    """x * (1 / sqrt(mean(x * x) + eps)) * weight, along one axis or several; arguments as for layer_norm.
+    """x * (1 / sqrt(mean(x * x) + eps)) * weight, along one axis or several.
 
-    eps   by default the distance from 1 to the next larger number of the result's dtype (as torch)
+    weight   an array with x's shape along the axes, or with as many dimensions as x, broadcast to
+             it; by default 1
+    eps      a small number that keeps the divisor away from 0. By default the distance from 1 to
+             the next larger number of the result's dtype, as in torch
 
     >>> import numpy as np, scanfold
     >>> scanfold.rms_norm(np.array([1., 7.]), eps=0)
@@ -149,7 +150,7 @@ def rms_norm(x, axis=None, weight=None, eps=None, *, dim=None, mask=None, dtype=
 
 def normalize(x, ord=2, axis=None, *, dim=None, eps=1e-12, mask=None, dtype=None, out=None, offsets=None, lengths=None,
               reset=None):
-    """x / maximum(norm(x, ord), eps), along one axis or several; ord as for norm, other arguments as for softmax.
+    """x / maximum(norm(x, ord), eps), along one axis or several.
 
     >>> import numpy as np, scanfold
     >>> scanfold.normalize(np.array([[3., 4.], [0., 0.]]))
@@ -163,8 +164,6 @@ def normalize(x, ord=2, axis=None, *, dim=None, eps=1e-12, mask=None, dtype=None
 def standardize(x, axis=None, *, dim=None, correction=None, ddof=None, mask=None, dtype=None, out=None, offsets=None, lengths=None,
                 reset=None):
     """(x - mean(x)) / std(x), along one axis or several.
-
-    correction (or ddof) is that of var; other arguments as for softmax.
 
     >>> import numpy as np, scanfold
     >>> scanfold.standardize(np.array([1., 3.]))

@@ -217,7 +217,7 @@ def mean(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip
          reset=None):
     """The mean over one axis, several, or all: the sum divided by the number of elements.
 
-    Only the elements that mask and skip_nan leave count in both.
+    Only the elements that mask and skip_nan leave count in both. The mean of no elements is NaN.
 
     >>> import numpy as np, scanfold
     >>> scanfold.mean(np.array([[1, 2], [3, 5]]), axis=1)
@@ -243,31 +243,46 @@ def _named(function, name, described):
     return function
 
 
-var = _variance("var", """The variance over one axis, several, or all; arguments as for mean, and correction.
+var = _variance("var", """The variance over one axis, several, or all: the mean of the squared distances to the mean.
 
-    It is summed up in float64 from the distances to the first element, in one read, and so does not lose digits to a large mean. With a
-    mask, or skip_nan, it takes two.
+    It is computed in float64 from the distances to the first element. So it needs one read of x, and
+    a large mean does not cost digits. With mask or skip_nan it needs two reads.
 
     >>> import numpy as np, scanfold
     >>> scanfold.var(np.array([1e6, 1e6 + 1, 1e6 + 2], dtype=np.float32), ddof=1)
     array(1., dtype=float32)
     """)
 
-std = _variance("std", """The standard deviation: the square root of var, whose arguments it has.
+std = _variance("std", """The standard deviation over one axis, several, or all: the square root of the variance (see var).
 
     >>> import numpy as np, scanfold
     >>> scanfold.std(np.array([1., 3.]))
     array(1.)
     """)
 
-var_mean = _variance("var_mean", """var and the mean, of one read: the mean is the first element + the mean of the distances to it, in float64.
+var_mean = _variance("var_mean", """The variance and the mean over one axis, several, or all, computed in one read.
+
+    The mean here is the first element plus the mean of the distances to it, in float64. So its bits
+    can differ from those of scanfold.mean. The variance has the bits of scanfold.var.
+
+    out   a tuple of two arrays to write to, which is returned
+
+    Returns a tuple (variance, mean): two arrays without the folded axes, of the same library as x
+    and on the same device. With segments the axis has one element for each segment.
 
     >>> import numpy as np, scanfold
     >>> scanfold.var_mean(np.array([1., 3.]))
     (array(1.), array(2.))
     """)
 
-std_mean = _variance("std_mean", """std and the mean, of one read, as var_mean.
+std_mean = _variance("std_mean", """The standard deviation and the mean over one axis, several, or all, computed in one read.
+
+    The standard deviation has the bits of scanfold.std, and the mean is that of var_mean.
+
+    out   a tuple of two arrays to write to, which is returned
+
+    Returns a tuple (standard deviation, mean): two arrays without the folded axes, of the same
+    library as x and on the same device. With segments the axis has one element for each segment.
 
     >>> import numpy as np, scanfold
     >>> scanfold.std_mean(np.array([1., 3.]))
@@ -276,7 +291,9 @@ std_mean = _variance("std_mean", """std and the mean, of one read, as var_mean.
 
 
 def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """The mean of all elements so far, along an axis; arguments as for mean, without keepdims.
+    """The mean of all elements so far, along an axis.
+
+    Only the elements that mask and skip_nan leave count. Before the first of them the mean is NaN.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cummean(np.array([1., 3., 2.]))
@@ -288,8 +305,6 @@ def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, ou
 
 def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
     """The variance of all elements so far, along an axis.
-
-    Arguments as for var, without mask, skip_nan and keepdims.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumvar(np.array([1., 3., 5.]))
@@ -303,7 +318,9 @@ def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, ou
 
 def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
           reset=None):
-    """The sum of squares; arguments as for mean. Integers are widened before they are squared, as sum widens them.
+    """The sum of squares over one axis, several, or all.
+
+    Integers are widened before they are squared, as sum widens them.
 
     dtype   as for cumsum
 
@@ -319,8 +336,7 @@ def norm(x, ord=2, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=Non
          reset=None):
     """The vector norm: sum(abs(x) ** ord) ** (1 / ord) over one axis, several, or all.
 
-    It is never a matrix norm, as in np.linalg.vector_norm and torch.linalg.vector_norm. Other
-    arguments as for mean.
+    It is never a matrix norm, as in np.linalg.vector_norm and torch.linalg.vector_norm.
 
     >>> import numpy as np, scanfold
     >>> scanfold.norm(np.array([[3., 4.], [6., 8.]]), axis=1)
@@ -338,21 +354,36 @@ def _logic(name, described):
     return _named(logic, name, described)
 
 
-any = _logic("any", """Whether any element is not 0 (NaN is not), over one axis, several, or all; of nothing, no. Arguments as for mean, without dtype.
+any = _logic("any", """Whether any element is not 0, over one axis, several, or all.
+
+    NaN is not 0. Where there are no elements, or none counts, the result is False.
+
+    Returns an array of bool (for torch's uint8 it is uint8, as in torch) without the folded axes, of
+    the same library as x and on the same device. With segments the axis has one element for each
+    segment.
 
     >>> import numpy as np, scanfold
     >>> scanfold.any(np.array([[0, 0], [0, 3]]), axis=1)
     array([False,  True])
     """)
 
-all = _logic("all", """Whether all elements are not 0; of nothing, yes. Arguments as for any.
+all = _logic("all", """Whether all elements are not 0, over one axis, several, or all.
+
+    NaN is not 0. Where there are no elements, or none counts, the result is True.
+
+    Returns an array of bool (for torch's uint8 it is uint8, as in torch) without the folded axes, of
+    the same library as x and on the same device. With segments the axis has one element for each
+    segment.
 
     >>> import numpy as np, scanfold
     >>> scanfold.all(np.array([[1, 0], [2, 3]]), axis=1)
     array([False,  True])
     """)
 
-count_nonzero = _logic("count_nonzero", """How many elements are not 0 (NaN is not). Arguments as for any.
+count_nonzero = _logic("count_nonzero", """How many elements are not 0, over one axis, several, or all. NaN is not 0.
+
+    Returns an array of int64 without the folded axes, of the same library as x and on the same
+    device. With segments the axis has one element for each segment.
 
     >>> import numpy as np, scanfold
     >>> scanfold.count_nonzero(np.array([[1, 0], [2, 3]]), axis=1)
@@ -363,20 +394,28 @@ count_nonzero = _logic("count_nonzero", """How many elements are not 0 (NaN is n
 # ---------------------------------------------------------------------------------------------------------------
 # skip_nan under NumPy's names
 # ---------------------------------------------------------------------------------------------------------------
-def _skipping(name, function):
+def _skipping(name, function, described, example):
     def skipping(x, axis=None, **options):
         return function(x, axis, skip_nan=True, **options)
     whole = _inspect.signature(function)
     skipping.__signature__ = whole.replace(parameters=[p for p in whole.parameters.values() if p.name != "skip_nan"])
-    return _named(skipping, name, f"""{function.__name__} with skip_nan=True: NaN elements are left out; other arguments as there.
+    return _named(skipping, name, f"""{described}: scanfold.{function.__name__} with skip_nan=True.
 
-    dtype   as for {function.__name__}
+    >>> import numpy as np, scanfold
+    >>> scanfold.{name}(np.array([[1., np.nan], [3., 2.]]), axis=1)
+    {example}
     """)
 
 
-nansum, nanprod = _skipping("nansum", _package.sum), _skipping("nanprod", _package.prod)
-nancumsum, nancumprod = _skipping("nancumsum", _package.cumsum), _skipping("nancumprod", _package.cumprod)
-nanmean, nanvar, nanstd = _skipping("nanmean", mean), _skipping("nanvar", var), _skipping("nanstd", std)
+nansum = _skipping("nansum", _package.sum, "The sum of the elements that are not NaN", "array([1., 5.])")
+nanprod = _skipping("nanprod", _package.prod, "The product of the elements that are not NaN", "array([1., 6.])")
+nancumsum = _skipping("nancumsum", _package.cumsum, "The cumulative sum of the elements that are not NaN",
+                      "array([[1., 1.],\n           [3., 5.]])")
+nancumprod = _skipping("nancumprod", _package.cumprod, "The cumulative product of the elements that are not NaN",
+                       "array([[1., 1.],\n           [3., 6.]])")
+nanmean = _skipping("nanmean", mean, "The mean of the elements that are not NaN", "array([1. , 2.5])")
+nanvar = _skipping("nanvar", var, "The variance of the elements that are not NaN", "array([0.  , 0.25])")
+nanstd = _skipping("nanstd", std, "The standard deviation of the elements that are not NaN", "array([0. , 0.5])")
 
 
 def _extreme(name, described):
@@ -386,14 +425,20 @@ def _extreme(name, described):
     return _named(extreme, name, described)
 
 
-nanmax = _extreme("nanmax", """The largest element that is not NaN; NaN, with NumPy's warning, where all are. (max with skip_nan=True has -inf there.)
+nanmax = _extreme("nanmax", """The largest element that is not NaN, over one axis, several, or all.
+
+    Where all elements are NaN the result is NaN, and for NumPy arrays there is NumPy's warning.
+    (scanfold.max with skip_nan=True has -inf there.)
 
     >>> import numpy as np, scanfold
     >>> scanfold.nanmax(np.array([[1., np.nan], [3., 2.]]), axis=1)
     array([1., 3.])
     """)
 
-nanmin = _extreme("nanmin", """The smallest element that is not NaN, as nanmax.
+nanmin = _extreme("nanmin", """The smallest element that is not NaN, over one axis, several, or all.
+
+    Where all elements are NaN the result is NaN, and for NumPy arrays there is NumPy's warning.
+    (scanfold.min with skip_nan=True has inf there.)
 
     >>> import numpy as np, scanfold
     >>> scanfold.nanmin(np.array([[1., np.nan], [3., 2.]]), axis=1)

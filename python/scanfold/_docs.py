@@ -1,8 +1,10 @@
-"""Completes docstrings: help() describes each argument of every public function, but the texts are
-written only once, here.
+"""Completes docstrings: help() describes each argument of every public function and what it returns,
+but the texts are written only once, here.
 
-A docstring may describe arguments itself, in lines such as "axis, dim   which"; those lines stay.
-The other arguments are added, in the order of the signature.
+A docstring may describe arguments itself, in lines such as "axis, dim   which"; those lines stay,
+and "as for cumsum" is replaced by what cumsum says of that argument. The other arguments are added,
+in the order of the signature: as a function of the same name has them (nansum: as sum), or from the
+list below. If no paragraph begins with "Returns", one is added.
 """
 import inspect
 import re
@@ -37,8 +39,18 @@ _ARGUMENTS = (
 )
 
 
-def _kind(names):
-    if "exclusive" in names:
+_LIKE = "Returns an array of x's shape, of the same library and on the same device."
+_RETURNS = {
+    "scan": _LIKE,
+    "fold": "Returns an array without the folded axes, of the same library as x and on the same device: without dimensions if all axes are "
+            "folded. With segments the axis has one element for each segment.",
+    "map": _LIKE,
+}
+_said = {}  # (function, argument): [the arguments described together, the text] of the first function of that name
+
+
+def _kind(function, names):
+    if "exclusive" in names or function.__name__.startswith("cum"):
         return "scan"
     return "fold" if "keepdims" in names or "keepdim" in names else "map"
 
@@ -64,14 +76,24 @@ def _described(lines, names):
     return found, first, last
 
 
-def _written(names, found, special):
+def _as_there(function, name, names, found):
+    """How an earlier function of this name, without "nan", describes an argument; or None."""
+    together, text = _said.get((function[3:] if function.startswith("nan") else function, name), ((), None))
+    return [tuple(n for n in together if n in names and n not in found), text] if text else None
+
+
+def _written(function, names, found, special):
     """The lines that describe the arguments: one entry for each group described together."""
-    pairs, kind = [], _kind(names)
+    pairs, kind = [], _kind(function, names)
     for name in names:
-        given = found.get(name) or (special.get(name) and [(name,), special[name]])
+        given = [(name,), special[name]] if name in special else found.get(name) or _as_there(function.__name__, name, names, found)
         for together, text in () if given else _ARGUMENTS:
             if name in together:
                 given = [tuple(n for n in together if n in names and n not in found), text if isinstance(text, str) else text[kind]]
+        if given and given[1].startswith("as for "):
+            given = [given[0], _said[given[1].rpartition(" ")[2].rpartition(".")[2], name][1]]
+        if given:
+            _said.setdefault((function.__name__, name), given)
         if given and given not in pairs:
             pairs.append(given)
     column = max(len(", ".join(together)) for together, _ in pairs) + 3
@@ -98,21 +120,33 @@ def _names(function):
     return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
 
 
-def complete(function, left_out=(), **special):
-    """Adds the missing descriptions of arguments to a function's docstring. Returns the function.
+def _with_returns(lines, text):
+    """Puts a paragraph in front of the examples, if no other says what is returned."""
+    if not any(line.startswith("Returns ") for line in lines):
+        at = next((number for number, line in enumerate(lines) if line.startswith(">>> ")), len(lines))
+        lines[at:at] = ["", *_wrapped("", text, "")] if at == len(lines) else [*_wrapped("", text, ""), ""]
+
+
+def complete(function, left_out=(), returns=_RETURNS, example=None, **special):
+    """Adds to a function's docstring what is missing: arguments, what is returned, an example.
+    Returns the function.
 
     `special` has texts that are used instead of those in _ARGUMENTS. Lines that describe arguments
-    in `left_out` are removed."""
+    in `left_out` are removed. `example` takes the place of the docstring's own examples."""
     if not function.__doc__:  # python -OO has no docstrings
         return function
     names = _names(function)
     lines = inspect.cleandoc(function.__doc__).splitlines()
     found, first, last = _described(lines, [*names, *left_out])
     if names and (first is not None or any(name in together for name in names for together, _ in _ARGUMENTS)):
-        table = list(_written(names, found, special))
+        table = list(_written(function, names, found, special))
         if first is None:
             first = last = lines.index("") if "" in lines else len(lines)
             table = ["", *table]
         lines[first:last] = table
+        _with_returns(lines, returns[_kind(function, names)])
+    if example is not None:
+        own = next((number for number, line in enumerate(lines) if line.startswith(">>> ")), len(lines) + 1)
+        lines[own - 1:] = ["", *example.strip().splitlines()]
     function.__doc__ = "\n    ".join(lines) + "\n    "
     return function

@@ -18,9 +18,11 @@ def run(expression, /, **inputs):
     expression   a line of the notation (docs/expressions.md)
     inputs       an array for each name
 
-    The result is that of scanfold.run with exact=True. The expression can be differentiated and
-    mapped by vmap if it consists of the functions here, of elementwise functions, and of flip,
-    squeeze, unsqueeze and broadcast_to with their axes given.
+    Returns a JAX array, or a tuple of them if the expression has several results: those of
+    scanfold.run with exact=True.
+
+    The expression can be differentiated and mapped by vmap if it consists of the functions here, of
+    elementwise functions, and of flip, squeeze, unsqueeze and broadcast_to with their axes given.
 
     >>> import jax.numpy as jnp, scanfold.jax as sfj
     >>> sfj.run("cumsum(x * m, 0)", x=jnp.array([1., 2., 3.]), m=jnp.array([0., 1., 1.]))

@@ -73,9 +73,12 @@ def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
 
     axis, dim   one, or None for the position among all elements, in row-major order
 
-    NaN is larger than any number, and zeros of either sign are equal. Masked-out elements do not
-    count, nor does NaN with skip_nan; where no other element is left the result is -1. The result
-    is int64 (int32 in JAX without 64-bit types). A line of no elements is an error.
+    NaN is larger than any number, and zeros of either sign are equal. Where mask and skip_nan leave
+    no element the result is -1. A line of no elements is an error.
+
+    Returns an array of int64 (int32 in JAX without 64-bit types) without the axis, of the same
+    library as x and on the same device. With segments it has one position for each segment, counted
+    from the segment's first element.
 
     >>> import numpy as np, scanfold
     >>> scanfold.argmax(np.array([[1, 5, 5], [7, 2, 3]]), axis=1)
@@ -87,9 +90,16 @@ def argmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
 
 
 def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, out=None, offsets=None, lengths=None, reset=None):
-    """The position of the smallest element; as argmax. NaN is smaller than any number here.
+    """The position of the smallest element along an axis, or among all; the first of equal ones.
 
-    axis, dim   one, or None for the position among all elements
+    axis, dim   as for argmax
+
+    NaN is smaller than any number here, and zeros of either sign are equal. Where mask and skip_nan
+    leave no element the result is -1. A line of no elements is an error.
+
+    Returns an array of int64 (int32 in JAX without 64-bit types) without the axis, of the same
+    library as x and on the same device. With segments it has one position for each segment, counted
+    from the segment's first element.
 
     >>> import numpy as np, scanfold
     >>> scanfold.argmin(np.array([[1, 5, 1], [7, 2, 3]]), axis=1, keepdims=True)
@@ -113,7 +123,10 @@ def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
     If there is no such element, NumPy arrays raise ValueError, as in NumPy. For arrays of other
     libraries the result is -1, because a check would have to wait for the device.
 
-    axis, dim   one, or None for the position among all elements
+    axis, dim   as for argmax
+
+    Returns an array of int64 (int32 in JAX without 64-bit types) without the axis, of the same
+    library as x and on the same device.
 
     >>> import numpy as np, scanfold
     >>> scanfold.nanargmax(np.array([[np.nan, 5, 5], [7, np.nan, 3]]), axis=1)
@@ -123,9 +136,15 @@ def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
 
 def nanargmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
-    """The position of the smallest element that is not NaN; as nanargmax.
+    """The position of the smallest element that is not NaN: argmin with skip_nan=True.
 
-    axis, dim   one, or None for the position among all elements
+    If there is no such element, NumPy arrays raise ValueError, as in NumPy. For arrays of other
+    libraries the result is -1, because a check would have to wait for the device.
+
+    axis, dim   as for argmax
+
+    Returns an array of int64 (int32 in JAX without 64-bit types) without the axis, of the same
+    library as x and on the same device.
 
     >>> import numpy as np, scanfold
     >>> scanfold.nanargmin(np.array([np.nan, 5, 2]))
@@ -195,7 +214,7 @@ def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=F
 # Sums of exponentials
 # --------------------------------------------------------------------------------------------------
 def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """log(sum(exp(x))) over one axis, several, or all, without overflow; arguments as for sum.
+    """log(sum(exp(x))) over one axis, several, or all, without overflow.
 
     dtype   of the result. By default real dtypes stay; integers become float64, in torch float32
 
@@ -213,11 +232,10 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
 
 
 def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
-    """log(cumsum(exp(x))) along an axis, without overflow; arguments as for cumsum.
+    """log(cumsum(exp(x))) along an axis, without overflow.
 
-    The first result of an exclusive one is -inf.
-
-    dtype   of the result. By default real dtypes stay; integers become float64, in torch float32
+    exclusive   each result leaves its own element out; the first is -inf
+    dtype       as for logsumexp
 
     >>> import numpy as np, scanfold
     >>> scanfold.logcumsumexp(np.array([0.0, 0.0, 1e4]))
@@ -298,8 +316,9 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
                       reset=None):
     """h[i] = a[i] * h[i-1] + b[i] along an axis.
 
-    a           a number (such as a discount), or an array that broadcasts with b (such as one gate for each channel or element)
-    b           an array of a kind that cumsum takes
+    a           a number (such as a discount), or an array that broadcasts with b (such as one gate
+                for each channel or element)
+    b           a NumPy, torch, JAX or CuPy array, or any object with __dlpack__
     axis, dim   the axis; by default the last
     exclusive   each result is the state before its element: h[i-1]
     initial     the state before the first element: a number, or an array with one state for each
@@ -307,11 +326,13 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
                 an array with the first element, so the two may differ in the last bit
     dtype       of the result; float64 is also that of all arithmetic. By default the common dtype
                 of a and b; for integers float64, in torch float32
-    offsets     cut the axis into segments, each with its own recurrence; or lengths, or reset, as
-                for cumsum. An initial array then has one state for each segment, in place of the
-                axis
 
-    The order is that of docs/order.md: a = 1 gives the cumulative sum of b, with the same bits.
+    With segments each has its own recurrence, and an initial array has one state for each segment,
+    in place of the axis. The order is that of docs/order.md: a = 1 gives the cumulative sum of b,
+    with the same bits.
+
+    Returns an array of the shape to which a and b broadcast, of the same library as b and on the
+    same device.
 
     >>> import numpy as np, scanfold
     >>> scanfold.linear_recurrence(0.5, np.array([1.0, 1.0, 1.0]))

@@ -28,6 +28,7 @@ from torch import Tensor
 from . import _scanfold
 from ._dtensor import ALONE, dim_of, is_dtensor, on_dtensor
 from ._docs import complete as _complete
+from ._examples import ranks as _example
 
 __all__ = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence",
            "sum", "prod", "max", "min", "argmax", "argmin", "logsumexp", "mean", "var", "std", "norm"]
@@ -492,7 +493,7 @@ def _recur(a, b, dim, reverse, exclusive, initial, dtype, group):
 
 
 def cumsum(x, dim, *, reverse=False, exclusive=False, mask=None, skip_nan=False, initial=None, dtype=None, group=None):
-    """The cumulative sum along `dim`. The arguments are those of scanfold.cumsum."""
+    """The cumulative sum along `dim`."""
     return _scan(SUM, x, dim, reverse, exclusive, _without_nan(x, mask, skip_nan), initial, dtype, group)
 
 
@@ -564,6 +565,9 @@ def logsumexp(x, dim, *, keepdim=False, mask=None, skip_nan=False, dtype=None, g
 from ._sharded_moments import mean, norm, std, var  # noqa: E402,F401: uses the names above
 
 
+_RETURNS = {"scan": "Returns this rank's part of the result: a tensor, or a DTensor, of the shard's shape and on its device.",
+            "fold": "Returns the result over all ranks, which is the same on every rank: a tensor without `dim`, or a DTensor, on the shard's device."}
 for _name in __all__:
-    _complete(globals()[_name], x="this rank's shard: a tensor, or a DTensor", dim="the dimension that is sharded",
-              dtype="of the result, as for the function of the same name in scanfold")
+    _complete(globals()[_name], returns=_RETURNS, example=_example(_name), x="this rank's shard: a tensor, or a DTensor",
+              dim="the dimension that is sharded",
+              dtype="of the result; by default that of x, which must be real" if _name in ("mean", "var", "std", "norm") else f"as for {_name}")

@@ -20,7 +20,11 @@ import inspect as _inspect
 import scanfold as _package
 
 from ._docs import complete as _complete
+from ._examples import jax as _example
 from ._jax_calls import FUNCTIONS as _FUNCTIONS, NOT_TAKEN as _NOT_TAKEN, Given as _Given, run
+
+
+_TAKEN = "a JAX array or tracer, or what jax.numpy.asarray takes"
 
 
 def _made(name, compute):
@@ -37,9 +41,10 @@ def _made(name, compute):
         bound.apply_defaults()
         return compute(name, _Given(bound.arguments))
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"scanfold.{name} for JAX's arrays and tracers.\n\n    {own.__doc__}" if own.__doc__ else None
+    told = f"scanfold.{name} for JAX's arrays and tracers. Without jax_enable_x64\n    dtypes of 32 bits take the place of those of 64."
+    function.__doc__ = f"{told}\n\n    {own.__doc__}" if own.__doc__ else None
     function.__signature__ = signature
-    return _complete(function, _NOT_TAKEN)
+    return _complete(function, _NOT_TAKEN, example=_example(name), x=_TAKEN, b=_TAKEN)
 
 
 globals().update({_name: _made(_name, _compute) for _name, _compute in _FUNCTIONS.items()})

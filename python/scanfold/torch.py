@@ -74,9 +74,16 @@ _define("linear_sum(Tensor x, Tensor weight, Tensor? bias, float scale) -> Tenso
 def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """scanfold.cumsum and the other scans, for tensors that need torch's dispatcher.
 
+    scanfold's own functions call it where it is needed: use those.
+
     op        0 to 3 for sum, prod, max, min; 8 for logsumexp
     dtype     as for scanfold.cumsum
     trusted   not used; it is there because _scanfold.scan has it at this position
+
+    >>> import torch, scanfold.torch
+    >>> x = torch.tensor([1., 2., 3.], requires_grad=True)
+    >>> scanfold.torch.scan(x, 0, 0, False, False, None, None, None, None).detach()
+    tensor([1., 3., 6.])
     """
     if offsets is not None:
         return _torch_segments.scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, skip_nan, offsets)
@@ -95,9 +102,16 @@ def scan(x, op, axis, reverse, exclusive, mask, initial, dtype, out, trusted=Fal
 def fold(x, op, axis, keepdim, reverse, mask, initial, dtype, out, trusted=False, skip_nan=False, offsets=None):
     """scanfold.sum and the other folds, for tensors that need torch's dispatcher.
 
+    scanfold's own functions call it where it is needed: use those.
+
     op        0 to 3 for sum, prod, max, min; 8 for logsumexp
     dtype     as for scanfold.sum
     trusted   not used; it is there because _scanfold.fold has it at this position
+
+    >>> import torch, scanfold.torch
+    >>> x = torch.tensor([1., 2., 3.], requires_grad=True)
+    >>> scanfold.torch.fold(x, 0, 0, False, False, None, None, None, None).detach()
+    tensor(6.)
     """
     if offsets is not None:
         return _torch_segments.fold(x, op, axis, reverse, mask, initial, dtype, out, skip_nan, offsets)
@@ -133,7 +147,7 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
     """The sum of linear(x, weight, bias) over its output features, times scale. The matrix product
     is not computed: the rows of weight are summed first.
 
-    x             (..., K); the result has its shape with the last dimension 1
+    x             a tensor of shape (..., K)
     weight        (N, K)
     bias          (N,), or None
     scale         a number that the sum is multiplied by
@@ -143,6 +157,8 @@ def linear_sum(x, weight, bias=None, scale=1.0, *, keep_weight=False):
                   view, an optimizer with fused=True, a CUDA graph, a kernel of your own): whoever
                   sets keep_weight promises that there are none. Under torch.compile nothing is
                   kept, except by the backend's own option
+
+    Returns a tensor of x's shape, with the last dimension 1.
 
     >>> import torch, scanfold.torch
     >>> x, w = torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([[1., 0.], [0., 1.], [1., 1.]])
