@@ -73,27 +73,50 @@ def rank_main(elements, rounds):
                   f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), exchange {100 * statistics.median(shares):.2f}% ({100 * min(shares):.2f} to {100 * max(shares):.2f})", flush=True)
 
 
-def device_main(elements):
-    """The second of two ranks with shards of this length."""
-    x = torch.rand(elements, device="cuda")
+def device_shard(x, a, op, fold, before):
+    """What the second of two ranks computes; the first has `before` elements."""
+    made = sd._result_dtype(op, x, None)
+    out = torch.empty(() if fold else x.shape, dtype=made, device="cuda")
+    first_out = out if fold else torch.empty(before, dtype=made, device="cuda")
 
-    def sharded(fold):
-        out = torch.empty(() if fold else elements, device="cuda")
-        asked = (x, None, None, out, sd.SUM, 0, fold, False, False, False, None)
-        cards = _scanfold.shard_card(*asked) * 2
-        shard = _scanfold.shard_open(*asked, 1, 2, cards)
+    def asked(t, factor, result):
+        return (t, factor, None, result, op, 0, fold, False, False, False, None)
+    first = asked(x[:1].expand(before), None if a is None else a[:1].expand(before), first_out)
+    cards = _scanfold.shard_card(*first) + _scanfold.shard_card(*asked(x, a, out))
+    opened = _scanfold.shard_open(*first, 0, 2, cards)
+    span = torch.empty(_scanfold.shard_bytes(opened, 0, 1), dtype=torch.uint8)
+    _scanfold.shard_values(opened, span)
+
+    def run():
+        shard = _scanfold.shard_open(*asked(x, a, out), 1, 2, cards)
         mine = torch.empty(_scanfold.shard_bytes(shard, 1, 2), dtype=torch.uint8)
         _scanfold.shard_values(shard, mine)
-        _scanfold.shard_finish(shard, torch.cat([mine, mine]))
+        _scanfold.shard_finish(shard, torch.cat([span, mine]))
+    return run
+
+
+def device_main(elements):
+    """Shards as long as those before them, and shards that begin at a multiple of 8 elements."""
+    x, a = torch.rand(elements, device="cuda"), torch.rand(elements, device="cuda")
+    names = (("cumsum", sd.SUM), ("sum", sd.SUM), ("cummax", sd.MAX), ("max", sd.MAX), ("cumprod", sd.PROD), ("prod", sd.PROD), ("argmax", sd.ARGMAX),
+             ("logcumsumexp", sd.LOGSUMEXP), ("logsumexp", sd.LOGSUMEXP), ("linear_recurrence", sd.RECURRENCE))
 
     def waited(run):
-        def timed():
+        def call():
+            torch.cuda.synchronize()
             run()
             torch.cuda.synchronize()
-        return timed
-    for name, whole, fold in (("cumsum", lambda: scanfold.cumsum(x, 0), False), ("sum", lambda: scanfold.sum(x, 0), True)):
-        alone, shard = best(waited(whole)), best(waited(lambda: sharded(fold)))
-        print(f"{name}, {torch.cuda.get_device_name()}: unsharded {alone * 1e3:.3f} ms, a shard {shard * 1e3:.3f} ms, {alone / shard:.2f} of its speed")
+        return call
+    for before, label in ((elements, ""), (3 * elements + 12344, ", from anywhere")):
+        for name, op in names:
+            factor = a if op == sd.RECURRENCE else None
+            whole = getattr(scanfold, name)
+            alone = waited(lambda: whole(x, 0) if factor is None else whole(factor, x, 0))
+            shard = waited(device_shard(x, factor, op, not (name.startswith(("cum", "logcum")) or factor is not None), before))
+            alone(), shard()
+            rounds = [(timed(alone), timed(shard)) for _ in range(ROUNDS)]
+            print(f"{name}{label}, {torch.cuda.get_device_name()}: unsharded {statistics.median(r[0] for r in rounds) * 1e3:.3f} ms, a shard "
+                  f"{statistics.median(r[1] for r in rounds) * 1e3:.3f} ms, {statistics.median(r[0] / r[1] for r in rounds):.2f} of its speed", flush=True)
 
 
 def main():

@@ -32,18 +32,18 @@ static void entries_end(sf_shard *s, entries *n)
                 sf_backend_return(s->ctx, s->p.step.device, s->p.step.stream, &n->device);
 }
 
-static sf_status some_begin(sf_shard *s, size_t size, size_t each, int32_t count, entries *n)
+static sf_status no_memory(const sf_shard *s, size_t bytes)
 {
-        *n = (entries){.size = size, .each = each, .count = count};
-        n->host = malloc((size_t)count * each + 1);
-        if (!n->host)
-                return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", (size_t)count * each);
-        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream, (size_t)count * each + 1, &n->device);
+        return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", bytes);
 }
 
 static sf_status entries_begin(sf_shard *s, size_t size, int32_t count, entries *n)
 {
-        return some_begin(s, size, (size_t)s->kind.lines * size, count, n);
+        *n = (entries){.size = size, .each = (size_t)s->kind.lines * size, .count = count};
+        n->host = malloc((size_t)count * n->each + 1);
+        if (!n->host)
+                return no_memory(s, (size_t)count * n->each);
+        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream, (size_t)count * n->each + 1, &n->device);
 }
 
 static sf_status entries_move(sf_shard *s, entries *n, bool to_device)
@@ -79,8 +79,9 @@ static sf_view entries_view(const sf_shard *s, const sf_part_step *t, const entr
  * step for each block 0.39.
  * ---------------------------------------------------------------------------------------------------------- */
 #define RADIX 7
-/* at most so many values of chunks of one length; the more lines, the fewer chunks */
-#define MOST_VALUES 8192
+/* At most so many values of chunks of one length, because the host combines them: the more lines,
+ * the fewer chunks. */
+#define MOST_VALUES 512
 
 static int radix(const sf_shard *s)
 {
@@ -95,11 +96,6 @@ static int64_t chunk_length(int64_t at, int64_t to, int r)
 {
         const int level = sf_span_level(at, to);
         return (int64_t)1 << ((int64_t)1 << level == to - at ? level : level - level % r);
-}
-
-static sf_status no_memory(const sf_shard *s, size_t bytes)
-{
-        return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", bytes);
 }
 
 static sf_status cut_chunks(sf_shard *s)
@@ -127,10 +123,9 @@ static int64_t length_of(const sf_shard *s, int32_t chunk)
         return s->chunk[chunk + 1] - s->chunk[chunk];
 }
 
-/* Chunks from `first` on that one step computes. */
+/* Chunks of one length, from `first` on, that one step computes. */
 typedef struct run {
         int32_t first, count;
-        bool cut; /* they have different lengths, and are segments of a line (core/segments.h) */
         int32_t entry; /* where its entries begin */
         int32_t lefts; /* of a scan: the most values to the left of a row */
 } run;
@@ -149,19 +144,19 @@ static int64_t run_length(const sf_shard *s, const run *r)
         return s->chunk[r->first + r->count] - s->chunk[r->first];
 }
 
-/* The tensors of a run's step: rows side by side if it has several, not cut. */
+/* The tensors of a run's step: rows side by side if it has several chunks. */
 static void make_part(sf_shard *s, const run *r, sf_part_step *t)
 {
         sf_part_make(s, s->chunk[r->first], s->chunk[r->first + r->count], t);
-        if (r->count > 1 && !r->cut)
+        if (r->count > 1)
                 sf_part_fan(s, r->count, t);
 }
 
-/* Entry `entry` of a run's rows, `apart` entries from row to row. */
-static void see_rows(const sf_shard *s, const run *r, const entries *n, int32_t entry, sf_dt dt, sf_part_step *t)
+/* The run's first entries, one for each row. */
+static void see_rows(const sf_shard *s, const run *r, const entries *n, sf_dt dt, sf_part_step *t)
 {
-        t->values = entries_view(s, t, n, entry, dt);
-        if (r->count > 1 && !r->cut)
+        t->values = entries_view(s, t, n, r->entry, dt);
+        if (r->count > 1)
                 t->values.strides[t->values.ndim++] = (int64_t)n->each;
 }
 
@@ -178,61 +173,27 @@ static sf_held held_in(const sf_shard *s, int64_t length)
         return (sf_held){s->kind.op, s->kind.acc, sf_cuda_held_acc(&step), 0};
 }
 
-static sf_held held_of(const sf_shard *s, const run *r)
-{
-        return held_in(s, r->cut ? run_length(s, r) : length_of(s, r->first));
-}
-
-/* Neighbouring chunks with fewer elements than this, of all lines, are segments of one step. */
-#define SMALL_ELEMENTS ((int64_t)1 << 20)
-
 static int32_t make_folds(const sf_shard *s, run *runs)
 {
         int32_t count = 0;
-        for (int32_t at = 0; at < s->chunks; count++) {
-                run *r = &runs[count];
-                *r = (run){.first = at, .entry = at};
-                int32_t end = at;
-                while (end < s->chunks && length_of(s, end) * s->kind.lines < SMALL_ELEMENTS)
-                        end++;
-                r->count = end > at ? end - at : count_alike(s, at, s->chunks);
-                r->cut = end > at && count_alike(s, at, end) < end - at;
-                at += r->count;
-        }
+        for (int32_t at = 0; at < s->chunks; at += runs[count++].count)
+                runs[count] = (run){.first = at, .count = count_alike(s, at, s->chunks), .entry = at};
         return count;
 }
 
-/* Offsets of a run's chunks, in the order of the axis. */
-static void put_offsets(const sf_shard *s, const run *r, int64_t *to)
-{
-        const int64_t *begin = s->chunk + r->first;
-        for (int32_t i = 0; i <= r->count; i++)
-                to[i] = s->request.reverse ? begin[r->count] - begin[r->count - i] : begin[i] - begin[0];
-}
-
-/* `offsets`, on the device, are those of a run that is cut. */
-static sf_status fold_run(sf_shard *s, const run *r, const entries *n, const int64_t *offsets)
+static sf_status fold_run(sf_shard *s, const run *r, const entries *n)
 {
         sf_part_step t;
-        const sf_held form = held_of(s, r);
-        const bool pair = sf_cuda_is_pair((int32_t)form.op, (int32_t)form.acc), reverse = s->request.reverse;
-        int64_t shape[SF_MAX_NDIM], ends = r->count + 1;
-        const sf_view cuts = {.data = (char *)(uintptr_t)offsets, .dt = SF_DT_I64, .ndim = 1, .shape = &ends, .strides = {sizeof *offsets}, .count = ends};
+        const sf_held form = held_in(s, length_of(s, r->first));
+        const bool pair = sf_cuda_is_pair((int32_t)form.op, (int32_t)form.acc);
         make_part(s, r, &t);
         t.step.fold = true;
         t.step.exclusive = t.step.has_initial = t.step.in_place = false;
         t.step.out = pair ? t.step.in : sf_held_number(&form); /* nothing is rounded */
-        see_rows(s, r, n, r->entry + (r->cut && reverse ? r->count - 1 : 0), t.step.out, &t);
+        see_rows(s, r, n, t.step.out, &t);
         t.views.values = pair;
         t.views.y = &t.values;
         t.views.before = t.views.after = 0; /* positions count from the beginning of a chunk */
-        if (r->cut) {
-                memcpy(shape, t.shape, (size_t)s->p.x.ndim * sizeof *shape);
-                shape[s->axis] = r->count;
-                t.values.shape = shape;
-                t.values.strides[s->axis] = (reverse ? -1 : 1) * (int64_t)n->each;
-                t.views.offsets = &cuts;
-        }
         return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
 }
 
@@ -247,42 +208,13 @@ static int32_t next_run(const sf_shard *s, int32_t count, const run *runs, bool 
         return next;
 }
 
-static sf_status fold_runs(sf_shard *s, int32_t count, const run *runs, bool *done, const entries *n)
-{
-        entries offsets = {.host = NULL};
-        sf_status status = SF_OK;
-        int32_t cuts = 0;
-        for (int32_t i = 0; i < count; i++)
-                cuts += runs[i].cut ? runs[i].count + 1 : 0;
-        if (cuts)
-                status = some_begin(s, sizeof(int64_t), sizeof(int64_t), cuts, &offsets);
-        int64_t *host = (int64_t *)(void *)offsets.host, *device = offsets.device.data;
-        for (int32_t i = 0; cuts && status == SF_OK && i < count; i++)
-                if (runs[i].cut) {
-                        put_offsets(s, &runs[i], host);
-                        host += runs[i].count + 1;
-                }
-        if (cuts && status == SF_OK)
-                status = entries_move(s, &offsets, true);
-        for (int32_t k = 0; status == SF_OK && k < count; k++) {
-                const int32_t next = next_run(s, count, runs, done);
-                int64_t *own = device;
-                for (int32_t i = 0; i < next; i++)
-                        own += runs[i].cut ? runs[i].count + 1 : 0;
-                status = fold_run(s, &runs[next], n, own);
-        }
-        if (cuts)
-                entries_end(s, &offsets);
-        return status;
-}
-
 /* Puts the chunks' values, which are on the host, into the shard's list of them and into its span. */
 static sf_status take_values(sf_shard *s, int32_t count, const run *runs, const entries *n)
 {
         const size_t each = (size_t)sf_span_value_bytes(&s->kind);
         char *to = s->values;
         for (int32_t k = 0; k < count; k++) {
-                sf_held form = held_of(s, &runs[k]);
+                sf_held form = held_in(s, length_of(s, runs[k].first));
                 for (int32_t c = runs[k].first; c < runs[k].first + runs[k].count; c++) {
                         form.from = s->chunk[c];
                         for (int64_t i = 0; i < s->kind.lines; i++, to += each)
@@ -313,7 +245,8 @@ sf_status sf_device_fold(sf_shard *s)
         memset(done, 0, (size_t)count);
         sf_status status = entries_begin(s, sf_held_size(&widest), s->chunks, &n);
         if (status == SF_OK)
-                status = fold_runs(s, count, runs, done, &n);
+                for (int32_t k = 0; status == SF_OK && k < count; k++)
+                        status = fold_run(s, &runs[next_run(s, count, runs, done)], &n);
         if (status == SF_OK)
                 status = entries_move(s, &n, false);
         if (status == SF_OK)
@@ -362,31 +295,37 @@ static int32_t make_scans(sf_shard *s, run *runs)
 }
 
 /* Writes the entries of row `row` of a run: how many values the pile has, and these, the lowest
- * block first. */
-static void put_lefts(const sf_shard *s, const sf_pile *pile, const run *r, int32_t row, const entries *n)
+ * block first. `held` has the pile's blocks as they are held; the last one is new. */
+static void put_lefts(const sf_shard *s, const sf_pile *pile, char *held, const run *r, int32_t row, const entries *n)
 {
         const int32_t c = r->first + row, entry = r->entry + row;
         const sf_held form = held_before(s, s->chunk[c], s->chunk[c + 1]);
+        /* Only values of indices depend on the row, and those have runs of one row. */
+        const int32_t first = c && !sf_op_is(s->kind.op, SF_INDEX) ? pile->count - 1 : 0;
+        for (int32_t b = first; b < pile->count; b++)
+                for (int64_t i = 0; i < s->kind.lines; i++)
+                        sf_held_put(&form, sf_pile_value(pile, b, i), held + (size_t)b * n->each + (size_t)i * n->size);
         for (int64_t i = 0; i < s->kind.lines; i++)
                 memcpy(item(n, entry, i), &pile->count, sizeof pile->count);
         for (int32_t e = 0; e < pile->count; e++)
-                for (int64_t i = 0; i < s->kind.lines; i++)
-                        sf_held_put(&form, sf_pile_value(pile, pile->count - 1 - e, i), item(n, entry + (1 + e) * r->count, i));
+                memcpy(item(n, entry + (1 + e) * r->count, 0), held + (size_t)(pile->count - 1 - e) * n->each, n->each);
 }
 
 /* The entries of all runs. The pile has all positions before the shard. */
 static sf_status put_all_lefts(sf_shard *s, sf_pile *pile, int32_t count, const run *runs, const entries *n)
 {
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
-        for (int32_t k = 0; k < count; k++)
-                for (int32_t row = 0; row < runs[k].count; row++) {
+        char *held = malloc(SF_SPAN_BLOCKS * n->each + 1);
+        bool added = held != NULL;
+        for (int32_t k = 0; added && k < count; k++)
+                for (int32_t row = 0; added && row < runs[k].count; row++) {
                         const int32_t c = runs[k].first + row;
                         if (runs[k].lefts)
-                                put_lefts(s, pile, &runs[k], row, n);
-                        if (c + 1 < s->chunks && !sf_pile_add(pile, s->chunk[c + 1], s->values + (size_t)c * each))
-                                return no_memory(s, each);
+                                put_lefts(s, pile, held, &runs[k], row, n);
+                        added = c + 1 == s->chunks || sf_pile_add(pile, s->chunk[c + 1], s->values + (size_t)c * each);
                 }
-        return SF_OK;
+        free(held);
+        return added ? SF_OK : no_memory(s, SF_SPAN_BLOCKS * n->each);
 }
 
 static sf_status scan_run(sf_shard *s, const run *r, const entries *n)
@@ -394,7 +333,7 @@ static sf_status scan_run(sf_shard *s, const run *r, const entries *n)
         sf_part_step t;
         make_part(s, r, &t);
         if (r->lefts) {
-                see_rows(s, r, n, r->entry, SF_DT_U8, &t);
+                see_rows(s, r, n, SF_DT_U8, &t);
                 t.views.left = &t.values;
                 t.views.lefts = r->lefts;
                 t.views.left_entry = (int64_t)n->each * r->count;
@@ -442,49 +381,74 @@ static bool is_contiguous(const sf_shard *s)
         return true;
 }
 
-/* Copies the results, which are on the device, to where out has them: a step over sequences of one
- * element. */
-static sf_status spread_results(sf_shard *s, const entries *n, sf_dt dt)
+/* Makes a step over sequences of one element: numbers of type dt, one for each line, to out. */
+static void make_copy(sf_shard *s, sf_dt dt, sf_part_step *t)
 {
-        sf_part_step t;
-        sf_part_make(s, s->from, s->from, &t);
-        t.shape[s->axis] = 1;
-        t.x = entries_view(s, &t, n, 0, dt);
-        t.out = s->p.out;
-        t.out.ndim = t.x.ndim;
-        t.out.shape = t.shape;
-        for (int32_t d = 0, yd = 0; d < t.x.ndim; d++) {
-                t.out.strides[d] = d == s->axis ? 0 : s->p.out.strides[yd];
+        const bool real = sf_dtypes[dt].kind == SF_KIND_REAL;
+        sf_part_make(s, s->from, s->from, t);
+        t->shape[s->axis] = 1;
+        t->out = s->p.out;
+        t->out.ndim = s->p.x.ndim;
+        t->out.shape = t->shape;
+        for (int32_t d = 0, yd = 0; d < s->p.x.ndim; d++) {
+                t->out.strides[d] = d == s->axis ? 0 : s->p.out.strides[yd];
                 yd += d != s->axis || s->request.keepdim;
         }
-        t.step = (sf_step){.op = SF_MAX, .in = dt, .acc = dt == SF_DT_BOOL ? SF_DT_U8 : dt, .out = dt, .device = s->p.step.device, .stream = s->p.step.stream};
-        t.step.acc = sf_dtypes[dt].kind == SF_KIND_REAL && sf_dtypes[dt].size < 4 ? SF_DT_F32 : t.step.acc;
-        t.step.identity = sf_identity(SF_MAX, t.step.acc);
-        t.views = (sf_step_views){.x = &t.x, .y = &t.out, .keepdim = true};
+        t->step = (sf_step){.op = SF_MAX, .in = dt, .acc = dt == SF_DT_BOOL ? SF_DT_U8 : real && sf_dtypes[dt].size < 4 ? SF_DT_F32 : dt, .out = s->p.step.out,
+                            .device = s->p.step.device, .stream = s->p.step.stream};
+        t->step.identity = sf_identity(SF_MAX, t->step.acc);
+        t->views = (sf_step_views){.x = &t->x, .y = &t->out, .keepdim = true};
+}
+
+/* One result is a launch's parameter: a copy from the host would be waited for. */
+static sf_status put_result(sf_shard *s, sf_dt dt, sf_value v)
+{
+        sf_part_step t;
+        sf_fuse fuse = {.operands = 1};
+        make_copy(s, dt, &t);
+        t.x = (sf_view){.data = s->p.out.data, .dt = dt, .ndim = s->p.x.ndim, .shape = t.shape}; /* nobody reads it */
+        fuse.load.code[fuse.load.count++] = (sf_instruction){.code = SF_CODE_CONSTANT, .dt = (uint8_t)dt};
+        fuse.load.constant[fuse.load.constants++] = v;
+        t.views.fuse = &fuse;
+        t.views.operands = 1;
+        t.views.operand[0] = &t.x;
         return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
+}
+
+static sf_status put_results(sf_shard *s, const entries *n)
+{
+        sf_part_step t;
+        if (is_contiguous(s))
+                return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, s->p.out.data, n->host, n->each);
+        SF_TRY(sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, n->device.data, n->host, n->each));
+        make_copy(s, s->p.step.out, &t);
+        t.x = entries_view(s, &t, n, 0, s->p.step.out);
+        return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
+}
+
+static sf_value result_of(const sf_shard *s, const sf_step *step, const sf_pile *pile, int64_t line)
+{
+        sf_value v = s->length ? sf_pile_fold(pile, line) : step->identity;
+        if (step->has_initial)
+                v = sf_combine(step->op, step->acc, step->initial, v);
+        return sf_step_lower(step, v);
 }
 
 sf_status sf_device_result(sf_shard *s, const sf_pile *pile)
 {
         entries n;
         sf_step step = s->p.step;
+        const sf_dt dt = sf_op_result(step.op, step.acc);
         step.n = s->length;
         step.before = step.after = 0;
         step.reverse = s->request.reverse;
+        if (s->kind.lines == 1 && step.out != SF_DT_BOOL)
+                return put_result(s, dt, result_of(s, &step, pile, 0));
         sf_status status = entries_begin(s, (size_t)sf_dtypes[step.out].size, 1, &n);
-        for (int64_t i = 0; status == SF_OK && i < s->kind.lines; i++) {
-                sf_value v = s->length ? sf_pile_fold(pile, i) : step.identity;
-                if (step.has_initial)
-                        v = sf_combine(step.op, step.acc, step.initial, v);
-                sf_value_store(sf_op_result(step.op, step.acc), step.out, sf_step_lower(&step, v), item(&n, 0, i));
-        }
-        if (status == SF_OK && is_contiguous(s))
-                status = sf_backend_copy(s->ctx, step.device, step.stream, s->p.out.data, n.host, n.each);
-        else if (status == SF_OK) {
-                status = entries_move(s, &n, true);
-                if (status == SF_OK)
-                        status = spread_results(s, &n, step.out);
-        }
+        for (int64_t i = 0; status == SF_OK && i < s->kind.lines; i++)
+                sf_value_store(dt, step.out, result_of(s, &step, pile, i), item(&n, 0, i));
+        if (status == SF_OK)
+                status = put_results(s, &n);
         entries_end(s, &n);
         return status;
 }

@@ -246,13 +246,8 @@ SF_DEVICE sf_result sf_result_of(const sf_params &p, sf_answer v, const sf_resul
 /* Stores a fold's result. */
 SF_DEVICE void sf_store_entry(const sf_params &p, const sf_line &line, sf_i64 segment, sf_acc v)
 {
-#if SF_VALUES
-        if (sf_has_entry(p, segment))
-                *(sf_acc *)(line.y + segment * p.sy) = sf_settled(v);
-#else
         if (sf_has_entry(p, segment))
                 sf_store(line.y + segment * p.sy, sf_result_of(p, sf_answered(p, v, sf_length(p, segment)), sf_fetch_results(p, line, line, segment)));
-#endif
 }
 
 /* Combines the values of a leaf. In a fold the last one becomes the total; in a scan each becomes
