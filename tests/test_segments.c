@@ -336,6 +336,7 @@ static void test_spread_as_written(void)
                 {"x - spread(max(x, 0, offsets=o) + v, 0, 7, offsets=o)", {-2, -1, -7, -6, -5, -4, 7}},
                 {"cumsum(x * spread(v + 1, 0, 7, offsets=o), 0, offsets=o)", {2, 6, 15, 35, 60, 90, 0}},
                 {"cumsum(x * spread(v * 2, 0, 7, offsets=o), 0)", {2, 6, 30, 62, 102, 150, 150}},
+                {"cummean(x, 0, offsets=o) + 0 * spread(v, 0, 7, offsets=o)", {1, 1.5, 3, 3.5, 4, 4.5, 7}}, /* counts without reading anything */
         };
         float x[7] = {1, 2, 3, 4, 5, 6, 7}, v[3] = {1, 2, 4}, y[7];
         int32_t o[4] = {0, 2, 2, 6};

@@ -119,7 +119,8 @@ template <sf_kind KIND, int STRIPS, bool ALL> SF_DEVICE void sf_stage_some(const
 }
 template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_window &w, const sf_group &g)
 {
-        enum { WIDE = (int)(sizeof(sf_vector) / 4), MOST = 32 / (WIDE > 16 ? 32 : WIDE > 8 ? 16 : WIDE > 4 ? 8 : WIDE > 2 ? 4 : WIDE), AHEAD = MOST < SF_LEAF ? MOST : SF_LEAF };
+        /* A vector without operands, such as that of a count, is one byte. */
+        enum { WIDE = (int)((sizeof(sf_vector) + 3) / 4), MOST = 32 / (WIDE > 16 ? 32 : WIDE > 8 ? 16 : WIDE > 4 ? 8 : WIDE > 2 ? 4 : WIDE), AHEAD = MOST < SF_LEAF ? MOST : SF_LEAF };
         enum { SOME = AHEAD < 8 ? AHEAD : 8 };
         const sf_line from = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
         if (KIND == ALONE && AHEAD == SF_LEAF && g.count == CHUNK)
