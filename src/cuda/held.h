@@ -22,7 +22,8 @@ static inline sf_dt sf_cuda_held_acc(const sf_step *s)
 {
         if (!sf_op_is(s->op, SF_INDEX) || s->before + s->n <= INT32_MAX)
                 return s->acc;
-        return sf_dtypes[s->acc].kind == SF_KIND_REAL ? SF_DT_F64 : sf_dtypes[s->acc].kind == SF_KIND_SIGNED ? SF_DT_I64 : SF_DT_U64;
+        const sf_kind kind = sf_dtypes[s->acc].kind;
+        return kind == SF_KIND_REAL ? SF_DT_F64 : kind == SF_KIND_SIGNED ? SF_DT_I64 : SF_DT_U64;
 }
 
 typedef struct sf_held {
@@ -52,7 +53,8 @@ static inline int64_t sf_held_nowhere(int32_t bytes)
 static inline sf_value sf_held_get(const sf_held *h, const char *from)
 {
         const int32_t bytes = sf_dtypes[sf_held_number(h)].size;
-        const bool pair = sf_cuda_is_pair((int32_t)h->op, (int32_t)h->held), late = sf_no_index(h->op) < 0;
+        const bool pair = sf_cuda_is_pair((int32_t)h->op, (int32_t)h->held);
+        const bool late = sf_no_index(h->op) < 0;
         uint64_t first = 0, second = 0;
         memcpy(&first, from, (size_t)bytes);
         memcpy(&second, from + (pair ? bytes : 0), (size_t)bytes);
@@ -65,7 +67,8 @@ static inline sf_value sf_held_get(const sf_held *h, const char *from)
                 return v;
         const int64_t whole = bytes == 4 ? (int32_t)(uint32_t)second : (int64_t)second;
         if (sf_op_is(h->op, SF_INDEX)) {
-                v.index = whole == sf_held_nowhere(bytes) ? sf_no_index(h->op) : h->from + (late ? ~whole : whole);
+                const int64_t at = h->from + (late ? ~whole : whole);
+                v.index = whole == sf_held_nowhere(bytes) ? sf_no_index(h->op) : at;
         } else if (h->op == SF_PROD) {
                 v.exponent = whole;
                 v = sf_product_value(h->acc, v);
@@ -78,7 +81,8 @@ static inline sf_value sf_held_get(const sf_held *h, const char *from)
 static inline void sf_held_put(const sf_held *h, sf_value v, char *to)
 {
         const int32_t bytes = sf_dtypes[sf_held_number(h)].size;
-        const bool pair = sf_cuda_is_pair((int32_t)h->op, (int32_t)h->held), late = sf_no_index(h->op) < 0;
+        const bool pair = sf_cuda_is_pair((int32_t)h->op, (int32_t)h->held);
+        const bool late = sf_no_index(h->op) < 0;
         if (sf_op_is(h->op, SF_INDEX)) {
                 const int64_t at = v.index - h->from;
                 v.index = v.index == sf_no_index(h->op) ? sf_held_nowhere(bytes) : late ? ~at : at;

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Entries: `count` of them, each with one item for each line, on the host and on the device
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct entries {
         char *host;
         sf_memory device;
@@ -43,12 +43,15 @@ static sf_status entries_begin(sf_shard *s, size_t size, int32_t count, entries 
         n->host = malloc((size_t)count * n->each + 1);
         if (!n->host)
                 return no_memory(s, (size_t)count * n->each);
-        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream, (size_t)count * n->each + 1, &n->device);
+        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream,
+                                 (size_t)count * n->each + 1, &n->device);
 }
 
 static sf_status entries_move(sf_shard *s, entries *n, bool to_device)
 {
-        return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, to_device ? n->device.data : n->host, to_device ? n->host : n->device.data,
+        void *to = to_device ? n->device.data : n->host;
+        const void *from = to_device ? n->host : n->device.data;
+        return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, to, from,
                                (size_t)n->count * n->each);
 }
 
@@ -58,9 +61,11 @@ static char *item(const entries *n, int32_t entry, int64_t line)
 }
 
 /* Entry `entry` as a tensor of the part's shape, broadcast along the axis. */
-static sf_view entries_view(const sf_shard *s, const sf_part_step *t, const entries *n, int32_t entry, sf_dt dt)
+static sf_view entries_view(const sf_shard *s, const sf_part_step *t, const entries *n,
+                            int32_t entry, sf_dt dt)
 {
-        sf_view v = {.data = (char *)n->device.data + (size_t)entry * n->each, .dt = dt, .ndim = s->p.x.ndim, .shape = t->shape};
+        sf_view v = {.data = (char *)n->device.data + (size_t)entry * n->each, .dt = dt,
+                     .ndim = s->p.x.ndim, .shape = t->shape};
         int64_t stride = (int64_t)n->size;
         for (int32_t d = v.ndim - 1; d >= 0; d--) {
                 v.strides[d] = d == s->axis ? 0 : stride;
@@ -69,7 +74,7 @@ static sf_view entries_view(const sf_shard *s, const sf_part_step *t, const entr
         return v;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Chunks
  *
  * A launch takes a few microseconds, and a shard that begins anywhere has a block for each bit of
@@ -77,7 +82,7 @@ static sf_view entries_view(const sf_shard *s, const sf_part_step *t, const entr
  * so that many of one length follow one another. Such chunks are rows side by side for one step.
  * H200, a shard of 2^28 f32 that begins anywhere, share of the speed of an unsharded cumsum: with a
  * step for each block 0.39.
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 #define RADIX 7
 /* At most so many values of chunks of one length, because the host combines them: the more lines,
  * the fewer chunks. */
@@ -89,7 +94,8 @@ static int radix(const sf_shard *s)
         while (r > 1 && (s->kind.lines << r) > MOST_VALUES)
                 r--;
         /* A scan to an index knows the first position of its step only, so it has one row. */
-        return s->p.x.ndim == SF_MAX_NDIM || (!s->p.step.fold && sf_op_is(s->kind.op, SF_INDEX)) ? 1 : r;
+        const bool index = !s->p.step.fold && sf_op_is(s->kind.op, SF_INDEX);
+        return s->p.x.ndim == SF_MAX_NDIM || index ? 1 : r;
 }
 
 static int64_t chunk_length(int64_t at, int64_t to, int r)
@@ -160,9 +166,9 @@ static void see_rows(const sf_shard *s, const run *r, const entries *n, sf_dt dt
                 t->values.strides[t->values.ndim++] = (int64_t)n->each;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Values of blocks
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /* How the values of chunks are held, if a step goes over `length` positions. */
 static sf_held held_in(const sf_shard *s, int64_t length)
@@ -256,9 +262,9 @@ sf_status sf_device_fold(sf_shard *s)
         return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * Results of a scan
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /* How the values to the left of [from, to) are held. */
 static sf_held held_before(const sf_shard *s, int64_t from, int64_t to)
@@ -296,7 +302,8 @@ static int32_t make_scans(sf_shard *s, run *runs)
 
 /* Writes the entries of row `row` of a run: how many values the pile has, and these, the lowest
  * block first. `held` has the pile's blocks as they are held; the last one is new. */
-static void put_lefts(const sf_shard *s, const sf_pile *pile, char *held, const run *r, int32_t row, const entries *n)
+static void put_lefts(const sf_shard *s, const sf_pile *pile, char *held, const run *r,
+                      int32_t row, const entries *n)
 {
         const int32_t c = r->first + row, entry = r->entry + row;
         const sf_held form = held_before(s, s->chunk[c], s->chunk[c + 1]);
@@ -304,15 +311,18 @@ static void put_lefts(const sf_shard *s, const sf_pile *pile, char *held, const 
         const int32_t first = c && !sf_op_is(s->kind.op, SF_INDEX) ? pile->count - 1 : 0;
         for (int32_t b = first; b < pile->count; b++)
                 for (int64_t i = 0; i < s->kind.lines; i++)
-                        sf_held_put(&form, sf_pile_value(pile, b, i), held + (size_t)b * n->each + (size_t)i * n->size);
+                        sf_held_put(&form, sf_pile_value(pile, b, i),
+                                    held + (size_t)b * n->each + (size_t)i * n->size);
         for (int64_t i = 0; i < s->kind.lines; i++)
                 memcpy(item(n, entry, i), &pile->count, sizeof pile->count);
         for (int32_t e = 0; e < pile->count; e++)
-                memcpy(item(n, entry + (1 + e) * r->count, 0), held + (size_t)(pile->count - 1 - e) * n->each, n->each);
+                memcpy(item(n, entry + (1 + e) * r->count, 0),
+                       held + (size_t)(pile->count - 1 - e) * n->each, n->each);
 }
 
 /* The entries of all runs. The pile has all positions before the shard. */
-static sf_status put_all_lefts(sf_shard *s, sf_pile *pile, int32_t count, const run *runs, const entries *n)
+static sf_status put_all_lefts(sf_shard *s, sf_pile *pile, int32_t count, const run *runs,
+                               const entries *n)
 {
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
         char *held = malloc(SF_SPAN_BLOCKS * n->each + 1);
@@ -322,7 +332,8 @@ static sf_status put_all_lefts(sf_shard *s, sf_pile *pile, int32_t count, const 
                         const int32_t c = runs[k].first + row;
                         if (runs[k].lefts)
                                 put_lefts(s, pile, held, &runs[k], row, n);
-                        added = c + 1 == s->chunks || sf_pile_add(pile, s->chunk[c + 1], s->values + (size_t)c * each);
+                        added = c + 1 == s->chunks ||
+                                sf_pile_add(pile, s->chunk[c + 1], s->values + (size_t)c * each);
                 }
         free(held);
         return added ? SF_OK : no_memory(s, SF_SPAN_BLOCKS * n->each);
@@ -365,9 +376,9 @@ sf_status sf_device_scan(sf_shard *s, sf_pile *pile)
         return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------
+/* ------------------------------------------------------------------------------------------------
  * The result of a fold
- * ---------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Is out, with one result for each line, contiguous in the order of lines? */
 static bool is_contiguous(const sf_shard *s)
@@ -406,8 +417,10 @@ static sf_status put_result(sf_shard *s, sf_dt dt, sf_value v)
         sf_part_step t;
         sf_fuse fuse = {.operands = 1};
         make_copy(s, dt, &t);
-        t.x = (sf_view){.data = s->p.out.data, .dt = dt, .ndim = s->p.x.ndim, .shape = t.shape}; /* nobody reads it */
-        fuse.load.code[fuse.load.count++] = (sf_instruction){.code = SF_CODE_CONSTANT, .dt = (uint8_t)dt};
+        /* nobody reads it */
+        t.x = (sf_view){.data = s->p.out.data, .dt = dt, .ndim = s->p.x.ndim, .shape = t.shape};
+        fuse.load.code[fuse.load.count++] =
+                (sf_instruction){.code = SF_CODE_CONSTANT, .dt = (uint8_t)dt};
         fuse.load.constant[fuse.load.constants++] = v;
         t.views.fuse = &fuse;
         t.views.operands = 1;
@@ -419,8 +432,10 @@ static sf_status put_results(sf_shard *s, const entries *n)
 {
         sf_part_step t;
         if (is_contiguous(s))
-                return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, s->p.out.data, n->host, n->each);
-        SF_TRY(sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, n->device.data, n->host, n->each));
+                return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, s->p.out.data,
+                                       n->host, n->each);
+        SF_TRY(sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, n->device.data, n->host,
+                               n->each));
         make_copy(s, s->p.step.out, &t);
         t.x = entries_view(s, &t, n, 0, s->p.step.out);
         return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
