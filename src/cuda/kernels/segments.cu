@@ -9,6 +9,10 @@
  * several if there are few columns. It waits only for totals of earlier chunks
  * (segments_bounds.cuh).
  *
+ * SF_STRETCHES, for long lines: as many chunks as a block has warps are a stretch, counted from the
+ * segment's beginning too. A full stretch belongs to the block in whose windows it begins, and the
+ * whole block computes it, before the rest of its windows (segments_stretch.cuh).
+ *
  * SF_STRIP: 1 for lines; else how many neighbouring columns a window has, a power of two up to 32.
  * A column belongs to one lane; the lanes of a window are a party, and a warp has as many parties
  * as fit. SF_MAPS: nothing is combined. SF_SPREAD: bit k is set if operand k has one element for
@@ -18,7 +22,8 @@
  * decrease, the window has no more segments; and the wait for a total is limited.
  *
  * scratch: tickets; then for each unit (a line or a strip) the totals of windows, with marks.
- * number[0]: windows of a line. number[1]: strips of columns. number[2]: words of a unit's totals.
+ * With SF_STRETCHES totals of stretches follow, one for each block.
+ * number[0]: windows of a line; with SF_STRETCHES whole blocks of them. number[1]: strips of columns. number[2]: words of a unit's totals.
  * number[3]: tickets. offset_stride: bytes from one offset to the next.
  */
 #include "segments_bounds.cuh"
@@ -80,10 +85,27 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
 #if SF_STRIP == 1
         w.line = t.line;
         w.lane = lane;
-        unsigned char *desk = sf_shared() + SF_SEGMENTS_TICKET + thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
+        unsigned char *desk = sf_shared() + SF_SEGMENTS_BLOCK + thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
         w.cells = desk + SF_SEGMENTS_VIEW;
         w.rows = ((sf_view *)desk)->rows;
-        sf_run_window(p, w, *(sf_view *)desk);
+#if SF_STRETCHES
+        w.place.stretches = w.place.words + (p.number[0] - window) * WORDS;
+        w.place.window = window;
+        sf_together &b = *(sf_together *)sf_shared();
+        const int warp = thread / 32;
+        const sf_i64 from = b.from, to = b.to, begin = sf_bound(p, to - 1), end = sf_bound(p, to);
+        const sf_stretch s = sf_stretch_of(p, w.first - warp * CHUNK, to - 1, begin, end);
+        if (s.there)
+                sf_run_stretch(p, w, s, w.place, b, warp);
+        const sf_i64 k = sf_find_between(p, w.first, from, to, warp, lane);
+        /* Nothing is left if a full stretch has all of the window's chunks. */
+        const sf_u32 number = sf_open_number(begin - w.first);
+        if (k == to && begin + (sf_i64)((number >> WARPS_LOG) + 1) * STRETCH <= end)
+                return;
+        sf_run_window(p, w, *(sf_view *)desk, k - 1);
+#else
+        sf_run_window(p, w, *(sf_view *)desk, sf_find(p, w.first, lane) - 1);
+#endif
 #else
         w.line = t.line;
         sf_i64 k = 0;
@@ -97,6 +119,28 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
 #endif
 }
 
+#if SF_STRETCHES
+/* Two warps of the block find which segments begin in its windows. */
+SF_DEVICE void sf_find_ends(const sf_params &p, const sf_turn &t, int warp, int lane)
+{
+        enum { OTHER = WARPS > 1 };
+        sf_together &b = *(sf_together *)sf_shared();
+        if (t.unit >= p.units)
+                return;
+        const sf_i64 first = (t.window - warp) * CHUNK;
+        if (warp == 0) {
+                const sf_i64 from = sf_find(p, first, lane);
+                if (!lane)
+                        b.from = from;
+        }
+        if (warp == OTHER) {
+                const sf_i64 to = sf_find(p, first + STRETCH, lane);
+                if (!lane)
+                        b.to = to;
+        }
+}
+#endif
+
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
@@ -107,14 +151,22 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (t.unit < p.units)
                 sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);
         sf_u64 *ticket = (sf_u64 *)sf_shared();
-        if (!thread) {
+        if (thread == SF_THREADS - 32) {
                 *ticket = sf_draw(p);
                 sf_hand_in(p, *ticket);
         }
+#if SF_STRETCHES
+        sf_find_ends(p, t, warp, lane);
+#endif
         sf_sync_block();
         const sf_u64 drawn = *ticket;
-        if ((sf_i64)(sf_u32)drawn != sf_block())
+        if ((sf_i64)(sf_u32)drawn != sf_block()) {
                 t = sf_turn_of(p, (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp, lane);
+#if SF_STRETCHES
+                sf_find_ends(p, t, warp, lane);
+                sf_sync_block();
+#endif
+        }
         if (t.unit < p.units)
                 sf_run_turn(p, t, sf_mark(drawn), thread);
 }

@@ -6,7 +6,11 @@ enum {
         CHUNK = SF_STRIP == 1 ? 32 * SF_LEAF : SF_LEAF,
         WORDS = sizeof(sf_acc) / 4,
         PARTIES = SF_STRIP == 1 ? 1 : 32 / SF_STRIP, /* windows that a warp has at a time */
+        WARPS = SF_THREADS / 32,
+        WARPS_LOG = WARPS >= 32 ? 5 : WARPS >= 16 ? 4 : WARPS >= 8 ? 3 : WARPS >= 4 ? 2 : WARPS >= 2 ? 1 : 0,
+        STRETCH = WARPS * CHUNK,
 };
+static_assert(!SF_STRETCHES || (SF_STRIP == 1 && WARPS == 1 << WARPS_LOG), "a stretch is a power of two of chunks");
 
 SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
 
@@ -40,10 +44,9 @@ SF_DEVICE sf_i64 sf_length(const sf_params &p, sf_i64 k) { return SF_INDICES && 
 /* The whole warp finds the first k whose segment begins at or after `position`; segments + 1 if
  * none does. Lanes read 32 offsets at a time: first around the place where k would be if all
  * segments had the same length, then between the two offsets where the answer changes. */
-template <class I> SF_DEVICE I sf_find_in(const sf_params &p, sf_i64 position, int lane)
+template <class I> SF_DEVICE I sf_find_in(const sf_params &p, sf_i64 position, int lane, I low, I high, I near)
 {
-        I low = 0, high = (I)p.segments + 1, step = 32;
-        I base = (I)((float)position * sf_rough_quotient((float)p.segments, (float)p.n)) - 16 * step;
+        I step = 32, base = near - 16 * step;
         while (low < high) {
                 if (high - low <= 32 * step) {
                         step = (high - low + 31) >> 5;
@@ -63,7 +66,22 @@ SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
 {
         if (!p.n)
                 return 0;
-        return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane) : (sf_i64)sf_find_in<int>(p, position, lane);
+        const float near = (float)position * sf_rough_quotient((float)p.segments, (float)p.n);
+        return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane, 0, p.segments + 1, (sf_i64)near)
+                                : (sf_i64)sf_find_in<int>(p, position, lane, 0, (int)p.segments + 1, (int)near);
+}
+
+/* The same if the answer is known to be from low to high. `part` says where it would be between
+ * these if all segments had the same length: 0 to WARPS. */
+SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high, int part, int lane)
+{
+        const sf_i64 count = high - low;
+        if (count <= 0)
+                return low;
+        if (count <= 32)
+                return low + sf_count_bits(sf_ballot(lane < count && sf_offset_of(p, low + (lane < count ? lane : 0)) < position));
+        return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane, low, high, low + count * part / WARPS)
+                                : (sf_i64)sf_find_in<int>(p, position, lane, (int)low, (int)high, (int)(low + count * part / WARPS));
 }
 
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
@@ -80,7 +98,7 @@ struct sf_part {
         bool empty; /* the segment is empty, and its place is in the window */
         bool more;  /* the next segment begins in the window too */
 };
-enum { FAR = 2 * CHUNK + 1 };
+enum { FAR = (SF_STRETCHES ? (int)STRETCH + (int)CHUNK : 2 * (int)CHUNK) + 1 };
 SF_DEVICE int sf_near(sf_i64 position) { return position < 0 ? -1 : position < FAR ? (int)position : (int)FAR; }
 /* Where segment k begins, counted from the window's beginning, which is `first`. */
 SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
@@ -91,11 +109,13 @@ SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
         const sf_i64 v = sf_offset_of(p, k) - first;
         return v < 0 ? least : v < most ? (int)v : most;
 }
-/* The part of segment k, which begins at `begin` and ends at `end`; its chunk begins at `at`. */
-SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at)
+/* The part of segment k, which begins at `begin` and ends at `end`; its chunk begins at `at` and is
+ * `number`. A full stretch is not the window's: the block has it. */
+SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at, sf_u32 number)
 {
         const bool there = k <= p.segments && begin <= end && at < CHUNK;
-        const int left = there && !(SF_FOLDS && !sf_has_entry(p, k)) ? end - at : 0;
+        const bool apart = SF_STRETCHES && end - at >= STRETCH - (int)(number & (WARPS - 1)) * CHUNK;
+        const int left = there && !apart && !(SF_FOLDS && !sf_has_entry(p, k)) ? end - at : 0;
         sf_part s;
         s.at = at;
         s.length = left <= 0 ? 0 : left < CHUNK ? left : (int)CHUNK;
@@ -274,6 +294,9 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
  * Likewise, all chunks before chunk q are one published total for each bit set in q. The total for
  * bit b is of the 2^b chunks before chunk m = q & ~below(b). Since m ends in exactly b zeros, m - 1
  * ends in exactly b ones: what chunk m - 1 published is the total of just these chunks.
+ *
+ * Full stretches do the same among themselves, with a place for each block; their chunks publish
+ * nothing. So of a chunk's bits, those below WARPS stand for chunks, the others for stretches.
  * ---------------------------------------------------------------------------------------------- */
 
 /* A total may never come if offsets decrease. After PATIENCE tries a thread writes the launch's
@@ -286,6 +309,10 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
 struct sf_place {
         sf_u64 *words;
         sf_u32 mark;
+#if SF_STRETCHES
+        sf_u64 *stretches; /* the line's totals of stretches, one for each block */
+        sf_i64 window;
+#endif
 };
 SF_DEVICE void sf_tell(const sf_place &own, sf_acc v) { sf_publish<1>(own.words, v, own.mark); }
 
@@ -310,6 +337,12 @@ SF_DEVICE sf_look sf_look_for(const sf_place &own, sf_u32 q, int bit)
 {
         sf_look look;
         look.words = own.words - (sf_i64)((q & sf_below(bit)) + 1) * (SF_STRIP * WORDS);
+#if SF_STRETCHES
+        if (bit >= WARPS_LOG) {
+                const sf_i64 block = (own.window - (q & (WARPS - 1))) >> WARPS_LOG;
+                look.words = own.stretches + (block - ((q & sf_below(bit)) >> WARPS_LOG) - 1) * WORDS;
+        }
+#endif
         sf_look_once(look, own.mark);
         return look;
 }

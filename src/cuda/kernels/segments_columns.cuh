@@ -154,7 +154,7 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
         const sf_i64 open = sf_bound(p, k) - w.first;
         sf_u32 number = sf_open_number(open);
         int begin = sf_near(open), end = sf_near_bound(p, w.first, k + 1);
-        sf_part s = sf_part_of(p, k, begin, end, (int)(open + (sf_i64)number * CHUNK));
+        sf_part s = sf_part_of(p, k, begin, end, (int)(open + (sf_i64)number * CHUNK), number);
         for (bool more = true; more;) {
                 sf_group g;
                 g.count = 0;
@@ -177,7 +177,7 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
                         if (more) {
                                 begin = end;
                                 end = sf_near_bound(p, w.first, ++k + 1);
-                                s = sf_part_of(p, k, begin, end, begin);
+                                s = sf_part_of(p, k, begin, end, begin, 0);
                                 number = 0;
                         }
                 }

@@ -5,6 +5,9 @@
  * groups: as many parts as have up to 32 rows together.
  */
 #include "segments_groups.cuh"
+#if SF_STRETCHES
+#include "segments_stretch.cuh"
+#endif
 
 /* What a warp knows of the next parts of its window, in shared memory, since registers are needed
  * for elements: a ring buffer of parts that have elements; then what a group needs. */
@@ -38,7 +41,8 @@ SF_DEVICE void sf_look_ahead(const sf_params &p, const sf_window &w, sf_view &vi
         while (ahead.more && ahead.count < 32) {
                 const sf_i64 k = ahead.k + lane;
                 const int begin = sf_near_bound(p, w.first, k), end = ::sf_shuffle(begin, (lane + 1) & 31);
-                sf_part s = sf_part_of(p, k, begin, end, !lane && ahead.at >= 0 ? ahead.at : begin);
+                const bool open = !lane && ahead.at >= 0;
+                sf_part s = sf_part_of(p, k, begin, end, open ? ahead.at : begin, open ? ahead.number : 0);
                 const sf_u32 on = sf_ballot(s.more);
                 if (lane == 31 || sf_below(lane) & ~on)
                         s.length = 0, s.empty = false;
@@ -150,11 +154,12 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         sf_run_group<MIXED, SF_LEAF>(p, w, g, row);
 }
 
-SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &view)
+/* k: the segment before the first one that begins in the window or after it. */
+SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &view, sf_i64 k)
 {
         sf_ahead ahead;
         ahead.from = ahead.count = 0;
-        ahead.k = sf_find(p, w.first, w.lane) - 1;
+        ahead.k = k;
         const sf_i64 opened = sf_bound(p, ahead.k) - w.first;
         ahead.number = sf_open_number(opened);
         ahead.at = sf_near(opened + (sf_i64)ahead.number * CHUNK);

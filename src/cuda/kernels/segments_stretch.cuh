@@ -1,0 +1,145 @@
+/*
+ * segments_stretch.cuh: a block computes a full stretch of a long segment, a chunk for each warp
+ * (segments.cu). The chunks are whole, so there are no groups to be made; a stretch publishes one
+ * total and looks for those of stretches before it.
+ */
+
+/* The stretch that begins in a block's windows, if one does. It is the last that begins there, so
+ * it has the last position of the windows. */
+struct sf_stretch {
+        sf_i64 segment, at; /* at: its first element's index */
+        sf_u32 number;      /* which stretch of its segment it is */
+        bool there;
+        bool ends; /* the segment ends with it */
+};
+
+/* What a block shares. */
+struct sf_together {
+        sf_u64 ticket;
+        sf_i64 from, to; /* the first segment that begins in its windows; the first one after them */
+        sf_u64 unused;
+        sf_acc total[32]; /* of its warps' chunks */
+        sf_acc left[32];  /* of the stretches before, for each bit of the number */
+};
+static_assert(sizeof(sf_together) <= SF_SEGMENTS_BLOCK, "the host has another idea of what a block shares");
+
+/* first: the index where the block's windows begin; k, from begin to end: the segment that has
+ * their last position. */
+SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k, sf_i64 begin, sf_i64 end)
+{
+        sf_stretch s;
+        s.segment = k;
+        s.number = (sf_u32)((sf_u64)(first + STRETCH - 1 - begin) / STRETCH);
+        s.at = begin + (sf_i64)s.number * STRETCH;
+        s.there = begin < first + STRETCH && s.at + STRETCH <= end && !(SF_FOLDS && !sf_has_entry(p, k));
+        s.ends = s.at + STRETCH == end;
+        return s;
+}
+
+template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
+{
+#if !SF_FOLDS
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                v[i] = sf_combine(left, v[i]);
+#endif
+        total = sf_settled(sf_combine(left, total));
+        if (SF_EXCLUSIVE)
+                before = any ? sf_combine(left, before) : left;
+        (void)v, (void)any, (void)before;
+}
+
+/* One warp finds the totals of the stretches before, for the bits of `bits`, and leaves them for
+ * the others; `total`, the stretch's own, becomes that of all it took. It is published as soon as
+ * it is the one that others look for, if tells. */
+SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 number, sf_u32 bits, bool tells, sf_together &b, sf_acc &total, int lane)
+{
+        const sf_u32 early = tells ? sf_early(number) : 0;
+        sf_look look;
+        sf_acc own = sf_neutral(p);
+        if (bits >> lane & 1)
+                look = sf_look_for(place, number << WARPS_LOG, lane + WARPS_LOG);
+#pragma unroll 1
+        for (;; bits &= bits - 1) {
+                if (tells && !(bits & early)) {
+                        tells = false;
+                        if (!lane)
+                                sf_publish<1>(place.stretches + (place.window >> WARPS_LOG) * WORDS, total, place.mark);
+                }
+                if (!bits)
+                        return;
+                const int bit = sf_lowest(bits);
+                if (lane == bit) {
+                        own = sf_found(p, look, place.mark);
+                        b.left[bit] = own;
+                }
+                total = sf_settled(sf_combine(sf_shuffle(own, bit), total));
+        }
+}
+
+/* w: the warp's window, of which only the line and the cells are used; the stretch's chunks are
+ * elsewhere. place: of the block's first window. */
+SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch &s, sf_place place, sf_together &b, int warp)
+{
+        const int lane = w.lane;
+        w.first = s.at + (sf_i64)warp * CHUNK;
+        sf_group g;
+        g.at = 0;
+        g.count = CHUNK;
+        g.rows = 32;
+        g.number = s.number * WARPS + warp;
+        g.ends = s.ends;
+        sf_row row;
+        row.segment = s.segment;
+        row.at = lane * SF_LEAF;
+        row.length = SF_LEAF;
+        row.number = lane;
+        row.rows = 32;
+        row.leads = true;
+        sf_stage<ALONE>(p, w, g);
+        sf_sync_warp();
+        sf_acc v[SF_LEAF];
+        sf_take<ALONE>(p, w, g, row, v);
+        sf_combine_leaf(v);
+        sf_acc total = sf_settled(v[SF_LEAF - 1]), before = sf_identity(p);
+        sf_combine_rows(row, lane, v, total);
+        if (lane == (SF_FOLDS ? 0 : 31))
+                b.total[warp] = total;
+        sf_sync_block();
+        const bool tells = !s.ends;
+        sf_u32 bits = SF_FOLDS && tells ? sf_early(s.number) : s.number;
+        if (SF_FOLDS && warp)
+                return sf_sync_warp();
+        sf_acc all = b.total[lane & (WARPS - 1)];
+        bool any = false;
+#pragma unroll
+        for (int bit = 1; bit < WARPS; bit *= 2) {
+                const sf_acc left = sf_shuffle(all, ((lane & -bit) - 1) & 31);
+                if (!SF_FOLDS && warp & bit) {
+                        sf_take_one_left(sf_shuffle(left, warp), any, v, total, before);
+                        any = true;
+                }
+                all = sf_choose(lane & bit, sf_settled(sf_combine(left, all)), all);
+        }
+        all = sf_shuffle(all, WARPS - 1);
+        if (!warp)
+                sf_find_lefts(p, place, s.number, bits, tells, b, all, lane);
+#if SF_FOLDS
+        if (!lane && s.ends)
+                sf_store_entry(p, w.line, s.segment, all);
+#else
+        if (bits)
+                sf_sync_block();
+#pragma unroll 1
+        for (; bits; bits &= bits - 1, any = true)
+                sf_take_one_left(b.left[sf_lowest(bits)], any, v, total, before);
+#if SF_EXCLUSIVE
+        const sf_acc last = sf_shuffle(total, (lane - 1) & 31);
+        before = sf_choose(lane, last, before);
+#endif
+        sf_put<ALONE>(p, w, g, row, v, before);
+        sf_sync_warp();
+        sf_flush<ALONE>(p, w, g);
+#endif
+        sf_sync_warp();
+}
