@@ -237,7 +237,7 @@ SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threa
  * the segments, and room for 64 values; then, for each warp, the segments that it looks at, and the
  * cells of a chunk of 32 leaves and of one leaf after it. Each leaf is followed by one unused
  * cell. */
-enum { SF_SEGMENTS_BLOCK = 32 + 64 * 16, SF_SEGMENTS_VIEW = 1408 };
+enum { SF_SEGMENTS_BLOCK = 32 + 64 * 16, SF_SEGMENTS_VIEW = 256 };
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
 /* apply.cu, in bytes: in a cluster, a desk for each of two turns and four steps; the totals of
