@@ -31,6 +31,7 @@ typedef sf_result sf_done;
 typedef sf_answer sf_done;
 #endif
 static_assert(sizeof(sf_kept) <= SF_CELL && (SF_FOLDS || sizeof(sf_done) <= SF_CELL), "the host has another idea of a cell");
+static_assert(SF_FUSED || SF_IN_SIZE <= SF_CELL, "elements as they are in memory fit too");
 static_assert(SF_CELL % alignof(sf_kept) == 0 && (SF_FOLDS || SF_CELL % alignof(sf_done) == 0), "a cell after another");
 
 /* A warp's window. */
@@ -57,6 +58,99 @@ struct sf_row {
         int number, rows; /* its number in its part, and how many rows the part has */
         bool leads;       /* it belongs to the first part */
 };
+
+/* ------------------------------------------------------------------------------------------------
+ * Contiguous elements, 16 bytes at a time
+ *
+ * If x is contiguous and its elements are loaded as they are, a MIXED group is copied to cells as it
+ * is in memory, and rows begin anywhere. Rows of one segment are SF_LEAF elements apart, in the same
+ * bank. So that they do not collide, a lane takes its elements in another order: number i ^ swap at
+ * step i, where `swap` differs between neighbouring lanes. In a fold this changes only which of two
+ * values is on the left; in a scan, neighbours are exchanged afterwards.
+ * ---------------------------------------------------------------------------------------------- */
+#define SF_FLAT (!SF_MAPS && !SF_FUSED && !SF_MASK && SF_X_UNIT == 1 && (SF_FOLDS ? SF_COMMUTES : SF_Y_UNIT == 1))
+/* Results are contiguous and need nothing but to be stored. */
+#define SF_FLAT_RESULTS (!SF_FOLDS && !SF_MAPS && !SF_FUSED && SF_Y_UNIT == 1)
+
+/* A warp copies `length` elements; buffer and from have the same address modulo 16. */
+template <int SIZE> SF_DEVICE void sf_fetch_flat(const char *from, int length, unsigned char *buffer, int lane)
+{
+        enum { EACH = 16 / SIZE, MOST = (CHUNK / EACH + 31) / 32 };
+        const int past = (int)(-(sf_u64)from & 15) / SIZE, head = past < length ? past : length;
+        const int whole = (length - head) / EACH, tail = length - head - whole * EACH;
+        if (lane < head)
+                sf_copy_async<SIZE>(buffer + lane * SIZE, from + lane * SIZE);
+        if (lane < tail)
+                sf_copy_async<SIZE>(buffer + (length - tail + lane) * SIZE, from + (length - tail + lane) * SIZE);
+        buffer += head * SIZE + lane * 16;
+        from = sf_anew(from + head * SIZE + lane * 16);
+#pragma unroll
+        for (int j = 0; j < MOST; j++)
+                if (lane + j * 32 < whole)
+                        sf_copy_async<16>(buffer + j * 512, from + j * 512);
+        sf_copy_commit();
+        sf_copy_wait<0>();
+        sf_sync_warp();
+}
+
+/* The same back to memory. */
+template <int SIZE, int MOST> SF_DEVICE void sf_store_flat(char *to, int length, const unsigned char *buffer, int lane)
+{
+        enum { EACH = 16 / SIZE };
+        const int past = (int)(-(sf_u64)to & 15) / SIZE, head = past < length ? past : length;
+        const int whole = (length - head) / EACH, tail = length - head - whole * EACH;
+        sf_raw<SIZE> one;
+        if (lane < head) {
+                sf_shared_load(buffer + lane * SIZE, one);
+                sf_store(to + lane * SIZE, one);
+        }
+        if (lane < tail) {
+                sf_shared_load(buffer + (length - tail + lane) * SIZE, one);
+                sf_store(to + (length - tail + lane) * SIZE, one);
+        }
+        buffer += head * SIZE + lane * 16;
+        to = sf_anew(to + head * SIZE + lane * 16);
+#pragma unroll
+        for (int j = 0; j < MOST; j++)
+                if (lane + j * 32 < whole) {
+                        sf_raw<16> r;
+                        sf_shared_load(buffer + j * 512, r);
+                        sf_store(to + j * 512, r);
+                }
+}
+
+/* How many rows of a segment do not collide. */
+enum { SWAPS = SF_FOLDS ? (8 < SF_LEAF ? 8 : SF_LEAF) : 4 };
+
+/* Bit i becomes bit i ^ swap. */
+SF_DEVICE sf_u32 sf_swap_bits(sf_u32 v, int swap)
+{
+        v = swap & 1 ? (v & 0x55555555u) << 1 | (v >> 1 & 0x55555555u) : v;
+        v = swap & 2 ? (v & 0x33333333u) << 2 | (v >> 2 & 0x33333333u) : v;
+        return swap & 4 ? (v & 0x0f0f0f0fu) << 4 | (v >> 4 & 0x0f0f0f0fu) : v;
+}
+SF_DEVICE sf_acc sf_either(bool first, const sf_acc &a, const sf_acc &b) { return sf_choose(first, a, b); }
+template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_either(bool first, const sf_raw<BYTES> &a, const sf_raw<BYTES> &b)
+{
+        sf_raw<BYTES> r;
+#pragma unroll
+        for (int w = 0; w < (BYTES + 3) / 4; w++)
+                r.w[w] = first ? a.w[w] : b.w[w];
+        return r;
+}
+/* Element i becomes element i ^ swap. */
+template <class T, int N> SF_DEVICE void sf_swap(T (&v)[N], int swap)
+{
+#pragma unroll
+        for (int b = 1; b < SWAPS; b *= 2)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        if (!(i & b)) {
+                                const T low = v[i], high = v[(i | b) % N];
+                                v[i] = sf_either(swap & b, high, low);
+                                v[(i | b) % N] = sf_either(swap & b, low, high);
+                        }
+}
 
 /* ------------------------------------------------------------------------------------------------
  * Elements
@@ -124,8 +218,13 @@ template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_win
         const sf_line from = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
         if (KIND == ALONE && AHEAD == SF_LEAF && g.count == CHUNK)
                 return sf_stage_some<KIND, AHEAD, true>(p, w, g, from, 0);
+        int strip = 0;
+        if (KIND == ALONE)
 #pragma unroll 1
-        for (int strip = 0; strip * 32 < g.rows * SF_LEAF; strip += SOME)
+                for (; (strip + SOME) * 32 <= g.count; strip += SOME)
+                        sf_stage_some<KIND, SOME, true>(p, w, g, from, strip);
+#pragma unroll 1
+        for (; strip * 32 < g.rows * SF_LEAF; strip += SOME)
                 sf_stage_some<KIND, SOME, false>(p, w, g, from, strip);
 }
 
@@ -134,7 +233,7 @@ template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_win
 template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, sf_acc (&v)[N])
 {
         const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
-        const sf_i64 from = (row.leads ? (sf_i64)g.number * CHUNK : 0) + row.number * SF_LEAF;
+        const sf_i64 from_number = (row.leads ? (sf_i64)g.number * CHUNK : 0) + row.number * SF_LEAF;
         const sf_acc neutral = sf_neutral(p);
         const sf_u32 there = KIND != SHORT && !SF_SPREAD ? ~0u : row.length < 32 ? sf_below(row.length & 31) : ~0u;
         if (KIND == SHORT) {
@@ -145,14 +244,36 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
                         raw[i] = sf_fetch(p, line, i, row.length);
 #pragma unroll
                 for (int i = 0; i < N; i++)
-                        v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, sf_keep(p, raw[i]), spread), from + i), neutral);
+                        v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, sf_keep(p, raw[i]), spread), from_number + i), neutral);
                 return;
         }
+#if SF_FLAT
+        if (KIND == MIXED) {
+                const int swap = w.lane & (SWAPS - 1), length = row.length;
+                const unsigned char *cells = w.cells + ((sf_u64)(w.line.x + (w.first + g.at) * SF_IN_SIZE) & 15) + (length ? row.at : 0) * SF_IN_SIZE;
+                const sf_u32 taken = sf_swap_bits(length < 32 ? sf_below(length & 31) : ~0u, swap);
+                const unsigned char *from[SWAPS];
+#pragma unroll
+                for (int i = 0; i < SWAPS; i++)
+                        from[i] = cells + (i ^ swap) * SF_IN_SIZE;
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                        sf_vector raw = sf_no_vector();
+                        sf_shared_glance(from[i % SWAPS] + i / SWAPS * SWAPS * SF_IN_SIZE, raw.x, taken >> i & 1);
+                        v[i] = sf_lifted(sf_read(p, raw), from_number + (i ^ swap));
+                        if (SF_FOLDS)
+                                v[i] = sf_choose(taken >> i & 1, v[i], neutral);
+                }
+                if (!SF_FOLDS)
+                        sf_swap(v, swap);
+                return;
+        }
+#endif
         const unsigned char *cells = w.cells + sf_cell<KIND>(w.lane * SF_LEAF);
 #pragma unroll
         for (int i = 0; i < N; i++) {
                 const sf_kept kept = *(const sf_kept *)(cells + i * SF_CELL);
-                v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, kept, spread), from + i), neutral);
+                v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, kept, spread), from_number + i), neutral);
         }
 }
 
@@ -229,6 +350,30 @@ template <sf_kind KIND, int N>
 SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, const sf_acc (&v)[N], sf_acc before)
 {
         const sf_i64 length = sf_length(p, row.segment);
+#if SF_FLAT_RESULTS
+        if (KIND == SHORT || (SF_FLAT && KIND == MIXED)) {
+                unsigned char *cells = w.cells + ((sf_u64)(w.line.y + (w.first + g.at) * SF_OUT_SIZE) & 15) + (row.length ? row.at : 0) * SF_OUT_SIZE;
+                const int swap = KIND == SHORT ? 0 : w.lane & (SWAPS - 1);
+                const sf_u32 taken = sf_swap_bits(row.length < 32 ? sf_below(row.length & 31) : ~0u, swap);
+                sf_result done[N];
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        done[i] = sf_result_of(p, sf_answered(p, SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i], length), sf_results());
+                if (KIND == MIXED) {
+                        sf_swap(done, swap);
+                        sf_sync_warp(); /* all have taken their elements */
+                }
+                unsigned char *to[SWAPS];
+#pragma unroll
+                for (int i = 0; i < SWAPS; i++)
+                        to[i] = cells + (i ^ swap) * SF_OUT_SIZE;
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        if (taken >> i & 1)
+                                sf_shared_store(to[i % SWAPS] + i / SWAPS * SWAPS * SF_OUT_SIZE, done[i]);
+                return;
+        }
+#endif
         const sf_u32 there = KIND != SHORT && !SF_STORED_EARLY ? ~0u : row.length < 32 ? sf_below(row.length & 31) : ~0u;
         unsigned char *cells = w.cells + sf_cell<KIND>(KIND == SHORT ? row.at : w.lane * SF_LEAF);
 #pragma unroll
@@ -249,6 +394,13 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
 template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_window &w, const sf_group &g)
 {
         enum { SOME = KIND == SHORT ? 2 : 8 < SF_LEAF ? 8 : SF_LEAF };
+#if SF_FLAT_RESULTS
+        if (KIND == SHORT || (SF_FLAT && KIND == MIXED)) {
+                enum { EACH = 16 / SF_OUT_SIZE, ROW = KIND == SHORT ? SF_LEAF / 2 : SF_LEAF };
+                char *to = w.line.y + (w.first + g.at) * SF_OUT_SIZE;
+                return sf_store_flat<SF_OUT_SIZE, (32 * ROW / EACH + 31) / 32>(to, g.count, w.cells + ((sf_u64)to & 15), w.lane);
+        }
+#endif
         const sf_line to = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
 #pragma unroll 1
         for (int strip = 0; strip * 32 < (KIND == SHORT ? g.count : g.rows * SF_LEAF); strip += SOME) {
@@ -273,7 +425,13 @@ template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_win
 /* N: no row has more elements. The cells may be used again when this returns. */
 template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row)
 {
-        if (KIND != SHORT) {
+#if SF_FLAT
+        if (KIND == MIXED) {
+                const char *from = w.line.x + (w.first + g.at) * SF_IN_SIZE;
+                sf_fetch_flat<SF_IN_SIZE>(from, g.count, w.cells + ((sf_u64)from & 15), w.lane);
+        }
+#endif
+        if (KIND == ALONE || (KIND == MIXED && !SF_FLAT)) {
                 sf_stage<KIND>(p, w, g);
                 sf_sync_warp();
         }

@@ -141,8 +141,10 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
                 return sf_run_group<ALONE, SF_LEAF>(p, w, g, row);
 #endif
         }
+#if !SF_FLAT
         view.rows[lane] = row.length ? row.at | row.length << 16 : 0;
         sf_sync_warp();
+#endif
         sf_run_group<MIXED, SF_LEAF>(p, w, g, row);
 }
 
