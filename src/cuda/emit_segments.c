@@ -45,7 +45,7 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         /* Full stretches of long segments go to whole blocks; then no block has windows of two
          * lines. */
         const int64_t warps = threads / 32;
-        const bool stretches = !down && !s->map && warps > 1 && !(warps & (warps - 1)) && s->n / chunk >= 2 * warps;
+        const bool stretches = (!down || beside == 32) && !s->map && warps > 1 && !(warps & (warps - 1)) && s->n / chunk >= 2 * warps;
         const int64_t windows = stretches ? ceil_div(s->n / chunk + 1, warps) * warps : s->n / chunk + 1, turns = ceil_div(windows, down ? 32 / beside : 1), units = s->batch / columns * strips;
         const int64_t cell = cell_size(s, spread), tickets = ceil_div(turns * units, threads / 32);
 
@@ -74,12 +74,12 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         d.p.units = units;
         d.p.number[0] = windows;
         d.p.number[1] = strips;
-        d.p.number[2] = (windows * beside + (stretches ? windows / warps : 0)) * (value_size(s) / 4);
+        d.p.number[2] = (windows + (stretches ? windows / warps : 0)) * beside * (value_size(s) / 4);
         d.p.number[3] = tickets;
         plan->launches = 1;
         plan->watched = true;
         plan->scratch = SF_TICKETS + (size_t)(units * d.p.number[2]) * 8;
-        SF_TRY(sf_cuda_finish(ctx, chip, &d, tickets, SF_SEGMENTS_BLOCK + (down ? 0 : threads / 32 * sf_segments_desk(leaf, cell))));
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, tickets, sf_segments_block(stretches, beside, value_size(s)) + (down ? 0 : threads / 32 * sf_segments_desk(leaf, cell))));
         d.launch->scratch_fields = 1;
         return SF_OK;
 }

@@ -32,6 +32,9 @@
 #else
 #include "segments_columns.cuh"
 #endif
+#if SF_STRETCHES
+#include "segments_stretch.cuh"
+#endif
 
 /* Prefetches what the warp will read in the window at `first`, and in those of its other parties:
  * one cache line of 128 bytes for each lane at a time. */
@@ -81,41 +84,41 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
         sf_window w;
         w.first = window * CHUNK;
         w.place.mark = mark;
+        w.line = t.line;
         w.place.words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + t.unit * p.number[2] + (window * SF_STRIP + own) * WORDS;
 #if SF_STRIP == 1
-        w.line = t.line;
         w.lane = lane;
-        unsigned char *desk = sf_shared() + SF_SEGMENTS_BLOCK + thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
+        unsigned char *desk = sf_shared() + sf_segments_block(SF_STRETCHES, 1, sizeof(sf_acc)) + thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
         w.cells = desk + SF_SEGMENTS_VIEW;
         w.rows = ((sf_view *)desk)->rows;
+#endif
+        sf_i64 k = 0;
 #if SF_STRETCHES
-        w.place.stretches = w.place.words + (p.number[0] - window) * WORDS;
+        w.place.stretches = w.place.words + (p.number[0] - window) * (SF_STRIP * WORDS);
         w.place.window = window;
         sf_together &b = *(sf_together *)sf_shared();
         const int warp = thread / 32;
         const sf_i64 from = b.from, to = b.to, begin = sf_bound(p, to - 1), end = sf_bound(p, to);
         const sf_stretch s = sf_stretch_of(p, w.first - warp * CHUNK, to - 1, begin, end);
         if (s.there)
-                sf_run_stretch(p, w, s, w.place, b, warp);
-        const sf_i64 k = sf_find_between(p, w.first, from, to, warp, lane);
+                sf_run_stretch(p, w, s, b, warp, t.there);
+        k = sf_find_between(p, w.first, from, to, warp, lane);
         /* Nothing is left if a full stretch has all of the window's chunks. */
         const sf_u32 number = sf_open_number(begin - w.first);
         if (k == to && begin + (sf_i64)((number >> WARPS_LOG) + 1) * STRETCH <= end)
                 return;
-        sf_run_window(p, w, *(sf_view *)desk, k - 1);
 #else
-        sf_run_window(p, w, *(sf_view *)desk, sf_find(p, w.first, lane) - 1);
-#endif
-#else
-        w.line = t.line;
-        sf_i64 k = 0;
         for (int other = 0; other < PARTIES; other++) {
                 const sf_i64 found = sf_find(p, (t.window + other) * CHUNK, lane);
                 if (other == party)
-                        k = found - 1;
+                        k = found;
         }
+#endif
+#if SF_STRIP == 1
+        sf_run_window(p, w, *(sf_view *)desk, k - 1);
+#else
         if (t.there && window < p.number[0])
-                sf_run_window(p, w, k);
+                sf_run_window(p, w, k - 1);
 #endif
 }
 

@@ -10,7 +10,7 @@ enum {
         WARPS_LOG = WARPS >= 32 ? 5 : WARPS >= 16 ? 4 : WARPS >= 8 ? 3 : WARPS >= 4 ? 2 : WARPS >= 2 ? 1 : 0,
         STRETCH = WARPS * CHUNK,
 };
-static_assert(!SF_STRETCHES || (SF_STRIP == 1 && WARPS == 1 << WARPS_LOG), "a stretch is a power of two of chunks");
+static_assert(!SF_STRETCHES || (PARTIES == 1 && WARPS == 1 << WARPS_LOG), "a stretch is a power of two of chunks");
 
 SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
 
@@ -310,7 +310,7 @@ struct sf_place {
         sf_u64 *words;
         sf_u32 mark;
 #if SF_STRETCHES
-        sf_u64 *stretches; /* the line's totals of stretches, one for each block */
+        sf_u64 *stretches; /* totals of the line's stretches, one for each block */
         sf_i64 window;
 #endif
 };
@@ -340,7 +340,7 @@ SF_DEVICE sf_look sf_look_for(const sf_place &own, sf_u32 q, int bit)
 #if SF_STRETCHES
         if (bit >= WARPS_LOG) {
                 const sf_i64 block = (own.window - (q & (WARPS - 1))) >> WARPS_LOG;
-                look.words = own.stretches + (block - ((q & sf_below(bit)) >> WARPS_LOG) - 1) * WORDS;
+                look.words = own.stretches + (block - ((q & sf_below(bit)) >> WARPS_LOG) - 1) * (SF_STRIP * WORDS);
         }
 #endif
         sf_look_once(look, own.mark);

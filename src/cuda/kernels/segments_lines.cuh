@@ -5,9 +5,6 @@
  * groups: as many parts as have up to 32 rows together.
  */
 #include "segments_groups.cuh"
-#if SF_STRETCHES
-#include "segments_stretch.cuh"
-#endif
 
 /* Where a warp is in its window. */
 struct sf_ahead {

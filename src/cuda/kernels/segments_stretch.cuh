@@ -1,6 +1,6 @@
 /*
  * segments_stretch.cuh: a block computes a full stretch of a long segment, a chunk for each warp
- * (segments.cu). The chunks are whole, so there are no groups to be made; a stretch publishes one
+ * (segments.cu), of a line or of 32 columns. The chunks are whole, so there are no groups to be made; a stretch publishes one
  * total and looks for those of stretches before it.
  */
 
@@ -18,10 +18,10 @@ struct sf_together {
         sf_u64 ticket;
         sf_i64 from, to; /* the first segment that begins in its windows; the first one after them */
         sf_u64 unused;
-        sf_acc total[32]; /* of its warps' chunks */
-        sf_acc left[32];  /* of the stretches before, for each bit of the number */
+        sf_acc total[32][SF_STRIP]; /* of its warps' chunks */
+        sf_acc left[32][SF_STRIP];  /* of the stretches before, for each bit of the number */
 };
-static_assert(sizeof(sf_together) <= SF_SEGMENTS_BLOCK, "the host has another idea of what a block shares");
+static_assert(sizeof(sf_together) == 32 + 64 * SF_STRIP * sizeof(sf_acc), "the host has another idea of what a block shares");
 
 /* first: the index where the block's windows begin; k, from begin to end: the segment that has
  * their last position. */
@@ -36,6 +36,9 @@ SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k, s
         return s;
 }
 
+/* Where the total of the stretch that begins in the block's windows is published. */
+SF_DEVICE sf_u64 *sf_own_stretch(const sf_place &place) { return place.stretches + (place.window >> WARPS_LOG) * (SF_STRIP * WORDS); }
+
 template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
 {
 #if !SF_FOLDS
@@ -49,6 +52,7 @@ template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (
         (void)v, (void)any, (void)before;
 }
 
+#if SF_STRIP == 1
 /* One warp finds the totals of the stretches before, for the bits of `bits`, and leaves them for
  * the others; `total`, the stretch's own, becomes that of all it took. It is published as soon as
  * it is the one that others look for, if tells. */
@@ -64,22 +68,21 @@ SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 n
                 if (tells && !(bits & early)) {
                         tells = false;
                         if (!lane)
-                                sf_publish<1>(place.stretches + (place.window >> WARPS_LOG) * WORDS, total, place.mark);
+                                sf_publish<1>(sf_own_stretch(place), total, place.mark);
                 }
                 if (!bits)
                         return;
                 const int bit = sf_lowest(bits);
                 if (lane == bit) {
                         own = sf_found(p, look, place.mark);
-                        b.left[bit] = own;
+                        b.left[bit][0] = own;
                 }
                 total = sf_settled(sf_combine(sf_shuffle(own, bit), total));
         }
 }
 
-/* w: the warp's window, of which only the line and the cells are used; the stretch's chunks are
- * elsewhere. place: of the block's first window. */
-SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch &s, sf_place place, sf_together &b, int warp)
+/* w: the warp's window, which is not where the stretch's chunk is. */
+SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch &s, sf_together &b, int warp, bool)
 {
         const int lane = w.lane;
         w.first = s.at + (sf_i64)warp * CHUNK;
@@ -104,13 +107,13 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch 
         sf_acc total = sf_settled(v[SF_LEAF - 1]), before = sf_identity(p);
         sf_combine_rows(row, lane, v, total);
         if (lane == (SF_FOLDS ? 0 : 31))
-                b.total[warp] = total;
+                b.total[warp][0] = total;
         sf_sync_block();
         const bool tells = !s.ends;
         sf_u32 bits = SF_FOLDS && tells ? sf_early(s.number) : s.number;
         if (SF_FOLDS && warp)
                 return sf_sync_warp();
-        sf_acc all = b.total[lane & (WARPS - 1)];
+        sf_acc all = b.total[lane & (WARPS - 1)][0];
         bool any = false;
 #pragma unroll
         for (int bit = 1; bit < WARPS; bit *= 2) {
@@ -123,7 +126,7 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch 
         }
         all = sf_shuffle(all, WARPS - 1);
         if (!warp)
-                sf_find_lefts(p, place, s.number, bits, tells, b, all, lane);
+                sf_find_lefts(p, w.place, s.number, bits, tells, b, all, lane);
 #if SF_FOLDS
         if (!lane && s.ends)
                 sf_store_entry(p, w.line, s.segment, all);
@@ -132,7 +135,7 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch 
                 sf_sync_block();
 #pragma unroll 1
         for (; bits; bits &= bits - 1, any = true)
-                sf_take_one_left(b.left[sf_lowest(bits)], any, v, total, before);
+                sf_take_one_left(b.left[sf_lowest(bits)][0], any, v, total, before);
 #if SF_EXCLUSIVE
         const sf_acc last = sf_shuffle(total, (lane - 1) & 31);
         before = sf_choose(lane, last, before);
@@ -143,3 +146,116 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch 
 #endif
         sf_sync_warp();
 }
+
+#else /* SF_STRIP > 1: a lane has a column, a warp a leaf of each */
+
+/* The column's totals of `count` warps from `first` on; count is a power of two. */
+template <int COUNT> SF_DEVICE sf_acc sf_fold_warps(const sf_together &b, int first, int lane)
+{
+        sf_acc v[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+                v[i] = b.total[first + i][lane];
+#pragma unroll
+        for (int n = 1; n < COUNT; n *= 2)
+#pragma unroll
+                for (int i = 0; i + n < COUNT; i += 2 * n)
+                        v[i] = sf_settled(sf_combine(v[i], v[i + n]));
+        return v[0];
+}
+
+template <int BIT> struct sf_warps_before {
+        SF_DEVICE_MEMBER void take(const sf_together &b, int warp, int lane, bool &any, sf_acc (&v)[SF_LEAF], sf_acc &total, sf_acc &before)
+        {
+                sf_warps_before<BIT / 2>::take(b, warp, lane, any, v, total, before);
+                if (warp & BIT) {
+                        sf_take_one_left(sf_fold_warps<BIT>(b, (warp & -BIT) - BIT, lane), any, v, total, before);
+                        any = true;
+                }
+        }
+};
+template <> struct sf_warps_before<0> {
+        SF_DEVICE_MEMBER void take(const sf_together &, int, int, bool &, sf_acc (&)[SF_LEAF], sf_acc &, sf_acc &) {}
+};
+
+/* One warp finds the totals of the stretches before, as for lines; each lane those of its column.
+ * The next total is asked for before the lane waits for this one. */
+SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 number, sf_u32 bits, bool tells, sf_together &b, sf_acc &total, int lane)
+{
+        const sf_u32 early = tells ? sf_early(number) : 0;
+        sf_look next;
+        if (bits)
+                next = sf_look_for(place, number << WARPS_LOG, sf_lowest(bits) + WARPS_LOG);
+#pragma unroll 1
+        for (;;) {
+                if (tells && !(bits & early)) {
+                        tells = false;
+                        sf_publish<1>(sf_own_stretch(place), total, place.mark);
+                }
+                if (!bits)
+                        return;
+                sf_look look = next;
+                const int bit = sf_lowest(bits);
+                bits &= bits - 1;
+                if (bits)
+                        next = sf_look_for(place, number << WARPS_LOG, sf_lowest(bits) + WARPS_LOG);
+                const sf_acc left = sf_found(p, look, place.mark);
+                b.left[bit][lane] = left;
+                total = sf_settled(sf_combine(left, total));
+        }
+}
+
+/* there: the lane has a column. */
+SF_DEVICE void sf_run_stretch(const sf_params &p, const sf_window &w, const sf_stretch &s, sf_together &b, int warp, bool there)
+{
+        const int lane = sf_thread() & 31;
+        const sf_i64 first = s.at + (sf_i64)warp * CHUNK, number = ((sf_i64)s.number * WARPS + warp) * CHUNK;
+        sf_acc v[SF_LEAF];
+        {
+                sf_vector raw[SF_LEAF];
+                sf_line at = sf_line_at(p, w.line, first);
+#pragma unroll
+                for (int i = 0; i < SF_LEAF; i++) {
+                        raw[i] = sf_fetch(p, at, 0, there);
+                        at = sf_line_at(p, at, 1);
+                }
+                const sf_vector spread = sf_fetch_spread(p, w.line, s.segment);
+#pragma unroll
+                for (int i = 0; i < SF_LEAF; i++)
+                        v[i] = sf_lifted(sf_read(p, sf_with_spread(raw[i], spread)), number + i);
+        }
+        sf_combine_leaf(v);
+        sf_acc total = sf_settled(v[SF_LEAF - 1]), before = sf_identity(p);
+        b.total[warp][lane] = total;
+        sf_sync_block();
+        const bool tells = !s.ends;
+        sf_u32 bits = SF_FOLDS && tells ? sf_early(s.number) : s.number;
+        if (!warp && there) {
+                sf_acc all = sf_fold_warps<WARPS>(b, 0, lane);
+                sf_find_lefts(p, w.place, s.number, bits, tells, b, all, lane);
+#if SF_FOLDS
+                if (s.ends)
+                        sf_store_entry(p, w.line, s.segment, all);
+#endif
+        }
+#if !SF_FOLDS
+        bool any = false;
+        sf_warps_before<WARPS / 2>::take(b, warp, lane, any, v, total, before);
+        if (bits)
+                sf_sync_block();
+#pragma unroll 1
+        for (; bits; bits &= bits - 1, any = true)
+                sf_take_one_left(b.left[sf_lowest(bits)][lane], any, v, total, before);
+        const sf_i64 length = sf_length(p, s.segment);
+        sf_line at = sf_line_at(p, w.line, first);
+#pragma unroll
+        for (int i = 0; i < SF_LEAF; i++) {
+                const sf_acc own = SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i];
+                if (there)
+                        sf_store(at.y, sf_result_of(p, sf_answered(p, own, length), sf_fetch_results(p, w.line, at, s.segment)));
+                at = sf_line_at(p, at, 1);
+        }
+#endif
+        (void)total, (void)before;
+}
+#endif
