@@ -98,11 +98,14 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
         w.place.window = window;
         sf_together &b = *(sf_together *)sf_shared();
         const int warp = thread / 32;
-        const sf_i64 from = b.from, to = b.to, begin = sf_bound(p, to - 1), end = sf_bound(p, to);
-        const sf_stretch s = sf_stretch_of(p, w.first - warp * CHUNK, to - 1, begin, end);
-        if (s.there)
-                sf_run_stretch(p, w, s, b, warp, t.there);
-        k = sf_find_between(p, w.first, from, to, warp, lane);
+        {
+                const sf_stretch s = sf_stretch_of(p, w.first - warp * CHUNK, b.to - 1);
+                if (s.there)
+                        sf_run_stretch(p, w, s, b, warp, t.there);
+        }
+        /* Loaded again: the stretch needs the registers. */
+        const sf_i64 to = b.to, begin = sf_bound(p, to - 1), end = sf_bound(p, to);
+        k = sf_find_between(p, w.first, b.from, to, warp, lane);
         /* Nothing is left if a full stretch has all of the window's chunks. */
         const sf_u32 number = sf_open_number(begin - w.first);
         if (k == to && begin + (sf_i64)((number >> WARPS_LOG) + 1) * STRETCH <= end)
@@ -148,28 +151,24 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         const int thread = sf_thread(), warp = thread / 32, lane = thread & 31;
-        /* Most often a block draws the ticket of its own number. So what it will probably read is
-         * prefetched while it draws. */
+        sf_u64 *ticket = (sf_u64 *)sf_shared();
+        if (!thread)
+                *ticket = sf_draw(p);
+        /* Most often a block draws a ticket near its own number. So what it, or a neighbour, will
+         * read is prefetched while it draws. */
         sf_turn t = sf_turn_of(p, sf_block() * (SF_THREADS / 32) + warp, lane);
         if (t.unit < p.units)
                 sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);
-        sf_u64 *ticket = (sf_u64 *)sf_shared();
-        if (thread == SF_THREADS - 32) {
-                *ticket = sf_draw(p);
-                sf_hand_in(p, *ticket);
-        }
-#if SF_STRETCHES
-        sf_find_ends(p, t, warp, lane);
-#endif
         sf_sync_block();
         const sf_u64 drawn = *ticket;
-        if ((sf_i64)(sf_u32)drawn != sf_block()) {
+        if (!thread)
+                sf_hand_in(p, drawn);
+        if ((sf_i64)(sf_u32)drawn != sf_block())
                 t = sf_turn_of(p, (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp, lane);
 #if SF_STRETCHES
-                sf_find_ends(p, t, warp, lane);
-                sf_sync_block();
+        sf_find_ends(p, t, warp, lane);
+        sf_sync_block();
 #endif
-        }
         if (t.unit < p.units)
                 sf_run_turn(p, t, sf_mark(drawn), thread);
 }

@@ -78,8 +78,16 @@ SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low
         const sf_i64 count = high - low;
         if (count <= 0)
                 return low;
-        if (count <= 32)
-                return low + sf_count_bits(sf_ballot(lane < count && sf_offset_of(p, low + (lane < count ? lane : 0)) < position));
+        if (count <= 1024) {
+                /* Of every `step` segments the last one, then all those between two of these. */
+                int from = 0, left = (int)count;
+                if (left > 32) {
+                        const int step = (left + 31) >> 5, own = lane * step + step - 1;
+                        from = step * sf_count_bits(sf_ballot(own < left && sf_offset_of(p, low + (own < left ? own : 0)) < position));
+                        left = left - from < step ? left - from : step;
+                }
+                return low + from + sf_count_bits(sf_ballot(lane < left && sf_offset_of(p, low + (lane < left ? from + lane : 0)) < position));
+        }
         return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane, low, high, low + count * part / WARPS)
                                 : (sf_i64)sf_find_in<int>(p, position, lane, (int)low, (int)high, (int)(low + count * part / WARPS));
 }
@@ -295,8 +303,11 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
  * bit b is of the 2^b chunks before chunk m = q & ~below(b). Since m ends in exactly b zeros, m - 1
  * ends in exactly b ones: what chunk m - 1 published is the total of just these chunks.
  *
- * Full stretches do the same among themselves, with a place for each block; their chunks publish
- * nothing. So of a chunk's bits, those below WARPS stand for chunks, the others for stretches.
+ * Of a full stretch, chunks publish nothing. So of a chunk's bits, those below WARPS stand for
+ * chunks, the others for stretches, which have a place for each block. Down columns they do as
+ * chunks do. Stretches of lines publish their own total at once, that of 32 stretches with the last
+ * of these, and so on: up to SF_STRETCHES levels, each with a place for each block. So whoever waits
+ * does so for few that wait themselves. The totals for bits are made of these.
  * ---------------------------------------------------------------------------------------------- */
 
 /* A total may never come if offsets decrease. After PATIENCE tries a thread writes the launch's
@@ -337,7 +348,7 @@ SF_DEVICE sf_look sf_look_for(const sf_place &own, sf_u32 q, int bit)
 {
         sf_look look;
         look.words = own.words - (sf_i64)((q & sf_below(bit)) + 1) * (SF_STRIP * WORDS);
-#if SF_STRETCHES
+#if SF_STRETCHES && SF_STRIP > 1
         if (bit >= WARPS_LOG) {
                 const sf_i64 block = (own.window - (q & (WARPS - 1))) >> WARPS_LOG;
                 look.words = own.stretches + (block - ((q & sf_below(bit)) >> WARPS_LOG) - 1) * (SF_STRIP * WORDS);
@@ -362,3 +373,55 @@ SF_DEVICE sf_acc sf_found(const sf_params &p, sf_look &look, sf_u32 mark)
 
 /* The bits of q whose totals a chunk needs before it can publish one: the ones at the end of q. */
 SF_DEVICE sf_u32 sf_early(sf_u32 q) { return q & ~(q + 1); }
+
+#if SF_STRETCHES && SF_STRIP == 1
+/* A warp finds the totals of the level for stretch `number` of its segment, which begins in the
+ * windows of `block`: for each bit of the level's digit, lane b gets the one for bit b. `total` is
+ * combined with them. */
+SF_DEVICE void sf_level_before(const sf_params &p, const sf_place &place, sf_i64 block, sf_u32 number, int level, sf_acc &own, sf_acc &total, int lane)
+{
+        const int digit = (int)(number >> 5 * level & 31);
+        sf_acc v = sf_neutral(p);
+        if (lane < digit) {
+                const sf_u32 last = (((number >> 5 * level & ~31u) + lane + 1) << 5 * level) - 1;
+                sf_look look;
+                look.words = place.stretches + (level * (p.number[0] >> WARPS_LOG) + block - (sf_i64)(number - last)) * WORDS;
+                sf_look_once(look, place.mark);
+                v = sf_found(p, look, place.mark);
+        }
+        sf_sync_warp();
+#pragma unroll
+        for (int k = 0; k < 5; k++) {
+                const sf_acc taken = sf_shuffle(v, ((digit & -(1 << k)) - 1) & 31);
+                if (digit >> k & 1) {
+                        total = sf_settled(sf_combine(taken, total));
+                        own = sf_choose(lane == 5 * level + k, taken, own);
+                }
+                const sf_acc left = sf_shuffle(v, ((lane & -(1 << k)) - 1) & 31);
+                v = sf_choose(lane & 1 << k, sf_settled(sf_combine(left, v)), v);
+        }
+}
+
+/* A stretch publishes its total, and those of 32 stretches and more that end with it. `own` as
+ * above. Returns how many levels it took. */
+SF_DEVICE int sf_tell_stretch(const sf_params &p, const sf_place &place, sf_i64 block, sf_u32 number, sf_acc &own, sf_acc &total, int lane)
+{
+        for (int level = 0;; level++) {
+                if (!lane)
+                        sf_publish<1>(place.stretches + (level * (p.number[0] >> WARPS_LOG) + block) * WORDS, total, place.mark);
+                if ((number >> 5 * level & 31) != 31)
+                        return level;
+                sf_level_before(p, place, block, number, level, own, total, lane);
+        }
+}
+
+/* All totals before a stretch, as above. */
+SF_DEVICE sf_acc sf_stretches_before(const sf_params &p, const sf_place &place, sf_i64 block, sf_u32 number, sf_acc &total, int lane)
+{
+        sf_acc own = sf_neutral(p);
+#pragma unroll 1
+        for (int level = 0; number >> 5 * level; level++)
+                sf_level_before(p, place, block, number, level, own, total, lane);
+        return own;
+}
+#endif

@@ -155,7 +155,19 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
         sf_u32 number = sf_open_number(open);
         int begin = sf_near(open), end = sf_near_bound(p, w.first, k + 1);
         sf_part s = sf_part_of(p, k, begin, end, (int)(open + (sf_i64)number * CHUNK), number);
-        for (bool more = true; more;) {
+        /* A part that waits for others comes last: those that others wait for are among the rest. */
+        sf_group late;
+        late.count = 0;
+        if (number && s.length) {
+                late.segment = k;
+                late.index = w.first + s.at;
+                late.count = s.length;
+                late.heads = 1;
+                late.number = number;
+                late.ends = s.ends;
+                s.length = 0;
+        }
+        for (bool more = true; more || late.count;) {
                 sf_group g;
                 g.count = 0;
                 g.heads = 0;
@@ -180,6 +192,10 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
                                 s = sf_part_of(p, k, begin, end, begin, 0);
                                 number = 0;
                         }
+                }
+                if (!g.count && !more) {
+                        g = late;
+                        late.count = 0;
                 }
                 if (g.count)
                         sf_do_group(p, w, g);

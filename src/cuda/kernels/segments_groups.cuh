@@ -12,6 +12,8 @@
  * SHORT: several parts of one row each, which lanes read directly; cells are only for results,
  * which are contiguous there. */
 enum sf_kind { ALONE, MIXED, SHORT };
+/* Parts of so many elements are short. */
+enum { FEW = SF_LEAF / 2 < 16 ? SF_LEAF / 2 : 16 };
 
 /* The offset of the cell of the group's element i. MIXED: i counts as if every row were full. */
 template <sf_kind KIND> SF_DEVICE int sf_cell(int i) { return (int)((sf_u32)i + (KIND == SHORT ? 0 : (sf_u32)i / SF_LEAF)) * SF_CELL; }
@@ -71,6 +73,9 @@ struct sf_row {
 #define SF_FLAT (!SF_MAPS && !SF_FUSED && !SF_MASK && SF_X_UNIT == 1 && (SF_FOLDS ? SF_COMMUTES : SF_Y_UNIT == 1))
 /* Results are contiguous and need nothing but to be stored. */
 #define SF_FLAT_RESULTS (!SF_FOLDS && !SF_MAPS && !SF_FUSED && SF_Y_UNIT == 1)
+/* In a fold, a single part is computed like several. */
+#define SF_FLAT_ALONE (SF_FLAT && SF_FOLDS)
+static_assert(SF_LEAF <= 32 || SF_FLAT_ALONE, "only rows that are copied as they are may have more elements than a warp has lanes");
 
 /* A warp copies `length` elements; buffer and from have the same address modulo 16. */
 template <int SIZE> SF_DEVICE void sf_fetch_flat(const char *from, int length, unsigned char *buffer, int lane)
@@ -118,6 +123,8 @@ template <int SIZE, int MOST> SF_DEVICE void sf_store_flat(char *to, int length,
                         sf_store(to + j * 512, r);
                 }
 }
+
+SF_DEVICE sf_u32 sf_up_to(int length) { return length <= 0 ? 0 : length < 32 ? sf_below(length) : ~0u; }
 
 /* How many rows of a segment do not collide. */
 enum { SWAPS = SF_FOLDS ? (8 < SF_LEAF ? 8 : SF_LEAF) : 4 };
@@ -180,9 +187,9 @@ SF_DEVICE sf_loaded sf_use(const sf_params &p, const sf_kept &kept, const sf_vec
  * Where is the lane's element of a strip, counted from sf_lane_begins? -1: it has none. */
 template <sf_kind KIND> SF_DEVICE int sf_in_strip(const sf_window &w, const sf_group &g, int strip)
 {
-        if (KIND != MIXED)
+        if (KIND != MIXED || SF_LEAF > 32)
                 return strip * 32 + w.lane < g.count ? strip * 32 : -1;
-        const int row = w.rows[strip * (32 / SF_LEAF) + w.lane / SF_LEAF];
+        const int row = w.rows[strip * (32 / (SF_LEAF > 32 ? 32 : SF_LEAF)) + w.lane / SF_LEAF];
         return w.lane % SF_LEAF < row >> 16 ? row & 0xffff : -1;
 }
 template <sf_kind KIND> SF_DEVICE int sf_lane_begins(const sf_window &w) { return KIND == MIXED ? w.lane % SF_LEAF : w.lane; }
@@ -235,7 +242,7 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
         const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
         const sf_i64 from_number = (row.leads ? (sf_i64)g.number * CHUNK : 0) + row.number * SF_LEAF;
         const sf_acc neutral = sf_neutral(p);
-        const sf_u32 there = KIND != SHORT && !SF_SPREAD ? ~0u : row.length < 32 ? sf_below(row.length & 31) : ~0u;
+        const sf_u32 there = KIND != SHORT && !SF_SPREAD ? ~0u : sf_up_to(row.length);
         if (KIND == SHORT) {
                 const sf_line line = sf_line_at(p, w.line, w.first + g.at + row.at);
                 sf_vector raw[N];
@@ -251,7 +258,7 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
         if (KIND == MIXED) {
                 const int swap = w.lane & (SWAPS - 1), length = row.length;
                 const unsigned char *cells = w.cells + ((sf_u64)(w.line.x + (w.first + g.at) * SF_IN_SIZE) & 15) + (length ? row.at : 0) * SF_IN_SIZE;
-                const sf_u32 taken = sf_swap_bits(length < 32 ? sf_below(length & 31) : ~0u, swap);
+                const sf_u32 taken[2] = {sf_swap_bits(sf_up_to(length), swap), sf_swap_bits(sf_up_to(length - 32), swap)};
                 const unsigned char *from[SWAPS];
 #pragma unroll
                 for (int i = 0; i < SWAPS; i++)
@@ -259,10 +266,10 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
 #pragma unroll
                 for (int i = 0; i < N; i++) {
                         sf_vector raw = sf_no_vector();
-                        sf_shared_glance(from[i % SWAPS] + i / SWAPS * SWAPS * SF_IN_SIZE, raw.x, taken >> i & 1);
+                        sf_shared_glance(from[i % SWAPS] + i / SWAPS * SWAPS * SF_IN_SIZE, raw.x, taken[i / 32] >> (i & 31) & 1);
                         v[i] = sf_lifted(sf_read(p, raw), from_number + (i ^ swap));
                         if (SF_FOLDS)
-                                v[i] = sf_choose(taken >> i & 1, v[i], neutral);
+                                v[i] = sf_choose(taken[i / 32] >> (i & 31) & 1, v[i], neutral);
                 }
                 if (!SF_FOLDS)
                         sf_swap(v, swap);
@@ -304,18 +311,35 @@ template <int N> SF_DEVICE void sf_combine_rows(const sf_row &row, int lane, sf_
         }
 }
 
+/* In lane b, the total for bit b of the group's number if it is of stretches. Found before the
+ * group's elements are loaded, when registers are free. */
+SF_DEVICE sf_acc sf_far_lefts(const sf_params &p, const sf_window &w, const sf_group &g)
+{
+        sf_acc far = sf_neutral(p);
+#if SF_STRETCHES
+        if (g.number >> WARPS_LOG) {
+                const sf_i64 block = (w.place.window - (g.number & (WARPS - 1))) >> WARPS_LOG;
+                sf_acc none = far;
+                far = sf_stretches_before(p, w.place, block, g.number >> WARPS_LOG, none, w.lane);
+                far = sf_shuffle(far, (w.lane - WARPS_LOG) & 31);
+        }
+#endif
+        return far;
+}
+
 /* Combines the rows of the first part with the totals of chunks before it, one for each bit set in
  * its number; `before` becomes all of these together. All are asked for at once. tells: the chunk
- * is full and more follow it, so a total is published, as soon as it is known. */
+ * is full and more follow it, so a total is published, as soon as it is known. far: what
+ * sf_far_lefts found. */
 template <int N>
-SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, bool tells, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
+SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, bool tells, sf_acc far, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
 {
         const sf_u32 early = tells ? sf_early(g.number) : 0;
         sf_u32 bits = SF_FOLDS && tells ? early : g.number;
         sf_look look;
-        sf_acc own = sf_neutral(p);
+        sf_acc own = far;
         bool any = false;
-        if (bits >> w.lane & 1)
+        if (bits >> w.lane & 1 && (!SF_STRETCHES || w.lane < WARPS_LOG))
                 look = sf_look_for(w.place, g.number, w.lane);
 #pragma unroll 1
         for (;; bits &= bits - 1, any = true) {
@@ -326,7 +350,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
                 }
                 if (!bits)
                         return;
-                if (w.lane == sf_lowest(bits))
+                if (w.lane == sf_lowest(bits) && (!SF_STRETCHES || bits & sf_below(WARPS_LOG)))
                         own = sf_found(p, look, w.place.mark);
                 const sf_acc left = sf_shuffle(own, sf_lowest(bits));
                 if (row.leads) {
@@ -354,7 +378,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
         if (KIND == SHORT || (SF_FLAT && KIND == MIXED)) {
                 unsigned char *cells = w.cells + ((sf_u64)(w.line.y + (w.first + g.at) * SF_OUT_SIZE) & 15) + (row.length ? row.at : 0) * SF_OUT_SIZE;
                 const int swap = KIND == SHORT ? 0 : w.lane & (SWAPS - 1);
-                const sf_u32 taken = sf_swap_bits(row.length < 32 ? sf_below(row.length & 31) : ~0u, swap);
+                const sf_u32 taken = sf_swap_bits(sf_up_to(row.length), swap);
                 sf_result done[N];
 #pragma unroll
                 for (int i = 0; i < N; i++)
@@ -374,7 +398,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
                 return;
         }
 #endif
-        const sf_u32 there = KIND != SHORT && !SF_STORED_EARLY ? ~0u : row.length < 32 ? sf_below(row.length & 31) : ~0u;
+        const sf_u32 there = KIND != SHORT && !SF_STORED_EARLY ? ~0u : sf_up_to(row.length);
         unsigned char *cells = w.cells + sf_cell<KIND>(KIND == SHORT ? row.at : w.lane * SF_LEAF);
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -396,7 +420,7 @@ template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_win
         enum { SOME = KIND == SHORT ? 2 : 8 < SF_LEAF ? 8 : SF_LEAF };
 #if SF_FLAT_RESULTS
         if (KIND == SHORT || (SF_FLAT && KIND == MIXED)) {
-                enum { EACH = 16 / SF_OUT_SIZE, ROW = KIND == SHORT ? SF_LEAF / 2 : SF_LEAF };
+                enum { EACH = 16 / SF_OUT_SIZE, ROW = KIND == SHORT ? (int)FEW : SF_LEAF };
                 char *to = w.line.y + (w.first + g.at) * SF_OUT_SIZE;
                 return sf_store_flat<SF_OUT_SIZE, (32 * ROW / EACH + 31) / 32>(to, g.count, w.cells + ((sf_u64)to & 15), w.lane);
         }
@@ -423,8 +447,9 @@ template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_win
 #endif
 
 /* N: no row has more elements. The cells may be used again when this returns. */
-template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row)
+template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, sf_acc far)
 {
+        (void)far;
 #if SF_FLAT
         if (KIND == MIXED) {
                 const char *from = w.line.x + (w.first + g.at) * SF_IN_SIZE;
@@ -444,9 +469,9 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
         total = sf_settled(v[N - 1]);
         if (KIND != SHORT)
                 sf_combine_rows(row, w.lane, v, total);
-        const bool tells = KIND == ALONE && !g.ends;
+        const bool tells = KIND != SHORT && !g.ends;
         if (tells || g.number)
-                sf_take_lefts(p, w, g, row, tells, v, total, before);
+                sf_take_lefts(p, w, g, row, tells, far, v, total, before);
 #endif
 #if SF_FOLDS
         if (row.length && !row.number && (!row.leads || g.ends))
@@ -465,8 +490,9 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
 
 /* Computes up to STRIPS strips of a single part, from element `first` on; in each strip a lane has
  * one element. */
-template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_window &w, const sf_group &g, sf_row row, int first)
+template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_window &w, const sf_group &g, sf_row row, int first, sf_acc far)
 {
+        (void)far;
         const int lane = w.lane, left = g.count - first - lane;
         const sf_line line = sf_line_at(p, w.line, w.first + g.at + first + lane);
         const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
@@ -503,7 +529,7 @@ template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_w
                 }
         total = v[0];
         if (g.number)
-                sf_take_lefts(p, w, g, row, false, v, total, before);
+                sf_take_lefts(p, w, g, row, false, far, v, total, before);
 #endif
 #if SF_FOLDS
         if (!lane)

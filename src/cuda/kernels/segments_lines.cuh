@@ -12,6 +12,7 @@ struct sf_ahead {
         int at;        /* where its part begins; -1: where the segment begins */
         sf_u32 number; /* which chunk of its segment that is */
         bool more;     /* the window has more segments */
+        bool only;     /* no other segment is meant */
 };
 
 /* What a warp keeps in shared memory: for the first row of each part, which lane has the part. */
@@ -29,7 +30,7 @@ SF_DEVICE sf_part sf_look_ahead(const sf_params &p, const sf_window &w, const sf
         const bool open = !lane && ahead.at >= 0;
         const int begin = sf_near_bound(p, w.first, k), end = ::sf_shuffle(begin, (lane + 1) & 31);
         sf_part s = sf_part_of(p, k, begin, end, open ? ahead.at : begin, open ? ahead.number : 0);
-        on = sf_ballot(s.more);
+        on = sf_ballot(s.more && !ahead.only);
         if (lane == 31 || sf_below(lane) & ~on)
                 s.length = 0, s.empty = false;
         return s;
@@ -64,10 +65,10 @@ SF_DEVICE void sf_run_short(const sf_params &p, const sf_window &w, const sf_par
         row.number = 0;
         row.rows = 1;
         row.leads = false;
-        if (SF_LEAF / 2 > 4 && !sf_ballot(row.length > 4))
-                sf_run_group<SHORT, 4>(p, w, g, row);
+        if (FEW > 4 && !sf_ballot(row.length > 4))
+                sf_run_group<SHORT, 4>(p, w, g, row, sf_neutral(p));
         else
-                sf_run_group<SHORT, SF_LEAF / 2>(p, w, g, row);
+                sf_run_group<SHORT, FEW>(p, w, g, row, sf_neutral(p));
 }
 
 /* Computes a group of the next parts, as many as fit. */
@@ -78,8 +79,8 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         sf_u32 on;
         const sf_part s = sf_look_ahead(p, w, ahead, on);
         const sf_u32 number = ahead.at >= 0 ? ahead.number : 0;
-        /* Twelve or more consecutive parts of at most half a leaf are a group of their own. */
-        const sf_u32 large = sf_ballot(s.length > SF_LEAF / 2 || lane == 31);
+        /* Twelve or more consecutive parts of at most FEW elements are a group of their own. */
+        const sf_u32 large = sf_ballot(s.length > FEW || lane == 31);
         sf_u32 runs = ~large & (~large >> 1);
         runs &= runs >> 2;
         runs &= runs >> 4;
@@ -121,40 +122,71 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         const int gone = row.number * SF_LEAF, left = length - gone;
         row.at = ::sf_shuffle(s.at, of) - g.at + gone;
         row.length = lane >= g.rows ? 0 : left < SF_LEAF ? left : (int)SF_LEAF;
+#if !SF_MAPS
+        const sf_acc far = sf_far_lefts(p, w, g);
+#else
+        const sf_acc far = sf_neutral(p);
+#endif
         if (!(some & (some - 1))) {
                 enum { STRIPS = CHUNK >= 512 ? 4 : 2 };
 #if SF_MAPS
 #pragma unroll 1
                 for (int first = 0; first < g.count; first += STRIPS * 32)
-                        sf_run_lanes<STRIPS>(p, w, g, row, first);
+                        sf_run_lanes<STRIPS>(p, w, g, row, first, sf_neutral(p));
                 sf_sync_warp();
                 return;
 #else
                 if (g.count <= STRIPS * 32) {
-                        sf_run_lanes<STRIPS>(p, w, g, row, 0);
+                        sf_run_lanes<STRIPS>(p, w, g, row, 0, far);
                         sf_sync_warp();
                         return;
                 }
-                return sf_run_group<ALONE, SF_LEAF>(p, w, g, row);
+#if !SF_FLAT_ALONE
+                return sf_run_group<ALONE, SF_LEAF>(p, w, g, row, far);
+#endif
 #endif
         }
 #if !SF_FLAT
         view.rows[lane] = row.length ? row.at | row.length << 16 : 0;
         sf_sync_warp();
 #endif
-        sf_run_group<MIXED, SF_LEAF>(p, w, g, row);
+        sf_run_group<MIXED, SF_LEAF>(p, w, g, row, far);
+}
+
+/* The window's first part, of segment k, which began before the window or at its beginning. */
+SF_DEVICE sf_ahead sf_open_part(const sf_params &p, const sf_window &w, sf_i64 k)
+{
+        const sf_i64 opened = sf_bound(p, k) - w.first;
+        sf_ahead open;
+        open.k = k;
+        open.number = sf_open_number(opened);
+        open.at = sf_near(opened + (sf_i64)open.number * CHUNK);
+        open.more = true;
+        open.only = open.number;
+        return open;
 }
 
 /* k: the segment before the first one that begins in the window or after it. */
 SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &view, sf_i64 k)
 {
-        sf_ahead ahead;
-        ahead.k = k;
-        const sf_i64 opened = sf_bound(p, ahead.k) - w.first;
-        ahead.number = sf_open_number(opened);
-        ahead.at = sf_near(opened + (sf_i64)ahead.number * CHUNK);
-        ahead.more = true;
+        sf_ahead ahead = sf_open_part(p, w, k);
+        const int next = sf_near_bound(p, w.first, k + 1);
+        /* A part that waits for others comes last: those that others wait for are among the rest. */
+        bool waits = ahead.number && ahead.at < next;
+        if (ahead.number) {
+                ahead.k = k + 1;
+                ahead.at = -1;
+                ahead.more = next < CHUNK;
+                ahead.only = false;
+        }
 #pragma unroll 1
-        while (ahead.more)
+        for (;;) {
+                if (!ahead.more) {
+                        if (!waits)
+                                return;
+                        waits = false;
+                        ahead = sf_open_part(p, w, k);
+                }
                 sf_next_group(p, w, view, ahead);
+        }
 }

@@ -17,16 +17,16 @@ struct sf_stretch {
 struct sf_together {
         sf_u64 ticket;
         sf_i64 from, to; /* the first segment that begins in its windows; the first one after them */
-        sf_u64 unused;
+        sf_i64 unused;
         sf_acc total[32][SF_STRIP]; /* of its warps' chunks */
         sf_acc left[32][SF_STRIP];  /* of the stretches before, for each bit of the number */
 };
 static_assert(sizeof(sf_together) == 32 + 64 * SF_STRIP * sizeof(sf_acc), "the host has another idea of what a block shares");
 
-/* first: the index where the block's windows begin; k, from begin to end: the segment that has
- * their last position. */
-SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k, sf_i64 begin, sf_i64 end)
+/* first: the index where the block's windows begin. k: the segment that has their last position. */
+SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k)
 {
+        const sf_i64 begin = sf_bound(p, k), end = sf_bound(p, k + 1);
         sf_stretch s;
         s.segment = k;
         s.number = (sf_u32)((sf_u64)(first + STRETCH - 1 - begin) / STRETCH);
@@ -53,33 +53,50 @@ template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (
 }
 
 #if SF_STRIP == 1
-/* One warp finds the totals of the stretches before, for the bits of `bits`, and leaves them for
- * the others; `total`, the stretch's own, becomes that of all it took. It is published as soon as
- * it is the one that others look for, if tells. */
-SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 number, sf_u32 bits, bool tells, sf_together &b, sf_acc &total, int lane)
+#if SF_FLAT_ALONE
+/* The total of the full chunk at w.first, which is `number` of its segment, in all lanes. A lane has
+ * four neighbours of every 128 elements, in an order in which no two lanes collide. Neighbours are
+ * combined first, then lanes, then what a lane has of each 128. While there are several of these, a
+ * lane keeps one of two and sends the other. */
+SF_DEVICE sf_acc sf_fold_chunk(const sf_params &p, const sf_window &w, sf_u32 number)
 {
-        const sf_u32 early = tells ? sf_early(number) : 0;
-        sf_look look;
-        sf_acc own = sf_neutral(p);
-        if (bits >> lane & 1)
-                look = sf_look_for(place, number << WARPS_LOG, lane + WARPS_LOG);
-#pragma unroll 1
-        for (;; bits &= bits - 1) {
-                if (tells && !(bits & early)) {
-                        tells = false;
-                        if (!lane)
-                                sf_publish<1>(sf_own_stretch(place), total, place.mark);
+        enum { ITEMS = CHUNK / 128, SHIFT = 3 };
+        const int lane = w.lane, swap = lane >> SHIFT & 3;
+        const char *from = w.line.x + w.first * SF_IN_SIZE;
+        const unsigned char *cells = w.cells + ((sf_u64)from & 15);
+        sf_fetch_flat<SF_IN_SIZE>(from, CHUNK, w.cells + ((sf_u64)from & 15), lane);
+        sf_acc a[ITEMS];
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+                sf_acc e[4];
+#pragma unroll
+                for (int c = 0; c < 4; c++) {
+                        sf_vector raw = sf_no_vector();
+                        sf_shared_load(cells + (4 * lane + (c ^ swap)) * SF_IN_SIZE + 128 * j * SF_IN_SIZE, raw.x);
+                        e[c] = sf_lifted(sf_read(p, raw), (sf_i64)number * CHUNK + 128 * j + 4 * lane + (c ^ swap));
                 }
-                if (!bits)
-                        return;
-                const int bit = sf_lowest(bits);
-                if (lane == bit) {
-                        own = sf_found(p, look, place.mark);
-                        b.left[bit][0] = own;
-                }
-                total = sf_settled(sf_combine(sf_shuffle(own, bit), total));
+                a[j] = sf_settled(sf_combine(sf_combine(e[0], e[1]), sf_combine(e[2], e[3])));
         }
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2) {
+                if (ITEMS / b > 1) {
+#pragma unroll
+                        for (int i = 0; i < ITEMS / 2; i++)
+                                if (i < ITEMS / b / 2) {
+                                        const sf_acc even = a[2 * i % ITEMS], odd = a[(2 * i + 1) % ITEMS];
+                                        const sf_acc keep = sf_choose(lane & b, odd, even), other = sf_choose(lane & b, even, odd);
+                                        a[i] = sf_settled(sf_combine(keep, sf_shuffle(other, lane ^ b)));
+                                }
+                } else
+                        a[0] = sf_settled(sf_combine(a[0], sf_shuffle(a[0], lane ^ b)));
+        }
+#pragma unroll
+        for (int b = 1; b < ITEMS; b *= 2)
+                a[0] = sf_settled(sf_combine(a[0], sf_shuffle(a[0], lane ^ b)));
+        sf_sync_warp();
+        return a[0];
 }
+#endif
 
 /* w: the warp's window, which is not where the stretch's chunk is. */
 SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch &s, sf_together &b, int warp, bool)
@@ -92,6 +109,9 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch 
         g.rows = 32;
         g.number = s.number * WARPS + warp;
         g.ends = s.ends;
+#if SF_FLAT_ALONE
+        sf_acc total = sf_fold_chunk(p, w, g.number), before = total, v[1];
+#else
         sf_row row;
         row.segment = s.segment;
         row.at = lane * SF_LEAF;
@@ -106,11 +126,10 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch 
         sf_combine_leaf(v);
         sf_acc total = sf_settled(v[SF_LEAF - 1]), before = sf_identity(p);
         sf_combine_rows(row, lane, v, total);
+#endif
         if (lane == (SF_FOLDS ? 0 : 31))
                 b.total[warp][0] = total;
         sf_sync_block();
-        const bool tells = !s.ends;
-        sf_u32 bits = SF_FOLDS && tells ? sf_early(s.number) : s.number;
         if (SF_FOLDS && warp)
                 return sf_sync_warp();
         sf_acc all = b.total[lane & (WARPS - 1)][0];
@@ -125,16 +144,28 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch 
                 all = sf_choose(lane & bit, sf_settled(sf_combine(left, all)), all);
         }
         all = sf_shuffle(all, WARPS - 1);
-        if (!warp)
-                sf_find_lefts(p, w.place, s.number, bits, tells, b, all, lane);
+        const sf_i64 block = w.place.window >> WARPS_LOG;
+        sf_acc own = sf_neutral(p);
+        if (!warp && !s.ends)
+                sf_tell_stretch(p, w.place, block, s.number, own, all, lane);
 #if SF_FOLDS
-        if (!lane && s.ends)
-                sf_store_entry(p, w.line, s.segment, all);
+        if (s.ends) {
+                sf_stretches_before(p, w.place, block, s.number, all, lane);
+                if (!lane)
+                        sf_store_entry(p, w.line, s.segment, all);
+        }
 #else
-        if (bits)
+        /* Each warp finds what comes before on a level. */
+#pragma unroll 1
+        for (int level = warp; level < SF_STRETCHES && s.number >> 5 * level; level += WARPS) {
+                sf_level_before(p, w.place, block, s.number, level, own, all, lane);
+                if (lane / 5 == level && s.number >> lane & 1)
+                        b.left[lane][0] = own;
+        }
+        if (s.number)
                 sf_sync_block();
 #pragma unroll 1
-        for (; bits; bits &= bits - 1, any = true)
+        for (sf_u32 bits = s.number; bits; bits &= bits - 1, any = true)
                 sf_take_one_left(b.left[sf_lowest(bits)][0], any, v, total, before);
 #if SF_EXCLUSIVE
         const sf_acc last = sf_shuffle(total, (lane - 1) & 31);
