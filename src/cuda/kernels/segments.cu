@@ -85,7 +85,8 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
         w.first = window * CHUNK;
         w.place.mark = mark;
         w.line = t.line;
-        w.place.words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + t.unit * p.number[2] + (window * SF_STRIP + own) * WORDS;
+        w.place.words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + t.unit * p.number[2] + own * WORDS;
+        w.place.window = (sf_u32)window;
 #if SF_STRIP == 1
         w.lane = lane;
         unsigned char *desk = sf_shared() + sf_segments_block(SF_STRETCHES, 1, sizeof(sf_acc)) + thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
@@ -94,8 +95,6 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
 #endif
         sf_i64 k = 0;
 #if SF_STRETCHES
-        w.place.stretches = w.place.words + (p.number[0] - window) * (SF_STRIP * WORDS);
-        w.place.window = window;
         sf_together &b = *(sf_together *)sf_shared();
         const int warp = thread / 32;
         {

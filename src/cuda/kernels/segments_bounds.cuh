@@ -316,16 +316,15 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
 #define PATIENCE (1 << 20)
 #define NOW_AND_THEN 1024
 
-/* Where a window's total is published, and with which mark. */
+/* A window, and the mark of what is published. */
 struct sf_place {
-        sf_u64 *words;
-        sf_u32 mark;
-#if SF_STRETCHES
-        sf_u64 *stretches; /* totals of the line's stretches, one for each block */
-        sf_i64 window;
-#endif
+        sf_u64 *words; /* the totals of the line, or of the lane's column: each window's */
+        sf_u32 window, mark;
 };
-SF_DEVICE void sf_tell(const sf_place &own, sf_acc v) { sf_publish<1>(own.words, v, own.mark); }
+SF_DEVICE sf_u64 *sf_window_words(const sf_place &place, sf_i64 window) { return place.words + window * (SF_STRIP * WORDS); }
+/* Totals of stretches come after those of windows, a place for each block. */
+SF_DEVICE sf_u64 *sf_stretch_words(const sf_params &p, const sf_place &place, sf_i64 block) { return sf_window_words(place, p.number[0] + block); }
+SF_DEVICE void sf_tell(const sf_place &own, sf_acc v) { sf_publish<1>(sf_window_words(own, own.window), v, own.mark); }
 
 /* The search for the total that belongs to a bit of q. */
 struct sf_look {
@@ -344,14 +343,14 @@ SF_DEVICE void sf_look_once(sf_look &look, sf_u32 mark)
         }
         look.there = there;
 }
-SF_DEVICE sf_look sf_look_for(const sf_place &own, sf_u32 q, int bit)
+SF_DEVICE sf_look sf_look_for(const sf_params &p, const sf_place &own, sf_u32 q, int bit)
 {
         sf_look look;
-        look.words = own.words - (sf_i64)((q & sf_below(bit)) + 1) * (SF_STRIP * WORDS);
+        look.words = sf_window_words(own, (sf_i64)own.window - (q & sf_below(bit)) - 1);
 #if SF_STRETCHES && SF_STRIP > 1
         if (bit >= WARPS_LOG) {
                 const sf_i64 block = (own.window - (q & (WARPS - 1))) >> WARPS_LOG;
-                look.words = own.stretches + (block - ((q & sf_below(bit)) >> WARPS_LOG) - 1) * (SF_STRIP * WORDS);
+                look.words = sf_stretch_words(p, own, block - ((q & sf_below(bit)) >> WARPS_LOG) - 1);
         }
 #endif
         sf_look_once(look, own.mark);
@@ -385,7 +384,7 @@ SF_DEVICE void sf_level_before(const sf_params &p, const sf_place &place, sf_i64
         if (lane < digit) {
                 const sf_u32 last = (((number >> 5 * level & ~31u) + lane + 1) << 5 * level) - 1;
                 sf_look look;
-                look.words = place.stretches + (level * (p.number[0] >> WARPS_LOG) + block - (sf_i64)(number - last)) * WORDS;
+                look.words = sf_stretch_words(p, place, level * (p.number[0] >> WARPS_LOG) + block - (sf_i64)(number - last));
                 sf_look_once(look, place.mark);
                 v = sf_found(p, look, place.mark);
         }
@@ -408,7 +407,7 @@ SF_DEVICE int sf_tell_stretch(const sf_params &p, const sf_place &place, sf_i64 
 {
         for (int level = 0;; level++) {
                 if (!lane)
-                        sf_publish<1>(place.stretches + (level * (p.number[0] >> WARPS_LOG) + block) * WORDS, total, place.mark);
+                        sf_publish<1>(sf_stretch_words(p, place, level * (p.number[0] >> WARPS_LOG) + block), total, place.mark);
                 if ((number >> 5 * level & 31) != 31)
                         return level;
                 sf_level_before(p, place, block, number, level, own, total, lane);

@@ -55,7 +55,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
         sf_look next;
         bool any = false;
         if (bits)
-                next = sf_look_for(w.place, g.number, sf_lowest(bits));
+                next = sf_look_for(p, w.place, g.number, sf_lowest(bits));
 #pragma unroll 1
         for (;; any = true) {
                 if (tells && !(bits & early)) {
@@ -67,7 +67,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
                 sf_look look = next;
                 bits &= bits - 1;
                 if (bits)
-                        next = sf_look_for(w.place, g.number, sf_lowest(bits));
+                        next = sf_look_for(p, w.place, g.number, sf_lowest(bits));
                 const sf_acc left = sf_found(p, look, w.place.mark);
 #if !SF_FOLDS
 #pragma unroll

@@ -201,11 +201,12 @@ template <sf_kind KIND, int STRIPS, bool ALL> SF_DEVICE void sf_stage_some(const
 {
         sf_vector raw[STRIPS];
         bool there[STRIPS];
+        const sf_line here = KIND == MIXED ? from : sf_line_at(p, from, strip * 32);
 #pragma unroll
         for (int j = 0; j < STRIPS; j++) {
-                const int at = ALL ? (strip + j) * 32 : sf_in_strip<KIND>(w, g, strip + j);
-                there[j] = ALL || at >= 0;
-                raw[j] = sf_fetch(p, from, at, there[j] ? CHUNK : at);
+                const int found = ALL ? 0 : sf_in_strip<KIND>(w, g, strip + j), at = KIND == MIXED ? found : j * 32;
+                there[j] = found >= 0;
+                raw[j] = sf_fetch(p, here, at, there[j] ? CHUNK : at);
         }
         unsigned char *cells = w.cells + sf_cell<KIND>(strip * 32 + w.lane);
 #pragma unroll
@@ -340,7 +341,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
         sf_acc own = far;
         bool any = false;
         if (bits >> w.lane & 1 && (!SF_STRETCHES || w.lane < WARPS_LOG))
-                look = sf_look_for(w.place, g.number, w.lane);
+                look = sf_look_for(p, w.place, g.number, w.lane);
 #pragma unroll 1
         for (;; bits &= bits - 1, any = true) {
                 if (tells && !(bits & early)) {
@@ -414,6 +415,26 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
         (void)g;
 }
 
+/* Stores SOME strips of results from cells. ALL: every lane has one in every strip. */
+template <sf_kind KIND, int SOME, bool ALL> SF_DEVICE void sf_flush_some(const sf_params &p, const sf_window &w, const sf_group &g, const sf_line &to, int strip)
+{
+        const unsigned char *cells = w.cells + sf_cell<KIND>(strip * 32 + w.lane);
+        const sf_line here = KIND == MIXED ? to : sf_line_at(p, to, strip * 32);
+#pragma unroll
+        for (int j = 0; j < SOME; j++) {
+                const int found = ALL ? 0 : sf_in_strip<KIND>(w, g, strip + j), at = KIND == MIXED ? found : j * 32;
+                if (found < 0)
+                        continue;
+                const sf_done done = *(const sf_done *)(cells + sf_cell<KIND>(j * 32));
+                char *place = here.y + sf_offset<SF_Y_UNIT, SF_OUT_SIZE>(at, p.sy);
+#if SF_STORED_EARLY
+                sf_store(place, done);
+#else
+                sf_store(place, sf_result_of(p, done, sf_load_results(here, at, CHUNK, sf_along(p))));
+#endif
+        }
+}
+
 /* Stores a group's results: from cells to memory. */
 template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_window &w, const sf_group &g)
 {
@@ -426,23 +447,14 @@ template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_win
         }
 #endif
         const sf_line to = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
+        int strip = 0;
+        if (KIND == ALONE)
 #pragma unroll 1
-        for (int strip = 0; strip * 32 < (KIND == SHORT ? g.count : g.rows * SF_LEAF); strip += SOME) {
-                const unsigned char *cells = w.cells + sf_cell<KIND>(strip * 32 + w.lane);
-#pragma unroll
-                for (int j = 0; j < SOME; j++) {
-                        const int at = sf_in_strip<KIND>(w, g, strip + j);
-                        if (at < 0)
-                                continue;
-                        const sf_done done = *(const sf_done *)(cells + sf_cell<KIND>(j * 32));
-                        char *place = to.y + sf_offset<SF_Y_UNIT, SF_OUT_SIZE>(at, p.sy);
-#if SF_STORED_EARLY
-                        sf_store(place, done);
-#else
-                        sf_store(place, sf_result_of(p, done, sf_load_results(to, at, CHUNK, sf_along(p))));
-#endif
-                }
-        }
+                for (; (strip + SOME) * 32 <= g.count; strip += SOME)
+                        sf_flush_some<KIND, SOME, true>(p, w, g, to, strip);
+#pragma unroll 1
+        for (; strip * 32 < (KIND == SHORT ? g.count : g.rows * SF_LEAF); strip += SOME)
+                sf_flush_some<KIND, SOME, false>(p, w, g, to, strip);
 }
 #endif
 

@@ -36,9 +36,6 @@ SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k)
         return s;
 }
 
-/* Where the total of the stretch that begins in the block's windows is published. */
-SF_DEVICE sf_u64 *sf_own_stretch(const sf_place &place) { return place.stretches + (place.window >> WARPS_LOG) * (SF_STRIP * WORDS); }
-
 template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
 {
 #if !SF_FOLDS
@@ -216,12 +213,12 @@ SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 n
         const sf_u32 early = tells ? sf_early(number) : 0;
         sf_look next;
         if (bits)
-                next = sf_look_for(place, number << WARPS_LOG, sf_lowest(bits) + WARPS_LOG);
+                next = sf_look_for(p, place, number << WARPS_LOG, sf_lowest(bits) + WARPS_LOG);
 #pragma unroll 1
         for (;;) {
                 if (tells && !(bits & early)) {
                         tells = false;
-                        sf_publish<1>(sf_own_stretch(place), total, place.mark);
+                        sf_publish<1>(sf_stretch_words(p, place, place.window >> WARPS_LOG), total, place.mark);
                 }
                 if (!bits)
                         return;
@@ -229,7 +226,7 @@ SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 n
                 const int bit = sf_lowest(bits);
                 bits &= bits - 1;
                 if (bits)
-                        next = sf_look_for(place, number << WARPS_LOG, sf_lowest(bits) + WARPS_LOG);
+                        next = sf_look_for(p, place, number << WARPS_LOG, sf_lowest(bits) + WARPS_LOG);
                 const sf_acc left = sf_found(p, look, place.mark);
                 b.left[bit][lane] = left;
                 total = sf_settled(sf_combine(left, total));
