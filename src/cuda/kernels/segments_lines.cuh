@@ -5,6 +5,9 @@
  * groups: as many parts as have up to 32 rows together.
  */
 #include "segments_groups.cuh"
+#if SF_FLAT
+#include "segments_tiny.cuh"
+#endif
 
 /* Where a warp is in its window. */
 struct sf_ahead {
@@ -79,14 +82,9 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         sf_u32 on;
         const sf_part s = sf_look_ahead(p, w, ahead, on);
         const sf_u32 number = ahead.at >= 0 ? ahead.number : 0;
-        /* Twelve or more consecutive parts of at most FEW elements are a group of their own. */
-        const sf_u32 large = sf_ballot(s.length > FEW || lane == 31);
-        sf_u32 runs = ~large & (~large >> 1);
-        runs &= runs >> 2;
-        runs &= runs >> 4;
-        runs &= runs >> 4;
-        const int few = sf_lowest(large);
-        if ((!number || !::sf_shuffle(s.length, 0)) && (runs & 1 || few == 31)) {
+        /* Parts of at most FEW elements are a group of their own if there are many of them. */
+        const int few = sf_lowest(sf_ballot(s.length > FEW || lane == 31));
+        if ((!number || !::sf_shuffle(s.length, 0)) && few >= 24) {
                 sf_go_on(p, w, s, on, few, ahead);
                 return sf_run_short(p, w, s, few, k);
         }
@@ -95,8 +93,7 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
 #pragma unroll
         for (int b = 1; b < 32; b *= 2)
                 end = sf_sum_up<32>(end, b);
-        /* The group ends before such parts, but has the first part in any case. */
-        const bool fits = lane < 31 && end <= 32 && !(runs & ((2u << lane) - 2));
+        const bool fits = lane < 31 && end <= 32;
         const int count = sf_count_bits(sf_ballot(fits));
         const sf_u32 some = sf_ballot(fits && own);
         sf_go_on(p, w, s, on, count, ahead);
@@ -173,11 +170,15 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &vi
         const int next = sf_near_bound(p, w.first, k + 1);
         /* A part that waits for others comes last: those that others wait for are among the rest. */
         bool waits = ahead.number && ahead.at < next;
-        if (ahead.number) {
+        if (ahead.number || ahead.at >= next) {
                 ahead.k = k + 1;
                 ahead.at = -1;
                 ahead.more = next < CHUNK;
                 ahead.only = false;
+#if SF_FLAT
+                if (sf_are_tiny(p, w))
+                        ahead.k = sf_run_tiny(p, w, ahead.k, ahead.more);
+#endif
         }
 #pragma unroll 1
         for (;;) {
