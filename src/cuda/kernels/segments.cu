@@ -98,13 +98,13 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
         sf_together &b = *(sf_together *)sf_shared();
         const int warp = thread / 32;
         {
-                const sf_stretch s = sf_stretch_of(p, w.first - warp * CHUNK, b.to - 1);
+                const sf_stretch s = sf_stretch_of(p, w.first - warp * CHUNK, b.ends[1] - 1);
                 if (s.there)
                         sf_run_stretch(p, w, s, b, warp, t.there);
         }
         /* Loaded again: the stretch needs the registers. */
-        const sf_i64 to = b.to, begin = sf_bound(p, to - 1), end = sf_bound(p, to);
-        k = sf_find_between(p, w.first, b.from, to, warp, lane);
+        const sf_i64 to = b.ends[1], begin = sf_bound(p, to - 1), end = sf_bound(p, to);
+        k = sf_find_between(p, w.first, b.ends[0], to, lane);
         /* Nothing is left if a full stretch has all of the window's chunks. */
         const sf_u32 number = sf_open_number(begin - w.first);
         if (k == to && begin + (sf_i64)((number >> WARPS_LOG) + 1) * STRETCH <= end)
@@ -128,21 +128,12 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
 /* Two warps of the block find which segments begin in its windows. */
 SF_DEVICE void sf_find_ends(const sf_params &p, const sf_turn &t, int warp, int lane)
 {
-        enum { OTHER = WARPS > 1 };
         sf_together &b = *(sf_together *)sf_shared();
-        if (t.unit >= p.units)
+        if (t.unit >= p.units || warp > 1)
                 return;
-        const sf_i64 first = (t.window - warp) * CHUNK;
-        if (warp == 0) {
-                const sf_i64 from = sf_find(p, first, lane);
-                if (!lane)
-                        b.from = from;
-        }
-        if (warp == OTHER) {
-                const sf_i64 to = sf_find(p, first + STRETCH, lane);
-                if (!lane)
-                        b.to = to;
-        }
+        const sf_i64 found = sf_find(p, (t.window - warp) * CHUNK + warp * STRETCH, lane);
+        if (!lane)
+                b.ends[warp] = found;
 }
 #endif
 

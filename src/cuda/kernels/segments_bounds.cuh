@@ -41,55 +41,38 @@ SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
 }
 SF_DEVICE sf_i64 sf_length(const sf_params &p, sf_i64 k) { return SF_INDICES && SF_BACKWARDS ? sf_bound(p, k + 1) - sf_bound(p, k) : 0; }
 
-/* The whole warp finds the first k whose segment begins at or after `position`; segments + 1 if
- * none does. Lanes read 32 offsets at a time: first around the place where k would be if all
- * segments had the same length, then between the two offsets where the answer changes. */
-template <class I> SF_DEVICE I sf_find_in(const sf_params &p, sf_i64 position, int lane, I low, I high, I near)
+/* The whole warp finds the first k from low to high whose segment begins at or after `position`;
+ * high if none below it does. Lanes read 32 offsets at a time, equally far from each other: of every
+ * `step` segments the last one. */
+SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high, int lane)
 {
-        I step = 32, base = near - 16 * step;
+#pragma unroll 1
         while (low < high) {
-                if (high - low <= 32 * step) {
-                        step = (high - low + 31) >> 5;
-                        base = low + step - 1;
-                }
-                const auto place = [=](int i) { return base + i * step < low ? low : base + i * step < high ? base + i * step : high - 1; };
-                const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, (sf_i64)place(lane)) < position));
-                const I before = place(passed - 1), behind = place(passed);
-                low = passed ? before + 1 : low;
-                high = passed < 32 ? behind : high;
-                step = (high - low + 31) >> 5;
-                base = low + step - 1;
+                const sf_i64 step = (high - low + 31) >> 5, own = low + (lane + 1) * step - 1;
+                const int passed = sf_count_bits(sf_ballot(own < high && sf_offset_of(p, own < high ? own : low) < position));
+                low += passed * step;
+                high = high - low < step ? high : low + step - 1;
         }
         return low;
 }
+/* The same among all segments: k is segments + 1 if no segment begins there. First around the place
+ * where it would be if all segments had the same length. */
 SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
 {
         if (!p.n)
                 return 0;
-        const float near = (float)position * sf_rough_quotient((float)p.segments, (float)p.n);
-        return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane, 0, p.segments + 1, (sf_i64)near)
-                                : (sf_i64)sf_find_in<int>(p, position, lane, 0, (int)p.segments + 1, (int)near);
-}
-
-/* The same if the answer is known to be from low to high. `part` says where it would be between
- * these if all segments had the same length: 0 to WARPS. */
-SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high, int part, int lane)
-{
-        const sf_i64 count = high - low;
-        if (count <= 0)
-                return low;
-        if (count <= 1024) {
-                /* Of every `step` segments the last one, then all those between two of these. */
-                int from = 0, left = (int)count;
-                if (left > 32) {
-                        const int step = (left + 31) >> 5, own = lane * step + step - 1;
-                        from = step * sf_count_bits(sf_ballot(own < left && sf_offset_of(p, low + (own < left ? own : 0)) < position));
-                        left = left - from < step ? left - from : step;
-                }
-                return low + from + sf_count_bits(sf_ballot(lane < left && sf_offset_of(p, low + (lane < left ? from + lane : 0)) < position));
-        }
-        return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane, low, high, low + count * part / WARPS)
-                                : (sf_i64)sf_find_in<int>(p, position, lane, (int)low, (int)high, (int)(low + count * part / WARPS));
+        const sf_i64 near = (sf_i64)((float)position * sf_rough_quotient((float)p.segments, (float)p.n));
+        sf_i64 low = 0, high = p.segments + 1;
+        const sf_i64 own = near + (lane - 16) * 32, place = own < 0 ? 0 : own < high ? own : high - 1;
+        const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, place) < position));
+        /* What lane i looked at. */
+        const sf_i64 all = high;
+        const auto looked = [=](int i) { const sf_i64 at = near + (i - 16) * 32; return at < 0 ? 0 : at < all ? at : all - 1; };
+        if (passed)
+                low = looked(passed - 1) + 1;
+        if (passed < 32)
+                high = looked(passed);
+        return sf_find_between(p, position, low, high, lane);
 }
 
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }

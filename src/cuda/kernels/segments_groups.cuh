@@ -77,6 +77,9 @@ struct sf_row {
 #define SF_FLAT_ALONE (SF_FLAT && SF_FOLDS)
 static_assert(SF_LEAF <= 32 || SF_FLAT_ALONE, "only rows that are copied as they are may have more elements than a warp has lanes");
 
+/* The elements of a single part of a scan are copied as they are too, but to padded rows. */
+#define SF_RAW_ROWS (SF_FLAT && !SF_FOLDS && SF_IN_SIZE == SF_CELL)
+
 /* A warp copies `length` elements; buffer and from have the same address modulo 16. */
 template <int SIZE> SF_DEVICE void sf_fetch_flat(const char *from, int length, unsigned char *buffer, int lane)
 {
@@ -199,6 +202,15 @@ template <sf_kind KIND> SF_DEVICE int sf_lane_begins(const sf_window &w) { retur
  * in every strip. */
 template <sf_kind KIND, int STRIPS, bool ALL> SF_DEVICE void sf_stage_some(const sf_params &p, const sf_window &w, const sf_group &g, const sf_line &from, int strip)
 {
+#if SF_RAW_ROWS
+        unsigned char *to = w.cells + sf_cell<KIND>(strip * 32 + w.lane);
+        const char *own = sf_anew(from.x + strip * 32 * SF_IN_SIZE);
+#pragma unroll
+        for (int j = 0; j < STRIPS; j++)
+                if (ALL || (strip + j) * 32 + w.lane < g.count)
+                        sf_copy_async<SF_IN_SIZE>(to + sf_cell<KIND>(j * 32), own + j * 32 * SF_IN_SIZE);
+        return;
+#endif
         sf_vector raw[STRIPS];
         bool there[STRIPS];
         const sf_line here = KIND == MIXED ? from : sf_line_at(p, from, strip * 32);
@@ -224,7 +236,7 @@ template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_win
         enum { WIDE = (int)(sizeof(sf_vector) / 4), MOST = 32 / (WIDE > 16 ? 32 : WIDE > 8 ? 16 : WIDE > 4 ? 8 : WIDE > 2 ? 4 : WIDE), AHEAD = MOST < SF_LEAF ? MOST : SF_LEAF };
         enum { SOME = AHEAD < 8 ? AHEAD : 8 };
         const sf_line from = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
-        if (KIND == ALONE && AHEAD == SF_LEAF && g.count == CHUNK)
+        if (KIND == ALONE && AHEAD == SF_LEAF && !SF_RAW_ROWS && g.count == CHUNK)
                 return sf_stage_some<KIND, AHEAD, true>(p, w, g, from, 0);
         int strip = 0;
         if (KIND == ALONE)
@@ -232,8 +244,12 @@ template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_win
                 for (; (strip + SOME) * 32 <= g.count; strip += SOME)
                         sf_stage_some<KIND, SOME, true>(p, w, g, from, strip);
 #pragma unroll 1
-        for (; strip * 32 < g.rows * SF_LEAF; strip += SOME)
+        for (; strip * 32 < (SF_RAW_ROWS ? g.count : g.rows * SF_LEAF); strip += SOME)
                 sf_stage_some<KIND, SOME, false>(p, w, g, from, strip);
+        if (SF_RAW_ROWS) {
+                sf_copy_commit();
+                sf_copy_wait<0>();
+        }
 }
 
 /* The values of a row's elements. Past the end of the row they are neutral; a lane without a row
@@ -278,6 +294,15 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
         }
 #endif
         const unsigned char *cells = w.cells + sf_cell<KIND>(w.lane * SF_LEAF);
+#if SF_RAW_ROWS
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+                sf_vector raw = sf_no_vector();
+                sf_shared_glance(cells + i * SF_CELL, raw.x, i < row.length);
+                v[i] = sf_lifted(sf_read(p, raw), from_number + i);
+        }
+        return;
+#endif
 #pragma unroll
         for (int i = 0; i < N; i++) {
                 const sf_kept kept = *(const sf_kept *)(cells + i * SF_CELL);

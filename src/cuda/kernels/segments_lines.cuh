@@ -68,7 +68,7 @@ SF_DEVICE void sf_run_short(const sf_params &p, const sf_window &w, const sf_par
         row.number = 0;
         row.rows = 1;
         row.leads = false;
-        if (FEW > 4 && !sf_ballot(row.length > 4))
+        if (!SF_FLAT && FEW > 4 && !sf_ballot(row.length > 4))
                 sf_run_group<SHORT, 4>(p, w, g, row, sf_neutral(p));
         else
                 sf_run_group<SHORT, FEW>(p, w, g, row, sf_neutral(p));
@@ -133,13 +133,14 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
                 sf_sync_warp();
                 return;
 #else
-                if (g.count <= STRIPS * 32) {
+                if (!SF_FLAT && g.count <= STRIPS * 32) {
                         sf_run_lanes<STRIPS>(p, w, g, row, 0, far);
                         sf_sync_warp();
                         return;
                 }
 #if !SF_FLAT_ALONE
-                return sf_run_group<ALONE, SF_LEAF>(p, w, g, row, far);
+                if (!SF_FLAT || g.rows > 8)
+                        return sf_run_group<ALONE, SF_LEAF>(p, w, g, row, far);
 #endif
 #endif
         }

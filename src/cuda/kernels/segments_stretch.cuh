@@ -16,7 +16,7 @@ struct sf_stretch {
 /* What a block shares. */
 struct sf_together {
         sf_u64 ticket;
-        sf_i64 from, to; /* the first segment that begins in its windows; the first one after them */
+        sf_i64 ends[2]; /* the first segment that begins in its windows; the first one after them */
         sf_i64 unused;
         sf_acc total[32][SF_STRIP]; /* of its warps' chunks */
         sf_acc left[32][SF_STRIP];  /* of the stretches before, for each bit of the number */
