@@ -23,8 +23,9 @@
  *
  * scratch: tickets; then for each unit (a line or a strip) the totals of windows, with marks.
  * With SF_STRETCHES totals of stretches follow, one for each block.
- * number[0]: windows of a line; with SF_STRETCHES whole blocks of them. number[1]: strips of columns. number[2]: words of a unit's totals.
- * number[3]: tickets. offset_stride: bytes from one offset to the next.
+ * number[0]: windows of a line; with SF_STRETCHES whole blocks of them. number[1]: strips of
+ * columns. number[2]: words of a unit's totals. number[3]: tickets. offset_stride: bytes from one
+ * offset to the next.
  */
 #include "segments_bounds.cuh"
 #if SF_STRIP == 1
@@ -89,7 +90,8 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
         w.place.window = (sf_u32)window;
 #if SF_STRIP == 1
         w.lane = lane;
-        unsigned char *desk = sf_shared() + sf_segments_block(SF_STRETCHES, 1, sizeof(sf_acc)) + thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
+        unsigned char *desk = sf_shared() + sf_segments_block(SF_STRETCHES, 1, sizeof(sf_acc)) +
+                              thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
         w.cells = desk + SF_SEGMENTS_VIEW;
         w.rows = ((sf_view *)desk)->rows;
 #endif

@@ -7,10 +7,11 @@ enum {
         WORDS = sizeof(sf_acc) / 4,
         PARTIES = SF_STRIP == 1 ? 1 : 32 / SF_STRIP, /* windows that a warp has at a time */
         WARPS = SF_THREADS / 32,
-        WARPS_LOG = WARPS >= 32 ? 5 : WARPS >= 16 ? 4 : WARPS >= 8 ? 3 : WARPS >= 4 ? 2 : WARPS >= 2 ? 1 : 0,
+        WARPS_LOG = (WARPS >= 2) + (WARPS >= 4) + (WARPS >= 8) + (WARPS >= 16) + (WARPS >= 32),
         STRETCH = WARPS * CHUNK,
 };
-static_assert(!SF_STRETCHES || (PARTIES == 1 && WARPS == 1 << WARPS_LOG), "a stretch is a power of two of chunks");
+static_assert(!SF_STRETCHES || (PARTIES == 1 && WARPS == 1 << WARPS_LOG),
+              "a stretch is a power of two of chunks");
 
 SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
 
@@ -42,14 +43,16 @@ SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
 SF_DEVICE sf_i64 sf_length(const sf_params &p, sf_i64 k) { return SF_INDICES && SF_BACKWARDS ? sf_bound(p, k + 1) - sf_bound(p, k) : 0; }
 
 /* The whole warp finds the first k from low to high whose segment begins at or after `position`;
- * high if none below it does. Lanes read 32 offsets at a time, equally far from each other: of every
- * `step` segments the last one. */
-SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high, int lane)
+ * high if none below it does. Lanes read 32 offsets at a time, equally far from each other: of
+ * every `step` segments the last one. */
+SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high,
+                                 int lane)
 {
 #pragma unroll 1
         while (low < high) {
                 const sf_i64 step = (high - low + 31) >> 5, own = low + (lane + 1) * step - 1;
-                const int passed = sf_count_bits(sf_ballot(own < high && sf_offset_of(p, own < high ? own : low) < position));
+                const int passed = sf_count_bits(sf_ballot(
+                        own < high && sf_offset_of(p, own < high ? own : low) < position));
                 low += passed * step;
                 high = high - low < step ? high : low + step - 1;
         }
@@ -61,13 +64,16 @@ SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
 {
         if (!p.n)
                 return 0;
-        const sf_i64 near = (sf_i64)((float)position * sf_rough_quotient((float)p.segments, (float)p.n));
+        const sf_i64 near =
+                (sf_i64)((float)position * sf_rough_quotient((float)p.segments, (float)p.n));
         sf_i64 low = 0, high = p.segments + 1;
-        const sf_i64 own = near + (lane - 16) * 32, place = own < 0 ? 0 : own < high ? own : high - 1;
-        const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, place) < position));
-        /* What lane i looked at. */
+        /* What lane i looks at. */
         const sf_i64 all = high;
-        const auto looked = [=](int i) { const sf_i64 at = near + (i - 16) * 32; return at < 0 ? 0 : at < all ? at : all - 1; };
+        const auto looked = [=](int i) {
+                const sf_i64 at = near + (i - 16) * 32;
+                return at < 0 ? 0 : at < all ? at : all - 1;
+        };
+        const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, looked(lane)) < position));
         if (passed)
                 low = looked(passed - 1) + 1;
         if (passed < 32)
@@ -102,10 +108,12 @@ SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
 }
 /* The part of segment k, which begins at `begin` and ends at `end`; its chunk begins at `at` and is
  * `number`. A full stretch is not the window's: the block has it. */
-SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at, sf_u32 number)
+SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at,
+                             sf_u32 number)
 {
         const bool there = k <= p.segments && begin <= end && at < CHUNK;
-        const bool apart = SF_STRETCHES && end - at >= STRETCH - (int)(number & (WARPS - 1)) * CHUNK;
+        const bool apart =
+                SF_STRETCHES && end - at >= STRETCH - (int)(number & (WARPS - 1)) * CHUNK;
         const int left = there && !apart && !(SF_FOLDS && !sf_has_entry(p, k)) ? end - at : 0;
         sf_part s;
         s.at = at;
@@ -289,8 +297,8 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
  * Of a full stretch, chunks publish nothing. So of a chunk's bits, those below WARPS stand for
  * chunks, the others for stretches, which have a place for each block. Down columns they do as
  * chunks do. Stretches of lines publish their own total at once, that of 32 stretches with the last
- * of these, and so on: up to SF_STRETCHES levels, each with a place for each block. So whoever waits
- * does so for few that wait themselves. The totals for bits are made of these.
+ * of these, and so on: up to SF_STRETCHES levels, each with a place for each block. So whoever
+ * waits does so for few that wait themselves. The totals for bits are made of these.
  * ---------------------------------------------------------------------------------------------- */
 
 /* A total may never come if offsets decrease. After PATIENCE tries a thread writes the launch's
@@ -304,10 +312,19 @@ struct sf_place {
         sf_u64 *words; /* the totals of the line, or of the lane's column: each window's */
         sf_u32 window, mark;
 };
-SF_DEVICE sf_u64 *sf_window_words(const sf_place &place, sf_i64 window) { return place.words + window * (SF_STRIP * WORDS); }
+SF_DEVICE sf_u64 *sf_window_words(const sf_place &place, sf_i64 window)
+{
+        return place.words + window * (SF_STRIP * WORDS);
+}
 /* Totals of stretches come after those of windows, a place for each block. */
-SF_DEVICE sf_u64 *sf_stretch_words(const sf_params &p, const sf_place &place, sf_i64 block) { return sf_window_words(place, p.number[0] + block); }
-SF_DEVICE void sf_tell(const sf_place &own, sf_acc v) { sf_publish<1>(sf_window_words(own, own.window), v, own.mark); }
+SF_DEVICE sf_u64 *sf_stretch_words(const sf_params &p, const sf_place &place, sf_i64 block)
+{
+        return sf_window_words(place, p.number[0] + block);
+}
+SF_DEVICE void sf_tell(const sf_place &own, sf_acc v)
+{
+        sf_publish<1>(sf_window_words(own, own.window), v, own.mark);
+}
 
 /* The search for the total that belongs to a bit of q. */
 struct sf_look {
@@ -333,7 +350,8 @@ SF_DEVICE sf_look sf_look_for(const sf_params &p, const sf_place &own, sf_u32 q,
 #if SF_STRETCHES && SF_STRIP > 1
         if (bit >= WARPS_LOG) {
                 const sf_i64 block = (own.window - (q & (WARPS - 1))) >> WARPS_LOG;
-                look.words = sf_stretch_words(p, own, block - ((q & sf_below(bit)) >> WARPS_LOG) - 1);
+                look.words =
+                        sf_stretch_words(p, own, block - ((q & sf_below(bit)) >> WARPS_LOG) - 1);
         }
 #endif
         sf_look_once(look, own.mark);
@@ -360,14 +378,17 @@ SF_DEVICE sf_u32 sf_early(sf_u32 q) { return q & ~(q + 1); }
 /* A warp finds the totals of the level for stretch `number` of its segment, which begins in the
  * windows of `block`: for each bit of the level's digit, lane b gets the one for bit b. `total` is
  * combined with them. */
-SF_DEVICE void sf_level_before(const sf_params &p, const sf_place &place, sf_i64 block, sf_u32 number, int level, sf_acc &own, sf_acc &total, int lane)
+SF_DEVICE void sf_level_before(const sf_params &p, const sf_place &place, sf_i64 block,
+                               sf_u32 number, int level, sf_acc &own, sf_acc &total, int lane)
 {
         const int digit = (int)(number >> 5 * level & 31);
         sf_acc v = sf_neutral(p);
         if (lane < digit) {
                 const sf_u32 last = (((number >> 5 * level & ~31u) + lane + 1) << 5 * level) - 1;
                 sf_look look;
-                look.words = sf_stretch_words(p, place, level * (p.number[0] >> WARPS_LOG) + block - (sf_i64)(number - last));
+                look.words = sf_stretch_words(p, place,
+                                              level * (p.number[0] >> WARPS_LOG) + block -
+                                                      (sf_i64)(number - last));
                 sf_look_once(look, place.mark);
                 v = sf_found(p, look, place.mark);
         }
@@ -386,11 +407,14 @@ SF_DEVICE void sf_level_before(const sf_params &p, const sf_place &place, sf_i64
 
 /* A stretch publishes its total, and those of 32 stretches and more that end with it. `own` as
  * above. Returns how many levels it took. */
-SF_DEVICE int sf_tell_stretch(const sf_params &p, const sf_place &place, sf_i64 block, sf_u32 number, sf_acc &own, sf_acc &total, int lane)
+SF_DEVICE int sf_tell_stretch(const sf_params &p, const sf_place &place, sf_i64 block,
+                              sf_u32 number, sf_acc &own, sf_acc &total, int lane)
 {
         for (int level = 0;; level++) {
                 if (!lane)
-                        sf_publish<1>(sf_stretch_words(p, place, level * (p.number[0] >> WARPS_LOG) + block), total, place.mark);
+                        sf_publish<1>(sf_stretch_words(p, place,
+                                                       level * (p.number[0] >> WARPS_LOG) + block),
+                                      total, place.mark);
                 if ((number >> 5 * level & 31) != 31)
                         return level;
                 sf_level_before(p, place, block, number, level, own, total, lane);
@@ -398,7 +422,8 @@ SF_DEVICE int sf_tell_stretch(const sf_params &p, const sf_place &place, sf_i64 
 }
 
 /* All totals before a stretch, as above. */
-SF_DEVICE sf_acc sf_stretches_before(const sf_params &p, const sf_place &place, sf_i64 block, sf_u32 number, sf_acc &total, int lane)
+SF_DEVICE sf_acc sf_stretches_before(const sf_params &p, const sf_place &place, sf_i64 block,
+                                     sf_u32 number, sf_acc &total, int lane)
 {
         sf_acc own = sf_neutral(p);
 #pragma unroll 1

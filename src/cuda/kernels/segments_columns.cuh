@@ -155,7 +155,8 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
         sf_u32 number = sf_open_number(open);
         int begin = sf_near(open), end = sf_near_bound(p, w.first, k + 1);
         sf_part s = sf_part_of(p, k, begin, end, (int)(open + (sf_i64)number * CHUNK), number);
-        /* A part that waits for others comes last: those that others wait for are among the rest. */
+        /* A part that waits for others comes last: those that others wait for are among the
+         * rest. */
         sf_group late;
         late.count = 0;
         if (number && s.length) {

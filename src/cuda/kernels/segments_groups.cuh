@@ -1,10 +1,10 @@
 /*
  * segments_groups.cuh: a warp computes a group: parts of segments with up to 32 rows together, one
- * for each lane (segments_lines.cuh). The elements of a group are contiguous. Lanes read
- * neighbouring elements and copy them to shared memory, from which each lane takes its row. Only if
- * all rows are short, each lane reads its row directly. The results of a scan go through shared
- * memory too. A single part of a few strips needs no rows: every lane has one element of each
- * strip.
+ * for each lane (segments_lines.cuh). The elements of a group are contiguous. They are copied to
+ * shared memory, from which each lane takes its row: as they lie in memory (SF_FLAT), or row by
+ * row. Only if all rows are short, each lane reads its row directly. The results of a scan go
+ * through shared memory too. A single part of a few strips needs no rows: every lane has one
+ * element of each strip.
  */
 
 /* ALONE: the group is one part, so its rows are contiguous. MIXED: it is several parts. In both
@@ -61,106 +61,7 @@ struct sf_row {
         bool leads;       /* it belongs to the first part */
 };
 
-/* ------------------------------------------------------------------------------------------------
- * Contiguous elements, 16 bytes at a time
- *
- * If x is contiguous and its elements are loaded as they are, a MIXED group is copied to cells as it
- * is in memory, and rows begin anywhere. Rows of one segment are SF_LEAF elements apart, in the same
- * bank. So that they do not collide, a lane takes its elements in another order: number i ^ swap at
- * step i, where `swap` differs between neighbouring lanes. In a fold this changes only which of two
- * values is on the left; in a scan, neighbours are exchanged afterwards.
- * ---------------------------------------------------------------------------------------------- */
-#define SF_FLAT (!SF_MAPS && !SF_FUSED && !SF_MASK && SF_X_UNIT == 1 && (SF_FOLDS ? SF_COMMUTES : SF_Y_UNIT == 1))
-/* Results are contiguous and need nothing but to be stored. */
-#define SF_FLAT_RESULTS (!SF_FOLDS && !SF_MAPS && !SF_FUSED && SF_Y_UNIT == 1)
-/* In a fold, a single part is computed like several. */
-#define SF_FLAT_ALONE (SF_FLAT && SF_FOLDS)
-static_assert(SF_LEAF <= 32 || SF_FLAT_ALONE, "only rows that are copied as they are may have more elements than a warp has lanes");
-
-/* The elements of a single part of a scan are copied as they are too, but to padded rows. */
-#define SF_RAW_ROWS (SF_FLAT && !SF_FOLDS && SF_IN_SIZE == SF_CELL)
-
-/* A warp copies `length` elements; buffer and from have the same address modulo 16. */
-template <int SIZE> SF_DEVICE void sf_fetch_flat(const char *from, int length, unsigned char *buffer, int lane)
-{
-        enum { EACH = 16 / SIZE, MOST = (CHUNK / EACH + 31) / 32 };
-        const int past = (int)(-(sf_u64)from & 15) / SIZE, head = past < length ? past : length;
-        const int whole = (length - head) / EACH, tail = length - head - whole * EACH;
-        if (lane < head)
-                sf_copy_async<SIZE>(buffer + lane * SIZE, from + lane * SIZE);
-        if (lane < tail)
-                sf_copy_async<SIZE>(buffer + (length - tail + lane) * SIZE, from + (length - tail + lane) * SIZE);
-        buffer += head * SIZE + lane * 16;
-        from = sf_anew(from + head * SIZE + lane * 16);
-#pragma unroll
-        for (int j = 0; j < MOST; j++)
-                if (lane + j * 32 < whole)
-                        sf_copy_async<16>(buffer + j * 512, from + j * 512);
-        sf_copy_commit();
-        sf_copy_wait<0>();
-        sf_sync_warp();
-}
-
-/* The same back to memory. */
-template <int SIZE, int MOST> SF_DEVICE void sf_store_flat(char *to, int length, const unsigned char *buffer, int lane)
-{
-        enum { EACH = 16 / SIZE };
-        const int past = (int)(-(sf_u64)to & 15) / SIZE, head = past < length ? past : length;
-        const int whole = (length - head) / EACH, tail = length - head - whole * EACH;
-        sf_raw<SIZE> one;
-        if (lane < head) {
-                sf_shared_load(buffer + lane * SIZE, one);
-                sf_store(to + lane * SIZE, one);
-        }
-        if (lane < tail) {
-                sf_shared_load(buffer + (length - tail + lane) * SIZE, one);
-                sf_store(to + (length - tail + lane) * SIZE, one);
-        }
-        buffer += head * SIZE + lane * 16;
-        to = sf_anew(to + head * SIZE + lane * 16);
-#pragma unroll
-        for (int j = 0; j < MOST; j++)
-                if (lane + j * 32 < whole) {
-                        sf_raw<16> r;
-                        sf_shared_load(buffer + j * 512, r);
-                        sf_store(to + j * 512, r);
-                }
-}
-
-SF_DEVICE sf_u32 sf_up_to(int length) { return length <= 0 ? 0 : length < 32 ? sf_below(length) : ~0u; }
-
-/* How many rows of a segment do not collide. */
-enum { SWAPS = SF_FOLDS ? (8 < SF_LEAF ? 8 : SF_LEAF) : 4 };
-
-/* Bit i becomes bit i ^ swap. */
-SF_DEVICE sf_u32 sf_swap_bits(sf_u32 v, int swap)
-{
-        v = swap & 1 ? (v & 0x55555555u) << 1 | (v >> 1 & 0x55555555u) : v;
-        v = swap & 2 ? (v & 0x33333333u) << 2 | (v >> 2 & 0x33333333u) : v;
-        return swap & 4 ? (v & 0x0f0f0f0fu) << 4 | (v >> 4 & 0x0f0f0f0fu) : v;
-}
-SF_DEVICE sf_acc sf_either(bool first, const sf_acc &a, const sf_acc &b) { return sf_choose(first, a, b); }
-template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_either(bool first, const sf_raw<BYTES> &a, const sf_raw<BYTES> &b)
-{
-        sf_raw<BYTES> r;
-#pragma unroll
-        for (int w = 0; w < (BYTES + 3) / 4; w++)
-                r.w[w] = first ? a.w[w] : b.w[w];
-        return r;
-}
-/* Element i becomes element i ^ swap. */
-template <class T, int N> SF_DEVICE void sf_swap(T (&v)[N], int swap)
-{
-#pragma unroll
-        for (int b = 1; b < SWAPS; b *= 2)
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                        if (!(i & b)) {
-                                const T low = v[i], high = v[(i | b) % N];
-                                v[i] = sf_either(swap & b, high, low);
-                                v[(i | b) % N] = sf_either(swap & b, low, high);
-                        }
-}
+#include "segments_flat.cuh"
 
 /* ------------------------------------------------------------------------------------------------
  * Elements
@@ -208,15 +109,17 @@ template <sf_kind KIND, int STRIPS, bool ALL> SF_DEVICE void sf_stage_some(const
 #pragma unroll
         for (int j = 0; j < STRIPS; j++)
                 if (ALL || (strip + j) * 32 + w.lane < g.count)
-                        sf_copy_async<SF_IN_SIZE>(to + sf_cell<KIND>(j * 32), own + j * 32 * SF_IN_SIZE);
-        return;
-#endif
+                        sf_copy_async<SF_IN_SIZE>(to + sf_cell<KIND>(j * 32),
+                                                  own + j * 32 * SF_IN_SIZE);
+        (void)p;
+#else
         sf_vector raw[STRIPS];
         bool there[STRIPS];
         const sf_line here = KIND == MIXED ? from : sf_line_at(p, from, strip * 32);
 #pragma unroll
         for (int j = 0; j < STRIPS; j++) {
-                const int found = ALL ? 0 : sf_in_strip<KIND>(w, g, strip + j), at = KIND == MIXED ? found : j * 32;
+                const int found = ALL ? 0 : sf_in_strip<KIND>(w, g, strip + j),
+                          at = KIND == MIXED ? found : j * 32;
                 there[j] = found >= 0;
                 raw[j] = sf_fetch(p, here, at, there[j] ? CHUNK : at);
         }
@@ -230,6 +133,7 @@ template <sf_kind KIND, int STRIPS, bool ALL> SF_DEVICE void sf_stage_some(const
 #endif
                 *(sf_kept *)(cells + sf_cell<KIND>(j * 32)) = kept;
         }
+#endif
 }
 template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_window &w, const sf_group &g)
 {
@@ -257,7 +161,8 @@ template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_win
 template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, sf_acc (&v)[N])
 {
         const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
-        const sf_i64 from_number = (row.leads ? (sf_i64)g.number * CHUNK : 0) + row.number * SF_LEAF;
+        const sf_i64 from_number =
+                (row.leads ? (sf_i64)g.number * CHUNK : 0) + row.number * SF_LEAF;
         const sf_acc neutral = sf_neutral(p);
         const sf_u32 there = KIND != SHORT && !SF_SPREAD ? ~0u : sf_up_to(row.length);
         if (KIND == SHORT) {
@@ -268,14 +173,20 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
                         raw[i] = sf_fetch(p, line, i, row.length);
 #pragma unroll
                 for (int i = 0; i < N; i++)
-                        v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, sf_keep(p, raw[i]), spread), from_number + i), neutral);
+                        v[i] = sf_choose(
+                                there >> i & 1,
+                                sf_lifted(sf_use(p, sf_keep(p, raw[i]), spread), from_number + i),
+                                neutral);
                 return;
         }
 #if SF_FLAT
         if (KIND == MIXED) {
                 const int swap = w.lane & (SWAPS - 1), length = row.length;
-                const unsigned char *cells = w.cells + ((sf_u64)(w.line.x + (w.first + g.at) * SF_IN_SIZE) & 15) + (length ? row.at : 0) * SF_IN_SIZE;
-                const sf_u32 taken[2] = {sf_swap_bits(sf_up_to(length), swap), sf_swap_bits(sf_up_to(length - 32), swap)};
+                const unsigned char *cells =
+                        w.cells + ((sf_u64)(w.line.x + (w.first + g.at) * SF_IN_SIZE) & 15) +
+                        (length ? row.at : 0) * SF_IN_SIZE;
+                const sf_u32 taken[2] = {sf_swap_bits(sf_up_to(length), swap),
+                                         sf_swap_bits(sf_up_to(length - 32), swap)};
                 const unsigned char *from[SWAPS];
 #pragma unroll
                 for (int i = 0; i < SWAPS; i++)
@@ -283,7 +194,8 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
 #pragma unroll
                 for (int i = 0; i < N; i++) {
                         sf_vector raw = sf_no_vector();
-                        sf_shared_glance(from[i % SWAPS] + i / SWAPS * SWAPS * SF_IN_SIZE, raw.x, taken[i / 32] >> (i & 31) & 1);
+                        sf_shared_glance(from[i % SWAPS] + i / SWAPS * SWAPS * SF_IN_SIZE, raw.x,
+                                         taken[i / 32] >> (i & 31) & 1);
                         v[i] = sf_lifted(sf_read(p, raw), from_number + (i ^ swap));
                         if (SF_FOLDS)
                                 v[i] = sf_choose(taken[i / 32] >> (i & 31) & 1, v[i], neutral);
@@ -301,13 +213,14 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
                 sf_shared_glance(cells + i * SF_CELL, raw.x, i < row.length);
                 v[i] = sf_lifted(sf_read(p, raw), from_number + i);
         }
-        return;
-#endif
+#else
 #pragma unroll
         for (int i = 0; i < N; i++) {
                 const sf_kept kept = *(const sf_kept *)(cells + i * SF_CELL);
-                v[i] = sf_choose(there >> i & 1, sf_lifted(sf_use(p, kept, spread), from_number + i), neutral);
+                v[i] = sf_choose(there >> i & 1,
+                                 sf_lifted(sf_use(p, kept, spread), from_number + i), neutral);
         }
+#endif
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -358,7 +271,9 @@ SF_DEVICE sf_acc sf_far_lefts(const sf_params &p, const sf_window &w, const sf_g
  * is full and more follow it, so a total is published, as soon as it is known. far: what
  * sf_far_lefts found. */
 template <int N>
-SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, bool tells, sf_acc far, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
+SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g,
+                             const sf_row &row, bool tells, sf_acc far, sf_acc (&v)[N],
+                             sf_acc &total, sf_acc &before)
 {
         const sf_u32 early = tells ? sf_early(g.number) : 0;
         sf_u32 bits = SF_FOLDS && tells ? early : g.number;
@@ -402,13 +317,20 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
         const sf_i64 length = sf_length(p, row.segment);
 #if SF_FLAT_RESULTS
         if (KIND == SHORT || (SF_FLAT && KIND == MIXED)) {
-                unsigned char *cells = w.cells + ((sf_u64)(w.line.y + (w.first + g.at) * SF_OUT_SIZE) & 15) + (row.length ? row.at : 0) * SF_OUT_SIZE;
+                unsigned char *cells = w.cells +
+                                       ((sf_u64)(w.line.y + (w.first + g.at) * SF_OUT_SIZE) & 15) +
+                                       (row.length ? row.at : 0) * SF_OUT_SIZE;
                 const int swap = KIND == SHORT ? 0 : w.lane & (SWAPS - 1);
                 const sf_u32 taken = sf_swap_bits(sf_up_to(row.length), swap);
                 sf_result done[N];
 #pragma unroll
                 for (int i = 0; i < N; i++)
-                        done[i] = sf_result_of(p, sf_answered(p, SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i], length), sf_results());
+                        done[i] = sf_result_of(
+                                p,
+                                sf_answered(p,
+                                            SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i],
+                                            length),
+                                sf_results());
                 if (KIND == MIXED) {
                         sf_swap(done, swap);
                         sf_sync_warp(); /* all have taken their elements */
@@ -420,7 +342,8 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
 #pragma unroll
                 for (int i = 0; i < N; i++)
                         if (taken >> i & 1)
-                                sf_shared_store(to[i % SWAPS] + i / SWAPS * SWAPS * SF_OUT_SIZE, done[i]);
+                                sf_shared_store(to[i % SWAPS] + i / SWAPS * SWAPS * SF_OUT_SIZE,
+                                                done[i]);
                 return;
         }
 #endif
@@ -441,13 +364,16 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_window &w, const sf_group &g,
 }
 
 /* Stores SOME strips of results from cells. ALL: every lane has one in every strip. */
-template <sf_kind KIND, int SOME, bool ALL> SF_DEVICE void sf_flush_some(const sf_params &p, const sf_window &w, const sf_group &g, const sf_line &to, int strip)
+template <sf_kind KIND, int SOME, bool ALL> SF_DEVICE void
+sf_flush_some(const sf_params &p, const sf_window &w, const sf_group &g, const sf_line &to,
+              int strip)
 {
         const unsigned char *cells = w.cells + sf_cell<KIND>(strip * 32 + w.lane);
         const sf_line here = KIND == MIXED ? to : sf_line_at(p, to, strip * 32);
 #pragma unroll
         for (int j = 0; j < SOME; j++) {
-                const int found = ALL ? 0 : sf_in_strip<KIND>(w, g, strip + j), at = KIND == MIXED ? found : j * 32;
+                const int found = ALL ? 0 : sf_in_strip<KIND>(w, g, strip + j),
+                          at = KIND == MIXED ? found : j * 32;
                 if (found < 0)
                         continue;
                 const sf_done done = *(const sf_done *)(cells + sf_cell<KIND>(j * 32));
@@ -455,20 +381,23 @@ template <sf_kind KIND, int SOME, bool ALL> SF_DEVICE void sf_flush_some(const s
 #if SF_STORED_EARLY
                 sf_store(place, done);
 #else
-                sf_store(place, sf_result_of(p, done, sf_load_results(here, at, CHUNK, sf_along(p))));
+                sf_store(place,
+                         sf_result_of(p, done, sf_load_results(here, at, CHUNK, sf_along(p))));
 #endif
         }
 }
 
 /* Stores a group's results: from cells to memory. */
-template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_window &w, const sf_group &g)
+template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_window &w,
+                                                const sf_group &g)
 {
         enum { SOME = KIND == SHORT ? 2 : 8 < SF_LEAF ? 8 : SF_LEAF };
 #if SF_FLAT_RESULTS
         if (KIND == SHORT || (SF_FLAT && KIND == MIXED)) {
                 enum { EACH = 16 / SF_OUT_SIZE, ROW = KIND == SHORT ? (int)FEW : SF_LEAF };
                 char *to = w.line.y + (w.first + g.at) * SF_OUT_SIZE;
-                return sf_store_flat<SF_OUT_SIZE, (32 * ROW / EACH + 31) / 32>(to, g.count, w.cells + ((sf_u64)to & 15), w.lane);
+                return sf_store_flat<SF_OUT_SIZE, (32 * ROW / EACH + 31) / 32>(
+                        to, g.count, w.cells + ((sf_u64)to & 15), w.lane);
         }
 #endif
         const sf_line to = sf_line_at(p, w.line, w.first + g.at + sf_lane_begins<KIND>(w));
@@ -484,7 +413,9 @@ template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_win
 #endif
 
 /* N: no row has more elements. The cells may be used again when this returns. */
-template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w, const sf_group &g, const sf_row &row, sf_acc far)
+template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w,
+                                                           const sf_group &g, const sf_row &row,
+                                                           sf_acc far)
 {
         (void)far;
 #if SF_FLAT
@@ -527,7 +458,9 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
 
 /* Computes up to STRIPS strips of a single part, from element `first` on; in each strip a lane has
  * one element. */
-template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_window &w, const sf_group &g, sf_row row, int first, sf_acc far)
+template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_window &w,
+                                                  const sf_group &g, sf_row row, int first,
+                                                  sf_acc far)
 {
         (void)far;
         const int lane = w.lane, left = g.count - first - lane;

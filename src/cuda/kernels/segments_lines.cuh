@@ -22,11 +22,13 @@ struct sf_ahead {
 struct sf_view {
         int of[32], rows[32]; /* rows: as in sf_window */
 };
-static_assert(sizeof(sf_view) == SF_SEGMENTS_VIEW, "the host has another idea of what a warp keeps");
+static_assert(sizeof(sf_view) == SF_SEGMENTS_VIEW,
+              "the host has another idea of what a warp keeps");
 
 /* The next 31 segments, one for each lane. A lane's segment ends where the next lane's begins; so
  * the last lane has none. A lane whose segment does not begin in the window has no part. */
-SF_DEVICE sf_part sf_look_ahead(const sf_params &p, const sf_window &w, const sf_ahead &ahead, sf_u32 &on)
+SF_DEVICE sf_part sf_look_ahead(const sf_params &p, const sf_window &w, const sf_ahead &ahead,
+                                sf_u32 &on)
 {
         const int lane = w.lane;
         const sf_i64 k = ahead.k + lane;
@@ -40,7 +42,8 @@ SF_DEVICE sf_part sf_look_ahead(const sf_params &p, const sf_window &w, const sf
 }
 
 /* The window goes on after the first `count` lanes' segments, if it does. */
-SF_DEVICE void sf_go_on(const sf_params &p, const sf_window &w, const sf_part &s, sf_u32 on, int count, sf_ahead &ahead)
+SF_DEVICE void sf_go_on(const sf_params &p, const sf_window &w, const sf_part &s, sf_u32 on,
+                        int count, sf_ahead &ahead)
 {
         if (SF_FOLDS && s.empty && w.lane < count)
                 sf_store_entry(p, w.line, ahead.k + w.lane, sf_identity(p));
@@ -50,7 +53,8 @@ SF_DEVICE void sf_go_on(const sf_params &p, const sf_window &w, const sf_part &s
 }
 
 /* The parts of the first `few` lanes are a group, each a lane's. */
-SF_DEVICE void sf_run_short(const sf_params &p, const sf_window &w, const sf_part &s, int few, sf_i64 k)
+SF_DEVICE void sf_run_short(const sf_params &p, const sf_window &w, const sf_part &s, int few,
+                            sf_i64 k)
 {
         const sf_u32 some = sf_ballot(s.length && w.lane < few);
         if (!some)
@@ -169,7 +173,8 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &vi
 {
         sf_ahead ahead = sf_open_part(p, w, k);
         const int next = sf_near_bound(p, w.first, k + 1);
-        /* A part that waits for others comes last: those that others wait for are among the rest. */
+        /* A part that waits for others comes last: those that others wait for are among the
+         * rest. */
         bool waits = ahead.number && ahead.at < next;
         if (ahead.number || ahead.at >= next) {
                 ahead.k = k + 1;

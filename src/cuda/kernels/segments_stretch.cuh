@@ -1,7 +1,7 @@
 /*
  * segments_stretch.cuh: a block computes a full stretch of a long segment, a chunk for each warp
- * (segments.cu), of a line or of 32 columns. The chunks are whole, so there are no groups to be made; a stretch publishes one
- * total and looks for those of stretches before it.
+ * (segments.cu), of a line or of 32 columns. The chunks are whole, so there are no groups to be
+ * made; a stretch publishes one total and looks for those of stretches before it.
  */
 
 /* The stretch that begins in a block's windows, if one does. It is the last that begins there, so
@@ -21,7 +21,8 @@ struct sf_together {
         sf_acc total[32][SF_STRIP]; /* of its warps' chunks */
         sf_acc left[32][SF_STRIP];  /* of the stretches before, for each bit of the number */
 };
-static_assert(sizeof(sf_together) == 32 + 64 * SF_STRIP * sizeof(sf_acc), "the host has another idea of what a block shares");
+static_assert(sizeof(sf_together) == 32 + 64 * SF_STRIP * sizeof(sf_acc),
+              "the host has another idea of what a block shares");
 
 /* first: the index where the block's windows begin. k: the segment that has their last position. */
 SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k)
@@ -31,12 +32,14 @@ SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k)
         s.segment = k;
         s.number = (sf_u32)((sf_u64)(first + STRETCH - 1 - begin) / STRETCH);
         s.at = begin + (sf_i64)s.number * STRETCH;
-        s.there = begin < first + STRETCH && s.at + STRETCH <= end && !(SF_FOLDS && !sf_has_entry(p, k));
+        s.there = begin < first + STRETCH && s.at + STRETCH <= end &&
+                  !(SF_FOLDS && !sf_has_entry(p, k));
         s.ends = s.at + STRETCH == end;
         return s;
 }
 
-template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (&v)[N], sf_acc &total, sf_acc &before)
+template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (&v)[N],
+                                                 sf_acc &total, sf_acc &before)
 {
 #if !SF_FOLDS
 #pragma unroll
@@ -51,10 +54,10 @@ template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (
 
 #if SF_STRIP == 1
 #if SF_FLAT_ALONE
-/* The total of the full chunk at w.first, which is `number` of its segment, in all lanes. A lane has
- * four neighbours of every 128 elements, in an order in which no two lanes collide. Neighbours are
- * combined first, then lanes, then what a lane has of each 128. While there are several of these, a
- * lane keeps one of two and sends the other. */
+/* The total of the full chunk at w.first, which is `number` of its segment, in all lanes. A
+ * lane has four neighbours of every 128 elements, in an order in which no two lanes collide.
+ * Neighbours are combined first, then lanes, then what a lane has of each 128. While there are
+ * several of these, a lane keeps one of two and sends the other. */
 SF_DEVICE sf_acc sf_fold_chunk(const sf_params &p, const sf_window &w, sf_u32 number)
 {
         enum { ITEMS = CHUNK / 128, SHIFT = 3 };
@@ -69,8 +72,11 @@ SF_DEVICE sf_acc sf_fold_chunk(const sf_params &p, const sf_window &w, sf_u32 nu
 #pragma unroll
                 for (int c = 0; c < 4; c++) {
                         sf_vector raw = sf_no_vector();
-                        sf_shared_load(cells + (4 * lane + (c ^ swap)) * SF_IN_SIZE + 128 * j * SF_IN_SIZE, raw.x);
-                        e[c] = sf_lifted(sf_read(p, raw), (sf_i64)number * CHUNK + 128 * j + 4 * lane + (c ^ swap));
+                        sf_shared_load(cells + (4 * lane + (c ^ swap)) * SF_IN_SIZE +
+                                               128 * j * SF_IN_SIZE,
+                                       raw.x);
+                        e[c] = sf_lifted(sf_read(p, raw),
+                                         (sf_i64)number * CHUNK + 128 * j + 4 * lane + (c ^ swap));
                 }
                 a[j] = sf_settled(sf_combine(sf_combine(e[0], e[1]), sf_combine(e[2], e[3])));
         }
@@ -80,9 +86,12 @@ SF_DEVICE sf_acc sf_fold_chunk(const sf_params &p, const sf_window &w, sf_u32 nu
 #pragma unroll
                         for (int i = 0; i < ITEMS / 2; i++)
                                 if (i < ITEMS / b / 2) {
-                                        const sf_acc even = a[2 * i % ITEMS], odd = a[(2 * i + 1) % ITEMS];
-                                        const sf_acc keep = sf_choose(lane & b, odd, even), other = sf_choose(lane & b, even, odd);
-                                        a[i] = sf_settled(sf_combine(keep, sf_shuffle(other, lane ^ b)));
+                                        const sf_acc even = a[2 * i % ITEMS],
+                                                     odd = a[(2 * i + 1) % ITEMS];
+                                        const sf_acc keep = sf_choose(lane & b, odd, even),
+                                                     other = sf_choose(lane & b, even, odd);
+                                        a[i] = sf_settled(
+                                                sf_combine(keep, sf_shuffle(other, lane ^ b)));
                                 }
                 } else
                         a[0] = sf_settled(sf_combine(a[0], sf_shuffle(a[0], lane ^ b)));
@@ -96,7 +105,8 @@ SF_DEVICE sf_acc sf_fold_chunk(const sf_params &p, const sf_window &w, sf_u32 nu
 #endif
 
 /* w: the warp's window, which is not where the stretch's chunk is. */
-SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch &s, sf_together &b, int warp, bool)
+SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch &s, sf_together &b,
+                              int warp, bool)
 {
         const int lane = w.lane;
         w.first = s.at + (sf_i64)warp * CHUNK;
@@ -193,22 +203,28 @@ template <int COUNT> SF_DEVICE sf_acc sf_fold_warps(const sf_together &b, int fi
 }
 
 template <int BIT> struct sf_warps_before {
-        SF_DEVICE_MEMBER void take(const sf_together &b, int warp, int lane, bool &any, sf_acc (&v)[SF_LEAF], sf_acc &total, sf_acc &before)
+        SF_DEVICE_MEMBER void take(const sf_together &b, int warp, int lane, bool &any,
+                                   sf_acc (&v)[SF_LEAF], sf_acc &total, sf_acc &before)
         {
                 sf_warps_before<BIT / 2>::take(b, warp, lane, any, v, total, before);
                 if (warp & BIT) {
-                        sf_take_one_left(sf_fold_warps<BIT>(b, (warp & -BIT) - BIT, lane), any, v, total, before);
+                        sf_take_one_left(sf_fold_warps<BIT>(b, (warp & -BIT) - BIT, lane), any, v,
+                                         total, before);
                         any = true;
                 }
         }
 };
 template <> struct sf_warps_before<0> {
-        SF_DEVICE_MEMBER void take(const sf_together &, int, int, bool &, sf_acc (&)[SF_LEAF], sf_acc &, sf_acc &) {}
+        SF_DEVICE_MEMBER void take(const sf_together &, int, int, bool &, sf_acc (&)[SF_LEAF],
+                                   sf_acc &, sf_acc &)
+        {
+        }
 };
 
 /* One warp finds the totals of the stretches before, as for lines; each lane those of its column.
  * The next total is asked for before the lane waits for this one. */
-SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 number, sf_u32 bits, bool tells, sf_together &b, sf_acc &total, int lane)
+SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 number, sf_u32 bits,
+                             bool tells, sf_together &b, sf_acc &total, int lane)
 {
         const sf_u32 early = tells ? sf_early(number) : 0;
         sf_look next;
@@ -218,7 +234,8 @@ SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 n
         for (;;) {
                 if (tells && !(bits & early)) {
                         tells = false;
-                        sf_publish<1>(sf_stretch_words(p, place, place.window >> WARPS_LOG), total, place.mark);
+                        sf_publish<1>(sf_stretch_words(p, place, place.window >> WARPS_LOG), total,
+                                      place.mark);
                 }
                 if (!bits)
                         return;
@@ -226,7 +243,8 @@ SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 n
                 const int bit = sf_lowest(bits);
                 bits &= bits - 1;
                 if (bits)
-                        next = sf_look_for(p, place, number << WARPS_LOG, sf_lowest(bits) + WARPS_LOG);
+                        next = sf_look_for(p, place, number << WARPS_LOG,
+                                           sf_lowest(bits) + WARPS_LOG);
                 const sf_acc left = sf_found(p, look, place.mark);
                 b.left[bit][lane] = left;
                 total = sf_settled(sf_combine(left, total));
@@ -234,10 +252,12 @@ SF_DEVICE void sf_find_lefts(const sf_params &p, const sf_place &place, sf_u32 n
 }
 
 /* there: the lane has a column. */
-SF_DEVICE void sf_run_stretch(const sf_params &p, const sf_window &w, const sf_stretch &s, sf_together &b, int warp, bool there)
+SF_DEVICE void sf_run_stretch(const sf_params &p, const sf_window &w, const sf_stretch &s,
+                              sf_together &b, int warp, bool there)
 {
         const int lane = sf_thread() & 31;
-        const sf_i64 first = s.at + (sf_i64)warp * CHUNK, number = ((sf_i64)s.number * WARPS + warp) * CHUNK;
+        const sf_i64 first = s.at + (sf_i64)warp * CHUNK,
+                     number = ((sf_i64)s.number * WARPS + warp) * CHUNK;
         sf_acc v[SF_LEAF];
         {
                 sf_vector raw[SF_LEAF];
@@ -280,7 +300,8 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, const sf_window &w, const sf_s
         for (int i = 0; i < SF_LEAF; i++) {
                 const sf_acc own = SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i];
                 if (there)
-                        sf_store(at.y, sf_result_of(p, sf_answered(p, own, length), sf_fetch_results(p, w.line, at, s.segment)));
+                        sf_store(at.y, sf_result_of(p, sf_answered(p, own, length),
+                                                    sf_fetch_results(p, w.line, at, s.segment)));
                 at = sf_line_at(p, at, 1);
         }
 #endif
