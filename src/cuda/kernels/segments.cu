@@ -9,6 +9,10 @@
  * several if there are few columns. It waits only for totals of earlier chunks
  * (segments_bounds.cuh).
  *
+ * SF_STRETCHES, for long lines: as many chunks as a block has warps are a stretch, counted from the
+ * segment's beginning too. A full stretch belongs to the block in whose windows it begins, and the
+ * whole block computes it, before the rest of its windows (segments_stretch.cuh).
+ *
  * SF_STRIP: 1 for lines; else how many neighbouring columns a window has, a power of two up to 32.
  * A column belongs to one lane; the lanes of a window are a party, and a warp has as many parties
  * as fit. SF_MAPS: nothing is combined. SF_SPREAD: bit k is set if operand k has one element for
@@ -18,14 +22,19 @@
  * decrease, the window has no more segments; and the wait for a total is limited.
  *
  * scratch: tickets; then for each unit (a line or a strip) the totals of windows, with marks.
- * number[0]: windows of a line. number[1]: strips of columns. number[2]: words of a unit's totals.
- * number[3]: tickets. offset_stride: bytes from one offset to the next.
+ * With SF_STRETCHES totals of stretches follow, one for each block.
+ * number[0]: windows of a line; with SF_STRETCHES whole blocks of them. number[1]: strips of
+ * columns. number[2]: words of a unit's totals. number[3]: tickets. offset_stride: bytes from one
+ * offset to the next.
  */
 #include "segments_bounds.cuh"
 #if SF_STRIP == 1
 #include "segments_lines.cuh"
 #else
 #include "segments_columns.cuh"
+#endif
+#if SF_STRETCHES
+#include "segments_stretch.cuh"
 #endif
 
 /* Prefetches what the warp will read in the window at `first`, and in those of its other parties:
@@ -76,45 +85,82 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
         sf_window w;
         w.first = window * CHUNK;
         w.place.mark = mark;
-        w.place.words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + t.unit * p.number[2] + (window * SF_STRIP + own) * WORDS;
-#if SF_STRIP == 1
         w.line = t.line;
+        w.place.words = (sf_u64 *)p.scratch + SF_TICKETS / 8 + t.unit * p.number[2] + own * WORDS;
+        w.place.window = (sf_u32)window;
+#if SF_STRIP == 1
         w.lane = lane;
-        unsigned char *desk = sf_shared() + SF_SEGMENTS_TICKET + thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
+        unsigned char *desk = sf_shared() + sf_segments_block(SF_STRETCHES, 1, sizeof(sf_acc)) +
+                              thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
         w.cells = desk + SF_SEGMENTS_VIEW;
         w.rows = ((sf_view *)desk)->rows;
-        sf_run_window(p, w, *(sf_view *)desk);
-#else
-        w.line = t.line;
+#endif
         sf_i64 k = 0;
+#if SF_STRETCHES
+        sf_together &b = *(sf_together *)sf_shared();
+        const int warp = thread / 32;
+        {
+                const sf_stretch s = sf_stretch_of(p, w.first - warp * CHUNK, b.ends[1] - 1);
+                if (s.there)
+                        sf_run_stretch(p, w, s, b, warp, t.there);
+        }
+        /* Loaded again: the stretch needs the registers. */
+        const sf_i64 to = b.ends[1], begin = sf_bound(p, to - 1), end = sf_bound(p, to);
+        k = sf_find_between(p, w.first, b.ends[0], to, lane);
+        /* Nothing is left if a full stretch has all of the window's chunks. */
+        const sf_u32 number = sf_open_number(begin - w.first);
+        if (k == to && begin + (sf_i64)((number >> WARPS_LOG) + 1) * STRETCH <= end)
+                return;
+#else
         for (int other = 0; other < PARTIES; other++) {
                 const sf_i64 found = sf_find(p, (t.window + other) * CHUNK, lane);
                 if (other == party)
-                        k = found - 1;
+                        k = found;
         }
+#endif
+#if SF_STRIP == 1
+        sf_run_window(p, w, *(sf_view *)desk, k - 1);
+#else
         if (t.there && window < p.number[0])
-                sf_run_window(p, w, k);
+                sf_run_window(p, w, k - 1);
 #endif
 }
+
+#if SF_STRETCHES
+/* Two warps of the block find which segments begin in its windows. */
+SF_DEVICE void sf_find_ends(const sf_params &p, const sf_turn &t, int warp, int lane)
+{
+        sf_together &b = *(sf_together *)sf_shared();
+        if (t.unit >= p.units || warp > 1)
+                return;
+        const sf_i64 found = sf_find(p, (t.window - warp) * CHUNK + warp * STRETCH, lane);
+        if (!lane)
+                b.ends[warp] = found;
+}
+#endif
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         const int thread = sf_thread(), warp = thread / 32, lane = thread & 31;
-        /* Most often a block draws the ticket of its own number. So what it will probably read is
-         * prefetched while it draws. */
+        sf_u64 *ticket = (sf_u64 *)sf_shared();
+        if (!thread)
+                *ticket = sf_draw(p);
+        /* Most often a block draws a ticket near its own number. So what it, or a neighbour, will
+         * read is prefetched while it draws. */
         sf_turn t = sf_turn_of(p, sf_block() * (SF_THREADS / 32) + warp, lane);
         if (t.unit < p.units)
                 sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);
-        sf_u64 *ticket = (sf_u64 *)sf_shared();
-        if (!thread) {
-                *ticket = sf_draw(p);
-                sf_hand_in(p, *ticket);
-        }
         sf_sync_block();
         const sf_u64 drawn = *ticket;
+        if (!thread)
+                sf_hand_in(p, drawn);
         if ((sf_i64)(sf_u32)drawn != sf_block())
                 t = sf_turn_of(p, (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp, lane);
+#if SF_STRETCHES
+        sf_find_ends(p, t, warp, lane);
+        sf_sync_block();
+#endif
         if (t.unit < p.units)
                 sf_run_turn(p, t, sf_mark(drawn), thread);
 }

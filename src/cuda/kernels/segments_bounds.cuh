@@ -6,7 +6,12 @@ enum {
         CHUNK = SF_STRIP == 1 ? 32 * SF_LEAF : SF_LEAF,
         WORDS = sizeof(sf_acc) / 4,
         PARTIES = SF_STRIP == 1 ? 1 : 32 / SF_STRIP, /* windows that a warp has at a time */
+        WARPS = SF_THREADS / 32,
+        WARPS_LOG = (WARPS >= 2) + (WARPS >= 4) + (WARPS >= 8) + (WARPS >= 16) + (WARPS >= 32),
+        STRETCH = WARPS * CHUNK,
 };
+static_assert(!SF_STRETCHES || (PARTIES == 1 && WARPS == 1 << WARPS_LOG),
+              "a stretch is a power of two of chunks");
 
 SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
 
@@ -37,33 +42,43 @@ SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
 }
 SF_DEVICE sf_i64 sf_length(const sf_params &p, sf_i64 k) { return SF_INDICES && SF_BACKWARDS ? sf_bound(p, k + 1) - sf_bound(p, k) : 0; }
 
-/* The whole warp finds the first k whose segment begins at or after `position`; segments + 1 if
- * none does. Lanes read 32 offsets at a time: first around the place where k would be if all
- * segments had the same length, then between the two offsets where the answer changes. */
-template <class I> SF_DEVICE I sf_find_in(const sf_params &p, sf_i64 position, int lane)
+/* The whole warp finds the first k from low to high whose segment begins at or after `position`;
+ * high if none below it does. Lanes read 32 offsets at a time, equally far from each other: of
+ * every `step` segments the last one. */
+SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high,
+                                 int lane)
 {
-        I low = 0, high = (I)p.segments + 1, step = 32;
-        I base = (I)((float)position * sf_rough_quotient((float)p.segments, (float)p.n)) - 16 * step;
+#pragma unroll 1
         while (low < high) {
-                if (high - low <= 32 * step) {
-                        step = (high - low + 31) >> 5;
-                        base = low + step - 1;
-                }
-                const auto place = [=](int i) { return base + i * step < low ? low : base + i * step < high ? base + i * step : high - 1; };
-                const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, (sf_i64)place(lane)) < position));
-                const I before = place(passed - 1), behind = place(passed);
-                low = passed ? before + 1 : low;
-                high = passed < 32 ? behind : high;
-                step = (high - low + 31) >> 5;
-                base = low + step - 1;
+                const sf_i64 step = (high - low + 31) >> 5, own = low + (lane + 1) * step - 1;
+                const int passed = sf_count_bits(sf_ballot(
+                        own < high && sf_offset_of(p, own < high ? own : low) < position));
+                low += passed * step;
+                high = high - low < step ? high : low + step - 1;
         }
         return low;
 }
+/* The same among all segments: k is segments + 1 if no segment begins there. First around the place
+ * where it would be if all segments had the same length. */
 SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
 {
         if (!p.n)
                 return 0;
-        return p.segments >> 30 ? sf_find_in<sf_i64>(p, position, lane) : (sf_i64)sf_find_in<int>(p, position, lane);
+        const sf_i64 near =
+                (sf_i64)((float)position * sf_rough_quotient((float)p.segments, (float)p.n));
+        sf_i64 low = 0, high = p.segments + 1;
+        /* What lane i looks at. */
+        const sf_i64 all = high;
+        const auto looked = [=](int i) {
+                const sf_i64 at = near + (i - 16) * 32;
+                return at < 0 ? 0 : at < all ? at : all - 1;
+        };
+        const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, looked(lane)) < position));
+        if (passed)
+                low = looked(passed - 1) + 1;
+        if (passed < 32)
+                high = looked(passed);
+        return sf_find_between(p, position, low, high, lane);
 }
 
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
@@ -80,7 +95,7 @@ struct sf_part {
         bool empty; /* the segment is empty, and its place is in the window */
         bool more;  /* the next segment begins in the window too */
 };
-enum { FAR = 2 * CHUNK + 1 };
+enum { FAR = (SF_STRETCHES ? (int)STRETCH + (int)CHUNK : 2 * (int)CHUNK) + 1 };
 SF_DEVICE int sf_near(sf_i64 position) { return position < 0 ? -1 : position < FAR ? (int)position : (int)FAR; }
 /* Where segment k begins, counted from the window's beginning, which is `first`. */
 SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
@@ -91,11 +106,15 @@ SF_DEVICE int sf_near_bound(const sf_params &p, sf_i64 first, sf_i64 k)
         const sf_i64 v = sf_offset_of(p, k) - first;
         return v < 0 ? least : v < most ? (int)v : most;
 }
-/* The part of segment k, which begins at `begin` and ends at `end`; its chunk begins at `at`. */
-SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at)
+/* The part of segment k, which begins at `begin` and ends at `end`; its chunk begins at `at` and is
+ * `number`. A full stretch is not the window's: the block has it. */
+SF_DEVICE sf_part sf_part_of(const sf_params &p, sf_i64 k, int begin, int end, int at,
+                             sf_u32 number)
 {
         const bool there = k <= p.segments && begin <= end && at < CHUNK;
-        const int left = there && !(SF_FOLDS && !sf_has_entry(p, k)) ? end - at : 0;
+        const bool apart =
+                SF_STRETCHES && end - at >= STRETCH - (int)(number & (WARPS - 1)) * CHUNK;
+        const int left = there && !apart && !(SF_FOLDS && !sf_has_entry(p, k)) ? end - at : 0;
         sf_part s;
         s.at = at;
         s.length = left <= 0 ? 0 : left < CHUNK ? left : (int)CHUNK;
@@ -274,6 +293,12 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
  * Likewise, all chunks before chunk q are one published total for each bit set in q. The total for
  * bit b is of the 2^b chunks before chunk m = q & ~below(b). Since m ends in exactly b zeros, m - 1
  * ends in exactly b ones: what chunk m - 1 published is the total of just these chunks.
+ *
+ * Of a full stretch, chunks publish nothing. So of a chunk's bits, those below WARPS stand for
+ * chunks, the others for stretches, which have a place for each block. Down columns they do as
+ * chunks do. Stretches of lines publish their own total at once, that of 32 stretches with the last
+ * of these, and so on: up to SF_STRETCHES levels, each with a place for each block. So whoever
+ * waits does so for few that wait themselves. The totals for bits are made of these.
  * ---------------------------------------------------------------------------------------------- */
 
 /* A total may never come if offsets decrease. After PATIENCE tries a thread writes the launch's
@@ -282,12 +307,24 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
 #define PATIENCE (1 << 20)
 #define NOW_AND_THEN 1024
 
-/* Where a window's total is published, and with which mark. */
+/* A window, and the mark of what is published. */
 struct sf_place {
-        sf_u64 *words;
-        sf_u32 mark;
+        sf_u64 *words; /* the totals of the line, or of the lane's column: each window's */
+        sf_u32 window, mark;
 };
-SF_DEVICE void sf_tell(const sf_place &own, sf_acc v) { sf_publish<1>(own.words, v, own.mark); }
+SF_DEVICE sf_u64 *sf_window_words(const sf_place &place, sf_i64 window)
+{
+        return place.words + window * (SF_STRIP * WORDS);
+}
+/* Totals of stretches come after those of windows, a place for each block. */
+SF_DEVICE sf_u64 *sf_stretch_words(const sf_params &p, const sf_place &place, sf_i64 block)
+{
+        return sf_window_words(place, p.number[0] + block);
+}
+SF_DEVICE void sf_tell(const sf_place &own, sf_acc v)
+{
+        sf_publish<1>(sf_window_words(own, own.window), v, own.mark);
+}
 
 /* The search for the total that belongs to a bit of q. */
 struct sf_look {
@@ -306,10 +343,17 @@ SF_DEVICE void sf_look_once(sf_look &look, sf_u32 mark)
         }
         look.there = there;
 }
-SF_DEVICE sf_look sf_look_for(const sf_place &own, sf_u32 q, int bit)
+SF_DEVICE sf_look sf_look_for(const sf_params &p, const sf_place &own, sf_u32 q, int bit)
 {
         sf_look look;
-        look.words = own.words - (sf_i64)((q & sf_below(bit)) + 1) * (SF_STRIP * WORDS);
+        look.words = sf_window_words(own, (sf_i64)own.window - (q & sf_below(bit)) - 1);
+#if SF_STRETCHES && SF_STRIP > 1
+        if (bit >= WARPS_LOG) {
+                const sf_i64 block = (own.window - (q & (WARPS - 1))) >> WARPS_LOG;
+                look.words =
+                        sf_stretch_words(p, own, block - ((q & sf_below(bit)) >> WARPS_LOG) - 1);
+        }
+#endif
         sf_look_once(look, own.mark);
         return look;
 }
@@ -329,3 +373,62 @@ SF_DEVICE sf_acc sf_found(const sf_params &p, sf_look &look, sf_u32 mark)
 
 /* The bits of q whose totals a chunk needs before it can publish one: the ones at the end of q. */
 SF_DEVICE sf_u32 sf_early(sf_u32 q) { return q & ~(q + 1); }
+
+#if SF_STRETCHES && SF_STRIP == 1
+/* A warp finds the totals of the level for stretch `number` of its segment, which begins in the
+ * windows of `block`: for each bit of the level's digit, lane b gets the one for bit b. `total` is
+ * combined with them. */
+SF_DEVICE void sf_level_before(const sf_params &p, const sf_place &place, sf_i64 block,
+                               sf_u32 number, int level, sf_acc &own, sf_acc &total, int lane)
+{
+        const int digit = (int)(number >> 5 * level & 31);
+        sf_acc v = sf_neutral(p);
+        if (lane < digit) {
+                const sf_u32 last = (((number >> 5 * level & ~31u) + lane + 1) << 5 * level) - 1;
+                sf_look look;
+                look.words = sf_stretch_words(p, place,
+                                              level * (p.number[0] >> WARPS_LOG) + block -
+                                                      (sf_i64)(number - last));
+                sf_look_once(look, place.mark);
+                v = sf_found(p, look, place.mark);
+        }
+        sf_sync_warp();
+#pragma unroll
+        for (int k = 0; k < 5; k++) {
+                const sf_acc taken = sf_shuffle(v, ((digit & -(1 << k)) - 1) & 31);
+                if (digit >> k & 1) {
+                        total = sf_settled(sf_combine(taken, total));
+                        own = sf_choose(lane == 5 * level + k, taken, own);
+                }
+                const sf_acc left = sf_shuffle(v, ((lane & -(1 << k)) - 1) & 31);
+                v = sf_choose(lane & 1 << k, sf_settled(sf_combine(left, v)), v);
+        }
+}
+
+/* A stretch publishes its total, and those of 32 stretches and more that end with it. `own` as
+ * above. Returns how many levels it took. */
+SF_DEVICE int sf_tell_stretch(const sf_params &p, const sf_place &place, sf_i64 block,
+                              sf_u32 number, sf_acc &own, sf_acc &total, int lane)
+{
+        for (int level = 0;; level++) {
+                if (!lane)
+                        sf_publish<1>(sf_stretch_words(p, place,
+                                                       level * (p.number[0] >> WARPS_LOG) + block),
+                                      total, place.mark);
+                if ((number >> 5 * level & 31) != 31)
+                        return level;
+                sf_level_before(p, place, block, number, level, own, total, lane);
+        }
+}
+
+/* All totals before a stretch, as above. */
+SF_DEVICE sf_acc sf_stretches_before(const sf_params &p, const sf_place &place, sf_i64 block,
+                                     sf_u32 number, sf_acc &total, int lane)
+{
+        sf_acc own = sf_neutral(p);
+#pragma unroll 1
+        for (int level = 0; number >> 5 * level; level++)
+                sf_level_before(p, place, block, number, level, own, total, lane);
+        return own;
+}
+#endif

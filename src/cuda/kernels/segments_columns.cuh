@@ -55,7 +55,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
         sf_look next;
         bool any = false;
         if (bits)
-                next = sf_look_for(w.place, g.number, sf_lowest(bits));
+                next = sf_look_for(p, w.place, g.number, sf_lowest(bits));
 #pragma unroll 1
         for (;; any = true) {
                 if (tells && !(bits & early)) {
@@ -67,7 +67,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
                 sf_look look = next;
                 bits &= bits - 1;
                 if (bits)
-                        next = sf_look_for(w.place, g.number, sf_lowest(bits));
+                        next = sf_look_for(p, w.place, g.number, sf_lowest(bits));
                 const sf_acc left = sf_found(p, look, w.place.mark);
 #if !SF_FOLDS
 #pragma unroll
@@ -154,8 +154,21 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
         const sf_i64 open = sf_bound(p, k) - w.first;
         sf_u32 number = sf_open_number(open);
         int begin = sf_near(open), end = sf_near_bound(p, w.first, k + 1);
-        sf_part s = sf_part_of(p, k, begin, end, (int)(open + (sf_i64)number * CHUNK));
-        for (bool more = true; more;) {
+        sf_part s = sf_part_of(p, k, begin, end, (int)(open + (sf_i64)number * CHUNK), number);
+        /* A part that waits for others comes last: those that others wait for are among the
+         * rest. */
+        sf_group late;
+        late.count = 0;
+        if (number && s.length) {
+                late.segment = k;
+                late.index = w.first + s.at;
+                late.count = s.length;
+                late.heads = 1;
+                late.number = number;
+                late.ends = s.ends;
+                s.length = 0;
+        }
+        for (bool more = true; more || late.count;) {
                 sf_group g;
                 g.count = 0;
                 g.heads = 0;
@@ -177,9 +190,13 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
                         if (more) {
                                 begin = end;
                                 end = sf_near_bound(p, w.first, ++k + 1);
-                                s = sf_part_of(p, k, begin, end, begin);
+                                s = sf_part_of(p, k, begin, end, begin, 0);
                                 number = 0;
                         }
+                }
+                if (!g.count && !more) {
+                        g = late;
+                        late.count = 0;
                 }
                 if (g.count)
                         sf_do_group(p, w, g);

@@ -5,165 +5,195 @@
  * groups: as many parts as have up to 32 rows together.
  */
 #include "segments_groups.cuh"
+#if SF_FLAT
+#include "segments_tiny.cuh"
+#endif
 
-/* What a warp knows of the next parts of its window, in shared memory, since registers are needed
- * for elements: a ring buffer of parts that have elements; then what a group needs. */
-enum { IN_VIEW = 64 };
-struct sf_view {
-        sf_i64 segment[IN_VIEW];
-        int at[IN_VIEW], length[IN_VIEW];
-        int end[32];          /* for each part of a group: how many rows end with it or before */
-        /* of: for the first row of each part, the part's place in the ring. rows: as in
-         * sf_window */
-        int of[32], rows[32];
-};
-static_assert(sizeof(sf_view) == SF_SEGMENTS_VIEW, "the host has another idea of what a warp keeps");
-
-/* The parts in the ring, and where to go on in the window. */
+/* Where a warp is in its window. */
 struct sf_ahead {
-        int from, count; /* the first part in the ring, and how many there are */
-        sf_i64 k;        /* the next segment */
-        int at;          /* where its part begins; -1: where the segment begins */
-        sf_u32 number;   /* which chunk of its segment the first part is */
-        bool more;       /* the window has more segments */
-        bool ends;       /* the last part in the ring ends its segment */
+        sf_i64 k;      /* the next segment */
+        int at;        /* where its part begins; -1: where the segment begins */
+        sf_u32 number; /* which chunk of its segment that is */
+        bool more;     /* the window has more segments */
+        bool only;     /* no other segment is meant */
 };
-SF_DEVICE int sf_in_ring(int i) { return i & (IN_VIEW - 1); }
 
-/* Reads more segments, 31 at a time, until the ring has 32 parts or the window has no more. A
- * lane's segment ends where the next lane's begins; so the last lane has none. */
-SF_DEVICE void sf_look_ahead(const sf_params &p, const sf_window &w, sf_view &view, sf_ahead &ahead)
+/* What a warp keeps in shared memory: for the first row of each part, which lane has the part. */
+struct sf_view {
+        int of[32], rows[32]; /* rows: as in sf_window */
+};
+static_assert(sizeof(sf_view) == SF_SEGMENTS_VIEW,
+              "the host has another idea of what a warp keeps");
+
+/* The next 31 segments, one for each lane. A lane's segment ends where the next lane's begins; so
+ * the last lane has none. A lane whose segment does not begin in the window has no part. */
+SF_DEVICE sf_part sf_look_ahead(const sf_params &p, const sf_window &w, const sf_ahead &ahead,
+                                sf_u32 &on)
 {
         const int lane = w.lane;
-        while (ahead.more && ahead.count < 32) {
-                const sf_i64 k = ahead.k + lane;
-                const int begin = sf_near_bound(p, w.first, k), end = ::sf_shuffle(begin, (lane + 1) & 31);
-                sf_part s = sf_part_of(p, k, begin, end, !lane && ahead.at >= 0 ? ahead.at : begin);
-                const sf_u32 on = sf_ballot(s.more);
-                if (lane == 31 || sf_below(lane) & ~on)
-                        s.length = 0, s.empty = false;
-#if SF_FOLDS
-                if (s.empty)
-                        sf_store_entry(p, w.line, k, sf_identity(p));
-#endif
-                const sf_u32 some = sf_ballot(s.length);
-                if (s.length) {
-                        const int to = sf_in_ring(ahead.from + ahead.count + sf_count_bits(some & sf_below(lane)));
-                        view.at[to] = s.at;
-                        view.length[to] = s.length;
-                        view.segment[to] = k;
-                }
-                ahead.count += sf_count_bits(some);
-                ahead.ends = !sf_ballot(s.length && !s.ends);
-                ahead.more = (on | 1u << 31) == ~0u;
-                if (ahead.at >= 0 && !(some & 1)) /* the segment from before has no part here */
-                        ahead.number = 0;
-                ahead.k += 31;
-                ahead.at = -1;
-        }
-        sf_sync_warp();
+        const sf_i64 k = ahead.k + lane;
+        const bool open = !lane && ahead.at >= 0;
+        const int begin = sf_near_bound(p, w.first, k), end = ::sf_shuffle(begin, (lane + 1) & 31);
+        sf_part s = sf_part_of(p, k, begin, end, open ? ahead.at : begin, open ? ahead.number : 0);
+        on = sf_ballot(s.more && !ahead.only);
+        if (lane == 31 || sf_below(lane) & ~on)
+                s.length = 0, s.empty = false;
+        return s;
 }
 
-/* Computes a group of the first parts in the ring, as many as fit. */
-SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &view, sf_ahead &ahead)
+/* The window goes on after the first `count` lanes' segments, if it does. */
+SF_DEVICE void sf_go_on(const sf_params &p, const sf_window &w, const sf_part &s, sf_u32 on,
+                        int count, sf_ahead &ahead)
 {
-        const int lane = w.lane, from = ahead.from, count = ahead.count < 32 ? ahead.count : 32;
-        bool there = lane < count;
-        const int length = there ? view.length[sf_in_ring(from + lane)] : 0;
+        if (SF_FOLDS && s.empty && w.lane < count)
+                sf_store_entry(p, w.line, ahead.k + w.lane, sf_identity(p));
+        ahead.more = !(~on & sf_below(count));
+        ahead.k += count;
+        ahead.at = -1;
+}
+
+/* The parts of the first `few` lanes are a group, each a lane's. */
+SF_DEVICE void sf_run_short(const sf_params &p, const sf_window &w, const sf_part &s, int few,
+                            sf_i64 k)
+{
+        const sf_u32 some = sf_ballot(s.length && w.lane < few);
+        if (!some)
+                return;
         sf_group g;
         sf_row row;
-        g.at = view.at[from];
-        g.number = ahead.number;
-        ahead.number = 0;
-        /* Twelve or more consecutive parts of at most half a leaf are a group of their own. */
-        const sf_u32 large = sf_ballot(length > SF_LEAF / 2 || lane >= count);
-        sf_u32 runs = ~large & (~large >> 1);
-        runs &= runs >> 2;
-        runs &= runs >> 4;
-        runs &= runs >> 4;
-        const int few = large ? sf_lowest(large) : 32;
-        if (!g.number && (runs & 1 || few == count)) { /* each lane has a part */
-                there = lane < few;
-                const int own = there ? sf_in_ring(from + lane) : from, last = sf_in_ring(from + few - 1);
-                g.count = view.at[last] + view.length[last] - g.at;
-                g.rows = few;
-                g.ends = true;
-                row.segment = view.segment[own];
-                row.at = view.at[own] - g.at;
-                row.length = there ? length : 0;
-                row.number = 0;
-                row.rows = 1;
-                row.leads = false;
-                ahead.from = sf_in_ring(from + few);
-                ahead.count -= few;
-                if (SF_LEAF / 2 > 4 && !sf_ballot(row.length > 4))
-                        sf_run_group<SHORT, 4>(p, w, g, row);
-                else
-                        sf_run_group<SHORT, SF_LEAF / 2>(p, w, g, row);
-                return;
+        g.at = ::sf_shuffle(s.at, sf_lowest(some));
+        g.count = ::sf_shuffle(s.at + s.length, sf_highest(some)) - g.at;
+        g.rows = few;
+        g.number = 0;
+        g.ends = true;
+        row.segment = k + w.lane;
+        row.at = s.at - g.at;
+        row.length = w.lane < few ? s.length : 0;
+        row.number = 0;
+        row.rows = 1;
+        row.leads = false;
+        if (!SF_FLAT && FEW > 4 && !sf_ballot(row.length > 4))
+                sf_run_group<SHORT, 4>(p, w, g, row, sf_neutral(p));
+        else
+                sf_run_group<SHORT, FEW>(p, w, g, row, sf_neutral(p));
+}
+
+/* Computes a group of the next parts, as many as fit. */
+SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &view, sf_ahead &ahead)
+{
+        const int lane = w.lane;
+        const sf_i64 k = ahead.k;
+        sf_u32 on;
+        const sf_part s = sf_look_ahead(p, w, ahead, on);
+        const sf_u32 number = ahead.at >= 0 ? ahead.number : 0;
+        /* Parts of at most FEW elements are a group of their own if there are many of them. */
+        const int few = sf_lowest(sf_ballot(s.length > FEW || lane == 31));
+        if ((!number || !::sf_shuffle(s.length, 0)) && few >= 24) {
+                sf_go_on(p, w, s, on, few, ahead);
+                return sf_run_short(p, w, s, few, k);
         }
-        const int own = (length + SF_LEAF - 1) / SF_LEAF;
+        const int own = (s.length + SF_LEAF - 1) / SF_LEAF;
         int end = own;
 #pragma unroll
         for (int b = 1; b < 32; b *= 2)
                 end = sf_sum_up<32>(end, b);
-        /* The group ends before such parts, but has the first part in any case. */
-        const bool fits = there && end <= 32 && !(runs & ((2u << lane) - 2));
-        if (fits)
-                view.of[end - own] = sf_in_ring(from + lane);
-        view.end[lane] = end;
-        const sf_u32 heads = sf_all_bits(fits ? 1u << ((end - own) & 31) : 0);
-        const int parts = sf_count_bits(sf_ballot(fits));
+        const bool fits = lane < 31 && end <= 32;
+        const int count = sf_count_bits(sf_ballot(fits));
+        const sf_u32 some = sf_ballot(fits && own);
+        sf_go_on(p, w, s, on, count, ahead);
+        if (!some)
+                return;
+        if (fits && own)
+                view.of[end - own] = lane;
+        const sf_u32 heads = sf_all_bits(fits && own ? 1u << ((end - own) & 31) : 0);
         sf_sync_warp();
-        const int last = sf_in_ring(from + parts - 1), head = sf_highest(heads & ((2u << lane) - 1)), of = view.of[head];
-        g.rows = view.end[parts - 1];
-        g.count = view.at[last] + view.length[last] - g.at;
-        g.ends = parts > 1 || ahead.ends || g.count < CHUNK;
+        const int head = sf_highest(heads & ((2u << lane) - 1)), of = view.of[head];
+        const int last = sf_highest(some), length = ::sf_shuffle(s.length, of);
+        sf_group g;
+        sf_row row;
+        g.at = ::sf_shuffle(s.at, sf_lowest(some));
+        g.rows = ::sf_shuffle(end, last);
+        g.count = ::sf_shuffle(s.at + s.length, last) - g.at;
+        g.number = some & 1 ? number : 0;
+        g.ends = !sf_ballot(fits && s.length && !s.ends);
         row.leads = head == 0;
-        row.segment = view.segment[of];
+        row.segment = k + of;
         row.number = lane - head;
-        row.rows = (view.length[of] + SF_LEAF - 1) / SF_LEAF;
-        const int gone = row.number * SF_LEAF, left = view.length[of] - gone;
-        row.at = view.at[of] - g.at + gone;
+        row.rows = (length + SF_LEAF - 1) / SF_LEAF;
+        const int gone = row.number * SF_LEAF, left = length - gone;
+        row.at = ::sf_shuffle(s.at, of) - g.at + gone;
         row.length = lane >= g.rows ? 0 : left < SF_LEAF ? left : (int)SF_LEAF;
-        ahead.from = sf_in_ring(from + parts);
-        ahead.count -= parts;
-        if (parts == 1) {
+#if !SF_MAPS
+        const sf_acc far = sf_far_lefts(p, w, g);
+#else
+        const sf_acc far = sf_neutral(p);
+#endif
+        if (!(some & (some - 1))) {
                 enum { STRIPS = CHUNK >= 512 ? 4 : 2 };
 #if SF_MAPS
 #pragma unroll 1
                 for (int first = 0; first < g.count; first += STRIPS * 32)
-                        sf_run_lanes<STRIPS>(p, w, g, row, first);
+                        sf_run_lanes<STRIPS>(p, w, g, row, first, sf_neutral(p));
                 sf_sync_warp();
                 return;
 #else
-                if (g.count <= STRIPS * 32) {
-                        sf_run_lanes<STRIPS>(p, w, g, row, 0);
+                if (!SF_FLAT && g.count <= STRIPS * 32) {
+                        sf_run_lanes<STRIPS>(p, w, g, row, 0, far);
                         sf_sync_warp();
                         return;
                 }
-                return sf_run_group<ALONE, SF_LEAF>(p, w, g, row);
+#if !SF_FLAT_ALONE
+                if (!SF_FLAT || g.rows > 8)
+                        return sf_run_group<ALONE, SF_LEAF>(p, w, g, row, far);
+#endif
 #endif
         }
+#if !SF_FLAT
         view.rows[lane] = row.length ? row.at | row.length << 16 : 0;
         sf_sync_warp();
-        sf_run_group<MIXED, SF_LEAF>(p, w, g, row);
+#endif
+        sf_run_group<MIXED, SF_LEAF>(p, w, g, row, far);
 }
 
-SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &view)
+/* The window's first part, of segment k, which began before the window or at its beginning. */
+SF_DEVICE sf_ahead sf_open_part(const sf_params &p, const sf_window &w, sf_i64 k)
 {
-        sf_ahead ahead;
-        ahead.from = ahead.count = 0;
-        ahead.k = sf_find(p, w.first, w.lane) - 1;
-        const sf_i64 opened = sf_bound(p, ahead.k) - w.first;
-        ahead.number = sf_open_number(opened);
-        ahead.at = sf_near(opened + (sf_i64)ahead.number * CHUNK);
-        ahead.more = ahead.ends = true;
+        const sf_i64 opened = sf_bound(p, k) - w.first;
+        sf_ahead open;
+        open.k = k;
+        open.number = sf_open_number(opened);
+        open.at = sf_near(opened + (sf_i64)open.number * CHUNK);
+        open.more = true;
+        open.only = open.number;
+        return open;
+}
+
+/* k: the segment before the first one that begins in the window or after it. */
+SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &view, sf_i64 k)
+{
+        sf_ahead ahead = sf_open_part(p, w, k);
+        const int next = sf_near_bound(p, w.first, k + 1);
+        /* A part that waits for others comes last: those that others wait for are among the
+         * rest. */
+        bool waits = ahead.number && ahead.at < next;
+        if (ahead.number || ahead.at >= next) {
+                ahead.k = k + 1;
+                ahead.at = -1;
+                ahead.more = next < CHUNK;
+                ahead.only = false;
+#if SF_FLAT
+                if (sf_are_tiny(p, w))
+                        ahead.k = sf_run_tiny(p, w, ahead.k, ahead.more);
+#endif
+        }
 #pragma unroll 1
         for (;;) {
-                sf_look_ahead(p, w, view, ahead);
-                if (!ahead.count)
-                        return;
+                if (!ahead.more) {
+                        if (!waits)
+                                return;
+                        waits = false;
+                        ahead = sf_open_part(p, w, k);
+                }
                 sf_next_group(p, w, view, ahead);
         }
 }

@@ -240,10 +240,15 @@ SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount level
 SF_BOTH sf_amount sf_again_totals(sf_amount threads) { return threads / 32 * 16; }
 SF_BOTH sf_amount sf_again_end(sf_amount threads) { return sf_again_totals(threads) + threads * 16; }
 
-/* segments.cu, in bytes: the ticket; then, for each warp, the segments that it looks at, and the
- * cells of a chunk of 32 leaves and of one leaf after it. Each leaf is followed by one unused
- * cell. */
-enum { SF_SEGMENTS_TICKET = 16, SF_SEGMENTS_VIEW = 1408 };
+/* segments.cu, in bytes: what the block shares: the ticket, where its windows begin and end among
+ * the segments, and, if it has stretches, 64 values of each of its columns; then, for each warp
+ * with a line, which lane has which row, and the cells of a chunk of 32 leaves and of one leaf
+ * after it. Each leaf is followed by one unused cell. */
+enum { SF_SEGMENTS_VIEW = 256 };
+SF_BOTH sf_amount sf_segments_block(sf_amount stretches, sf_amount beside, sf_amount value)
+{
+        return 32 + (stretches ? 64 * beside * value : 0);
+}
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
 /* apply.cu, in bytes: in a cluster, a desk for each of two turns and four steps; the totals of
