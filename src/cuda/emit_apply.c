@@ -341,7 +341,7 @@ static int64_t most_items(const chain *c, sf_cuda_tile tile)
  * and 1024 threads 0.42). */
 static int64_t most_warps(const chain *c, sf_cuda_tile tile)
 {
-        return at_most(tile.threads / 32, c->width == 1 ? 14 : 32);
+        return at_most(tile.threads / 32, c->width == 1 || c->shifts ? 14 : 32);
 }
 
 /* A line in the registers of one block; false: it is too long. */
@@ -400,7 +400,7 @@ static void cut_staged(const chain *c, const sf_cuda_chip *chip, int64_t batch, 
                 const int64_t size = size_of((int32_t)s->dt), bytes = at_least(c->width * size, 4);
                 if (c->first >> k & 1 && moves(s) && s->along == size) {
                         copied += bytes;
-                        kept += sf_apply_operand(u->items, bytes, size, threads, c->shifts);
+                        kept += sf_apply_operand(u->items, bytes, threads, c->shifts);
                 }
         }
         for (int32_t k = 0; k < c->count; k++)
@@ -408,7 +408,7 @@ static void cut_staged(const chain *c, const sf_cuda_chip *chip, int64_t batch, 
         const int64_t resident = at_least(at_most(u->resident, chip->threads_per_multiprocessor / threads), 1);
         const bool loops = u->cluster > 1 || (chip->small_tiles ? batch % 2 != 0 : resident == 1);
         const int64_t results = sf_apply_results(u->cluster, (loops ? 2 : 1) * c->count, u->lines, u->warps * u->tiles, slot_size(c));
-        const int64_t shared = sf_apply_kept(results, threads, c->shifts) + kept;
+        const int64_t shared = results + kept;
         if (u->keep != 1 || chip->capability < 80 || (folds > 1 && !loops && !c->shifts) || copied < 16 || resident * (shared + 1024) > chip->shared_per_multiprocessor)
                 return;
         u->keep = loops ? 4 : 3;

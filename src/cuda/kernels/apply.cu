@@ -145,69 +145,98 @@ template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_par
                 sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, v, j, ask)));
 }
 
-/* SF_SHIFT_IN: stores the warp's vectors r by way of shared memory. They begin with element `first`
- * of the line. */
-template <bool WHOLE, int SIZE, int BYTES> SF_DEVICE void sf_store_elements(const sf_course &c, char *y, int first, const sf_raw<BYTES> &r)
+/* Stores the elements of r that are at `from` or past it and before `to`, one by one. r begins with
+ * element `first`. */
+template <int SIZE, int BYTES> SF_DEVICE void sf_store_some(char *y, sf_i64 stride, int first, int from, int to, const sf_raw<BYTES> &r)
 {
-        unsigned char *results = sf_results_of(c) + (c.team * SF_WARPS + c.warp) * (32 * 16);
-        sf_sync_warp();
-        sf_shared_store(results + c.lane * BYTES, r);
-        sf_sync_warp();
 #pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++) {
-                sf_raw<SIZE> one;
-                sf_shared_load(results + (j * 32 + c.lane) * SIZE, one);
-                if (WHOLE || first + j * 32 + c.lane < c.n)
-                        sf_store(y + (sf_i64)(first + j * 32 + c.lane) * SIZE, one);
-        }
+        for (int j = 0; j < SF_WIDTH; j++)
+                if (first + j >= from && first + j < to) {
+                        sf_raw<SIZE> one;
+                        one.w[0] = 0;
+                        sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, j));
+                        sf_store(y + (sf_i64)(first + j) * stride, one);
+                }
+}
+
+/* SF_SHIFT_IN: stores the warp's vectors r as aligned ones. Each has the end of one vector and the
+ * beginning of the next. The next is r, which begins with element `index`. The one before is r of
+ * the lane before; for the first lane, it is `last` of the last lane, the vector before its r. The
+ * leaf begins with element `leaf`. */
+template <int SIZE, int BYTES>
+SF_DEVICE void sf_store_shifted(const sf_course &c, char *y, int leaf, int index, const sf_raw<BYTES> &last, const sf_raw<BYTES> &r)
+{
+        enum { WORDS = (BYTES + 3) / 4, UNUSED = WORDS > 1 ? (SIZE + 3) / 4 - (SIZE < 4) : 0 };
+        const int past = (int)((sf_u64)y & (BYTES - 1)), first = index - past / SIZE;
+        sf_raw<BYTES> before;
+#pragma unroll
+        for (int k = 0; k < WORDS; k++)
+                before.w[k] = k < UNUSED ? 0 : sf_shuffle(c.lane == 31 ? last.w[k] : r.w[k], (c.lane - 1) & 31);
+        const sf_raw<BYTES> mixed = sf_cut_back<SIZE>(before, r, past);
+        if (first >= leaf && first + SF_WIDTH <= c.n && index < leaf + LEAF)
+                sf_store(y + (sf_i64)first * SIZE, mixed);
+        else if (c.lane == 0 || first + SF_WIDTH > c.n)
+                sf_store_some<SIZE>(y, SIZE, first, leaf, c.n < leaf + LEAF ? c.n : leaf + LEAF, mixed);
 }
 
 template <> struct sf_do<KIND_MAP> {
+        /* The results of item i of tile t. */
+        template <int K, int BYTES> SF_DEVICE_MEMBER void item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors (&kept)[SF_ITEMS], sf_raw<BYTES> &r)
+        {
+                if (i % LATE_ITEMS == 0)
+#pragma unroll
+                        for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
+                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
+                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                        r.w[w] = 0;
+                sf_hasty ask = {false};
+                sf_map_vector<K>(p, c, kept[i], r, ask);
+                if (ask.fails) {
+                        sf_careful careful;
+                        sf_map_vector<K>(p, c, kept[i], r, careful);
+                }
+        }
+
+        template <int K> SF_DEVICE_MEMBER void shifted(const sf_params &p, const sf_course &c, int t, sf_vectors (&kept)[SF_ITEMS])
+        {
+                enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
+                const int leaf = (t * SF_WARPS + c.warp) * LEAF;
+                sf_raw<BYTES> r, last;
+                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                        last.w[w] = 0;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        if (STEPS == 2) /* only there it saves registers, as nvcc 13 reports for sm_90 */
+                                sf_take_in_turn(kept[i]);
+                        item<K>(p, c, t, i, kept, r);
+                        sf_in_turn(r);
+                        sf_store_shifted<SIZE>(c, c.y[K], leaf, leaf + c.lane * SF_WIDTH + i * SPREAD, last, r);
+                        last = r;
+                }
+                /* the end of the leaf */
+                sf_store_shifted<SIZE>(c, c.y[K], leaf, leaf + c.lane * SF_WIDTH + LEAF, last, r);
+        }
+
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
                 enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
                 const sf_i64 stride = FIELD(K, sy);
                 for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
-                        const int leaf = (t * SF_WARPS + c.warp) * LEAF, first = leaf + c.lane * SF_WIDTH;
-                        const bool whole = leaf + LEAF <= c.n;
+                        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
                         sf_fetch_all<K>(p, c, t, kept);
+                        if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
+                                shifted<K>(p, c, t, kept);
+                                continue;
+                        }
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
                                 const int index = first + i * SPREAD;
-                                if (i % LATE_ITEMS == 0)
-#pragma unroll
-                                        for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
-                                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
                                 sf_raw<BYTES> r;
-                                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
-                                        r.w[w] = 0;
-                                sf_hasty ask = {false};
-                                sf_map_vector<K>(p, c, kept[i], r, ask);
-                                if (ask.fails) {
-                                        sf_careful careful;
-                                        sf_map_vector<K>(p, c, kept[i], r, careful);
-                                }
-                                if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
-                                        if (whole)
-                                                sf_store_elements<true, SIZE>(c, c.y[K], leaf + i * SPREAD, r);
-                                        else
-                                                sf_store_elements<false, SIZE>(c, c.y[K], leaf + i * SPREAD, r);
-                                        continue;
-                                }
-                                if (sf_recipe<K>::UNIT && index + SF_WIDTH <= c.n) {
+                                item<K>(p, c, t, i, kept, r);
+                                if (sf_recipe<K>::UNIT && index + SF_WIDTH <= c.n)
                                         sf_store(c.y[K] + (sf_i64)index * SIZE, r);
-                                        continue;
-                                }
-                                if (sf_recipe<K>::UNIT && !SF_RAGGED)
-                                        continue;
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        if (index + j < c.n) {
-                                                sf_raw<SIZE> one;
-                                                one.w[0] = 0;
-                                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, j));
-                                                sf_store(c.y[K] + (sf_i64)(index + j) * stride, one);
-                                        }
+                                else if (!sf_recipe<K>::UNIT || SF_RAGGED)
+                                        sf_store_some<SIZE>(c.y[K], stride, index, 0, c.n, r);
                         }
                 }
         }
