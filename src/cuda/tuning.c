@@ -59,6 +59,9 @@ static const row rows[] = {
         {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {1024, 32, 1, 4, 0}},
         {SF_CUDA_APPLY, 1, -1, 16, 8, 8, 70, {1024, 8, 1, 0, 0}},
 
+        /* Columns in registers: 32 words a thread, in blocks of at least four warps. */
+        {SF_CUDA_APPLY_COLUMNS, -1, -1, 16, 8, 8, 70, {512, 64, 1, 4, 0}},
+
         /* A leaf of 32 words for each lane. H200, 2^26 f32: blocks of 64, 128 and 256 threads, of
          * 64 and 80 registers a thread, differ by less than a tenth. The largest differ most,
          * because a block's place is free only when all its warps have ended. */

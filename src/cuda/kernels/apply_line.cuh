@@ -2,126 +2,6 @@
  * apply_line.cuh: a line of apply.cu: where its operands are, and how they get from memory to
  * registers, directly or through shared memory.
  */
-/* Bit k of MOVING: operand k varies along the line. Of FETCHED: it also is in memory. Of UNITS: it
- * also is loaded as vectors. */
-#define OPERAND(k, dt, unit, made) | ((made) < 0 ? (unit) != 2 : (unit) == 1) << k
-enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
-#undef OPERAND
-
-#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) != 2) << k
-enum { FETCHED = 0 SF_OPERAND_LIST(OPERAND) };
-#undef OPERAND
-
-#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) == 1) << k
-enum { UNITS = 0 SF_OPERAND_LIST(OPERAND) };
-#undef OPERAND
-
-/* The operands that some step before K loads, and those that some step from K on loads. */
-template <int K> struct sf_before_step {
-        enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
-};
-template <> struct sf_before_step<0> {
-        enum { LOADS = 0 };
-};
-template <int K> struct sf_from_step {
-        enum { LOADS = sf_recipe<K>::LOADS | sf_from_step<K + 1>::LOADS };
-};
-template <> struct sf_from_step<STEPS> {
-        enum { LOADS = 0 };
-};
-
-/* The operands that several of the steps from K on load. */
-template <int K> struct sf_kept_from {
-        enum { LOADS = (sf_recipe<K>::LOADS & sf_from_step<K + 1>::LOADS) | sf_kept_from<K + 1>::LOADS };
-};
-template <> struct sf_kept_from<STEPS> {
-        enum { LOADS = 0 };
-};
-enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
-
-/* What is loaded of every operand: a vector, or one element. */
-struct sf_vectors {
-#define OPERAND(k, dt, unit, made) sf_raw<SF_SIZE(dt) * (MOVING >> k & 1 ? SF_WIDTH : 1)> operand##k;
-        SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-};
-
-/* Nothing is computed from these vectors before what comes earlier (sf_in_turn). */
-SF_DEVICE void sf_take_in_turn(sf_vectors &v)
-{
-        (void)v;
-#define OPERAND(k, dt, unit, made) \
-        if (MOVING >> k & 1)        \
-                sf_in_turn(v.operand##k);
-        SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-}
-
-/* A line, and the place of this thread in it. */
-struct sf_course {
-        const char *operand[SF_OPERANDS];
-        char *y[STEPS];
-        sf_vectors still;
-        sf_u64 made[STEPS];
-        int n, tiles, kept, lane, warp, team, rank, round;
-        bool mine; /* this thread stores results of which a line has one */
-};
-
-/* An argument of a program, of dtype DT: number j of a vector, the one element that the line has,
- * or the result of an earlier step. */
-template <int DT, int MADE, bool MOVES> struct sf_argument {
-        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &v, const sf_raw<B> &, int j)
-        {
-                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(v, j));
-        }
-};
-template <int DT> struct sf_argument<DT, -1, false> {
-        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &, const sf_raw<B> &still, int)
-        {
-                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(still, 0));
-        }
-};
-template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
-        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &c, const sf_raw<A> &, const sf_raw<B> &, int)
-        {
-                return sf_dtype<DT>::from(c.made[MADE]);
-        }
-};
-
-#define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
-#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
-        template <> struct sf_programs<k> {                                                                                        \
-                template <class ASK = sf_careful>                                                                                  \
-                SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j, ASK &&ask = ASK()) \
-                {                                                                                                                  \
-                        return sf_load_program##k(p SF_OPERAND_LIST(OPERAND), ask);                                                \
-                }                                                                                                                  \
-                template <class T> SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_course &c, const sf_vectors &v, T s) \
-                {                                                                                                                  \
-                        const int j = 0;                                                                                           \
-                        return (void)j, sf_store_program##k(p, s SF_OPERAND_LIST(OPERAND));                                        \
-                }                                                                                                                  \
-        };
-SF_STEPS(STEP)
-#undef STEP
-#undef OPERAND
-
-/* Does the mask keep element j of the vector? */
-template <int MASK> struct sf_keeps {
-#define OPERAND(k, dt, unit, made) \
-        if (MASK == k)              \
-                kept = sf_argument<SF_DT_BOOL, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j) != 0;
-        SF_DEVICE_MEMBER bool at(const sf_course &c, const sf_vectors &v, int j)
-        {
-                bool kept = true;
-                SF_OPERAND_LIST(OPERAND)
-                return kept;
-        }
-#undef OPERAND
-};
-template <> struct sf_keeps<-1> {
-        SF_DEVICE_MEMBER bool at(const sf_course &, const sf_vectors &, int) { return true; }
-};
 
 /* Loads the vector at `index` of an operand. Elements at n or past it are not specified. */
 template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *line, sf_i64 stride, int index, int n, sf_raw<BYTES> &r)
@@ -153,7 +33,10 @@ template <int K> SF_DEVICE int sf_room(int vectors)
         return 0 SF_OPERAND_LIST(OPERAND);
 }
 #undef OPERAND
-SF_DEVICE unsigned char *sf_results_of(const sf_course &c) { return sf_shared() + sf_apply_results(SF_CLUSTER, TURNS * STEPS, LINES, SF_WARPS * c.tiles, SLOT); }
+SF_DEVICE unsigned char *sf_results_of(const sf_course &c)
+{
+        return sf_shared() + (TEAM ? sf_apply_results(2, 1, 1, SF_WARPS + 1, SLOT) : sf_apply_results(SF_CLUSTER, TURNS * STEPS, LINES, SF_WARPS * c.tiles, SLOT));
+}
 template <int K, int SIZE> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
 {
         enum { BYTES = sizeof(sf_raw<SIZE * SF_WIDTH>), LEAF_VECTORS = SF_ITEMS * 32 + 1 };
@@ -208,18 +91,6 @@ template <int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *
                         sf_copy_inside<SIZE>(line, first + i * SPREAD, c.n, place + i * APART);
 }
 
-/* What step K reads from memory. FRESH: what no step before it has read and sf_stage does not copy.
- * LATE: of that, in a map, what no later step reads, such as weights. It is loaded LATE_ITEMS
- * vectors at a time: with more, as nvcc 13 reports for sm_90, a layer norm does not fit in the
- * registers that two blocks leave each other. */
-template <int K> struct sf_reads {
-        enum {
-                ALL = sf_recipe<K>::LOADS & FETCHED,
-                FRESH = ALL & ~sf_before_step<K>::LOADS & ~COPIED,
-                LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
-        };
-};
-
 /* Loads item i of tile t from memory, of the operands in WHICH. */
 template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors &v)
 {
@@ -272,7 +143,7 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
 
 /* The block's first tile, and the end of its tiles. If they are kept in registers, there is only
  * one. */
-SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
+SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SHARED ? c.rank : 0; }
 SF_DEVICE int sf_tiles_end(const sf_course &c) { return ONE_TILE ? sf_tiles_begin(c) + 1 : c.tiles; }
 
 /* Starts to copy what the first step reads to shared memory. */

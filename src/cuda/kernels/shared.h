@@ -253,4 +253,19 @@ SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount
         return ((vectors * threads + (shifts ? threads / 32 : 0)) * bytes + 15) / 16 * 16;
 }
 
+/* apply_columns.cu, in bytes: the ticket; in a cluster, a desk for each of two turns and four steps;
+ * for each column of each strip, its total, 16 bytes; the totals of warps, with one unused after
+ * each column's; in a cluster, for two turns and each fold, what its blocks send; what is kept of
+ * the strips. */
+enum { SF_DOWN_TICKET = 16, SF_DOWN_TOTALS = SF_DOWN_TICKET + 64 };
+SF_BOTH sf_amount sf_down_parts(sf_amount lines, sf_amount strip) { return SF_DOWN_TOTALS + 16 * lines * strip; }
+SF_BOTH sf_amount sf_down_sent(sf_amount alone, sf_amount lines, sf_amount strip, sf_amount warps, sf_amount slot)
+{
+        return alone ? SF_DOWN_TOTALS : (sf_down_parts(lines, strip) + lines * strip * (warps + 1) * slot + 15) / 16 * 16;
+}
+SF_BOTH sf_amount sf_down_kept(sf_amount alone, sf_amount lines, sf_amount strip, sf_amount warps, sf_amount slot, sf_amount cluster, sf_amount folds)
+{
+        return sf_down_sent(alone, lines, strip, warps, slot) + (cluster > 1 ? (2 * folds * strip * cluster * slot + 15) / 16 * 16 : 0);
+}
+
 #endif
