@@ -120,6 +120,24 @@ static sf_status launch(const sf_context *ctx, sf_cuda_device *d, cu_stream stre
         return SF_OK;
 }
 
+/* The plan's scratch memory: from the caller's workspace, if there is one. */
+static sf_status take_scratch(const sf_context *ctx, sf_cuda_device *d, cu_stream stream, const sf_cuda_plan *plan, void *workspace, size_t size,
+                              sf_cuda_scratch *scratch)
+{
+        if (!plan->scratch)
+                return SF_OK;
+        if (!workspace)
+                return sf_cuda_scratch_take(ctx, d, stream, plan->scratch, plan->watched, scratch);
+        if (size < plan->scratch || (uintptr_t)workspace % 256)
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "workspace is %zu bytes at %p; it must be at least "
+                                                         "%zu, 256-byte aligned", size, workspace,
+                               plan->scratch);
+        SF_TRY(check_pointer(ctx, d, "workspace", workspace));
+        scratch->base = (cu_address)(uintptr_t)workspace;
+        scratch->fresh = plan->scratch;
+        return SF_OK;
+}
+
 /* Runs the step and those of its siblings that share its read; *next becomes the first that does
  * not. */
 static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_step **next, void *workspace, size_t size)
@@ -134,17 +152,7 @@ static sf_status run_entered(const sf_context *ctx, sf_cuda_device *d, const sf_
                 SF_TRY(check_pointers(ctx, d, *next));
         for (int32_t i = 0; i < plan.launches; i++)
                 SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[i].spec, &functions[i]));
-        if (workspace && plan.scratch) {
-                if (size < plan.scratch || (uintptr_t)workspace % 256)
-                        return sf_fail(ctx, SF_INVALID_ARGUMENT, "workspace is %zu bytes at %p; it must be at least "
-                                                                 "%zu, 256-byte aligned", size, workspace,
-                                       plan.scratch);
-                SF_TRY(check_pointer(ctx, d, "workspace", workspace));
-                scratch.base = (cu_address)(uintptr_t)workspace;
-                scratch.fresh = plan.scratch;
-        } else if (plan.scratch) {
-                SF_TRY(sf_cuda_scratch_take(ctx, d, stream, plan.scratch, plan.watched, &scratch));
-        }
+        SF_TRY(take_scratch(ctx, d, stream, &plan, workspace, size, &scratch));
         sf_status status = launch(ctx, d, stream, &plan, functions, &scratch);
         sf_cuda_scratch_give(d, stream, &scratch, status == SF_OK);
         return status;
@@ -189,14 +197,20 @@ static sf_status run_chain(const sf_context *ctx, sf_cuda_device *d, const sf_st
 {
         sf_cuda_plan plan;
         cu_function function;
-        const sf_cuda_scratch none = {0};
+        sf_cuda_scratch scratch = {0};
         bool fits;
         SF_TRY(sf_cuda_plan_chain(ctx, first, &d->chip, &plan, &fits));
         if (!fits)
                 return sf_chain_apart(first, run_stage, &(stage_of){ctx, d, workspace, size});
         SF_TRY(check_chain(ctx, d, first));
         SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[0].spec, &function));
-        return launch(ctx, d, first->stream, &plan, &function, &none);
+        SF_TRY(take_scratch(ctx, d, first->stream, &plan, workspace, size, &scratch));
+        sf_status status = launch(ctx, d, first->stream, &plan, &function, &scratch);
+        sf_cuda_scratch_give(d, first->stream, &scratch, status == SF_OK);
+        /* Part of a chip may have no room for clusters that large. */
+        if (status != SF_OK && sf_cuda_is_wide(&plan.launch[0].spec, &d->chip))
+                return sf_chain_apart(first, run_stage, &(stage_of){ctx, d, workspace, size});
+        return status;
 }
 
 sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, size_t size)
@@ -250,9 +264,9 @@ sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
         SF_TRY(sf_cuda_device_get(ctx, step->device.device_id, &all.device));
         if (step->then)
                 SF_TRY(sf_cuda_plan_chain(ctx, step, &all.device->chip, &plan, &fits));
-        if (!fits)
+        if (!fits || sf_cuda_is_wide(&plan.launch[0].spec, &all.device->chip))
                 SF_TRY(step->then ? sf_chain_apart(step, measure_stage, &all) : measure_stage(&all, step));
-        *size = all.size;
+        *size = fits && !sf_cuda_is_wide(&plan.launch[0].spec, &all.device->chip) ? plan.scratch : all.size;
         return SF_OK;
 }
 

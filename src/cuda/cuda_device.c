@@ -3,6 +3,7 @@
 #include "cuda/cuda_device.h"
 
 #include "cuda/cache.h"
+#include "cuda/emit.h"
 #include "cuda/jit.h"
 
 #include <stdio.h>
@@ -49,6 +50,7 @@ static cu_result read_chip(sf_cuda_device *d)
         d->chip.capability = major * 10 + minor;
         /* the size that all chips with clusters support */
         d->chip.cluster = d->chip.capability >= 90 ? 8 : 1;
+        d->chip.widest_cluster = d->chip.capability >= 90 ? 16 : 1;
         d->chip.l2 = l2;
         d->pools = pools != 0;
         d->reads_host = reads_host != 0;
@@ -254,8 +256,9 @@ static bool image_refused(cu_result code)
         return code == CU_INVALID_IMAGE || code == CU_NO_BINARY || code == CU_INVALID_PTX || code == CU_UNSUPPORTED_PTX;
 }
 
-/* Loads the image as a module, and finds the kernel in it. */
-static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, const char *entry,
+/* Loads the image as a module, and finds the kernel in it. `wide`: its clusters are larger than all
+ * chips with clusters support. */
+static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, const char *entry, bool wide,
                             cu_function *function, char *log, size_t size)
 {
         int names[] = {CU_MODULE_ERROR_LOG, CU_MODULE_ERROR_LOG_SIZE};
@@ -272,6 +275,9 @@ static cu_result load_image(const sf_cuda_device *d, const sf_binary *binary, co
                 code = d->driver->function_attribute(&used, CU_FUNCTION_STATIC_SHARED, *function);
         if (code == CU_OK && used < d->chip.shared_per_block)
                 code = d->driver->function_set(*function, CU_FUNCTION_DYNAMIC_SHARED, d->chip.shared_per_block - used);
+        /* If this is refused, so will be the launch, and a chain then runs one stage after another. */
+        if (code == CU_OK && wide)
+                (void)d->driver->function_set(*function, CU_FUNCTION_WIDE_CLUSTERS, 1);
         if (code != CU_OK)
                 d->driver->module_unload(module);
         return code;
@@ -294,7 +300,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
         sf_cuda_entry(spec, entry);
         sf_cache_key_make(&key, compiler, spec, source, arch);
         if (sf_cache_read(&key, &binary)) {
-                code = load_image(d, &binary, entry, function, log, sizeof log);
+                code = load_image(d, &binary, entry, sf_cuda_is_wide(spec, &d->chip), function, log, sizeof log);
                 free(binary.image);
                 if (image_refused(code))
                         sf_cache_forget(&key);
@@ -304,7 +310,7 @@ static sf_status make_kernel(const sf_context *ctx, sf_cuda_device *d, const sf_
                 snprintf(file, sizeof file, "%s.cu", name);
                 status = sf_jit_compile(ctx, compiler, file, source, arch, &binary, NULL);
                 if (status == SF_OK) {
-                        code = load_image(d, &binary, entry, function, log, sizeof log);
+                        code = load_image(d, &binary, entry, sf_cuda_is_wide(spec, &d->chip), function, log, sizeof log);
                         if (code == CU_OK)
                                 sf_cache_write(&key, &binary);
                         free(binary.image);

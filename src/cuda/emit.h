@@ -59,6 +59,12 @@ static inline int sf_cuda_value_size(int32_t op, int32_t acc)
         return sf_cuda_is_pair(op, acc) ? 2 * size : size;
 }
 
+/* Has the launch clusters of more blocks than every chip with clusters supports? */
+static inline bool sf_cuda_is_wide(const sf_cuda_spec *spec, const sf_cuda_chip *chip)
+{
+        return spec->kernel == SF_CUDA_APPLY_COLUMNS && spec->extra[APPLY_COLUMNS_CLUSTER] > chip->cluster;
+}
+
 /* How many dims a specialisation's parameters have. */
 int32_t sf_cuda_dims(const sf_cuda_spec *spec);
 

@@ -90,10 +90,10 @@ static unsigned operands_of(const sf_instruction *program, int32_t count)
         return bits;
 }
 
-/* The steps of apply.cu and what they read. */
+/* The steps of apply.cu or apply_columns.cu and what they read. */
 static void put_chain(writer *w, const sf_cuda_spec *spec)
 {
-        static const int units[4] = {0, 1, 0, 2};
+        static const int units[4] = {0, 1, 3, 2};
         const sf_cuda_fused *f = &spec->fused;
         const sf_instruction *program = f->code;
         put(w, "#define SF_OPERAND_LIST(F)");
@@ -103,7 +103,7 @@ static void put_chain(writer *w, const sf_cuda_spec *spec)
         for (int32_t k = 0; k <= f->beside; k++) {
                 const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, f->loads, f->stores, 0};
                 const sf_cuda_also *s = k ? &f->also[k - 1] : &own;
-                const int32_t how = spec->extra[APPLY_HOW + k];
+                const int32_t how = spec->extra[(spec->kernel == SF_CUDA_APPLY ? APPLY_HOW : APPLY_COLUMNS_HOW) + k];
                 const unsigned mask = how >> 4 ? 1u << ((how >> 4) - 1) : 0, loads = operands_of(program, s->loads) | mask;
                 put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)how, loads,
                     operands_of(program + s->loads, s->stores));
@@ -141,7 +141,7 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
         const bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN;
-        const bool apply = spec->kernel == SF_CUDA_APPLY;
+        const bool apply = spec->kernel == SF_CUDA_APPLY || spec->kernel == SF_CUDA_APPLY_COLUMNS;
         const bool element = f->beside && sf_op_is((sf_op)spec->op, SF_INDEX), total = f->beside && !folds && !again && !apply && !element;
         const sf_op op = (sf_op)spec->op;
         bool products = sf_cuda_is_product(spec->op, spec->acc), exponentials = op == SF_LOGSUMEXP;
@@ -444,7 +444,7 @@ static bool put_file(writer *w, const char *name)
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
         const bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD && !sf_op_is((sf_op)spec->op, SF_INDEX);
-        const bool tiles = spec->kernel != SF_CUDA_AGAIN && spec->kernel != SF_CUDA_APPLY;
+        const bool tiles = spec->kernel != SF_CUDA_AGAIN && spec->kernel != SF_CUDA_APPLY && spec->kernel != SF_CUDA_APPLY_COLUMNS;
         const char *files[] = {"device.cuh", "shared.h", "value.cuh", "element.cuh", fused ? "codes.cuh" : NULL,
                                folds ? "members.cuh" : NULL, tiles ? "memory.cuh" : NULL, tiles ? "tree.cuh" : NULL,
                                kernel_files[spec->kernel]};

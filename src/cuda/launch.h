@@ -22,6 +22,7 @@ typedef struct sf_cuda_chip {
         int32_t shared_per_multiprocessor;
         int64_t l2;              /* bytes */
         int32_t cluster;         /* the most blocks in a cluster; 1: there are no clusters */
+        int32_t widest_cluster;  /* the most that it may have room for */
         /* only in tests: not 0 makes every tile small, so that short sequences have many */
         int32_t small_tiles;
 } sf_cuda_chip;
@@ -81,7 +82,7 @@ typedef struct sf_cuda_spec {
         int32_t threads;
         int32_t items;  /* vectors (or rows) that a thread holds */
         int32_t width;  /* elements of a vector access */
-        int32_t extra[11]; /* the kernel file's prelude gives them meaning */
+        int32_t extra[13]; /* the kernel file's prelude gives them meaning */
         sf_cuda_fused fused; /* all zero for a plain step */
         uint8_t rest[5];
 } sf_cuda_spec;

@@ -59,6 +59,9 @@ static const row rows[] = {
         {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {1024, 32, 1, 4, 0}},
         {SF_CUDA_APPLY, 1, -1, 16, 8, 8, 70, {1024, 8, 1, 0, 0}},
 
+        /* Columns in registers: 32 words a thread, in blocks of at least four warps. */
+        {SF_CUDA_APPLY_COLUMNS, -1, -1, 16, 8, 8, 70, {512, 64, 1, 4, 0}},
+
         /* A leaf of 32 words for each lane, of 64 in most folds (emit_segments.c). H200, 2^26 f32:
          * five, six or seven blocks of 128 threads and twelve of 64 differ by less than a tenth. */
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 4, 70, {128, 32, 6, 0, 0}},

@@ -18,6 +18,7 @@
 template <int BYTES> struct sf_raw {
         unsigned w[(BYTES + 3) / 4];
 };
+template <int BYTES> static inline void sf_in_turn(sf_raw<BYTES> &) {}
 
 /* The device traps on a misaligned access; here it is told. */
 static inline void sf_check_aligned(const void *p, int bytes)
@@ -119,6 +120,10 @@ static inline unsigned sf_four_bytes(unsigned a, unsigned b, unsigned c, unsigne
         return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
 }
 static inline unsigned sf_byte(unsigned v, int k) { return v >> 8 * k & 255; }
+static inline unsigned sf_funnel_left(unsigned low, unsigned high, int bits)
+{
+        return (unsigned)(((unsigned long long)high << 32 | low) << bits >> 32);
+}
 static inline unsigned sf_funnel(unsigned low, unsigned high, int bits)
 {
         return (unsigned)(((unsigned long long)high << 32 | low) >> bits);

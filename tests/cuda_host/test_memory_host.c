@@ -34,6 +34,9 @@ static const struct {
         {"softmax(x, 1, offsets=o)", 0, 2, {2, 3000}}, {"sum(x, 1)", 0, 3, {70, 5, 1}}, {"x * 2 + 1", 0, 2, {3, 500}}, {"cumsum(x, 1)", 0, 3, {1, 320, 4}}, {"cumsum(x, 1)", 0, 3, {1, 660, 2}},
         {"softmax(x, 1)", 0, 2, {13, 101}},     {"layer_norm(x, 1)", 0, 2, {17, 1501}}, {"normalize(x, 2, 1)", 1, 2, {14, 203}}, {"layer_norm(x, 1)", 0, 2, {33, 256}},
         {"normalize(x, 2, 1)", 0, 2, {40, 200}},
+        {"layer_norm(x, 1)", 1, 2, {12, 400}},   {"softmax(x, 1)", 0, 2, {21, 1003}},       {"normalize(x, 2, 1)", 0, 2, {3, 777}},
+        {"softmax(x, 1)", 0, 3, {2, 30, 200}},   {"layer_norm(x, 1)", 1, 3, {3, 13, 33}}, {"normalize(x, 2, 1)", 0, 3, {3, 27, 64}}, {"softmax(x, 1)", 0, 3, {1, 5, 700}},
+        {"log_softmax(x, 1)", 0, 3, {1, 31, 99}}, {"layer_norm(x, 1)", 0, 3, {3, 26, 68}}, {"softmax(x, 1)", 1, 3, {2, 15, 34}}, {"x - mean(x, 1, keepdim=True)", 0, 3, {5, 3, 41}},
 };
 #define LINES (int)(sizeof lines / sizeof *lines)
 
@@ -150,7 +153,8 @@ int main(int argc, char **argv)
 #undef KERNEL
         CHECK(host_clusters && host_staged && host_interleaved && host_chunked && host_whole_rows, "%ld clusters, %ld staged, %ld interleaved, %ld chunked, %ld of whole rows",
               host_clusters, host_staged, host_interleaved, host_chunked, host_whole_rows);
-        CHECK(host_through && host_loops && host_shifts, "%ld by way of shared memory, %ld line after line, %ld at any address", host_through, host_loops, host_shifts);
+        CHECK(host_through && host_loops && host_shifts && host_teams, "%ld by way of shared memory, %ld line after line, %ld at any address, %ld by teams of blocks", host_through, host_loops, host_shifts,
+              host_teams);
         for (int k = 0; k < 2; k++)
                 sf_context_destroy(ctx[k]);
         printf("%d specialisations, %ld launches\n", kernels_count(), host_launches);

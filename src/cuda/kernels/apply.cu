@@ -6,7 +6,8 @@
  * each lane. Neighbours are first in a vector, then in lanes, vectors, warps and tiles. So a leaf
  * is an aligned part of the line, and its total is a node of the tree that the order prescribes
  * (docs/order.md). SF_WARPS warps work on a line. A block has SF_THREADS / 32 / SF_WARPS lines at
- * once; or SF_CLUSTER blocks share a line, and each has every SF_CLUSTER-th tile.
+ * once; or SF_CLUSTER blocks share a line, and each has every SF_CLUSTER-th tile; or, if SF_SINGLE is
+ * 0, a team of as many blocks as there are tiles (apply_teams.cuh), whose tiles are powers of two.
  *
  * Each warp folds its leaves. The leaves' totals go to the shared memory of every block of the
  * line, and every warp folds them all, SF_PER a lane. So all threads have the result after one
@@ -38,55 +39,24 @@
  *
  * units: lines. number[0]: tiles of a line. number[2]: from one of a block's lines to its next.
  */
-enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
-
-template <int K> struct sf_recipe;
-template <int K> struct sf_programs;
-#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                                    \
-        template <> struct sf_recipe<k> {                                                                                                    \
-                enum { OP = op, ACC = acc, OUT = out, BEGINS = begins, KIND = (how) & 3, WITHIN = (how) >> 2 & 1 };   \
-                enum { UNIT = (how) >> 3 & 1, MASK = ((how) >> 4) - 1, LOADS = loads, STORES = stores };                                     \
-        };
-SF_STEPS(STEP)
-#undef STEP
+#include "apply_steps.cuh"
 
 enum {
-        STEPS = 1 + SF_ALSO,
         LINES = SF_THREADS / 32 / SF_WARPS,
         SPREAD = 32 * SF_WIDTH,    /* from one of a lane's vectors to the next */
         LEAF = SPREAD * SF_ITEMS,
-        /* How many vectors are loaded at a time of operands that only a map reads. */
-        LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1,
         ONE_TILE = SF_KEEP != 2,
-        STAGED = SF_KEEP >= 3,
-        LOOPS = SF_KEEP == 4,
+        TEAM = !SF_SINGLE,
+        SHARED = SF_CLUSTER > 1 || TEAM, /* by several blocks, with a tile each */
         /* Lines whose leaves' totals are in shared memory: a warp may be one line ahead of
          * another. */
         TURNS = LOOPS ? 2 : 1,
-        ALONE = SF_WARPS == 1 && ONE_TILE && SF_CLUSTER == 1, /* a line is one leaf */
+        ALONE = SF_WARPS == 1 && ONE_TILE && !SHARED, /* a line is one leaf */
 };
-
-template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
-template <int K> using sf_held = sf_value<sf_recipe<K>::OP, sf_number_of_step<K> >;
-template <int K> using sf_total = typename sf_held<K>::type;
-
-/* The size of the largest of the steps' totals. It is a power of two. */
-template <int K> struct sf_slot_of_step {
-        enum { OWN = (int)sizeof(sf_total<K>), NEXT = sf_slot_of_step<K + 1>::BYTES, BYTES = (int)OWN > (int)NEXT ? (int)OWN : (int)NEXT };
-};
-template <> struct sf_slot_of_step<STEPS> {
-        enum { BYTES = 4 };
-};
-enum { SLOT = sf_slot_of_step<0>::BYTES };
-
-#if SF_ALSO
-#define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
-#else
-#define FIELD(k, name) p.name
-#endif
 
 #include "apply_line.cuh"
 #include "apply_folds.cuh"
+#include "apply_teams.cuh"
 
 /* ------------------------------------------------------------------------------------------------
  * Steps
@@ -96,13 +66,55 @@ enum { SLOT = sf_slot_of_step<0>::BYTES };
 template <int K> SF_DEVICE void sf_made(sf_course &c, sf_u64 bits)
 {
         enum { SIZE = SF_SIZE(sf_recipe<K>::OUT) };
-        c.made[K] = bits;
+        c.made[K][0] = bits;
         if (!sf_recipe<K>::WITHIN && c.mine) {
                 sf_raw<SIZE> r;
                 r.w[0] = 0;
                 sf_set_slot<SIZE>(r, 0, bits);
                 sf_store(c.y[K], r);
         }
+}
+
+/* The first line of the block, in its first round. */
+SF_DEVICE sf_i64 sf_first_line(const sf_course &c)
+{
+        return TEAM ? (sf_u32) * (const sf_u64 *)sf_shared() / (sf_u32)c.tiles : sf_block() / SF_CLUSTER * LINES;
+}
+
+/* sf_line_of: the line that the thread's warps work on in a round. It is computed again wherever it
+ * is needed, for the same reason. sf_goes_on: does the block have another line? */
+SF_DEVICE sf_i64 sf_line_of(const sf_params &p, const sf_course &c, int round)
+{
+        return sf_first_line(c) + c.team + (LOOPS ? sf_anew(round) * p.number[2] : 0);
+}
+SF_DEVICE bool sf_goes_on(const sf_params &p, const sf_course &c)
+{
+        return LOOPS && sf_first_line(c) + sf_anew(c.round + 1) * p.number[2] < p.units;
+}
+
+/* Folds the totals of all leaves of a line that a team of blocks shares; `total` is that of the warp's
+ * own leaf. The first warp of each block tells the others what the block has. */
+template <int K> SF_DEVICE sf_total<K> sf_fold_by_team(const sf_params &p, const sf_course &c, sf_total<K> total)
+{
+        sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + sf_apply_leaves(2)), *result = leaf + SF_WARPS;
+        if (c.lane == 0)
+                leaf[c.warp] = total;
+        sf_sync_block();
+        if (c.warp == 0) {
+                const sf_u32 mark = sf_mark(*(const sf_u64 *)sf_shared());
+                sf_u64 *words = sf_team_words(p, sf_line_of(p, c, c.round) * sf_folds_before<STEPS>::COUNT + sf_folds_before<K>::COUNT, c.tiles);
+                total = leaf[c.lane % SF_WARPS];
+#pragma unroll
+                for (int b = 1; b < SF_WARPS; b *= 2)
+                        total = sf_meet<K>(total, c.lane, b);
+                if (c.lane == 0)
+                        sf_tell_team(words, c.tiles, c.rank, total, mark);
+                total = sf_ask_team<K>(p, words, c.tiles, c.lane, mark);
+                if (c.lane == 0)
+                        *result = total;
+        }
+        sf_sync_block();
+        return *result;
 }
 
 template <int KIND> struct sf_do;
@@ -114,6 +126,9 @@ template <> struct sf_do<KIND_FOLD> {
                 if (ALONE) {
                         sf_fetch_all<K>(p, c, 0, kept);
                         total = sf_fold_leaf<K>(p, c, 0, kept);
+                } else if (TEAM) {
+                        sf_fetch_all<K>(p, c, c.rank, kept);
+                        total = sf_fold_by_team<K>(p, c, sf_fold_leaf<K>(p, c, c.rank, kept));
                 } else {
                         const int turn = c.round % TURNS * STEPS + K;
                         sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + sf_apply_leaves(SF_CLUSTER) + (turn * LINES + c.team) * SF_WARPS * c.tiles * SLOT);
@@ -137,77 +152,98 @@ template <> struct sf_do<KIND_FOLD> {
         }
 };
 
-/* Computes the results of a vector. */
-template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r, ASK &ask)
+/* Stores the elements of r that are at `from` or past it and before `to`, one by one. r begins with
+ * element `first`. */
+template <int SIZE, int BYTES> SF_DEVICE void sf_store_some(char *y, sf_i64 stride, int first, int from, int to, const sf_raw<BYTES> &r)
 {
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, v, j, ask)));
+                if (first + j >= from && first + j < to) {
+                        sf_raw<SIZE> one;
+                        one.w[0] = 0;
+                        sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, j));
+                        sf_store(y + (sf_i64)(first + j) * stride, one);
+                }
 }
 
-/* SF_SHIFT_IN: stores the warp's vectors r by way of shared memory. They begin with element `first`
- * of the line. */
-template <bool WHOLE, int SIZE, int BYTES> SF_DEVICE void sf_store_elements(const sf_course &c, char *y, int first, const sf_raw<BYTES> &r)
+/* SF_SHIFT_IN: stores the warp's vectors r as aligned ones. Each has the end of one vector and the
+ * beginning of the next. The next is r, which begins with element `index`. The one before is r of
+ * the lane before; for the first lane, it is `last` of the last lane, the vector before its r. The
+ * leaf begins with element `leaf`. */
+template <int SIZE, int BYTES>
+SF_DEVICE void sf_store_shifted(const sf_course &c, char *y, int leaf, int index, const sf_raw<BYTES> &last, const sf_raw<BYTES> &r)
 {
-        unsigned char *results = sf_results_of(c) + (c.team * SF_WARPS + c.warp) * (32 * 16);
-        sf_sync_warp();
-        sf_shared_store(results + c.lane * BYTES, r);
-        sf_sync_warp();
+        enum { WORDS = (BYTES + 3) / 4, UNUSED = WORDS > 1 ? (SIZE + 3) / 4 - (SIZE < 4) : 0 };
+        const int past = (int)((sf_u64)y & (BYTES - 1)), first = index - past / SIZE;
+        sf_raw<BYTES> before;
 #pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++) {
-                sf_raw<SIZE> one;
-                sf_shared_load(results + (j * 32 + c.lane) * SIZE, one);
-                if (WHOLE || first + j * 32 + c.lane < c.n)
-                        sf_store(y + (sf_i64)(first + j * 32 + c.lane) * SIZE, one);
-        }
+        for (int k = 0; k < WORDS; k++)
+                before.w[k] = k < UNUSED ? 0 : ::sf_shuffle(c.lane == 31 ? last.w[k] : r.w[k], (c.lane - 1) & 31);
+        const sf_raw<BYTES> mixed = sf_cut_back<SIZE>(before, r, past);
+        if (first >= leaf && first + SF_WIDTH <= c.n && index < leaf + LEAF)
+                sf_store(y + (sf_i64)first * SIZE, mixed);
+        else if (c.lane == 0 || first + SF_WIDTH > c.n)
+                sf_store_some<SIZE>(y, SIZE, first, leaf, c.n < leaf + LEAF ? c.n : leaf + LEAF, mixed);
 }
 
 template <> struct sf_do<KIND_MAP> {
+        /* The results of item i of tile t. */
+        template <int K, int BYTES> SF_DEVICE_MEMBER void item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors (&kept)[SF_ITEMS], sf_raw<BYTES> &r)
+        {
+                if (i % LATE_ITEMS == 0)
+#pragma unroll
+                        for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
+                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
+                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                        r.w[w] = 0;
+                sf_hasty ask = {false};
+                sf_map_vector<K>(p, c, kept[i], r, ask);
+                if (ask.fails) {
+                        sf_careful careful;
+                        sf_map_vector<K>(p, c, kept[i], r, careful);
+                }
+        }
+
+        template <int K> SF_DEVICE_MEMBER void shifted(const sf_params &p, const sf_course &c, int t, sf_vectors (&kept)[SF_ITEMS])
+        {
+                enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
+                const int leaf = (t * SF_WARPS + c.warp) * LEAF;
+                sf_raw<BYTES> r, last;
+                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                        last.w[w] = 0;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        if (STEPS == 2) /* only there it saves registers, as nvcc 13 reports for sm_90 */
+                                sf_take_in_turn(kept[i]);
+                        item<K>(p, c, t, i, kept, r);
+                        sf_in_turn(r);
+                        sf_store_shifted<SIZE>(c, c.y[K], leaf, leaf + c.lane * SF_WIDTH + i * SPREAD, last, r);
+                        last = r;
+                }
+                /* the end of the leaf */
+                sf_store_shifted<SIZE>(c, c.y[K], leaf, leaf + c.lane * SF_WIDTH + LEAF, last, r);
+        }
+
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
                 enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
                 const sf_i64 stride = FIELD(K, sy);
                 for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
-                        const int leaf = (t * SF_WARPS + c.warp) * LEAF, first = leaf + c.lane * SF_WIDTH;
-                        const bool whole = leaf + LEAF <= c.n;
+                        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
                         sf_fetch_all<K>(p, c, t, kept);
+                        if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
+                                shifted<K>(p, c, t, kept);
+                                continue;
+                        }
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
                                 const int index = first + i * SPREAD;
-                                if (i % LATE_ITEMS == 0)
-#pragma unroll
-                                        for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
-                                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
                                 sf_raw<BYTES> r;
-                                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
-                                        r.w[w] = 0;
-                                sf_hasty ask = {false};
-                                sf_map_vector<K>(p, c, kept[i], r, ask);
-                                if (ask.fails) {
-                                        sf_careful careful;
-                                        sf_map_vector<K>(p, c, kept[i], r, careful);
-                                }
-                                if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
-                                        if (whole)
-                                                sf_store_elements<true, SIZE>(c, c.y[K], leaf + i * SPREAD, r);
-                                        else
-                                                sf_store_elements<false, SIZE>(c, c.y[K], leaf + i * SPREAD, r);
-                                        continue;
-                                }
-                                if (sf_recipe<K>::UNIT && index + SF_WIDTH <= c.n) {
+                                item<K>(p, c, t, i, kept, r);
+                                if (sf_recipe<K>::UNIT && index + SF_WIDTH <= c.n)
                                         sf_store(c.y[K] + (sf_i64)index * SIZE, r);
-                                        continue;
-                                }
-                                if (sf_recipe<K>::UNIT && !SF_RAGGED)
-                                        continue;
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        if (index + j < c.n) {
-                                                sf_raw<SIZE> one;
-                                                one.w[0] = 0;
-                                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, j));
-                                                sf_store(c.y[K] + (sf_i64)(index + j) * stride, one);
-                                        }
+                                else if (!sf_recipe<K>::UNIT || SF_RAGGED)
+                                        sf_store_some<SIZE>(c.y[K], stride, index, 0, c.n, r);
                         }
                 }
         }
@@ -273,18 +309,7 @@ SF_DEVICE void sf_find_place(const sf_params &p, sf_course &c)
         c.team = LINES == 1 && LOOPS ? 0 : thread / 32 / SF_WARPS;
         c.tiles = (int)p.number[0];
         c.kept = (int)p.number[1];
-        c.rank = (int)(sf_block() % SF_CLUSTER);
-}
-
-/* sf_line_of: the line that the thread's warps work on in a round. It is computed again wherever it
- * is needed, for the same reason. sf_goes_on: does the block have another line? */
-SF_DEVICE sf_i64 sf_line_of(const sf_params &p, const sf_course &c, int round)
-{
-        return sf_block() / SF_CLUSTER * LINES + c.team + (LOOPS ? sf_anew(round) * p.number[2] : 0);
-}
-SF_DEVICE bool sf_goes_on(const sf_params &p, const sf_course &c)
-{
-        return LOOPS && sf_block() / SF_CLUSTER * LINES + sf_anew(c.round + 1) * p.number[2] < p.units;
+        c.rank = TEAM ? (int)((sf_u32) * (const sf_u64 *)sf_shared() % (sf_u32)c.tiles) : (int)(sf_block() % SF_CLUSTER);
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -292,6 +317,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_take_turn();
         sf_course c;
         sf_vectors kept[SF_ITEMS];
+        if (TEAM)
+                sf_join_team(p, (sf_u64 *)sf_shared());
         sf_find_place(p, c);
         if (SF_CLUSTER > 1) {
                 if (sf_thread() < TURNS * STEPS)
@@ -308,7 +335,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (c.round = 0;; c.round++) {
 #pragma unroll
                 for (int k = 0; k < STEPS; k++)
-                        c.made[k] = 0;
+                        c.made[k][0] = 0;
 #define OPERAND(k, dt, unit, made)          \
         if (!(MOVING >> k & 1) && (made) < 0) \
                 sf_load_steady(c.operand[k], *(sf_raw<SF_SIZE(dt)> *)&c.still.operand##k);

@@ -1,19 +1,6 @@
 /*
  * apply_folds.cuh: the folds of apply.cu: of a vector, of a warp's leaf, of all leaves of a line.
  */
-template <int K> SF_DEVICE sf_total<K> sf_joined(sf_total<K> a, sf_total<K> b) { return sf_held<K>::settle(SF_JOIN(sf_recipe<K>::OP, a, b)); }
-template <int K> SF_DEVICE sf_total<K> sf_lifted(sf_u64 bits) { return sf_held<K>::settle(sf_held<K>::lift(sf_dtype<sf_recipe<K>::ACC>::constant(bits))); }
-
-/* Combines v of this lane with `other` of the lane whose number differs in bit b. The value of the
- * lower lane goes on the left. */
-template <int K> SF_DEVICE sf_total<K> sf_met(sf_total<K> v, sf_total<K> other, int lane, int b)
-{
-        if (SF_COMMUTES)
-                return sf_joined<K>(v, other);
-        return sf_joined<K>(sf_held<K>::choose(lane & b, other, v), sf_held<K>::choose(lane & b, v, other));
-}
-template <int K> SF_DEVICE sf_total<K> sf_meet(sf_total<K> v, int lane, int b) { return sf_met<K>(v, sf_held<K>::shuffle(v, lane ^ b), lane, b); }
-
 /* Folds each of N values with those of the other lanes, and then the N results. While a lane has
  * several values, it sends one of each two to its partner and keeps the other. So of two lanes
  * whose numbers differ in bit 0, one has the values with even numbers and the other those with odd
@@ -48,17 +35,6 @@ template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N],
         return a[0];
 }
 
-/* Folds N neighbours. */
-template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
-{
-#pragma unroll
-        for (int b = 1; b < N; b *= 2)
-#pragma unroll
-                for (int i = 0; i + b < N; i += 2 * b)
-                        e[i] = sf_joined<K>(e[i], e[(i + b) % N]);
-        return e[0];
-}
-
 /* A vector of numbers to fold. The operation decides whether they are lifted one by one or all at
  * once. */
 template <int OP, int K> struct sf_few {
@@ -78,32 +54,6 @@ template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
         }
 };
 #endif
-
-/* The numbers that the load program of step K computes from the elements of a vector. */
-template <int K, class ASK> SF_DEVICE void sf_load_numbers(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH], ASK &ask)
-{
-#pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++)
-                one[j] = sf_programs<K>::load(p, c, v, j, ask);
-}
-
-/* Keeps a step's numbers as a vector. KEPT: the operand is made of the numbers of this step. */
-template <bool KEPT, int DT> struct sf_keeper {
-        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &, const T (&)[SF_WIDTH]) {}
-};
-template <int DT> struct sf_keeper<true, DT> {
-        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &r, const T (&one)[SF_WIDTH])
-        {
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        sf_set_slot<SF_SIZE(DT)>(r, j, sf_dtype<DT>::bits(one[j]));
-        }
-};
-
-/* Bit k: the numbers of step k are kept for a later step. */
-#define OPERAND(k, dt, unit, made) | ((made) >= 0 && (unit) == 1 ? 1 << ((made) >= 0 ? (made) : 0) : 0)
-enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
-#undef OPERAND
 
 /* Folds each of the lane's vectors of a leaf. `first`: the lane's first element. WHOLE: all of the
  * leaf is inside the line. */

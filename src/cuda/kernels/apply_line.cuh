@@ -2,115 +2,6 @@
  * apply_line.cuh: a line of apply.cu: where its operands are, and how they get from memory to
  * registers, directly or through shared memory.
  */
-/* Bit k of MOVING: operand k varies along the line. Of FETCHED: it also is in memory. Of UNITS: it
- * also is loaded as vectors. */
-#define OPERAND(k, dt, unit, made) | ((made) < 0 ? (unit) != 2 : (unit) == 1) << k
-enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
-#undef OPERAND
-
-#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) != 2) << k
-enum { FETCHED = 0 SF_OPERAND_LIST(OPERAND) };
-#undef OPERAND
-
-#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) == 1) << k
-enum { UNITS = 0 SF_OPERAND_LIST(OPERAND) };
-#undef OPERAND
-
-/* The operands that some step before K loads, and those that some step from K on loads. */
-template <int K> struct sf_before_step {
-        enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
-};
-template <> struct sf_before_step<0> {
-        enum { LOADS = 0 };
-};
-template <int K> struct sf_from_step {
-        enum { LOADS = sf_recipe<K>::LOADS | sf_from_step<K + 1>::LOADS };
-};
-template <> struct sf_from_step<STEPS> {
-        enum { LOADS = 0 };
-};
-
-/* The operands that several of the steps from K on load. */
-template <int K> struct sf_kept_from {
-        enum { LOADS = (sf_recipe<K>::LOADS & sf_from_step<K + 1>::LOADS) | sf_kept_from<K + 1>::LOADS };
-};
-template <> struct sf_kept_from<STEPS> {
-        enum { LOADS = 0 };
-};
-enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
-
-/* What is loaded of every operand: a vector, or one element. */
-struct sf_vectors {
-#define OPERAND(k, dt, unit, made) sf_raw<SF_SIZE(dt) * (MOVING >> k & 1 ? SF_WIDTH : 1)> operand##k;
-        SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-};
-
-/* A line, and the place of this thread in it. */
-struct sf_course {
-        const char *operand[SF_OPERANDS];
-        char *y[STEPS];
-        sf_vectors still;
-        sf_u64 made[STEPS];
-        int n, tiles, kept, lane, warp, team, rank, round;
-        bool mine; /* this thread stores results of which a line has one */
-};
-
-/* An argument of a program, of dtype DT: number j of a vector, the one element that the line has,
- * or the result of an earlier step. */
-template <int DT, int MADE, bool MOVES> struct sf_argument {
-        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &v, const sf_raw<B> &, int j)
-        {
-                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(v, j));
-        }
-};
-template <int DT> struct sf_argument<DT, -1, false> {
-        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &, const sf_raw<B> &still, int)
-        {
-                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(still, 0));
-        }
-};
-template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
-        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &c, const sf_raw<A> &, const sf_raw<B> &, int)
-        {
-                return sf_dtype<DT>::from(c.made[MADE]);
-        }
-};
-
-#define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
-#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
-        template <> struct sf_programs<k> {                                                                                        \
-                template <class ASK = sf_careful>                                                                                  \
-                SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j, ASK &&ask = ASK()) \
-                {                                                                                                                  \
-                        return sf_load_program##k(p SF_OPERAND_LIST(OPERAND), ask);                                                \
-                }                                                                                                                  \
-                template <class T> SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_course &c, const sf_vectors &v, T s) \
-                {                                                                                                                  \
-                        const int j = 0;                                                                                           \
-                        return (void)j, sf_store_program##k(p, s SF_OPERAND_LIST(OPERAND));                                        \
-                }                                                                                                                  \
-        };
-SF_STEPS(STEP)
-#undef STEP
-#undef OPERAND
-
-/* Does the mask keep element j of the vector? */
-template <int MASK> struct sf_keeps {
-#define OPERAND(k, dt, unit, made) \
-        if (MASK == k)              \
-                kept = sf_argument<SF_DT_BOOL, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j) != 0;
-        SF_DEVICE_MEMBER bool at(const sf_course &c, const sf_vectors &v, int j)
-        {
-                bool kept = true;
-                SF_OPERAND_LIST(OPERAND)
-                return kept;
-        }
-#undef OPERAND
-};
-template <> struct sf_keeps<-1> {
-        SF_DEVICE_MEMBER bool at(const sf_course &, const sf_vectors &, int) { return true; }
-};
 
 /* Loads the vector at `index` of an operand. Elements at n or past it are not specified. */
 template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *line, sf_i64 stride, int index, int n, sf_raw<BYTES> &r)
@@ -135,19 +26,22 @@ template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *
 /* SF_KEEP 2 and up: where the vectors of operand K are in shared memory. They come after the
  * leaves' totals and the results, and after the operands before K. With SF_SHIFT_IN the vectors of
  * a warp are contiguous, because other lanes copy them than those that read them. */
-#define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sf_apply_operand(vectors, sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>), SF_SIZE(dt), SF_THREADS, SF_SHIFT_IN) : 0)
+#define OPERAND(k, dt, unit, made) + (k < K && KEPT >> k & 1 ? (int)sf_apply_operand(vectors, sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>), SF_THREADS, SF_SHIFT_IN) : 0)
 template <int K> SF_DEVICE int sf_room(int vectors)
 {
         (void)vectors;
         return 0 SF_OPERAND_LIST(OPERAND);
 }
 #undef OPERAND
-SF_DEVICE unsigned char *sf_results_of(const sf_course &c) { return sf_shared() + sf_apply_results(SF_CLUSTER, TURNS * STEPS, LINES, SF_WARPS * c.tiles, SLOT); }
+SF_DEVICE unsigned char *sf_results_of(const sf_course &c)
+{
+        return sf_shared() + (TEAM ? sf_apply_results(2, 1, 1, SF_WARPS + 1, SLOT) : sf_apply_results(SF_CLUSTER, TURNS * STEPS, LINES, SF_WARPS * c.tiles, SLOT));
+}
 template <int K, int SIZE> SF_DEVICE unsigned char *sf_place(const sf_course &c, int item)
 {
-        enum { BYTES = sizeof(sf_raw<SIZE * SF_WIDTH>), LEAF_VECTORS = SF_ITEMS * 32 + (SIZE < 4) };
+        enum { BYTES = sizeof(sf_raw<SIZE * SF_WIDTH>), LEAF_VECTORS = SF_ITEMS * 32 + 1 };
         const int vector = SF_SHIFT_IN ? (c.team * SF_WARPS + c.warp) * LEAF_VECTORS + item * 32 + c.lane : item * SF_THREADS + sf_thread();
-        return sf_results_of(c) + sf_apply_kept(0, SF_THREADS, SF_SHIFT_IN) + sf_room<K>(STAGED ? SF_ITEMS : c.kept * SF_ITEMS) + vector * BYTES;
+        return sf_results_of(c) + sf_room<K>(STAGED ? SF_ITEMS : c.kept * SF_ITEMS) + vector * BYTES;
 }
 
 template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, int n, unsigned char *place)
@@ -175,37 +69,27 @@ template <int SIZE> SF_DEVICE void sf_copy_inside(const char *line, int first, i
                         sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(first + j) * SIZE);
 }
 
-/* SF_SHIFT_IN: copies a leaf of one operand. The lane's first vector will be at `place`. */
-template <bool WHOLE, int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *line, int leaf, unsigned char *place)
+/* SF_SHIFT_IN: copies the aligned vectors that a leaf of one operand overlaps, one more than it has.
+ * The lane's first is copied to `place`. */
+template <int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *line, int leaf, unsigned char *place)
 {
-        enum { BYTES = SIZE * SF_WIDTH };
-        if (SIZE < 4) {
-                const int first = leaf + c.lane * SF_WIDTH - (int)((sf_u64)line & (BYTES - 1)) / SIZE;
+        enum { BYTES = SIZE * SF_WIDTH, APART = 32 * sizeof(sf_raw<BYTES>) };
+        const int past = (int)((sf_u64)line & (BYTES - 1)) / SIZE, first = leaf + c.lane * SF_WIDTH - past;
+        const bool inside = leaf >= past && leaf + LEAF + SF_WIDTH <= c.n + past;
+        if (inside) {
+                const char *from = line + (sf_i64)first * SIZE;
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS + 1; i++)
-                        if (i < SF_ITEMS || c.lane == 0)
-                                sf_copy_inside<SIZE>(line, first + i * SPREAD, c.n, place + i * 32 * (int)sizeof(sf_raw<BYTES>));
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_copy_async<BYTES>(place + i * APART, from + i * SPREAD * SIZE);
+                if (c.lane == 0)
+                        sf_copy_async<BYTES>(place + SF_ITEMS * APART, from + SF_ITEMS * SPREAD * SIZE);
                 return;
         }
-        const char *from = line + (sf_i64)(leaf + c.lane) * SIZE;
-        place -= c.lane * (SF_WIDTH - 1) * SIZE;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS * SF_WIDTH; i++)
-                if (WHOLE || leaf + c.lane + i * 32 < c.n)
-                        sf_copy_async<SIZE>(place + i * 32 * SIZE, from + i * 32 * SIZE);
+#pragma unroll 1
+        for (int i = 0; i < SF_ITEMS + 1; i++)
+                if (i < SF_ITEMS || c.lane == 0)
+                        sf_copy_inside<SIZE>(line, first + i * SPREAD, c.n, place + i * APART);
 }
-
-/* What step K reads from memory. FRESH: what no step before it has read and sf_stage does not copy.
- * LATE: of that, in a map, what no later step reads, such as weights. It is loaded LATE_ITEMS
- * vectors at a time: with more, as nvcc 13 reports for sm_90, a layer norm does not fit in the
- * registers that two blocks leave each other. */
-template <int K> struct sf_reads {
-        enum {
-                ALL = sf_recipe<K>::LOADS & FETCHED,
-                FRESH = ALL & ~sf_before_step<K>::LOADS & ~COPIED,
-                LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
-        };
-};
 
 /* Loads item i of tile t from memory, of the operands in WHICH. */
 template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors &v)
@@ -259,7 +143,7 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
 
 /* The block's first tile, and the end of its tiles. If they are kept in registers, there is only
  * one. */
-SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SF_CLUSTER == 1 ? 0 : c.rank; }
+SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SHARED ? c.rank : 0; }
 SF_DEVICE int sf_tiles_end(const sf_course &c) { return ONE_TILE ? sf_tiles_begin(c) + 1 : c.tiles; }
 
 /* Starts to copy what the first step reads to shared memory. */
@@ -271,10 +155,8 @@ SF_DEVICE void sf_stage(const sf_course &c)
 #define COPIED_SIZE(k, dt) (COPIED >> k & 1 ? SF_SIZE(dt) : 1)
 #if SF_SHIFT_IN
 #define OPERAND(k, dt, unit, made)                                                                            \
-        if (COPIED >> k & 1 && leaf + LEAF <= c.n)                                                            \
-                sf_copy_leaf<true, COPIED_SIZE(k, dt)>(c, c.operand[k], leaf, PLACE(k, dt, 0));             \
-        else if (COPIED >> k & 1)                                                                             \
-                sf_copy_leaf<false, COPIED_SIZE(k, dt)>(c, c.operand[k], leaf, PLACE(k, dt, 0));
+        if (COPIED >> k & 1)                                                                                  \
+                sf_copy_leaf<COPIED_SIZE(k, dt)>(c, c.operand[k], leaf, PLACE(k, dt, 0));
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
 #else
@@ -292,30 +174,97 @@ SF_DEVICE void sf_stage(const sf_course &c)
         sf_copy_commit();
 }
 
-/* Cuts a vector out of two aligned ones: it begins in r, which is at `place`, and ends in the
- * next. */
-template <int SIZE, int BYTES> SF_DEVICE void sf_cut_out(const char *line, const unsigned char *place, sf_raw<BYTES> &r)
+/* Word k of a followed by b. */
+template <int BYTES> SF_DEVICE sf_u32 sf_word_of_two(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int k)
 {
-        sf_raw<BYTES> next;
-        sf_shared_load(place + sizeof r, next);
-        r = sf_cut(r, next, (int)((sf_u64)line & (BYTES - 1)));
+        enum { WORDS = (BYTES + 3) / 4 };
+        return k < WORDS ? a.w[k % WORDS] : b.w[k % WORDS];
+}
+
+/* As sf_cut, where `from` is in word PAST. The compiler knows the words, so it needs no choices. */
+template <int PAST, int SIZE, int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut_at(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int from)
+{
+        if (BYTES < 4)
+                return sf_cut(a, b, from);
+        sf_raw<BYTES> r;
+#pragma unroll
+        for (int k = 0; k < BYTES / 4; k++) {
+                const sf_u32 low = sf_word_of_two(a, b, k + PAST);
+                r.w[k] = SIZE < 4 ? sf_funnel(low, sf_word_of_two(a, b, k + PAST + 1), (from & 3) * 8) : low;
+        }
+        return r;
+}
+
+/* Loads the lane's vectors of an operand; each is cut out of two aligned ones. */
+template <int PAST, int SIZE, int BYTES> SF_DEVICE void sf_cut_vectors(const unsigned char *place, int past, sf_vectors (&v)[SF_ITEMS], sf_raw<BYTES> sf_vectors::*operand)
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_raw<BYTES> a, b;
+                sf_shared_load(place + i * 32 * (int)sizeof a, a);
+                if (PAST || SIZE < 4)
+                        sf_shared_load(place + (i * 32 + 1) * (int)sizeof a, b);
+                else
+                        b = a;
+                v[i].*operand = sf_cut_at<PAST, SIZE>(a, b, past);
+        }
+}
+template <int SIZE, int BYTES> SF_DEVICE void sf_cut_out(const char *line, const unsigned char *place, sf_vectors (&v)[SF_ITEMS], sf_raw<BYTES> sf_vectors::*operand)
+{
+        const int past = (int)((sf_u64)line & (BYTES - 1)), word = BYTES < 8 ? 0 : past / 4;
+        if (word == 0)
+                sf_cut_vectors<0, SIZE>(place, past, v, operand);
+        else if (SIZE < 8 && word == 1)
+                sf_cut_vectors<1, SIZE>(place, past, v, operand);
+        else if (BYTES > 8 && word == 2)
+                sf_cut_vectors<2, SIZE>(place, past, v, operand);
+        else if (SIZE < 8 && BYTES > 8)
+                sf_cut_vectors<3, SIZE>(place, past, v, operand);
+}
+
+/* The last `past` bytes of a, then the first of b. */
+template <int SIZE, int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut_back(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int past)
+{
+        enum { WORDS = (BYTES + 3) / 4, CUTS = SIZE < 4 };
+        if (BYTES < 4)
+                return past ? sf_cut(a, b, BYTES - past) : b;
+        /* Moved up by up to three words, and then, if an element may be half of one, by bytes. */
+        const bool two = past & 8, one = past & 4;
+        sf_u32 w[2 * WORDS];
+#pragma unroll
+        for (int k = 0; k < 2 * WORDS; k++)
+                w[k] = sf_word_of_two(a, b, k);
+        if (BYTES > 8)
+#pragma unroll
+                for (int k = 2 * WORDS - 1; k >= WORDS - 1 - CUTS; k--)
+                        w[k] = sf_second(w[k], w[k - 2], two);
+        if (BYTES > 4 && SIZE < 8)
+#pragma unroll
+                for (int k = 2 * WORDS - 1; k >= WORDS - CUTS; k--)
+                        w[k] = sf_second(w[k], w[k - 1], one);
+        sf_raw<BYTES> r;
+#pragma unroll
+        for (int k = 0; k < WORDS; k++)
+                r.w[k] = CUTS ? sf_funnel_left(w[WORDS + k - 1], w[WORDS + k], (past & 3) * 8) : w[WORDS + k];
+        return r;
 }
 
 /* Waits for the copies of sf_stage and loads them into registers. */
 SF_DEVICE void sf_unstage(const sf_course &c, sf_vectors (&v)[SF_ITEMS])
 {
         sf_copy_wait<0>();
-        if (SF_SHIFT_IN)
-                sf_sync_warp(); /* other lanes have copied it */
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                sf_keep_item<COPIED, false>(c, 0, i, v[i]);
-#define OPERAND(k, dt, unit, made)                         \
-        if (SF_SHIFT_IN && COPIED >> k & 1 && SF_SIZE(dt) < 4) \
-                sf_cut_out<SF_SIZE(dt)>(c.operand[k], sf_place<k, SF_SIZE(dt)>(c, i), v[i].operand##k);
-                SF_OPERAND_LIST(OPERAND)
+#if SF_SHIFT_IN
+        sf_sync_warp(); /* other lanes have copied it */
+#define OPERAND(k, dt, unit, made) \
+        if (COPIED >> k & 1)       \
+                sf_cut_out<SF_SIZE(dt)>(c.operand[k], sf_place<k, SF_SIZE(dt)>(c, 0), v, &sf_vectors::operand##k);
+        SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
-        }
-        if (SF_SHIFT_IN && LOOPS)
+        if (LOOPS)
                 sf_sync_warp();
+#else
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_keep_item<COPIED, false>(c, 0, i, v[i]);
+#endif
 }

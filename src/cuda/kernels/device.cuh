@@ -179,6 +179,9 @@ SF_DEVICE sf_u32 sf_byte(sf_u32 v, int k) { return __byte_perm(v, 0, 0x4440 | k)
 /* 32 of the 64 bits of high and low, from bit `bits` on, which is less than 32. */
 SF_DEVICE sf_u32 sf_funnel(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_r(low, high, (sf_u32)bits); }
 
+/* The high 32 bits of high and low, moved up by `bits` bits, which is less than 32. */
+SF_DEVICE sf_u32 sf_funnel_left(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_l(low, high, (sf_u32)bits); }
+
 SF_DEVICE int sf_count_bits(sf_u32 v) { return __popc(v); }
 SF_DEVICE int sf_highest(sf_u32 v) { return 31 - __clz((int)v); }
 SF_DEVICE sf_u32 sf_high_word(sf_u32 a, sf_u32 b) { return __umulhi(a, b); }
@@ -300,6 +303,15 @@ SF_DEVICE void sf_store(char *p, const sf_raw<2> &r)
 SF_DEVICE void sf_store(char *p, const sf_raw<1> &r)
 {
         asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(r.w[0]));
+}
+
+/* The compiler computes r before it begins with what follows, and what follows only then: otherwise
+ * it would begin with several vectors at once, for which there are no registers. */
+template <int BYTES> SF_DEVICE void sf_in_turn(sf_raw<BYTES> &r)
+{
+#pragma unroll
+        for (int w = 0; w < (BYTES + 3) / 4; w++)
+                asm volatile("" : "+r"(r.w[w])::"memory");
 }
 
 /*

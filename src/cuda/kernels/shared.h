@@ -252,20 +252,32 @@ SF_BOTH sf_amount sf_segments_block(sf_amount stretches, sf_amount beside, sf_am
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
 /* apply.cu, in bytes: in a cluster, a desk for each of two turns and four steps; the totals of
- * leaves, for each turn, step and line; one vector of results per thread, if results may be at any
- * address; what is kept of the line. */
+ * leaves, for each turn, step and line; what is kept of the line. */
 SF_BOTH sf_amount sf_apply_leaves(sf_amount cluster) { return cluster > 1 ? 64 : 0; }
 SF_BOTH sf_amount sf_apply_results(sf_amount cluster, sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot)
 {
         return sf_apply_leaves(cluster) + (steps * lines * leaves * slot + 15) / 16 * 16;
 }
-SF_BOTH sf_amount sf_apply_kept(sf_amount results, sf_amount threads, sf_amount shifts) { return results + (shifts ? 16 * threads : 0); }
-/* For one operand, with `vectors` vectors per thread. If lines may begin at any address,
- * elements smaller than a word are copied as aligned vectors, and a warp's leaf overlaps one
- * more of those. */
-SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount size, sf_amount threads, sf_amount shifts)
+/* For one operand, with `vectors` vectors per thread. If lines may begin at any address, aligned
+ * vectors are copied, and a warp's leaf overlaps one more of those than it has. */
+SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount threads, sf_amount shifts)
 {
-        return ((vectors * threads + (shifts && size < 4 ? threads / 32 : 0)) * bytes + 15) / 16 * 16;
+        return ((vectors * threads + (shifts ? threads / 32 : 0)) * bytes + 15) / 16 * 16;
+}
+
+/* apply_columns.cu, in bytes: the ticket; in a cluster, a desk for each of two turns and four steps;
+ * for each column of each strip, its total, 16 bytes; the totals of warps, with one unused after
+ * each column's; in a cluster, for two turns and each fold, what its blocks send; what is kept of
+ * the strips. */
+enum { SF_DOWN_TICKET = 16, SF_DOWN_TOTALS = SF_DOWN_TICKET + 64 };
+SF_BOTH sf_amount sf_down_parts(sf_amount lines, sf_amount strip) { return SF_DOWN_TOTALS + 16 * lines * strip; }
+SF_BOTH sf_amount sf_down_sent(sf_amount alone, sf_amount lines, sf_amount strip, sf_amount warps, sf_amount slot)
+{
+        return alone ? SF_DOWN_TOTALS : (sf_down_parts(lines, strip) + lines * strip * (warps + 1) * slot + 15) / 16 * 16;
+}
+SF_BOTH sf_amount sf_down_kept(sf_amount alone, sf_amount lines, sf_amount strip, sf_amount warps, sf_amount slot, sf_amount cluster, sf_amount folds)
+{
+        return sf_down_sent(alone, lines, strip, warps, slot) + (cluster > 1 ? (2 * folds * strip * cluster * slot + 15) / 16 * 16 : 0);
 }
 
 #endif

@@ -976,20 +976,7 @@ SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
         return unit * p.number[1] + sf_groups_below(p.number[0], level);
 }
 
-/*
- * The low half of the first word of scratch memory counts the tickets that this launch has drawn.
- * The high half counts the launches before this one; that number plus one is this launch's mark.
- * Everything that is published carries the mark. So a launch never takes what an earlier launch
- * published for its own, and nothing has to be cleared between launches. Every ticket drawn is
- * handed in. The last of the number[3] tickets makes the word ready for the next launch.
- */
-SF_DEVICE sf_u64 sf_draw(const sf_params &p) { return sf_ticket((sf_u64 *)p.scratch); }
-SF_DEVICE sf_u32 sf_mark(sf_u64 drawn) { return (sf_u32)(drawn >> 32) + 1; }
-SF_DEVICE void sf_hand_in(const sf_params &p, sf_u64 drawn)
-{
-        if ((sf_i64)(sf_u32)drawn + 1 == p.number[3])
-                sf_post((sf_u64 *)p.scratch, (sf_u64)sf_mark(drawn) << 32);
-}
+#include "tickets.cuh"
 
 #if SF_MEMBERS == 1
 /* Publishes a settled total. Each word of 64 bits carries the mark and 32 bits of the total, so

@@ -193,7 +193,7 @@ static sf_step step_of(const listed *c, bool fold, sf_op op, sf_dt out)
         return s;
 }
 
-static const sf_cuda_chip chip = {.capability = 90, .cluster = 8, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
+static const sf_cuda_chip chip = {.capability = 90, .cluster = 8, .widest_cluster = 16, .multiprocessors = 132, .threads_per_multiprocessor = 2048, .shared_per_block = 232448,
                                   .shared_per_multiprocessor = 233472, .l2 = 52428800};
 
 /* A plan's launches, written and listed. */
@@ -248,6 +248,10 @@ static const struct {
         {"layer_norm_16384_bf16", 1, SF_DT_BF16, 16384, 16384}, {"normalize_16384", 2, SF_DT_F32, 16384, 16384}, {"normalize_65535", 2, SF_DT_F32, 32768, 65535},
         {"softmax_16384_f64", 0, SF_DT_F64, 8192, 16384}, {"log_softmax_50257", 3, SF_DT_F32, 8192, 50257}, {"log_softmax_16384", 3, SF_DT_F32, 16384, 16384},    {"layer_norm_50257", 1, SF_DT_F32, 8192, 50257},
         {"log_softmax_50257_bf16", 3, SF_DT_BF16, 8192, 50257}, {"softmax_131072", 0, SF_DT_F32, 2048, 131072}, {"log_softmax_131072", 3, SF_DT_F32, 2048, 131072},
+        {"softmax_393216", 0, SF_DT_F32, 1024, 393216}, {"layer_norm_4194304", 1, SF_DT_F32, 16, 4194304}, {"log_softmax_393216", 3, SF_DT_F32, 1024, 393216},
+        {"softmax_down_16384", 0, SF_DT_F32, 16384, 16384}, {"layer_norm_down_16384", 1, SF_DT_F32, 16384, 16384}, {"normalize_down_16384", 2, SF_DT_F32, 16384, 16384},
+        {"log_softmax_down_16384", 3, SF_DT_F32, 16384, 16384}, {"normalize_down_64", 2, SF_DT_F32, 262144, 64}, {"softmax_down_16384_bf16", 0, SF_DT_BF16, 16384, 16384},
+        {"softmax_down_16383", 0, SF_DT_F32, 16383, 16384}, {"softmax_down_16384_f64", 0, SF_DT_F64, 16384, 16384},
 };
 
 static void say(sf_program *p, sf_code code, sf_dt dt, int slot, int a, int b)
@@ -289,13 +293,15 @@ static bool write_chain(const char *folder, size_t i)
 {
         const int kind = chains[i].kind, count = kind == 2 ? 2 : 3;
         const sf_dt dt = chains[i].dt, acc = dt == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
-        const int64_t shape[2] = {chains[i].rows, chains[i].n}, kept[2] = {chains[i].rows, 1}, line[1] = {chains[i].n};
+        const bool down = strstr(chains[i].name, "_down_"); /* `rows` columns */
+        const int64_t shape[2] = {down ? chains[i].n : chains[i].rows, down ? chains[i].rows : chains[i].n}, kept[2] = {down ? 1 : chains[i].rows, down ? chains[i].rows : 1};
+        const int64_t line[2] = {chains[i].n, 1};
         const int32_t made[SF_OPERANDS_MAX] = {0, 1, 2};
         sf_step step[3];
         static sf_fuse fuse[3];
         sf_step_views views[3];
         sf_view operand[5] = {view_of(dt, 2, shape, (uint64_t)1 << 40), view_of(acc, 2, kept, (uint64_t)2 << 40), view_of(acc, 2, kept, (uint64_t)3 << 40),
-                              view_of(dt, 1, line, (uint64_t)4 << 40), view_of(dt, 1, line, (uint64_t)5 << 40)};
+                              view_of(dt, down ? 2 : 1, line, (uint64_t)4 << 40), view_of(dt, down ? 2 : 1, line, (uint64_t)5 << 40)};
         const sf_view y = view_of(dt, 2, shape, (uint64_t)6 << 40), result[2] = {operand[1], operand[2]};
         sf_cuda_plan plan;
         bool fits;
@@ -308,7 +314,7 @@ static bool write_chain(const char *folder, size_t i)
                 step[k].identity = sf_identity(step[k].op, acc);
                 fuse[k] = (sf_fuse){.operands = 0};
                 chain_program(kind, k, acc, &fuse[k].load);
-                views[k] = (sf_step_views){.x = &operand[0], .y = map ? &y : &result[k], .axes = 2, .keepdim = true, .operands = map && kind == 1 ? 5 : 1 + k,
+                views[k] = (sf_step_views){.x = &operand[0], .y = map ? &y : &result[k], .axes = down ? 1 : 2, .keepdim = true, .operands = map && kind == 1 ? 5 : 1 + k,
                                            .operand = {&operand[0], &operand[1], &operand[2], &operand[3], &operand[4]}, .made = made, .fuse = &fuse[k], .follows = k > 0};
         }
         sf_chain_geometry(count, step, views);

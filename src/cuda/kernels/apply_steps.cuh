@@ -1,0 +1,245 @@
+/*
+ * apply_steps.cuh: what apply.cu and apply_columns.cu share: the steps of a chain, what they read,
+ * and their programs. A file that includes it has defined SF_STEPS and SF_OPERAND_LIST (apply.cu).
+ */
+enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
+
+template <int K> struct sf_recipe;
+template <int K> struct sf_programs;
+#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                                    \
+        template <> struct sf_recipe<k> {                                                                                                    \
+                enum { OP = op, ACC = acc, OUT = out, BEGINS = begins, KIND = (how) & 3, WITHIN = (how) >> 2 & 1 };   \
+                enum { UNIT = (how) >> 3 & 1, MASK = ((how) >> 4) - 1, LOADS = loads, STORES = stores };                                     \
+        };
+SF_STEPS(STEP)
+#undef STEP
+
+enum {
+        STEPS = 1 + SF_ALSO,
+        STAGED = SF_KEEP >= 3,
+        LOOPS = SF_KEEP == 4,
+        /* Results of an earlier step that a thread has: one for each of its columns. */
+        MADES = SF_DOWN ? SF_WIDTH : 1,
+        /* How many vectors are loaded at a time of operands that only a map reads. */
+        LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1,
+};
+
+template <int K> using sf_number_of_step = sf_of<sf_recipe<K>::ACC>;
+template <int K> using sf_held = sf_value<sf_recipe<K>::OP, sf_number_of_step<K> >;
+template <int K> using sf_total = typename sf_held<K>::type;
+
+/* The size of the largest of the steps' totals. It is a power of two. */
+template <int K> struct sf_slot_of_step {
+        enum { OWN = (int)sizeof(sf_total<K>), NEXT = sf_slot_of_step<K + 1>::BYTES, BYTES = (int)OWN > (int)NEXT ? (int)OWN : (int)NEXT };
+};
+template <> struct sf_slot_of_step<STEPS> {
+        enum { BYTES = 4 };
+};
+enum { SLOT = sf_slot_of_step<0>::BYTES };
+
+#if SF_ALSO
+#define FIELD(k, name) ((k) ? p.also[(k) ? (k) - 1 : 0].name : p.name)
+#else
+#define FIELD(k, name) p.name
+#endif
+
+/* Bit k of MOVING: operand k varies along the line. Of FETCHED: it also is in memory. Of UNITS: it
+ * also is loaded as vectors. */
+#define OPERAND(k, dt, unit, made) | ((made) < 0 ? (unit) < 2 : (unit) == 1) << k
+enum { MOVING = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) < 2) << k
+enum { FETCHED = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) == 1) << k
+enum { UNITS = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+/* The operands that some step before K loads, and those that some step from K on loads. */
+template <int K> struct sf_before_step {
+        enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
+};
+template <> struct sf_before_step<0> {
+        enum { LOADS = 0 };
+};
+template <int K> struct sf_from_step {
+        enum { LOADS = sf_recipe<K>::LOADS | sf_from_step<K + 1>::LOADS };
+};
+template <> struct sf_from_step<STEPS> {
+        enum { LOADS = 0 };
+};
+
+/* Folds before step K. */
+template <int K> struct sf_folds_before {
+        enum { COUNT = sf_folds_before<K - 1>::COUNT + (sf_recipe<K - 1>::KIND == KIND_FOLD) };
+};
+template <> struct sf_folds_before<0> {
+        enum { COUNT = 0 };
+};
+
+/* The operands that several of the steps from K on load. */
+template <int K> struct sf_kept_from {
+        enum { LOADS = (sf_recipe<K>::LOADS & sf_from_step<K + 1>::LOADS) | sf_kept_from<K + 1>::LOADS };
+};
+template <> struct sf_kept_from<STEPS> {
+        enum { LOADS = 0 };
+};
+enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
+
+/* What step K reads from memory. FRESH: what no step before it has read and sf_stage does not copy.
+ * LATE: of that, in a map, what no later step reads, such as weights. It is loaded LATE_ITEMS
+ * vectors at a time: with more, as nvcc 13 reports for sm_90, a layer norm does not fit in the
+ * registers that two blocks leave each other. */
+template <int K> struct sf_reads {
+        enum {
+                ALL = sf_recipe<K>::LOADS & FETCHED,
+                FRESH = ALL & ~sf_before_step<K>::LOADS & ~COPIED,
+                LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
+        };
+};
+
+/* What is loaded of every operand: a vector, or one element. */
+struct sf_vectors {
+#define OPERAND(k, dt, unit, made) sf_raw<SF_SIZE(dt) * ((SF_DOWN ? (unit) % 2 : MOVING >> k & 1) ? SF_WIDTH : 1)> operand##k;
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+};
+
+/* Nothing is computed from these vectors before what comes earlier (sf_in_turn). */
+SF_DEVICE void sf_take_in_turn(sf_vectors &v)
+{
+        (void)v;
+#define OPERAND(k, dt, unit, made) \
+        if (MOVING >> k & 1)        \
+                sf_in_turn(v.operand##k);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+}
+
+/* A line or a strip, and the place of this thread in it. */
+struct sf_course {
+        const char *operand[SF_OPERANDS];
+        char *y[STEPS];
+        sf_vectors still;
+        sf_u64 made[STEPS][MADES];
+        int n, tiles, kept, lane, warp, team, rank, round;
+        bool mine; /* this thread stores results of which a line has one */
+        /* apply_columns.cu: the strip, and how many rows there are from the thread's first on. */
+        sf_i64 unit;
+        int rows;
+};
+
+/* An argument of a program, of dtype DT: number j of a vector, the one element that there is instead,
+ * or the result of an earlier step. */
+template <int DT, int MADE, bool MOVES> struct sf_argument {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &v, const sf_raw<B> &, int j)
+        {
+                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(v, A > SF_SIZE(DT) ? j : 0));
+        }
+};
+template <int DT> struct sf_argument<DT, -1, false> {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &, const sf_raw<A> &, const sf_raw<B> &still, int j)
+        {
+                return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(still, B > SF_SIZE(DT) ? j : 0));
+        }
+};
+template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
+        template <int A, int B> SF_DEVICE_MEMBER sf_of<DT> of(const sf_course &c, const sf_raw<A> &, const sf_raw<B> &, int j)
+        {
+                return sf_dtype<DT>::from(c.made[MADE][j % MADES]);
+        }
+};
+
+#define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
+#define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
+        template <> struct sf_programs<k> {                                                                                        \
+                template <class ASK = sf_careful>                                                                                  \
+                SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j, ASK &&ask = ASK()) \
+                {                                                                                                                  \
+                        return sf_load_program##k(p SF_OPERAND_LIST(OPERAND), ask);                                                \
+                }                                                                                                                  \
+                template <class T> SF_DEVICE_MEMBER sf_u64 store(const sf_params &p, const sf_course &c, const sf_vectors &v, T s, int j = 0) \
+                {                                                                                                                  \
+                        return (void)j, sf_store_program##k(p, s SF_OPERAND_LIST(OPERAND));                                        \
+                }                                                                                                                  \
+        };
+SF_STEPS(STEP)
+#undef STEP
+#undef OPERAND
+
+/* Does the mask keep element j of the vector? */
+template <int MASK> struct sf_keeps {
+#define OPERAND(k, dt, unit, made) \
+        if (MASK == k)              \
+                kept = sf_argument<SF_DT_BOOL, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j) != 0;
+        SF_DEVICE_MEMBER bool at(const sf_course &c, const sf_vectors &v, int j)
+        {
+                bool kept = true;
+                SF_OPERAND_LIST(OPERAND)
+                return kept;
+        }
+#undef OPERAND
+};
+template <> struct sf_keeps<-1> {
+        SF_DEVICE_MEMBER bool at(const sf_course &, const sf_vectors &, int) { return true; }
+};
+
+template <int K> SF_DEVICE sf_total<K> sf_joined(sf_total<K> a, sf_total<K> b) { return sf_held<K>::settle(SF_JOIN(sf_recipe<K>::OP, a, b)); }
+template <int K> SF_DEVICE sf_total<K> sf_lifted(sf_u64 bits) { return sf_held<K>::settle(sf_held<K>::lift(sf_dtype<sf_recipe<K>::ACC>::constant(bits))); }
+
+/* Combines v of this lane with `other` of the lane whose number differs in bit b. The value of the
+ * lower lane goes on the left. */
+template <int K> SF_DEVICE sf_total<K> sf_met(sf_total<K> v, sf_total<K> other, int lane, int b)
+{
+        if (SF_COMMUTES)
+                return sf_joined<K>(v, other);
+        return sf_joined<K>(sf_held<K>::choose(lane & b, other, v), sf_held<K>::choose(lane & b, v, other));
+}
+template <int K> SF_DEVICE sf_total<K> sf_meet(sf_total<K> v, int lane, int b) { return sf_met<K>(v, sf_held<K>::shuffle(v, lane ^ b), lane, b); }
+
+/* Folds N neighbours. */
+template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
+{
+#pragma unroll
+        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N; i += 2 * b)
+                        e[i] = sf_joined<K>(e[i], e[(i + b) % N]);
+        return e[0];
+}
+
+/* The numbers that the load program of step K computes from the elements of a vector. */
+template <int K, class ASK> SF_DEVICE void sf_load_numbers(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH], ASK &ask)
+{
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                one[j] = sf_programs<K>::load(p, c, v, j, ask);
+}
+
+/* Keeps a step's numbers as a vector. KEPT: the operand is made of the numbers of this step. */
+template <bool KEPT, int DT> struct sf_keeper {
+        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &, const T (&)[SF_WIDTH]) {}
+};
+template <int DT> struct sf_keeper<true, DT> {
+        template <int BYTES, class T> SF_DEVICE_MEMBER void put(sf_raw<BYTES> &r, const T (&one)[SF_WIDTH])
+        {
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_set_slot<SF_SIZE(DT)>(r, j, sf_dtype<DT>::bits(one[j]));
+        }
+};
+
+/* Bit k: the numbers of step k are kept for a later step. */
+#define OPERAND(k, dt, unit, made) | ((made) >= 0 && (unit) == 1 ? 1 << ((made) >= 0 ? (made) : 0) : 0)
+enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
+
+/* Computes the results of a vector. */
+template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r, ASK &ask)
+{
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, v, j, ask), j));
+}
