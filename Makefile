@@ -164,7 +164,7 @@ test-python: $(if $(BUILT),,build-gcc)
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
 	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch expecttest ml_dtypes jax array_api_strict mypy)} && \
-	        SCANFOLD_TEST_RANKS=$(call amount,3,5) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs --durations=30 -p no:cacheprovider tests/python
+	        SCANFOLD_TEST_RANKS=$(call amount,3,5) SCANFOLD_TEST_THIN=$(call amount,1,) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs --durations=30 -p no:cacheprovider tests/python
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core)} && ./tests/check_wheel.sh $$python build/wheel
 
 # The CUDA backend's host side, and its kernels through NVRTC: some of them, which walk through all shapes, and all that have
