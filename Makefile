@@ -165,7 +165,7 @@ test-python: $(if $(BUILT),,build-gcc)
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
 	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch expecttest ml_dtypes jax array_api_strict mypy mpi4py)} && \
-	        PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs --durations=30 -p no:cacheprovider tests/python
+	        SCANFOLD_TEST_THIN=$(call amount,1,) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs --durations=30 -p no:cacheprovider tests/python
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core)} && ./tests/check_wheel.sh $$python build/wheel
 
 # The CUDA backend's host side, and its kernels through NVRTC: some of them, which walk through all shapes, and all that have
@@ -219,7 +219,7 @@ empty :=
 one_of = ^($(subst $(empty) ,|,$(strip $(1))))$$
 test-neon: needs-test
 ifeq ($(MACHINE),x86_64)
-	$(STRICT) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_PORTABLE=$(call amount,OFF,ON) -DSCANFOLD_QUICK=$(call amount,neon,portable) \
+	$(STRICT) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_PORTABLE=$(call amount,OFF,ON) -DSCANFOLD_QUICK=portable \
 	        -DSCANFOLD_TEST_EVERY=$(call amount,400,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,100,3000) \
 	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,100,2000) -DSCANFOLD_CLI=$(call amount,OFF,ON) -DSCANFOLD_EXAMPLES=OFF
 	+$(call BUILD,build/neon) $(call amount,--target $(NEON),)

@@ -4,7 +4,8 @@ PYTHONPATH=python.
 Every test runs on every device there is: it takes the fixture `device` ("cpu", and "cuda" where
 torch has one) and makes its tensors there, or its arrays by oracle.Here; or it says with
 host_only("why") that no device has a part in it. A test that does neither is refused before any
-runs. SCANFOLD_TEST_DEVICES=cuda names the devices instead.
+runs. SCANFOLD_TEST_DEVICES=cuda names the devices instead. With SCANFOLD_TEST_THIN=1, as `make test`
+has it, tests marked repeats("what proves the same") are left to `make test-long`.
 """
 import os
 
@@ -26,6 +27,7 @@ def _devices():
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "host_only(reason): no device has a part in this test")
+    config.addinivalue_line("markers", "repeats(what): takes long, and what it proves others do too")
     try:
         from hypothesis import HealthCheck, settings
     except ImportError:
@@ -54,6 +56,10 @@ def device_of(item):
 
 def pytest_collection_modifyitems(items):
     silent = sorted({item.nodeid.partition("[")[0] for item in items if device_of(item) is None})
+    for item in items:
+        repeats = item.get_closest_marker("repeats")
+        if repeats is not None and os.environ.get("SCANFOLD_TEST_THIN"):
+            item.add_marker(pytest.mark.skip(reason=f"left to make test-long: {repeats.args[0]}"))
     if silent:
         raise pytest.UsageError("these tests neither take the fixture `device` nor carry "
                                 f'host_only("why"): {", ".join(silent)}')

@@ -83,6 +83,7 @@ def test_nccl_with_one_rank(cuda):
 
 
 @pytest.mark.host_only("a layer of the CPU")
+@pytest.mark.repeats("ranks_worker.py has recurrences of shards and their gradients")
 @needs_gloo
 def test_a_layer_whose_sequence_is_sharded():
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "recurrences", "context_parallel.py")
