@@ -60,7 +60,7 @@ static bool reads(const sf_cuda_fused *f, int32_t operand, int32_t step, int way
 }
 
 /* How an operand is laid out (SF_CUDA_OPERAND_UNIT), as memory.cuh has it. */
-static const int units[4] = {0, 1, -1, 2};
+static const int operand_units[4] = {0, 1, -1, 2};
 
 /* The operands that a program reads, as memory.cuh expands them; in again.cu, for each step
  * separately. A fold of a sequence has one result for each line. */
@@ -78,7 +78,7 @@ static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, 
                         if (again && reads(f, k, step, reader))
                                 put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], f->how[k] / SF_CUDA_OPERAND_MADE - 1);
                         else if (!again && f->how[k] & reader)
-                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], one ? 2 : units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
+                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], one ? 2 : operand_units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
                 put(w, "\n");
         }
 }
@@ -92,7 +92,7 @@ static void put_shared(writer *w, const sf_cuda_fused *f)
                 put(w, "#define %s(F)", kept ? "SF_KEPT" : "SF_FRESH");
                 for (int32_t k = 0; k < f->operands; k++)
                         if ((f->how[k] & BOTH) == (kept ? BOTH : SF_CUDA_OPERAND_STORES))
-                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
+                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], operand_units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
                 put(w, "\n");
         }
 }
