@@ -225,13 +225,21 @@ def _before(ctx, y, state):
 
 def _times_before(ctx, v, y, state, plain):
     """v[i] h[i-1]. If the tensors are plain and no gradient is recorded, h is read in place,
-    shifted by one element, instead of from a copy."""
+    shifted by one element, instead of from a copy. Of contiguous tensors all lines are then one:
+    what this makes of a line's first element, from the line before it, is written again."""
     if ctx.exclusive or not plain or torch.is_grad_enabled():
         return v * _before(ctx, y, state).to(v.dtype)
     n, axis, made = y.shape[ctx.axis], ctx.axis, torch.empty_like(v)
     first, rest = (n - 1, 0) if ctx.reverse else (0, 1)
-    torch.mul(v.narrow(axis, rest, n - 1), y.narrow(axis, 1 - rest, n - 1), out=made.narrow(axis, rest, n - 1))
-    torch.mul(v.narrow(axis, first, 1), _begun(ctx, y, state), out=made.narrow(axis, first, 1))
+    if all(t.is_contiguous() for t in (v, y, made)):
+        step, (flat_v, flat_y, flat) = math.prod(y.shape[axis + 1:]), (t.view(-1) for t in (v, y, made))
+        count = flat.numel() - step
+        torch.mul(flat_v.narrow(0, rest * step, count), flat_y.narrow(0, (1 - rest) * step, count),
+                  out=flat.narrow(0, rest * step, count))
+    else:
+        torch.mul(v.narrow(axis, rest, n - 1), y.narrow(axis, 1 - rest, n - 1), out=made.narrow(axis, rest, n - 1))
+    begun = ctx.initial or 0 if state is None else _begun(ctx, y, state)
+    torch.mul(v.narrow(axis, first, 1), begun, out=made.narrow(axis, first, 1))
     return made
 
 

@@ -68,12 +68,13 @@ E_INLINE float sf_exp_times_f32(float x, float h)
         return h < SF_MOST_F32 ? q : x;
 }
 
-/* times * 4^power as one number, which fits where |x| is below SF_EXP_SMALL_F32. */
+/* times * 4^power as one number, which fits where |x| is below SF_EXP_SMALL_F32. It is a normal
+ * number, so twice the power is added to the exponent of times; the shift removes other bits. */
 E_INLINE float sf_exp_small_f32(float x)
 {
         const float n = E_FMA(x, 0.721347511f, 12582912.0f), h = n - 12582912.0f;
         const float r = E_FMA(-h, SF_LN4_REST_F32, E_FMA(-h, SF_LN4_F32, x));
-        return sf_exp_series_f32(r) * E_F32_OF((E_F32_BITS(n) << 24) + 0x3f800000u);
+        return E_F32_OF((E_F32_BITS(n) << 24) + E_F32_BITS(sf_exp_series_f32(r)));
 }
 
 /* 12583039 is 1.5 * 2^23 + 127, so the low bits of the difference are 127 - 2 d, the exponent field
@@ -339,7 +340,7 @@ E_INLINE double sf_exp_small_f64(double x)
 {
         const double n = x * 0.72134752044448169 + 6755399441055744.0, h = n - 6755399441055744.0;
         const double q = sf_exp_series_f64(0.5 * ((x - h * (2 * SF_LN2_HIGH)) - h * (2 * SF_LN2_LOW)));
-        return q * q * E_F64_OF((E_F64_BITS(n) << 53) + 0x3ff0000000000000u);
+        return E_F64_OF((E_F64_BITS(n) << 53) + E_F64_BITS(q * q));
 }
 
 E_INLINE double sf_exp_scale_f64(double d)

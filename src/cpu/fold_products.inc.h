@@ -120,12 +120,27 @@ static void O(fold_rows_products)(const sf_products *j)
                 O(fold_rows_products_as)(j, false);
 }
 
+/* Folds the rows of a tile, and adds what they come to to a counter. */
+SF_INLINE void O(count_rows)(N(vec) *v, char *counter, int64_t stride, int closed)
+{
+        V_UNROLL
+        for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
+                        v[i] = O(combine)(v[i], v[i + size]);
+        }
+        for (int k = 0; k < closed; k++)
+                v[0] = O(combine)(N(get)(counter + k * stride), v[0]);
+        N(put)(counter + closed * stride, v[0]);
+}
+
 /* Folds a tile of a vector of columns, of which `count` exist. `spread`: w has one element for each
- * position; `centred`: one for all positions. */
+ * position; `centred`: one for all positions. (Two arrays: one of both, indexed by a loop, would be
+ * kept in memory.) */
 SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, const bool centred, const char *x, const char *w, int64_t c,
                                     const int count, int closed)
 {
-        N(vec) v[2][V_FOLD_ROWS], beside;
+        N(vec) product[V_FOLD_ROWS], own[V_FOLD_ROWS], beside;
         if (centred)
                 beside = N(load_unit)(w + c * K_SIZE, count);
         V_UNROLL
@@ -135,23 +150,13 @@ SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, con
                         __builtin_prefetch(at + j->x_ahead);
                 if (!centred)
                         beside = spread ? O(factor)(w + i * j->w_step) : N(load_unit)(w + i * j->w_step + c * K_SIZE, count);
-                v[1][i] = N(load_unit)(at, count);
-                v[1][i] = centred ? v[1][i] - beside : v[1][i];
-                v[0][i] = v[1][i] * (centred ? v[1][i] : beside);
+                own[i] = N(load_unit)(at, count);
+                own[i] = centred ? own[i] - beside : own[i];
+                product[i] = own[i] * (centred ? own[i] : beside);
         }
-        V_UNROLL
-        for (int p = 0; p <= centred; p++) {
-                char *counter = (p ? j->sums : j->counters) + c * K_LANE_BYTES;
-                V_UNROLL
-                for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
-                        V_UNROLL
-                        for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
-                                v[p][i] = O(combine)(v[p][i], v[p][i + size]);
-                }
-                for (int k = 0; k < closed; k++)
-                        v[p][0] = O(combine)(N(get)(counter + k * j->counter_stride), v[p][0]);
-                N(put)(counter + closed * j->counter_stride, v[p][0]);
-        }
+        O(count_rows)(product, j->counters + c * K_LANE_BYTES, j->counter_stride, closed);
+        if (centred)
+                O(count_rows)(own, j->sums + c * K_LANE_BYTES, j->counter_stride, closed);
 }
 
 SF_INLINE void O(fold_columns_products_as)(const sf_products *j, const bool spread, const bool centred)

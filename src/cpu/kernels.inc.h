@@ -25,6 +25,7 @@
  *                    shared axis that is read once
  *   K_TOTALS         define it if elements may be summed by N(total) before they are combined
  *   K_LEAN           define it if one instance for all cases is enough
+ *   K_FULL           define it besides K_LEAN if rows of full vectors are worth one more
  *   K_FOLDS          define it if there are no scans
  *
  * type.inc.h lists the type's parameters.
@@ -267,6 +268,8 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_WHOLE
 #undef K_TOTALS
 #undef K_LEAN
+#undef K_FULL
+#undef K_ENDS
 #undef K_FOLDS
 #undef K_PARTS
 #undef K_INTEGERS

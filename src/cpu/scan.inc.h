@@ -119,7 +119,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                                 if (N(holds) && held.y)
                                         N(stream_run)(held.y + r * j.y_row, held.v[r], V_SCAN_TILE, p.step < 0);
                         }
-                        O(take_left)(&t, &left, p.tile, many, v);
+                        O(take_left)(&t, &left, p.tile, false, many, v);
                         V_UNROLL
                         for (int r = 0; r < many; r++) {
                                 char *y = p.y + r * j.y_row;
@@ -162,6 +162,9 @@ static V_APART void O(simple_four)(const sf_rows *j, int64_t at, int64_t groups)
 
 #if !defined(K_LEAN) && K_LANE_BYTES >= 4 && K_OUT <= K_STORAGE_BYTES
 #define K_GENERAL_FOUR
+#endif
+#if !defined(K_LEAN) || defined(K_FULL)
+#define K_GENERAL_ONE
 #endif
 /* Inline where that is worth its size, because registers do not survive a function call in a
  * loop. */
@@ -223,7 +226,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         if (N(holds) && held.y)
                                 O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], levels);
                 }
-                O(take_left)(&t, &left, p.tile, many, v);
+                O(take_left)(&t, &left, p.tile, j.carry != NULL, many, v);
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
                         N(vec) *result = held.v[r];
@@ -268,7 +271,7 @@ static V_APART void O(general_four)(const sf_rows *j, int64_t at, O(row) *row)
         O(general_group)(j, SF_CPU_GROUP, K_LOG_WIDTH, at, row);
 }
 #endif
-#ifndef K_LEAN
+#ifdef K_GENERAL_ONE
 static V_APART void O(general_one)(const sf_rows *j, int64_t at, O(row) *row)
 {
         O(general_group)(j, 1, K_LOG_WIDTH, at, row);
@@ -340,7 +343,7 @@ SF_INLINE int O(general_rows)(const sf_rows *j, int64_t at, O(row) *row)
                 return SF_CPU_GROUP;
         }
 #endif
-#ifndef K_LEAN
+#ifdef K_GENERAL_ONE
         if (j->lanes->unit == K_WIDTH) {
                 O(general_one)(j, at, row);
                 return 1;
@@ -500,3 +503,4 @@ static void O(scan_rows)(const sf_rows *j)
 #include "cpu/scan_packed.inc.h"
 #endif
 #undef K_GENERAL_FOUR
+#undef K_GENERAL_ONE

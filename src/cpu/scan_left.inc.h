@@ -66,10 +66,25 @@ SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_
         }
 }
 
-/* Combines everything to the left of tile number `tile`, lowest level first, and stores the total
- * of the block that it closes. */
-SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const int many, O(val) (*v)[V_SCAN_TILE])
+#ifdef K_ENDS
+/* As add_entry, for the last entry of all. */
+SF_INLINE void O(add_end)(const char *counters, const int many, O(val) (*v)[V_SCAN_TILE], int64_t level)
 {
+        V_UNROLL
+        for (int r = 0; r < many; r++) {
+                O(val) entry = O(get)(counters + (r * SF_ORDER_LEVELS + level) * K_ENTRY);
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[r][i] = O(combine_end)(entry, v[r][i]);
+        }
+}
+#endif
+
+/* Combines everything to the left of tile number `tile`, lowest level first, and stores the total
+ * of the block that it closes. `carried`: a carry comes after it. */
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const bool carried, const int many, O(val) (*v)[V_SCAN_TILE])
+{
+        (void)carried;
         const int64_t closed = sf_order_closed(tile);
         char *close = left->counters + closed * K_ENTRY;
         for (int64_t k = 0; k < closed; k++)
@@ -77,7 +92,16 @@ SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, co
         V_UNROLL
         for (int r = 0; r < many; r++)
                 O(put)(close + r * SF_ORDER_LEVELS * K_ENTRY, O(settle)(O(last)(v[r][V_SCAN_TILE - 1], t)));
-        for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
+        uint64_t bits = tile >> closed << closed;
+#ifdef K_ENDS
+        for (; bits & (bits - 1); bits &= bits - 1)
+                O(add_entry)(left->counters, many, v, __builtin_ctzll(bits));
+        if (bits && !carried) {
+                O(add_end)(left->counters, many, v, __builtin_ctzll(bits));
+                return;
+        }
+#endif
+        for (; bits; bits &= bits - 1)
                 O(add_entry)(left->counters, many, v, __builtin_ctzll(bits));
 }
 
@@ -124,9 +148,9 @@ SF_INLINE O(left) O(left_of)(const sf_rows *j, const O(place) *p, const int many
         return left;
 }
 
-SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const int many, O(val) (*v)[V_SCAN_TILE])
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const bool carried, const int many, O(val) (*v)[V_SCAN_TILE])
 {
-        (void)tile;
+        (void)tile, (void)carried;
         V_UNROLL
         for (int r = 0; r < many; r++) {
                 V_UNROLL

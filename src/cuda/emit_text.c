@@ -59,12 +59,14 @@ static bool reads(const sf_cuda_fused *f, int32_t operand, int32_t step, int way
         return f->how[operand] & way && (f->how[operand] & SF_CUDA_OPERAND_UNIT) == step;
 }
 
+/* How an operand is laid out (SF_CUDA_OPERAND_UNIT), as memory.cuh has it. */
+static const int operand_units[4] = {0, 1, -1, 2};
+
 /* The operands that a program reads, as memory.cuh expands them; in again.cu, for each step
  * separately. A fold of a sequence has one result for each line. */
 static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, int reader)
 {
         const bool again = spec->kernel == SF_CUDA_AGAIN;
-        static const int units[4] = {0, 1, -1, 2};
         const sf_cuda_fused *f = &spec->fused;
         bool one = reader == SF_CUDA_OPERAND_STORES && spec->kernel == SF_CUDA_FOLD && !(spec->flags & SF_CUDA_DOWN);
         for (int32_t step = 0; step <= (again ? f->beside : 0); step++) {
@@ -76,7 +78,21 @@ static void put_operands(writer *w, const sf_cuda_spec *spec, const char *name, 
                         if (again && reads(f, k, step, reader))
                                 put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], f->how[k] / SF_CUDA_OPERAND_MADE - 1);
                         else if (!again && f->how[k] & reader)
-                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], one ? 2 : units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
+                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], one ? 2 : operand_units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
+                put(w, "\n");
+        }
+}
+
+/* Of the operands that the store program reads: SF_KEPT lists those that the load program reads
+ * too, SF_FRESH the others. */
+static void put_shared(writer *w, const sf_cuda_fused *f)
+{
+        enum { BOTH = SF_CUDA_OPERAND_LOADS | SF_CUDA_OPERAND_STORES };
+        for (int kept = 0; kept < 2; kept++) {
+                put(w, "#define %s(F)", kept ? "SF_KEPT" : "SF_FRESH");
+                for (int32_t k = 0; k < f->operands; k++)
+                        if ((f->how[k] & BOTH) == (kept ? BOTH : SF_CUDA_OPERAND_STORES))
+                                put(w, " F(%d, %s, %d)", (int)k, dt_names[f->dt[k]], operand_units[f->how[k] & SF_CUDA_OPERAND_UNIT]);
                 put(w, "\n");
         }
 }
@@ -186,6 +202,7 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         }
         put_operands(w, spec, "SF_LOADS", SF_CUDA_OPERAND_LOADS);
         put_operands(w, spec, "SF_STORES", SF_CUDA_OPERAND_STORES);
+        put_shared(w, f);
         if (again)
                 put_steps(w, spec);
 }

@@ -144,27 +144,29 @@ static const row indices[] = {
  * vectors are single elements, that is most of the work, and warps of small blocks wait less for
  * each other. H200, (8, 1536, n) f32, n = 65537, 4097 and 3001, share of a copy: eight blocks of 64
  * threads 0.885, 0.84, 0.92; four of 128 0.876, 0.67, 0.67; two of 256 0.81, 0.42, 0.67. Vectors of
- * four are as fast in either.
+ * four, n = 65536, the recurrence that gradients take: four of 128 0.968, eight of 64 0.957, two of
+ * 256 0.94.
  */
 static const row recurrences[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 1, 2, 4, 70, {512, 32, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 1, 4, 4, 70, {64, 32, 8, 0, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 0, 4, 4, 4, 70, {128, 32, 4, 0, 0}},
         /* According to nvcc 13 for sm_90, this does not spill; 512 x 16 did. */
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {256, 32, 1, 6, 0}},
 };
 
 /*
  * Computing sums of exponentials takes as long as all the rest: so there are more blocks, some of
- * which compute while others load; and in columns as many rows for a thread as it can hold, because
- * groups and tiles exchange pairs. H200, (16384, 16384) f32, share of a copy: folds of rows 256 x
- * 16, four blocks: 0.88, three: 0.77; of columns 256 x 32, two: 0.94, 256 x 16, four: 0.87. Scans
- * of rows 256 x 16, three: 0.67, 256 x 32, two, which spills: 0.63; of columns 256 x 32, two: 0.57,
- * 256 x 16, three: 0.50.
+ * which compute while others load. H200, (16384, 16384) f32, share of a copy: folds of rows 256 x
+ * 16, four blocks: 1.02, 256 x 32, three: 1.01, 256 x 16, five, which spills: 0.95; of columns 256 x
+ * 16, three: 0.99, four: 0.99, 256 x 32, three: 0.985, two: 0.94. Scans of rows 256 x 16, three:
+ * 0.67, 256 x 32, two, which spills: 0.63; of columns, where groups and tiles exchange pairs, 256 x
+ * 32, two: 0.57, 256 x 16, three: 0.50.
  */
 static const row exponentials[] = {
         {SF_CUDA_SCAN_ROWS, -1, -1, 16, 4, 4, 70, {256, 16, 3, 0, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 32, 2, 32, 0}},
-        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 2, 32, 4}},
+        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 16, 3, 32, 4}},
         {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
 };
 
@@ -225,10 +227,10 @@ sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, in
                 return tile;
         /* Two sums in f64 of one f32: a thread has registers for little but its loads. Blocks are
          * small, so that others have loads in flight when one begins or ends. H200, var_mean of
-         * (16384, 16384), share of a copy: rows four blocks of 128 x 32 0.97, two of 256 x 32 0.93,
-         * three of 256 x 16 0.91; columns 0.94, 0.90, 0.74. */
+         * (16384, 16384), share of a copy: rows eight blocks of 64 x 32 1.004, four of 128 x 32
+         * 0.997, six of 128 x 16 0.95; columns 0.95, 1.01, 0.90, two of 256 x 32 0.96. */
         if (members == 2 && in == 4 && size == 8 && tile.threads == 256)
-                return (sf_cuda_tile){128, 32, 4, tile.more, tile.beside};
+                return tile.more ? (sf_cuda_tile){128, 32, 4, tile.more, tile.beside} : (sf_cuda_tile){64, 32, 8, 0, tile.beside};
         if (tile.threads > 256) /* there are no registers for two blocks */
                 return (sf_cuda_tile){512, members == 2 ? 32 : 16, 1, tile.more, 4};
         int32_t most = members == 2 ? 3 : 2;

@@ -400,19 +400,22 @@ bool fused_name(fused_named *c, int index)
                 double after;  /* results times this, if it is not 0 */
                 sf_op op;      /* of two elements: the second operand is the other */
                 bool spread;   /* sums in f64 of the distances to the second operand, one a sequence, and of their squares */
-        } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75, SF_SUM, false},
-                      {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0, SF_SUM, false},
-                      {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0, SF_SUM, false},
-                      {"scan_of_product_long", false, 1, 1 << 28, 2, SF_DT_BOOL, false, 0, SF_SUM, false},
-                      {"sum_of_product_columns", true, 8192, 8192, 1, SF_DT_F32, false, 0, SF_SUM, false},
-                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2, SF_SUM, false},
-                      {"recurrence_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
-                      {"recurrence_rows_odd", false, 12288, 65537, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
-                      {"recurrence_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
-                      {"recurrence_columns", false, 16384, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE, false},
-                      {"recurrence_long", false, 1, 1 << 28, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false},
-                      {"var_mean_rows", true, 16384, 16384, 2, SF_DT_F32, false, 0, SF_SUM, true},
-                      {"var_mean_columns", true, 16384, 16384, 1, SF_DT_F32, false, 0, SF_SUM, true}};
+                bool back;     /* the reverse of a recurrence: exclusive, of a and a g, and g is added to its results */
+        } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75, SF_SUM, false, false},
+                      {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0, SF_SUM, false, false},
+                      {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0, SF_SUM, false, false},
+                      {"scan_of_product_long", false, 1, 1 << 28, 2, SF_DT_BOOL, false, 0, SF_SUM, false, false},
+                      {"sum_of_product_columns", true, 8192, 8192, 1, SF_DT_F32, false, 0, SF_SUM, false, false},
+                      {"product", false, 16384, 16384, 0, SF_DT_F32, true, 2, SF_SUM, false, false},
+                      {"recurrence_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
+                      {"recurrence_rows_odd", false, 12288, 65537, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
+                      {"recurrence_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
+                      {"recurrence_columns", false, 16384, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
+                      {"recurrence_back_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, true},
+                      {"recurrence_back_columns", false, 2048, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE, false, true},
+                      {"recurrence_long", false, 1, 1 << 28, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
+                      {"var_mean_rows", true, 16384, 16384, 2, SF_DT_F32, false, 0, SF_SUM, true, false},
+                      {"var_mean_columns", true, 16384, 16384, 1, SF_DT_F32, false, 0, SF_SUM, true, false}};
         const sf_op op = index >= 0 && index < (int)(sizeof listed / sizeof *listed) ? listed[index].op : SF_SUM;
         if (index < 0 || index >= (int)(sizeof listed / sizeof *listed))
                 return false;
@@ -437,6 +440,13 @@ bool fused_name(fused_named *c, int index)
                 c->fuse.load = (sf_program){.count = 1, .code = {{SF_CODE_LOAD, SF_DT_F32, 0, {0}}}};
                 c->fuse.beside = (sf_program){.count = 1, .code = {{SF_CODE_LOAD, SF_DT_F32, 1, {0}}}};
         }
+        if (listed[index].back) {
+                c->step.exclusive = true;
+                c->fuse.load = (sf_program){.count = 3, .code = {{SF_CODE_LOAD, SF_DT_F32, 0, {0}}, {SF_CODE_LOAD, SF_DT_F32, 1, {0}}, {SF_CODE_MUL, SF_DT_F32, 0, {0, 1}}}};
+                c->fuse.beside = (sf_program){.count = 1, .code = {{SF_CODE_LOAD, SF_DT_F32, 0, {0}}}};
+                c->fuse.store = (sf_program){.count = 3, .code = {{SF_CODE_LOAD, SF_DT_F32, 1, {0}}, {SF_CODE_RESULT, SF_DT_F32, 0, {0}}, {SF_CODE_ADD, SF_DT_F32, 0, {0, 1}}}};
+                c->fuse.store_reads = 2;
+        }
         if (listed[index].after != 0)
                 c->fuse.store = (sf_program){.count = 3, .constants = 1, .constant = {{.f32 = (float)listed[index].after}},
                                              .code = {{SF_CODE_RESULT, SF_DT_F32, 0, {0}}, {SF_CODE_CONSTANT, SF_DT_F32, 0, {0}},
@@ -448,7 +458,7 @@ bool fused_name(fused_named *c, int index)
                                                                  {SF_CODE_CAST, SF_DT_F64, 0, {1}}, {SF_CODE_SUB, SF_DT_F64, 0, {2, 3}}}};
         }
         c->fuse.load_reads = 3;
-        sf_step_geometry(&c->step, &(sf_step_views){.x = &c->x, .y = &c->out, .axes = listed[index].axes, .keepdim = true, .operands = 2,
+        sf_step_geometry(&c->step, &(sf_step_views){.x = &c->x, .y = &c->out, .axes = listed[index].axes, .reverse = listed[index].back, .keepdim = true, .operands = 2,
                                                     .operand = {&c->x, &c->other}, .fuse = &c->fuse});
         if (listed[index].spread) {
                 c->squares = c->fuse;

@@ -951,7 +951,8 @@ def _op_infos():
     except ImportError as missing:
         return [pytest.param(None, marks=pytest.mark.skip(reason=f"torch's samples cannot be imported: {missing}"))]
     names = {"argmax", "argmin", "cummin", "logsumexp", "cumsum", "cumprod", "sum", "prod", "amax", "amin", "mean", "flip", "mul", "where", "sub", "div", "clamp", "cummax", "masked.sum",
-             "masked.cumsum", "matmul", "addmm", "nn.functional.linear", "logcumsumexp", "diff", "std"}
+             "masked.cumsum", "matmul", "addmm", "nn.functional.linear", "logcumsumexp", "diff", "std", "var", "var_mean", "std_mean",
+             "any", "all", "count_nonzero", "linalg.vector_norm", "nansum", "nanmean"}
     variants = {("max", "reduction_with_dim"), ("min", "reduction_with_dim")}
     return [op for op in op_db if op.name in names and not op.variant_test_name or (op.name, op.variant_test_name) in variants]
 

@@ -24,13 +24,16 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 end[i] = unit < p.units ? p.n : 0;
                 line[i] = sf_batch_line(p, unit < p.units ? batch : 0);
                 in[i] = sf_load_vector(line[i], at[i], end[i], sf_along(p));
-                with[i] = sf_load_results(line[i], at[i], end[i], sf_along(p));
+                with[i] = sf_fresh_results(line[i], at[i], end[i], sf_along(p));
         }
         sf_acc v[SF_ITEMS][SF_WIDTH];
         sf_answer result[SF_ITEMS][SF_WIDTH];
         sf_elements<1>(p, in, 0, 0, 0, v);
         sf_lift_late(v);
 #if SF_VALUES
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_keep_results(in[i], with[i]);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll

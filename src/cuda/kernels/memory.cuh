@@ -536,6 +536,32 @@ SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 e
         return with;
 }
 
+/*
+ * The same for a scan or a map, in two parts. Operands that the load program reads too are kept
+ * from the vector that was loaded, which must have arrived: a copy would wait for it. Only the
+ * others are loaded. (Templates, because in a fold both programs read operands differently.)
+ */
+template <class V> SF_DEVICE void sf_keep_results(const V &read, sf_results &with)
+{
+        (void)read, (void)with;
+#if SF_STORE_FUSED
+#define OPERAND(k, dt, unit) with.operand##k = read.operand##k;
+        SF_KEPT(OPERAND)
+#undef OPERAND
+#endif
+}
+template <class L> SF_DEVICE sf_results sf_fresh_results(const L &line, sf_i64 index, sf_i64 end, const sf_strides &by)
+{
+        sf_results with;
+        (void)line, (void)index, (void)end, (void)by;
+#if SF_STORE_FUSED
+#define OPERAND(k, dt, unit) sf_load_operand<false>(with.operand##k, line.operand[k], index, end, by.operand[k]);
+        SF_FRESH(OPERAND)
+#undef OPERAND
+#endif
+        return with;
+}
+
 #if SF_MEMBERS == 1
 /* The bits that are stored for a result. It is number j of its vector. */
 SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_answer result, const sf_results &with, int j)

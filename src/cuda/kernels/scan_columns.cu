@@ -143,7 +143,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_line at = sf_moved(line, row + i, sf_along(p));
                 next[i] = sf_load_row(p, at, place, i < coming);
                 if (i < coming)
-                        next_with[i] = sf_load_results(at, column, p.inner, sf_across(p));
+                        next_with[i] = sf_fresh_results(at, column, p.inner, sf_across(p));
         }
 #endif
 #if SF_CHUNKED && !SF_PARTIAL
@@ -175,8 +175,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_elements<1>(p, next, row, 1, 0, v);
                 sf_results with[SF_ITEMS];
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
+                for (int i = 0; i < SF_ITEMS; i++) {
                         with[i] = next_with[i];
+                        sf_keep_results(next[i], with[i]);
+                }
                 coming = sf_there(p, works, row + ON * ROWS);
                 if (!SF_SINGLE && done + 1 < tiles)
 #pragma unroll
@@ -184,7 +186,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 if (SF_PACKS > 1 || i < coming) {
                                         sf_line at = sf_moved(line, row + ON * ROWS + i, sf_along(p));
                                         next[i] = sf_load_row(p, at, place, i < coming);
-                                        next_with[i] = sf_load_results(at, column, p.inner, sf_across(p));
+                                        next_with[i] = sf_fresh_results(at, column, p.inner, sf_across(p));
                                 }
 #endif
 

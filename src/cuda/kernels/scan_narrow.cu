@@ -58,8 +58,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if !SF_PARTIAL
                 sf_results with[SF_ITEMS];
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        with[i] = sf_fresh_results(line, at + i * SPREAD, p.n, sf_along(p));
+                        sf_keep_results(next[i], with[i]);
+                }
 #endif
                 if (done + 1 < tiles)
 #pragma unroll

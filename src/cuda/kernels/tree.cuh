@@ -706,8 +706,14 @@ struct sf_counter {
 SF_DEVICE void sf_count(sf_counter &c, sf_i64 t, sf_acc total, int lane)
 {
         int k = 0;
-        for (; t >> k & 1; k++)
+        for (; t >> k & 1; k++) {
+#if SF_LEVELS
+                const sf_acc left = sf_shuffle(c.entry, k);
+                total = left.first == total.first ? sf_joined<true>(left, total) : sf_combine(left, total);
+#else
                 total = sf_combine(sf_shuffle(c.entry, k), total);
+#endif
+        }
         if (lane == k)
                 c.entry = sf_settled(total);
 }

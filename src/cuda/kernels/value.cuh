@@ -403,36 +403,52 @@ template <class T> struct sf_value<SF_OP_LOGSUMEXP, T> : sf_pair_value<T, T> {
                 for (int i = 0; i < N; i++)
                         to[i] = lower(from[i]);
         }
-        /* Folds each of COUNT lists of N numbers. Only the largest power counts in a total: what is
-         * far below it adds nothing. */
-        template <int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], type (&to)[COUNT])
+        /* Adds N numbers in the order. */
+        template <int N> SF_DEVICE_MEMBER T added(T (&times)[N])
         {
-                const bool small = are_small<N * COUNT>(&from[0][0]);
+#pragma unroll
+                for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                        for (int i = 0; i + b < N; i += 2 * b)
+                                times[i] += times[(i + b) % N];
+                return times[0];
+        }
+        /* Folds each of COUNT lists of N small numbers (are_small). */
+        template <int N, int COUNT> SF_DEVICE_MEMBER void fold_small(const T (&from)[COUNT][N], type (&to)[COUNT])
+        {
 #pragma unroll
                 for (int c = 0; c < COUNT; c++) {
-                        T times[N], most = 0;
-                        if (small) {
+                        T times[N];
 #pragma unroll
-                                for (int i = 0; i < N; i++)
-                                        times[i] = sf_exp_small(from[c][i]);
-                        } else {
-                                most = sf_exp_power(from[c][0]);
-#pragma unroll
-                                for (int i = 1; i < N; i++)
-                                        most = sf_exp_power(from[c][i]) > most ? sf_exp_power(from[c][i]) : most;
-#pragma unroll
-                                for (int i = 0; i < N; i++) {
-                                        const T power = sf_exp_power(from[c][i]);
-                                        times[i] = sf_exp_times(from[c][i], power) * sf_exp_scale(most - power);
-                                }
-                        }
-#pragma unroll
-                        for (int b = 1; b < N; b *= 2)
-#pragma unroll
-                                for (int i = 0; i + b < N; i += 2 * b)
-                                        times[i] += times[(i + b) % N];
-                        to[c] = base::pair(most, times[0]);
+                        for (int i = 0; i < N; i++)
+                                times[i] = sf_exp_small(from[c][i]);
+                        to[c] = base::pair(0, added(times));
                 }
+        }
+        /* Folds each of COUNT lists of N numbers. Only the largest power counts in a total: what is
+         * far below it adds nothing. */
+        template <int N, int COUNT> SF_DEVICE_MEMBER void fold_any(const T (&from)[COUNT][N], type (&to)[COUNT])
+        {
+#pragma unroll
+                for (int c = 0; c < COUNT; c++) {
+                        T times[N], most = sf_exp_power(from[c][0]);
+#pragma unroll
+                        for (int i = 1; i < N; i++)
+                                most = sf_exp_power(from[c][i]) > most ? sf_exp_power(from[c][i]) : most;
+#pragma unroll
+                        for (int i = 0; i < N; i++) {
+                                const T power = sf_exp_power(from[c][i]);
+                                times[i] = sf_exp_times(from[c][i], power) * sf_exp_scale(most - power);
+                        }
+                        to[c] = base::pair(most, added(times));
+                }
+        }
+        template <int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], type (&to)[COUNT])
+        {
+                if (are_small<N * COUNT>(&from[0][0]))
+                        fold_small(from, to);
+                else
+                        fold_any(from, to);
         }
 };
 #endif
