@@ -130,7 +130,8 @@ static bool in_one_piece(const layout *l)
         const sf_step *s = l->step;
         const sf_dim *seq = s->dims + s->nbatch;
         int64_t in = size_of(s->in), out = size_of(s->out), len = l->line.len;
-        return in == out && !s->m && !s->fuse && l->width < at_most(16 / in, 8) && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
+        const bool one = !s->sibling || s->sibling->fold; /* a result for each element, not two */
+        return one && in == out && !s->m && !s->fuse && l->width < at_most(16 / in, 8) && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
                in_sixteens(s, l->nbatch, 0);
 }
 
@@ -257,7 +258,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         int64_t items = pow2_down(at_least(tile.elements / width, 1));
         const layout own = narrowed(*l, (int)width);
         if (width != l->width)
-                d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, &own);
+                d = sf_cuda_draft(d.launch, SF_CUDA_SCAN_COLUMNS, &own);
         /* A short axis needs no more groups than it has rows for. */
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;

@@ -327,6 +327,20 @@ static void test_siblings(void)
         }
 }
 
+/* Columns in chunks whose vectors are narrower than the layout's: all launches have their threads. */
+static void test_narrow_chunks(void)
+{
+        int64_t shape[] = {3000, 48};
+        sf_tensor x = {.data = at(0, 0), .device = {SF_CUDA, 0}, .ndim = 2, .dtype = SF_F32, .shape = shape}, y = x;
+        sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+        y.data = at(0, (uint64_t)1 << 40);
+        o.op = SF_LOGSUMEXP;
+        o.axis = 0;
+        long launches = cuda->launches;
+        EXPECT(sf_scan(NULL, &x, &y, &o), SF_OK, "");
+        CHECK(cuda->launches - launches == 3, "%ld launches", cuda->launches - launches);
+}
+
 /* A workspace is measured for compact tensors; what others take beyond it is the library's own. */
 static void test_workspace(void)
 {
@@ -700,6 +714,7 @@ static void run_all(void)
         test_warm();
         test_fused();
         test_siblings();
+        test_narrow_chunks();
         test_workspace();
         test_cost();
         test_scratch();

@@ -37,6 +37,7 @@ static const struct {
         {"layer_norm(x, 1)", 1, 2, {12, 400}},   {"softmax(x, 1)", 0, 2, {21, 1003}},       {"normalize(x, 2, 1)", 0, 2, {3, 777}},
         {"softmax(x, 1)", 0, 3, {2, 30, 200}},   {"layer_norm(x, 1)", 1, 3, {3, 13, 33}}, {"normalize(x, 2, 1)", 0, 3, {3, 27, 64}}, {"softmax(x, 1)", 0, 3, {1, 5, 700}},
         {"log_softmax(x, 1)", 0, 3, {1, 31, 99}}, {"layer_norm(x, 1)", 0, 3, {3, 26, 68}}, {"softmax(x, 1)", 1, 3, {2, 15, 34}}, {"x - mean(x, 1, keepdim=True)", 0, 3, {5, 3, 41}},
+        {"cummax(x, 1), cumargmax(x, 1)", 1, 3, {1, 900, 13}},
 };
 #define LINES (int)(sizeof lines / sizeof *lines)
 
@@ -69,10 +70,12 @@ static void cut(int64_t n)
         offsets[SEGMENTS] = n;
 }
 
-static sf_status run(sf_context *c, const char *text, const sf_tensor *given, void *out, size_t *size)
+/* Results go to `out`, one after another: all but the last have whole words. *size: the bytes of all. */
+static sf_status run(sf_context *c, const char *text, const sf_tensor *given, char *out, size_t *size)
 {
-        sf_tensor inputs[3], result = given[0];
-        int64_t shape[3];
+        enum { RESULTS = 2 };
+        sf_tensor inputs[3], result[RESULTS];
+        int64_t shape[RESULTS][3];
         sf_graph *graph = NULL;
         sf_plan *plan = NULL;
         sf_status status = sf_graph_parse(c, text, &graph);
@@ -80,16 +83,19 @@ static sf_status run(sf_context *c, const char *text, const sf_tensor *given, vo
                 inputs[i] = given[strchr(names, *sf_graph_input_name(graph, i)) - names];
         if (status == SF_OK)
                 status = sf_plan_create(c, graph, sf_graph_inputs(graph), inputs, NULL, &plan);
-        if (status == SF_OK)
-                status = sf_plan_output(plan, 0, &result.ndim, shape, &result.dtype);
-        if (status == SF_OK) {
-                *size = result.dtype.bits / 8;
-                for (int d = 0; d < result.ndim; d++)
-                        *size *= (size_t)shape[d];
-                result.data = out;
-                result.shape = shape;
-                status = sf_plan_run(plan, inputs, &result, NULL);
+        *size = 0;
+        for (int32_t k = 0; status == SF_OK && k < sf_plan_outputs(plan); k++) {
+                result[k] = given[0];
+                status = sf_plan_output(plan, k, &result[k].ndim, shape[k], &result[k].dtype);
+                size_t own = result[k].dtype.bits / 8;
+                for (int d = 0; d < result[k].ndim; d++)
+                        own *= (size_t)shape[k][d];
+                result[k].data = out + *size;
+                result[k].shape = shape[k];
+                *size += own;
         }
+        if (status == SF_OK)
+                status = sf_plan_run(plan, inputs, result, NULL);
         sf_plan_destroy(plan);
         sf_graph_destroy(graph);
         return status;
@@ -113,7 +119,7 @@ static void meet(int line)
                 fill(w, factors[0] * factors[1], lines[line].wide, false);
         cut(shape[1]);
         for (int k = 0; k < 2; k++) {
-                sf_status status = run(ctx[k], lines[line].text, given, y[k], &size);
+                sf_status status = run(ctx[k], lines[line].text, given, (char *)y[k], &size);
                 CHECK(status == SF_OK, "%s of (%d, %d): %s", lines[line].text, (int)shape[0], (int)shape[1], sf_last_error(ctx[k]));
         }
         CHECK(host_learning || !memcmp(y[0], y[1], size), "%s of (%d, %d): other bits than the reference's", lines[line].text, (int)shape[0], (int)shape[1]);

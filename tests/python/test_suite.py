@@ -9,7 +9,7 @@ import conftest
 def _item(name, *fixtures, reason=None, **parameters):
     marker = None if reason is None else types.SimpleNamespace(args=reason)
     return types.SimpleNamespace(nodeid=f"test_x.py::{name}", fixturenames=list(fixtures),
-                                 get_closest_marker=lambda _: marker,
+                                 get_closest_marker={"host_only": marker}.get,
                                  callspec=types.SimpleNamespace(params=parameters))
 
 

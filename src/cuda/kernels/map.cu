@@ -33,14 +33,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_VALUES
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
-                sf_keep_results(in[i], with[i]);
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         if (at[i] + j < end[i])
                                 *(sf_acc *)(line[i].y + (at[i] + j) * p.sy) = sf_settled(v[i][j]);
 #else
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_keep_results(in[i], with[i]);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
