@@ -194,14 +194,7 @@ template <> struct sf_do<KIND_MAP> {
 #pragma unroll
                         for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
                                 sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
-                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
-                        r.w[w] = 0;
-                sf_hasty ask = {false};
-                sf_map_vector<K>(p, c, kept[i], r, ask);
-                if (ask.fails) {
-                        sf_careful careful;
-                        sf_map_vector<K>(p, c, kept[i], r, careful);
-                }
+                sf_map_either<K>(p, c, kept[i], r);
         }
 
         template <int K> SF_DEVICE_MEMBER void shifted(const sf_params &p, const sf_course &c, int t, sf_vectors (&kept)[SF_ITEMS])
@@ -281,20 +274,7 @@ SF_DEVICE void sf_locate(const sf_params &p, sf_i64 line, sf_course &c)
 #pragma unroll
         for (int k = 0; k < STEPS; k++)
                 c.y[k] = FIELD(k, y);
-#pragma unroll
-        for (int d = SF_NBATCH - 1; d >= 0; d--) {
-                const sf_i64 next = d ? sf_divide(line, p.dims[d].len) : 0, index = line - next * p.dims[d].len;
-#pragma unroll
-                for (int k = 0; k < SF_OPERANDS; k++)
-                        c.operand[k] += index * p.step[d][k];
-                c.y[0] += index * p.dims[d].y;
-#if SF_ALSO
-#pragma unroll
-                for (int k = 1; k < STEPS; k++)
-                        c.y[k] += index * p.also[k - 1].step[d];
-#endif
-                line = next;
-        }
+        sf_walk_batch(p, line, c);
 }
 
 /* Computes the lane, the warp and the line of this thread. This is done again for every line:

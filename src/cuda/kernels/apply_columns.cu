@@ -124,15 +124,7 @@ template <int K> SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_course
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_number_of_step<K> one[SF_WIDTH];
-                sf_hasty ask = {false};
-                sf_load_numbers<K>(p, c, v[i], one, ask);
-                if (ask.fails) {
-                        sf_careful careful;
-                        sf_load_numbers<K>(p, c, v[i], one, careful);
-                }
-#define OPERAND(k, dt, unit, made) sf_keeper<(made) == K && (unit) == 1, dt>::put(v[i].operand##k, one);
-                SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
+                sf_load_either<K, true>(p, c, v[i], one);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
                         if (sf_recipe<K>::MASK >= 0)
@@ -314,14 +306,7 @@ template <> struct sf_do<KIND_MAP> {
                                 for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
                                         sf_fetch_item<sf_reads<K>::LATE>(p, c, q, kept[q % SF_ITEMS]);
                         sf_raw<BYTES> r;
-                        for (int w = 0; w < (int)(sizeof r.w / 4); w++)
-                                r.w[w] = 0;
-                        sf_hasty ask = {false};
-                        sf_map_vector<K>(p, c, kept[i], r, ask);
-                        if (ask.fails) {
-                                sf_careful careful;
-                                sf_map_vector<K>(p, c, kept[i], r, careful);
-                        }
+                        sf_map_either<K>(p, c, kept[i], r);
                         if (i >= c.rows)
                                 continue;
                         char *at = c.y[K] + i * FIELD(K, sy);
@@ -407,20 +392,7 @@ SF_DEVICE void sf_locate(const sf_params &p, int round, sf_course &c)
 #pragma unroll
         for (int k = 0; k < STEPS; k++)
                 c.y[k] = FIELD(k, y) + column * FIELD(k, iy) + row * FIELD(k, sy);
-#pragma unroll
-        for (int d = SF_NBATCH - 1; d >= 0; d--) {
-                const sf_i64 next = d ? sf_divide(matrix, p.dims[d].len) : 0, index = matrix - next * p.dims[d].len;
-#pragma unroll
-                for (int k = 0; k < SF_OPERANDS; k++)
-                        c.operand[k] += index * p.step[d][k];
-                c.y[0] += index * p.dims[d].y;
-#if SF_ALSO
-#pragma unroll
-                for (int k = 1; k < STEPS; k++)
-                        c.y[k] += index * p.also[k - 1].step[d];
-#endif
-                matrix = next;
-        }
+        sf_walk_batch(p, matrix, c);
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)

@@ -67,16 +67,7 @@ template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, 
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_few<sf_recipe<K>::OP, K> few;
                 sf_number_of_step<K> one[SF_WIDTH];
-                sf_hasty ask = {!QUICK};
-                if (QUICK)
-                        sf_load_numbers<K>(p, c, v[i], one, ask);
-                if (ask.fails) {
-                        sf_careful careful;
-                        sf_load_numbers<K>(p, c, v[i], one, careful);
-                }
-#define OPERAND(k, dt, unit, made) sf_keeper<(made) == K && (unit) == 1, dt>::put(v[i].operand##k, one);
-                SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
+                sf_load_either<K, QUICK>(p, c, v[i], one);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
                         if (sf_recipe<K>::MASK >= 0)

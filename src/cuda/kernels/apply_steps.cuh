@@ -231,6 +231,22 @@ template <int DT> struct sf_keeper<true, DT> {
         }
 };
 
+/* The numbers of step K in the quick way (sf_hasty), unless not QUICK, and with care if that does not
+ * do; those that a later step takes are kept in the vector. */
+template <int K, bool QUICK> SF_DEVICE void sf_load_either(const sf_params &p, const sf_course &c, sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH])
+{
+        sf_hasty ask = {!QUICK};
+        if (QUICK)
+                sf_load_numbers<K>(p, c, v, one, ask);
+        if (ask.fails) {
+                sf_careful careful;
+                sf_load_numbers<K>(p, c, v, one, careful);
+        }
+#define OPERAND(k, dt, unit, made) sf_keeper<(made) == K && (unit) == 1, dt>::put(v.operand##k, one);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+}
+
 /* Bit k: the numbers of step k are kept for a later step. */
 #define OPERAND(k, dt, unit, made) | ((made) >= 0 && (unit) == 1 ? 1 << ((made) >= 0 ? (made) : 0) : 0)
 enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
@@ -242,4 +258,36 @@ template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_par
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
                 sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, v, j, ask), j));
+}
+
+/* The same in the quick way, and with care if that does not do for all of them (sf_hasty). */
+template <int K, int BYTES> SF_DEVICE void sf_map_either(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r)
+{
+        for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                r.w[w] = 0;
+        sf_hasty ask = {false};
+        sf_map_vector<K>(p, c, v, r, ask);
+        if (ask.fails) {
+                sf_careful careful;
+                sf_map_vector<K>(p, c, v, r, careful);
+        }
+}
+
+/* Moves the course to line `line` of the batch. */
+SF_DEVICE void sf_walk_batch(const sf_params &p, sf_i64 line, sf_course &c)
+{
+#pragma unroll
+        for (int d = SF_NBATCH - 1; d >= 0; d--) {
+                const sf_i64 next = d ? sf_divide(line, p.dims[d].len) : 0, index = line - next * p.dims[d].len;
+#pragma unroll
+                for (int k = 0; k < SF_OPERANDS; k++)
+                        c.operand[k] += index * p.step[d][k];
+                c.y[0] += index * p.dims[d].y;
+#if SF_ALSO
+#pragma unroll
+                for (int k = 1; k < STEPS; k++)
+                        c.y[k] += index * p.also[k - 1].step[d];
+#endif
+                line = next;
+        }
 }

@@ -432,3 +432,19 @@ SF_DEVICE sf_acc sf_stretches_before(const sf_params &p, const sf_place &place, 
         return own;
 }
 #endif
+
+/* Combines a thread's elements and their total with one total to their left; `before` becomes all of
+ * these together. any: there was one before. */
+template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (&v)[N],
+                                                 sf_acc &total, sf_acc &before)
+{
+#if !SF_FOLDS
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                v[i] = sf_combine(left, v[i]);
+#endif
+        total = sf_settled(sf_combine(left, total));
+        if (SF_EXCLUSIVE)
+                before = any ? sf_combine(left, before) : left;
+        (void)v, (void)any, (void)before;
+}

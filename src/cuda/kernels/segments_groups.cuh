@@ -295,18 +295,9 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
                 if (w.lane == sf_lowest(bits) && (!SF_STRETCHES || bits & sf_below(WARPS_LOG)))
                         own = sf_found(p, look, w.place.mark);
                 const sf_acc left = sf_shuffle(own, sf_lowest(bits));
-                if (row.leads) {
-#if !SF_FOLDS
-#pragma unroll
-                        for (int i = 0; i < N; i++)
-                                v[i] = sf_combine(left, v[i]);
-#endif
-                        total = sf_settled(sf_combine(left, total));
-                        if (SF_EXCLUSIVE)
-                                before = any ? sf_combine(left, before) : left;
-                }
+                if (row.leads)
+                        sf_take_one_left(left, any, v, total, before);
         }
-        (void)v;
 }
 #endif
 

@@ -38,20 +38,6 @@ SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k)
         return s;
 }
 
-template <int N> SF_DEVICE void sf_take_one_left(sf_acc left, bool any, sf_acc (&v)[N],
-                                                 sf_acc &total, sf_acc &before)
-{
-#if !SF_FOLDS
-#pragma unroll
-        for (int i = 0; i < N; i++)
-                v[i] = sf_combine(left, v[i]);
-#endif
-        total = sf_settled(sf_combine(left, total));
-        if (SF_EXCLUSIVE)
-                before = any ? sf_combine(left, before) : left;
-        (void)v, (void)any, (void)before;
-}
-
 #if SF_STRIP == 1
 #if SF_FLAT_ALONE
 /* The total of the full chunk at w.first, which is `number` of its segment, in all lanes. A

@@ -197,11 +197,7 @@ SF_DEVICE int sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 #if SF_UNLIFTED
         sf_acc plain[SF_ITEMS][SF_WIDTH];
         sf_u32 beyond = 0;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        plain[i][j] = v[i][j];
+        sf_copy_all(v, plain);
         sf_scan_rows_of<false>(plain);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
@@ -209,11 +205,7 @@ SF_DEVICE int sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
                 for (int j = 0; j < SF_WIDTH; j++)
                         beyond |= sf_beyond_modest(plain[i][j].mantissa);
         if (!(beyond & SF_BEYOND)) {
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = plain[i][j];
+                sf_copy_all(plain, v);
                 return SF_IS_WHOLE;
         }
         sf_lift_late(v);
@@ -365,19 +357,11 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE bool sf_multiply_lanes(
         if (!sf_may_be_whole<COLUMNS>(v))
                 return false;
         sf_acc whole[SF_ITEMS][SF_WIDTH];
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        whole[i][j] = v[i][j];
+        sf_copy_all(v, whole);
         sf_scan_lanes<LANES, COLUMNS, CHOOSE, true>(whole, lane, neutral);
         if (sf_ballot(!sf_is_whole(whole)))
                 return false;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = whole[i][j];
+        sf_copy_all(whole, v);
         return true;
 }
 #endif

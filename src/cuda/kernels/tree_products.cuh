@@ -53,16 +53,23 @@ template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 }
 
 #if SF_UNLIFTED
+SF_DEVICE void sf_copy_all(const sf_acc (&from)[SF_ITEMS][SF_WIDTH], sf_acc (&to)[SF_ITEMS][SF_WIDTH])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        to[i][j] = from[i][j];
+}
+
 /* Scans the numbers of the vectors of a thread, if that is modest in all of its warp. */
 template <int COLUMNS> SF_DEVICE bool sf_multiply_vectors(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
         sf_acc plain[SF_ITEMS][SF_WIDTH];
         sf_u32 beyond = 0;
+        sf_copy_all(v, plain);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        plain[i][j] = v[i][j];
                 sf_multiply_vector<COLUMNS>(plain[i]);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
@@ -70,11 +77,7 @@ template <int COLUMNS> SF_DEVICE bool sf_multiply_vectors(sf_acc (&v)[SF_ITEMS][
         }
         if (sf_ballot(beyond & SF_BEYOND))
                 return false;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = plain[i][j];
+        sf_copy_all(plain, v);
         return true;
 }
 
