@@ -6,7 +6,7 @@
  * because the launches of two threads on one stream must not interleave while they use the same
  * block.
  *
- * Words that the blocks of a launch watch contain the launch's mark (tree.cuh), so values of
+ * Words that the blocks of a launch watch contain the launch's mark (tree_totals.cuh), so values of
  * earlier launches may stay there. These words have a memory block of their own, which is cleared
  * when it is new, and again long before marks repeat.
  *

@@ -26,7 +26,10 @@ enum {
         /* lines begin early, so that vectors of y, or of a fold's x, are aligned (memory.cuh) */
         SF_CUDA_EARLY = 1 << 17,
         SF_CUDA_LEFTS = 1 << 18, /* of a scan: there are totals to the left of its sequences */
-        SF_CUDA_VALUES = 1 << 19 /* of a fold: values of two components are stored as they are held */
+        SF_CUDA_VALUES = 1 << 19, /* of a fold: values of two components are stored as they are held */
+        /* How a scan holds products that leave the range (tree_products.cuh). */
+        SF_CUDA_LIFTS = 1 << 20, /* all products are pairs, in registers */
+        SF_CUDA_ROLLS = 1 << 21, /* only these are pairs, in local memory */
 };
 
 /* sf_cuda_spec.extra, by name. From SF_CUDA_OWN on, each kernel file has fields of its own. */

@@ -83,6 +83,24 @@ static inline int value_size(const sf_step *s)
         return sf_cuda_value_size((int32_t)s->op, (int32_t)s->acc);
 }
 
+/* Bytes that a thread of a scan holds for each element. Products are numbers as long as they stay in
+ * the range (tree_products.cuh). */
+static inline int scanned_size(const sf_step *s)
+{
+        return sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) ? size_of((int32_t)s->acc) : value_size(s);
+}
+
+/* The same for columns, where a thread has fewer elements, and registers for pairs, if these are
+ * wider than two bytes. */
+static inline int scanned_down_size(const sf_step *s)
+{
+        return size_of((int32_t)s->in) <= 2 ? scanned_size(s) : value_size(s);
+}
+static inline bool scans_pairs_down(const sf_step *s)
+{
+        return scanned_down_size(s) > at_least(size_of((int32_t)s->acc), 4);
+}
+
 /* Bytes of a total that a fold leaves in scratch memory, where narrow integers keep their own
  * size. */
 static inline int total_size(const sf_step *s)
@@ -230,7 +248,7 @@ bool sf_cuda_operands_flat(const sf_step *step);
 sf_status sf_cuda_fuse(const sf_context *ctx, draft *d);
 
 /* ------------------------------------------------------------------------------------------------
- * emit_chunks.c: sequences in chunks, as in tree.cuh
+ * emit_chunks.c: sequences in chunks, as in tree_totals.cuh
  * ---------------------------------------------------------------------------------------------- */
 typedef struct dealing {
         int64_t log;    /* a chunk is 2^log tiles */

@@ -128,6 +128,8 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)g.items;
         spec->flags |= SF_CUDA_SINGLE;
+        if (!s->fold && sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc))
+                spec->flags |= SF_CUDA_ROLLS; /* H200, rows of 35: 0.95, without 0.81 */
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(g.resident, 2048 / threads);
         spec->extra[s->fold ? FOLD_TEAM : SCAN_ROWS_TEAM] = (int32_t)g.team;
         spec->extra[s->fold ? FOLD_ROWS : SCAN_ROWS_ROWS] = (int32_t)g.rows;

@@ -25,6 +25,19 @@ static bool fits_whole(const layout *l, const sf_cuda_chip *chip)
                s->batch >= chip->multiprocessors;
 }
 
+/*
+ * Whether a scan of products has registers for pairs. H200, share of plain multiplication, pairs
+ * and numbers: f32 in vectors of four, rows of 16384, numbers near 1 0.98 and 0.91, of a normal
+ * distribution 0.99 and 0.77; 2^28 in one line 0.77 and 0.82, 0.73 and 0.54. Single elements have no
+ * vectors to multiply: rows of 50257 0.76 and 0.97, 0.56 and 0.39. Other elements have no room.
+ */
+static bool lifts(const layout *l, int64_t columns)
+{
+        const sf_step *s = l->step;
+        return sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) && scanned_size(s) == 4 &&
+               size_of(s->in) == 4 && l->width > 1 && columns == 1;
+}
+
 static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         const sf_step *s = l->step;
@@ -36,7 +49,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         int64_t team, items, rows = 1;
         /* How many vectors a thread can hold without another tile in flight: at most 128 bytes of
          * accumulators, 64 of several rows. */
-        int64_t most = chip->small_tiles ? held : at_least(128 / (at_least(value_size(s), sf_cuda_loaded_bytes(l)) * width), 1), several = at_least(most / 2, 1);
+        int64_t most = chip->small_tiles ? held : at_least(128 / (at_least(scanned_size(s), sf_cuda_loaded_bytes(l)) * width), 1), several = at_least(most / 2, 1);
         if (vectors <= 32 * most) {
                 /* Up to a warp for each row: the split into lanes and items that leaves the fewest
                  * idle. */
@@ -77,11 +90,19 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 if (team == 1024 && team * items * width * size_of(s->in) < 65536)
                         team /= 2;
                 spec->threads = (int32_t)team;
+                /* H200, rows of 3000, which fill no tile: pairs 0.71, numbers 0.90. */
+                if (lifts(l, 1) && vectors >= team * items)
+                        spec->flags |= SF_CUDA_LIFTS;
                 /* Small blocks have 64 registers a thread, unless that many elements are held. */
-                int64_t places = tile.elements * value_size(s) > 128 ? tile.threads * tile.resident : 1024;
+                const int64_t each = spec->flags & SF_CUDA_LIFTS ? value_size(s) : scanned_size(s);
+                int64_t places = tile.elements * each > 128 ? tile.threads * tile.resident : 1024;
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_least(at_most(places / team, 8), 1);
         }
         int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * value_size(s);
+        /* H200, numbers near 1, in a loop and not: rows of 50257 f32 0.97 and 0.63, of 8192 f64
+         * 0.90 and 0.71. */
+        if (sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) && (width == 1 || scanned_size(s) == 8))
+                spec->flags |= SF_CUDA_ROLLS;
         spec->items = (int32_t)items;
         spec->flags |= tiles == 1 ? SF_CUDA_SINGLE : 0;
         spec->extra[SCAN_ROWS_TEAM] = (int32_t)team;
@@ -144,7 +165,7 @@ static bool in_one_piece(const layout *l)
 static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut, int64_t *items, int64_t places)
 {
         const sf_step *s = l->step;
-        const int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width), words = value_size(s) / 4;
+        const int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width), words = scanned_down_size(s) / 4;
         if (s->n > cut->groups * *items)
                 return places;
         /* Half of a thread's registers for what it holds, if it has 128. */
@@ -158,7 +179,7 @@ static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_
         cut->strips = ceil_div(vectors, cut->slots);
         /* Registers for what is loaded, what is held, and addresses. */
         const int64_t loaded = *items * l->packs * ceil_div(width / l->packs * size_of(s->in), 4), registers = 32 + *items * width * words + loaded;
-        return chip->small_tiles || sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? places : at_least(places, 65536 / registers);
+        return chip->small_tiles || scans_pairs_down(s) ? places : at_least(places, 65536 / registers);
 }
 
 /* With this many blocks, of which `fit` fit on a multiprocessor: how much of the chip is busy until
@@ -186,8 +207,8 @@ static int64_t busy(int64_t blocks, int64_t threads, int64_t fit, const sf_cuda_
 static void narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t *width, int64_t *slots, strip *cut)
 {
         const sf_step *s = l->step;
-        const int64_t in = size_of(s->in), outer = s->batch / l->line.len, places = tile.threads * tile.resident, value = value_size(s);
-        const bool few = 4 * outer * cut->strips < 3 * chip->multiprocessors, pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        const int64_t in = size_of(s->in), outer = s->batch / l->line.len, places = tile.threads * tile.resident, value = scanned_down_size(s);
+        const bool few = 4 * outer * cut->strips < 3 * chip->multiprocessors, pair = scans_pairs_down(s);
         /* The less there is to compute, the less is lost while only the last blocks run. */
         const int64_t enough = !pair ? 750 : sf_op_is(s->op, SF_INDEX) ? 650 : 850;
         int64_t best = few ? 0 : busy(outer * cut->strips, tile.threads, tile.resident, chip);
@@ -232,7 +253,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100),
          * share of a copy: two blocks of up to 512 0.53, 0.54, 0.51; three of 256 0.49, 0.46,
          * 0.48. */
-        if (in_chunks && cut.whole && threads == 256 && value_size(s) == 4) {
+        if (in_chunks && cut.whole && threads == 256 && scanned_down_size(s) == 4) {
                 threads = 512;
                 places = 1024;
                 cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
@@ -351,6 +372,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
+        spec->flags |= lifts(&l, columns) ? SF_CUDA_LIFTS : 0;
         spec->extra[SCAN_CHAINED_COLUMNS] = (int32_t)columns;
         spec->extra[SCAN_CHAINED_STAGES] = (int32_t)stages;
         spec->extra[SCAN_CHAINED_AHEAD] = (int32_t)ahead;
@@ -390,7 +412,12 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 spec->flags &= ~SF_CUDA_RAGGED;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        int64_t acc = value_size(s), vector = l.width * acc / 4;
+        const bool product = sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc);
+        int64_t acc = value_size(s), vector = l.width * scanned_size(s) / 4;
+        /* H200, cumprod of (2^22, 8) f32, share of plain multiplication: 512 x 32 0.83, 256 x 32
+         * 0.76; of (2^20, 32), where totals take the registers: 0.45, 0.74. */
+        if (product && !staged && scanned_size(s) == 4 && size_of(s->in) == 4 && columns <= 8 && tile.threads == 256)
+                tile.threads = 512;
         if (staged) {
                 /* A thread holds this many vectors, and as much again of what it takes from others.
                  * There are as many threads as registers allow. */
@@ -399,7 +426,7 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 tile.resident = (held + 1) * vector <= 30 ? 4 : (held + 1) * vector <= 40 ? 3 : (held + 1) * vector <= 80 ? 2 : 1;
                 /* computing needs more registers */
                 if (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc))
-                        tile.resident = (int32_t)at_least(tile.resident - 2, 1);
+                        tile.resident = (int32_t)at_least(tile.resident - (product ? 1 : 2), 1);
         }
         /* Vectors at any address need registers to be put together: half as many threads in a
          * block, three quarters as many on a multiprocessor. */

@@ -176,7 +176,7 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         put(w, "#define SF_FREE %d\n", !(folds && f->beside && !element) && sf_op_free((sf_op)spec->op, (sf_dt)spec->acc));
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
         put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds && !element ? 1 + f->beside : 1, f->beside, total);
-        put(w, "#define SF_ELEMENT %d\n", element);
+        put(w, "#define SF_ELEMENT %d\n#define SF_IS_FOLD %d\n", element, folds);
         if (element)
                 put(w, "#define SF_ELEMENT_OUT %s\n#define SF_ELEMENT_UNIT (%d)\n", dt_names[f->also[0].out], signs[f->also[0].unit]);
         if (total)
@@ -262,6 +262,8 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         put_flag(&w, spec, "SF_EARLY", SF_CUDA_EARLY);
         put_flag(&w, spec, "SF_LEFTS", SF_CUDA_LEFTS);
         put_flag(&w, spec, "SF_VALUES", SF_CUDA_VALUES);
+        put_flag(&w, spec, "SF_LIFTS", SF_CUDA_LIFTS);
+        put_flag(&w, spec, "SF_ROLLS", SF_CUDA_ROLLS);
         put_unit(&w, spec, "SF_X_UNIT", SF_CUDA_X_UNIT);
         put_unit(&w, spec, "SF_Y_UNIT", SF_CUDA_Y_UNIT);
         put_unit(&w, spec, "SF_M_UNIT", SF_CUDA_M_UNIT);

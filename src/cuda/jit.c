@@ -41,7 +41,7 @@ static _Atomic(const sf_compiler *) ready;
 
 /* The options of every kernel. The order consists of single rounded operations: no fused
  * multiply-add, no flush to zero. */
-static const char *const options[] = {"--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true"};
+static const char *const options[] = {"--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--device-as-default-execution-space"};
 #define OPTIONS (sizeof options / sizeof *options)
 
 static void reset_lock(void)

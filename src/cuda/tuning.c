@@ -95,12 +95,11 @@ static const row rows[] = {
 };
 
 /*
- * A product of reals needs twice the registers of another accumulator, and more for computing.
- * According to nvcc 13 for sm_90, these tiles do not spill; those above did. Kernels without a row
- * here use the table above. H200, cumprod of (4096, 50257) f32, whose rows allow no vectors, beside
- * plain multiplication: 256 x 16 0.75, 256 x 32, which spills, 0.55.
+ * A value of two components needs twice the registers of another accumulator, and more for
+ * computing. According to nvcc 13 for sm_90, these tiles do not spill; those above did. Kernels
+ * without a row here use the table above.
  */
-static const row products[] = {
+static const row pairs[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 1, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 1, 4, 4, 70, {256, 16, 2, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 4, 70, {256, 32, 2, 0, 0}},
@@ -130,7 +129,7 @@ static const row products[] = {
  * three words for each that it reads. H200, (16384, 16384) f32 with the elements, share of a copy:
  * rows 512 x 8, two blocks: 0.90; 256 x 8, four: 0.88, two: 0.85; 256 x 16, two: 0.86, three: 0.80.
  * argmax of columns: 256 x 32, two, is 1.02 times as fast as 256 x 16, four. Kernels without a row
- * here use the table of products.
+ * here use the table of pairs.
  */
 static const row indices[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 4, 8, 70, {512, 8, 2, 0, 0}},
@@ -170,6 +169,29 @@ static const row exponentials[] = {
         {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
 };
 
+/*
+ * A scan of products holds numbers (kernels/tree_products.cuh), so most of its tiles are those of
+ * the first table. These have more registers a thread: for the totals that warps and tiles exchange,
+ * which are pairs, in bursts, lines of f64 and rows with masks; for the pairs of columns. H200,
+ * cumprod, share of plain multiplication: (2^20, 32) f32 256 x 32, two blocks: 0.74, 512 x 32, two,
+ * which spills: 0.45; (2^20, 8) f64 256 x 16, two: 0.87, 512 x 8, two, which spills: 0.30; 2^27 f64
+ * 256 x 16 0.90, 512 x 8, which spills: 0.84.
+ */
+static const row products[] = {
+        {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 2, 0, 0}},
+        {SF_CUDA_SCAN_ROWS, -1, 1, 16, 4, 4, 70, {512, 16, 1, 0, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, 0, 16, 2, 4, 70, {256, 32, 2, 32, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, 0, 4, 4, 4, 70, {256, 16, 3, 32, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 2, 32, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, 0, 2, 8, 8, 70, {256, 8, 3, 32, 0}},
+        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 2, 32, 0}},
+        {SF_CUDA_SCAN_BURST, -1, -1, 32, 4, 4, 70, {256, 32, 2, 0, 0}},
+        {SF_CUDA_SCAN_BURST, -1, -1, 32, 8, 8, 70, {256, 16, 2, 0, 0}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {256, 16, 1, 6, 0}},
+};
+
 #define ROW_IN(table) row_for(table, sizeof(table) / sizeof *(table), chip, spec, in, size)
 
 /* The first row that fits; NULL: there is none. */
@@ -195,8 +217,10 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
                 r = ROW_IN(recurrences);
         else if (spec->op == SF_LOGSUMEXP)
                 r = ROW_IN(exponentials);
-        if (!r && sf_cuda_is_pair(spec->op, spec->acc))
+        if (sf_cuda_is_product(spec->op, spec->acc) && spec->kernel < SF_CUDA_FOLD)
                 r = ROW_IN(products);
+        else if (!r && sf_cuda_is_pair(spec->op, spec->acc))
+                r = ROW_IN(pairs);
         if (!r)
                 r = ROW_IN(rows);
         if (!r)

@@ -185,6 +185,26 @@ struct sf_vector {
 };
 #endif
 
+/* Word i of a vector that does not exist: its elements are 0. In a scan of products they are 1,
+ * since a 0 would make the warp's products leave the range. */
+SF_DEVICE sf_u32 sf_blank(int i)
+{
+        (void)i;
+#if !SF_PRODUCTS || SF_IS_FOLD
+        return 0;
+#elif SF_IN == SF_DT_F64
+        return i & 1 ? 0x3ff00000u : 0;
+#elif SF_IN == SF_DT_F32
+        return 0x3f800000u;
+#elif SF_IN == SF_DT_F16
+        return SF_WIDTH > 1 ? 0x3c003c00u : 0x3c00u;
+#elif SF_IN == SF_DT_BF16
+        return SF_WIDTH > 1 ? 0x3f803f80u : 0x3f80u;
+#else
+        return 0;
+#endif
+}
+
 SF_DEVICE sf_vector sf_no_vector()
 {
         sf_vector v;
@@ -205,7 +225,7 @@ SF_DEVICE sf_vector sf_no_vector()
 #else
         /* Not sf_clear: with it NVRTC 13 computes addresses again that it otherwise increments. */
         for (int i = 0; i < (int)(sizeof v.x.w / 4); i++)
-                v.x.w[i] = 0;
+                v.x.w[i] = sf_blank(i);
 #endif
 #if SF_MASK
         for (int i = 0; i < (int)(sizeof v.m.w / 4); i++)
@@ -366,7 +386,7 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 /* SF_LIFTED: elements are lifted as soon as they are loaded, because their values hold more than
  * one number. */
 #define SF_LIFTED (SF_HELD_IN || SF_INDICES || SF_TWOS)
-/* SF_UNLIFTED: elements of a scan are products that are lifted later, or not at all (tree.cuh). */
+/* SF_UNLIFTED: elements of a scan are products that are lifted later, or not at all (tree_products.cuh). */
 #define SF_UNLIFTED (SF_PRODUCTS && SF_MEMBERS == 1 && !SF_LIFTED)
 #if SF_LIFTED
 typedef sf_acc sf_loaded;
@@ -457,7 +477,7 @@ SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I fi
 }
 
 /* The elements of all vectors of a thread, lifted together; products are lifted later
- * (SF_UNLIFTED in tree.cuh). `spread`: from the index of a vector to that of the next. */
+ * (tree_products.cuh). `spread`: from the index of a vector to that of the next. */
 template <int COLUMNS, int N>
 SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 index, int spread, int apart, sf_acc (&a)[N][SF_WIDTH])
 {
@@ -473,6 +493,21 @@ SF_DEVICE void sf_elements(const sf_params &p, const sf_vector (&v)[N], sf_i64 i
                         a[i][j] = sf_holds::made(loaded[i][j], 0);
 #else
         sf_holds::template lift_all<N * SF_WIDTH>(&loaded[0][0], &a[0][0]);
+#endif
+}
+
+/* Lifts the elements of a thread, if that has been left for later. */
+template <int N> SF_DEVICE void sf_lift_late(sf_acc (&v)[N][SF_WIDTH])
+{
+        (void)v;
+#if SF_UNLIFTED
+        sf_number numbers[N][SF_WIDTH];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        numbers[i][j] = v[i][j].mantissa;
+        sf_holds::template lift_all<N * SF_WIDTH>(&numbers[0][0], &v[0][0]);
 #endif
 }
 

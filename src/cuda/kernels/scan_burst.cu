@@ -174,7 +174,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_clear_early(v, at, SPREAD, early, sf_neutral(p));
 #endif
         }
-        const int how = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
+        sf_parked parked;
+        const bool whole = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity, parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
+                sf_vector raw[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#if ODD
+                        sf_shared_load(sf_place_of(buffer, vector + i * 32, length), raw[i].x);
+#else
+                        raw[i] = sf_load_vector(line, at + i * SPREAD, end, sf_along(p));
+#endif
+                sf_elements<SF_COLUMNS>(p, raw, at, SPREAD, 1, again);
+        });
         sf_last<SF_COLUMNS>(v, total);
         if (lane >= 32 - SPAN)
                 sf_enter(turn + warp * SF_COLUMNS + own * SHARE, total);
@@ -218,19 +229,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_take_all(left, v, before);
                 }
         sf_take_lefts(p, line, own * SHARE, SF_COLUMNS, v, before);
-        sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral), how);
-#if SF_TOTAL
-        if (number + 1 == p.number[0])
-                sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
-#endif
-        sf_shift<32, SF_COLUMNS>(v, lane, before, identity);
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = sf_begin(p, v[i][j]);
         sf_answer result[SF_ITEMS][SF_WIDTH];
-        sf_lower_scan(p, v, before, how, result);
+        sf_finish<32, SF_COLUMNS, SPREAD>(p, line, at, p.n, number + 1 == p.number[0], v, before, whole, parked, lane, result);
 #if ODD
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {

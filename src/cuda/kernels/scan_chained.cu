@@ -45,6 +45,17 @@ enum {
 #define X_SLOT sf_stage_slot<X_AT, X_END + 1>
 #define M_SLOT sf_stage_slot<M_AT, SF_WIDTH>
 
+/* What a scanned element is stored as. Products of a warp are numbers, or are not stored. */
+#if SF_UNLIFTED
+typedef sf_number sf_scanned;
+SF_DEVICE sf_scanned sf_scanned_of(sf_acc v) { return v.mantissa; }
+SF_DEVICE sf_acc sf_of_scanned(sf_scanned v) { return sf_holds::made(v, 0); }
+#else
+typedef sf_acc sf_scanned;
+SF_DEVICE sf_scanned sf_scanned_of(sf_acc v) { return v; }
+SF_DEVICE sf_acc sf_of_scanned(sf_scanned v) { return v; }
+#endif
+
 enum {
         SHARE = sf_columns<SF_COLUMNS>::SHARE,
         SPAN = sf_columns<SF_COLUMNS>::SPAN,
@@ -62,7 +73,7 @@ enum {
 #else
         /* Scanned elements fit where they were staged: warps scan once, instead of a fold first and
          * a scan later. */
-        ONCE = SF_IN_SIZE == sizeof(sf_acc) && !SF_UNLIFTED,
+        ONCE = SF_IN_SIZE == sizeof(sf_scanned) && !SF_LIFTS,
 #endif
 };
 
@@ -192,8 +203,8 @@ SF_DEVICE void sf_unstage(const sf_params &p, sf_i64 at, int stage, int thread, 
 }
 
 /* A vector of a thread after its warp's scan, stored where its elements were staged. */
-struct alignas(SF_WIDTH * sizeof(sf_acc)) sf_held {
-        sf_acc e[SF_WIDTH];
+struct alignas(SF_WIDTH * sizeof(sf_scanned)) sf_held {
+        sf_scanned e[SF_WIDTH];
 };
 
 SF_DEVICE void sf_hold(int stage, int thread, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
@@ -203,7 +214,7 @@ SF_DEVICE void sf_hold(int stage, int thread, const sf_acc (&v)[SF_ITEMS][SF_WID
                 sf_held h;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        h.e[j] = v[i][j];
+                        h.e[j] = sf_scanned_of(v[i][j]);
                 *(sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread) = h;
         }
 }
@@ -215,7 +226,7 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
                 sf_held h = *(const sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = h.e[j];
+                        v[i][j] = sf_of_scanned(h.e[j]);
         }
 }
 
@@ -383,7 +394,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
-        sf_acc identity = sf_acc_of(p.identity), neutral = sf_acc_of(p.neutral);
+        sf_acc neutral = sf_acc_of(p.neutral);
         sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE);
         /* For each of TURNS turns: totals of warps, WARPS x SF_COLUMNS. */
         sf_acc *totals = (sf_acc *)(claims + SF_RING);
@@ -423,6 +434,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 
         int stage = 0, ahead = 0; /* the stages of tile i and of tile i + SF_AHEAD */
         int looker = watcher - SF_ANNOUNCERS, party = looker / SF_LOOKERS, looking = -1;
+        sf_u32 held = 0; /* stages that hold scanned elements */
         sf_search search[SEARCHES];
         for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
                 if (watcher < 0) {
@@ -430,9 +442,20 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (claims[(i + SF_AHEAD) & (SF_RING - 1)].there) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
-                                sf_unstage(p, claims[(i + SF_AHEAD) & (SF_RING - 1)].number * TILE + mine, ahead, thread, v);
-                                if (ONCE) {
-                                        sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
+                                const sf_i64 at = claims[(i + SF_AHEAD) & (SF_RING - 1)].number * TILE + mine;
+                                sf_unstage(p, at, ahead, thread, v);
+                                bool whole = ONCE;
+#if SF_UNLIFTED && !SF_LIFTS
+                                if (ONCE)
+                                        whole = sf_multiply_warp<32, SF_COLUMNS, SF_COMMUTES>(
+                                                v, lane, neutral, [=, &p](auto &again) { sf_unstage(p, at, ahead, thread, again); });
+                                held = whole ? held | 1u << ahead : held & ~(1u << ahead);
+#else
+                                sf_parked parked;
+                                if (ONCE)
+                                        sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked, [](auto &) {});
+#endif
+                                if (whole) {
                                         sf_hold(ahead, thread, v);
 #pragma unroll
                                         for (int s = 0; s < SHARE; s++)
@@ -451,15 +474,26 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_before<SHARE> past = sf_none_before<SHARE>();
                                 sf_claim claim = claims[i & (SF_RING - 1)];
                                 sf_tile tile = sf_tile_of(p, claim);
-                                if (ONCE)
+                                const sf_i64 at = tile.number * TILE + mine;
+                                sf_parked parked;
+                                bool whole = ONCE && (!SF_UNLIFTED || held >> stage & 1);
+                                if (whole)
                                         sf_unhold(stage, thread, v);
                                 else
-                                        sf_unstage(p, tile.number * TILE + mine, stage, thread, v);
+                                        sf_unstage(p, at, stage, thread, v);
+#if SF_UNLIFTED && !SF_LIFTS
+                                /* Before the stage is filled again: the elements may have to be
+                                 * read again. */
+                                if (!ONCE)
+                                        whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(
+                                                v, lane, neutral, parked, [=, &p](auto &again) { sf_unstage(p, at, stage, thread, again); });
+                                else if (!whole)
+                                        sf_scan_warp_lifted<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked);
+#endif
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
-                                int how = SF_IS_LIFTED;
-                                if (!ONCE)
-                                        how = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
+                                if (!ONCE && (!SF_UNLIFTED || SF_LIFTS))
+                                        whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked, [](auto &) {});
 #if SF_COLUMNS == 1
                                 const sf_acc *taken = between;
                                 taken += ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;
@@ -479,19 +513,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         sf_take_all(left, v, past);
                                 }
                                 sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
-                                sf_spread<32, SF_COLUMNS>(v, past, lane, neutral, how);
-#if SF_TOTAL
-                                if (tile.number + 1 == p.number[0])
-                                        sf_store_totals<SF_COLUMNS, SPREAD>(p, tile.line, tile.number * TILE + mine, p.n, v);
-#endif
-                                sf_shift<32, SF_COLUMNS>(v, lane, past, identity);
-#pragma unroll
-                                for (int k = 0; k < SF_ITEMS; k++)
-#pragma unroll
-                                        for (int j = 0; j < SF_WIDTH; j++)
-                                                v[k][j] = sf_begin(p, v[k][j]);
                                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                                sf_lower_scan(p, v, past, how, result);
+                                sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, p.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
                                 if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, result);
                                 else

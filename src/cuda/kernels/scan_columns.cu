@@ -14,7 +14,8 @@
  * shared memory. The results take the place of the elements there.
  *
  * SF_CHUNKED: there are too few strips to fill the chip, so every block has a chunk of a strip, as
- * tree.cuh says. SF_PARTIAL: the launch before, which only stores the totals of chunks in scratch.
+ * tree_totals.cuh says. SF_PARTIAL: the launch before, which only stores the totals of chunks in
+ * scratch.
  *
  * SF_PACKS > 1: a thread's vector consists of packs (memory.cuh), which are apart in x and y. In
  * scratch and shared memory the columns of a thread are contiguous nevertheless.
@@ -99,7 +100,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
-        sf_acc identity = sf_acc_of(p.identity);
         unsigned char *buffers = sf_shared(); /* SF_STAGED tiles */
         /* SF_GROUPS rows for tiles with even numbers, and as many for odd ones. */
         sf_acc *totals = (sf_acc *)(buffers + SF_STAGED * ROWS * pitch * SF_IN_SIZE) + slot * SF_WIDTH;
@@ -171,6 +171,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int i = 0; i < SF_ITEMS; i++)
                         sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
                 sf_elements<1>(p, raw, row, 1, 0, v);
+                const auto again = [=, &p](auto &rows) {
+                        sf_vector raw[SF_ITEMS];
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
+                        sf_elements<1>(p, raw, row, 1, 0, rows);
+                };
 #else
                 sf_elements<1>(p, next, row, 1, 0, v);
                 sf_results with[SF_ITEMS];
@@ -188,10 +195,19 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         next[i] = sf_load_row(p, at, place, i < coming);
                                         next_with[i] = sf_fresh_results(at, column, p.inner, sf_across(p));
                                 }
+                const auto again = [=, &p](auto &rows) {
+                        sf_vector raw[SF_ITEMS];
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                raw[i] = sf_load_row(p, sf_moved(line, row + i, sf_along(p)), place, i < there);
+                        sf_elements<1>(p, raw, row, 1, 0, rows);
+                };
 #endif
 
                 /* Between the rows of a thread. */
-                const int how = sf_scan_rows(v);
+                sf_parked parked;
+                const bool whole = sf_scan_rows(v, parked, again);
+                (void)whole;
 
                 /* Between the groups of the tile. */
                 sf_acc *turn = totals + (t & 1) * (SF_GROUPS * pitch);
@@ -218,7 +234,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_take_tiles<!SF_CHUNKED>(counter, pitch, t, group == SF_GROUPS - 1, v, before);
                 if (works)
                         sf_take_lefts(p, line, column, p.inner, v, before);
-                sf_spread_rows(v, before, how);
+                sf_spread_rows(v, before);
 
 #if SF_TOTAL
 #pragma unroll
@@ -227,27 +243,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         if (!SF_RAGGED || column + j < p.inner)
-                                                sf_store_total(p, line, column + j, v[i][j]);
+                                                sf_store_total(p, line, column + j, sf_value_of(v, before, whole, parked, i, j));
 #endif
-#if SF_EXCLUSIVE
-#pragma unroll
-                for (int i = SF_ITEMS - 1; i >= 0; i--)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                if (i)
-                                        v[i][j] = v[i ? i - 1 : 0][j];
-                                else if (before.any)
-                                        v[i][j] = before.e[j];
-                                else
-                                        v[i][j] = identity;
-#endif
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_begin(p, v[i][j]);
                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                sf_lower_scan(p, v, before, how, result);
+                sf_finish_rows(p, v, before, whole, parked, result);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         if (SF_PACKS > 1 || (SF_STAGED ? works : i < there)) {

@@ -79,7 +79,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_enter(totals + (sf_i64)chunk * SF_COLUMNS, total);
                 }
 #else
-                const int how = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity);
+                sf_parked parked;
+                const bool whole = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity, parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
+                        sf_vector raw[SF_ITEMS];
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                raw[i] = sf_load_vector(line, at + i * SPREAD, p.n, sf_along(p));
+                        sf_elements<SF_COLUMNS>(p, raw, at, SPREAD, 1, again);
+                });
                 sf_before<SHARE> before = sf_none_before<SHARE>();
                 sf_last<SF_COLUMNS>(v, total);
                 if (lane >= 32 - SPAN)
@@ -89,19 +96,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_take_tiles<false>(counter, SF_COLUMNS, t, warp == WARPS - 1 && lane >= 32 - SPAN, v,
                               before);
                 sf_take_lefts(p, line, own * SHARE, SF_COLUMNS, v, before);
-                sf_spread<32, SF_COLUMNS>(v, before, lane, sf_acc_of(p.neutral), how);
-#if SF_TOTAL
-                if (t + 1 == p.number[0])
-                        sf_store_totals<SF_COLUMNS, SPREAD>(p, line, at, p.n, v);
-#endif
-                sf_shift<32, SF_COLUMNS>(v, lane, before, identity);
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j] = sf_begin(p, v[i][j]);
                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                sf_lower_scan(p, v, before, how, result);
+                sf_finish<32, SF_COLUMNS, SPREAD>(p, line, at, p.n, t + 1 == p.number[0], v, before, whole, parked, lane, result);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         sf_store_vector(p, line, at + i * SPREAD, p.n, sf_along(p), result[i],

@@ -33,6 +33,11 @@ SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int index, int end, int 
 {
         sf_vector v;
         sf_shared_glance((const unsigned char *)line.x + (index < end ? index : 0) * step * SF_IN_SIZE, v.x, index < end);
+#if SF_PRODUCTS
+#pragma unroll
+        for (int w = 0; w < (int)(sizeof v.x.w / 4); w++)
+                v.x.w[w] = index < end ? v.x.w[w] : sf_blank(w);
+#endif
         return v;
 }
 SF_DEVICE void sf_store_staged(const sf_line &line, int index, int end, int step, const sf_answer (&v)[SF_WIDTH])
@@ -140,7 +145,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_before<1> before = sf_none_before<1>();
-                        const int how = sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral));
+                        sf_parked parked;
+                        const bool whole = sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
+                                sf_vector raw[SF_ITEMS];
+#pragma unroll
+                                for (int i = 0; i < SF_ITEMS; i++)
+                                        raw[i] = LOAD(line[q], at + i * SPREAD, end[q], sf_along(p));
+                                sf_elements<1>(p, raw, at, SPREAD, 1, again);
+                        });
                         sf_acc total;
                         if (WARPS > 1) {
                                 sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
@@ -167,19 +179,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_count(counter[q], t, total, lane);
                         }
                         sf_take_lefts(p, line[q], 0, 1, v[q], before);
-                        sf_spread<LANES, 1>(v[q], before, lane, sf_acc_of(p.neutral), how);
-#if SF_TOTAL
-                        if (t + 1 == tiles && end[q])
-                                sf_store_totals<1, SPREAD>(p, line[q], at, end[q], v[q]);
-#endif
-                        sf_shift<LANES, 1>(v[q], lane, before, identity);
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                                for (int j = 0; j < SF_WIDTH; j++)
-                                        v[q][i][j] = sf_begin(p, v[q][i][j]);
                         sf_answer result[SF_ITEMS][SF_WIDTH];
-                        sf_lower_scan(p, v[q], before, how, result);
+                        sf_finish<LANES, 1, SPREAD>(p, line[q], at, end[q], t + 1 == tiles && end[q], v[q], before, whole, parked, lane, result);
 #if SF_STAGED
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)

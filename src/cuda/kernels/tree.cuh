@@ -1,5 +1,6 @@
 /*
- * tree.cuh: the order (docs/order.md) inside a thread, a warp and a block, and between tiles.
+ * tree.cuh: the order (docs/order.md) inside a thread, a warp and a block. tree_totals.cuh has it
+ * between the tiles of a block and between blocks, tree_products.cuh what products do otherwise.
  */
 
 /* ------------------------------------------------------------------------------------------------
@@ -39,26 +40,18 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
  *   in a vector, only the last SHARE elements have their full exponent. Every other element stores
  *     by how much its exponent is below that of the last element of its column;
  *   of what the thread takes from other warps and tiles, one sum per column is kept (sf_before).
- * sf_spread gives every element its full exponent.
+ * tree_products.cuh gives every element its full exponent.
  */
 #define SF_SPARES_EXPONENTS (SF_PRODUCTS && SF_MEMBERS == 1)
-/*
- * Elements come to a scan as numbers with the exponent 0, not yet lifted (SF_UNLIFTED). They are
- * multiplied as they are, as far as no product can leave the range; how far that was is told later
- * steps:
- *   SF_IS_WHOLE   all that a thread has scanned, in its warp or in its rows. Every element has the
- *                 exponent 0, and nothing was lifted;
- *   SF_IS_PLAIN   only within vectors. The vectors' last elements are lifted, and all others of a
- *                 vector have one exponent;
- *   SF_IS_LIFTED  nothing.
- * If nothing else is done to elements before they are lowered (SF_LOWERS_PLAIN), those with one
- * exponent need one power of two for all.
- */
-enum { SF_IS_LIFTED, SF_IS_PLAIN, SF_IS_WHOLE };
-#define SF_LOWERS_PLAIN (SF_UNLIFTED && !SF_EXCLUSIVE && !SF_TOTAL && !SF_INITIAL)
-/* Exponents of 32 bits are held in pairs, two in one register, and sent to other lanes in pairs. 16
- * bits are enough: the exponent of a product of 128 numbers is less than 2^15. */
-#define SF_PAIRS(columns) (SF_SPARES_EXPONENTS && (columns) == 1 && SF_VALUE_SIZE == 8)
+/* What a scan leaves for later steps. Only products have something to leave (tree_products.cuh). */
+struct sf_parked {
+#if SF_UNLIFTED && !SF_LIFTS
+        decltype(sf_acc::exponent) exponent[SF_ITEMS][SF_WIDTH];
+#if SF_ROLLS
+        sf_number number[SF_ITEMS][SF_WIDTH];
+#endif
+#endif
+};
 
 /*
  * If any grouping gives the same bits (integers, max, min), no tree is needed, and totals are not
@@ -160,79 +153,42 @@ template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_left(const sf_acc (&left
         }
 }
 
-#include "tree_products.cuh"
-
 /* The value of another of LANES lanes. If LANES is 1 there is no other, and it is v itself. */
 template <int LANES, bool LEVEL = false> SF_DEVICE sf_acc sf_of_lane(sf_acc v, int lane) { return LANES > 1 ? sf_sent<LEVEL>(v, lane) : v; }
 
-/* Scans the SF_ITEMS rows of a thread, each of SF_WIDTH columns. */
-template <bool LEVEL> SF_DEVICE void sf_scan_rows_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+/* Scans the N rows of a thread, each of SF_WIDTH columns. */
+template <bool LEVEL, int N> SF_DEVICE void sf_scan_rows_of(sf_acc (&v)[N][SF_WIDTH])
 {
 #if SF_OWES
 #pragma unroll
-        for (int i = 1; i < SF_ITEMS; i++)
+        for (int i = 1; i < N; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_combine(v[i - 1][j], v[i][j]);
         return;
 #endif
 #pragma unroll
-        for (int b = 1; b < SF_ITEMS; b *= 2)
+        for (int b = 1; b < N; b *= 2)
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
+                for (int i = 0; i < N; i++)
                         if (i & b)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         sf_take_one<LEVEL>(v[i < b ? 0 : i / b * b - 1][j], v[i][j]);
 }
-/* Returns how far the numbers were multiplied as they are. */
-SF_DEVICE int sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
-{
-#if SF_LEVELS
-        if (sf_is_level(v, v[0][0])) {
-                sf_scan_rows_of<true>(v);
-                return SF_IS_LIFTED;
-        }
-#endif
-#if SF_UNLIFTED
-        sf_acc plain[SF_ITEMS][SF_WIDTH];
-        sf_u32 beyond = 0;
-        sf_copy_all(v, plain);
-        sf_scan_rows_of<false>(plain);
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        beyond |= sf_beyond_modest(plain[i][j].mantissa);
-        if (!(beyond & SF_BEYOND)) {
-                sf_copy_all(plain, v);
-                return SF_IS_WHOLE;
-        }
-        sf_lift_late(v);
-#endif
-#if SF_SPARES_EXPONENTS
-#pragma unroll
-        for (int i = 1; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j].exponent += v[i - 1][j].exponent;
-#endif
-        sf_scan_rows_of<false>(v);
-        return SF_IS_LIFTED;
-}
 
 #if SF_SPARES_EXPONENTS && SF_VALUE_SIZE == 8
 /* Adds to the exponents of the vectors' last elements those of the lanes before. Two exponents of
  * 16 bits are added at a time, in one word. */
-template <int LANES, int SPAN, int SHARE>
-SF_DEVICE void sf_sum_exponents(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+template <int LANES, int SPAN, int SHARE, int N>
+SF_DEVICE void sf_sum_exponents(sf_acc (&v)[N][SF_WIDTH])
 {
-        enum { FIRST = SF_WIDTH - SHARE, COUNT = SF_ITEMS * SHARE };
+        enum { FIRST = SF_WIDTH - SHARE, COUNT = N * SHARE };
 #pragma unroll
         for (int k = 0; k < COUNT; k += 2) {
                 sf_acc none, &low = v[k / SHARE][FIRST + k % SHARE];
                 none.exponent = 0;
-                sf_acc &next = v[(k + 1) / SHARE % SF_ITEMS][FIRST + (k + 1) % SHARE];
+                sf_acc &next = v[(k + 1) / SHARE % N][FIRST + (k + 1) % SHARE];
                 sf_acc &high = k + 1 < COUNT ? next : none;
                 int sum = low.exponent + high.exponent * 65536;
 #pragma unroll
@@ -245,7 +201,7 @@ SF_DEVICE void sf_sum_exponents(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 #endif
 
 #if SF_OWES
-template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE int sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc)
+template <int LANES, int COLUMNS, bool CHOOSE, class AGAIN> SF_DEVICE bool sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc, sf_parked &, AGAIN)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         const int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
@@ -282,13 +238,13 @@ template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE int sf_scan_warp(sf_acc
                                 left[i][s] = sf_combine(left[i > 1 ? i - 1 : 1][s], left[i][s]);
                         v[i][FIRST + s] = sf_combine(left[i][s], v[i][FIRST + s]);
                 }
-        return SF_IS_LIFTED;
+        return true;
 }
 #else
 /* CHOOSE: at each level between lanes, a lane that takes nothing is combined with the neutral
  * value. This saves one instruction per element and level, but needs more registers than skipping
  * the combine. It is right only if the neutral value is neutral on the left too. */
-template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_scan_lanes(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL, int N> SF_DEVICE void sf_scan_lanes(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc neutral)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
         enum { EXACT = SF_PRODUCTS && LEVEL }; /* nothing is lifted, so nothing is settled */
@@ -310,7 +266,7 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_sca
         for (int b = SPAN; b < LANES; b *= 2) {
                 int from = (lane & -b) - SPAN + (lane & (SPAN - 1));
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
+                for (int i = 0; i < N; i++) {
 #pragma unroll
                         for (int s = 0; s < SHARE; s++) {
 #if SF_SPARES_EXPONENTS
@@ -336,9 +292,9 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_sca
         }
         int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
 #pragma unroll
-        for (int b = 1; b < SF_ITEMS; b *= 2)
+        for (int b = 1; b < N; b *= 2)
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
+                for (int i = 0; i < N; i++)
                         if (i & b) {
                                 if (!(i & (b - 1))) {
 #pragma unroll
@@ -350,43 +306,9 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_sca
                                 sf_take_left<LEVEL>(left, v[i]);
                         }
 }
-#if SF_UNLIFTED
-/* Scans the numbers of a warp as they are, if their products stay in the range. */
-template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE bool sf_multiply_lanes(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+#if !SF_UNLIFTED
+template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE void sf_scan_warp_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
 {
-        if (!sf_may_be_whole<COLUMNS>(v))
-                return false;
-        sf_acc whole[SF_ITEMS][SF_WIDTH];
-        sf_copy_all(v, whole);
-        sf_scan_lanes<LANES, COLUMNS, CHOOSE, true>(whole, lane, neutral);
-        if (sf_ballot(!sf_is_whole(whole)))
-                return false;
-        sf_copy_all(whole, v);
-        return true;
-}
-#endif
-template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE int sf_scan_warp_of(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
-{
-        int how = SF_IS_LIFTED;
-#if SF_UNLIFTED
-        /* If all elements of a vector are last ones, within vectors there is nothing to multiply.
-         * Elsewhere to try the whole warp too gains nothing: it needs as many registers again. */
-        if (COLUMNS >= SF_WIDTH) {
-                if (sf_multiply_lanes<LANES, COLUMNS, CHOOSE>(v, lane, neutral))
-                        return SF_IS_WHOLE;
-        } else if (sf_multiply_vectors<COLUMNS>(v)) {
-                sf_lift_last<COLUMNS>(v, lane);
-                how = SF_IS_PLAIN;
-        }
-        if (how == SF_IS_LIFTED)
-                sf_lift_late(v);
-#endif
-#if SF_SPARES_EXPONENTS
-        if (how == SF_IS_LIFTED)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        sf_join_vector<COLUMNS>(v[i]);
-#else
 #pragma unroll
         for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -395,18 +317,36 @@ template <int LANES, int COLUMNS, bool CHOOSE, bool LEVEL> SF_DEVICE int sf_scan
                         for (int j = 0; j < SF_WIDTH; j++)
                                 if (j & b)
                                         v[i][j] = sf_joined<LEVEL>(v[i][(j / b * b - COLUMNS + j % COLUMNS) & (SF_WIDTH - 1)], v[i][j]);
-#endif
         sf_scan_lanes<LANES, COLUMNS, CHOOSE, LEVEL>(v, lane, neutral);
-        return how;
 }
-/* Scans what the threads of a warp hold. Returns how far their numbers were multiplied as they are. */
-template <int LANES, int COLUMNS, bool CHOOSE> SF_DEVICE int sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+/* Scans what the threads of a warp hold. (Of products, tree_products.cuh says what is parked, read
+ * again and returned.) */
+template <int LANES, int COLUMNS, bool CHOOSE, class AGAIN> SF_DEVICE bool sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral, sf_parked &, AGAIN)
 {
 #if SF_LEVELS
-        if (!sf_ballot(!sf_is_level(v, sf_shuffle(v[0][0], 0))))
-                return sf_scan_warp_of<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
+        if (!sf_ballot(!sf_is_level(v, sf_shuffle(v[0][0], 0)))) {
+                sf_scan_warp_of<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
+                return true;
+        }
 #endif
-        return sf_scan_warp_of<LANES, COLUMNS, CHOOSE, false>(v, lane, neutral);
+        sf_scan_warp_of<LANES, COLUMNS, CHOOSE, false>(v, lane, neutral);
+        return true;
+}
+#endif
+#endif
+
+#if !SF_UNLIFTED
+/* The same for the rows of a thread. */
+template <class AGAIN> SF_DEVICE bool sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_parked &, AGAIN)
+{
+#if SF_LEVELS
+        if (sf_is_level(v, v[0][0])) {
+                sf_scan_rows_of<true>(v);
+                return true;
+        }
+#endif
+        sf_scan_rows_of<false>(v);
+        return true;
 }
 #endif
 
@@ -451,7 +391,7 @@ template <int SHARE> SF_DEVICE void sf_pay(const sf_before<SHARE> &before, sf_ac
 
 #if SF_OWES
 /* sf_spread for the rows of a thread. */
-template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before, int)
+template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before)
 {
         if (before.any)
 #pragma unroll
@@ -464,11 +404,11 @@ template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDT
 /* To be called after sf_scan_warp. The last elements of a lane are the total of all that comes
  * before the next lane's vector; those of the last lane, of all that comes before the next item. */
 template <int LANES, int COLUMNS>
-SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int lane, sf_acc neutral, int)
+SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int lane, sf_acc neutral)
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, FIRST = SF_WIDTH - SHARE };
         if (SHARE == SF_WIDTH) /* all are last elements */
-                return sf_spread_rows(v, before, SF_IS_LIFTED);
+                return sf_spread_rows(v, before);
         const int place = lane & (LANES - 1);
         sf_acc owed[SHARE];
 #pragma unroll
@@ -492,68 +432,9 @@ SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_col
                 }
 }
 #else
-/* What was multiplied as it is, sf_lower_scan looks after. */
-template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before, int how)
-{
-        if (SF_LOWERS_PLAIN && how != SF_IS_LIFTED)
-                return;
-#if SF_SPARES_EXPONENTS
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        v[i][SF_WIDTH - SHARE + s].exponent += before.owed[s];
-                if (SF_PAIRS(SHARE))
-#pragma unroll
-                        for (int j = 0; j + 2 < SF_WIDTH; j += 2) {
-                                v[i][j + 1].exponent = v[i][j].exponent >> 16;
-                                v[i][j].exponent = (short)v[i][j].exponent;
-                        }
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH - SHARE; j++)
-                        v[i][j].exponent = v[i][SF_WIDTH - SHARE + j % SHARE].exponent - v[i][j].exponent;
-        }
-#else
-        (void)v, (void)before;
-#endif
-}
+template <int SHARE> SF_DEVICE void sf_spread_rows(sf_acc (&)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &) {}
 template <int LANES, int COLUMNS>
-SF_DEVICE void sf_spread(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &before, int, sf_acc, int how)
-{
-        sf_spread_rows(v, before, how);
-}
-#endif
-
-#if SF_MEMBERS == 1
-/* Converts scanned elements to the results that are stored. */
-template <int SHARE>
-SF_DEVICE void sf_lower_scan(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before, int how, sf_answer (&result)[SF_ITEMS][SF_WIDTH])
-{
-#if SF_LOWERS_PLAIN
-        if (how != SF_IS_LIFTED) {
-                enum { FIRST = SF_WIDTH - SHARE };
-                /* Elements with one exponent are checked once. */
-                decltype(sf_from_near(v[0][0])) most = 0;
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = SF_WIDTH - 1; j >= 0; j--) {
-                                if (how == SF_IS_WHOLE)
-                                        v[i][j].exponent = before.owed[j % SHARE];
-                                else if (j >= FIRST)
-                                        v[i][j].exponent += before.owed[j % SHARE];
-                                else
-                                        v[i][j].exponent = v[i][FIRST + j % SHARE].exponent - v[i][j % SHARE].exponent;
-                                if (j < SHARE || j >= FIRST)
-                                        most = sf_holds::most_of(most, v[i][j]);
-                        }
-                sf_holds::template lower_checked<SF_ITEMS * SF_WIDTH>(&v[0][0], most, &result[0][0]);
-                return;
-        }
-#endif
-        (void)before, (void)how;
-        sf_lower_all(p, v, result);
-}
+SF_DEVICE void sf_spread(sf_acc (&)[SF_ITEMS][SF_WIDTH], const sf_before<sf_columns<COLUMNS>::SHARE> &, int, sf_acc) {}
 #endif
 
 template <int SHARE> SF_DEVICE void sf_take_before(const sf_acc (&left)[SHARE], sf_before<SHARE> &before)
@@ -572,12 +453,12 @@ template <int SHARE> SF_DEVICE void sf_take_before(const sf_acc (&left)[SHARE], 
 #endif
 }
 
-template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_all_of(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+template <bool LEVEL, int SHARE, int N> SF_DEVICE void sf_take_all_of(const sf_acc (&left)[SHARE], sf_acc (&v)[N][SF_WIDTH])
 {
         (void)left, (void)v;
 #if !SF_OWES
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
+        for (int i = 0; i < N; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         sf_take_one<LEVEL>(left[j % SHARE], v[i][j]);
@@ -585,8 +466,8 @@ template <bool LEVEL, int SHARE> SF_DEVICE void sf_take_all_of(const sf_acc (&le
 }
 
 /* Combines all elements of the thread with `left`. */
-template <int SHARE>
-SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
+template <int SHARE, int N>
+SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[N][SF_WIDTH], sf_before<SHARE> &before)
 {
 #if SF_LEVELS
         bool level = sf_is_level(v, left[0]);
@@ -627,35 +508,107 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_line &line, sf_i64 col
 #endif
 }
 
-/* Exclusive: every element becomes the one before it in its sequence. */
-template <int LANES, int COLUMNS>
-SF_DEVICE void sf_shift(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, const sf_before<sf_columns<COLUMNS>::SHARE> &before, sf_acc identity)
+/* The element or, of products, the result of another lane; and a choice of two. */
+SF_DEVICE sf_acc sf_taken_from(sf_acc v, int lane) { return sf_shuffle(v, lane); }
+SF_DEVICE sf_acc sf_pick_of(bool first, sf_acc a, sf_acc b) { return sf_choose(first, a, b); }
+#if SF_UNLIFTED
+SF_DEVICE sf_number sf_taken_from(sf_number v, int lane) { return ::sf_shuffle(v, lane); }
+SF_DEVICE sf_number sf_pick_of(bool first, sf_number a, sf_number b) { return first ? a : b; }
+#endif
+
+/* Exclusive: every element becomes the one before it in its sequence, the first one head or, if
+ * there is none, the identity. */
+template <int LANES, int COLUMNS, class T>
+SF_DEVICE void sf_shift(T (&v)[SF_ITEMS][SF_WIDTH], int lane, bool any, const T (&head)[sf_columns<COLUMNS>::SHARE], T identity)
 {
-#if SF_EXCLUSIVE
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN, FIRST = SF_WIDTH - SHARE };
-        bool head = (lane & (LANES - 1)) < SPAN;
+        const bool leads = (lane & (LANES - 1)) < SPAN;
         int last = (lane & -LANES) + LANES - SPAN + (lane & (SPAN - 1));
 #pragma unroll
         for (int i = SF_ITEMS - 1; i >= 0; i--) {
-                sf_acc first[SHARE];
+                T first[SHARE];
 #pragma unroll
                 for (int s = 0; s < SHARE; s++) {
-                        sf_acc here = sf_shuffle(v[i][FIRST + s], (lane - SPAN) & 31);
-                        sf_acc wrap = identity;
+                        T here = sf_taken_from(v[i][FIRST + s], (lane - SPAN) & 31);
+                        T wrap = identity;
                         if (i)
-                                wrap = sf_shuffle(v[i ? i - 1 : 0][FIRST + s], last);
-                        else if (before.any)
-                                wrap = before.e[s];
-                        first[s] = sf_choose(head, wrap, here);
+                                wrap = sf_taken_from(v[i ? i - 1 : 0][FIRST + s], last);
+                        else if (any)
+                                wrap = head[s];
+                        first[s] = sf_pick_of(leads, wrap, here);
                 }
 #pragma unroll
                 for (int j = SF_WIDTH - 1; j >= 0; j--)
                         v[i][j] = j >= SHARE ? v[i][(j - SHARE) & (SF_WIDTH - 1)] : first[j % SHARE];
         }
-#else
-        (void)v, (void)lane, (void)before, (void)identity;
-#endif
 }
+
+template <class T> SF_DEVICE void sf_shift_rows(T (&v)[SF_ITEMS][SF_WIDTH], bool any, const T (&head)[SF_WIDTH], T identity)
+{
+#pragma unroll
+        for (int i = SF_ITEMS - 1; i >= 0; i--)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        if (i)
+                                v[i][j] = v[i ? i - 1 : 0][j];
+                        else if (any)
+                                v[i][j] = head[j];
+                        else
+                                v[i][j] = identity;
+}
+
+#if SF_UNLIFTED
+#include "tree_products.cuh"
+#elif SF_MEMBERS == 1
+/*
+ * Converts what a warp has scanned, and combined with all that comes before it, to the results that
+ * are stored. `at`, `end`: the thread's first element, and the end of the line. `closes`: this is
+ * the line's last tile, so the total is stored if it is asked for.
+ */
+template <int LANES, int COLUMNS, int SPREAD>
+SF_DEVICE void sf_finish(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, bool closes, sf_acc (&v)[SF_ITEMS][SF_WIDTH],
+                         const sf_before<sf_columns<COLUMNS>::SHARE> &before, bool, const sf_parked &, int lane, sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+        (void)line, (void)at, (void)end, (void)closes;
+        sf_spread<LANES, COLUMNS>(v, before, lane, sf_acc_of(p.neutral));
+#if SF_TOTAL
+        if (closes)
+                sf_store_totals<COLUMNS, SPREAD>(p, line, at, end, v);
+#endif
+#if SF_EXCLUSIVE
+        sf_shift<LANES, COLUMNS>(v, lane, before.any, before.e, sf_identity(p));
+#endif
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j] = sf_begin(p, v[i][j]);
+        sf_lower_all(p, v, result);
+}
+
+/* The same for the rows of a thread, without their total. */
+SF_DEVICE void sf_finish_rows(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SF_WIDTH> &before, bool, const sf_parked &,
+                              sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+#if SF_EXCLUSIVE
+        sf_shift_rows(v, before.any, before.e, sf_identity(p));
+#else
+        (void)before;
+#endif
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j] = sf_begin(p, v[i][j]);
+        sf_lower_all(p, v, result);
+}
+
+/* An element, as a value. */
+template <int SHARE> SF_DEVICE sf_acc sf_value_of(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &, bool, const sf_parked &, int i, int j)
+{
+        return v[i][j];
+}
+#endif
 
 /* ------------------------------------------------------------------------------------------------
  * The order between warps, and between tiles
@@ -781,11 +734,11 @@ template <bool LEVEL = false> SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, in
 template <int LANES> struct sf_apart {
 #if SF_SPARES_EXPONENTS
         decltype(sf_acc::exponent) sum;
-        SF_DEVICE_METHOD void take_out(sf_acc (&a)[SF_ITEMS])
+        template <int N> SF_DEVICE_METHOD void take_out(sf_acc (&a)[N])
         {
                 sum = 0;
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
+                for (int i = 0; i < N; i++) {
                         sum += a[i].exponent;
                         a[i].exponent = 0;
                 }
@@ -807,7 +760,7 @@ template <int LANES> struct sf_apart {
                 return v;
         }
 #else
-        SF_DEVICE_METHOD void take_out(sf_acc (&)[SF_ITEMS]) {}
+        template <int N> SF_DEVICE_METHOD void take_out(sf_acc (&)[N]) {}
         SF_DEVICE_METHOD sf_acc put_back(sf_acc total, int) { return total; }
         template <bool LEVEL> SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool) { return sf_sent<LEVEL>(v, lane); }
 #endif
@@ -823,15 +776,15 @@ SF_DEVICE bool sf_too_loose(int &loose, int limit)
 }
 
 /*
- * Folds SF_ITEMS values of each of LANES lanes, first over lanes, then over items. Every lane gets
+ * Folds the N values of each of LANES lanes, first over lanes, then over items. Every lane gets
  * the settled total. Each value stands for SF_WIDTH numbers. While a lane has several items, the
  * two lanes that exchange values share the work: each keeps one item of two and sends the other.
  * This halves the items that a lane holds, and item i ends in the lanes whose low bits are i.
- * SF_ITEMS is a power of two.
+ * N is a power of two.
  */
-template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[SF_ITEMS], int lane)
+template <int LANES, bool LEVEL, int N> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[N], int lane)
 {
-        enum { MET = SF_ITEMS < LANES ? SF_ITEMS : LANES };
+        enum { MET = N < LANES ? N : LANES };
         int loose = SF_WIDTH;
         bool settled = false;
         sf_apart<LANES> apart;
@@ -842,11 +795,11 @@ template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[S
                         sf_settle_all(a);
                         settled = true;
                 }
-                if (SF_ITEMS / b > 1) {
+                if (N / b > 1) {
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS / 2; i++)
-                                if (i < SF_ITEMS / b / 2) {
-                                        sf_acc even = a[2 * i % SF_ITEMS], odd = a[(2 * i + 1) % SF_ITEMS];
+                        for (int i = 0; i < N / 2; i++)
+                                if (i < N / b / 2) {
+                                        sf_acc even = a[2 * i % N], odd = a[(2 * i + 1) % N];
                                         sf_acc keep = sf_chosen<LEVEL>(lane & b, odd, even);
                                         sf_acc other = sf_chosen<LEVEL>(lane & b, even, odd);
                                         other = apart.template shuffle<LEVEL>(other, lane ^ b, settled);
@@ -858,26 +811,26 @@ template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[S
         }
         sf_settle_all(a);
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS / MET; i++)
+        for (int i = 0; i < N / MET; i++)
 #pragma unroll
                 for (int b = 1; b < MET; b *= 2)
                         a[i] = sf_meet<LEVEL>(a[i], lane, b);
         sf_settle_all(a);
 #pragma unroll
-        for (int b = 1; b < SF_ITEMS / MET; b *= 2)
+        for (int b = 1; b < N / MET; b *= 2)
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS / MET; i++)
-                        if (i % (2 * b) == 0 && i + b < SF_ITEMS / MET)
-                                a[i] = sf_joined<LEVEL>(a[i], a[(i + b) % SF_ITEMS]);
+                for (int i = 0; i < N / MET; i++)
+                        if (i % (2 * b) == 0 && i + b < N / MET)
+                                a[i] = sf_joined<LEVEL>(a[i], a[(i + b) % N]);
         return apart.put_back(sf_settled(a[0]), lane);
 }
-template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int lane)
+template <int LANES, int N> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[N], int lane)
 {
 #if SF_LEVELS
         const auto with = ::sf_shuffle(a[0].first, 0);
         bool level = true;
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
+        for (int i = 0; i < N; i++)
                 level &= a[i].first == with;
         if (!sf_ballot(!level))
                 return sf_fold_lanes_of<LANES, true>(a, lane);
@@ -886,15 +839,15 @@ template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int l
 }
 
 /* The total of what the threads of a warp hold, for the columns of this lane (sf_columns). */
-template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
+template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp_of(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
 #if SF_UNLIFTED && SF_COMMUTES
         if (COLUMNS == 1) {
-                sf_number numbers[SF_ITEMS][SF_WIDTH];
-                sf_acc a[SF_ITEMS];
+                sf_number numbers[N][SF_WIDTH];
+                sf_acc a[N];
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
+                for (int i = 0; i < N; i++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 numbers[i][j] = v[i][j].mantissa;
@@ -907,16 +860,16 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
 #pragma unroll
         for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
+                for (int i = 0; i < N; i++)
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 if (j % (2 * b) < COLUMNS)
                                         v[i][j] = sf_combine(v[i][j], v[i][(j + b) % SF_WIDTH]);
 #pragma unroll
         for (int s = 0; s < SHARE; s++) {
-                sf_acc a[SF_ITEMS];
+                sf_acc a[N];
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
+                for (int i = 0; i < N; i++)
                         a[i] = v[i][s];
                 if (COLUMNS == 1) {
                         total[s] = sf_fold_lanes<32>(a, lane);
@@ -928,20 +881,38 @@ template <int COLUMNS> SF_DEVICE void sf_fold_warp(sf_acc (&v)[SF_ITEMS][SF_WIDT
                         if (sf_too_loose(loose, SF_LOOSE)) /* each column by itself */
                                 sf_settle_all(a);
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
+                        for (int i = 0; i < N; i++)
                                 a[i] = sf_meet(a[i], lane, b);
                 }
 #pragma unroll
-                for (int b = 1; b < SF_ITEMS; b *= 2) {
+                for (int b = 1; b < N; b *= 2) {
                         if (sf_too_loose(loose, SF_LOOSE)) /* each column by itself */
                                 sf_settle_all(a);
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                if (i % (2 * b) == 0 && i + b < SF_ITEMS)
-                                        a[i] = sf_combine(a[i], a[(i + b) % SF_ITEMS]);
+                        for (int i = 0; i < N; i++)
+                                if (i % (2 * b) == 0 && i + b < N)
+                                        a[i] = sf_combine(a[i], a[(i + b) % N]);
                 }
                 total[s] = sf_settled(a[0]);
         }
+}
+
+/* The same for all elements of a thread. Products are lifted a few at a time (sf_slice). */
+template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
+{
+#if SF_UNLIFTED && !SF_LIFTS
+        enum { HALF = N / 2 ? N / 2 : 1, SHARE = sf_columns<COLUMNS>::SHARE };
+        if (N > sf_slice<N>::ITEMS) {
+                sf_acc left[SHARE];
+                sf_fold_warp<COLUMNS>(*(sf_acc(*)[HALF][SF_WIDTH]) & v[0], lane, left);
+                sf_fold_warp<COLUMNS>(*(sf_acc(*)[HALF][SF_WIDTH]) & v[HALF % N], lane, total);
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        total[s] = sf_settled(sf_combine(left[s], total[s]));
+                return;
+        }
+#endif
+        sf_fold_warp_of<COLUMNS>(v, lane, total);
 }
 
 /* The same total after a scan, not settled: the last elements. Only the warp's last lanes have
@@ -954,164 +925,4 @@ template <int COLUMNS> SF_DEVICE void sf_last(const sf_acc (&v)[SF_ITEMS][SF_WID
                 total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
 }
 
-/* ------------------------------------------------------------------------------------------------
- * Totals that blocks publish for each other: of tiles, of groups of 32 tiles, of groups of 32 such
- * groups, and so on, one level after another
- * ---------------------------------------------------------------------------------------------- */
-
-/* The first group of a level of line `unit`. number[0]: tiles of a line. number[1]: groups of a
- * line, of all levels. */
-SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
-{
-        return unit * p.number[1] + sf_groups_below(p.number[0], level);
-}
-
-#include "tickets.cuh"
-
-#if SF_MEMBERS == 1
-/* Publishes a settled total. Each word of 64 bits carries the mark and 32 bits of the total, so
- * that both become visible at once. The words are APART words apart. */
-template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 mark)
-{
-        const sf_words words = sf_words_of(v);
-#pragma unroll
-        for (int w = 0; w < (int)(sizeof v / 4); w++)
-                sf_post(entry + w * APART, (sf_u64)mark << 32 | words.w[w]);
-}
-#endif
-
-/* ------------------------------------------------------------------------------------------------
- * A block that processes the tiles of several sequences in turn, its counter in shared memory
- *
- * Entry k is the total of 2^k tiles: SHARE neighbours at counter[k * pitch]. A long sequence is
- * divided into chunks. Each chunk but the last is a power of two of tiles and aligned to its size.
- * A separate launch folds all chunks but the last and leaves their totals in scratch memory. Then
- * either every block combines them into what comes before its own chunk (sf_preload), or
- * scan_totals.cu does so for all blocks (sf_look_up).
- * ---------------------------------------------------------------------------------------------- */
-
-/* Stores totals in an entry. Whatever is kept in memory is settled. */
-template <int SHARE> SF_DEVICE void sf_enter(sf_acc *entry, const sf_acc (&total)[SHARE])
-{
-#pragma unroll
-        for (int s = 0; s < SHARE; s++)
-                entry[s] = sf_settled(total[s]);
-}
-
-/*
- * Combines the elements of tile t with the totals of the tiles before it. As soon as it has taken
- * the entries that carry, the keeper's last elements are the total of the largest block that the
- * tile completes. The caller has a barrier between the calls for two tiles: a tile does not read
- * the entry that it writes, and later tiles read it.
- *
- * WHOLE: the block processes the sequence from its beginning. If any grouping gives the same bits,
- * two entries are then enough. Tiles use them in turn for the total of all tiles before.
- */
-template <bool WHOLE, int SHARE>
-SF_DEVICE void sf_take_tiles(sf_acc *counter, int pitch, sf_i64 t, bool keeper,
-                             sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
-{
-        if (SF_OWES && WHOLE) {
-                sf_acc last[SHARE];
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        last[s] = counter[(t & 1) * pitch + s];
-                if (t)
-                        sf_take_all(last, v, before);
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        last[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
-                sf_pay(before, last);
-                if (keeper)
-                        sf_enter(counter + ((t & 1) ^ 1) * pitch, last);
-                return;
-        }
-        bool carries = true;
-        for (int k = 0; carries || t >> k; k++) {
-                sf_acc last[SHARE];
-                if (t >> k & 1) {
-#pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                last[s] = counter[k * pitch + s];
-                        sf_take_all(last, v, before);
-                        continue;
-                }
-                if (carries && keeper) {
-#pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                last[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
-                        sf_pay(before, last);
-                        sf_enter(counter + k * pitch, last);
-                }
-                carries = false;
-        }
-}
-
-/* Folds the tiles of a chunk from the last to the first, so that the scan that follows finds the
- * first tiles in the cache. One thread works on a column. `total` is the total of a tile, the next
- * after `done` others; it becomes the total of the largest block that this tile completes. */
-template <int SHARE> SF_DEVICE void sf_count_back(sf_acc *counter, int pitch, sf_i64 done, sf_acc (&total)[SHARE])
-{
-        int k = 0;
-        for (; done >> k & 1; k++)
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        total[s] = sf_combine(total[s], counter[k * pitch + s]);
-        sf_enter(counter + k * pitch, total);
-}
-
-/*
- * Fills the counter of a chunk, from entry `low` on, with the totals of the chunks before it. COUNT
- * threads work on the same columns; this is number `own` (if COUNT or more: none of them). `totals`
- * points to those of chunk 0, and each next chunk's are `stride` elements further. There are at
- * most RUN * COUNT chunks. `room` is COUNT rows of `pitch` elements that nothing else uses until
- * the block's next barrier.
- */
-template <int RUN, int COUNT, int SHARE>
-SF_DEVICE void sf_preload(const sf_acc *totals, sf_i64 stride, int chunk, int low, int own, sf_acc *room, sf_acc *counter, int pitch)
-{
-        sf_acc u[RUN][SHARE];
-        int at = own * RUN, last = own < COUNT ? chunk : 0;
-#pragma unroll
-        for (int i = 0; i < RUN; i++)
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        u[i][s] = at + i < last ? totals[(at + i) * stride + s] : sf_acc();
-        counter += low * pitch;
-#pragma unroll
-        for (int b = 1; b < RUN; b *= 2, counter += pitch)
-#pragma unroll
-                for (int i = 0; i < RUN; i += b) {
-                        if ((last & b) && at + i == (last & -b) - b)
-                                sf_enter(counter, u[i]);
-                        if (i & b)
-#pragma unroll
-                                for (int s = 0; s < SHARE; s++)
-                                        u[i - b][s] = sf_combine(u[i - b][s], u[i][s]);
-                }
-#pragma unroll
-        for (int w = 1; w < COUNT; w *= 2, counter += pitch) {
-                int blocks = last / (RUN * w);
-                if ((blocks & 1) && own == (blocks - 1) * w)
-                        sf_enter(counter, u[0]);
-                if (own < COUNT && (own & (2 * w - 1)) == w)
-                        sf_enter(room + own * pitch, u[0]);
-                sf_sync_block();
-                if (own < COUNT && !(own & (2 * w - 1)))
-#pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                u[0][s] = sf_combine(u[0][s], room[(own + w) * pitch + s]);
-        }
-}
-
-/* The same after scan_totals.cu: the total of chunk c is now that of the largest block that c
- * completes. */
-template <int COUNT, int SHARE>
-SF_DEVICE void sf_look_up(const sf_acc *totals, sf_i64 stride, int chunk, int low, int own, sf_acc *counter, int pitch)
-{
-        for (int k = own; k < 31 && chunk >> k; k += COUNT)
-                if (chunk >> k & 1)
-#pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                counter[(low + k) * pitch + s] = totals[((chunk >> k << k) - 1) * stride + s];
-}
+#include "tree_totals.cuh"

@@ -4,7 +4,7 @@
  * underflows. Other values are pairs of numbers. Elements are lifted to values, values are
  * combined, and results are lowered from values.
  *
- * A combine multiplies the mantissas of two values. They must stay in [2^-64, 2^99) in f32. So
+ * A combine multiplies the mantissas of two values. They must stay in [2^-96, 2^99) in f32. So
  * whatever is kept for others to take, in shared memory, in scratch memory or in a counter, or is
  * published, is settled first. Then its mantissa is in [1, 2), and taking it at one level
  * multiplies by less than 2. In registers, products of up to SF_LOOSE numbers are not settled; they
@@ -73,19 +73,26 @@ SF_DEVICE sf_u64 sf_normals(double) { return 2045ull << 53; }
 SF_DEVICE sf_u32 sf_beyond_modest(float v) { return sf_bits_of(v) - (87u << 23); }
 SF_DEVICE sf_u32 sf_beyond_modest(double v) { return (sf_u32)(sf_bits_of(v) >> 32) - (703u << 20); }
 #define SF_BEYOND 0x60000000u
-/* The logarithm of |v| in 2048ths, to within a tenth, and how far from 0 that of a lane's product
- * may be if those of a warp are likely to stay in the range. */
+/*
+ * A product is whole if sf_from_whole(v) is below sf_wholes(v): it is in [2^-96, 2^29) (f32) or in
+ * [2^-700, 2^300) (f64). The quotient of two such products is a normal number. There is room above
+ * for the totals of all levels to the left, whose mantissas are below 2. More is left below 1 than
+ * above, because products of random numbers rather become small: those of numbers between 0.5 and
+ * 1.5 by a factor of 2 with every 15.
+ */
+SF_DEVICE sf_u32 sf_from_whole(float v) { return (sf_bits_of(v) << 1) - (31u << 24); }
+SF_DEVICE sf_u32 sf_from_whole(double v) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - (323u << 21); }
+SF_DEVICE sf_u32 sf_wholes(float) { return 125u << 24; }
+SF_DEVICE sf_u32 sf_wholes(double) { return 1000u << 21; }
+/* The logarithm of |v| in 2048ths, to within a tenth. Products of a warp are likely to be whole if
+ * that of all of them together is at most sf_log2_whole, and those of single lanes are off by at
+ * most sf_log2_near. */
 SF_DEVICE int sf_log2_about(float v) { return (int)(sf_bits_of(v) << 1 >> 13) - (127 << 11); }
 SF_DEVICE int sf_log2_about(double v) { return (int)((sf_u32)(sf_bits_of(v) >> 32) << 1 >> 10) - (1023 << 11); }
-SF_DEVICE int sf_log2_near(float) { return 4 << 11; }
-SF_DEVICE int sf_log2_near(double) { return 40 << 11; }
-/* Products with sf_from_whole(v) below sf_wholes(v) are in [2^-64, 2^60) (f32) or [2^-700, 2^300)
- * (f64): the quotient of two is a normal number, and there is room for the totals of all levels to
- * the left, whose mantissas are below 2. */
-SF_DEVICE sf_u32 sf_from_whole(float v) { return (sf_bits_of(v) << 1) - (63u << 24); }
-SF_DEVICE sf_u32 sf_from_whole(double v) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - (323u << 21); }
-SF_DEVICE sf_u32 sf_wholes(float) { return 124u << 24; }
-SF_DEVICE sf_u32 sf_wholes(double) { return 1000u << 21; }
+SF_DEVICE int sf_log2_whole(float) { return 128 << 11; }
+SF_DEVICE int sf_log2_whole(double) { return 1024 << 11; }
+SF_DEVICE int sf_log2_near(float) { return 3 << 10; }
+SF_DEVICE int sf_log2_near(double) { return 12 << 11; }
 SF_DEVICE sf_u32 sf_nears(float) { return 254; }
 SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #endif
