@@ -9,7 +9,8 @@ clocks; the numbers are medians. On CUDA, work that a copy would take less than 
 copy's time over ours: the bytes are the least the work can move, each input read once and each result written once. Folds on the CPU write nearly
 nothing: beside them stand plain reads, the faster of our own sum and max, as "of reads". Memory that is freed there is kept by the allocator, for
 all forms: else fresh pages of results would take longer than the work. A few lines of every result
-are computed on the CPU too and compared, bit by bit. A recurrence has no peer in torch: beside it stands a * b + x, which moves as much. Writes
+are computed on the CPU too and compared, bit by bit. A recurrence has no peer in torch: beside it stands a * b + x, which moves as much. Beside
+cumprod stands our cumsum of the same numbers: products are kept in the range (docs/order.md), which on CUDA may cost a tenth of its speed. Writes
 operations.json and operations.md.
 """
 import argparse
@@ -30,6 +31,12 @@ APPLIED = {"cuda": [((16384, 16384), 1, 0.93), ((262144, 1000), 1, 0.88), ((6553
                     ((2048, 131072), 1, 0.88), ((1024, 393216), 1, 0.85), ((16384, 16384), 0, 0.75)],
            "cpu": [((4096, 4096), 1, 0.8), ((65536, 256), 1, 0.8), ((16384, 1000), 1, 0.8), ((400, 50257), 1, 0.8), ((4096, 4096), 0, 0.8)]}
 SQUARE = {"cuda": (16384, 16384), "cpu": (4096, 8192)}
+# Products: every kind of kernel, and every width of an element. Numbers are near 1, so that results say something.
+PRODUCTS = {"cuda": [((16384, 16384), 1, "float32"), ((16384, 16384), 0, "float32"), ((262144, 1000), 1, "float32"), ((65536, 3000), 1, "float32"), ((4096, 50257), 1, "float32"),
+                     ((1 << 22, 35), 1, "float32"), ((1 << 28,), 0, "float32"), ((8, 1 << 24), 1, "float32"), ((1 << 22, 2), 0, "float32"), ((1 << 22, 8), 0, "float32"),
+                     ((1 << 20, 32), 0, "float32"), ((1 << 22, 7), 0, "float32"), ((16384, 16384), 1, "float16"), ((16384, 16384), 0, "float16"), ((1 << 28,), 0, "bfloat16"),
+                     ((16384, 8192), 1, "float64"), ((16384, 8192), 0, "float64"), ((1 << 27,), 0, "float64")],
+            "cpu": [((4096, 4096), 1, "float32"), ((4096, 4096), 0, "float32"), ((1 << 24,), 0, "float32"), ((4096, 2048), 1, "float64")]}
 SEQUENCES = {"cuda": [(8, 1536, n) for n in (65536, 16384, 2048, 65537, 1000)], "cpu": [(8, 192, n) for n in (16384, 2048, 1000)]}
 
 
@@ -102,8 +109,9 @@ def differing(ours, inputs, dim, got):
     return wrong
 
 
-def measure(name, inputs, dim, ours, theirs, bar, device, again=0):
-    """`again`: how many streams of the first input's size the work reads besides what it is given and what it makes."""
+def measure(name, inputs, dim, ours, theirs, bar, device, again=0, beside="torch"):
+    """`again`: how many streams of the first input's size the work reads besides what it is given and what it makes. beside: whose work `theirs`
+    is; if not torch's, the bar is for the speed beside it."""
     got = results_of(ours(*inputs, dim))
     wrong = differing(ours, inputs, dim, got) if device == "cuda" else 0
     nbytes = sum(t.numel() * t.element_size() for t in [*inputs, *got, *inputs[:1] * again])
@@ -117,8 +125,9 @@ def measure(name, inputs, dim, ours, theirs, bar, device, again=0):
     reads = min(ms["sum"], ms["max"]) / ms["ours"] if "sum" in ms else None
     row = dict(work=f"{name} {tuple(inputs[0].shape)}, dim {dim}", ms=ms["ours"], copy_ms=ms["copy"], torch_ms=ms["torch"], bar=bar, wrong=wrong,
                of_copy=ms["copy"] / ms["ours"], of_reads=reads, of_torch=ms["torch"] / ms["ours"])
-    print("%-48s %9.3f ms  %.3f of copy%s (bar %s)  %.2f times torch%s" %
-          (row["work"], row["ms"], row["of_copy"], f", {reads:.3f} of reads" if reads else "", bar, row["of_torch"],
+    row["beside"] = beside
+    print("%-48s %9.3f ms  %.3f of copy%s (bar %s)  %.2f times %s%s" %
+          (row["work"], row["ms"], row["of_copy"], f", {reads:.3f} of reads" if reads else "", bar if beside == "torch" else f"{bar} of {beside}", row["of_torch"], beside,
            f"  {wrong} WRONG" if wrong else ""), flush=True)
     return row
 
@@ -157,6 +166,12 @@ def main():
                 rows.append(measure(name, [x, *beside[:count]], dim, ours, theirs, bar, device))
         del x
 
+    for shape, dim, dtype in PRODUCTS[device]:
+        if wanted("cumprod"):
+            x = (torch.randn(shape, device=device) * 0.01 + 1).to(getattr(torch, dtype))
+            rows.append(measure(f"cumprod {dtype}", [x], dim, scanfold.cumprod, scanfold.cumsum, 0.9 if device == "cuda" else "-", device, beside="cumsum"))
+            del x
+
     def recurrence(a, b, dim):
         return scanfold.linear_recurrence(a, b, dim)
     bars = (0.92, 0.92, 0.85, 0.85, 0.8)
@@ -173,8 +188,8 @@ def main():
         with open(os.path.join(args.out, "operations.json"), "w") as to:
             json.dump(dict(device=device, threads=torch.get_num_threads(), torch=torch.__version__, rows=rows), to, indent=1)
         with open(os.path.join(args.out, "operations.md"), "w") as to:
-            to.write("| work | ms | of copy | bar | times torch |\n|---|---|---|---|---|\n")
-            to.writelines("| %(work)s | %(ms).3f | %(of_copy).3f | %(bar)s | %(of_torch).2f |\n" % row for row in rows)
+            to.write("| work | ms | of copy | bar | beside | times that |\n|---|---|---|---|---|---|\n")
+            to.writelines("| %(work)s | %(ms).3f | %(of_copy).3f | %(bar)s | %(beside)s | %(of_torch).2f |\n" % row for row in rows)
 
 
 if __name__ == "__main__":
