@@ -743,34 +743,26 @@ def test_cuda_weights_are_kept_and_not_captured(cuda):
 # ---------------------------------------------------------------------------------------------------------------
 # The backend, called
 # ---------------------------------------------------------------------------------------------------------------
-def test_inductors_cache_is_not_ours(device, tmp_path):
+def test_inductors_cache_is_not_ours(device, monkeypatch):
     """torch keeps compiled graphs on disk by the graph alone: what Inductor compiled must not be taken for ours, nor the other way round."""
-    import os
     import shutil
-    import subprocess
-    import sys
+    import uuid
     if not (shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")):
         pytest.skip("no C++ compiler for Inductor")
-    code = """if True:
-        import sys, torch
-        model = lambda x: torch.erf(torch.cumsum(x, 1))
-        x = torch.ones(3, 50, device=sys.argv[2])
-        if sys.argv[1] == "ours":
-            from scanfold import _compile
-            found, original = [], _compile.fuse
-            _compile.fuse = lambda *args: found.extend(original(*args)) or found
-            y = torch.compile(model, backend=_compile.backend)(x)
-            assert found, "nothing was fused: a graph of Inductor's was taken"
-        else:
-            y = torch.compile(model)(x)
-            assert "scanfold" not in sys.modules
-        assert torch.allclose(y, torch.erf(torch.cumsum(x, 1)))
-    """
-    environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
-    for who in ("theirs", "ours", "theirs"):
-        out = subprocess.run([sys.executable, "-c", code, who, device], capture_output=True,
-                             text=True, timeout=300, env=environment)
-        assert out.returncode == 0, out.stderr
+    number = uuid.uuid4().int / 2**128  # a graph that no run before has left on the disk
+    x, found, original = torch.ones(3, 50, device=device), [], _compile.fuse
+    monkeypatch.setattr(_compile, "fuse", lambda *args: found.extend(original(*args)) or found)
+
+    def calls_of(backend):
+        """What a fresh compilation ran of our operators."""
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda x: torch.erf(torch.cumsum(x * number, 1)), backend=backend)
+        with torch.profiler.profile() as profile:
+            torch.testing.assert_close(compiled(x), torch.erf(torch.cumsum(x * number, 1)))
+        return [event.name for event in profile.events() if event.name.startswith("scanfold::")]
+    assert not calls_of("inductor")
+    assert calls_of(_compile.backend) and found, "nothing was fused: a graph of Inductor's was taken"
+    assert not calls_of("inductor"), "a graph of ours was taken for Inductor's"
 
 
 def test_dynamic_shapes_do_not_recompile(device):
