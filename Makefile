@@ -171,7 +171,7 @@ test-python: $(if $(BUILT),,build-gcc)
 
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
-	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch expecttest ml_dtypes jax array_api_strict mypy mpi4py)} && \
+	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch expecttest ml_dtypes jax array_api_strict mypy mpi4py $(call amount,,pyright scipy))} && \
 	        SCANFOLD_TEST_THIN=$(call amount,1,) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs --durations=30 -p no:cacheprovider tests/python
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core)} && ./tests/check_wheel.sh $$python build/wheel
 
