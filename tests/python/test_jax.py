@@ -226,6 +226,14 @@ def test_shard_map(device):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.host_only("imports")
+def test_an_older_jax_is_refused():
+    """Before 0.5 there is no jax.ffi."""
+    code = "import jax, jax.numpy\ndel jax.ffi\njax.__version__ = '0.4.38'\nimport scanfold.jax"
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)), capture_output=True, text=True, timeout=300)
+    assert done.returncode and "which JAX has from 0.5 on; this is JAX 0.4.38. Outside of jax.jit" in done.stderr, done.stderr
+
+
 def test_arguments(device):
     x = jnp.asarray(X)
     assert sfj.sum(jnp.arange(5, dtype=jnp.uint8)).dtype == jnp.uint32 and sfj.mean(jnp.arange(5)).dtype == jnp.float32

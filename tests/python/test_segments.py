@@ -1,4 +1,7 @@
 """Segments from Python: every one against the plain call on its slice, bit for bit; gradients; what is refused."""
+import os
+import runpy
+
 import numpy as np
 import pytest
 
@@ -221,3 +224,9 @@ def test_offsets_of_two_axes_are_checked_for_each():
         with pytest.raises(ValueError, match="offsets end with 100, but the axis has 10 elements"):
             scanfold.run(text, x=x, z=short, o=o)
     assert [r.tolist() for r in scanfold.run("sum(x, 0, offsets=o), sum(z, 0, offsets=o)", x=x, z=short, o=o // 10)] == [[5, 5], [5, 5]]
+
+
+def test_example():
+    """examples/segments: the rows of a sparse matrix; it checks itself."""
+    pytest.importorskip("scipy", reason="scipy is not installed")
+    runpy.run_path(os.path.join(os.path.dirname(__file__), "..", "..", "examples", "segments", "csr_rows.py"), run_name="__main__")
