@@ -216,10 +216,11 @@ def test_the_header_ends_by_column_100(name):
 
 
 @pytest.mark.host_only("reads files")
-def test_the_header_describes_every_function():
+@pytest.mark.parametrize("name", ["scanfold.h", "scanfold_mpi.h"])
+def test_the_header_describes_every_function(name):
     """Right above it, or above the group it is in: every argument but the first, which is what it is a function of; what is returned; and which
     threads may call it."""
-    with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
+    with open(os.path.join(DOCS, "..", "include", name)) as file:
         header = file.read()
     comment, count = "", 0
     for found in re.finditer(r"^/\*(.*?)\*/|^SF_API ([^;]*);", header, re.S | re.M):
