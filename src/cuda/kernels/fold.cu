@@ -23,7 +23,7 @@
  *
  * SF_PARTIAL: the totals go to scratch, in the accumulator's type, chunk after chunk; those of a
  * further member follow those of the one before it. SF_RESUME: x is scratch. SF_VALUES: what is
- * stored is the value, of two components, as it is held; later steps go on with it.
+ * stored is the value, of two components, as it is held; somebody else goes on with it.
  */
 #if SF_RESUME
 #define SF_X ((const char *)p.scratch)
