@@ -124,7 +124,7 @@ def test_no_sample_escapes():
         assert not re.search(r"\n\n    (?:scanfold|torch|np|sf_)\S*\(", text), f"{page}: code that is only indented, which no test runs"
 
 
-# What the recipes call that which is to be added, and the reader's own files.
+# Names that the recipes invent for what is to be added, and the reader's own files.
 THEIRS = re.compile(r"sve256|_sin$|XOR|^(app\.c|model\.py)$")
 
 
@@ -165,7 +165,8 @@ extern sf_fold_options options;
 
 @pytest.mark.skipif(not shutil.which(os.environ.get("CC", "cc")), reason="no C compiler")
 def test_the_header_s_examples_compile(tmp_path):
-    """Each stands in a comment, four columns in; what it takes for granted is declared here. Those with ... in them are sketches."""
+    """Each is in a comment, indented by four columns; the names it uses are declared here.
+    Examples with ... in them are sketches."""
     comments = re.findall(r"/\*.*?\*/", read(os.path.join("include", "scanfold.h")), re.S)
     blocks = [block for comment in comments for block in re.findall(r"(?:^ \*     .*[;{}/]\n(?:^ \*     .*\n)*)", comment, re.M)]
     blocks = ["\n".join(line[7:] for line in block.splitlines()) for block in blocks if "..." not in block.replace("// ...", "")]

@@ -37,7 +37,7 @@ def public(name):
 @pytest.mark.host_only("what is printed is the CPU's")
 @pytest.mark.parametrize("name", ["scanfold", "scanfold.torch", "scanfold.jax"])
 def test_docstrings(name):
-    """Every public function has an example, and shows what it says; so does the module itself."""
+    """Every public function, and the module itself, has an example that prints what it says."""
     module, functions = public(name)
     for one, thing in {"the module": module, **functions}.items():
         examples = doctest.DocTestParser().get_doctest(inspect.getdoc(thing), {}, f"{name}: {one}", None, 0)
@@ -78,7 +78,8 @@ def test_docstrings_of_ranks(tmp_path):
 @pytest.mark.host_only("reads docstrings")
 @pytest.mark.parametrize("name", MODULES)
 def test_every_argument_is_described(name):
-    """In a line of its own, which help() shows, within 100 columns; and so is what is returned. Nobody is sent to another function for it."""
+    """In a line of its own, which help() shows, within 100 columns; and so is what is returned.
+    No docstring refers to another function instead."""
     for one, function in public(name)[1].items():
         text = inspect.getdoc(function)
         lines = [line.partition("  ")[0].split(", ") for line in text.splitlines()]

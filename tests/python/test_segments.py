@@ -173,7 +173,7 @@ def test_stages_go_over_a_span_together(text, shape, axis):
         with scanfold.using(threads=threads):
             results = scanfold.run(text, x=x, o=offsets, exact=True)
         for got, want in zip(*[r if isinstance(r, tuple) else (r,) for r in (results, expected)]):
-            np.testing.assert_array_equal(got, want)  # a NaN, behind the last offset, is any
+            np.testing.assert_array_equal(got, want)  # all NaN are equal; there are some after the last offset
 
 
 def test_bad_expressions():
@@ -193,7 +193,7 @@ def _sums(x, offsets):
     return np.stack([x[a:b].sum(0) for a, b in zip(offsets, offsets[1:])])
 
 
-# What stands around a segmented node is rewritten, lowered and fused as ever, the node is not.
+# What surrounds a segmented node is rewritten, lowered and fused as usual; the node itself is not.
 AROUND = {
     "matmul(cumsum(x, 0, offsets=o), w)": lambda x, w, o: _cumsums(x, o) @ w,
     "sum(matmul(cumsum(x, 0, offsets=o), w), 0, keepdim=True)": lambda x, w, o: (_cumsums(x, o) @ w).sum(0, keepdims=True),
