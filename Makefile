@@ -8,7 +8,7 @@
 #   make test-asan, ...   one stage of it; with LONG=yes, as test-long has it
 #   make analyze    clang-tidy, cppcheck and gcc -fanalyzer over the C sources
 #   make test-determinism   10^9 elements by every instruction set, 1 to 16 threads, other batches and strides, GPUs: for the night
-#   make docs    the site, in build/site; make wheel, make deb   packages, in dist/
+#   make docs    the site, in build/site; make test-site looks at it in a browser; make wheel, make deb   packages, in dist/
 #   make test-gpu   the tests on a CUDA device, compute-sanitizer over a selection; no network needed
 #   make bench-gpu  the GPU table, beside a copy and the peers that are installed, to bench/results/
 #   make install DESTDIR=... PREFIX=...
@@ -40,7 +40,7 @@ CTEST = $(CURDIR)/tests/ctest.sh
 
 .DEFAULT_GOAL := build
 .PHONY: build run check docs wheel deb install test test-long needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
-        test-tsan test-neon test-mutation test-recipe test-speed test-determinism analyze test-gpu bench-gpu clean
+        test-tsan test-neon test-mutation test-recipe test-site test-speed test-determinism analyze test-gpu bench-gpu clean
 
 needs-build:
 	@$(NEED) cmake=cmake cc=gcc make=make /usr/include/stdio.h=libc6-dev
@@ -70,15 +70,22 @@ check: needs-build
 	else echo "check: no Python with pytest and numpy, so the package was not tested"; fi
 CHECK_PYTHON = $(or $(PYTHON),$(wildcard .venv/bin/python),python3)
 
-# The site. Its Python reference is made from the package, so that is built first; portable kernels will do.
+# The site. Its Python reference is made from the package, so that is built first; portable kernels will do. A PYTHON without torch
+# or jax makes one without their functions, and says so.
 docs: needs-build
-	python=$${PYTHON:-$$(./tests/python.sh material numpy)} && \
+	python=$${PYTHON:-$$(./tests/python.sh material numpy torch jax)} && \
 	        $(CMAKE) -S . -B build/docs -DSCANFOLD_PORTABLE_ONLY=ON -DSCANFOLD_TESTS=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_PYTHON=ON \
 	                -DSCANFOLD_PYTHON_FOLDER=$(CURDIR)/build/docs/package \
 	                -DPython3_EXECUTABLE=$$(command -v $$python) $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE)) && \
 	        cmake --build build/docs -j $(JOBS) && cp python/scanfold/*.py python/scanfold/*.pyi build/docs/package/scanfold && \
 	        SCANFOLD_CLI=build/docs/cli/scanfold SCANFOLD_PACKAGE=build/docs/package NO_MKDOCS_2_WARNING=1 $$python -m mkdocs build --strict --quiet
 	@echo "docs: open build/site/index.html"
+
+# Every page of it, and of a report, in a headless browser.
+test-site: docs
+	@$(NEED) chromium=chromium
+	build/docs/cli/scanfold bench --quick --rounds 1 --filter small --html build/docs/report.html
+	python=$${PYTHON:-$$(./tests/python.sh playwright)} && $$python tests/check_site.py build/site build/docs/report.html --shots build/docs/shots
 
 # One wheel for CPython 3.9 and later, with the tag of the oldest Linux it runs on.
 wheel: needs-build
@@ -164,7 +171,7 @@ test-python: $(if $(BUILT),,build-gcc)
 
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)
-	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch expecttest ml_dtypes jax array_api_strict mypy mpi4py)} && \
+	python=$${PYTHON:-$$(./tests/python.sh numpy pytest hypothesis torch expecttest ml_dtypes jax array_api_strict mypy mpi4py $(call amount,,pyright scipy))} && \
 	        SCANFOLD_TEST_THIN=$(call amount,1,) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 $$python -m pytest -q -rs --durations=30 -p no:cacheprovider tests/python
 	python=$${PYTHON:-$$(./tests/python.sh build scikit_build_core)} && ./tests/check_wheel.sh $$python build/wheel
 

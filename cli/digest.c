@@ -79,8 +79,8 @@ static void fill(unsigned char *x, const struct dtype_info *dtype, int64_t count
         }
 }
 
-/* Where results are computed, and the memory of inputs and results. On the CPU, what is there is
- * what is here. */
+/* Where results are computed, and the memory of inputs and results: on the host (x, y) and on the
+ * device (x_there, y_there). For the CPU these are the same. */
 struct place {
         sf_context *ctx;
         sf_device device;
@@ -171,7 +171,7 @@ static int digest_expression(const struct place *p, const char *text, const stru
         return status ? complain("%s: %s", text, sf_last_error(p->ctx)) : copied;
 }
 
-/* Each line goes out when it is known: on a device that compiles its kernels first, minutes lie between the first and the last. */
+/* Each line is printed as soon as it is known: a device compiles its kernels first, for minutes. */
 static void print_digest(uint64_t digest, const char *name)
 {
         printf("%016" PRIx64 "  %s\n", digest, name);

@@ -34,7 +34,7 @@ elseif(processor MATCHES "aarch64|arm64")
   list(APPEND SCANFOLD_ISA_DEFINITIONS SF_HAVE_NEON)
 endif()
 
-# Nobody else need know which there are, and what is compiled is the same whichever there are.
+# Other files need not know which there are, and are compiled in the same way whichever there are.
 set_property(SOURCE src/cpu/detect.c APPEND PROPERTY COMPILE_DEFINITIONS ${SCANFOLD_ISA_DEFINITIONS})
 
 # Those of them that are the kernels of an instruction set, and its elementwise loops.
@@ -45,10 +45,12 @@ list(FILTER SCANFOLD_LOOP_SOURCES INCLUDE REGEX "cpu/map_")
 
 # The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
 set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
-# Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags.
+# Elementwise loops leave vectorising to the compiler. Neither flag changes a value: errno and the
+# exception flags are not read.
 set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 
-# Tests of another instruction set need the portable kernels only to link, and thin lists of cases take longer to compile for than to run.
+# Tests of another instruction set need the portable kernels only to link; and with few cases,
+# optimising takes longer than it saves.
 set(SCANFOLD_QUICK "" CACHE STRING "instruction sets whose kernels are not optimised, such as portable;avx2: slow, and compiled in a fifth of the time")
 foreach(isa ${SCANFOLD_QUICK})
   set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/reals_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -O0)
@@ -61,7 +63,8 @@ list(PREPEND SCANFOLD_SOURCES ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES
 
 include(src/cuda/sources.cmake)
 
-# Loops whose length is a constant in one instance and not in another ask to be unrolled in both; clang remarks on the second.
+# Loops whose length is a constant in one instance and not in another ask to be unrolled in both;
+# clang warns about the second.
 if(CMAKE_C_COMPILER_ID MATCHES Clang)
   set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -Wno-pass-failed)
 endif()

@@ -84,7 +84,8 @@ static void concatenation(void)
                 }
 }
 
-/* An initial value is the last addition; a mask selects, and what it hides is not seen, NaN least of all. */
+/* An initial value is the last addition; a mask selects: elements that are masked out have no
+ * influence, not even NaN. */
 static void initial_and_mask(void)
 {
         EACH_LENGTH(n)

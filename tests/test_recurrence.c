@@ -13,7 +13,7 @@ typedef struct form {
         int32_t axis;
         int a_axes; /* bit d: a has axis d; else it is stretched along it */
         int dt_a, dt_b, dt_out;
-        bool reverse, exclusive, initial, mask, in_place, turned; /* turned: b's last two axes are exchanged in memory */
+        bool reverse, exclusive, initial, mask, in_place, turned; /* turned: b's last two axes are swapped in memory */
 } form;
 
 static sf_scan_options options_of(const form *f, const sf_tensor *mask)
@@ -27,7 +27,7 @@ static sf_scan_options options_of(const form *f, const sf_tensor *mask)
         return o;
 }
 
-/* Numbers whose products neither vanish nor grow. */
+/* Numbers whose products neither underflow nor overflow. */
 static void fill_gates(int dt, int64_t count, uint64_t seed, void *to)
 {
         for (int64_t i = 0; i < count; i++) {

@@ -120,7 +120,7 @@ static void O(fold_rows_products)(const sf_products *j)
                 O(fold_rows_products_as)(j, false);
 }
 
-/* Folds the rows of a tile, and adds what they come to to a counter. */
+/* Folds the rows of a tile, and adds their totals to a counter. */
 SF_INLINE void O(count_rows)(N(vec) *v, char *counter, int64_t stride, int closed)
 {
         V_UNROLL

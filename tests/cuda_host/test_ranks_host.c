@@ -14,7 +14,7 @@
 
 enum { RANKS = 4, MOST = 12000, BYTES = MOST * 8 };
 
-/* So many lines, along axis 1 - axis, of so many elements. */
+/* The number of lines, along axis 1 - axis, and the number of elements of each. */
 typedef struct form {
         int32_t axis;
         int64_t lines, n;
@@ -105,7 +105,7 @@ static void fill(const sample *s)
                 else if (s->op == SF_LOGSUMEXP)
                         v /= 100;
                 else if (s->exclusive && s->in.bits == 32 && i < 280)
-                        v = -0.0; /* stays, whoever has none of his own */
+                        v = -0.0; /* kept for all cases that do not set it */
                 else if (s->op >= SF_ARGMAX && s->op <= SF_LAST_ARGMIN)
                         v = (int32_t)v / 1000; /* many are equal */
                 put(x, s->in, i, v);

@@ -19,7 +19,7 @@ logging.getLogger("torch").setLevel(logging.ERROR)
 
 
 def eager_rest(gm, inputs):
-    """The backend, with what is left run eagerly: no C++ compiler is waited for."""
+    """The backend, with everything else run eagerly, so that no C++ compiler is needed."""
     return _compile.backend(gm, inputs, options={"rest": "eager"})
 
 
@@ -33,7 +33,7 @@ def fresh():
 
 @pytest.fixture
 def fused(monkeypatch):
-    """The programs that were fused, gathered."""
+    """Collects the programs that were fused."""
     programs, original = [], _compile.fuse
 
     def watch(*args):
@@ -543,7 +543,7 @@ def test_what_inductor_has_at_hand_is_free_for_it():
     made = lambda x: x.lgamma().view(48, 64).sum(1)  # noqa: E731
     assert not decided(read, "cuda") and not decided(read, "cpu")
     assert not decided(made, "cuda") and decided(made, "cpu")
-    assert decided(lambda x: (x @ x.T).sum(1), "cuda")  # no loop: it is written in any case
+    assert decided(lambda x: (x @ x.T).sum(1), "cuda")  # not a loop: it is written to memory in any case
 
 
 def test_explain_says_what_was_left_and_why(device, capsys):
@@ -607,7 +607,8 @@ def test_programs_say_what_is_wrong_with_them(device):
 
 
 def test_an_output_twice_and_an_input_as_output(device):
-    """What torch's wrappers have to see to is left to them: the shortcut past them is for results alone."""
+    """Where torch's wrappers have something to do, they are called; the shortcut is only for
+    plain results."""
     def model(x):
         y = x.sum(1)
         return y, y, x, torch.cumsum(x, 1)
@@ -675,7 +676,7 @@ def test_kept_weights_follow_what_autograd_sees(device, how):
 
 @pytest.mark.parametrize("how", ["backend", "call"])
 def test_kept_weights_are_those_of_one_tensor(device, how):
-    """Another tensor at the same address, with the same count of writes, is another tensor."""
+    """A new tensor at the same address, with the same version, is recognised as another tensor."""
     x, addresses = torch.randn(6, 40, device=device), set()
     for _ in range(50):
         module = LinearSum().to(device)
@@ -685,11 +686,12 @@ def test_kept_weights_are_those_of_one_tensor(device, how):
             _check_sum(module, lambda x: _compile.run([x, module.weight], program, _compile.KEEP_PARAMETERS), x)
         else:
             _check_sum(module, lambda x: bridge.linear_sum(x, module.weight, scale=0.75, keep_weight=True), x)
-    assert len(addresses) < 50  # else the test has not tried what it is for
+    assert len(addresses) < 50  # otherwise this test has tested nothing
 
 
 def test_weights_are_kept_only_when_asked_for(device):
-    """A write behind autograd's back is seen, unless the caller has promised that there is none: then the sums kept are those from before."""
+    """A write that autograd does not see is noticed, unless the caller has promised that there
+    is none: then the old sums are used."""
     module, x = LinearSum().to(device), torch.randn(6, 40, device=device)
     program = '[["input"],["input"],["linear",0,1,-1],["fold",2,0,[-1],1,0],["constant",0.75],["apply",2,3,4,-1],["output",5]]'
     compiled = torch.compile(module, backend=eager_rest)
@@ -917,7 +919,7 @@ def test_explain(device, capsys):
     scanfold.explain(lambda x: torch.erf(x), torch.randn(3, device=device))
     assert "0 fused" in capsys.readouterr().out
     layer = torch.nn.Linear(4, 3, device=device)
-    # nothing at hand that could be differentiated
+    # no argument requires a gradient
     scanfold.explain(lambda x: layer(x).sum(1), torch.randn(2, 4, device=device))
     assert "1 fused" in capsys.readouterr().out
 
