@@ -324,7 +324,7 @@ def main():
     if dist.get_world_size() == 8:
         dtensors()
     dist.barrier()
-    print(f"rank {rank} checked {checked}")
+    sys.stdout.write(f"rank {rank} checked {checked}\n")  # one write: under torchrun all ranks write to the same pipe
     dist.destroy_process_group()
 
 
