@@ -4,7 +4,7 @@ set(SCANFOLD_SOURCES
   src/core/status.c src/core/view.c src/core/choose.c src/core/step.c src/core/segments.c src/core/chain.c src/core/program.c src/core/arena.c
   src/expr/graph.c src/expr/ir.c src/expr/infer.c src/expr/infer_views.c src/expr/infer_reduce.c src/expr/derive.c src/expr/text.c src/expr/print.c src/expr/notation.c src/expr/notation_calls.c
   src/expr/rewrite.c src/expr/rewrite_flip.c src/expr/rewrite_view.c src/expr/rewrite_scan.c src/expr/rewrite_fold.c src/expr/rewrite_matmul.c
-  src/expr/compile.c src/expr/chains.c src/expr/passes.c src/expr/as_written.c src/expr/plan.c src/expr/remarks.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
+  src/expr/compile.c src/expr/chains.c src/expr/passes.c src/expr/doubles.c src/expr/as_written.c src/expr/plan.c src/expr/remarks.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
   src/ref/ref.c
   src/cpu/cpu.c src/cpu/chain.c src/cpu/plan.c src/cpu/shape.c src/cpu/cut.c src/cpu/shared.c src/cpu/carried.c src/cpu/fused_program.c src/cpu/fused_run.c src/cpu/panel.c src/cpu/panel_memory.c
   src/cpu/segments.c src/cpu/segments_chain.c src/cpu/values.c src/cpu/lanes.c src/cpu/pool.c src/cpu/cpus.c src/cpu/quota.c src/cpu/detect.c)

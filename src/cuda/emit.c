@@ -301,6 +301,8 @@ sf_status sf_cuda_draft_tile(const sf_context *ctx, const sf_cuda_chip *chip, co
                 bytes = sf_cuda_moved_bytes(&d->l) + (d->l.loads ? 0 : in);
         if (4 * bytes > 5 * in)
                 tile->elements = (int32_t)pow2_down(at_least(tile->elements * in / bytes, 1));
+        if (has_double(d->l.step))
+                *tile = sf_cuda_tile_doubled(chip, spec, (int)largest, *tile);
         return SF_OK;
 }
 
@@ -390,6 +392,17 @@ static bool is_element_of(const sf_step *index, const sf_step *other)
                same_loads(index, other) && !(other->fuse && other->fuse->store_reads);
 }
 
+/* Is `other` the same scan, with other work on its results? */
+static bool is_double_of(const sf_step *scan, const sf_step *other)
+{
+        if (!scan->fuse || !other->fuse || scan->fold || other->fold || scan->op != other->op)
+                return false;
+        if (sf_op_is(scan->op, SF_INDEX) || scan->has_initial || other->has_initial)
+                return false;
+        return scan->exclusive == other->exclusive && same_loads(scan, other) &&
+               same_program(&scan->fuse->beside, &other->fuse->beside);
+}
+
 const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_step *other)
 {
         const sf_step *first = steps[0];
@@ -400,10 +413,14 @@ const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_s
                 return "on CUDA an elementwise pass has one result";
         if (count == 1 && is_element_of(first, other))
                 return NULL;
+        if (count == 1 && is_double_of(first, other) && codes <= 2 * SF_PROGRAM_MAX)
+                return NULL;
         if (sf_op_is(other->op, SF_PAIR) || sf_op_is(first->op, SF_PAIR))
-                return "on CUDA a value of two components shares its read with nothing, an index with the element that stands there";
+                return "on CUDA a value of two components shares its read only with other work on its "
+                       "results, an index with the element that stands there";
         if (!other->fold || (!first->fold && (count > 1 || first->op != other->op || !same_loads(first, other))))
-                return "on CUDA a scan shares its read with its own total alone";
+                return "on CUDA a scan shares its read with its own total alone, or with one other "
+                       "work on its results";
         if (!first->fold && other->fuse && other->fuse->store_reads)
                 return "on CUDA a total beside its scan is stored without further operands";
         if (count == SF_CUDA_MEMBERS_MAX)
@@ -480,7 +497,7 @@ static sf_status plan_shared(const sf_context *ctx, const sf_step *step, const s
                 members[plan->steps++] = &copy[k];
         }
         /* cppcheck-suppress uninitvar ; there is at least one step */
-        if (plan->steps == 1 || !copy[0].fold)
+        if (plan->steps == 1 || (!copy[0].fold && !has_double(&copy[0])))
                 copy[0].fuse = copy[0].fuse == &plain[0] ? NULL : copy[0].fuse;
         return plan_alone(ctx, &copy[0], chip, plan);
 }

@@ -217,6 +217,24 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
 }
 
 /*
+ * Two results of one recurrence, one of them times a third tensor that is read: many registers, so
+ * fewer threads. H200, share of a copy of five streams, f32. (8, 1536, 65537): three blocks of 128 x
+ * 16 0.94, eight of 64 x 8 0.89, four of 128 x 8 0.81. (8, 2048, 1536) along its second axis: three
+ * of 128 x 16 0.90, one of 256 x 16 0.90, four of 128 x 8 0.87, three of 256 x 4 0.73. Vectors of
+ * four along rows are as fast with the tables' tiles, 0.94.
+ */
+sf_cuda_tile sf_cuda_tile_doubled(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int size,
+                                  sf_cuda_tile tile)
+{
+        const bool narrow = spec->kernel == SF_CUDA_SCAN_ROWS && spec->width == 1;
+        if (chip->small_tiles || spec->op != SF_RECURRENCE || size > 4)
+                return tile;
+        if (spec->kernel == SF_CUDA_SCAN_COLUMNS || narrow)
+                return (sf_cuda_tile){128, 16, 3, tile.more, 0};
+        return tile;
+}
+
+/*
  * Every member has accumulators of its own, so a thread needs more registers for as many bytes in
  * flight: fewer threads, with as many loads or more. According to nvcc 13 for sm_90 and f32, two
  * and four members then do not spill; with the tile of one fold they do.

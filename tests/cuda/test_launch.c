@@ -214,6 +214,7 @@ static void place_named(fused_named *c)
         c->step.x = at(0, 0);
         c->fuse.operand[0].data = at(0, 0);
         c->fuse.operand[1].data = at(0, (uint64_t)1 << 40);
+        c->fuse.operand[2].data = at(0, (uint64_t)5 << 40);
         c->step.y = at(0, (uint64_t)1 << 41);
         c->beside.x = c->step.x;
         c->beside.y = at(0, (uint64_t)3 << 40);
@@ -287,6 +288,11 @@ static void test_siblings(void)
                       {"cumsum(x, 1), max(x, 1)", 2, 0, "reads again what another pass reads: on CUDA a scan shares its read with its own total alone"},
                       {"cumsum(x, 1), sum(x, 1), max(x, 1), min(x, 1)", 2, 2, "a scan shares its read with its own total alone"},
                       {"cumsum(x, 1), cummax(x, 1)", 2, 0, "a scan shares its read with its own total alone"},
+                      {"cumsum(x, 1), cumsum(x, 1) * x + 1", 1, 1, NULL},
+                      {"cumsum(x, 0), cumsum(x, 0) * concat([x[1:], zeros_like(x[:1])], 0)", 1, 1, NULL}, /* shifted by one position, in place */
+                      {"cumsum(x, 1), cumsum(x, 1) * concat([zeros_like(x[:, :1]), x[:, :-1]], 1)", 4, 0, "a pass writes one result"}, /* to the other side */
+                      {"cumsum(x, 1), cumsum(x, 1)[::-1] * x", 2, 0, "not fused"},
+                      {"cumsum(x, 1), cumsum(x, 1) * 2, sum(x, 1)", 2, 1, "its own total alone"},
                       {"cumsum(x, 1), sum(x, 1, reverse=True)", 2, 0, "another direction"},
                       {"sum(x, 1), max(x, 1), min(x, 1), sum(x * x, 1), prod(x, 1)", 2, 3, "four results share one at most"},
                       {"x * 2, x + 1", 2, 0, "an elementwise pass has one result"},

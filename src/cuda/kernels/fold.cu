@@ -165,7 +165,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 #else
         sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, sf_lowered(p, v), with, j));
 #if SF_ELEMENT
-        sf_put_bits<SF_SIZE(SF_ELEMENT_OUT)>(line.also[0] + c * p.also[0].iy, sf_store_program1(p, v.first));
+        sf_put_bits<SF_SIZE(SF_SECOND_OUT)>(line.also[0] + c * p.also[0].iy, sf_store_program1(p, v.first));
 #endif
 #endif
 #endif
@@ -324,7 +324,7 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_line &line, sf_acc total)
 {
         if (mine && unit < p.units)
-                sf_put(p, line, unit, 0, total, sf_load_results(line, 0, SF_WIDTH, sf_along(p)), 0);
+                sf_put(p, line, unit, 0, total, sf_load_results(line, 0, SF_WIDTH, SF_WIDTH, sf_along(p)), 0);
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -649,7 +649,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 if (SF_GROUPS > 1)
                         sf_groups<SF_GROUPS, SF_WIDTH>::fold(totals + q * pitch + slot * SF_WIDTH, SF_ROWS * pitch, sum[q]);
                 if (column + q * pitch < p.inner) {
-                        sf_results with = sf_load_results(line, column + q * pitch, p.inner, sf_across(p));
+                        sf_results with = sf_load_results(line, column + q * pitch, p.inner, p.inner, sf_across(p));
                         sf_put_row(p, line, unit, column + q * pitch, sum[q], with);
                 }
         }

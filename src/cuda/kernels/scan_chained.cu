@@ -168,7 +168,7 @@ SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 min
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_i64 index = tile.number * TILE + mine + i * SPREAD, end = WHOLE ? index + SF_WIDTH : p.n;
-                sf_store_vector(p, tile.line, index, end, sf_along(p), v[i], sf_load_results(tile.line, index, end, sf_along(p)));
+                sf_store_vector(p, tile.line, index, end, sf_along(p), v[i], sf_load_results(tile.line, index, end, p.n - 1, sf_along(p)));
         }
 }
 

@@ -123,7 +123,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
-                                with[q][i] = sf_fresh_results(line[q], at + i * SPREAD, end[q], sf_along(p));
+                                with[q][i] = sf_fresh_results(line[q], at + i * SPREAD, end[q], end[q] - 1, sf_along(p));
                                 sf_keep_results(next[q][i], with[q][i]);
                         }
                 if (!SF_SINGLE && t + 1 < tiles)
