@@ -379,7 +379,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *wide, const s
         spec->flags |= (resume ? SF_CUDA_RESUME : 0) | (c.single ? SF_CUDA_SINGLE : 0);
         int64_t places = c.tile.threads * c.tile.resident;
         /* Registers for what is loaded, or for what it becomes, and for addresses. */
-        if (c.single && !chip->small_tiles)
+        if (c.single && c.cut.groups == 1 && !chip->small_tiles)
                 places = 65536 / (48 + c.items * c.beside * at_least(ceil_div(l.width * l.in, 4),
                                                                      l.width * held_size(s) / 4));
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(places / spec->threads, 1),
