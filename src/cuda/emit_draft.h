@@ -150,6 +150,9 @@ layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
  * possible. Only for lines that are sequences. */
 layout sf_cuda_shifted(layout l, bool always);
 
+/* The same for a chained scan, whose vectors keep their positions. */
+layout sf_cuda_anywhere(layout l);
+
 /* Columns of a scan: in packs, if vectors would be short. */
 layout sf_cuda_in_packs(layout l);
 

@@ -590,7 +590,8 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_answer result, const sf_resul
 #endif
 }
 
-#if SF_PACKS > 1
+#if SF_PACKS > 1 && SF_PARTIAL /* only totals are stored */
+#elif SF_PACKS > 1
 /* Stores a vector in packs, with the arguments of sf_load_packs. */
 SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_answer (&v)[SF_WIDTH])
 {
@@ -942,6 +943,14 @@ SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 a
 /* ------------------------------------------------------------------------------------------------
  * Pieces: contiguous memory of any type and alignment, moved 16 bytes at a time by the whole block
  * ---------------------------------------------------------------------------------------------- */
+
+/* The unit of a staged sequence, of which a unit has `inner` side by side: then they are the last
+ * batch dimension. */
+SF_DEVICE int sf_unit_of(const sf_params &p, int sequence, int inner)
+{
+        const sf_params_dim &last = p.dims[SF_NBATCH > 0 ? SF_NBATCH - 1 : 0];
+        return inner == 1 ? sequence : (int)sf_divided(last, sequence);
+}
 
 /* `buffer` and `from` have the same address modulo 16 bytes. */
 template <int SIZE> SF_DEVICE void sf_fetch_piece(const char *from, int length, unsigned char *buffer)

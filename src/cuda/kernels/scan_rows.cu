@@ -77,7 +77,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_sync_block();
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0, at = sequence / inner * (n - 1) * inner + sequence + back;
+                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0;
+                const int at = sf_unit_of(p, sequence, inner) * (n - 1) * inner + sequence + back;
                 end[q] = own < sequences ? n : 0;
                 line[q].x = (const char *)in + at * SF_IN_SIZE;
                 line[q].y = (char *)out + at * SF_OUT_SIZE;

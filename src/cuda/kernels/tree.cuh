@@ -781,11 +781,11 @@ template <bool LEVEL = false> SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, in
 template <int LANES> struct sf_apart {
 #if SF_SPARES_EXPONENTS
         decltype(sf_acc::exponent) sum;
-        SF_DEVICE_METHOD void take_out(sf_acc (&a)[SF_ITEMS])
+        template <int N> SF_DEVICE_METHOD void take_out(sf_acc (&a)[N])
         {
                 sum = 0;
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
+                for (int i = 0; i < N; i++) {
                         sum += a[i].exponent;
                         a[i].exponent = 0;
                 }
@@ -807,7 +807,7 @@ template <int LANES> struct sf_apart {
                 return v;
         }
 #else
-        SF_DEVICE_METHOD void take_out(sf_acc (&)[SF_ITEMS]) {}
+        template <int N> SF_DEVICE_METHOD void take_out(sf_acc (&)[N]) {}
         SF_DEVICE_METHOD sf_acc put_back(sf_acc total, int) { return total; }
         template <bool LEVEL> SF_DEVICE_METHOD sf_acc shuffle(sf_acc v, int lane, bool) { return sf_sent<LEVEL>(v, lane); }
 #endif
@@ -823,15 +823,15 @@ SF_DEVICE bool sf_too_loose(int &loose, int limit)
 }
 
 /*
- * Folds SF_ITEMS values of each of LANES lanes, first over lanes, then over items. Every lane gets
+ * Folds N values of each of LANES lanes, first over lanes, then over items. Every lane gets
  * the settled total. Each value stands for SF_WIDTH numbers. While a lane has several items, the
  * two lanes that exchange values share the work: each keeps one item of two and sends the other.
  * This halves the items that a lane holds, and item i ends in the lanes whose low bits are i.
- * SF_ITEMS is a power of two.
+ * N is a power of two.
  */
-template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[SF_ITEMS], int lane)
+template <int LANES, bool LEVEL, int N> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[N], int lane)
 {
-        enum { MET = SF_ITEMS < LANES ? SF_ITEMS : LANES };
+        enum { MET = N < LANES ? N : LANES };
         int loose = SF_WIDTH;
         bool settled = false;
         sf_apart<LANES> apart;
@@ -842,11 +842,11 @@ template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[S
                         sf_settle_all(a);
                         settled = true;
                 }
-                if (SF_ITEMS / b > 1) {
+                if (N / b > 1) {
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS / 2; i++)
-                                if (i < SF_ITEMS / b / 2) {
-                                        sf_acc even = a[2 * i % SF_ITEMS], odd = a[(2 * i + 1) % SF_ITEMS];
+                        for (int i = 0; i < N / 2; i++)
+                                if (i < N / b / 2) {
+                                        sf_acc even = a[2 * i % N], odd = a[(2 * i + 1) % N];
                                         sf_acc keep = sf_chosen<LEVEL>(lane & b, odd, even);
                                         sf_acc other = sf_chosen<LEVEL>(lane & b, even, odd);
                                         other = apart.template shuffle<LEVEL>(other, lane ^ b, settled);
@@ -858,26 +858,26 @@ template <int LANES, bool LEVEL> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[S
         }
         sf_settle_all(a);
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS / MET; i++)
+        for (int i = 0; i < N / MET; i++)
 #pragma unroll
                 for (int b = 1; b < MET; b *= 2)
                         a[i] = sf_meet<LEVEL>(a[i], lane, b);
         sf_settle_all(a);
 #pragma unroll
-        for (int b = 1; b < SF_ITEMS / MET; b *= 2)
+        for (int b = 1; b < N / MET; b *= 2)
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS / MET; i++)
-                        if (i % (2 * b) == 0 && i + b < SF_ITEMS / MET)
-                                a[i] = sf_joined<LEVEL>(a[i], a[(i + b) % SF_ITEMS]);
+                for (int i = 0; i < N / MET; i++)
+                        if (i % (2 * b) == 0 && i + b < N / MET)
+                                a[i] = sf_joined<LEVEL>(a[i], a[(i + b) % N]);
         return apart.put_back(sf_settled(a[0]), lane);
 }
-template <int LANES> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[SF_ITEMS], int lane)
+template <int LANES, int N> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[N], int lane)
 {
 #if SF_LEVELS
         const auto with = ::sf_shuffle(a[0].first, 0);
         bool level = true;
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
+        for (int i = 0; i < N; i++)
                 level &= a[i].first == with;
         if (!sf_ballot(!level))
                 return sf_fold_lanes_of<LANES, true>(a, lane);
