@@ -372,6 +372,13 @@ def test_recurrence_refuses(device):
         scanfold.linear_recurrence(0.5, b, 2)
     with pytest.raises(TypeError, match="number or an array"):
         scanfold.linear_recurrence("0.5", b)
+    for wrong in (b.to(torch.complex64), b.cpu().numpy().astype(np.complex64)):  # complex numbers: a clear refusal
+        with pytest.raises(TypeError, match="complex64.*are taken"):
+            scanfold.linear_recurrence(0.5, wrong)
+        with pytest.raises(TypeError, match="complex64.*are taken"):
+            scanfold.linear_recurrence(wrong, wrong.real)
+    with pytest.raises(TypeError, match="number or an array"):
+        scanfold.linear_recurrence(0.5j, b)
     out = torch.full((2, 3), 7, device=device)
     with pytest.raises((TypeError, ValueError)):
         scanfold.linear_recurrence(0.5, b, out=out)
