@@ -100,7 +100,7 @@ class Scanfold:
 class Memory:
     def __init__(self, size, mask_size):
         self.x, self.y = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-        self.x[:], self.y[:] = 1, 1  # zeros alone are pages not yet there
+        self.x[:], self.y[:] = 1, 1  # memory that was never written has no pages yet
         self.mask = np.resize(np.random.default_rng(1).random(1 << 16) < 0.7, mask_size)
         self.spare = np.ones(mask_size, np.float32)
         self.filled = None
@@ -301,7 +301,7 @@ class Copy:
         def part(t, calls):
             to, start, size = y + cuts[t], x + cuts[t], cuts[t + 1] - cuts[t]
             for _ in range(calls):
-                ctypes.memmove(to, start, size)  # leaves Python's lock to the others meanwhile
+                ctypes.memmove(to, start, size)  # releases the GIL meanwhile
 
         def run(calls):
             others = [self.pool.submit(part, t, calls) for t in range(1, threads)]
@@ -320,7 +320,7 @@ def repeated(call):
 
 def seconds(run, calls, warm):
     time.sleep(PAUSE)
-    if warm:  # wakes its threads again; nothing beside a long call
+    if warm:  # wakes its threads again; that is short beside a long call
         run(1)
     start = time.perf_counter()
     run(calls)
@@ -358,7 +358,7 @@ def measure(work, sf, copy, rounds):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What came out, and where
+# Results and the machine
 # ---------------------------------------------------------------------------------------------------------------
 def output(*command):
     try:
@@ -376,7 +376,7 @@ def cpu_model():
 
 
 def compiler_of(library):
-    """What the compilers left in the library."""
+    """The compiler's name, as it is written in the library."""
     with open(library, "rb") as file:
         found = set(re.findall(rb"GCC: \([^)\0]*\) [0-9.]+|clang version [0-9.]+", file.read()))
     return ", ".join(sorted(text.decode() for text in found)) or "unknown"

@@ -164,7 +164,7 @@ def all_work():
 
 
 def odd_work():
-    """Shapes nobody tunes for: no cliffs, so half of a copy at the least."""
+    """Shapes that nobody tunes for: each must reach at least half of a copy."""
     half = dict(bar=0.5, goal=0.8)
     rows = [Work("cumsum", (1 << 27, 2), 0, **half), Work("cumsum", (1 << 26, 4), 0, **half), Work("reverse cumsum", (1 << 20, 8), 0, **half),
             Work("masked cumsum", (1 << 20, 32), 0, **half)]
@@ -181,7 +181,7 @@ def lines_of(t, dim, count=6):
     while lines.dim() > 2:
         lines = lines.flatten(0, 1) if lines.is_contiguous() else lines.reshape(-1, lines.shape[-1])
     if lines.dim() == 1:
-        return lines[:1 << 22].cpu().unsqueeze(0)  # a prefix's scan is the scan's prefix
+        return lines[:1 << 22].cpu().unsqueeze(0)  # the scan of a prefix is a prefix of the scan
     picks = sorted({0, lines.shape[0] - 1, *range(0, lines.shape[0], max(1, lines.shape[0] // count))})
     return lines[picks].cpu().contiguous()
 
@@ -191,7 +191,7 @@ def verify(scanfold, work, x, y, mask):
     if work.kind == "sum":
         if work.dim is None:
             return 0
-        lines = x.cpu().unsqueeze(0) if x.dim() == 1 else lines_of(x, work.dim)  # of a sum, a prefix says nothing
+        lines = x.cpu().unsqueeze(0) if x.dim() == 1 else lines_of(x, work.dim)  # for a fold, a prefix does not help
         right = torch.empty(lines.shape[0], dtype=y.dtype)
         scanfold.fold(lines, right, [1])()
         flat = y.reshape(-1)
@@ -283,7 +283,7 @@ def cupy_ms(work, x, seconds):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Running, and telling
+# Running, and reporting
 # ---------------------------------------------------------------------------------------------------------------
 def measure(scanfold, work, peers, cub, seconds):
     x = make_input(work)
@@ -331,7 +331,7 @@ def measure(scanfold, work, peers, cub, seconds):
             if value:
                 row["peers"][name] = dict(ms=value, of_copy=copy_ms / value)
                 print("    %-12s %9.4f ms  %.3f of copy" % (name, value, copy_ms / value), flush=True)
-        except Exception as problem:  # a peer that cannot is a fact about it, not the end of the run
+        except Exception as problem:  # a peer that fails is noted, and the run goes on
             row["peers"][name] = dict(error=str(problem).splitlines()[0][:160] if str(problem) else repr(problem))
             print("    %-12s %s" % (name, row["peers"][name]["error"]), flush=True)
 
@@ -421,7 +421,7 @@ def main():
     for w in work:
         try:
             result["rows"].append(measure(scanfold, w, peers, cub, args.seconds))
-        except Exception as problem:  # told in the table, and the rest goes on
+        except Exception as problem:  # noted in the table, and the run goes on
             print("%-44s %s" % (w.name, problem), flush=True)
             result["rows"].append(dict(work=w.name, error=str(problem), meets_bar=False))
         torch.cuda.empty_cache()

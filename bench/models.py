@@ -449,7 +449,7 @@ def measure(name, options, tell):
 
 
 def judge(row, small=False):
-    """What the table's last column says; "" where nothing is wrong."""
+    """The text of the table's last column; "" if nothing is wrong."""
     if row["wrong"]:
         return "WRONG: " + row["wrong"]
     slower = not small and row["ratio"] > SLOWER

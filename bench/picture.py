@@ -70,7 +70,7 @@ def gpu_groups():
 
 def cpu_groups():
     rows = {(row["work"], tuple(row["shape"])): row["contenders"]
-            for row in reversed(load("cpu.json")["rows"])}  # of equal names the first
+            for row in reversed(load("cpu.json")["rows"])}  # of rows with the same name, the first
     for label, name, shape in CPU:
         times = {who: found["seconds"] for who, found in rows[name, tuple(shape)].items()}
         yield label, {"scanfold": times["copy"] / times["scanfold"],
@@ -79,7 +79,7 @@ def cpu_groups():
 
 
 def zoo_groups(rows):
-    """Of the cases that all contenders have, a mean and the slow end."""
+    """The mean and the slowest, of the cases that all contenders have."""
     peers = {"scanfold": "ms", "torch.compile": "compile_ms", "torch": "torch_ms"}
     peers = {name: key for name, key in peers.items() if any(key in row for row in rows)}
     rows = [row for row in rows if all(key in row for key in peers.values())]

@@ -111,7 +111,7 @@ def measure(name, dim, forms, device, scale, seconds):
             del y
             runs[form] = functools.partial(_no_grad, function, inputs)
             backs[form] = function
-        except Exception as problem:  # a form that cannot is told, and the others go on
+        except Exception as problem:  # a form that fails is noted, and the others go on
             row["errors"][form] = f"{type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}"[:200]
     expected_shape = expected.shape
     del expected

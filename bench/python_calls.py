@@ -30,7 +30,7 @@ def batch_time(call, count):
 
 
 def medians(calls, rounds, repeats):
-    """The least of the medians: what disturbs a machine only ever adds."""
+    """The smallest of the medians, because other load on the machine can only add time."""
     best = [float("inf")] * len(calls)
     for _ in range(repeats):
         times = [[] for _ in calls]

@@ -66,7 +66,7 @@ def rank_main(elements, rounds):
             alone.append(one)
             together.append(slowest)
             ratios.append(one / slowest)
-            # The rank that arrives last waits for nobody: its time is the exchange alone.
+            # The rank that arrives last does not wait: its time is that of the exchange alone.
             shares.append(min(float(n[1]) for n in numbers) / slowest)
         if rank == 0:
             print(f"{name} of {elements} f32: one process of {ranks} threads {statistics.median(alone) * 1e3:.1f} ms, {ranks} ranks {statistics.median(together) * 1e3:.1f} ms, "

@@ -137,7 +137,8 @@ class Row:
             sys.exit(f"{self.label}: {lib.sf_last_error(self.context_of[id(lib)]).decode()}")
 
     def seconds(self, lib, repeats):
-        """A call's share. Threads that the other library left spinning get the time to go to sleep, its own the time to wake."""
+        """The time of a call. It waits first, so that the other library's threads go to sleep,
+        and makes a call that wakes its own."""
         time.sleep(0.005)
         if repeats > 1:
             self.run(lib)

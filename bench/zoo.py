@@ -171,7 +171,7 @@ def differing(library, case, x, y, rng, lines=4):
     wrong, rest = 0, [d for d in range(x.dim()) if d not in case.axes]
     length = math.prod(x.shape[d] for d in case.axes)
     if length > MOST_CHECKED and (case.fold or case.reverse):
-        return 0  # of a fold, or from the end, a part says nothing
+        return 0  # for a fold, or from the end, a part does not help
     for _ in range(lines if length < MOST_CHECKED // 4 else 1):
         at = {d: rng.randrange(x.shape[d]) for d in rest}
         line = x[tuple(at.get(d, slice(None)) for d in range(x.dim()))]
@@ -190,7 +190,7 @@ def differing(library, case, x, y, rng, lines=4):
 
 
 def peer_times(case, x, small, with_compile):
-    """{"torch_ms": ..., "compile_ms": ...}; what torch does not have is no race."""
+    """{"torch_ms": ..., "compile_ms": ...}; without those that torch cannot compute."""
     found = {}
     for name in ("torch", "compile") if with_compile else ("torch",):
         try:
@@ -229,7 +229,7 @@ def inductor(case):
     try:
         generator = torch.Generator("cuda").manual_seed(case.seed)
         torch.compile(case.torch, dynamic=False)(case.input(generator))
-    except Exception:  # told when it is measured
+    except Exception:  # reported when it is measured
         pass
     torch._dynamo.reset()
     torch.cuda.empty_cache()
@@ -252,7 +252,7 @@ def compile_all(library, cases):
         try:
             x = case.input(generator)
             library.call(case, x, case.output(x))()
-        except Exception:  # told when it is measured
+        except Exception:  # reported when it is measured
             pass
     start = time.time()
     with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
@@ -297,7 +297,8 @@ def summary(rows, kind):
 
 
 def page(rows, text):
-    """A point a case: bytes moved to the right, the share of a copy upwards. The text has what it says."""
+    """One point for each case: bytes moved on the x axis, the share of a copy on the y axis. Its
+    tooltip describes the case."""
     width, height, left, low = 900, 420, 60, 380
     sizes = [math.log2(row["bytes"]) for row in rows]
     first, last = min(sizes), max(sizes)
@@ -352,7 +353,7 @@ def main():
         try:
             rows.append(measure(library, case, buffers, not args.no_torch, args.compile))
             print(line_of(rows[-1]), flush=True)
-        except Exception as problem:  # told, and the rest goes on
+        except Exception as problem:  # reported, and the run goes on
             failed.append("%s: %s" % (case.name, str(problem).splitlines()[0]))
             print(failed[-1], flush=True)
         torch.cuda.empty_cache()

@@ -79,8 +79,8 @@ static void fill(unsigned char *x, const struct dtype_info *dtype, int64_t count
         }
 }
 
-/* Where results are computed, and the memory of inputs and results. On the CPU, what is there is
- * what is here. */
+/* Where results are computed, and the memory of inputs and results: on the host (x, y) and on the
+ * device (x_there, y_there). For the CPU these are the same. */
 struct place {
         sf_context *ctx;
         sf_device device;
@@ -171,6 +171,13 @@ static int digest_expression(const struct place *p, const char *text, const stru
         return status ? complain("%s: %s", text, sf_last_error(p->ctx)) : copied;
 }
 
+/* Each line is printed as soon as it is known: a device compiles its kernels first, for minutes. */
+static void print_digest(uint64_t digest, const char *name)
+{
+        printf("%016" PRIx64 "  %s\n", digest, name);
+        fflush(stdout);
+}
+
 static int print_digests(const struct place *p)
 {
         static const char *const names[] = { "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool" };
@@ -191,7 +198,7 @@ static int print_digests(const struct place *p)
                                 if (!seen && strstr(name, p->only) && digest_op(p, (sf_op)op, dtype, outs[k], &has, &digest))
                                         return CLI_FAILED;
                                 if (has)
-                                        printf("%016" PRIx64 "  %s\n", digest, name);
+                                        print_digest(digest, name);
                         }
                 }
         }
@@ -208,7 +215,7 @@ static int print_digests(const struct place *p)
                         const int status = digest_expression(p, expressions[i], dtype, &digest);
                         if (status)
                                 return status;
-                        printf("%016" PRIx64 "  %s\n", digest, name);
+                        print_digest(digest, name);
                 }
         }
         return finish_stdout();

@@ -10,7 +10,7 @@ set(number 0)
 foreach(input IN LISTS inputs)
   get_filename_component(name "${input}" NAME)
   file(READ "${input}" bytes HEX)
-  # Twenty-four bytes a line: some compilers dislike lines of a megabyte.
+  # Twenty-four bytes in a line: some compilers fail on very long lines.
   string(REPEAT "[0-9a-f]" 48 line)
   string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")

@@ -141,7 +141,8 @@ def python_reference():
             if module_name == "scanfold":
                 raise SystemExit(f"docs: the package cannot be imported ({error}); build it with "
                                  "cmake -DSCANFOLD_PYTHON=ON") from error
-            continue  # torch or jax is not here
+            print(f"docs: the Python reference has no {module_name}: {error}", file=sys.stderr)
+            continue
         pieces += [f"## {module_name}", docstring(module.__doc__ or "")]
         for name in sorted(module.__all__):
             thing = getattr(module, name)
@@ -161,12 +162,16 @@ def command_reference():
     pieces = ["# The command line", "Made from `scanfold help`; the manual page is `man scanfold`."]
     if program is None:
         raise SystemExit("docs: the command scanfold is not built; name it in SCANFOLD_CLI")
-    for command in ("", "scan", "fold", "run", "explain", "bench", "info", "cache"):
-        done = subprocess.run([program, "help", *([command] if command else [])],
-                              capture_output=True, text=True, check=True)
-        if command:
-            pieces.append(f"## scanfold {command}")
-        pieces.append(f"```text\n{done.stdout.rstrip()}\n```")
+    def explained(*command):
+        text = subprocess.run([program, "help", *command], capture_output=True, text=True, check=True).stdout
+        return f"```text\n{text.rstrip()}\n```"
+    overview = explained()
+    commands = re.findall(r"^  (\w+) ", overview.partition("examples:")[0], re.M)
+    pieces.append(overview)
+    for command in commands[:-1]:  # the last is help itself
+        text = explained(command)
+        if text not in pieces:  # sum and fold have one text
+            pieces += [f"## scanfold {command}", text]
     return "\n\n".join(pieces) + "\n"
 
 
@@ -190,7 +195,10 @@ def relinked(text, folder, page):
             return match.group(0)  # broken: MkDocs says so
         return f"{label}({posixpath.relpath(new, posixpath.dirname(page) or '.')}{anchor})"
     text = re.sub(r"(?<!!)(\[[^\]\n]*\])\(([^)#\s]*)(#[^)\s]*)?\)", replace, text)
-    return re.sub(r'((?:src|srcset)=")docs/', r"\1", text)
+    text = re.sub(r'((?:src|srcset)=")docs/', r"\1", text)
+    # The reader of a site can choose dark or light against the system; a <picture> knows the system only.
+    return re.sub(r'<picture>\s*<source [^>]*srcset="([^"]*)">\s*<img alt="([^"]*)" src="([^"]*)">\s*</picture>',
+                  r'<div class="wide"><img alt="\2" src="\3#only-light"><img alt="\2" src="\1#only-dark"></div>', text)
 
 
 def on_files(files, config):

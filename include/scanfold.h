@@ -113,9 +113,9 @@ typedef struct sf_tensor {
 #define SF_CUDA_HOST SF_DEVICE_TYPE(3) /* pinned host memory: SF_CPU by another name */
 
 /*
- * dtypes, with DLPack's codes: SF_F32 and so on are values, in C and C++11 alike. A static object
- * must be initialised with constants, which ISO C does not count such a value among; SF_F32_INIT
- * and so on are the same as plain initialisers.
+ * dtypes, with DLPack's codes: SF_F32 and so on are values, in C and C++11 alike. ISO C does not
+ * take such a value as the initialiser of a static object. SF_F32_INIT and so on are plain
+ * initialisers, for use there.
  *
  *     static const sf_dtype kinds[] = {SF_F32_INIT, SF_F64_INIT};
  */
@@ -296,16 +296,16 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  *                                   NaN wins; zeros of either sign are equal. An index counts from
  *                                   the beginning of the axis, of several folded axes in row-major
  *                                   order. It is -1 if every element is masked out.
- *   SF_LOGSUMEXP  log(exp(a) + exp(b)) without overflow. What is -inf counts as nothing; +inf and
- *                 NaN stay.
- *   SF_RECURRENCE h = a h + b: sf_recurrence has it.
+ *   SF_LOGSUMEXP  log(exp(a) + exp(b)) without overflow. An element of -inf adds nothing; with +inf
+ *                 the result is +inf, with NaN it is NaN.
+ *   SF_RECURRENCE h = a h + b: see sf_recurrence.
  *
  * docs/order.md says what each computes, to the bit.
  *
  * A product of reals keeps its exponent apart until it is stored, so no partial product overflows
  * or underflows. A product with a zero factor is zero, unless another factor is infinite or NaN. A
- * partial sum may overflow, as (-3e38 + 0) + (3e38 + 3e38) does in f32; an f64 accumulator
- * has the room.
+ * partial sum may overflow: {-3e38, 0, 3e38, 3e38} in f32 ends in inf, because the last two are
+ * added first, where a loop from the left would end in 3e38. An f64 accumulator has the room.
  *
  * The output's dtype decides the accumulator, the type in which every combination is rounded:
  *
@@ -323,9 +323,9 @@ SF_API const char *sf_isa_name(int32_t index, int32_t *usable);
  * Indices are i32 or i64 for every x, which is compared as it is: `accumulator` and `initial` are
  * refused. Results of SF_LOGSUMEXP are real.
  *
- * A sum of reals overflows where the order does. {-3e38, 0, 3e38, 3e38} in f32 ends in inf, because
- * the last two are added first; a loop from the left would end in 3e38. An f64 accumulator has room
- * for it.
+ * So a sum of f32 into an f32 out is rounded to f32 at each addition, and into an f64 out to f64.
+ * f16 elements are added in f32, and the result is rounded to f16 once, at the end. i8 elements are
+ * summed into an i64 out without wrapping at 127.
  *
  * `accumulator` in the options asks for another one: f64 where the table says f32, or an integer
  * type no narrower than out's for integers. (For integers, and for max and min, it changes no bit.)
@@ -460,22 +460,22 @@ SF_API sf_status sf_scan(sf_context *ctx, const sf_tensor *x, const sf_tensor *o
  *     y  =  (out's dtype)(initial ? initial + (a[0] + ... + a[n-1]) : (a[0] + ... + a[n-1]))
  *
  * which is the last element of the scan, bit for bit. With n = 0 the sum in brackets is the
- * identity; max, min and indices over an axis of length 0 are refused, even where there are no
- * results, unless there is an initial value.
+ * identity. Max, min and indices over an axis of length 0 are refused, even if out has no elements,
+ * unless there is an initial value.
  *
  * out has x's shape with the folded axes removed, or, with keepdim, of length 1. It must not
  * overlap x or mask.
  *
  * Segments. With `offsets`, o[0 .. k], in the options of a scan, a fold over one axis, or a
- * recurrence, that axis is k sequences, one behind the other: the elements o[i] to o[i+1] - 1 are
- * segment i. o[0] is 0, none is below the one before it, so that segments may be empty, and o[k] is
- * at most the axis's length. Each segment has the results that it has by itself, to the bit,
- * whatever surrounds it: reverse, exclusive, initial and the mask are meant for each, and an index
- * counts from its segment's beginning. A scan's out has x's shape. A fold's has x's shape with k in
- * the place of the axis's length, whether keepdim is set or not; of an empty segment it has the
- * identity, of max and min too: -inf or the lowest value, and the opposite; an index of -1. What
- * stands behind o[k] is scanned as one more segment, of which a fold has no entry. Offsets must not
- * overlap out. On the CPU they are checked before anything is written.
+ * recurrence, that axis is k sequences, back to back: the elements o[i] to o[i+1] - 1 are segment
+ * i. o[0] is 0, offsets never decrease (two that are equal make an empty segment), and o[k] is at
+ * most the axis's length. Each segment has the results that it would have alone, to the bit:
+ * reverse, exclusive, initial and the mask apply to each segment, and an index counts from the
+ * beginning of its segment. A scan's out has x's shape. A fold's has x's shape with k in the place
+ * of the axis's length, whether keepdim is set or not. The fold of an empty segment is the
+ * identity, for max and min too, and an index of -1. Elements after o[k] are scanned as one more
+ * segment; a fold has no entry for them. Offsets must not overlap out. On the CPU they are checked
+ * before anything is written.
  * ---------------------------------------------------------------------------------------------- */
 typedef struct sf_fold_options {
         size_t size;           /* sizeof(sf_fold_options) */
@@ -537,9 +537,9 @@ SF_API sf_status sf_fold_shape(sf_context *ctx, const sf_tensor *x, const sf_fol
  *
  *     h[i]  =  a[i] * h[i-1] + b[i]
  *
- * in the order of docs/order.md: an element is a pair (a, b) that stands for the function h -> a h
- * + b, and neighbouring pairs are composed two by two. So a = 1 gives the cumulative sum of b, bit
- * for bit, and a = 0 gives b.
+ * in the order of docs/order.md: an element is a pair (a, b) that stands for the function
+ * h -> a h + b, and neighbouring functions are composed two by two. So a = 1 gives the cumulative
+ * sum of b, bit for bit, and a = 0 gives b.
  *
  * a broadcasts to b's shape: one number for all, one gate for each channel, or one for each
  * element. out is real; a and b are real or integers, as in the table above. out has b's shape and
@@ -562,14 +562,14 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
 /* -------------------------------------------------------------------------------------------------
  * Ranks: one axis over many processes
  *
- * Each rank has a shard of the axis: some elements one after another, as many as it likes, none if
- * it has none. A scan or a fold over all of them has the bits that one process would give it,
- * however many ranks there are and wherever shards begin.
+ * Each rank (process) has a shard: a part of the axis, of any length, 0 included. A scan or a fold
+ * over all shards has the bits that one process would compute, however many ranks there are and
+ * wherever shards begin.
  *
  * That is because the order (docs/order.md) is a tree over positions: a block of 2^k elements at a
- * multiple of 2^k is a subtree, whoever computes it. A shard is a span, a few such blocks, at most
- * 2 log2(length) of them, and one value for each of them on every line is all that others have to
- * know. The library knows no transport: it says what is to be sent, and takes what has come.
+ * multiple of 2^k is a subtree, whoever computes it. A shard is at most 2 log2(length) such blocks.
+ * Other ranks need one value for each block of every line: these values are the shard's span. The
+ * library sends nothing itself: it computes what is to be sent, and takes what has arrived.
  *
  *     sf_shard_card mine, cards[RANKS];
  *     sf_shard_card_make(ctx, &x, &out, &options, &mine); // never fails: a mistake is in the card
@@ -580,9 +580,9 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  *     sf_shard_finish(shard, spans);                        // writes out; a scan reads x again
  *     sf_shard_destroy(shard);
  *
- * Where ranks are so many, or lines, that all spans together are too much, spans are joined on the
- * way instead (docs/ranks.md): two that are neighbours are a span again, which takes no more than 2
- * log2(length) values a line either, so any tree of ranks does.
+ * With many ranks or many lines, all spans together may be too much to send to every rank. Spans
+ * can then be joined on the way (docs/ranks.md): two neighbouring spans make one, again of at most
+ * 2 log2(length) values for each line, so ranks may be joined along any tree.
  *
  * Faults: sf_shard_create compares the cards. If one rank has failed, or asks for something else
  * than rank 0 does, or shards overlap or leave a hole, it fails on every rank, with the same status
@@ -725,9 +725,9 @@ SF_API sf_status sf_shard_finish_from(sf_shard *shard, const void *before);
  *
  * Types promote as in torch: bool, then integers, then reals; the wider wins within a kind, f16
  * with bf16 gives f32, a signed with an unsigned integer the narrowest signed type that holds both
- * (u64 with a signed one is refused). A tensor of rank 0 counts only where its kind is higher than
- * that of the others, a constant likewise below it: x * 1.5 has x's dtype where x is real. An
- * integer where a real is needed (/, exp, log, sqrt, sigmoid, tanh, or with a real constant)
+ * (u64 with a signed one is refused). A tensor of rank 0 counts only if its kind is above that of
+ * all others, a constant only if its kind is above all tensors': x * 1.5 of a real x has x's dtype.
+ * An integer where a real is needed (/, exp, log, sqrt, sigmoid, tanh, or beside a real constant)
  * becomes f32. A comparison gives bool. On bools + is or and * is and; - is refused.
  *
  * Values: every operator rounds its result to its own type; f16 and bf16 are computed in f32 and
@@ -905,14 +905,14 @@ SF_API int32_t sf_expr_spread(sf_graph *graph, int32_t x, int32_t axis, int64_t 
 
 typedef struct sf_expr_options {
         size_t size;          /* sizeof(sf_expr_options) */
-        sf_op op;             /* SF_SUM; of a derived one, ignored */
+        sf_op op;             /* SF_SUM; sf_expr_derived ignores it */
         int32_t naxes;        /* how many axes; ignored when axes is NULL */
         const int32_t *axes;  /* of a fold, NULL: all; of a scan one axis, NULL: the last */
         int32_t keepdim;      /* folds: the axes stay, with length 1 */
         int32_t reverse;
         int32_t exclusive;    /* scans of sf_expr_scan */
         int32_t mask;         /* 0, or a node of bool or u8 */
-        sf_scalar initial;    /* not of a derived one */
+        sf_scalar initial;    /* sf_expr_derived refuses it */
         sf_dtype dtype;       /* the result's; all zero: the default, above */
         sf_dtype accumulator; /* all zero: as the table says */
         int32_t skip_nan;     /* nonzero: NaN elements are masked out */
@@ -924,8 +924,8 @@ typedef struct sf_expr_options {
         sf_scalar eps;        /* SF_LAYER_NORM, SF_RMS_NORM, SF_NORMALIZE: 0 or more; unset:
                                  below */
         int32_t offsets;      /* 0, or an input, i32 or i64 of one dimension: the one axis is cut
-                                 into segments, as above. A fold's result has a segment where x
-                                 has elements; what goes back to the elements does so in each
+                                 into segments, as under "Fold". A fold's result has one entry
+                                 for each segment; SF_SOFTMAX and its like work within each
                                  segment */
         int32_t reserved1;
 } sf_expr_options;
@@ -939,8 +939,8 @@ typedef struct sf_expr_options {
 #endif
 
 /*
- * Return a scan, or a fold, of x. options may be NULL: a sum. Threads: one at a time for each
- * graph.
+ * Return the node of a scan, or of a fold, of x. options may be NULL: a sum, of a scan along the
+ * last axis, of a fold over all axes. Threads: one at a time for each graph.
  */
 SF_API int32_t sf_expr_scan(sf_graph *graph, int32_t x, const sf_expr_options *options);
 SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *options);

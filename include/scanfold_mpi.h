@@ -29,16 +29,17 @@ extern "C" {
 /*
  * Computes the scan or fold of all ranks' x, and writes this rank's part to out. options may be
  * NULL: an inclusive sum along the last axis. It fails on all ranks of comm or on none: if one rank
- * has no memory, the others return SF_OUT_OF_MEMORY too. SF_DEVICE_ERROR: MPI has failed, and its
- * error handler lets calls return. One thread at a time may call it for a communicator,
- * as for any collective.
+ * has no memory, the others return SF_OUT_OF_MEMORY too. Returns SF_OK or a status; SF_DEVICE_ERROR
+ * if MPI has failed and its error handler lets calls return. Threads: one at a time for each
+ * communicator, as for any collective.
  */
 SF_API sf_status sf_mpi_shard(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                               const sf_shard_options *options, MPI_Comm comm);
 
 /*
- * The same, with gather_bytes instead of SF_MPI_GATHER_BYTES; 0 always joins along a tree. For
- * measuring. Every rank must give the same number.
+ * The same (x, out, options, comm), with gather_bytes instead of SF_MPI_GATHER_BYTES; 0: always
+ * along a tree. For measuring. Every rank must give the same number. Returns SF_OK or a status.
+ * Threads: one at a time for each communicator.
  */
 SF_API sf_status sf_mpi_shard_within(sf_context *ctx, const sf_tensor *x, const sf_tensor *out,
                                      const sf_shard_options *options, MPI_Comm comm,

@@ -37,6 +37,11 @@ const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *con
         return sf_on_host(device) ? NULL : sf_cuda_apart(count, steps, other);
 }
 
+bool sf_backend_doubles(sf_device device)
+{
+        return !sf_on_host(device);
+}
+
 const char *sf_backend_follows(sf_device device, const sf_step *chain)
 {
         return sf_on_host(device) ? sf_cpu_follows(chain) : sf_cuda_follows(chain);

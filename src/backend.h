@@ -31,6 +31,10 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
  */
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other);
 
+/* Does the backend compute two results of one scan without scanning twice, if sf_backend_apart
+ * allows it, and read operands that lack an element (sf_operand.lacks_last)? */
+bool sf_backend_doubles(sf_device device);
+
 /*
  * May a plan rely on the last stage of this chain following the others line by line, so that what
  * they have read is not read from memory again? Returns NULL, or the reason why not, to be printed

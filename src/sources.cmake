@@ -4,7 +4,7 @@ set(SCANFOLD_SOURCES
   src/core/status.c src/core/view.c src/core/choose.c src/core/step.c src/core/segments.c src/core/chain.c src/core/program.c src/core/arena.c
   src/expr/graph.c src/expr/ir.c src/expr/infer.c src/expr/infer_views.c src/expr/infer_reduce.c src/expr/derive.c src/expr/text.c src/expr/print.c src/expr/notation.c src/expr/notation_calls.c
   src/expr/rewrite.c src/expr/rewrite_flip.c src/expr/rewrite_view.c src/expr/rewrite_scan.c src/expr/rewrite_fold.c src/expr/rewrite_matmul.c
-  src/expr/compile.c src/expr/chains.c src/expr/passes.c src/expr/as_written.c src/expr/plan.c src/expr/remarks.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
+  src/expr/compile.c src/expr/chains.c src/expr/passes.c src/expr/doubles.c src/expr/as_written.c src/expr/plan.c src/expr/remarks.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
   src/ref/ref.c
   src/cpu/cpu.c src/cpu/chain.c src/cpu/plan.c src/cpu/shape.c src/cpu/cut.c src/cpu/shared.c src/cpu/carried.c src/cpu/fused_program.c src/cpu/fused_run.c src/cpu/panel.c src/cpu/panel_memory.c
   src/cpu/segments.c src/cpu/segments_chain.c src/cpu/values.c src/cpu/lanes.c src/cpu/pool.c src/cpu/cpus.c src/cpu/quota.c src/cpu/detect.c)
@@ -34,7 +34,7 @@ elseif(processor MATCHES "aarch64|arm64")
   list(APPEND SCANFOLD_ISA_DEFINITIONS SF_HAVE_NEON)
 endif()
 
-# Nobody else need know which there are, and what is compiled is the same whichever there are.
+# Other files need not know which there are, and are compiled in the same way whichever there are.
 set_property(SOURCE src/cpu/detect.c APPEND PROPERTY COMPILE_DEFINITIONS ${SCANFOLD_ISA_DEFINITIONS})
 
 # Those of them that are the kernels of an instruction set, and its elementwise loops.
@@ -45,10 +45,12 @@ list(FILTER SCANFOLD_LOOP_SOURCES INCLUDE REGEX "cpu/map_")
 
 # The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
 set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
-# Elementwise loops leave vectorising to the compiler. Neither flag changes a value: nobody reads errno or the exception flags.
+# Elementwise loops leave vectorising to the compiler. Neither flag changes a value: errno and the
+# exception flags are not read.
 set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
 
-# Tests of another instruction set need the portable kernels only to link, and thin lists of cases take longer to compile for than to run.
+# Tests of another instruction set need the portable kernels only to link; and with few cases,
+# optimising takes longer than it saves.
 set(SCANFOLD_QUICK "" CACHE STRING "instruction sets whose kernels are not optimised, such as portable;avx2: slow, and compiled in a fifth of the time")
 foreach(isa ${SCANFOLD_QUICK})
   set_property(SOURCE src/cpu/isa_${isa}.c src/cpu/reals_${isa}.c src/cpu/map_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -O0)
@@ -61,7 +63,8 @@ list(PREPEND SCANFOLD_SOURCES ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES
 
 include(src/cuda/sources.cmake)
 
-# Loops whose length is a constant in one instance and not in another ask to be unrolled in both; clang remarks on the second.
+# Loops whose length is a constant in one instance and not in another ask to be unrolled in both;
+# clang warns about the second.
 if(CMAKE_C_COMPILER_ID MATCHES Clang)
   set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -Wno-pass-failed)
 endif()

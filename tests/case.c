@@ -74,7 +74,7 @@ test_case case_plain(bool fold, int32_t axis, int32_t ndim, const int64_t *shape
 
 int case_accumulator(const test_case *c, uint64_t seed)
 {
-        int acc = (int)(hash(seed + 77) % (DT_COUNT + 4)) - 4; /* unset more often than any one of them */
+        int acc = (int)(hash(seed + 77) % (DT_COUNT + 4)) - 4; /* unset more often than set to any one type */
         return acc >= 0 && accumulator_allowed(c->op, c->in, c->out, acc) ? acc : DT_NONE;
 }
 
@@ -164,7 +164,7 @@ void case_vary(test_case *c, uint64_t seed, unsigned parts)
                 c->skew_mask = skews[(t >> 24) % 10];
         }
         if (parts & VARY_FILL) {
-                /* Mixed half of the time: special values soon make everything NaN. */
+                /* Ordinary values half of the time: special values soon make everything NaN. */
                 int kind = (int)((t >> 32) % (2 * FILL_COUNT));
                 c->fill = kind < FILL_COUNT ? kind : FILL_mixed;
         }
@@ -336,7 +336,7 @@ static bool window_same(const window *w)
         return !memcmp(w->at, w->copy, w->bytes);
 }
 
-/* A buffer for compact copies that grows and is never given back. */
+/* A buffer for compact copies; it grows and is never freed. */
 static void *compact_buffer(int which, int64_t count, int dt)
 {
         static struct {
@@ -353,7 +353,7 @@ static void *compact_buffer(int which, int64_t count, int dt)
         return buffers[which].p;
 }
 
-/* The mask's own elements, and the same stretched to x's shape as the reference is given it. */
+/* The mask's own elements, and the mask broadcast to x's shape, which the reference is given. */
 static void make_mask(const test_case *c, view *mask, uint8_t *full, int64_t count)
 {
         cursor m;
@@ -375,7 +375,7 @@ static void make_mask(const test_case *c, view *mask, uint8_t *full, int64_t cou
         }
 }
 
-/* Says which element differs first, or that something between the elements does. */
+/* Reports the first element that differs, or that a byte between the elements does. */
 static void report(const engine *e, const view *out, const char *expected, const window *image)
 {
         cursor p;
@@ -398,7 +398,7 @@ static void report(const engine *e, const view *out, const char *expected, const
                 image->bytes);
 }
 
-/* NaNs may differ in their bits: where both are NaN the image takes what is there. */
+/* The bits of a NaN are not promised: where both are NaN, the expected one takes the bits found. */
 static void forgive_nans(const view *out, const char *expected, window *image)
 {
         cursor p;
@@ -421,7 +421,7 @@ static bool engine_wanted(const engine *e, int64_t bytes)
         return bytes >= 1 << 15 || e->threads == 1 || e->threads == 3;
 }
 
-/* An extreme of nothing, without an initial value, is the one refusal a case may meet. */
+/* Max or min of no elements without an initial value is the only call that may be refused. */
 static bool refused(const test_case *c, int64_t x_count, int64_t out_count)
 {
         return c->fold && !x_count && out_count && (is_index(c->op) || (!c->initial && (c->op == SF_MAX || c->op == SF_MIN)));
@@ -430,7 +430,8 @@ static bool refused(const test_case *c, int64_t x_count, int64_t out_count)
 static const test_case *running;
 static const char *running_on;
 
-/* A guard page was touched. Printing from here is not by the book, but the process ends either way. */
+/* A guard page was touched. Printing in a signal handler is not safe, but the process ends
+ * anyway. */
 static void on_fault(int signal_number)
 {
         fprintf(stderr, "%s went beyond its memory (signal %d): ", running_on, signal_number);
@@ -496,7 +497,8 @@ bool case_check(const test_case *given)
                 return false;
         }
 
-        /* The image: what the output's memory must look like afterwards, poison between the elements and all. */
+        /* What the output's memory must look like afterwards, with the filler between the
+         * elements. */
         const view *to = c->in_place ? &x : &out;
         char *lowest = x_lowest;
         if (!c->in_place) {

@@ -25,16 +25,16 @@ typedef struct test_case {
         int initial; /* 0: none; else which one */
         int x_layout, out_layout, mask, mask_layout;
         bool mask_u8;
-        int fill, guard, skew_x, skew_out, skew_mask; /* skews in bytes: any alignment will do */
+        int fill, guard, skew_x, skew_out, skew_mask; /* skews in bytes: any alignment is allowed */
         uint64_t seed;
 } test_case;
 
 #define INITIALS 5
 
-/* A scan or fold of f32 sums along `axis`, everything else at its plainest. */
+/* A scan or fold of f32 sums along `axis`, all other options at their defaults. */
 test_case case_plain(bool fold, int32_t axis, int32_t ndim, const int64_t *shape);
 
-/* Draws the named parts from the seed; what is drawn is allowed together with the rest. */
+/* Draws the named parts from the seed, such that the whole case is allowed. */
 enum {
         VARY_DTYPES = 1,
         VARY_OPTIONS = 2,
@@ -72,11 +72,12 @@ test_case case_of_shape(bool fold, const case_shape *shape);
 /* Calls `check` for every operation on every pair of dtypes with every accumulator, on every sample. */
 void case_each_dtype(bool fold, void (*check)(const test_case *c, unsigned parts));
 
-/* Takes the case back to what is allowed: in place needs one size and a layout fit for output. */
+/* Makes the case one that is allowed: in place, both dtypes have one size, and the layout suits
+ * an output. */
 void case_settle(test_case *c);
 
 void case_print(const test_case *c, FILE *to);
-/* False, with a report, if any engine is wrong. Counts itself. */
+/* Returns false, with a report, if any engine is wrong. Counts as one check. */
 bool case_check(const test_case *c);
 extern long cases_checked;
 

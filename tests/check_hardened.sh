@@ -13,7 +13,7 @@ for file; do
         echo "$wanted" | grep -q __stack_chk_fail || fail "$file: stacks are not guarded"
         echo "$wanted" | grep -q '_chk\(@\|$\)' || fail "$file: copies are not checked (_FORTIFY_SOURCE)"
 done
-# Where the processor has it, calls land only on marks.
+# Where the processor supports it, indirect calls must end at a marked instruction.
 marks=$(case $(uname -m) in x86_64) echo endbr64 ;; aarch64) echo 'bti\|paciasp' ;; esac)
 if [ -n "$marks" ]; then
         objdump -d --disassemble=sf_scan "$library" | grep -q "$marks" || fail "$library: sf_scan does not begin with a mark ($marks)"

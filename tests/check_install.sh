@@ -44,7 +44,8 @@ sed -n '/^## In C$/,/^## /{/^```c$/,/^```$/p}' "$readme" | grep -v '^```' > "$wo
 sed -n '/^For any other place/,/^With CMake/{/^```sh$/,/^```$/p}' "$here/../docs/install.md" | grep -v '^```' |
         sed 's/^make install/make -o build install/; s/^cc /${CC:-cc} /' > "$work/lines"
 [ "$(grep -c . "$work/lines")" = 3 ]
-# Root's install ends with ldconfig; here root is played, and ldconfig only takes a note.
+# An install by root ends with ldconfig; here `id` says root, and a false ldconfig notes that it was
+# called.
 printf '#!/bin/sh\necho 0\n' > "$work/fake/id"
 printf '#!/bin/sh\necho ran >> "%s/ldconfig"\n' "$work" > "$work/fake/ldconfig"
 chmod +x "$work/fake/id" "$work/fake/ldconfig"

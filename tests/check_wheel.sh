@@ -35,7 +35,8 @@ x = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
 assert scanfold.cumsum(x, axis=1, reverse=True).tolist() == [[3, 3, 2], [12, 9, 5]]
 assert scanfold.sum(x, axis=(0, 1)).item() == 15
 
-# What tests beside the sources cannot tell: the files beside the code, and the name torch.compile(backend="scanfold") finds.
+# What tests in the source tree cannot show: that the wheel has all files, and the entry point that
+# torch.compile(backend="scanfold") looks up.
 import importlib.metadata, os
 folder = os.path.dirname(scanfold.__file__)
 parts = "__init__.pyi", "torch.pyi", "py.typed", "torch.py", "_compile.py", "bench.py", "report.html", "bin/scanfold"

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: running it, and what must come out.
+"""What the tests of the command line share: how to run it, and the expected results.
 
 The binary's path comes from SCANFOLD_CLI.
 """

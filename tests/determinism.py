@@ -136,7 +136,7 @@ def bits(y):
 
 
 def values(rng, shape, dtype, product):
-    """No NaN comes of these: what a NaN's bits are is not promised."""
+    """Values that never give NaN, because the bits of a NaN are not promised."""
     if np.dtype(dtype) == np.bool_:
         return rng.integers(0, 2, shape).astype(dtype)
     if dtype in WHOLE:

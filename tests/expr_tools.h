@@ -8,7 +8,7 @@
 
 #define TOOL_INPUTS 8
 
-/* Inputs as "x=4,5 m=5:bool w=3,4:f64"; f32 where no dtype is said, "s=" for rank 0. */
+/* Inputs as "x=4,5 m=5:bool w=3,4:f64"; f32 where no dtype is given, "s=" for rank 0. */
 typedef struct tool_shapes {
         int count;
         char name[TOOL_INPUTS][16];
@@ -26,7 +26,7 @@ int64_t tool_count(const sf_tensor *t);
 /* The shapes in the order the graph has its inputs; aborts on a name that is missing. */
 void tool_order(const sf_graph *graph, const tool_shapes *shapes, sf_tensor *inputs);
 
-/* A plan, or NULL and the sentence in sf_last_error. */
+/* Returns a plan, or NULL with the sentence in sf_last_error. */
 sf_plan *tool_plan(sf_context *ctx, const char *expression, const char *shapes, bool exact);
 
 /* The explanation as JSON, to be freed; and a field of it ("rewritten" and the like), as the text between its brackets, unescaped. */

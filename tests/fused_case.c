@@ -62,7 +62,7 @@ static uint8_t put_constant(sf_program *p, dice *d, sf_dt dt)
         return put(p, SF_CODE_CONSTANT, dt, p->constants++, 0, 0, 0);
 }
 
-/* A value there already is, or now and then a new constant, as type `dt`. */
+/* A value that exists already, or sometimes a new constant, as type `dt`. */
 static uint8_t pick(sf_program *p, dice *d, sf_dt dt)
 {
         if (p->count < SF_PROGRAM_MAX / 2 && one_in(d, 5))
@@ -73,7 +73,7 @@ static uint8_t pick(sf_program *p, dice *d, sf_dt dt)
 
 static sf_dt draw_dt(dice *d)
 {
-        /* Mostly what people use. */
+        /* Mostly the functions that people use. */
         return one_in(d, 3) ? (sf_dt)draw(d, SF_DT_COUNT) : one_in(d, 4) ? SF_DT_F64 : one_in(d, 4) ? SF_DT_I32 : SF_DT_F32;
 }
 
@@ -93,7 +93,8 @@ static void draw_program(sf_program *p, dice *d, const sf_fuse *f, bool store, s
         }
         for (int64_t steps = draw(d, 6); steps > 0 && p->count < SF_PROGRAM_MAX - 6; steps--) {
                 sf_code code = (sf_code)(SF_CODE_CAST + draw(d, SF_CODE_COUNT - SF_CODE_CAST));
-                /* exp and its like only now and then: they are slow, and everything becomes infinite. */
+                /* exp and similar functions are rare: they are slow, and soon everything is
+                 * infinite. */
                 if ((code == SF_CODE_EXP || code == SF_CODE_LOG || code == SF_CODE_TANH) && !one_in(d, 3))
                         continue;
                 uint8_t a = (uint8_t)draw(d, p->count);
@@ -192,7 +193,8 @@ static int draw_layout(dice *d, bool output)
         return output && !layout_for_output[layout] ? LAYOUT_compact : layout;
 }
 
-/* Shapes of every family the CPU tells apart: rows, short rows, columns, narrow matrices, crumbs; `big` ones are worth threads. */
+/* Every kind of shape that the CPU backend distinguishes: rows, short rows, columns, narrow
+ * matrices, tiny tensors; `big` ones use several threads. */
 static void draw_shape(fused_case *c, dice *d, bool big)
 {
         static const int64_t odd[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 100, 127, 130};
@@ -299,7 +301,7 @@ static void draw_part(fused_case *c, part *p, dice *d, int index)
         draw_program(&p->fuse.load, d, &p->fuse, false, s->acc, &p->fuse.load_reads);
         draw_program(&p->fuse.store, d, &p->fuse, true, s->acc, &p->fuse.store_reads);
         if (!step_elements(c) && p->fuse.store_reads)
-                p->fuse.store.count = p->fuse.store.constants = 0; /* where there are no positions there is nothing to read at one */
+                p->fuse.store.count = p->fuse.store.constants = 0; /* without positions there is nothing to read */
         if (c->operands == 1 && one_in(d, 2)) /* to become a plain one */
                 p->fuse.load.count = p->fuse.load.constants = p->fuse.store.count = p->fuse.store.constants = 0;
 
@@ -321,7 +323,7 @@ static void draw_part(fused_case *c, part *p, dice *d, int index)
         place(&p->out, &out_regions[index], d);
 }
 
-/* The views' geometry, and with it the step: what the layers above do. */
+/* Sets the views' geometry and the step, as the layers above do. */
 static void make_step(fused_case *c, part *p)
 {
         sf_view whole = {.ndim = c->ndim, .shape = c->shape};
@@ -337,7 +339,7 @@ static void make_step(fused_case *c, part *p)
                                .keepdim = c->keepdim, .reverse = c->reverse, .operands = c->operands, .fuse = &p->fuse};
         memcpy(views.operand, operands, sizeof operands);
         sf_step_geometry(&p->step, &views);
-        /* A plain step's types are scanfold.h's: no casts but to what holds more. */
+        /* A plain step's types are those of scanfold.h: it casts to wider types only. */
         const sf_step *s = &p->step;
         if (c->operands == 1 && !p->fuse.load.count && !p->fuse.store.count && is_real(s->in) <= is_real(s->acc) &&
             (is_real(s->acc) ? is_real(s->out) : s->acc == s->out && (s->op == SF_SUM || s->op == SF_PROD || s->in == s->out)))
@@ -361,7 +363,7 @@ static void draw_case(fused_case *c, uint64_t seed, bool big)
         if (c->ndim && one_in(&d, 6))
                 c->axes |= (uint64_t)1 << draw(&d, c->ndim);
         c->axes = c->matmul ? 4 : c->axes;
-        for (int32_t i = 0; i < c->ndim; i++) /* what is empty is folded */
+        for (int32_t i = 0; i < c->ndim; i++) /* an empty sequence is folded */
                 c->axes |= (uint64_t)!c->shape[i] << i;
         c->operands = c->matmul ? 2 : 1 + (int32_t)draw(&d, OPERANDS);
         c->parts = one_in(&d, 3) ? 1 + (int32_t)draw(&d, SIBLINGS) : 1;
@@ -387,7 +389,7 @@ static void draw_case(fused_case *c, uint64_t seed, bool big)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * A second reading of the rule: neighbours in pairs, level by level; a scan's element is the fold of what is up to it
+ * The rule computed in another way: neighbours in pairs, level by level; element i of a scan is the fold of elements 0 to i
  * ---------------------------------------------------------------------------------------------------------- */
 sf_value fold_in_pairs(const sf_step *s, const sf_value *a, int64_t n)
 {
@@ -535,7 +537,8 @@ static bool run_on(fused_case *c, const engine *e, bool reference)
                         good = false;
                 }
                 free(got);
-                /* What lies between the elements is nobody's: with them gone, all is as it was. */
+                /* Bytes between the elements must not change: without the elements, all bytes
+                 * are as before. */
                 cursor at;
                 cursor_start(&at, &p->out);
                 for (int64_t j = 0; j < p->out.count; j++, cursor_next(&at))

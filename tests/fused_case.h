@@ -14,7 +14,7 @@ extern long fused_checks;
 /* `big` ones are large enough that a call is worth several threads. Reports and prints what is wrong. */
 void fused_check(uint64_t seed, bool big);
 
-/* The rule by another way: neighbours in pairs, level by level. */
+/* The rule computed in another way: neighbours in pairs, level by level. */
 sf_value fold_in_pairs(const sf_step *s, const sf_value *a, int64_t n);
 
 #endif

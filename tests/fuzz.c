@@ -23,16 +23,16 @@ static test_case random_case(uint64_t seed)
 {
         uint64_t r = hash(seed ^ 0xf00d);
         int32_t ndim = (int32_t)(r % 7);
-#ifdef SF_LIBFUZZER /* for which many small cases find more than a few large ones */
+#ifdef SF_LIBFUZZER /* where many small cases find more than a few large ones */
         int64_t shape[8], room = 3000;
 #else
         int64_t shape[8], room = r >> 60 ? 3000 : 300000;
 #endif
-        int32_t start = ndim ? (int32_t)((r >> 8) % (uint64_t)ndim) : 0; /* the axis that may take the most */
+        int32_t start = ndim ? (int32_t)((r >> 8) % (uint64_t)ndim) : 0; /* the axis that may be longest */
         for (int32_t i = 0; i < ndim; i++) {
                 int32_t d = (start + i) % ndim;
                 shape[d] = random_length(hash(seed * 31 + (uint64_t)i), room);
-                if (!shape[d] && hash(seed + 1000 + (uint64_t)i) % 8) /* empty tensors now and then, not mostly */
+                if (!shape[d] && hash(seed + 1000 + (uint64_t)i) % 8) /* empty tensors, but rarely */
                         shape[d] = 1;
                 room = shape[d] ? room / shape[d] : room;
                 room = room ? room : 1;

@@ -120,7 +120,7 @@ static void parse_line(sf_context *ctx, const char *line)
         sf_graph_destroy(graph);
 }
 
-/* Any numbers: nodes that are none, axes that are none, lists too long. */
+/* Any numbers: nodes and axes that do not exist, lists that are too long. */
 static void build_one(sf_context *ctx)
 {
         sf_graph *graph;

@@ -241,7 +241,8 @@ double mixed(uint64_t i)
         return i % 5 == 3 ? -v : v;
 }
 
-/* Rounding does not matter here, only that the values spread. Too large becomes the largest, not infinity. */
+/* Rounding does not matter here, only that values differ in size. A value that is too large
+ * becomes the largest one, not infinity. */
 static uint16_t half_near(double v)
 {
         uint16_t sign = signbit(v) ? 0x8000 : 0;

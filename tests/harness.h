@@ -1,5 +1,5 @@
 /*
- * harness.h: what every test stands on: dtypes, engines (contexts of each instruction set and thread count), memory
+ * harness.h: what all tests use: dtypes, engines (contexts of each instruction set and thread count), memory
  * between guard pages, strided views, values, and comparison bit by bit.
  */
 #ifndef SF_TEST_HARNESS_H
@@ -15,7 +15,8 @@
  * ---------------------------------------------------------------------------------------------------------- */
 extern int failures;
 
-/* Counts a failure and prints where; after a few the program gives up, the first ones being the ones to read. */
+/* Counts a failure and prints where; after a few the program stops, because the first ones are
+ * the ones to read. */
 void fail_at(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define FAIL(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
 #define CHECK(condition, ...)                                                                                      \
@@ -24,7 +25,7 @@ void fail_at(const char *file, int line, const char *format, ...) __attribute__(
                         FAIL(__VA_ARGS__);                                                                         \
         } while (0)
 
-/* Prints the closing line; what main returns. */
+/* Prints the last line, and returns what main must return. */
 int finish(const char *name, long checks);
 
 /* A well-mixed 64-bit number for each n. */
@@ -60,7 +61,7 @@ bool accumulator_allowed(sf_op op, int in, int out, int acc);
 int accumulator_of(int in, int out, int acc);
 
 bool is_nan(int dt, const void *element);
-bool same_bits(int dt, const void *a, const void *b); /* any NaN is any NaN */
+bool same_bits(int dt, const void *a, const void *b); /* all NaN are equal */
 uint64_t bits_of(int dt, const void *element);
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -87,13 +88,14 @@ void engines_close(void);
  * Memory between guard pages
  * ---------------------------------------------------------------------------------------------------------- */
 typedef struct region {
-        char *base; /* pages one may touch; the one before and the one after may not be */
+        char *base; /* pages that may be accessed; the page before and the page after may not */
         size_t size;
 } region;
 
 enum { GUARD_AFTER, GUARD_BEFORE };
 
-/* Where `bytes` lie so that `skew` bytes are left before the guard page (`guard` says which). Grows the region. */
+/* Returns an address for `bytes` with `skew` bytes between it and the guard page that `guard`
+ * names. Enlarges the region if necessary. */
 char *region_place(region *r, size_t bytes, int guard, size_t skew);
 void region_free(region *r);
 
@@ -144,7 +146,7 @@ enum {
 };
 extern const char *const fill_names[FILL_COUNT];
 
-/* x[i] of the golden vectors: six decades of magnitudes, one in five negative. */
+/* x[i] of the golden vectors: magnitudes over six decades, one in five negative. */
 double mixed(uint64_t i);
 /* `count` compact elements; `product` keeps the mixed ones near 1. */
 void fill(int dt, int kind, bool product, uint64_t seed, int64_t count, void *compact);

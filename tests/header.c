@@ -28,7 +28,8 @@ static_assert(sizeof(sf_dtype) == 4 && offsetof(sf_dtype, bits) == 1 && offsetof
 static_assert(offsetof(sf_tensor, dtype) == offsetof(DLTensor, dtype), "the same type");
 #endif
 
-/* Options have no padding, which nobody would set to zero: what is not used is a field, and reserved. */
+/* Options have no padding, because callers would not set padding to zero: unused bytes are
+ * reserved fields. */
 #define M(type, field) sizeof(((type *)0)->field)
 #define S(field) M(sf_scan_options, field)
 static_assert(S(size) + S(op) + S(axis) + S(reverse) + S(exclusive) + S(mask) + S(initial) + S(accumulator) + S(reserved0) + S(stream) + S(workspace) +
@@ -46,7 +47,7 @@ static_assert(E(size) + E(op) + E(naxes) + E(axes) + E(keepdim) + E(reverse) + E
 static_assert(sizeof(size_t) + 8 == sizeof(sf_plan_options) && sizeof(size_t) + 8 + sizeof(char *) == sizeof(sf_context_options) &&
                       sizeof(size_t) * 2 + 3 * sizeof(void *) == sizeof(sf_run_options), "the others have padding");
 
-/* Constants, where nothing else will do. */
+/* Constants, where C requires them. */
 static const sf_dtype kinds[] = {SF_F16_INIT, SF_BF16_INIT, SF_F32_INIT, SF_F64_INIT, SF_I8_INIT,  SF_I16_INIT, SF_I32_INIT,
                                  SF_I64_INIT, SF_U8_INIT,   SF_U16_INIT, SF_U32_INIT, SF_U64_INIT, SF_BOOL_INIT};
 

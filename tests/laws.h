@@ -8,7 +8,7 @@ enum { LONGEST = 1 << 17, SHORT = 1000, SIZE = 8 };
 /* How a scan is done; flips are negative strides. */
 enum { REVERSE = 1, EXCLUSIVE = 2, FLIP_IN = 4, FLIP_OUT = 8 };
 
-/* What the laws at hand are of. */
+/* What the laws are checked for now. */
 typedef struct kind {
         sf_op op;
         int in, out, acc;
@@ -34,10 +34,10 @@ void scan_with(sf_scan_options o, int in, int out, char *from, char *to, int64_t
 void fold(char *from, char *to, int32_t ndim, const int64_t *shape, const int64_t *strides, int how);
 /* Each element by itself, converted: lines of one element have nothing to combine. */
 void convert(int in, int out, char *from, char *to, int64_t n);
-/* What nothing folds to, as the header says it. */
+/* The fold of no elements, as the header defines it. */
 void put_identity(int dt, char *to);
 
-/* laws_some.c: those that not all operations have. */
+/* laws_some.c: the laws of some operations only. */
 void laws_of_some(void);
 
 #endif

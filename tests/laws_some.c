@@ -45,7 +45,7 @@ static void concatenation(void)
                 }
 }
 
-/* A mask selects, and what it hides is not seen, NaN least of all. */
+/* A mask selects: elements that are masked out have no influence, not even NaN. */
 static void masks(void)
 {
         static uint8_t mask[SHORT];
@@ -98,7 +98,8 @@ static void integers(void)
         equal("integers wrap", SHORT, y, z, SHORT);
 }
 
-/* Turns the order of elements around: negates reals, and takes the complement of integers, which have no -lowest. */
+/* Reverses the order of elements: negates reals, and inverts the bits of integers, because
+ * -lowest does not exist. */
 static void turn(int dt, char *from, char *to, int64_t n)
 {
         const int size = dts[dt].size;

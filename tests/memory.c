@@ -1,4 +1,4 @@
-/* Memory between guard pages, and the views that lie in it. */
+/* Memory between guard pages, and views of it. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -106,7 +106,7 @@ void view_init(view *v, int dt, int32_t ndim, const int64_t *shape, int layout, 
                         v->low -= v->strides[d] * (shape[d] - 1);
                 else
                         high += v->strides[d] * (shape[d] - 1);
-                /* Nobody takes a step along an axis of length 1, wherever it would lead. */
+                /* The stride of an axis of length 1 is never used, whatever it is. */
                 if (layout == LAYOUT_scattered && shape[d] == 1)
                         v->strides[d] = (int64_t)(hash(seed * 7 + (uint64_t)d) >> 1) * (d % 2 ? 1 : -1);
         }

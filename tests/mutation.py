@@ -11,7 +11,7 @@ import os, shutil, subprocess, sys, time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, "build", "mutation")
 COPY, BUILD = os.path.join(WORK, "tree"), os.path.join(WORK, "build")
-SECONDS = 600  # no test here takes a tenth of that, so one that does hangs
+SECONDS = 600  # no test takes a tenth of this time, so a test that reaches it hangs
 MOST = 2       # survivors, each with its reason
 JOBS = str(len(os.sched_getaffinity(0)))
 HOST = {"host": "test_cuda_host", "sides": "test_sides_host", "plans": "test_expr_host", "memory": "test_memory_host"}
@@ -61,7 +61,7 @@ def copy():
 
 
 def run(command, log, seconds=None, **more):
-    """Its exit code; a number that no program has where it did not end."""
+    """The exit code, or a number that is no exit code if it did not end."""
     with open(log, "w") as to:
         try:
             return subprocess.run(command, stdout=to, stderr=subprocess.STDOUT, timeout=seconds, **more).returncode
@@ -99,7 +99,7 @@ def passes(test, python):
 
 
 def try_one(m, python):
-    """Says what came of it in m.outcome: noticed, survives, or does not build."""
+    """Sets m.outcome: noticed, survives, or does not build."""
     path = os.path.join(COPY, m.file)
     right = open(path).read()
     m.place = f"{m.file}:{right[:right.index(m.old)].count(chr(10)) + 1}"

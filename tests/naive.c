@@ -32,7 +32,7 @@ void array_free(array *a)
  * Elements
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* To the nearest multiple of what the format can tell apart around v. */
+/* To the nearest number that the format has around v. */
 static double round_half(double v, int mantissa, int lowest, int highest)
 {
         if (v == 0 || isnan(v) || isinf(v))
@@ -117,7 +117,7 @@ static bool is_real(int dt)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * Types, read a second time from the header
+ * Types, as the header defines them, written a second time
  * ---------------------------------------------------------------------------------------------------------- */
 static int rank_of(int dt)
 {
@@ -260,7 +260,8 @@ bool naive_bent(sf_function f)
         return f == SF_EXP || f == SF_LOG || f == SF_SIGMOID || f == SF_TANH;
 }
 
-/* Neither beyond what an f32 holds, nor so near a pole that the error of the argument is a large part of it. */
+/* Neither out of an f32's range, nor so near a pole that the argument's error is a large part of
+ * it. */
 bool naive_tame(sf_function f, const array *a)
 {
         bool tame = true;

@@ -18,7 +18,7 @@ run)
         busy=$(sed -n '2s/[ms]/ /gp' "$folder/$name.times" | awk '{ print int($1 * 60 + $2 + $3 * 60 + $4 + 0.5) }')
         rm "$folder/$name.times"
         echo "$result $seconds $busy" > "$folder/$name.result"
-        # One write, as far as that goes: another stage may be ending too.
+        # In one write, because another stage may end at the same time.
         {
                 echo "---------------- $name ----------------"
                 cat "$folder/$name.log"

@@ -1,4 +1,5 @@
-/* Every refusal: the status, a sentence that names the argument, and an output nobody touched. */
+/* Every refusal: the status, a sentence that names the argument, and an output that was not
+ * written. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 static long checks;
 static sf_context *ctx;
 
-/* The pieces of a good call, remade before each bad one. */
+/* The arguments of a valid call, set anew before each bad one. */
 static float x_data[4096], out_data[4096];
 static uint8_t mask_data[4096];
 static int64_t x_shape[SF_MAX_NDIM + 1], out_shape[SF_MAX_NDIM + 1], mask_shape[SF_MAX_NDIM + 1];
@@ -36,7 +37,7 @@ static void reset(void)
         fold.naxes = 1;
 }
 
-/* Strides of our own from here on. */
+/* From here on with explicit strides. */
 static void stride_both(void)
 {
         x.strides = x_strides;
@@ -258,7 +259,7 @@ static void shapes_and_axes(void)
         judge(__LINE__, sf_fold_shape(ctx, &x, &fold, &ndim, shape), BAD, "options->size is 0", "");
 }
 
-/* Exactly the pairs of scanfold.h's table, with exactly its accumulators. */
+/* Exactly the pairs of scanfold.h's table are accepted, with exactly its accumulators. */
 static void dtype_pairs(void)
 {
         for (int op = 0; op < op_count(); op++)
@@ -443,7 +444,7 @@ static void counts_past_the_end(void)
                 fold.naxes = many[i];
                 FOLD_IS(BAD, "naxes is", "0 to 2");
                 if (many[i] <= SF_MAX_NDIM)
-                        continue; /* a graph knows no shapes: up to so many are the caller's word */
+                        continue; /* a graph knows no shapes: up to this many axes it believes the caller */
                 sf_expr_options o = SF_EXPR_OPTIONS_INIT;
                 o.axes = two;
                 o.naxes = many[i];
@@ -471,7 +472,7 @@ static void counts_past_the_end(void)
  * ---------------------------------------------------------------------------------------------------------- */
 static void overlaps(void)
 {
-        x.data = out_data; /* in place is allowed, and so is saying the same with strides or an offset */
+        x.data = out_data; /* in place is allowed, also if the same view is given by strides or an offset */
         SCAN_WORKS();
         x.data = out_data;
         x.strides = x_strides;
@@ -507,7 +508,7 @@ static void overlaps(void)
         out.ndim = 1;
         FOLD_IS(BAD, "out overlaps x", "own");
 
-        /* Side by side, element by element, never the same one. */
+        /* Interleaved: neighbouring elements, but no element is shared. */
         stride_both();
         x.data = out_data + 1;
         x_strides[0] = out_strides[0] = 20;
@@ -526,7 +527,7 @@ static void overlaps(void)
         x.data = out_data + 59;
         SCAN_IS(BAD, "out overlaps x", "");
 
-        /* An output over itself. */
+        /* An output whose elements overlap. */
         stride_both();
         out_strides[0] = 0;
         SCAN_IS(BAD, "out has strides", "share memory");
@@ -549,7 +550,7 @@ static void overlaps(void)
         x_strides[0] = x_strides[1] = 0; /* an input may */
         SCAN_WORKS();
         stride_both();
-        out_shape[0] = x_shape[0] = 1; /* nobody walks along an axis of length 1 */
+        out_shape[0] = x_shape[0] = 1; /* the stride of an axis of length 1 is not used */
         out_strides[0] = 0;
         SCAN_WORKS();
 
@@ -562,7 +563,7 @@ static void overlaps(void)
         scan.mask = &mask;
         mask.data = (char *)out_data + 240;
         SCAN_WORKS();
-        scan.mask = &mask; /* the mask and x may be anything to each other */
+        scan.mask = &mask; /* the mask and x may overlap in any way */
         mask.data = x_data;
         SCAN_WORKS();
 
@@ -647,7 +648,7 @@ static void devices(void)
         }
 }
 
-/* A long shape must not run over the sentence's end. */
+/* A long shape must not overflow the buffer of the sentence. */
 static void long_sentences(void)
 {
         for (int d = 0; d < SF_MAX_NDIM; d++) {

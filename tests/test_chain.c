@@ -232,7 +232,7 @@ static void test_bits(size_t every)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * What they are made of
+ * The functions written out
  * ---------------------------------------------------------------------------------------------- */
 static const struct {
         const char *expression, *written, *shapes;
@@ -344,7 +344,7 @@ static void test_norm_values(void)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Lines that are not usual
+ * Unusual lines
  * ---------------------------------------------------------------------------------------------- */
 static void check_line(const char *expression, const char *line, const float *x, const char *mask, const float *right)
 {
@@ -385,7 +385,7 @@ static void test_unusual_lines(void)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * What is refused, and what is said
+ * Refusals and their sentences
  * ---------------------------------------------------------------------------------------------- */
 static void test_refusals(void)
 {

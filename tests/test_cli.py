@@ -350,7 +350,7 @@ def shell(script, cwd):
 
 
 def test_a_stream_is_judged_by_its_beginning(tmp_path):
-    """And read no further than its data goes: none of these streams ends."""
+    """Only the data is read, and nothing after it: these streams never end."""
     for device in ("/dev/urandom", "/dev/zero"):
         refused("sum", device, says="is not a .npy file")
     x = noise((40, 50), "f4")

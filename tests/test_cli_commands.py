@@ -69,7 +69,7 @@ def test_bench(tmp_path):
 
 
 def test_bench_compare(tmp_path):
-    tiny = "bench", "--quick", "--filter", "axis 1 tiny", "--rounds", "3", "--threads", "1"  # whose time others cannot take
+    tiny = "bench", "--quick", "--filter", "axis 1 tiny", "--rounds", "3", "--threads", "1"  # so small that other processes hardly disturb it
     ok(*tiny, "--json", tmp_path / "b.json")
     text = (tmp_path / "b.json").read_text()
     fraction = re.search(r'"fraction": ([0-9.]+)', text)[1]
@@ -156,7 +156,7 @@ def test_cache(tmp_path):
 
 @needs_fakes
 def test_warming_shows_a_bar(tmp_path):
-    """Slowly enough for a bar to come up."""
+    """Slow enough for a progress bar to appear."""
     env = cuda(SCANFOLD_CACHE_DIR=str(tmp_path), FAKE_NVRTC_MS="15")
     for extra, bar in (([], True), (["-q"], False)):
         status, shown = on_a_terminal(["cache", "warm", "--device", 0, *extra], tmp_path, env=env)

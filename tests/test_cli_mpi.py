@@ -113,7 +113,7 @@ def holders(name):
             with open(f"/proc/{process}/maps") as maps:
                 found += [int(process)] if name in maps.read() else []
         except OSError:
-            pass  # it has ended, or is somebody else's
+            pass  # it has ended, or belongs to another user
     return found
 
 

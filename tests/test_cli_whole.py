@@ -266,7 +266,7 @@ def test_killed_in_the_middle(tmp_path, shim, number, named):
     process.communicate()
     assert process.returncode == -number
     assert (tmp_path / "y.npy").read_text() == "as it was"
-    if number != signal.SIGKILL or not shown:  # a name is left by what nobody can catch
+    if number != signal.SIGKILL or not shown:  # only SIGKILL, which cannot be caught, leaves a named file
         assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.npy"]
 
 

@@ -1,4 +1,5 @@
-/* Contexts: what they take from options and from the environment, and whose sentence is whose. */
+/* Contexts: what they take from options and from the environment, and that each thread and
+ * context has its own sentence. */
 #include "harness.h"
 
 #include <pthread.h>
@@ -46,7 +47,7 @@ static void sizes(void)
         newer.later = 1;
         CHECK(sf_context_create(&made, o) == SF_UNSUPPORTED && strstr(sf_last_error(NULL), "newer header"), "%s", sf_last_error(NULL));
 
-        /* What lies beyond the older size is not looked at. */
+        /* Bytes beyond the older size are not read. */
         o->size = offsetof(sf_context_options, isa);
         o->isa = "z80";
         CHECK(sf_context_create(&made, o) == SF_OK && sf_context_threads(made) == 3, "shorter options were refused: %s", sf_last_error(NULL));
@@ -126,7 +127,7 @@ static void contexts(void)
                 create_fails(__LINE__, NULL, strcmp(wrong[i][0], "SCANFOLD_ISA") ? wrong[i][0] : "", wrong[i][1]);
                 unsetenv(wrong[i][0]);
         }
-        /* Set to nothing is not set. */
+        /* An empty variable counts as unset. */
         setenv("SCANFOLD_NUM_THREADS", "", 1);
         setenv("SCANFOLD_ISA", "", 1);
         setenv("SCANFOLD_BACKEND", "", 1);

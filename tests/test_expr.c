@@ -1,4 +1,5 @@
-/* Expressions through the public door: the notation and its carets, sentences, types, plans and what they refuse, kept results, threads. */
+/* Expressions through the public functions: the notation and its carets, sentences, types, plans
+ * and what they refuse, kept results, threads. */
 #include "expr_tools.h"
 #include "harness.h"
 
@@ -72,7 +73,7 @@ static const struct {
         {"i * 2.5", "i.astype(f32) * 2.5", "i=2:i8"},
         {"i / 2", "i.astype(f32) / 2", "i=2:i8"},
         {"i + u", "i.astype(i16) + u.astype(i16)", "i=2:i8 u=2:u8"},
-        /* Whole numbers keep their value. A bound past all values does not bind. */
+        /* Whole numbers keep their value. A bound beyond all values of the type has no effect. */
         {"u.clamp(-5, 300)", "u", "u=2:u8"},
         {"u.clamp(-5, 7)", "minimum(u, 7)", "u=2:u8"},
         {"maximum(-129, i)", "i", "i=2:i8"},
@@ -591,7 +592,7 @@ static void test_create_refusals(void)
         int32_t x = sf_expr_input(graph, "x");
         CHECK(sf_plan_create(NULL, graph, 1, s.tensor, NULL, &plan) == SF_INVALID_ARGUMENT && strstr(sf_last_error(NULL), "no output"), "a graph without output");
         CHECK(sf_expr_apply(graph, SF_ADD, x, 9, 0) < 0 && strstr(sf_last_error(NULL), "b is node 9"), "%s", sf_last_error(NULL));
-        /* A failure passes on, and its sentence stays. */
+        /* A failed node makes later calls fail, and keeps the sentence. */
         CHECK(sf_expr_scan(graph, sf_expr_apply(graph, SF_EXP, x, x, 0), NULL) < 0 && strstr(sf_last_error(NULL), "takes 1 argument"), "%s", sf_last_error(NULL));
         CHECK(sf_expr_derived(graph, x, (sf_derived)99, NULL) < 0 && strstr(sf_last_error(NULL), "what is 99; it must be SF_MEAN"), "%s", sf_last_error(NULL));
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
@@ -665,7 +666,7 @@ static void test_whole_numbers(void)
                 }
 }
 
-/* Masks keep their two meanings: a product with NaN is NaN, a selection is not. */
+/* A product with a mask and a selection by it differ: NaN * 0 is NaN. */
 static void test_mask_meanings(void)
 {
         float x[3] = {1, NAN, 2}, y[3], z[3];

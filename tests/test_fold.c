@@ -62,7 +62,8 @@ static void check_short(void)
         }
 }
 
-/* Narrow integers, as they lie in memory: along rows, down columns, one long row that threads share, into every type there is. */
+/* Narrow integers, in several layouts: along rows, down columns, one long row that threads
+ * share, into every type there is. */
 static void check_narrow(void)
 {
         static const int narrow[] = {DT_I8, DT_U8, DT_BOOL, DT_I16, DT_U16, DT_I32, DT_U32};
@@ -83,7 +84,8 @@ static void check_narrow(void)
         }
 }
 
-/* Rows of narrow integers of every length that has a way of its own, more of them than are taken at once, on end, apart and backwards. */
+/* Rows of narrow integers of every length that has a way of its own, more of them than are taken
+ * at once, back to back, with gaps, and backwards. */
 static void check_narrow_rows(void)
 {
         static const int dtypes[] = {DT_I8, DT_BOOL, DT_U16, DT_U8, DT_I32, DT_I16, DT_U32}, wide[] = {DT_I64, DT_I64, DT_U64, DT_U64, DT_I64, DT_I64, DT_U64};
@@ -227,7 +229,7 @@ static void check_streamed(void)
                 c.skew_out = skews[i % 3];
                 check(&c, 0);
         }
-        /* And of rows so short that there are as many of them. */
+        /* The same with very short rows, so that there are as many results. */
         static const int64_t short_rows[2] = {2800007, 3};
         test_case c = case_plain(true, 1, 2, short_rows);
         c.in = DT_BOOL;

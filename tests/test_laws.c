@@ -199,7 +199,7 @@ static void exclusive(void)
         }
 }
 
-/* Several axes fold as one sequence, whatever lies where. */
+/* Several axes fold as one sequence, whatever the strides. */
 static void several_axes(void)
 {
         const int64_t shape[3] = {13, 17, 9}, transposed[3] = {1, 13, 13 * 17}, n = 13 * 17 * 9;

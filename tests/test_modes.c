@@ -64,7 +64,7 @@ static const struct {
              {"toward zero", to_zero}, {"upward, flush to zero", up_and_flush},
              {"traps", trap}};
 
-/* All of the mode, and the flags. */
+/* The complete mode, and the exception flags. */
 static uint64_t state(void)
 {
 #if defined __x86_64__
@@ -126,7 +126,7 @@ static size_t fold(sf_context *ctx, void *out)
         o.axes = &axis;
         o.naxes = 1;
         CHECK(sf_fold(ctx, &tx, &ty, &o) == SF_OK, "%s", sf_last_error(ctx));
-        /* all of it, and narrowed */
+        /* every element, and rounded to a narrower type */
         CHECK(sf_fold(ctx, &tx, &tz, NULL) == SF_OK, "%s", sf_last_error(ctx));
         return ROWS * 8 + 4;
 }
@@ -148,7 +148,7 @@ static size_t plan_of(sf_context *ctx, void *out, int64_t rows)
         return (size_t)(rows * COLUMNS) * 4;
 }
 
-/* A number's last bit as it is read. */
+/* How the last bit of a number is rounded when it is read. */
 static size_t reading(sf_context *ctx, void *out)
 {
         int64_t one = 1;
@@ -189,7 +189,7 @@ enum { WORKS = sizeof works / sizeof *works, MODES = sizeof modes / sizeof *mode
 static char *right[WORKS];
 static size_t bytes[WORKS];
 
-/* In the child: of what there is to do one in `every`, another one in each mode. */
+/* In the child: one in `every` of the calls, other ones in each mode. */
 static void check_mode(int m, int every)
 {
         char *got = malloc(N * 8);

@@ -14,7 +14,7 @@ void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *block, size_t size);
 char *__real_strdup(const char *text);
 
-static long until_failure = -1; /* so many more succeed; negative: all */
+static long until_failure = -1; /* this many more calls succeed; negative: all of them */
 static bool failed;
 
 static bool fails(void)

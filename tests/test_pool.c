@@ -1,5 +1,5 @@
 /*
- * The pool's promises: a thread that cannot be started, or has not begun, is not missed; no more
+ * What the pool promises: a call does not wait for a thread that cannot be started or has not begun; no more
  * threads than the work is worth; a child of fork() has threads of its own; helpers run on all
  * CPUs. Every part has a process of its own, whose pool is new.
  *
@@ -76,7 +76,7 @@ static int threads_now(void)
  * Work
  * ---------------------------------------------------------------------------------------------- */
 
-/* Counts to a hundred, shared by whoever comes. */
+/* Counts to a hundred, shared by all workers that join. */
 typedef struct count {
         atomic_int next, done, helpers, cpus, rounding; /* the last two as a helper has them */
         atomic_bool stay; /* worker 0 does not end before a helper has come */
@@ -105,7 +105,7 @@ static int run_counting(int workers, count *c)
         return c->done;
 }
 
-/* A helper comes, in the end. */
+/* A helper joins sooner or later. */
 static void expect_help(const char *what, count *c)
 {
         memset(c, 0, sizeof *c);

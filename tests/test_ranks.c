@@ -281,7 +281,7 @@ static int compare_cuts(const void *a, const void *b)
         return x < y ? -1 : x > y;
 }
 
-/* Anywhere, which leaves some ranks without elements; now and then in equal parts. */
+/* Cuts anywhere, so that some ranks have no elements; sometimes into equal parts. */
 static void cut_up(problem *p, uint64_t seed)
 {
         const int64_t n = p->shape[p->axis];

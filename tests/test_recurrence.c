@@ -13,7 +13,7 @@ typedef struct form {
         int32_t axis;
         int a_axes; /* bit d: a has axis d; else it is stretched along it */
         int dt_a, dt_b, dt_out;
-        bool reverse, exclusive, initial, mask, in_place, turned; /* turned: b's last two axes are exchanged in memory */
+        bool reverse, exclusive, initial, mask, in_place, turned; /* turned: b's last two axes are swapped in memory */
 } form;
 
 static sf_scan_options options_of(const form *f, const sf_tensor *mask)
@@ -27,7 +27,7 @@ static sf_scan_options options_of(const form *f, const sf_tensor *mask)
         return o;
 }
 
-/* Numbers whose products neither vanish nor grow. */
+/* Numbers whose products neither underflow nor overflow. */
 static void fill_gates(int dt, int64_t count, uint64_t seed, void *to)
 {
         for (int64_t i = 0; i < count; i++) {
@@ -106,6 +106,67 @@ static void against_the_reference(long every)
                         }
 }
 
+/* Lines along which products of gates vanish (src/cpu/vanish.inc.h), and what then must not be left
+ * out: numbers that are zero, very small or very large, gates above 1, zeros, and numbers that are
+ * not finite. */
+static float vanishing_gate(int kind, uint64_t r)
+{
+        const float usual = 0.8f + (float)(r % 1000) / 5000, half = 0.5f + (float)(r % 500) / 1000;
+        switch (kind) {
+        case 0: return usual;
+        case 1: return r >> 20 & 1 ? -half : half;
+        case 2: return r >> 20 & 63 ? half : 3e4f;
+        case 3: return r >> 20 & 255 ? usual : r >> 30 & 1 ? 0.0f : -0.0f;
+        case 4: return r >> 20 & 31 ? usual : 1e-30f;
+        default: return r >> 20 & 1023 ? usual : 1e30f;
+        }
+}
+
+static float vanishing_number(int kind, uint64_t r)
+{
+        const float usual = (float)(int64_t)(r % 2001) / 500 - 2;
+        switch (kind) {
+        case 0: return usual;
+        case 1: return ldexpf(usual, -24);
+        case 2: return r >> 20 & 15 ? 0.0f : ldexpf(usual, -40);
+        case 3: return r >> 20 & 255 ? usual : ldexpf(usual, 40);
+        case 4: return r >> 20 & 4095 ? usual : INFINITY;
+        default: return r >> 20 & 1 ? -0.0f : ldexpf(usual, -130);
+        }
+}
+
+static void vanishing(void)
+{
+        enum { N = 24000, KINDS = 6 };
+        static float a[N], b[N], right[N], y[N];
+        static double wide[4][N];
+        static const int64_t shapes[][2] = {{1, N}, {8, N / 8}, {N / 40, 40}};
+        for (int k = 0; k < KINDS * KINDS * 3; k++) {
+                const int64_t *shape = shapes[k % 3];
+                int64_t n[2] = {shape[0], shape[1]};
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                o.axis = k % 3 == 2 ? 0 : 1;
+                o.reverse = k / 3 % 2;
+                o.exclusive = k / 6 % 2;
+                for (int64_t i = 0; i < N; i++) {
+                        a[i] = vanishing_gate(k / 3 / KINDS, hash((uint64_t)(k * N + i)));
+                        b[i] = vanishing_number(k / 3 % KINDS, hash((uint64_t)(k * N + i) + 77));
+                        wide[0][i] = a[i], wide[1][i] = b[i];
+                }
+                sf_tensor ta = tensor(a, SF_F32, 2, n), tb = tensor(b, SF_F32, 2, n), tr = tensor(right, SF_F32, 2, n), ty = tensor(y, SF_F32, 2, n);
+                sf_tensor wa = tensor(wide[0], SF_F64, 2, n), wb = tensor(wide[1], SF_F64, 2, n), wr = tensor(wide[2], SF_F64, 2, n), wy = tensor(wide[3], SF_F64, 2, n);
+                for (int e = 0; e < engine_count; e++) {
+                        sf_context *ctx = engines[e].ctx;
+                        CHECK(sf_recurrence(ctx, &ta, &tb, e ? &ty : &tr, &o) == SF_OK && sf_recurrence(ctx, &wa, &wb, e ? &wy : &wr, &o) == SF_OK, "%s", sf_last_error(ctx));
+                        for (int64_t i = 0; e && i < N; i++)
+                                if (!same_bits(DT_F32, &right[i], &y[i]) || !same_bits(DT_F64, &wide[2][i], &wide[3][i]))
+                                        FAIL("%s: case %d, element %" PRId64 " is %a or %a, not %a or %a", engines[e].name, k, i, (double)y[i], wide[3][i], (double)right[i],
+                                             wide[2][i]);
+                        checks += 2;
+                }
+        }
+}
+
 /* a = 1 is the cumulative sum, a = 0 is b, and the order is near a plain loop. */
 static void laws(void)
 {
@@ -169,6 +230,7 @@ int main(int argc, char **argv)
         long every = argc > 2 && !strcmp(argv[1], "--every") ? atol(argv[2]) : 1;
         engines_open();
         against_the_reference(every < 1 ? 1 : every);
+        vanishing();
         laws();
         refusals();
         engines_close();

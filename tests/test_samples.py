@@ -124,6 +124,32 @@ def test_no_sample_escapes():
         assert not re.search(r"\n\n    (?:scanfold|torch|np|sf_)\S*\(", text), f"{page}: code that is only indented, which no test runs"
 
 
+# Names that the recipes invent for what is to be added, and the reader's own files.
+THEIRS = re.compile(r"sve256|_sin$|XOR|^(app\.c|model\.py)$")
+
+
+def test_documents_name_what_is_there():
+    """Files, and names of ours, that a page has between backticks; and the constants that porters are told of, each in its file."""
+    sources = [path for top in ("src", "include", "cli", "python", "bench", "tests", "cmake", "docs", "examples", "packaging")
+               for path in glob.glob(os.path.join(ROOT, top, "**", "*.*"), recursive=True) if os.path.isfile(path) and not path.endswith((".so", ".pyc"))]
+    paths = [os.path.relpath(path, ROOT) for path in sources + glob.glob(os.path.join(ROOT, "*.*"))]
+    text = "".join(read(path) for path in paths if path.endswith((".c", ".h", ".cu", ".cuh", ".def", ".py", ".cmake", ".txt", ".hpp")))
+    for page in PAGES + MORE:
+        for name in set(re.findall(r"`([^`\n]+)`", read(page))):
+            if THEIRS.search(name):
+                continue
+            if re.fullmatch(r"[\w./]+\.(c|h|cu|cuh|hpp|py|sh|def|md|cmake|txt|patch)", name):
+                assert any(path == name or path.endswith("/" + name) for path in paths), f"{page}: there is no file {name}"
+            elif re.fullmatch(r"(sf|SF|SCANFOLD|V|K|v)_\w+", name):
+                assert name in text, f"{page}: there is no {name}"
+    rows = re.findall(r"^\| (`[A-Z_]+`.*?) \| (`src/.*?) \| ", read(os.path.join("docs", "tuning.md")), re.M)
+    assert len(rows) >= 7
+    for names, files in rows:
+        found = "".join(read(os.path.relpath(path, ROOT)) for name in re.findall(r"`(.*?)`", files) for path in glob.glob(os.path.join(ROOT, name)))
+        for name in re.findall(r"`(.*?)`", names):
+            assert re.search(rf"\b{name}( =|\s+[\d(])", found), f"{name} is not in {files}"
+
+
 HEADER_BEFORE = """
 #include <scanfold.h>
 #include <stdio.h>
@@ -139,7 +165,8 @@ extern sf_fold_options options;
 
 @pytest.mark.skipif(not shutil.which(os.environ.get("CC", "cc")), reason="no C compiler")
 def test_the_header_s_examples_compile(tmp_path):
-    """Each stands in a comment, four columns in; what it takes for granted is declared here. Those with ... in them are sketches."""
+    """Each is in a comment, indented by four columns; the names it uses are declared here.
+    Examples with ... in them are sketches."""
     comments = re.findall(r"/\*.*?\*/", read(os.path.join("include", "scanfold.h")), re.S)
     blocks = [block for comment in comments for block in re.findall(r"(?:^ \*     .*[;{}/]\n(?:^ \*     .*\n)*)", comment, re.M)]
     blocks = ["\n".join(line[7:] for line in block.splitlines()) for block in blocks if "..." not in block.replace("// ...", "")]

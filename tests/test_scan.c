@@ -165,7 +165,8 @@ static void check_narrow_integers(void)
         }
 }
 
-/* Integers scanned into wider ones, in results that are streamed: rows on end, put together first, long ones and columns that begin anywhere. */
+/* Integers scanned into wider ones, in results that are streamed: rows back to back that are
+ * staged first, long rows, and columns at any address. */
 static void check_widened(void)
 {
         static const struct {
@@ -177,7 +178,7 @@ static void check_widened(void)
         for (int i = 0; i < 9 * 7; i++) {
                 test_case c = case_plain(false, work[i / 7].axis, 2, work[i / 7].shape);
                 set_options(&c, (unsigned)(i * 5 + i / 4) % 16);
-                c.mask = i % 7 > 3 ? c.mask : MASK_none; /* those with masks go another way */
+                c.mask = i % 7 > 3 ? c.mask : MASK_none; /* masked ones use other kernels */
                 c.in = dtypes[i % 7];
                 c.out = (c.in == DT_U8 || c.in == DT_U16 || c.in == DT_U32) && i % 2 ? DT_U64 : DT_I64;
                 c.guard = i % 2 ? GUARD_BEFORE : GUARD_AFTER;
@@ -263,7 +264,7 @@ static void check_in_place(void)
                 c.in_place = true;
                 check(&c, VARY_PLACE);
         }
-        /* One size, two dtypes. */
+        /* Two dtypes of one size, in place. */
         test_case c = sample(3);
         c.in_place = true;
         c.in = DT_I32;

@@ -14,7 +14,7 @@
 
 static long checks;
 
-/* A generator of this case's own. */
+/* This case's own random numbers. */
 typedef struct dice {
         uint64_t seed, n;
 } dice;
@@ -92,7 +92,8 @@ static sf_status run(sf_context *ctx, const given *g, const sf_tensor *x, const 
         return a ? sf_recurrence(ctx, a, x, y, &o) : sf_scan(ctx, x, y, &o);
 }
 
-/* What each segment comes to alone, in `want`, which is compact. Of an empty one a fold's is left as it is, and `known` says so. */
+/* The result of each segment alone, in `want`, which is compact. The fold of an empty segment is
+ * left out, and `known` says so. */
 static void expect(const given *g, view *want, bool *known)
 {
         const int64_t segments = g->count + (g->offsets[g->count] < g->shape[1] && !g->fold);

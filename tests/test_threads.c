@@ -104,7 +104,7 @@ static void *work(void *argument)
                         free(scan);
                         free(fold);
 
-                        /* A refusal in between: its sentence is this thread's own. */
+                        /* A refused call in between: its sentence belongs to this thread. */
                         int64_t shape = -1 - h->number;
                         sf_tensor bad = tensor(NULL, SF_F32, 1, &shape);
                         char right[16];

@@ -246,10 +246,8 @@ def _times_before(ctx, v, y, state, plain):
 def _adjoint(a, g, axis, reverse, exclusive, wide):
     """(v of _recurrence_backward, whether the tensors are plain). Plain tensors take one pass.
     float16 and bfloat16 are multiplied in float32."""
-    kind = "f64" if wide is torch.float64 else "f32"
-    gate, grad = f"a.astype({kind})", f"g.astype({kind})"
-    text = f"linear_recurrence({gate}, {grad if exclusive else f'{gate} * {grad}'}, {axis}, reverse={reverse}, exclusive=True)"
-    expression, given = _parsed(text if exclusive else f"{grad} + {text}", True, {"a": a, "g": g})
+    text = _adjoint_text(axis, reverse, exclusive, wide)
+    expression, given = _parsed(text, True, {"a": a, "g": g})
     v = ops._c_try(expression, given, 0)
     if type(v) is not int:
         return v, True
@@ -257,6 +255,44 @@ def _adjoint(a, g, axis, reverse, exclusive, wide):
     if exclusive:
         return _scanned(gate, grad, axis, reverse, True, None), False
     return grad + _scanned(gate, gate * grad, axis, reverse, True, None), False
+
+
+def _adjoint_text(axis, reverse, exclusive, wide):
+    kind = "f64" if wide is torch.float64 else "f32"
+    gate, grad = f"a.astype({kind})", f"g.astype({kind})"
+    b = grad if exclusive else f"{gate} * {grad}"
+    text = f"linear_recurrence({gate}, {b}, {axis}, reverse={reverse}, exclusive=True)"
+    return text if exclusive else f"({grad} + {text})"
+
+
+def _doubles(y):
+    """Does the library compute two results of one scan there?"""
+    return y.is_cuda
+
+
+def _adjoint_and_product(ctx, a, g, y, state, wide):
+    """v of _recurrence_backward, and v[i] h[i-1], which on CUDA are two results of one scan; or
+    None where they are not. h is read in place, shifted by one element, and taken to be 0 before
+    the first. If it begins otherwise, what that makes of the first element is written again."""
+    axis, n = ctx.axis, y.shape[ctx.axis]
+    if not _doubles(y) or ctx.exclusive or torch.is_grad_enabled() or n < 2:
+        return None
+    if any(t.dtype is not wide for t in (a, y, g)):
+        return None
+    v, whole = _adjoint_text(axis, not ctx.reverse, False, wide), ":, " * axis
+    none = f"zeros_like(h[{whole}:1])"
+    before = f"h[{whole}1:], {none}" if ctx.reverse else f"{none}, h[{whole}:-1]"
+    text = f"{v}, {v} * concat([{before}], {axis})"
+    expression, given = _parsed(text, True, {"a": a, "g": g, "h": y})
+    made = ops._c_try(expression, given, 0)
+    if type(made) is int:
+        return None
+    v, product = made
+    if state is not None or ctx.initial:
+        first = n - 1 if ctx.reverse else 0
+        begun = ctx.initial if state is None else _begun(ctx, y, state)
+        torch.mul(v.narrow(axis, first, 1), begun, out=product.narrow(axis, first, 1))
+    return v, product
 
 
 def _recurrence_backward(ctx, grad):
@@ -276,10 +312,15 @@ def _recurrence_backward(ctx, grad):
         return (a.new_zeros(a0_shape) if wants[0] else None, torch.zeros(ctx.b_shape, dtype=ctx.b_dtype, device=y.device) if wants[1] else None,
                 torch.zeros_like(state) if wants[2] else None, None, None, None, None, None)
     wide = torch.float64 if torch.float64 in (y.dtype, a.dtype) else torch.float32
-    v, plain = _adjoint(a, grad, axis, not reverse, ctx.exclusive, wide)
     da = db = dstate = None
+    both = _adjoint_and_product(ctx, a, grad, y, state, wide) if wants[0] else None
+    if both:
+        v, plain = both[0], True
+    else:
+        v, plain = _adjoint(a, grad, axis, not reverse, ctx.exclusive, wide)
     if wants[0]:
-        da = _times_before(ctx, v, y, state, plain).reshape(shape).sum_to_size(a0_shape).to(a_dtype)
+        da = both[1] if both else _times_before(ctx, v, y, state, plain)
+        da = da.reshape(shape).sum_to_size(a0_shape).to(a_dtype)
     if wants[1]:
         db = v.reshape(shape).sum_to_size(ctx.b_shape).to(ctx.b_dtype)
     if wants[2]:

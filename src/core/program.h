@@ -85,6 +85,9 @@ typedef struct sf_operand {
          * the bytes from one to the next. Every element of a segment is combined with that one:
          * the stride along the sequence is 0. */
         int64_t segment;
+        /* In a scan's store: the sequence's last position has no element, and its value is 0, so a
+         * tensor can be read shifted by one position. Not in steps for the CPU backend. */
+        bool lacks_last;
         /* 0: in memory before the step, or its chain, begins. k: the result of step k - 1 of its
          * chain, counted from the chain's first step through siblings and stages. It is also at
          * `data`, if that step has written it there. */

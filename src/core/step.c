@@ -155,6 +155,7 @@ static void start_operands(const sf_step_views *v)
                 v->fuse->operand[k].dt = v->operand[k]->dt;
                 v->fuse->operand[k].made = v->made ? v->made[k] : 0;
                 v->fuse->operand[k].segment = 0;
+                v->fuse->operand[k].lacks_last = v->lacking >> k & 1;
         }
 }
 
@@ -308,7 +309,8 @@ bool sf_step_same_walk(const sf_step *a, const sf_step *b, const sf_fuse *fa, co
                 same = a->dims[d].len == b->dims[d].len;
         for (int32_t k = 0; same && k < fa->operands; k++) {
                 same = fa->operand[k].data == fb->operand[k].data && fa->operand[k].dt == fb->operand[k].dt &&
-                       fa->operand[k].segment == fb->operand[k].segment;
+                       fa->operand[k].segment == fb->operand[k].segment &&
+                       fa->operand[k].lacks_last == fb->operand[k].lacks_last;
                 for (int32_t d = 0; same && d < a->nbatch + a->nseq; d++)
                         same = fa->operand[k].stride[d] == fb->operand[k].stride[d];
         }
@@ -322,6 +324,7 @@ void sf_step_plain_fuse(const sf_step *s, sf_fuse *f)
         f->operand[0].dt = s->in;
         f->operand[0].made = 0;
         f->operand[0].segment = 0;
+        f->operand[0].lacks_last = false;
         for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
                 f->operand[0].stride[d] = s->dims[d].x;
         f->load_reads = 1;

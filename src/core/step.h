@@ -132,6 +132,7 @@ typedef struct sf_step_views {
         int32_t operands;
         const sf_view *operand[SF_OPERANDS_MAX];
         const int32_t *made; /* of a chain: the values for sf_operand.made. NULL: all 0 */
+        uint32_t lacking;    /* bit k: operand k lacks its last element (sf_operand.lacks_last) */
         sf_fuse *fuse; /* its operands are set too: data, dtype, strides, made. NULL: plain */
         /* of a chain: this step begins a stage; else it is a sibling of the step before it */
         bool follows;

@@ -120,7 +120,7 @@ static void O(fold_rows_products)(const sf_products *j)
                 O(fold_rows_products_as)(j, false);
 }
 
-/* Folds the rows of a tile, and adds what they come to to a counter. */
+/* Folds the rows of a tile, and adds their totals to a counter. */
 SF_INLINE void O(count_rows)(N(vec) *v, char *counter, int64_t stride, int closed)
 {
         V_UNROLL
@@ -141,13 +141,21 @@ SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, con
                                     const int count, int closed)
 {
         N(vec) product[V_FOLD_ROWS], own[V_FOLD_ROWS], beside;
+        /* Once for each cache line. In a loop of its own: with branches between them, the rows
+         * below would be kept in memory. */
+        if (c * K_SIZE % 64 == 0 || K_WIDTH * K_SIZE >= 64) {
+                /* Past the end of a strip, which is not wide, the next tile begins. */
+                const int64_t next = c * K_SIZE + j->x_ahead, wide = j->many * K_SIZE;
+                const char *at = x + (next < wide ? next : next - wide + V_FOLD_ROWS * j->x_step);
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i++)
+                        __builtin_prefetch(at + i * j->x_step);
+        }
         if (centred)
                 beside = N(load_unit)(w + c * K_SIZE, count);
         V_UNROLL
         for (int i = 0; i < V_FOLD_ROWS; i++) {
                 const char *at = x + i * j->x_step + c * K_SIZE;
-                if (c * K_SIZE % 64 == 0 || K_WIDTH * K_SIZE >= 64) /* once for each cache line */
-                        __builtin_prefetch(at + j->x_ahead);
                 if (!centred)
                         beside = spread ? O(factor)(w + i * j->w_step) : N(load_unit)(w + i * j->w_step + c * K_SIZE, count);
                 own[i] = N(load_unit)(at, count);

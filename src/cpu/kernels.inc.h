@@ -121,6 +121,10 @@ SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
         }
 }
 
+#ifdef K_VANISHES
+#include "cpu/vanish.inc.h"
+#endif
+
 /* ------------------------------------------------------------------------------------------------
  * Values in scratch memory, as the host fills, combines and reads them
  * ---------------------------------------------------------------------------------------------- */
@@ -269,7 +273,7 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_TOTALS
 #undef K_LEAN
 #undef K_FULL
-#undef K_ENDS
+#undef K_VANISHES
 #undef K_FOLDS
 #undef K_PARTS
 #undef K_INTEGERS

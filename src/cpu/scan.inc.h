@@ -119,7 +119,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                                 if (N(holds) && held.y)
                                         N(stream_run)(held.y + r * j.y_row, held.v[r], V_SCAN_TILE, p.step < 0);
                         }
-                        O(take_left)(&t, &left, p.tile, false, many, v);
+                        O(take_left)(&t, &left, p.tile, NULL, 0, many, v);
                         V_UNROLL
                         for (int r = 0; r < many; r++) {
                                 char *y = p.y + r * j.y_row;
@@ -226,11 +226,12 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         if (N(holds) && held.y)
                                 O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], levels);
                 }
-                O(take_left)(&t, &left, p.tile, j.carry != NULL, many, v);
+                O(take_left)(&t, &left, p.tile, j.carry ? j.carry + at * j.carry_row : NULL,
+                             j.carry_row, many, v);
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
                         N(vec) *result = held.v[r];
-#ifdef K_ORDERED
+#if defined(K_ORDERED) && !defined(K_VANISHES)
                         if (j.carry)
                                 O(add_carry)(j.carry + (at + r) * j.carry_row, v[r], V_SCAN_TILE);
 #endif

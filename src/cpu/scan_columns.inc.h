@@ -51,7 +51,15 @@ SF_INLINE void O(scan_positions)(O(val) *v)
 SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, const O(none) *none, O(val) *v,
                              N(vec) *result)
 {
-#ifdef K_ORDERED
+#ifdef K_VANISHES
+        O(scan_positions)(v);
+        /* The total is computed apart, because of the tile's values only results are needed. */
+        O(val) total = v[V_SCAN_ROWS - 1];
+        for (int e = 0; e < s->closed; e++)
+                total = O(combine)(O(get)(s->entry[e] + c * K_EACH), total);
+        O(take_entries)(s->entry, c * K_EACH, s->entries, V_SCAN_ROWS, v);
+        O(put)(s->close + c * K_EACH, total);
+#elif defined(K_ORDERED)
         O(scan_positions)(v);
         for (int e = 0; e < s->closed; e++) {
                 O(val) entry = O(get)(s->entry[e] + c * K_EACH);
@@ -60,26 +68,12 @@ SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, const
                         v[i] = O(combine)(entry, v[i]);
         }
         O(put)(s->close + c * K_EACH, O(settle)(v[V_SCAN_ROWS - 1]));
-        int e = s->closed;
-#ifdef K_ENDS
-        const int end = s->entries - 1;
-#else
-        const int end = s->entries;
-#endif
-        for (; e < end; e++) {
+        for (int e = s->closed; e < s->entries; e++) {
                 O(val) entry = O(get)(s->entry[e] + c * K_EACH);
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_ROWS; i++)
                         v[i] = O(combine)(entry, v[i]);
         }
-#ifdef K_ENDS
-        if (e < s->entries) {
-                O(val) entry = O(get)(s->entry[e] + c * K_EACH);
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_ROWS; i++)
-                        v[i] = O(combine_end)(entry, v[i]);
-        }
-#endif
 #else
         for (int e = 0; e < s->entries; e++)
                 v[0] = O(combine)(O(get)(s->entry[e] + c * K_EACH), v[0]);

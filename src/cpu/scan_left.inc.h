@@ -66,25 +66,32 @@ SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_
         }
 }
 
-#ifdef K_ENDS
-/* As add_entry, for the last entry of all. */
-SF_INLINE void O(add_end)(const char *counters, const int many, O(val) (*v)[V_SCAN_TILE], int64_t level)
+#ifdef K_VANISHES
+/* As below. The total is computed apart, because of the tile's values only results are needed. */
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const sf_carry *carry,
+                            int64_t carry_row, const int many, O(val) (*v)[V_SCAN_TILE])
 {
-        V_UNROLL
+        const int64_t closed = sf_order_closed(tile);
         for (int r = 0; r < many; r++) {
-                O(val) entry = O(get)(counters + (r * SF_ORDER_LEVELS + level) * K_ENTRY);
-                V_UNROLL
-                for (int i = 0; i < V_SCAN_TILE; i++)
-                        v[r][i] = O(combine_end)(entry, v[r][i]);
+                char *counters = left->counters + r * SF_ORDER_LEVELS * K_ENTRY;
+                const char *entry[2 * SF_ORDER_LEVELS];
+                const sf_carry *own = carry ? carry + r * carry_row : NULL;
+                const int entries = O(list_entries)(counters, tile, own, entry);
+                O(val) total = O(last)(v[r][V_SCAN_TILE - 1], t);
+                for (int64_t k = 0; k < closed; k++)
+                        total = O(combine)(O(get)(counters + k * K_ENTRY), total);
+                O(take_entries)(entry, 0, entries, V_SCAN_TILE, v[r]);
+                O(put)(counters + closed * K_ENTRY, total);
         }
 }
-#endif
-
+#else
 /* Combines everything to the left of tile number `tile`, lowest level first, and stores the total
- * of the block that it closes. `carried`: a carry comes after it. */
-SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const bool carried, const int many, O(val) (*v)[V_SCAN_TILE])
+ * of the block that it closes. K_VANISHES: the carries of its rows too, which elsewhere are added
+ * afterwards. */
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const sf_carry *carry,
+                            int64_t carry_row, const int many, O(val) (*v)[V_SCAN_TILE])
 {
-        (void)carried;
+        (void)carry, (void)carry_row;
         const int64_t closed = sf_order_closed(tile);
         char *close = left->counters + closed * K_ENTRY;
         for (int64_t k = 0; k < closed; k++)
@@ -92,18 +99,10 @@ SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, co
         V_UNROLL
         for (int r = 0; r < many; r++)
                 O(put)(close + r * SF_ORDER_LEVELS * K_ENTRY, O(settle)(O(last)(v[r][V_SCAN_TILE - 1], t)));
-        uint64_t bits = tile >> closed << closed;
-#ifdef K_ENDS
-        for (; bits & (bits - 1); bits &= bits - 1)
-                O(add_entry)(left->counters, many, v, __builtin_ctzll(bits));
-        if (bits && !carried) {
-                O(add_end)(left->counters, many, v, __builtin_ctzll(bits));
-                return;
-        }
-#endif
-        for (; bits; bits &= bits - 1)
+        for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
                 O(add_entry)(left->counters, many, v, __builtin_ctzll(bits));
 }
+#endif
 
 SF_INLINE void O(left_put)(const O(left) *left, char *counters, uint64_t tiles, const int many)
 {
@@ -114,6 +113,11 @@ SF_INLINE void O(left_put)(const O(left) *left, char *counters, uint64_t tiles, 
 SF_INLINE void O(take_last)(const sf_rows *j, const char *counters, uint64_t tile, int64_t at, const O(none) *none, O(val) *v)
 {
         (void)none;
+#ifdef K_VANISHES
+        const char *entry[2 * SF_ORDER_LEVELS];
+        const sf_carry *carry = j->carry ? j->carry + at * j->carry_row : NULL;
+        O(take_entries)(entry, 0, O(list_entries)(counters, tile, carry, entry), V_SCAN_TILE, v);
+#else
         for (uint64_t bits = tile; bits; bits &= bits - 1) {
                 O(val) entry = O(get)(counters + __builtin_ctzll(bits) * K_ENTRY);
                 V_UNROLL
@@ -122,6 +126,7 @@ SF_INLINE void O(take_last)(const sf_rows *j, const char *counters, uint64_t til
         }
         if (j->carry)
                 O(add_carry)(j->carry + at * j->carry_row, v, V_SCAN_TILE);
+#endif
 }
 #else
 typedef struct O(left) {
@@ -148,9 +153,10 @@ SF_INLINE O(left) O(left_of)(const sf_rows *j, const O(place) *p, const int many
         return left;
 }
 
-SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const bool carried, const int many, O(val) (*v)[V_SCAN_TILE])
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const sf_carry *carry,
+                            int64_t carry_row, const int many, O(val) (*v)[V_SCAN_TILE])
 {
-        (void)tile, (void)carried;
+        (void)tile, (void)carry, (void)carry_row;
         V_UNROLL
         for (int r = 0; r < many; r++) {
                 V_UNROLL

@@ -19,14 +19,7 @@ SF_INLINE O(val) O(combine)(O(val) l, O(val) r)
 {
         return (O(val)){r.a * l.b + r.b, l.a * r.a};
 }
-/* The same where nothing more comes from the left, so that nobody needs a. Products of many a are
- * often so small that they are not normal numbers, and such a multiplication takes a hundred times
- * as long. */
-#define K_ENDS
-SF_INLINE O(val) O(combine_end)(O(val) l, O(val) r)
-{
-        return (O(val)){r.a * l.b + r.b, r.a};
-}
+#define K_VANISHES
 SF_INLINE O(val) O(lift_two)(N(vec) b, N(vec) a, const O(none) *none)
 {
         (void)none;

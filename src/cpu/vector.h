@@ -223,6 +223,20 @@ SF_INLINE v_mask v_above_i64(v_i64 a, v_i64 b)
 }
 #endif
 
+/* Is any lane of a comparison's result on? */
+SF_INLINE bool v_any(v_mask m)
+{
+#ifdef V_MASK_BITS
+        return m;
+#else
+        uint64_t word[V_BYTES / 8], any = 0;
+        memcpy(word, &m, sizeof word);
+        for (int i = 0; i < V_BYTES / 8; i++)
+                any |= word[i];
+        return any;
+#endif
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Rotation by whole lanes: result lane i is lane i - by, modulo the width; of two vectors one after
  * the other, lane width + i - by. The index is read from this window, at an offset.

@@ -103,6 +103,10 @@ typedef struct sf_cuda_tile {
 sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
                            const sf_cuda_spec *spec, int in, int size, sf_cuda_tile *tile);
 
+/* The tile, whose elements share registers with all operands, of a scan with two results. */
+sf_cuda_tile sf_cuda_tile_doubled(const sf_cuda_chip *chip, const sf_cuda_spec *spec, int size,
+                                  sf_cuda_tile tile);
+
 /* The same tile if `members` folds share the read. */
 sf_cuda_tile sf_cuda_tile_shared(const sf_cuda_chip *chip, sf_cuda_tile tile, int in, int size, int members);
 

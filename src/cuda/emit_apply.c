@@ -1,7 +1,7 @@
 /*
  * Chains: folds whose results are applied to the elements they came from, in one launch of
- * kernels/apply.cu. Lines must be rows, with contiguous elements. Other chains, above all columns,
- * run one stage after another: nothing is refused here.
+ * kernels/apply.cu. Lines must be rows, with contiguous elements. emit_apply_columns.c has columns.
+ * Other chains run one stage after another: nothing is refused here.
  */
 #include "cuda/emit_apply.h"
 
@@ -228,7 +228,7 @@ static sf_status cut_chain(const sf_context *ctx, const chain *c, const sf_cuda_
         *fits = true;
         spec->width = c->width;
         SF_TRY(find_tile(ctx, chip, spec, false, &tile));
-        /* In tests teams take some of the lines that clusters and shared memory would do for. */
+        /* In tests, teams take some of the lines that a cluster or shared memory could hold. */
         const bool small = chip->small_tiles, skips = small && batch % 9 == 3;
         if (!cut_one_tile(c, tile, u) && (skips || !cut_cluster(c, tile, chip, u)) && ((small && !skips) || !cut_team(c, tile, chip, u))) {
                 u->team = false;

@@ -110,12 +110,18 @@ static inline int total_size(const sf_step *s)
 
 /*
  * Here a step's siblings are only those that share its launch. Folds are equal members, with their
- * accumulators side by side (members.cuh). The one sibling of a scan is its total; that of an
- * index, scanned or folded, is the element at that index.
+ * accumulators side by side (members.cuh). The one sibling of a scan is its total, or another result
+ * of the same scan; that of an index, scanned or folded, is the element at that index.
  */
 static inline bool several_folds(const sf_step *s)
 {
         return s->fold && s->sibling && !sf_op_is(s->op, SF_INDEX);
+}
+
+/* Is the sibling another result of the same scan? */
+static inline bool has_double(const sf_step *s)
+{
+        return !s->fold && s->sibling && !s->sibling->fold && !sf_op_is(s->op, SF_INDEX);
 }
 
 /* Bytes of all accumulators of an element, as the compiler lays out a struct of them. */
@@ -161,6 +167,9 @@ layout sf_cuda_layout(const sf_step *step, bool down, bool resume);
 /* The same with wider vectors, at any address, if that is faster; or, with `always`, if it is
  * possible. Only for lines that are sequences. */
 layout sf_cuda_shifted(layout l, bool always);
+
+/* The same for a chained scan, whose vectors keep their positions. */
+layout sf_cuda_anywhere(layout l);
 
 /* Columns of a scan: in packs, if vectors would be short. */
 layout sf_cuda_in_packs(layout l);

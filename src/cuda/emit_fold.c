@@ -79,7 +79,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         spec->extra[SF_CUDA_RESIDENT] = resume && sf_cuda_is_pair(spec->op, spec->acc) ? 1 : tile.resident;
         if (single) {
                 team = at_most(pow2_up(vectors), 32);
-                items = pow2_up(ceil_div(vectors, team));
+                items = ceil_div(vectors, team);
                 rows = at_least(held / items, 1);
                 while (rows > 1 && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
                         rows /= 2;
@@ -118,17 +118,29 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, false, chip, plan, plan_rows);
 }
 
+/* Does a thread have room for all rows, where groups would leave a third of the threads idle? */
+static bool is_wasteful(const sf_step *s, int64_t width, sf_cuda_tile tile)
+{
+        return s->n * width <= tile.elements && 10 * s->n <= 7 * pow2_up(s->n) &&
+                !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+}
+
 /* An axis so short that one tile holds all of it. A thread holds all its rows, and more columns if
  * it can; strips are as wide as the threads that are then free allow. */
 static void for_short_axis(const sf_step *s, int64_t outer, int64_t vectors, int64_t width, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut,
                            int64_t *items, int64_t *beside)
 {
-        if (s->n <= *items) {
+        /* Groups of rows are a power of two, of which a few rows more than half leave much idle.
+         * H200, (18, 33554433) f32: 0.75 of a copy in one group, 0.53 in eight. */
+        const bool wasted = is_wasteful(s, width, tile);
+        if (s->n <= *items || wasted) {
                 *items = s->n;
                 cut->groups = 1;
-                *beside = at_least(at_most(tile.elements / (width * *items), 4), *beside);
+                const int64_t fit = at_most(tile.elements / (width * *items), 4);
+                *beside = at_least(fit, wasted ? 1 : *beside);
         }
-        while (2 * cut->slots * cut->groups <= tile.threads && cut->slots * *beside < vectors)
+        const int64_t threads = at_most(tile.threads, 256);
+        while (2 * cut->slots * cut->groups <= threads && cut->slots * *beside < vectors)
                 cut->slots *= 2;
         while (*beside > 1 && outer * ceil_div(vectors, cut->slots * *beside) < 4 * (int64_t)chip->multiprocessors)
                 *beside = (*beside + 1) / 2;
@@ -154,81 +166,242 @@ static void spread_out(const sf_step *s, int64_t outer, int64_t vectors, int64_t
         }
 }
 
-static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
+/*
+ * Matrices of few columns and so few rows that a thread holds all rows of its own: threads have
+ * nothing to exchange, and the columns of all matrices are numbered one after another, so that
+ * blocks are full whatever the number of columns. fits: they are such, and have been planned.
+ */
+static sf_status plan_flat(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip,
+                           sf_cuda_plan *plan, bool *fits)
 {
         const sf_step *s = l->step;
-        const bool resume = from >= 0;
-        draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
+        const int64_t outer = s->batch / l->line.len, most = chip->small_tiles ? 8 : 64;
+        const int64_t threads = chip->small_tiles ? 64 : 256;
+        layout own = *l;
+        int64_t loaded, held;
+        for (;; own.width /= 2) {
+                loaded = s->n * ceil_div(own.width * l->in, 4);
+                held = s->n * own.width * held_size(s) / 4;
+                if ((2 * loaded <= most && held <= most) || own.width == 1)
+                        break;
+        }
+        const int64_t vectors = ceil_div(l->line.len, own.width), units = outer * vectors;
+        *fits = s->n && 2 * loaded <= most && held <= most && outer > 1;
+        if (!chip->small_tiles)
+                *fits = *fits && vectors < 192 && s->n * own.width * l->in >= 16 &&
+                        units >= 4 * threads * chip->multiprocessors;
+        if (!*fits)
+                return SF_OK;
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_FOLD, &own);
         sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = (int32_t)threads;
+        spec->items = (int32_t)s->n;
+        spec->flags |= SF_CUDA_SINGLE;
+        const int64_t resident = at_least(at_most(65536 / (32 + loaded + held) / threads, 8), 1);
+        spec->extra[SF_CUDA_RESIDENT] = chip->small_tiles ? 1 : (int32_t)resident;
+        spec->extra[FOLD_DOWN_SLOTS] = (int32_t)threads;
+        spec->extra[FOLD_DOWN_GROUPS] = 1;
+        spec->extra[FOLD_DOWN_ROWS] = 1;
+        spec->extra[FOLD_DOWN_FLAT] = 1;
+        d.p.units = outer;
+        d.p.number[0] = 1;
+        d.p.number[1] = vectors;
+        d.p.number[2] = threads;
+        d.p.number[3] = s->n;
+        plan->launches = 1;
+        return sf_cuda_finish(ctx, chip, &d, ceil_div(units, threads), 0);
+}
+
+/* If a row is one vector, of one or two words, and the rows are contiguous: how many bytes can be
+ * loaded at once, several rows? Else 0. */
+static int64_t solid_bytes(const layout *l)
+{
+        const sf_step *s = l->step;
+        const sf_dim *seq = s->dims + s->nbatch;
+        const int64_t row = l->line.len * l->in;
+        if (s->m || s->fuse || s->sibling || s->nseq > 1 || l->width != l->line.len ||
+            (row != 4 && row != 8) || seq->x != row)
+                return 0;
+        int64_t places = (int64_t)(uintptr_t)s->x, bytes = 16;
+        for (int32_t d = 0; d < l->nbatch; d++)
+                places |= s->dims[d].x;
+        while (bytes > row && !aligned_to(places, bytes))
+                bytes /= 2;
+        return bytes > row ? bytes : 0;
+}
+
+/* How columns are shared out. */
+typedef struct shares {
+        strip cut;
         sf_cuda_tile tile;
-        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
-        int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width);
+        int64_t beside, items; /* vectors side by side, and rows, that a thread holds */
+        int64_t part, chunks;  /* rows of a group, and how many blocks have a sequence */
+        int64_t leaves;        /* 0: groups have parts, and counters */
+        int64_t solid;         /* as solid_bytes says */
+        int64_t shared;        /* bytes */
+        bool one;              /* one value has the total: any grouping gives the same bits */
+        bool single;           /* a group has one leaf at most */
+} shares;
+
+/* Chooses strips, and what a thread holds. */
+static void share_columns(const layout *l, const sf_cuda_chip *chip, bool resume, shares *c)
+{
+        const sf_step *s = l->step;
+        const int64_t outer = s->batch / l->line.len, width = l->width;
+        const int64_t vectors = ceil_div(l->line.len, width);
         /* The number of columns in a strip does not depend on the vectors: narrow vectors are taken
          * several at a time. */
-        strip cut = sf_cuda_strip(vectors, tile.more, tile.threads);
+        c->cut = sf_cuda_strip(vectors, c->tile.more, c->tile.threads);
+        c->one = !several_folds(s) && sf_op_free(s->op, s->acc);
         /* Whole rows of a narrow matrix have too few columns to give each thread several. H200,
          * (2^22, 33), (2^22, 101), share of a copy: one large block 0.86, 0.89; two 0.83, 0.82.
          * With a short axis it is idle between its load and its store, (50584, 250, 31) 0.27,
-         * smaller ones 0.39; but there must be enough groups to share the axis, (54235, 131, 111)
-         * of bf16 0.46 and 0.22. */
-        if (cut.whole && tile.beside > 4 && (s->n >= 8192 || cut.groups < 8) && !chip->small_tiles) {
-                tile = (sf_cuda_tile){tile.threads * tile.resident, 16, 1, tile.more, tile.beside};
-                cut = sf_cuda_strip(vectors, tile.more, tile.threads);
+         * smaller ones 0.39. */
+        const bool few_rows = !resume && !s->fuse && !s->sibling && s->n <= 1024 && !c->one;
+        if (c->cut.whole && c->tile.beside > 4 && (s->n >= 8192 || c->cut.groups < 8) &&
+            !chip->small_tiles && !few_rows) {
+                c->tile = (sf_cuda_tile){c->tile.threads * c->tile.resident, 16, 1, c->tile.more,
+                                         c->tile.beside};
+                c->cut = sf_cuda_strip(vectors, c->tile.more, c->tile.threads);
         }
-        int64_t beside = cut.whole ? 1 : at_most(at_least(tile.beside / width, 1), pow2_up(ceil_div(vectors, cut.slots)));
-        int64_t items = at_least(pow2_down(tile.elements / (width * beside) / (chip->small_tiles ? 2 : 1)), 1), most = chip->small_tiles ? 2 : 6;
-        cut.strips = ceil_div(vectors, cut.slots * beside);
-        while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
-                cut.groups /= 2;
-        /* one value has the total of all, if any grouping gives the same bits */
-        const bool one = !several_folds(s) && sf_op_free(s->op, s->acc);
-        if (!resume && !cut.whole)
-                spread_out(s, outer, vectors, width, beside, items, tile, one, chip, &cut);
-        if (!resume && !cut.whole && !chip->small_tiles && s->n && s->n <= cut.groups * items)
-                for_short_axis(s, outer, vectors, width, tile, chip, &cut, &items, &beside);
-        int64_t part, chunks, shared, wanted = 2 * (int64_t)chip->multiprocessors * tile.resident;
-        for (;; cut.groups /= 2) {
-                /* How many rows a group walks; its counter grows with them. Fewer, if
-                 * multiprocessors would be without work, or if columns are long, with few totals,
-                 * and most multiprocessors would be idle while the last blocks run. The totals of
-                 * chunks are few: one block walks them all, however long its counter is. */
-                part = pow2_up(ceil_div(s->n, cut.groups));
-                if (!resume && !(one && part <= items << (most + 3)))
-                        part = items << most;
-                part = at_least(part, items);
-                while (part > items && part / 2 * cut.groups >= s->n)
+        c->beside = c->cut.whole ? 1 : at_most(at_least(c->tile.beside / width, 1),
+                                               pow2_up(ceil_div(vectors, c->cut.slots)));
+        const int64_t elements = c->tile.elements / (chip->small_tiles ? 2 : 1);
+        c->items = at_least(pow2_down(elements / (width * c->beside)), 1);
+        c->cut.strips = ceil_div(vectors, c->cut.slots * c->beside);
+        c->solid = !resume && !c->one ? solid_bytes(l) : 0;
+        if (c->solid) { /* many small blocks; each thread loads 64 bytes */
+                c->items = (chip->small_tiles ? 16 : 64) / (width * l->in);
+                c->tile.threads = 64;
+                c->tile.elements = (int32_t)(c->items * width);
+                c->tile.resident = chip->small_tiles ? 1 : 16;
+        }
+        while (c->cut.groups > 1 && c->cut.groups / 2 * c->items >= s->n)
+                c->cut.groups /= 2;
+        if (!resume && !c->cut.whole)
+                spread_out(s, outer, vectors, width, c->beside, c->items, c->tile, c->one, chip,
+                           &c->cut);
+        if (!resume && !c->cut.whole && !chip->small_tiles && s->n &&
+            (s->n <= c->cut.groups * c->items || is_wasteful(s, width, c->tile)))
+                for_short_axis(s, outer, vectors, width, c->tile, chip, &c->cut, &c->items,
+                               &c->beside);
+        if (few_rows && c->cut.whole) /* more spill */
+                c->items = at_most(c->items, value_size(s) > 4 ? 8 : 16);
+}
+
+/* Are the rows so few that all leaves' totals can be kept, and the blocks so many that none need
+ * share a sequence? */
+static bool in_leaves(const layout *l, const sf_cuda_chip *chip, bool resume, const shares *c,
+                      int64_t leaf, int64_t wanted)
+{
+        const sf_step *s = l->step;
+        const int64_t leaves = ceil_div(s->n, c->items), blocks =
+                s->batch / l->line.len * c->cut.strips;
+        if (resume || c->one || c->solid || s->fuse || s->sibling || !c->cut.whole ||
+            leaves <= c->cut.groups || leaves > 64)
+                return false;
+        return chip->small_tiles || (blocks >= wanted &&
+                                     pow2_up(leaves) * leaf * c->tile.resident <= 200 << 10);
+}
+
+/* Chooses how many rows a group walks. */
+static void share_rows(const layout *l, const sf_cuda_chip *chip, bool resume, shares *c)
+{
+        const sf_step *s = l->step;
+        const int64_t outer = s->batch / l->line.len, held = held_size(s);
+        const int64_t most = chip->small_tiles ? 2 : 6;
+        const int64_t wanted = 2 * (int64_t)chip->multiprocessors * c->tile.resident;
+        const int64_t leaf = c->cut.slots * c->beside * l->width * held;
+        c->leaves = 0;
+        c->single = false;
+        if (in_leaves(l, chip, resume, c, leaf, wanted)) {
+                c->leaves = pow2_up(ceil_div(s->n, c->items));
+                c->cut.groups = at_most(c->cut.groups, c->leaves);
+                c->part = pow2_up(ceil_div(s->n, c->cut.groups));
+                c->chunks = 1;
+                c->shared = c->leaves * leaf;
+                return;
+        }
+        for (;; c->cut.groups /= 2) {
+                /* A group's counter grows with its rows. Fewer, if multiprocessors would be without
+                 * work, or if columns are long, with few totals, and most multiprocessors would be
+                 * idle while the last blocks run. The totals of chunks are few: one block walks
+                 * them all, however long its counter is. */
+                int64_t part = pow2_up(ceil_div(s->n, c->cut.groups));
+                if (!resume && !(c->one && part <= c->items << (most + 3)))
+                        part = c->items << most;
+                part = s->n <= c->items ? c->items : at_least(part, c->items);
+                while (part > c->items && part / 2 * c->cut.groups >= s->n)
                         part /= 2;
-                while (!resume && part > 4 * items) {
-                        int64_t each = ceil_div(s->n, part * cut.groups), blocks = outer * cut.strips * each;
-                        if (blocks >= (part * cut.groups > 512 && each < 16 ? 16 : 1) * wanted)
+                while (!resume && part > 4 * c->items) {
+                        int64_t each = ceil_div(s->n, part * c->cut.groups), blocks =
+                                outer * c->cut.strips * each;
+                        if (blocks >= (part * c->cut.groups > 512 && each < 16 ? 16 : 1) * wanted)
                                 break;
                         part /= 2;
                 }
-                chunks = at_least(ceil_div(s->n, part * cut.groups), 1);
-                spec->threads = (int32_t)ceil_div(cut.slots * cut.groups, 32) * 32;
-                shared = sf_fold_end(spec->threads, beside * width, one ? 0 : log2_up(part / items) + 1);
-                shared *= held_size(s);
-                if (shared <= chip->shared_per_block || cut.groups == 1)
+                const int64_t threads = ceil_div(c->cut.slots * c->cut.groups, 32) * 32;
+                c->part = part;
+                c->chunks = at_least(ceil_div(s->n, part * c->cut.groups), 1);
+                c->single = !resume && c->chunks == 1 && part == c->items;
+                c->shared = sf_fold_end(threads, c->beside * l->width, c->one || c->single ? 0
+                                        : log2_up(part / c->items) + 1) * held;
+                if (c->shared <= chip->shared_per_block || c->cut.groups == 1)
                         break;
         }
-        spec->items = (int32_t)items;
-        spec->flags |= resume ? SF_CUDA_RESUME : 0;
-        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(tile.threads * tile.resident / spec->threads, 1), 8);
-        spec->extra[FOLD_DOWN_SLOTS] = cut.whole ? 0 : (int32_t)cut.slots;
-        spec->extra[FOLD_DOWN_GROUPS] = (int32_t)cut.groups;
-        spec->extra[FOLD_DOWN_ROWS] = (int32_t)beside;
-        if (chunks > 1)
-                to_scratch(&d, s, s->batch * chunks, plan);
+        if (c->single && c->cut.groups == 1)
+                c->shared = 0;
+}
+
+static sf_status plan_columns(const sf_context *ctx, const layout *wide, const sf_cuda_chip *chip,
+                              sf_cuda_plan *plan, int64_t from)
+{
+        const sf_step *s = wide->step;
+        const bool resume = from >= 0;
+        layout l = *wide;
+        /* If a column is hardly longer than its result, vectors of results should be contiguous. */
+        if (!resume && !several_folds(s) && s->n * l.in <= 4 * size_of(s->out))
+                while (l.width > 1 && l.width * size_of(s->out) > 16)
+                        l.width /= 2;
+        bool flat = false;
+        if (!resume)
+                SF_TRY(plan_flat(ctx, &l, chip, plan, &flat));
+        if (flat)
+                return SF_OK;
+        draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, &l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        shares c;
+        SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &c.tile));
+        share_columns(&l, chip, resume, &c);
+        share_rows(&l, chip, resume, &c);
+        spec->threads = (int32_t)ceil_div(c.cut.slots * c.cut.groups, 32) * 32;
+        spec->items = (int32_t)c.items;
+        spec->flags |= (resume ? SF_CUDA_RESUME : 0) | (c.single ? SF_CUDA_SINGLE : 0);
+        int64_t places = c.tile.threads * c.tile.resident;
+        /* Registers for what is loaded, or for what it becomes, and for addresses. */
+        if (c.single && c.cut.groups == 1 && !chip->small_tiles)
+                places = 65536 / (48 + c.items * c.beside * at_least(ceil_div(l.width * l.in, 4),
+                                                                     l.width * held_size(s) / 4));
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(at_least(places / spec->threads, 1),
+                                                         c.solid ? 16 : 8);
+        spec->extra[FOLD_DOWN_SOLID] = (int32_t)c.solid;
+        spec->extra[FOLD_DOWN_LEAVES] = (int32_t)c.leaves;
+        spec->extra[FOLD_DOWN_SLOTS] = c.cut.whole ? 0 : (int32_t)c.cut.slots;
+        spec->extra[FOLD_DOWN_GROUPS] = (int32_t)c.cut.groups;
+        spec->extra[FOLD_DOWN_ROWS] = (int32_t)c.beside;
+        if (c.chunks > 1)
+                to_scratch(&d, s, s->batch * c.chunks, plan);
         d.p.scratch = resume ? (uint64_t)from : 0;
-        d.p.units = outer * chunks * cut.strips;
-        d.p.number[0] = chunks;
-        d.p.number[1] = cut.strips;
-        d.p.number[2] = cut.slots;
-        d.p.number[3] = part;
+        d.p.units = s->batch / l.line.len * c.chunks * c.cut.strips;
+        d.p.number[0] = c.chunks;
+        d.p.number[1] = c.cut.strips;
+        d.p.number[2] = c.cut.slots;
+        d.p.number[3] = c.part;
         plan->launches++;
-        SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, shared));
-        d.launch->scratch_fields = chunks > 1 || resume;
-        return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, true, chip, plan, plan_columns);
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, c.shared));
+        d.launch->scratch_fields = c.chunks > 1 || resume;
+        return c.chunks == 1 ? SF_OK : resume_all(ctx, s, c.chunks, s->batch * c.chunks, true, chip,
+                                                  plan, plan_columns);
 }
 
 sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)

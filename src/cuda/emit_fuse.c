@@ -60,7 +60,8 @@ static uint32_t load_reads(const layout *l)
 static uint32_t store_reads(const layout *l)
 {
         uint32_t bits = 0;
-        for (const sf_step *s = l->step; s; s = several_folds(l->step) ? s->sibling : NULL)
+        const bool several = several_folds(l->step) || has_double(l->step);
+        for (const sf_step *s = l->step; s; s = several ? s->sibling : NULL)
                 bits |= reads_out(s);
         return bits;
 }
@@ -107,9 +108,21 @@ int sf_cuda_operand_unit(const layout *l, int32_t k)
 {
         int64_t stride = line_stride(l, k);
         int u = unit(stride, size_of((int32_t)l->step->fuse->operand[k].dt));
-        if (!stride)
+        if (!stride && !l->step->fuse->operand[k].lacks_last)
                 return 3;
         return u && (l->width == 1 || suits(l, k, l->width)) ? u : 0;
+}
+
+/* How a scan reads an operand that lacks an element: its elements may be contiguous, but not
+ * aligned. */
+static int loosely(const layout *l, int32_t k)
+{
+        const sf_operand *o = &l->step->fuse->operand[k];
+        const int u = unit(line_stride(l, k), size_of((int32_t)o->dt));
+        if (!o->lacks_last)
+                return 0;
+        const bool loose = u && !sf_cuda_operand_unit(l, k);
+        return SF_CUDA_OPERAND_SHORT | (loose ? SF_CUDA_OPERAND_LOOSE | u : 0);
 }
 
 /* Does a fold of columns read only one row of operand k, a vector for each thread? Then the kernel
@@ -165,7 +178,7 @@ bool sf_cuda_operands_flat(const sf_step *s)
         for (int32_t k = 0; s->fuse && k < s->fuse->operands; k++) {
                 const sf_operand *o = &s->fuse->operand[k];
                 int64_t size = size_of((int32_t)o->dt), inner = o->stride[s->nbatch - 1], seq = o->stride[s->nbatch];
-                flat = flat && seq == s->dims[s->nbatch - 1].len * inner && (!inner || inner == size);
+                flat = flat && !o->lacks_last && seq == s->dims[s->nbatch - 1].len * inner && (!inner || inner == size);
         }
         return flat;
 }
@@ -277,7 +290,7 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
         sf_cuda_spec *spec = &d->launch->spec;
         sf_cuda_fused *f = &spec->fused;
         const bool partial = spec->flags & SF_CUDA_PARTIAL, folds = several_folds(s), down = l->nbatch < s->nbatch;
-        const bool stores = !partial && (folds || sf_cuda_stores_fused(s));
+        const bool stores = !partial && (folds || has_double(s) || sf_cuda_stores_fused(s));
         uint32_t loaded = load_reads(l), stored = stores ? store_reads(l) : 0;
         uint8_t number[SF_OPERANDS_MAX] = {0};
         int32_t used[SF_OPERANDS_MAX];
@@ -293,7 +306,7 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                 f->dt[f->operands] = (uint8_t)fuse->operand[k].dt;
                 const bool spread = fuse->operand[k].segment;
                 f->how[f->operands] = (uint8_t)((spread ? SF_CUDA_OPERAND_SPREAD : sf_cuda_operand_unit(l, k)) | (loaded >> k & 1 ? SF_CUDA_OPERAND_LOADS : 0) |
-                                                (stored >> k & 1 ? SF_CUDA_OPERAND_STORES : 0) | (is_still(l, k) ? SF_CUDA_OPERAND_STILL : 0));
+                                                (stored >> k & 1 ? SF_CUDA_OPERAND_STORES : 0) | (is_still(l, k) ? SF_CUDA_OPERAND_STILL : 0) | loosely(l, k));
                 f->operands++;
         }
         if (l->loads)
@@ -306,6 +319,7 @@ sf_status sf_cuda_fuse(const sf_context *ctx, draft *d)
                 also->out = (uint8_t)(partial ? other->acc : other->out);
                 also->initial = other->has_initial && !partial;
                 also->unit = (uint8_t)(other->fold ? 0 : result_unit(l, other));
+                also->doubles = has_double(s);
                 sf_cuda_append_programs(f, other, folds, !partial, number, &also->loads, &also->stores);
         }
         unsigned char *behind = (unsigned char *)(f->code + sf_cuda_codes(f)), *end = (unsigned char *)spec + sf_cuda_spec_size(spec);

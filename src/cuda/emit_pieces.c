@@ -110,7 +110,19 @@ static bool suits(const layout *l, bool down)
         const int64_t size = size_of(s->in), row = (down ? l->line.len : s->n) * size;
         if (down)
                 return row * s->n < 4096 || (!s->fold && row < 4096 && s->n <= 8 && s->batch > l->line.len);
-        return size >= 4 ? l->width == 1 && (size == 4 || row <= 512) : l->width * size < 8 && row < 32;
+        if (size >= 4)
+                return l->width == 1 && (size == 4 || row <= 512);
+        /* H200, share of a copy, so and in vectors at any address: scans of f16 in rows of 65 0.76,
+         * 0.23; 101 0.57, 0.35; 333 0.62, 0.44; 555 0.54, 0.50; 1001 0.54, 0.68; of u8 77 0.57,
+         * 0.31, 1001 0.34, 0.50; into i64 45 0.58, 0.74; sums of bf16 37 1.40, 0.55; 101 0.46,
+         * 0.41; 401 0.45, 0.50. */
+        const bool widens = size_of((int32_t)s->out) == 8;
+        const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        /* If all rows of x begin alike, results are aligned, and only x is shifted: rows of 48 bf16
+         * 0.61, and 0.50 so. */
+        if (l->width * size >= 8 || (row >= 32 && aligned_to(row, 16)))
+                return false;
+        return row < 32 || (s->fold ? s->n < 100 && !pair : s->n < 400 && !widens);
 }
 
 sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)

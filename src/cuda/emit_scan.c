@@ -96,6 +96,16 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 /* Small blocks have 64 registers a thread, unless that many elements are held. */
                 const int64_t each = spec->flags & SF_CUDA_LIFTS ? value_size(s) : scanned_size(s);
                 int64_t places = tile.elements * each > 128 ? tile.threads * tile.resident : 1024;
+                /* One block of 512 threads is idle between its load and its store. H200, share of a
+                 * copy: (6144, 5951) f64 at odd addresses 0.51, 0.31 in one block; (8192, 16384)
+                 * 0.93, 0.78; (5064, 4517) i32 into i64 0.98, 0.34. */
+                if (!chip->small_tiles && value_size(s) == 8 && team == 512 &&
+                    tile.resident == 1 && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc)) {
+                        const bool few = vectors <= 512 * held;
+                        items = few ? at_least(held / 2, 1) : held;
+                        team = tile.threads = spec->threads = 256;
+                        tile.resident = few ? 3 : 2;
+                }
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_least(at_most(places / team, 8), 1);
         }
         int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * value_size(s);
@@ -162,14 +172,15 @@ static bool in_one_piece(const layout *l)
  * there are more threads, each with fewer bytes in flight. Returns how many threads a
  * multiprocessor should hold.
  */
-static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip, strip *cut, int64_t *items, int64_t places)
+static int64_t for_short_axis(const layout *l, sf_cuda_tile tile, const sf_cuda_chip *chip,
+                              strip *cut, int64_t *items, int64_t places, bool all)
 {
         const sf_step *s = l->step;
         const int64_t outer = s->batch / l->line.len, width = l->width, vectors = ceil_div(l->line.len, width), words = scanned_down_size(s) / 4;
-        if (s->n > cut->groups * *items)
+        if (s->n > cut->groups * *items && !all)
                 return places;
         /* Half of a thread's registers for what it holds, if it has 128. */
-        if (s->n * width * words <= 32 && !chip->small_tiles) {
+        if ((all || s->n * width * words <= 32) && !chip->small_tiles) {
                 *items = s->n;
                 cut->groups = 1;
         }
@@ -231,6 +242,27 @@ static void narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip
                 }
 }
 
+/*
+ * How many columns should a thread have so that it can hold all rows of them? Groups of rows are a
+ * power of two, of which a few rows more than half leave much idle. 0: that is not so, or there are
+ * too few columns, or too narrow ones. H200, share of a copy, so and in groups: (17, 40683310) f16
+ * 0.76, 0.64; (4097, 21, 2225) bf16 0.67, 0.50; (1262, 10, 16241) u8 0.57, 0.38; (977, 21, 4796)
+ * f64 0.91, 0.78. Elements of 4 bytes gain nothing, and single narrow elements lose.
+ */
+static int64_t alone_width(const layout *l, int64_t width, const sf_cuda_chip *chip)
+{
+        const sf_step *s = l->step;
+        const int64_t size = size_of(s->in), words = value_size(s) / 4, most = 48;
+        if (chip->small_tiles || sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ||
+            size != size_of(s->out) || size == 4 || s->n * width * words <= 32 ||
+            5 * s->n > 4 * pow2_up(s->n) || l->line.len < 192 * width ||
+            s->batch / width < 1024 * (int64_t)chip->multiprocessors)
+                return 0;
+        while (width > 1 && s->n * width * words > most)
+                width /= 2;
+        return s->n * width * words <= most && (width > 1 || size == 8) ? width : 0;
+}
+
 /* In chunks: three launches, with strips of the best width. Else one launch, with strips so narrow
  * that there are enough. */
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool in_chunks)
@@ -249,7 +281,12 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
          * a copy: 32 elements as vectors of four 0.43, of two 0.57. */
         if (s->op == SF_LOGSUMEXP && !chip->small_tiles)
                 width = at_least(at_most(width, 16 / value_size(s)), 1);
+        const int64_t alone = in_chunks ? 0 : alone_width(l, width, chip);
+        if (alone)
+                width = alone;
         strip cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
+        if (alone)
+                cut = (strip){slots, 1, ceil_div(ceil_div(l->line.len, width), slots), false};
         /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100),
          * share of a copy: two blocks of up to 512 0.53, 0.54, 0.51; three of 256 0.49, 0.46,
          * 0.48. */
@@ -258,7 +295,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 places = 1024;
                 cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
         }
-        if (!in_chunks)
+        if (!in_chunks && !alone)
                 narrow_strips(l, tile, chip, &width, &slots, &cut);
         /* If there are still too few strips: narrower ones, down to the 32 bytes that memory moves
          * at once. */
@@ -284,7 +321,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
                 cut.groups /= 2;
         if (!in_chunks && !cut.whole)
-                places = for_short_axis(&own, tile, chip, &cut, &items, places);
+                places = for_short_axis(&own, tile, chip, &cut, &items, places, alone > 0);
         int64_t tiles = ceil_div(s->n, cut.groups * items);
         int64_t piece = cut.groups * items * l->line.len * size_of(s->in), staged = cut.whole && in_one_piece(l) && aligned_to(piece, 16) ? 3 : 0;
         spec->extra[SCAN_COLUMNS_STAGED] = (int32_t)staged;
@@ -339,6 +376,8 @@ static size_t published(int64_t lines, int64_t groups, int64_t columns, int64_t 
 static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, false, false);
+        if (columns == 1)
+                l = sf_cuda_anywhere(l);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
@@ -347,7 +386,9 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* Warps that publish, and warps that look back. H200, 2^28 f32, share of a copy: one party
          * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
-        int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared, tiles, depth;
+        const int64_t more = l.shift_in && l.in < 4 ? 4 : 0; /* SF_STAGED_MORE */
+        int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0) + more, stages, stage, shared;
+        int64_t tiles, depth;
         /* As many stages as shared memory has room for; smaller tiles if that would be fewer than
          * four. */
         for (;; workers /= 2) {
@@ -520,6 +561,12 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         if (fits)
                 return SF_OK;
         /* A chained scan stages only aligned vectors. */
-        const bool vectors = sf_cuda_layout(along, false, false).width * size_of(s->in) >= at_most(8, 2 * size_of(s->in));
+        layout staged_as = sf_cuda_layout(along, false, false);
+        /* Lines that begin early, x and y alike, are aligned in a burst. H200, (392, 3171857) f16:
+         * 0.56 of a copy, 0.49 staged and shifted. */
+        const layout early = sf_cuda_shifted(staged_as, true);
+        if (columns == 1 && (!early.early || early.shift_in))
+                staged_as = sf_cuda_anywhere(staged_as);
+        const bool vectors = staged_as.width * size_of(s->in) >= at_most(8, 2 * size_of(s->in));
         return large && columns <= 4 && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
 }

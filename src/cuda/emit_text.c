@@ -117,7 +117,7 @@ static void put_chain(writer *w, const sf_cuda_spec *spec)
                 put(w, " F(%d, %s, %d, %d)", (int)k, dt_names[f->dt[k]], units[f->how[k] & SF_CUDA_OPERAND_UNIT], (f->how[k] & 0x70) / SF_CUDA_OPERAND_MADE - 1);
         put(w, "\n#define SF_STEPS(F)");
         for (int32_t k = 0; k <= f->beside; k++) {
-                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, f->loads, f->stores, 0};
+                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, f->loads, f->stores, 0, 0};
                 const sf_cuda_also *s = k ? &f->also[k - 1] : &own;
                 const int32_t how = spec->extra[(spec->kernel == SF_CUDA_APPLY ? APPLY_HOW : APPLY_COLUMNS_HOW) + k];
                 const unsigned mask = how >> 4 ? 1u << ((how >> 4) - 1) : 0, loads = operands_of(program, s->loads) | mask;
@@ -134,7 +134,7 @@ static void put_steps(writer *w, const sf_cuda_spec *spec)
         int32_t first = spec->extra[SF_CUDA_NBATCH];
         put(w, "#define SF_STEPS(F)");
         for (int32_t k = 0; k <= spec->fused.beside; k++) {
-                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, 0, 0, 0};
+                const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, 0, 0, 0, 0};
                 const sf_cuda_also *s = k ? &spec->fused.also[k - 1] : &own;
                 const int32_t *dims = &spec->extra[SF_CUDA_OWN + 2 * k];
                 put(w, " F(%d, %d, %s, %s, %d, %d, %d, %d)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)first, (int)dims[0], (int)dims[1]);
@@ -158,7 +158,8 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         const sf_cuda_fused *f = &spec->fused;
         const bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN;
         const bool apply = spec->kernel == SF_CUDA_APPLY || spec->kernel == SF_CUDA_APPLY_COLUMNS;
-        const bool element = f->beside && sf_op_is((sf_op)spec->op, SF_INDEX), total = f->beside && !folds && !again && !apply && !element;
+        const bool element = f->beside && sf_op_is((sf_op)spec->op, SF_INDEX), doubles = f->beside && f->also[0].doubles;
+        const bool total = f->beside && !folds && !again && !apply && !element && !doubles;
         const sf_op op = (sf_op)spec->op;
         bool products = sf_cuda_is_product(spec->op, spec->acc), exponentials = op == SF_LOGSUMEXP;
         for (int k = 0; k < f->beside; k++) {
@@ -176,9 +177,9 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
         put(w, "#define SF_FREE %d\n", !(folds && f->beside && !element) && sf_op_free((sf_op)spec->op, (sf_dt)spec->acc));
         put(w, "#define SF_FUSED %d\n#define SF_LOAD_FUSED %d\n#define SF_STORE_FUSED %d\n", fused, f->loads > 0, f->stores > 0);
         put(w, "#define SF_MEMBERS %d\n#define SF_ALSO %d\n#define SF_TOTAL %d\n", folds && !element ? 1 + f->beside : 1, f->beside, total);
-        put(w, "#define SF_ELEMENT %d\n#define SF_IS_FOLD %d\n", element, folds);
-        if (element)
-                put(w, "#define SF_ELEMENT_OUT %s\n#define SF_ELEMENT_UNIT (%d)\n", dt_names[f->also[0].out], signs[f->also[0].unit]);
+        put(w, "#define SF_ELEMENT %d\n#define SF_SECOND %d\n#define SF_IS_FOLD %d\n", element, element || doubles, folds);
+        if (element || doubles)
+                put(w, "#define SF_SECOND_OUT %s\n#define SF_SECOND_UNIT (%d)\n", dt_names[f->also[0].out], signs[f->also[0].unit]);
         if (total)
                 put(w, "#define SF_TOTAL_OUT %s\n#define SF_TOTAL_INITIAL %d\n", dt_names[f->also[0].out], f->also[0].initial);
         put_spread(w, spec);
@@ -192,10 +193,13 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
                 put(w, "\n");
         }
         put(w, "#define SF_OPERANDS %d\n#define SF_CONSTANTS %d\n", f->operands ? f->operands : 1, f->constants ? f->constants : 1);
-        unsigned still = 0;
-        for (int32_t k = 0; k < f->operands && k < SF_OPERANDS_MAX && !again && !apply; k++)
+        unsigned still = 0, loose = 0, shorter = 0;
+        for (int32_t k = 0; k < f->operands && k < SF_OPERANDS_MAX && !again && !apply; k++) {
                 still |= (f->how[k] & SF_CUDA_OPERAND_STILL ? 1u : 0) << k;
-        put(w, "#define SF_STILL %uu\n", still);
+                loose |= (f->how[k] & SF_CUDA_OPERAND_LOOSE ? 1u : 0) << k;
+                shorter |= (f->how[k] & SF_CUDA_OPERAND_SHORT ? 1u : 0) << k;
+        }
+        put(w, "#define SF_STILL %uu\n#define SF_LOOSE_ONES %uu\n#define SF_SHORT %uu\n", still, loose, shorter);
         if (apply) {
                 put_chain(w, spec);
                 return;
@@ -389,8 +393,8 @@ static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int num
         if (!number && f->others)
                 program = put_load(w, f, "other", number, program, f->others, step->acc, only);
         if (step->stores) {
-                /* a scan's total: it reads no operands */
-                const bool total = number && !step->loads;
+                /* a scan's total, or the element at an index: it reads no operands */
+                const bool total = number && !step->loads && !step->doubles;
                 put(w, "template <class ASK = sf_careful> SF_DEVICE sf_u64 sf_store_program%d(const sf_params &p, sf_of<%s> s", number, dt_names[result]);
                 put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES, only);
                 put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", dt_names[result], dt_names[result]);

@@ -44,19 +44,24 @@ enum {
          * that reads it */
         SF_CUDA_OPERAND_MADE = 16,
         SF_CUDA_OPERAND_SPREAD = 16, /* segments.cu: one element for each segment */
+        /* in a scan: its elements are contiguous, but not aligned as vectors */
+        SF_CUDA_OPERAND_LOOSE = 32,
+        SF_CUDA_OPERAND_SHORT = 64, /* in a scan: it lacks the last element (sf_operand.lacks_last) */
         SF_CUDA_OPERAND_STILL = 128 /* a fold of columns: all rows read the same elements */
 };
 
 /* The most steps that share a launch: folds of one read, or a scan and its total. */
 #define SF_CUDA_MEMBERS_MAX 4
 
-/* A step that shares another's launch: another fold, or a scan's total, which loads nothing. */
+/* A step that shares another's launch: another fold; or a scan's total or second result, which
+ * load nothing. */
 typedef struct sf_cuda_also {
         /* as in the specialisation; initial: is there an initial value */
         uint8_t op, acc, out, initial;
         uint8_t loads, stores;
         /* of a scan's results: how they are laid out along the line, as in SF_CUDA_OPERAND_UNIT */
         uint8_t unit;
+        uint8_t doubles; /* 1: another result of the scan itself, at every position */
 } sf_cuda_also;
 
 /* The programs of fused steps. Their operands and constants are renumbered, without those that the
@@ -84,7 +89,7 @@ typedef struct sf_cuda_spec {
         int32_t width;  /* elements of a vector access */
         int32_t extra[13]; /* the kernel file's prelude gives them meaning */
         sf_cuda_fused fused; /* all zero for a plain step */
-        uint8_t rest[5];
+        uint8_t rest[2];
 } sf_cuda_spec;
 
 /* The instructions of all its programs. */

@@ -4,6 +4,7 @@
 #include "core/value.h"
 #include "expr/plan.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct draft {
@@ -215,6 +216,42 @@ static bool takes_segments(draft *d, const sf_ir_node *n, const sf_track *track)
         return pass->offsets == n->index && pass->axes == axes;
 }
 
+/*
+ * A tensor shifted by one position along the axis of a scan, with 0 where it has no element:
+ * concat([zeros, x[..., :-1]]) in the store of a reverse scan, concat([x[..., 1:], zeros]) in that
+ * of another. It need not be made: the store reads x there, which lacks the sequence's last
+ * element. Returns x, and its tracks; or 0 if the node is something else.
+ */
+static int32_t find_shifted(const draft *d, int32_t node, const sf_track **track)
+{
+        const sf_ir_node *n = sf_ir_at(d->ir, node), *core = sf_ir_at(d->ir, d->core ? d->core : node);
+        const sf_plan *plan = d->planner->plan;
+        if (n->kind != SF_IR_CONCAT || n->nlist != 2 || d->planner->cut[node] || plan->written)
+                return 0;
+        if (core->kind != SF_IR_SCAN || core->index || !sf_backend_doubles(plan->device))
+                return 0;
+        const int32_t axis = n->index, zero = sf_ir_arg(d->ir, n, !core->reverse);
+        const sf_track *at = &(*track)[axis];
+        const sf_ir_node *rest = sf_ir_at(d->ir, sf_ir_arg(d->ir, n, core->reverse));
+        double value = 1;
+        if (core->axes != (uint64_t)1 << axis || at->start || at->step != 1 || at->along != axis)
+                return 0;
+        if (n->shape[axis] < 2 || rest->kind != SF_IR_SLICE || rest->index != axis || rest->step != 1 ||
+            rest->start != !core->reverse)
+                return 0;
+        if (!sf_ir_is_number(d->ir, zero, &value) || value != 0 || signbit(value))
+                return 0;
+        const int32_t x = sf_ir_arg(d->ir, rest, 0);
+        const sf_ir_node *nx = sf_ir_at(d->ir, x);
+        if (nx->kind != SF_IR_INPUT || !sf_ir_same_shape(nx, n))
+                return 0;
+        sf_track *shifted = sf_ir_alloc(d->ir, (size_t)n->ndim * sizeof *shifted);
+        memcpy(shifted, *track, (size_t)n->ndim * sizeof *shifted);
+        shifted[axis].start = core->reverse ? -1 : 1;
+        *track = shifted;
+        return x;
+}
+
 static int32_t compile(draft *d, int32_t node, const sf_track *track)
 {
         const sf_ir_node *n = sf_ir_at(d->ir, node);
@@ -233,6 +270,9 @@ static int32_t compile(draft *d, int32_t node, const sf_track *track)
                 return emit_result(d);
         if (n->kind == SF_IR_CONSTANT)
                 return emit_constant(d, n->dt, n->value, node);
+        const int32_t shifted = find_shifted(d, node, &track);
+        if (shifted)
+                return emit_load(d, shifted, track);
         if (is_memory(d, node))
                 return emit_load(d, node, track);
         if (d->depth == SF_PROGRAM_MAX)
@@ -292,6 +332,20 @@ double sf_access_extent(const sf_plan *plan, const sf_pass *pass, const sf_acces
         return positions;
 }
 
+bool sf_access_lacks_last(const sf_plan *plan, const sf_pass *pass, const sf_access *a)
+{
+        const sf_buffer *b = &plan->buffer[a->buffer];
+        bool lacks = false;
+        for (int32_t d = 0; d < b->ndim; d++) {
+                const sf_track *t = &a->track[d];
+                const bool along = t->along >= 0 && pass->axes >> t->along & 1 && !t->segment;
+                const int64_t at = along && !pass->reverse ? pass->shape[t->along] - 1 : 0;
+                const int64_t last = along ? t->start + t->step * at : 0;
+                lacks = lacks || last < 0 || (along && last >= b->shape[d]);
+        }
+        return lacks;
+}
+
 /* Makes the operand that is broadcast least the step's x, whose strides decide the layout; among
  * equal ones, an operand of the load. */
 static void choose_x(const sf_plan *plan, sf_pass *pass)
@@ -300,6 +354,8 @@ static void choose_x(const sf_plan *plan, sf_pass *pass)
         double most = -1;
         for (int32_t k = 0; k < pass->operands; k++) {
                 double mine = sf_access_extent(plan, pass, &pass->operand[k]) + (pass->load_reads >> k & 1 ? 0.5 : 0);
+                if (sf_access_lacks_last(plan, pass, &pass->operand[k]))
+                        continue; /* x has all its elements */
                 if (mine > most) {
                         best = k;
                         most = mine;

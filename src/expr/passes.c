@@ -252,7 +252,7 @@ static int32_t find_core(sf_planner *p, int32_t root, const sf_track **track)
  * ---------------------------------------------------------------------------------------------------------- */
 static void need(sf_planner *p, int32_t node);
 
-static void push(sf_planner *p, sf_pass *pass)
+void sf_plan_push(sf_planner *p, sf_pass *pass)
 {
         sf_plan *plan = p->plan;
         if (plan->passes == p->room_passes) {
@@ -294,6 +294,8 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
         const sf_ir_node *n = sf_ir_at(p->ir, root);
         if (!n->count) /* nothing has to be computed for it */
                 return;
+        if (!copies && offset_axis < 0 && sf_plan_doubles(p, root, buffer))
+                return;
         sf_pass *pass = sf_ir_alloc(p->ir, sizeof *pass);
         const sf_track *track;
         int32_t core = 0, cut;
@@ -330,7 +332,7 @@ static void make_pass(sf_planner *p, int32_t root, bool copies, int32_t buffer, 
         if (pass->masked)
                 need(p, p->plan->buffer[pass->mask.buffer].node);
         pass->products = is_products(p, pass);
-        push(p, pass);
+        sf_plan_push(p, pass);
 }
 
 /* Makes the passes that compute a node whose result has to be in memory. */

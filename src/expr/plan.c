@@ -72,7 +72,9 @@ static void join_siblings(sf_plan *plan)
 {
         for (int32_t i = 0; i < plan->passes; i++) {
                 int32_t count = 1;
-                for (int32_t j = i + 1; j < plan->passes && count < SF_SIBLINGS_MAX && !plan->pass[i]->sibling; j++) {
+                while (i + count < plan->passes && plan->pass[i + count]->sibling)
+                        count++; /* results of one scan are together already */
+                for (int32_t j = i + count; j < plan->passes && count < SF_SIBLINGS_MAX && !plan->pass[i]->sibling; j++) {
                         sf_pass *first = plan->pass[i], *pass = plan->pass[j];
                         if (!same_reads(plan, first, pass) || pass->out.buffer == first->out.buffer)
                                 continue;

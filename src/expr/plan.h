@@ -165,6 +165,15 @@ struct sf_planner {
  * repeats. */
 double sf_access_extent(const sf_plan *plan, const sf_pass *pass, const sf_access *access);
 
+/* Is the operand shifted, so that it has no element at the last position of the pass's sequence? */
+bool sf_access_lacks_last(const sf_plan *plan, const sf_pass *pass, const sf_access *access);
+
+/* doubles.c: if `root` is elementwise work on the result of a scan whose pass exists, and the
+ * backend computes both in one scan, makes it a sibling of that pass that writes to `buffer`. */
+bool sf_plan_doubles(sf_planner *planner, int32_t root, int32_t buffer);
+/* passes.c: appends a pass. */
+void sf_plan_push(sf_planner *planner, sf_pass *pass);
+
 /* plan.c: do both read the same positions of the same tensors? If so, neither reads what the other
  * writes. */
 bool sf_plan_same_tensors(const sf_plan *plan, const sf_pass *a, const sf_pass *b);

@@ -177,6 +177,8 @@ static void describe_pass(const job *j, const sf_pass *pass, described *d, sf_vi
                         views->spread |= (uint32_t)pass->operand[k].track[a].segment << k;
         if (!pass->fused)
                 return;
+        for (int32_t k = 0; k < pass->operands; k++)
+                views->lacking |= (uint32_t)sf_access_lacks_last(j->plan, pass, &pass->operand[k]) << k;
         sf_pass_programs(pass, fuse);
         views->operands = pass->operands ? pass->operands : 1;
         views->fuse = fuse;

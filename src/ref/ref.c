@@ -42,6 +42,7 @@ typedef struct source {
 
 static void stand(source *s)
 {
+        static const uint64_t nothing; /* what stands for an element that an operand lacks */
         const sf_fuse *f = s->step->fuse;
         for (int32_t k = 0; f && k < f->operands; k++) {
                 s->at[k] = f->operand[k].data;
@@ -49,6 +50,8 @@ static void stand(source *s)
                         s->at[k] += s->batch.at[d] * f->operand[k].stride[d];
                 for (int32_t d = 0; s->at[k] && d < s->step->nseq; d++)
                         s->at[k] += s->item.at[d] * f->operand[k].stride[s->step->nbatch + d];
+                if (f->operand[k].lacks_last && s->item.at[0] == s->step->n - 1)
+                        s->at[k] = (const char *)&nothing;
         }
 }
 

@@ -1,4 +1,4 @@
-/* check.h: the little that the tests of the CUDA backend's host side stand on. */
+/* check.h: what the tests of the CUDA backend's host side share. */
 #ifndef SF_TEST_CUDA_CHECK_H
 #define SF_TEST_CUDA_CHECK_H
 

@@ -40,10 +40,10 @@ typedef struct fake_cuda {
         atomic_long live;                /* allocations not released */
         atomic_long biggest;             /* bytes of the largest allocation so far */
         cu_stream capturing;             /* the stream being captured, or NULL */
-        atomic_int busy;                 /* nonzero: no work is ever over, as far as events say */
+        atomic_int busy;                 /* nonzero: events report that no work has ever ended */
         atomic_long events;              /* not destroyed */
         atomic_long stale;               /* uses of what went with a context that was reset */
-        atomic_long pushed;              /* contexts pushed less popped, on all threads */
+        atomic_long pushed;              /* contexts pushed minus contexts popped, on all threads */
         atomic_long objects;             /* user objects that graphs hold */
         void (*destroy_graphs)(void);    /* every graph is destroyed: their objects' destructors run */
         void (*watch)(bool on);          /* which launch comes after which is noted, or no more */

@@ -78,7 +78,7 @@ static void reset(int device)
         contexts[device].live = 0;
 }
 
-/* What was made in a context is there as long as that is. */
+/* What was made in a context exists as long as the context. */
 static bool gone(int device, int generation)
 {
         if (contexts[device].generation == generation && !contexts[device].inactive)
@@ -304,7 +304,8 @@ static void renew(void *stream)
         renewed[i].id = ++last_id;
 }
 
-/* Those of a context that is gone stay here: nobody may destroy them, and whoever still has one may ask. */
+/* Those of a destroyed context stay here: they must not be destroyed, and callers that still
+ * have one may query it. */
 struct cu_event_handle {
         int device, generation;
         uint64_t before;
@@ -345,7 +346,7 @@ cu_result cuEventRecord(cu_event event, cu_stream stream)
         if (gone(event->device, event->generation))
                 return CU_CONTEXT_DESTROYED;
         if (fake.capturing && stream == fake.capturing)
-                return 1; /* the tests have no use for it */
+                return 1; /* not needed by the tests */
         pthread_mutex_lock(&lock);
         event->before = watched >= 0 ? *before_of(stream) : 0;
         pthread_mutex_unlock(&lock);

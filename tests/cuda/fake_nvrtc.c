@@ -78,7 +78,7 @@ int nvrtcDestroyProgram(program **p)
 int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
         CALLED(nvrtcCompileProgram);
-        const char *wait = getenv("FAKE_NVRTC_MS"); /* a compiler that takes its time */
+        const char *wait = getenv("FAKE_NVRTC_MS"); /* a slow compiler */
         if (wait)
                 usleep(1000 * (useconds_t)atoi(wait));
         fake.options[0] = '\0';

@@ -370,7 +370,7 @@ static void see(void *count, const char *name, const char *about, int64_t bytes,
 
 static int kernels_kept;
 
-/* They are all compiled alike: a few are enough. */
+/* All are compiled in the same way, so a few are enough. */
 static int stop_soon(void *user, const char *what, int32_t done, int32_t of)
 {
         (void)user, (void)what, (void)of;

@@ -400,7 +400,8 @@ bool fused_name(fused_named *c, int index)
                 double after;  /* results times this, if it is not 0 */
                 sf_op op;      /* of two elements: the second operand is the other */
                 bool spread;   /* sums in f64 of the distances to the second operand, one a sequence, and of their squares */
-                bool back;     /* the reverse of a recurrence: exclusive, of a and a g, and g is added to its results */
+                /* the reverse of a recurrence: exclusive, of a and a g, and g is added to its results; and these times the states before them */
+                bool back;
         } listed[] = {{"dot_scaled", true, 1024, 8192, 2, SF_DT_F32, true, 0.75, SF_SUM, false, false},
                       {"scan_of_product_rows", false, 32768, 32768, 2, SF_DT_BOOL, false, 0, SF_SUM, false, false},
                       {"scan_of_product_columns", false, 32768, 32768, 1, SF_DT_BOOL, false, 0, SF_SUM, false, false},
@@ -412,6 +413,8 @@ bool fused_name(fused_named *c, int index)
                       {"recurrence_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
                       {"recurrence_columns", false, 16384, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
                       {"recurrence_back_rows", false, 12288, 65536, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, true},
+                      {"recurrence_back_rows_odd", false, 12288, 65537, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, true},
+                      {"recurrence_back_rows_short", false, 12288, 1000, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, true},
                       {"recurrence_back_columns", false, 2048, 12288, 1, SF_DT_F32, false, 0, SF_RECURRENCE, false, true},
                       {"recurrence_long", false, 1, 1 << 28, 2, SF_DT_F32, false, 0, SF_RECURRENCE, false, false},
                       {"var_mean_rows", true, 16384, 16384, 2, SF_DT_F32, false, 0, SF_SUM, true, false},
@@ -458,8 +461,22 @@ bool fused_name(fused_named *c, int index)
                                                                  {SF_CODE_CAST, SF_DT_F64, 0, {1}}, {SF_CODE_SUB, SF_DT_F64, 0, {2, 3}}}};
         }
         c->fuse.load_reads = 3;
-        sf_step_geometry(&c->step, &(sf_step_views){.x = &c->x, .y = &c->out, .axes = listed[index].axes, .reverse = listed[index].back, .keepdim = true, .operands = 2,
-                                                    .operand = {&c->x, &c->other}, .fuse = &c->fuse});
+        sf_view states = far_view(c->shape, SF_DT_F32, 4);
+        states.data -= states.strides[__builtin_ctz(listed[index].axes | 4)];
+        sf_step_views views = {.x = &c->x, .y = &c->out, .axes = listed[index].axes, .reverse = listed[index].back, .keepdim = true, .operands = listed[index].back ? 3 : 2,
+                               .lacking = 4, .operand = {&c->x, &c->other, &states}, .fuse = &c->fuse};
+        sf_step_geometry(&c->step, &views);
+        if (listed[index].back) {
+                c->squares = c->fuse;
+                c->squares.store.code[c->squares.store.count++] = (sf_instruction){SF_CODE_LOAD, SF_DT_F32, 2, {0}};
+                c->squares.store.code[c->squares.store.count++] = (sf_instruction){SF_CODE_MUL, SF_DT_F32, 0, {2, 3}};
+                c->squares.store_reads = 6;
+                c->beside = c->step;
+                views.fuse = &c->squares;
+                sf_step_geometry(&c->beside, &views);
+                c->beside.y += (uintptr_t)3 << 40;
+                c->step.sibling = &c->beside;
+        }
         if (listed[index].spread) {
                 c->squares = c->fuse;
                 c->squares.load.code[c->squares.load.count++] = (sf_instruction){SF_CODE_SQUARE, SF_DT_F64, 0, {4}};

@@ -31,7 +31,7 @@ typedef struct fused_case {
 } fused_case;
 
 enum {
-        FUSED_SMALL = 1 /* for a machine that runs them slowly */
+        FUSED_SMALL = 1 /* for slow machines */
 };
 
 /* Allocates and fills; the steps' pointers lead into the case's own memory. */
@@ -45,7 +45,8 @@ void fused_reset(fused_case *c);
 size_t fused_results_size(const fused_case *c);
 void fused_results(const fused_case *c, unsigned char *to);
 
-/* How many elements differ between two such copies (any NaN is any NaN), and whether a byte between elements does. */
+/* How many elements differ between two such copies (all NaN are equal), and whether a byte
+ * between elements does. */
 long fused_differences(const fused_case *c, const unsigned char *a, const unsigned char *b, bool *between);
 
 void fused_print(const fused_case *c, FILE *to);

@@ -102,7 +102,7 @@ static void copy_in(mirror *m, const sf_tensor *t, sf_tensor *device)
         m->at = m->base + MARGIN + (uintptr_t)m->low % 256 / element * element;
         GPU(gpu.set(m->at - MARGIN, POISON, m->bytes + 2 * MARGIN));
         GPU(gpu.put(m->at, m->low, m->bytes));
-        /* The offset is put to the test as well; data need not be aligned for that. */
+        /* byte_offset is tested as well; data need not be aligned for that. */
         device->data = (void *)(uintptr_t)(m->at + (gpu_address)(first - m->low) - t->byte_offset);
 }
 

@@ -323,7 +323,7 @@ static void run_kept(void *user, gpu_handle stream)
         work_run(k->w, stream, versions);
 }
 
-/* The call that a person would make who knew the operators. */
+/* The calls that a user would write by hand. */
 typedef struct direct {
         const work *w;
         int32_t axis;
@@ -482,7 +482,7 @@ int main(int argc, char **argv)
                 return 0;
         }
         int failed = expr_main(2, arguments);
-        /* The rest is one process's. */
+        /* Only one process does the rest. */
         if (shard && atol(shard))
                 return failed;
         engines_open();

@@ -99,18 +99,22 @@ static void run_case(uint64_t seed)
 /* ------------------------------------------------------------------------------------------------------------
  * Times
  * ---------------------------------------------------------------------------------------------------------- */
-#define REGIONS 4
+#define REGIONS 6
 static gpu_address regions[REGIONS];
+
+/* Where a far address really is. That of a reversed tensor is its last element's. */
+static char *placed(const void *far)
+{
+        const uintptr_t address = (uintptr_t)far;
+        return (char *)(uintptr_t)regions[(address >> 40) - 1] + (address & (((uintptr_t)1 << 40) - 1));
+}
 
 static sf_step *place(sf_step *s, sf_fuse *f)
 {
-        char *at[REGIONS];
-        for (int i = 0; i < REGIONS; i++)
-                at[i] = (char *)(uintptr_t)regions[i];
-        s->x = at[((uintptr_t)s->x >> 40) - 1];
-        s->y = at[((uintptr_t)s->y >> 40) - 1];
+        s->x = placed(s->x);
+        s->y = placed(s->y);
         for (int32_t k = 0; f && k < f->operands; k++)
-                f->operand[k].data = at[((uintptr_t)f->operand[k].data >> 40) - 1];
+                f->operand[k].data = placed(f->operand[k].data);
         return s;
 }
 

@@ -1,4 +1,5 @@
-/* The disk cache: what it keeps, what it refuses to believe, and what it does without. The binaries are made up. */
+/* The disk cache: what it keeps, what it rejects, and how it works without a folder. The
+ * binaries are made up. */
 #include "check.h"
 
 #include "cuda/cache.h"
@@ -315,7 +316,7 @@ static void test_many(void)
                 CHECK(keep(i, SIZE) && look(i, SIZE) == 1, "%d is not replaced", i);
         }
         CHECK(sf_cache_each(NULL, NULL) == ENTRIES, "%ld entries", (long)sf_cache_each(NULL, NULL));
-        /* What the dead were writing goes when it is old enough to be nobody's. */
+        /* Temporary files of killed processes are removed once they are old enough. */
         DIR *dir = opendir(getenv("SCANFOLD_CACHE_DIR"));
         struct dirent *entry;
         const struct timespec old[2] = {{1000, 0}, {1000, 0}};

@@ -27,7 +27,7 @@
 /* ------------------------------------------------------------------------------------------------------------
  * What fails
  * ---------------------------------------------------------------------------------------------------------- */
-static atomic_long until_failure = -1; /* so many more succeed; negative: all */
+static atomic_long until_failure = -1; /* this many more calls succeed; negative: all of them */
 static atomic_bool failed;
 static const char *what_failed = "";
 
@@ -136,7 +136,7 @@ static int with_failure(int o, long at)
                         whole = operations[o].is_whole();
                 CHECK(whole, "%s, call %ld (%s) fails: results are neither untouched nor right", operations[o].name, at, what_failed);
         }
-        /* What a failing pop leaves, nobody can take away. */
+        /* A context whose pop failed cannot be removed. */
         CHECK(!cuda->pushed || !strcmp(what_failed, "context_pop"), "%s, call %ld (%s) fails: %ld contexts are left", operations[o].name, at, what_failed, (long)cuda->pushed);
         status = operations[o].run();
         CHECK(status == SF_OK && operations[o].is_right(), "%s, after call %ld (%s) failed: %s: %s", operations[o].name, at, what_failed,

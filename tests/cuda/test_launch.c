@@ -59,7 +59,7 @@ static sf_status lengthy(int device, void *stream, int64_t n)
                 CHECK((status) == SF_OK || strstr(sf_last_error(NULL), (words)), "the sentence is: %s", sf_last_error(NULL)); \
         } while (0)
 
-/* Whatever went wrong on the device, the CPU goes on. */
+/* Whatever failed on the device, calls on the CPU still work. */
 static void cpu_works(void)
 {
         float x[3] = {1, 2, 3}, y[3];
@@ -99,7 +99,7 @@ static void test_plans(void)
                 long first = cuda->launches, cleared = calls(FAKE_clear_async);
                 EXPECT(sf_cuda_run_in(NULL, &step, at(1, (uint64_t)1 << 42), size), SF_OK, "");
                 CHECK(cuda->launches - first == plan.launches, "%s: %ld launches", what, cuda->launches - first);
-                CHECK(calls(FAKE_clear_async) - cleared == plan.watched, "%s", what); /* nobody knows what is in a workspace */
+                CHECK(calls(FAKE_clear_async) - cleared == plan.watched, "%s", what); /* the contents of a workspace are unknown */
                 for (int32_t k = 0; k < plan.launches; k++) {
                         const fake_launch *got = &cuda->last[(first + k) % FAKE_LAUNCHES];
                         sf_cuda_launch *l = &plan.launch[k];
@@ -108,7 +108,7 @@ static void test_plans(void)
                         CHECK(!memcmp(got->grid, l->grid, sizeof l->grid) && got->block[0] == (uint32_t)l->spec.threads && got->block[1] == 1,
                               "%s: grid %u %u %u, block %u", what, got->grid[0], got->grid[1], got->grid[2], got->block[0]);
                         CHECK(got->shared == l->shared && got->stream == (cu_stream)0x50 && got->context == 1 && got->overlaps == l->overlaps, "%s", what);
-                        /* Dimensions beyond those the kernel reads hold anything. */
+                        /* Dimensions that the kernel does not read may hold garbage. */
                         CHECK(!memcmp(got->params, l->params, offsetof(sf_params, dims)), "%s: parameters differ", what);
                         char prelude[65536];
                         size_t length = sf_cuda_prelude(&l->spec, prelude, sizeof prelude);
@@ -214,6 +214,7 @@ static void place_named(fused_named *c)
         c->step.x = at(0, 0);
         c->fuse.operand[0].data = at(0, 0);
         c->fuse.operand[1].data = at(0, (uint64_t)1 << 40);
+        c->fuse.operand[2].data = at(0, (uint64_t)5 << 40);
         c->step.y = at(0, (uint64_t)1 << 41);
         c->beside.x = c->step.x;
         c->beside.y = at(0, (uint64_t)3 << 40);
@@ -287,6 +288,11 @@ static void test_siblings(void)
                       {"cumsum(x, 1), max(x, 1)", 2, 0, "reads again what another pass reads: on CUDA a scan shares its read with its own total alone"},
                       {"cumsum(x, 1), sum(x, 1), max(x, 1), min(x, 1)", 2, 2, "a scan shares its read with its own total alone"},
                       {"cumsum(x, 1), cummax(x, 1)", 2, 0, "a scan shares its read with its own total alone"},
+                      {"cumsum(x, 1), cumsum(x, 1) * x + 1", 1, 1, NULL},
+                      {"cumsum(x, 0), cumsum(x, 0) * concat([x[1:], zeros_like(x[:1])], 0)", 1, 1, NULL}, /* shifted by one position, in place */
+                      {"cumsum(x, 1), cumsum(x, 1) * concat([zeros_like(x[:, :1]), x[:, :-1]], 1)", 4, 0, "a pass writes one result"}, /* to the other side */
+                      {"cumsum(x, 1), cumsum(x, 1)[::-1] * x", 2, 0, "not fused"},
+                      {"cumsum(x, 1), cumsum(x, 1) * 2, sum(x, 1)", 2, 1, "its own total alone"},
                       {"cumsum(x, 1), sum(x, 1, reverse=True)", 2, 0, "another direction"},
                       {"sum(x, 1), max(x, 1), min(x, 1), sum(x * x, 1), prod(x, 1)", 2, 3, "four results share one at most"},
                       {"x * 2, x + 1", 2, 0, "an elementwise pass has one result"},
@@ -537,7 +543,7 @@ static void test_capture(void)
         cuda->destroy_graphs();
         CHECK(cuda->live == live + 1, "%ld blocks, then %ld: one was lost", live + 1, (long)cuda->live);
         cuda->capturing = NULL;
-        EXPECT(usual(0, NULL), SF_OK, ""); /* nobody left a lock behind */
+        EXPECT(usual(0, NULL), SF_OK, ""); /* no lock is still held */
         EXPECT(lengthy(0, NULL, 1 << 26), SF_OK, "");
 }
 
@@ -560,7 +566,7 @@ static void test_errors(void)
         cuda->result[FAKE_context_push] = 0;
         EXPECT(usual(0, NULL), SF_OK, "");
 
-        /* A stream that is none: said so, and nothing forgotten. */
+        /* An invalid stream is reported, and no state is lost. */
         long loads = calls(FAKE_module_load);
         cuda->result[FAKE_launch] = cuda->result[FAKE_stream_flags] = CU_INVALID_HANDLE;
         EXPECT(usual(0, (void *)0x4000), SF_DEVICE_ERROR, "the stream must be a live one");
@@ -598,7 +604,7 @@ static void test_compile_error(void)
         CHECK(strstr(nvrtc->options, "--gpu-architecture=sm_90") && strstr(nvrtc->options, "--fmad=false"), "%s", nvrtc->options);
 }
 
-/* Kernels nobody has compiled yet, wanted by many threads at once: each compiled once. */
+/* Many threads need the same kernels that are not compiled yet: each is compiled once. */
 static void *thread_main(void *argument)
 {
         int number = *(int *)argument;
@@ -684,7 +690,8 @@ static void test_listing(void)
         CHECK(entries > 5 && removed == entries, "%d listed, %d removed", entries, (int)removed);
 }
 
-/* In a child, a driver that was used is of no use; the CPU is. Whatever locks other threads held, nothing hangs. */
+/* A child of fork cannot use a driver that its parent used, but it can use the CPU. Nothing
+ * hangs, whatever locks other threads held. */
 static void check_child(sf_status expected, const char *words)
 {
         fflush(NULL);

@@ -165,7 +165,8 @@ static void test_kept(void)
         CHECK(calls(FAKE_stream_wait_event) == waits + 1, "%ld waits",
               calls(FAKE_stream_wait_event) - waits);
 
-        /* While others read it, it is not made anew: the run does without, and waits for nobody. */
+        /* While others read it, it is not made anew: the run computes it for itself and does not
+         * wait. */
         run apart = plan_run(two, 2);
         MAKES(apart);
         READS(plan_run(one, 1));

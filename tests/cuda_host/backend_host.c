@@ -23,7 +23,7 @@ static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
 long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
-long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_clusters, host_through, host_loops, host_shifts, host_teams;
+long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_teams;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -126,6 +126,7 @@ static sf_status run_shared(sf_context *ctx, const sf_step **next)
         SF_TRY(sf_cuda_plan_step(ctx, *next, &host_chip, &plan));
         host_shared += plan.steps > 1;
         host_totals += plan.steps > 1 && !(*next)->fold;
+        host_doubles += plan.launch[plan.launches - 1].spec.fused.beside && plan.launch[plan.launches - 1].spec.fused.also[0].doubles;
         for (int32_t i = 0; i < plan.steps; i++)
                 *next = (*next)->sibling;
         return run_launches(ctx, &plan);
@@ -200,6 +201,12 @@ const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *con
 {
         (void)device;
         return sf_cuda_apart(count, steps, other);
+}
+
+bool sf_backend_doubles(sf_device device)
+{
+        (void)device;
+        return true;
 }
 
 const char *sf_backend_follows(sf_device device, const sf_step *chain)

@@ -148,7 +148,7 @@ static void fiber_main(void)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
- * What a kernel calls
+ * Functions that kernels call
  * ---------------------------------------------------------------------------------------------------------- */
 int exec_thread(void)
 {
@@ -452,7 +452,7 @@ int exec_run(const exec_launch *launch)
                 uint32_t first = (uint32_t)(model_random(&random) % resident);
                 for (uint32_t k = 0; k < resident && !failed; k++) {
                         block *b = &blocks[(first + k) % resident];
-                        /* Now and then a block sits out a round: it must not matter. */
+                        /* Sometimes a block skips a round: results must not change. */
                         if (b->index < 0 || (resident > 1 && model_random(&random) % 4 == 0))
                                 continue;
                         for (uint32_t t = 0; t < launch->threads && !failed; t += 32)

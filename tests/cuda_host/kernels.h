@@ -14,7 +14,7 @@
 void kernels_open(const char *folder, const char *compiler, int jobs);
 void kernels_want(const sf_cuda_spec *spec);
 void kernels_compile(void);
-/* NULL if it was never asked for. */
+/* Returns NULL if it was never requested. */
 exec_entry kernels_find(const sf_cuda_spec *spec);
 int kernels_count(void);
 

@@ -28,7 +28,7 @@ uint32_t model_era(void)
  * ---------------------------------------------------------------------------------------------- */
 #define SLOT_BITS 20
 #define SLOTS ((size_t)1 << SLOT_BITS) /* of words that are posted in a launch */
-#define KEPT 8                  /* values of a word: older ones are seen by everybody by then */
+#define KEPT 8                  /* values that are kept of a word: all blocks have seen older ones by then */
 
 typedef struct word {
         const uint64_t *at;

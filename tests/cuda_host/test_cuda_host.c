@@ -180,6 +180,19 @@ static void meet_odd_columns(void)
         }
 }
 
+/* Columns of halves in packs of four, which many blocks share: their totals are wider than the
+ * packs. */
+static void meet_packs_in_chunks(void)
+{
+        for (int i = 0; i < 2; i++) {
+                test_case c = case_plain(false, 1, 3, (const int64_t[]){1, 3000, i ? 44 : 20});
+                c.in = c.out = i ? DT_F16 : DT_BF16;
+                c.op = i ? SF_MAX : SF_SUM;
+                c.seed = (uint64_t)i;
+                meet(&c);
+        }
+}
+
 /* Long rows, held whole by a block: rows enough for a chip with two multiprocessors. */
 static void meet_whole_rows(void)
 {
@@ -311,6 +324,61 @@ static void meet_odd_places(void)
         }
 }
 
+/* Ways that only large tensors take, met by small ones on a chip with one multiprocessor and hardly
+ * any cache: folds of small matrices numbered through, of leaves that groups take in turn, of
+ * contiguous narrow rows; columns and rows that a thread holds whole; chained scans from any
+ * address; narrow rows in pieces. */
+static void meet_large_ways(void)
+{
+        static const struct {
+                bool fold;
+                int in, out;
+                sf_op op;
+                int64_t shape[3];
+                int skew;
+        } ways[] = {
+                {true, DT_F32, DT_F32, SF_SUM, {300, 8, 81}, 0},
+                {true, DT_I64, DT_I64, SF_MAX, {90, 9, 70}, 1},
+                {true, DT_F16, DT_F16, SF_PROD, {150, 5, 33}, 1},
+                {true, DT_BF16, DT_BF16, SF_SUM, {12, 131, 111}, 1},
+                {true, DT_F32, DT_F32, SF_SUM, {9, 131, 111}, 0},
+                {true, DT_F32, DT_F32, SF_PROD, {8, 1000, 45}, 0},
+                {true, DT_F16, DT_F16, SF_PROD, {14, 27, 218}, 0},
+                {true, DT_BF16, DT_BF16, SF_SUM, {2, 3002, 2}, 0},
+                {true, DT_F32, DT_F32, SF_SUM, {1, 20001, 2}, 0},
+                {true, DT_F32, DT_F32, SF_MIN, {1, 18, 5001}, 1},
+                {true, DT_F32, DT_F32, SF_SUM, {1, 21, 4001}, 1},
+                {true, DT_BOOL, DT_I64, SF_SUM, {1, 2, 9001}, 0},
+                {true, DT_F64, DT_F64, SF_SUM, {40, 131, 1}, 1},
+                {true, DT_BF16, DT_BF16, SF_SUM, {90, 37, 1}, 0},
+                {true, DT_F16, DT_F16, SF_MAX, {70, 82, 1}, 0},
+                {false, DT_F16, DT_F16, SF_SUM, {1, 17, 9000}, 0},
+                {false, DT_F64, DT_F64, SF_MAX, {1, 21, 3000}, 0},
+                {false, DT_U8, DT_U8, SF_SUM, {1, 10, 17000}, 1},
+                {false, DT_F16, DT_F16, SF_SUM, {1, 70001, 1}, 1},
+                {false, DT_U8, DT_U8, SF_SUM, {1, 150001, 1}, 1},
+                {false, DT_F32, DT_F32, SF_SUM, {2, 50003, 1}, 1},
+                {false, DT_BF16, DT_F32, SF_SUM, {1, 60001, 1}, 1},
+                {false, DT_I32, DT_I64, SF_SUM, {2, 40001, 1}, 1},
+                {false, DT_I64, DT_I64, SF_SUM, {3, 5951, 1}, 1},
+                {false, DT_F64, DT_F64, SF_MIN, {2, 16384, 1}, 0},
+                {false, DT_F16, DT_F16, SF_SUM, {60, 101, 1}, 0},
+                {false, DT_F16, DT_F32, SF_PROD, {60, 65, 1}, 0},
+                {false, DT_U8, DT_U8, SF_MAX, {40, 301, 1}, 1},
+                {false, DT_F16, DT_F16, SF_MAX, {30, 316, 1}, 0},
+        };
+        for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
+                test_case c = case_plain(ways[i / 2].fold, 1, 3, ways[i / 2].shape);
+                c.in = ways[i / 2].in;
+                c.out = ways[i / 2].out;
+                c.op = ways[i / 2].op;
+                c.seed = (uint64_t)(first_seed * 1000) + i;
+                c.reverse = i & 1;
+                c.skew_x = ways[i / 2].skew * dts[c.in].size;
+                meet(&c);
+        }
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -320,6 +388,7 @@ static void meet_all(void)
         meet_varied(wanted);
         meet_long();
         meet_odd_columns();
+        meet_packs_in_chunks();
         meet_pairs(SF_PROD, 1);
         meet_pairs(SF_LOGSUMEXP, 3);
         meet_large_mantissas();
@@ -331,6 +400,9 @@ static void meet_all(void)
         meet_shapes(true, 40);
         host_chip.multiprocessors = 2;
         meet_whole_rows();
+        host_chip.multiprocessors = 1;
+        host_chip.l2 = 8192;
+        meet_large_ways();
 }
 
 int main(int argc, char **argv)

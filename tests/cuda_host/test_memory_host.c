@@ -17,6 +17,11 @@ static const sf_cuda_chip small_chip = {.capability = 90, .cluster = 8, .multipr
 #define MOST 54000
 #define SEGMENTS 40
 
+/* The gradients of a recurrence: two results of one scan, and a tensor that is read shifted. */
+#define SCANNED(back) "(x + linear_recurrence(0.4 * x, x * x, 1, reverse=" back ", exclusive=True))"
+#define BACK SCANNED("True") ", " SCANNED("True") " * concat([zeros_like(x[:, :1]), x[:, :-1]], 1)"
+#define FORTH SCANNED("False") ", " SCANNED("False") " * concat([x[:, 1:], zeros_like(x[:, :1])], 1)"
+
 static const struct {
         const char *text; /* of x, an offset for each of SEGMENTS and one more, and w */
         int wide;         /* f64: totals of two words */
@@ -38,6 +43,9 @@ static const struct {
         {"softmax(x, 1)", 0, 3, {2, 30, 200}},   {"layer_norm(x, 1)", 1, 3, {3, 13, 33}}, {"normalize(x, 2, 1)", 0, 3, {3, 27, 64}}, {"softmax(x, 1)", 0, 3, {1, 5, 700}},
         {"log_softmax(x, 1)", 0, 3, {1, 31, 99}}, {"layer_norm(x, 1)", 0, 3, {3, 26, 68}}, {"softmax(x, 1)", 1, 3, {2, 15, 34}}, {"x - mean(x, 1, keepdim=True)", 0, 3, {5, 3, 41}},
         {"cummax(x, 1), cumargmax(x, 1)", 1, 3, {1, 900, 13}},
+        {BACK, 0, 3, {40, 300, 1}},  {BACK, 0, 3, {7, 301, 1}},   {BACK, 0, 3, {1, 9000, 1}},   {BACK, 0, 3, {1, 2001, 1}}, {BACK, 0, 3, {2, 50, 128}},
+        {BACK, 0, 3, {3, 130, 33}},  {BACK, 1, 3, {1, 900, 4}},   {FORTH, 0, 3, {5, 1000, 1}},  {FORTH, 1, 3, {3, 70, 40}},
+        {"cumsum(x, 1), cumsum(x, 1) * x", 0, 3, {9, 500, 1}},
 };
 #define LINES (int)(sizeof lines / sizeof *lines)
 
@@ -159,6 +167,7 @@ int main(int argc, char **argv)
 #undef KERNEL
         CHECK(host_clusters && host_staged && host_interleaved && host_chunked && host_whole_rows, "%ld clusters, %ld staged, %ld interleaved, %ld chunked, %ld of whole rows",
               host_clusters, host_staged, host_interleaved, host_chunked, host_whole_rows);
+        CHECK(host_doubles >= 10L * times, "%ld scans with two results, of %d", host_doubles, 10 * times);
         CHECK(host_through && host_loops && host_shifts && host_teams, "%ld by way of shared memory, %ld line after line, %ld at any address, %ld by teams of blocks", host_through, host_loops, host_shifts,
               host_teams);
         for (int k = 0; k < 2; k++)

@@ -2,7 +2,7 @@
  * Shards in the memory of a CUDA device, on the host: what each rank computes of its shard by the kernels, against the reference's answer for the whole axis. Met
  * twice, as ../cuda_host/test_expr_host.c says.
  *
- *     test_ranks_host folder compiler jobs
+ *     test_ranks_host folder compiler jobs [--cases 0 --every N]     every N-th sample
  */
 #include "backend_host.h"
 #include "kernels.h"
@@ -14,7 +14,7 @@
 
 enum { RANKS = 4, MOST = 12000, BYTES = MOST * 8 };
 
-/* So many lines, along axis 1 - axis, of so many elements. */
+/* The number of lines, along axis 1 - axis, and the number of elements of each. */
 typedef struct form {
         int32_t axis;
         int64_t lines, n;
@@ -105,7 +105,7 @@ static void fill(const sample *s)
                 else if (s->op == SF_LOGSUMEXP)
                         v /= 100;
                 else if (s->exclusive && s->in.bits == 32 && i < 280)
-                        v = -0.0; /* stays, whoever has none of his own */
+                        v = -0.0; /* kept for all cases that do not set it */
                 else if (s->op >= SF_ARGMAX && s->op <= SF_LAST_ARGMIN)
                         v = (int32_t)v / 1000; /* many are equal */
                 put(x, s->in, i, v);
@@ -205,9 +205,9 @@ static void run_ranks(const sample *s)
         check(!memcmp(part, whole, sizeof part), s->name, "the bits", device);
 }
 
-static void run_all(void)
+static void run_all(int every)
 {
-        for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        for (size_t i = 0; i < sizeof samples / sizeof *samples; i += (size_t)every) {
                 fill(&samples[i]);
                 run_whole(&samples[i]);
                 run_ranks(&samples[i]);
@@ -218,9 +218,10 @@ int main(int argc, char **argv)
 {
         sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
         if (argc < 4) {
-                fprintf(stderr, "usage: test_ranks_host folder compiler jobs\n");
+                fprintf(stderr, "usage: test_ranks_host folder compiler jobs [--every N]\n");
                 return 2;
         }
+        const int every = argc > 7 && !strcmp(argv[6], "--every") && atoi(argv[7]) > 0 ? atoi(argv[7]) : 1;
         o.threads = 1;
         o.backend = SF_BACKEND_REF;
         if (sf_context_create(&ref, &o) != SF_OK)
@@ -232,10 +233,10 @@ int main(int argc, char **argv)
                                    .shared_per_multiprocessor = 65536, .l2 = 8192, .cluster = 2, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));
         host_learning = true;
-        run_all();
+        run_all(every);
         kernels_compile();
         host_learning = false;
-        run_all();
+        run_all(every);
         fprintf(stderr, "%d checks, %d failures; %d specialisations, %ld launches\n", checks, failures, kernels_count(), host_launches);
         return failures != 0 || !host_launches;
 }

@@ -1,4 +1,5 @@
-"""NumPy's namespace with our functions for its own, for the array API's test suite. Complex numbers, which we have not, are NumPy's."""
+"""NumPy's namespace with our functions for its own, for the array API's test suite. Complex
+numbers, which scanfold does not support, are left to NumPy."""
 import numpy
 from numpy import *  # noqa: F401,F403
 from numpy import abs, fft, linalg, round  # noqa: F401  what a star leaves out

@@ -32,7 +32,8 @@ def pytest_configure(config):
         from hypothesis import HealthCheck, settings
     except ImportError:
         return
-    # A shared machine is slow now and then: no deadline. Derandomized: a failure today is one tomorrow.
+    # No deadline, because a shared machine is sometimes slow. Derandomized, so that a failure can
+    # be repeated.
     settings.register_profile("here", deadline=None, derandomize=True, max_examples=int(os.environ.get("SCANFOLD_EXAMPLES", "60")),
                               suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     settings.load_profile("here")

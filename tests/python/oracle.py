@@ -67,6 +67,6 @@ def same_bits(a, b):
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if a.dtype.kind == "f":
-        nan = np.isnan(a) & np.isnan(b)  # where a NaN stands is promised, its bits are not
+        nan = np.isnan(a) & np.isnan(b)  # which results are NaN is promised, but not their bits
         return bool(((a.view(f"u{a.itemsize}") == b.view(f"u{b.itemsize}")) | nan).all())
     return bool((a == b).all())

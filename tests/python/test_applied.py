@@ -1,4 +1,5 @@
-"""softmax, log_softmax, layer_norm, rms_norm, normalize, standardize: torch's own functions have the last word."""
+"""softmax, log_softmax, layer_norm, rms_norm, normalize, standardize: compared with torch's own
+functions."""
 import math
 
 import numpy as np
@@ -142,7 +143,7 @@ def test_the_notation_has_them(device):
     m = x.amax(1, keepdim=True)
     assert torch.equal(scanfold.run("softmax(x, 1)", x=x), scanfold.softmax(x, 1))
     e = scanfold.run("exp(x - m)", x=x, m=m)
-    assert torch.equal(scanfold.softmax(x, 1), e / scanfold.sum(e, 1, keepdim=True))  # bit for bit what it is made of
+    assert torch.equal(scanfold.softmax(x, 1), e / scanfold.sum(e, 1, keepdim=True))  # the same bits as the expression written out
     assert torch.equal(scanfold.run("exp(x - max(x, 1, keepdim=True)) / sum(exp(x - max(x, 1, keepdim=True)), 1, keepdim=True)", x=x), scanfold.softmax(x, 1))
     assert torch.equal(scanfold.run("rms_norm(x, 1, w, 1e-3)", x=x, w=w), scanfold.rms_norm(x, 1, w, 1e-3))
 

@@ -21,7 +21,7 @@ shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=9)
 
 @st.composite
 def layouts(draw, dtype, here):
-    """An array, seen through a transposition, steps, flips, a broadcast."""
+    """A view of an array: transposed, strided, flipped or broadcast."""
     values = None
     if np.dtype(dtype).kind in "if":
         finite = {"allow_nan": False, "allow_infinity": False}
@@ -172,7 +172,7 @@ def test_read_only_input_and_other_views():
     x = np.arange(6.0)
     x.flags.writeable = False
     assert (scanfold.cumsum(x) == np.cumsum(x)).all()
-    fields = np.zeros(5, dtype=[("a", np.int8), ("b", np.float64)])  # strides that are no count of elements
+    fields = np.zeros(5, dtype=[("a", np.int8), ("b", np.float64)])  # strides that are not whole elements
     fields["b"] = np.arange(5)
     assert (scanfold.cumsum(fields["b"]) == np.cumsum(np.arange(5.0))).all()
     assert scanfold.cumsum(np.float32(3)).shape == ()
@@ -329,7 +329,7 @@ def test_threads_share_the_library():
 
 @pytest.mark.host_only("a CPU's long call")
 def test_the_gil_is_released():
-    """Another thread runs on while a long call works."""
+    """Another thread can run during a long call."""
     x = np.ones((400, 20000), np.float64)
     counted, stop = [0], threading.Event()
 

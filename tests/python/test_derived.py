@@ -1,4 +1,5 @@
-"""mean, var, norm, any and their like, and skip_nan: NumPy's and torch's own functions have the last word."""
+"""mean, var, norm, any and similar functions, and skip_nan: compared with NumPy's and torch's
+own functions."""
 import itertools
 import warnings
 

@@ -37,7 +37,7 @@ def public(name):
 @pytest.mark.host_only("what is printed is the CPU's")
 @pytest.mark.parametrize("name", ["scanfold", "scanfold.torch", "scanfold.jax"])
 def test_docstrings(name):
-    """Every public function has an example, and shows what it says; so does the module itself."""
+    """Every public function, and the module itself, has an example that prints what it says."""
     module, functions = public(name)
     for one, thing in {"the module": module, **functions}.items():
         examples = doctest.DocTestParser().get_doctest(inspect.getdoc(thing), {}, f"{name}: {one}", None, 0)
@@ -78,7 +78,8 @@ def test_docstrings_of_ranks(tmp_path):
 @pytest.mark.host_only("reads docstrings")
 @pytest.mark.parametrize("name", MODULES)
 def test_every_argument_is_described(name):
-    """In a line of its own, which help() shows, within 100 columns; and so is what is returned. Nobody is sent to another function for it."""
+    """In a line of its own, which help() shows, within 100 columns; and so is what is returned.
+    No docstring refers to another function instead."""
     for one, function in public(name)[1].items():
         text = inspect.getdoc(function)
         lines = [line.partition("  ")[0].split(", ") for line in text.splitlines()]
@@ -136,6 +137,71 @@ def test_samples(page, tmp_path, monkeypatch):
             assert said(printed.getvalue()) == said("".join(expected)), code
 
 
+def names_for(library):
+    """What the tables take for granted: arrays of the library whose row or column it is, and the libraries that are here."""
+    names = {}
+    for name, module in {"np": "numpy", "sf": "scanfold", "scanfold": "scanfold", "torch": "torch", "F": "torch.nn.functional", "jax": "jax",
+                         "scipy": "scipy", "pandas": "pandas", "bridge": "scanfold.torch", "_1": "scipy.stats", "_2": "scipy.signal"}.items():
+        with contextlib.suppress(ImportError):
+            names[name] = importlib.import_module(module)
+    np = names["np"]
+    x = np.random.default_rng(0).standard_normal((4, 5))
+    arrays = {"x": x, "m": x > 0, "v": x[0], "w": x[1], "b": x[2], "x32": x.astype("f"), "starts": np.array([0, 2, 3]),
+              "n": np.array([2, 1, 2])}
+    if library == "torch":
+        arrays = {name: names["torch"].tensor(array) for name, array in arrays.items()}
+    elif library == "JAX":
+        arrays = {name: names["jax"].numpy.asarray(array) for name, array in arrays.items()}
+    elif library == "pandas":
+        arrays.update(df=names["pandas"].DataFrame(x), s=names["pandas"].Series(x[0]))
+    return {"s": 0.5, "a": 0.9, **names, **arrays}
+
+
+def rows_of(page):
+    """(library, what one writes there, what one writes here) of each row of the page's tables."""
+    with open(os.path.join(DOCS, page)) as file:
+        tables = re.findall(r"^\| (.*) \|\n\|[-|]+\|\n((?:\|.*\n)*)", file.read(), re.M)
+    for head, body in tables:
+        columns = head.split(" | ")
+        for row in body.splitlines():
+            *theirs, ours = ([*re.findall(r"`([^`]*)`", cell)] for cell in row[1:-1].split(" | "))
+            if not ours:
+                continue  # in words
+            if columns[0] == "you write" and row[2] != "`":
+                yield row.split()[1], theirs[0], ours
+            elif columns[-1] == "scanfold":
+                yield from ((library, one, ours) for library, one in zip(columns, theirs) if one)
+
+
+@pytest.mark.host_only("what is compared is the CPU's")
+@pytest.mark.parametrize("page, least", [("from-others.md", 10), ("python.md", 40)])
+def test_tables_from_other_libraries(page, least):
+    """Both sides of a row give the same numbers. A name alone (jax.lax.scan) is not a call; libraries that are not here have no rows."""
+    numpy = pytest.importorskip("numpy")
+    compared = 0
+    for library, theirs, ours in rows_of(page):
+        if not importlib.util.find_spec({"NumPy": "numpy", "SciPy": "scipy", "CuPy": "cupy", "JAX": "jax"}.get(library, library)):
+            continue
+        names = names_for(library)
+        if "linear_sum" in ours[0]:
+            names.update(w=names["x"], b=names["v"][:4])
+        if len(ours) > 1 and ours[-1].startswith("v = "):
+            exec(ours.pop(), names)
+        pairs = zip(theirs, ours) if len(theirs) == len(ours) else ((theirs[0], one) for one in ours)
+        for there, here in pairs:
+            if "scipy" in there and "scipy" not in names or "(" not in there or "(" not in here:
+                continue
+            try:
+                expected = eval(there, names)
+            except AttributeError:
+                continue  # an older library has no such function
+            result = eval(here, names)
+            for one, other in zip(expected, result) if isinstance(expected, tuple) else [(expected, result)]:
+                assert numpy.allclose(numpy.asarray(one), numpy.asarray(other), rtol=1e-5), f"{there} is not {here}"
+            compared += 1
+    assert compared >= least or any(importlib.util.find_spec(name) is None for name in ("torch", "jax")), compared
+
+
 @pytest.mark.host_only("reads files")
 def test_the_picture_is_of_the_results():
     script = os.path.join(DOCS, "..", "bench", "picture.py")
@@ -151,10 +217,11 @@ def test_the_header_ends_by_column_100(name):
 
 
 @pytest.mark.host_only("reads files")
-def test_the_header_describes_every_function():
+@pytest.mark.parametrize("name", ["scanfold.h", "scanfold_mpi.h"])
+def test_the_header_describes_every_function(name):
     """Right above it, or above the group it is in: every argument but the first, which is what it is a function of; what is returned; and which
     threads may call it."""
-    with open(os.path.join(DOCS, "..", "include", "scanfold.h")) as file:
+    with open(os.path.join(DOCS, "..", "include", name)) as file:
         header = file.read()
     comment, count = "", 0
     for found in re.finditer(r"^/\*(.*?)\*/|^SF_API ([^;]*);", header, re.S | re.M):
@@ -205,7 +272,8 @@ def test_stubs_are_what_a_type_checker_makes_of_them(checker, files, tmp_path):
     pytest.importorskip(checker, reason=f"{checker} is not installed")
     if files == "examples":
         pytest.importorskip("torch", reason="torch is not installed")
-        pytest.importorskip("scipy", reason="scipy is not installed")
+        if checker == "pyright":  # mypy is told to go on without it
+            pytest.importorskip("scipy", reason="scipy is not installed")
     command = [sys.executable, "-m", checker]
     if subprocess.run(command + ["--version"], capture_output=True).returncode:
         pytest.skip(f"{checker} does not run here")

@@ -148,7 +148,8 @@ def test_equals_share(device):
 
 
 def test_segments_end(device):
-    """What stands behind the last offset, whatever it is, has no part in a gradient but for scans, to which it is one more segment."""
+    """Elements after the last offset have a gradient of 0, except in scans, where they are one
+    more segment."""
     x = jnp.asarray(X[0, 0]).at[30:].set(jnp.asarray([np.inf, -np.inf, np.nan, 1e30, -1e30, 0, 1]))
     for f in (sfj.sum, sfj.prod, sfj.logsumexp, sfj.max, sfj.var, sfj.norm, sfj.mean, sfj.softmax, sfj.log_softmax, sfj.layer_norm, sfj.standardize,
               sfj.normalize):
@@ -178,7 +179,7 @@ def test_saying_where_segments_are(device):
             (lambda: sfj.linear_recurrence(.5, x, 1, offsets=offsets, initial=x), ValueError, r"broadcastable to \(3, 3\), one state a segment")]:
         with pytest.raises(error, match=sentence):
             call()
-    if device == "cpu":  # elsewhere nobody looks at their values
+    if device == "cpu":  # on a device their values are not checked
         with pytest.raises(Exception, match="offsets"):
             jax.block_until_ready(sfj.cumsum(x, 1, offsets=[0, 9, 3, 37]))
 
@@ -224,6 +225,14 @@ def test_shard_map(device):
                        XLA_PYTHON_CLIENT_PREALLOCATE="false", PYTHONPATH=os.pathsep.join(sys.path))
     done = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.host_only("imports")
+def test_an_older_jax_is_refused():
+    """Before 0.5 there is no jax.ffi."""
+    code = "import jax, jax.numpy\ndel jax.ffi\njax.__version__ = '0.4.38'\nimport scanfold.jax"
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)), capture_output=True, text=True, timeout=300)
+    assert done.returncode and "which JAX has from 0.5 on; this is JAX 0.4.38. Outside of jax.jit" in done.stderr, done.stderr
 
 
 def test_arguments(device):

@@ -159,7 +159,7 @@ def test_every_array_on_a_device_is_waited_for(monkeypatch):
 
 @pytest.mark.host_only("what it exports is NumPy's, and no work is done on it")
 def test_a_mask_for_torchs_dispatcher_is_waited_for(torch, monkeypatch):
-    """torch.from_dlpack sees to it, torch.as_tensor does not."""
+    """torch.from_dlpack handles it, torch.as_tensor does not."""
     given, m = [], torch.tensor([True, False, True])
     monkeypatch.setattr(torch, "from_dlpack", lambda mask: given.append(mask) or m)
     mask = OnDevice(m.numpy(), True)
@@ -303,7 +303,7 @@ def test_jax_transforms_are_named():
 
 
 class Tagged(np.ndarray):
-    """A subclass that has more than its numbers, and hands it on as NumPy asks for."""
+    """A subclass with further attributes, which it passes on in __array_finalize__."""
 
     def __array_finalize__(self, other):
         self.tag = getattr(other, "tag", None)

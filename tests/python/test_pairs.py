@@ -372,6 +372,13 @@ def test_recurrence_refuses(device):
         scanfold.linear_recurrence(0.5, b, 2)
     with pytest.raises(TypeError, match="number or an array"):
         scanfold.linear_recurrence("0.5", b)
+    for wrong in (b.to(torch.complex64), b.cpu().numpy().astype(np.complex64)):  # complex numbers: a clear refusal
+        with pytest.raises(TypeError, match="complex64.*are taken"):
+            scanfold.linear_recurrence(0.5, wrong)
+        with pytest.raises(TypeError, match="complex64.*are taken"):
+            scanfold.linear_recurrence(wrong, wrong.real)
+    with pytest.raises(TypeError, match="number or an array"):
+        scanfold.linear_recurrence(0.5j, b)
     out = torch.full((2, 3), 7, device=device)
     with pytest.raises((TypeError, ValueError)):
         scanfold.linear_recurrence(0.5, b, out=out)
@@ -419,6 +426,33 @@ def test_gradients_of_recurrences(device, reverse, exclusive, a_shape, with_stat
         return scanfold.linear_recurrence(a, b, 1, reverse=reverse, exclusive=exclusive, initial=state[0] if state else 0.5)
     assert torch.autograd.gradcheck(run, (a, b, *state), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(run, (a, b, *state))
+
+
+@pytest.mark.parametrize("reverse", (False, True))
+@pytest.mark.parametrize("axis", (0, 1, 2))
+@pytest.mark.parametrize("initial", (None, 0.0, 1.5, "state"), ids=str)
+def test_gradients_in_one_scan(device, monkeypatch, reverse, axis, initial):
+    """On CUDA the gradients of a and b are two results of one scan. Bits are those of two passes."""
+    from scanfold import torch as _  # noqa: F401  first
+    from scanfold import _torch_pairs
+    for shape, a_shape, dtype in (((3, 40, 6), (3, 40, 6), torch.float32), ((2, 5, 300), (300,), torch.float32), ((2, 2, 2), (2, 2, 2), torch.float64),
+                                  ((4, 1, 7), (4, 1, 7), torch.float32), ((3, 9, 5), (3, 9, 5), torch.float16)):
+        made = torch.Generator().manual_seed(5)
+        a, b, g = (torch.randn(s, generator=made, dtype=torch.float64).to(dtype).to(device) for s in (a_shape, shape, shape))
+        h = initial if initial != "state" else torch.randn(shape[:axis] + shape[axis + 1:], generator=made, dtype=torch.float64).to(dtype).to(device)
+        grads = []
+        for both in (False, True):
+            monkeypatch.setattr(_torch_pairs, "_doubles", lambda y: both)
+            leaves = [t.clone().requires_grad_() for t in ((a, b, h) if initial == "state" else (a, b))]
+            y = scanfold.linear_recurrence(leaves[0], leaves[1], axis, reverse=reverse, initial=leaves[2] if initial == "state" else h)
+            grads.append(torch.autograd.grad(y, leaves, g))
+        for two, one in zip(*grads):
+            same(one, two)
+    with torch.no_grad():  # what the scan reads of h is 0 before the first state, also where h is infinite there
+        x = torch.tensor([[1.0, 2.0, math.inf]], device=device)
+        text = "(x + cumsum(x, 1)), (x + cumsum(x, 1)) * concat([x[:, 1:], zeros_like(x[:, :1])], 1)"
+        y, z = scanfold.run(text, x=x)
+        assert torch.equal(z.nan_to_num(7.0), torch.tensor([[4.0, math.inf, 7.0]], device=device).nan_to_num(7.0))
 
 
 def test_gradients_are_torchs(device):

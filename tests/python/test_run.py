@@ -185,7 +185,7 @@ def test_expressions_are_not_kept_without_end():
 
 @pytest.mark.host_only("the arrays are NumPy's")
 def test_using():
-    """An expression runs as its block says, and goes with it."""
+    """An expression is run with the settings of its `using` block, and is freed with it."""
     x = np.random.default_rng(0).standard_normal((40, 1001)).astype(np.float32)
     expected = scanfold.run("cumsum(x * 2, 1)", x=x)
     block = scanfold.using(backend="ref")

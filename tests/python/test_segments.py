@@ -1,4 +1,7 @@
 """Segments from Python: every one against the plain call on its slice, bit for bit; gradients; what is refused."""
+import os
+import runpy
+
 import numpy as np
 import pytest
 
@@ -170,7 +173,7 @@ def test_stages_go_over_a_span_together(text, shape, axis):
         with scanfold.using(threads=threads):
             results = scanfold.run(text, x=x, o=offsets, exact=True)
         for got, want in zip(*[r if isinstance(r, tuple) else (r,) for r in (results, expected)]):
-            np.testing.assert_array_equal(got, want)  # a NaN, behind the last offset, is any
+            np.testing.assert_array_equal(got, want)  # all NaN are equal; there are some after the last offset
 
 
 def test_bad_expressions():
@@ -190,7 +193,7 @@ def _sums(x, offsets):
     return np.stack([x[a:b].sum(0) for a, b in zip(offsets, offsets[1:])])
 
 
-# What stands around a segmented node is rewritten, lowered and fused as ever, the node is not.
+# What surrounds a segmented node is rewritten, lowered and fused as usual; the node itself is not.
 AROUND = {
     "matmul(cumsum(x, 0, offsets=o), w)": lambda x, w, o: _cumsums(x, o) @ w,
     "sum(matmul(cumsum(x, 0, offsets=o), w), 0, keepdim=True)": lambda x, w, o: (_cumsums(x, o) @ w).sum(0, keepdims=True),
@@ -221,3 +224,9 @@ def test_offsets_of_two_axes_are_checked_for_each():
         with pytest.raises(ValueError, match="offsets end with 100, but the axis has 10 elements"):
             scanfold.run(text, x=x, z=short, o=o)
     assert [r.tolist() for r in scanfold.run("sum(x, 0, offsets=o), sum(z, 0, offsets=o)", x=x, z=short, o=o // 10)] == [[5, 5], [5, 5]]
+
+
+def test_example():
+    """examples/segments: the rows of a sparse matrix; it checks itself."""
+    pytest.importorskip("scipy", reason="scipy is not installed")
+    runpy.run_path(os.path.join(os.path.dirname(__file__), "..", "..", "examples", "segments", "csr_rows.py"), run_name="__main__")

@@ -92,7 +92,7 @@ def test_strides(device):
         for axis in range(x.dim()):
             assert torch.equal(scanfold.cumsum(x, axis), scanfold.cumsum(x.contiguous(), axis))
             assert torch.equal(scanfold.sum(x, axis), scanfold.sum(x.contiguous(), axis))
-    # a sign that is only written down
+    # a lazy negation
     negated = torch.randn(4, dtype=torch.complex64, device=device).conj().imag
     assert torch.equal(scanfold.cumsum(negated, 0), scanfold.cumsum(negated.clone(), 0))
     mask = torch.tensor([1, 0, 1], dtype=torch.uint8, device=device)
@@ -157,7 +157,7 @@ def test_axes_are_whole_numbers_through_the_dispatcher():
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_devices_that_differ_are_refused(device, recorded):
-    """A fake would answer for them, with memory nobody has written."""
+    """Otherwise a fake kernel would answer, with memory that was never written."""
     x, w = torch.ones(4, 5, requires_grad=recorded, device=device), torch.ones(3, 5, device=device)
     m = torch.ones(4, 5, dtype=torch.bool, device=device)
     for call in (scanfold.cumsum, scanfold.sum):
@@ -301,7 +301,7 @@ def test_extremes_share_gradients_as_torchs_do(device, ours, theirs):
         assert torch.equal(gradients[0].isnan(), gradients[1].isnan())
         assert torch.equal(gradients[0].nan_to_num(), gradients[1].nan_to_num())
     x = torch.tensor(values, device=device, requires_grad=True)
-    y = ours(x, 1, mask=~x.isnan(), initial=2.0)  # what is masked has no part in it
+    y = ours(x, 1, mask=~x.isnan(), initial=2.0)  # elements that are masked out do not count
     y.sum().backward()
     assert not x.grad.isnan().any()
 
@@ -468,7 +468,7 @@ def test_recorded_calls_meet_the_rest_of_autograd(device):
 
 @pytest.mark.skipif(VERSION < (2, 1), reason="torch.func over our functions wants torch 2.1 or later")
 def test_transforms_beside_what_is_recorded(device):
-    """A tensor that is none of the transform's, but has a gradient to record."""
+    """A tensor that does not belong to the transform, but requires a gradient."""
     w = torch.randn(4, 5, requires_grad=True, device=device)
     y = torch.func.vmap(lambda a: scanfold.cumsum(w, 1) * a)(torch.ones(3, device=device))
     y.sum().backward()

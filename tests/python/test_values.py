@@ -107,7 +107,8 @@ def test_bools_count_as_64_bits():
             assert same_bits(apply(function, x, number), by_numpy(x, number))
 
 
-# What is out of range is the processor's on others: NumPy there has no answer of its own.
+# On other processors a number out of range becomes what the hardware makes of it, so NumPy has no
+# fixed answer.
 ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
 VALUES = [0.0, -0.0, 0.9, -0.9, 1.5, -1.5, 127.5, 128, -128.5, -129, 200.7, 255.9, 256, 300, -300.5,
           32768, -32769, 65536, 70000, -70000, 1e9, -1e9]

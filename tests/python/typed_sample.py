@@ -16,7 +16,7 @@ else:
 
 
 class Tensor:
-    """Stands in for torch's and JAX's, which take a type checker a minute to read."""
+    """Takes the place of torch's and JAX's arrays, which take a type checker a minute to read."""
 
     def __dlpack__(self, *, stream: object = None, max_version: object = None) -> object: ...
 

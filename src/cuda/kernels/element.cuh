@@ -13,6 +13,8 @@
  * store program read: F(number, dtype, unit), where unit is as SF_X_UNIT, or 2 for one element for
  * the whole line. The programs themselves come after codes.cuh. SF_STILL, bit k: operand k, a
  * vector of columns, is the same for every element of a sequence and is loaded only once.
+ * SF_LOOSE_ONES, bit k: operand k has contiguous elements that are not aligned as vectors. SF_SHORT,
+ * bit k: it lacks the sequence's last element, and is 0 there.
  *
  * SF_MEMBERS: how many folds one launch computes from one read. If there are several, they are
  * fused steps, and members.cuh defines their accumulator.
@@ -21,6 +23,9 @@
  * step is among the programs.
  *
  * SF_ELEMENT: a scan or fold of indices also stores the element at each index, in the same way.
+ *
+ * SF_SECOND: there are two results at every position: with SF_ELEMENT, or because two store programs
+ * have different work for the results of one scan.
  */
 
 static_assert(sizeof(sf_params) == SF_PARAMS_SIZE,

@@ -18,6 +18,11 @@
  * turn.) A thread holds SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once.
  * So neighbouring vectors are in one warp, and share the sectors that both touch where rows are not
  * aligned. Each thread has a binary counter (core/order.h) of its own in shared memory.
+ *   SF_LEAVES: the rows are few. Groups take leaves of SF_ITEMS rows in turn, so that all have
+ *   equally many, and every leaf's total is kept in shared memory; there are at most SF_LEAVES.
+ *   SF_SINGLE: a group has one leaf at most. SF_FLAT: a thread has all rows of its columns, and
+ *   vectors of columns are numbered through all batch positions; number[1]: how many a row has.
+ *   SF_SOLID: a row is one vector, and rows are contiguous; so many bytes are loaded at once.
  *   number[0]: chunks of a sequence. number[1]: strips of a row. number[2]: SLOTS, if SF_SLOTS is
  *   0. number[3]: rows of a part. units: batch positions times chunks times strips. inner: columns.
  *
@@ -165,7 +170,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 #else
         sf_put_bits<SF_OUT_SIZE>(SF_PARTIAL ? (char *)p.scratch + part * SF_OUT_SIZE : line.y + c * p.iy, sf_outcome(p, sf_lowered(p, v), with, j));
 #if SF_ELEMENT
-        sf_put_bits<SF_SIZE(SF_ELEMENT_OUT)>(line.also[0] + c * p.also[0].iy, sf_store_program1(p, v.first));
+        sf_put_bits<SF_SIZE(SF_SECOND_OUT)>(line.also[0] + c * p.also[0].iy, sf_store_program1(p, v.first));
 #endif
 #endif
 #endif
@@ -211,12 +216,21 @@ typedef int sf_index; /* an element's index in its sequence */
 typedef sf_i64 sf_index;
 #endif
 
+/* The next power of two. */
+template <int N> struct sf_round_up {
+        enum { POWER = 2 * sf_round_up<(N + 1) / 2>::POWER };
+};
+template <> struct sf_round_up<1> {
+        enum { POWER = 1 };
+};
+
 enum {
         LANES = SF_TEAM < 32 ? SF_TEAM : 32,
         WARPS = SF_TEAM < 32 ? 1 : SF_TEAM / 32,
         TEAMS = SF_THREADS / SF_TEAM,
         SPREAD = LANES * SF_WIDTH,
         TILE = SPREAD * SF_ITEMS,
+        ITEMS = sf_round_up<SF_ITEMS>::POWER,
 };
 
 /* Folds each of a thread's vectors. */
@@ -286,9 +300,13 @@ SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index
 template <bool WHOLE>
 SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_loaded absent)
 {
-        sf_acc a[SF_ITEMS];
+        /* Lanes share a power of two of items; those that there are not count as neutral. */
+        sf_acc a[SF_ITEMS], all[ITEMS];
         sf_fold_items<WHOLE>(p, v, at, stop, early, absent, a);
-        return sf_fold_lanes<LANES>(a, lane);
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+                all[i] = i < SF_ITEMS ? a[i % SF_ITEMS] : sf_neutral(p);
+        return sf_fold_lanes<LANES>(all, lane);
 }
 
 /* If any order gives the same bits, a thread folds all its elements into one value, and lanes are
@@ -324,7 +342,7 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_line &line, sf_acc total)
 {
         if (mine && unit < p.units)
-                sf_put(p, line, unit, 0, total, sf_load_results(line, 0, SF_WIDTH, sf_along(p)), 0);
+                sf_put(p, line, unit, 0, total, sf_load_results(line, 0, SF_WIDTH, SF_WIDTH, sf_along(p)), 0);
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -373,7 +391,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
                 const int own = q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
-                const unsigned char *first = in + ((sequence / inner * (n - 1) + back) * inner + sequence) * SF_IN_SIZE;
+                const int unit = sf_unit_of(p, sequence, inner);
+                const int begin = (unit * (n - 1) + back) * inner + sequence;
+                const unsigned char *first = in + begin * SF_IN_SIZE;
                 /* An index past the end loads the first element, and nobody uses it: a condition
                  * before every load would be a branch. */
 #pragma unroll
@@ -469,12 +489,32 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 
 /* APART: rows from one of a thread to its next. If any order gives the same bits, groups take rows
  * in turn, so that in a matrix of few columns the rows that a warp loads at once are contiguous. */
-enum { HELD = SF_ROWS * SF_WIDTH, APART = ANY_ORDER ? SF_GROUPS : 1 };
+enum { STEP = SF_ITEMS * (SF_LEAVES ? SF_GROUPS : 1), TOTALS = SF_LEAVES ? SF_LEAVES : SF_GROUPS };
+enum { HELD = SF_ROWS * SF_WIDTH, TURNED = ANY_ORDER && !SF_SOLID, APART = TURNED ? SF_GROUPS : 1 };
 
 /* Where much is computed of each element, turns in which all rows exist have code of their own,
  * which does not ask for every element whether it exists. Elsewhere memory is slower anyway. */
 enum { SPLITS = SF_MEMBERS > 1 || SF_LEVELS };
 static_assert(SF_ITEMS <= SF_LOOSE && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
+
+#if SF_SOLID
+/* A row is one vector, and the rows of a thread are contiguous: they are moved SF_SOLID bytes at a
+ * time. */
+SF_DEVICE void sf_fetch_solid(const sf_params &p, const sf_line &line, sf_i64 row,
+                              sf_vector (&v)[SF_ITEMS][SF_ROWS])
+{
+        enum { WORDS = SF_WIDTH * SF_IN_SIZE / 4, EACH = SF_SOLID / 4 / WORDS };
+        const char *from = line.x + row * p.sx;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i += EACH) {
+                sf_raw<SF_SOLID> some;
+                sf_load(from + i * (SF_WIDTH * SF_IN_SIZE), some);
+#pragma unroll
+                for (int k = 0; k < SF_SOLID / 4; k++)
+                        v[i + k / WORDS][0].x.w[k % WORDS] = some.w[k];
+        }
+}
+#endif
 
 /* Loads SF_ITEMS rows of a thread's columns. WHOLE: all of them exist. */
 template <bool WHOLE>
@@ -522,6 +562,17 @@ SF_DEVICE void sf_take_still(const sf_vector &still, sf_vector &v)
 #endif
 }
 
+/* Keeps the totals of a leaf, in the columns of a thread. */
+SF_DEVICE void sf_keep_leaf(sf_acc *totals, int leaf, int slot, int pitch, const sf_acc (&a)[HELD])
+{
+#pragma unroll
+        for (int q = 0; q < SF_ROWS; q++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        totals[(leaf * SF_ROWS + q) * pitch + slot * SF_WIDTH + j] =
+                                sf_settled(a[q * SF_WIDTH + j]);
+}
+
 /* Folds each of a thread's columns over the rows of sf_fetch_rows. */
 template <bool WHOLE>
 SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_vector (&still)[SF_ROWS], sf_i64 row, sf_i64 stop, sf_loaded absent, sf_vector (&v)[SF_ITEMS][SF_ROWS],
@@ -548,13 +599,24 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
         sf_acc neutral = sf_neutral(p);
         sf_loaded absent = sf_absent(p);
+#if SF_FLAT
+        const sf_i64 vector = sf_block() * SF_THREADS + thread;
+        sf_i64 unit = sf_divide(vector, p.number[1]), batch = unit, chunk = 0;
+        sf_i64 column = (vector - unit * p.number[1]) * SF_WIDTH;
+        if (unit >= p.units) {
+                batch = 0;
+                column = p.inner;
+        }
+#else
         sf_i64 unit = sf_divide(sf_block(), p.number[1]); /* batch position and chunk */
         sf_i64 column = (sf_block() - unit * p.number[1]) * (pitch * SF_ROWS) + slot * SF_WIDTH;
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
+#endif
         sf_line line = sf_line_from(p, SF_X, batch);
-        sf_i64 row = (chunk * SF_GROUPS + (ANY_ORDER ? 0 : group)) * p.number[3], part = APART * p.number[3];
-        sf_i64 stop = row + part < p.n ? row + part : p.n;
-        if (ANY_ORDER)
+        const sf_i64 rows = SF_LEAVES ? SF_ITEMS : p.number[3], part = APART * p.number[3];
+        sf_i64 row = (chunk * SF_GROUPS + (TURNED ? 0 : group)) * rows;
+        sf_i64 stop = !SF_LEAVES && row + part < p.n ? row + part : p.n;
+        if (TURNED)
                 row += group;
         if (group >= SF_GROUPS || column >= p.inner)
                 stop = row;
@@ -562,23 +624,26 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_acc *totals = (sf_acc *)sf_shared();
         sf_acc *counter = totals + thread;
         sf_i64 turns = 0;
-#if SF_FREE
-        sf_acc sum[SF_ROWS][SF_WIDTH]; /* of all rows so far: any grouping gives the same bits */
+        /* SF_FREE: of all rows so far, since any grouping gives the same bits. */
+        sf_acc sum[SF_ROWS][SF_WIDTH];
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         sum[q][j] = neutral;
-#endif
         sf_vector still[SF_ROWS];
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++)
                 sf_load_still(line, column + q * pitch, p.inner, sf_across(p), still[q]);
-        for (; row < stop; row += SF_ITEMS * APART, turns++) {
+        for (; row < stop; row += STEP * APART, turns++) {
                 sf_vector v[SF_ITEMS][SF_ROWS];
                 sf_acc a[HELD];
                 if (row + SF_ITEMS * APART - (APART - 1) <= stop && column + (SF_ROWS - 1) * pitch < p.inner) {
+#if SF_SOLID
+                        sf_fetch_solid(p, line, row, v);
+#else
                         sf_fetch_rows<true>(p, line, row, stop, column, pitch, v);
+#endif
                         if (SPLITS)
                                 sf_fold_rows<true>(p, still, row, stop, absent, v, a);
                 } else {
@@ -588,10 +653,17 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 }
                 if (!SPLITS)
                         sf_fold_rows<false>(p, still, row, stop, absent, v, a);
-#if SF_FREE
+#if SF_FREE && !SF_LEAVES
 #pragma unroll
                 for (int c = 0; c < HELD; c++)
                         sum[c / SF_WIDTH][c % SF_WIDTH] = sf_combine(sum[c / SF_WIDTH][c % SF_WIDTH], a[c]);
+#else
+#if SF_LEAVES
+                sf_keep_leaf(totals, (int)turns * SF_GROUPS + group, slot, pitch, a);
+#elif SF_SINGLE
+#pragma unroll
+                for (int c = 0; c < HELD; c++)
+                        sum[c / SF_WIDTH][c % SF_WIDTH] = sf_settled(a[c]);
 #else
                 int k = 0;
                 for (; turns >> k & 1; k++) {
@@ -605,18 +677,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int c = 0; c < HELD; c++)
                         counter[(k * HELD + c) * SF_THREADS] = sf_settled(a[c]);
 #endif
+#endif
         }
 
-#if !SF_FREE
+#if !SF_FREE && !SF_SINGLE && !SF_LEAVES
         /* Combines the counter's entries, lowest level first. A group without rows has the neutral
          * value. */
         bool any = false;
-        sf_acc sum[SF_ROWS][SF_WIDTH];
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        sum[q][j] = neutral;
         for (int k = 0; turns >> k; k++)
                 if (turns >> k & 1) {
 #pragma unroll
@@ -631,16 +698,37 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         any = true;
                 }
 #endif
-        if (SF_GROUPS > 1) {
-                if (!SF_FREE) /* the counters are in the same memory */
+        if (SF_GROUPS > 1 || SF_LEAVES) {
+                if (!SF_FREE && !SF_SINGLE && !SF_LEAVES) /* the counters are in the same memory */
                         sf_sync_block();
+#if SF_LEAVES
+                /* Leaves that do not exist count as neutral. */
+                sf_acc none[HELD];
+#pragma unroll
+                for (int c = 0; c < HELD; c++)
+                        none[c] = neutral;
+                for (; group < SF_GROUPS && turns < SF_LEAVES / SF_GROUPS; turns++)
+                        sf_keep_leaf(totals, (int)turns * SF_GROUPS + group, slot, pitch, none);
+#else
                 if (group < SF_GROUPS)
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         totals[(group * SF_ROWS + q) * pitch + slot * SF_WIDTH + j] = sf_settled(sum[q][j]);
+#endif
                 sf_sync_block();
+#if !SF_STORE_FUSED
+                /* All threads, each with columns of its own. */
+                const sf_i64 first = column - slot * SF_WIDTH;
+                for (int c = thread; c < SF_ROWS * pitch && first + c < p.inner; c += SF_THREADS) {
+                        sf_acc total[1];
+                        sf_groups<TOTALS, 1>::fold(totals + c, SF_ROWS * pitch, total);
+                        sf_put(p, line, unit * p.inner + first + c, first + c, total[0],
+                               sf_results(), 0);
+                }
+                return;
+#endif
         }
         if (group)
                 return;
@@ -649,7 +737,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 if (SF_GROUPS > 1)
                         sf_groups<SF_GROUPS, SF_WIDTH>::fold(totals + q * pitch + slot * SF_WIDTH, SF_ROWS * pitch, sum[q]);
                 if (column + q * pitch < p.inner) {
-                        sf_results with = sf_load_results(line, column + q * pitch, p.inner, sf_across(p));
+                        sf_results with = sf_load_results(line, column + q * pitch, p.inner, p.inner, sf_across(p));
                         sf_put_row(p, line, unit, column + q * pitch, sum[q], with);
                 }
         }

@@ -24,7 +24,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 end[i] = unit < p.units ? p.n : 0;
                 line[i] = sf_batch_line(p, unit < p.units ? batch : 0);
                 in[i] = sf_load_vector(line[i], at[i], end[i], sf_along(p));
-                with[i] = sf_fresh_results(line[i], at[i], end[i], sf_along(p));
+                with[i] = sf_fresh_results(line[i], at[i], end[i], end[i], sf_along(p));
         }
         sf_acc v[SF_ITEMS][SF_WIDTH];
         sf_answer result[SF_ITEMS][SF_WIDTH];

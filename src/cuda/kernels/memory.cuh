@@ -18,7 +18,7 @@ struct sf_line {
         const char *operand[SF_OPERANDS];
 #endif
 #if SF_ALSO
-        /* Further results. All but SF_ELEMENT's have one value per sequence, so a step along the
+        /* Further results. All but SF_SECOND's have one value per sequence, so a step along the
          * sequence does not move them. */
         char *also[SF_ALSO];
 #endif
@@ -32,7 +32,7 @@ struct sf_strides {
 #if SF_FUSED
         sf_i64 operand[SF_OPERANDS];
 #endif
-#if SF_ELEMENT
+#if SF_SECOND
         sf_i64 element;
 #endif
 };
@@ -46,7 +46,7 @@ SF_DEVICE sf_strides sf_along(const sf_params &p)
         for (int k = 0; k < SF_OPERANDS; k++)
                 by.operand[k] = SF_STILL >> k & 1 ? 0 : p.along[k];
 #endif
-#if SF_ELEMENT
+#if SF_SECOND
         by.element = p.also[0].sy;
 #endif
         return by;
@@ -59,7 +59,7 @@ SF_DEVICE sf_strides sf_across(const sf_params &p)
         for (int k = 0; k < SF_OPERANDS; k++)
                 by.operand[k] = p.across[k];
 #endif
-#if SF_ELEMENT
+#if SF_SECOND
         by.element = p.also[0].iy;
 #endif
         return by;
@@ -76,7 +76,7 @@ SF_DEVICE sf_line sf_moved(sf_line line, sf_i64 count, const sf_strides &by)
         for (int k = 0; k < SF_OPERANDS; k++)
                 line.operand[k] += count * by.operand[k];
 #endif
-#if SF_ELEMENT
+#if SF_SECOND
         line.also[0] += count * by.element;
 #endif
         return line;
@@ -123,22 +123,25 @@ template <int DT, int UNIT> SF_DEVICE sf_of<DT> sf_value_at(const sf_operand<DT,
         return sf_dtype<DT>::from(sf_slot<SF_SIZE(DT)>(o.raw, UNIT == 2 ? 0 : sf_slot_of<UNIT>(j)));
 }
 
-/* Loads a vector of an operand, as sf_load_vector does. */
-template <bool STILL, int DT> SF_DEVICE void sf_load_operand(sf_operand<DT, 2> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64)
+/* Loads a vector of an operand, as sf_load_vector does. LOOSE: its elements are contiguous, but not
+ * aligned. SHORT: `end` may be one less than the line's. What is at or past `end` becomes 0. */
+template <bool STILL, bool LOOSE = false, bool SHORT = false, int DT>
+SF_DEVICE void sf_load_operand(sf_operand<DT, 2> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64)
 {
         sf_clear(o.raw);
         if (index < end)
                 sf_load_steady(line, o.raw);
 }
-template <bool STILL, int DT, int UNIT> SF_DEVICE void sf_load_operand(sf_operand<DT, UNIT> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64 stride)
+template <bool STILL, bool LOOSE = false, bool SHORT = false, int DT, int UNIT>
+SF_DEVICE void sf_load_operand(sf_operand<DT, UNIT> &o, const char *line, sf_i64 index, sf_i64 end, sf_i64 stride)
 {
         enum { SIZE = SF_SIZE(DT) };
         sf_clear(o.raw);
         if (STILL && index + SF_WIDTH <= end)
                 sf_load_steady(line + sf_vector_offset<UNIT, SIZE>(index, stride), o.raw);
-        else if (UNIT && index + SF_WIDTH <= end)
+        else if (UNIT && !LOOSE && index + SF_WIDTH <= end)
                 sf_load(line + sf_vector_offset<UNIT, SIZE>(index, stride), o.raw);
-        else if (SF_RAGGED || !UNIT)
+        else if (SF_RAGGED || !UNIT || LOOSE || SHORT)
                 sf_load_singly<UNIT, SIZE>(line, index, end, stride, o.raw);
 }
 #endif
@@ -559,12 +562,18 @@ struct sf_results {
 #endif
 };
 
-SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by)
+/* Loads an operand of the store program; one that lacks the sequence's last element ends at
+ * `shorter`. */
+#define SF_LOAD_RESULT(k) \
+        sf_load_operand<false, (SF_LOOSE_ONES >> k & 1) != 0, (SF_SHORT >> k & 1) != 0>( \
+                with.operand##k, line.operand[k], index, SF_SHORT >> k & 1 ? shorter : end, by.operand[k]);
+
+SF_DEVICE sf_results sf_load_results(const sf_line &line, sf_i64 index, sf_i64 end, sf_i64 shorter, const sf_strides &by)
 {
         sf_results with;
-        (void)line, (void)index, (void)end, (void)by;
+        (void)line, (void)index, (void)end, (void)by, (void)shorter;
 #if SF_STORE_FUSED
-#define OPERAND(k, dt, unit) sf_load_operand<false>(with.operand##k, line.operand[k], index, end, by.operand[k]);
+#define OPERAND(k, dt, unit) SF_LOAD_RESULT(k)
         SF_STORES(OPERAND)
 #undef OPERAND
 #endif
@@ -585,12 +594,12 @@ template <class V> SF_DEVICE void sf_keep_results(const V &read, sf_results &wit
 #undef OPERAND
 #endif
 }
-template <class L> SF_DEVICE sf_results sf_fresh_results(const L &line, sf_i64 index, sf_i64 end, const sf_strides &by)
+template <class L> SF_DEVICE sf_results sf_fresh_results(const L &line, sf_i64 index, sf_i64 end, sf_i64 shorter, const sf_strides &by)
 {
         sf_results with;
-        (void)line, (void)index, (void)end, (void)by;
+        (void)line, (void)index, (void)end, (void)by, (void)shorter;
 #if SF_STORE_FUSED
-#define OPERAND(k, dt, unit) sf_load_operand<false>(with.operand##k, line.operand[k], index, end, by.operand[k]);
+#define OPERAND(k, dt, unit) SF_LOAD_RESULT(k)
         SF_FRESH(OPERAND)
 #undef OPERAND
 #endif
@@ -616,7 +625,8 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_answer result, const sf_resul
 #endif
 }
 
-#if SF_PACKS > 1
+#if SF_PACKS > 1 && SF_PARTIAL /* only totals are stored */
+#elif SF_PACKS > 1
 /* Stores a vector in packs, with the arguments of sf_load_packs. */
 SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_answer (&v)[SF_WIDTH])
 {
@@ -669,26 +679,41 @@ SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
         sf_store(y, one);
 }
 
-#if SF_ELEMENT
-/* Stores the elements at the indices of a vector, as the results of another step.
- * SF_ELEMENT_UNIT: as SF_Y_UNIT, where they too may be stored as a vector. */
-SF_DEVICE void sf_store_elements(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_answer (&v)[SF_WIDTH])
+#if SF_SECOND
+/* The bits of the second result at position j of its vector: of the element at an index, or of the
+ * same result of the scan, with another store program. */
+SF_DEVICE sf_u64 sf_second_outcome(const sf_params &p, const sf_answer &v, const sf_results &with, int j)
 {
-        enum { SIZE = SF_SIZE(SF_ELEMENT_OUT) };
+        (void)with, (void)j;
+#if SF_ELEMENT
+        return sf_store_program1(p, v.element);
+#else
+#define OPERAND(k, dt, unit) , sf_value_at(with.operand##k, j)
+        return sf_store_program1(p, v SF_STORES(OPERAND));
+#undef OPERAND
+#endif
+}
+
+/* Stores the second results of a vector. SF_SECOND_UNIT: as SF_Y_UNIT, where they too may be
+ * stored as a vector. */
+SF_DEVICE void sf_store_seconds(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_answer (&v)[SF_WIDTH],
+                                const sf_results &with)
+{
+        enum { SIZE = SF_SIZE(SF_SECOND_OUT) };
         sf_raw<SF_WIDTH * SIZE> r;
         sf_clear(r);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                sf_set_slot<SIZE>(r, sf_slot_of<SF_ELEMENT_UNIT>(j), sf_store_program1(p, v[j].element));
-        if (SF_ELEMENT_UNIT && index + SF_WIDTH <= end)
-                sf_store(line.also[0] + sf_vector_offset<SF_ELEMENT_UNIT, SIZE>(index, by.element), r);
+                sf_set_slot<SIZE>(r, sf_slot_of<SF_SECOND_UNIT>(j), sf_second_outcome(p, v[j], with, j));
+        if (SF_SECOND_UNIT && index + SF_WIDTH <= end)
+                sf_store(line.also[0] + sf_vector_offset<SF_SECOND_UNIT, SIZE>(index, by.element), r);
         else
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         if (index + j < end) {
                                 sf_raw<SIZE> one;
                                 one.w[0] = 0;
-                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, sf_slot_of<SF_ELEMENT_UNIT>(j)));
+                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, sf_slot_of<SF_SECOND_UNIT>(j)));
                                 sf_store(line.also[0] + (index + j) * by.element, one);
                         }
 }
@@ -697,8 +722,8 @@ SF_DEVICE void sf_store_elements(const sf_params &p, const sf_line &line, sf_i64
 SF_DEVICE void sf_store_vector(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 end, const sf_strides &by, const sf_answer (&v)[SF_WIDTH],
                                const sf_results &with)
 {
-#if SF_ELEMENT
-        sf_store_elements(p, line, index, end, by, v);
+#if SF_SECOND
+        sf_store_seconds(p, line, index, end, by, v, with);
 #endif
         if (index + SF_WIDTH <= end)
                 sf_store(line.y + sf_vector_offset<SF_Y_UNIT, SF_OUT_SIZE>(index, by.y), sf_pack(p, v, with));
@@ -953,6 +978,14 @@ SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 a
 /* ------------------------------------------------------------------------------------------------
  * Pieces: contiguous memory of any type and alignment, moved 16 bytes at a time by the whole block
  * ---------------------------------------------------------------------------------------------- */
+
+/* The unit of a staged sequence, of which a unit has `inner` side by side: then they are the last
+ * batch dimension. */
+SF_DEVICE int sf_unit_of(const sf_params &p, int sequence, int inner)
+{
+        const sf_params_dim &last = p.dims[SF_NBATCH > 0 ? SF_NBATCH - 1 : 0];
+        return inner == 1 ? sequence : (int)sf_divided(last, sequence);
+}
 
 /* `buffer` and `from` have the same address modulo 16 bytes. */
 template <int SIZE> SF_DEVICE void sf_fetch_piece(const char *from, int length, unsigned char *buffer)

@@ -247,7 +247,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_results with[SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
-                with[i] = sf_load_results(line, at + i * SPREAD, p.n, sf_along(p));
+                with[i] = sf_load_results(line, at + i * SPREAD, p.n, p.n - 1, sf_along(p));
         sf_store_vectors<32, SPREAD>(p, line, at, end, result, with, lane, early);
 #endif
 }

@@ -10,9 +10,11 @@
  *
  * From its load to its store a tile waits some microseconds for others. So many loads must be under
  * way: a block keeps SF_STAGES tiles in shared memory. Every thread reads only what it staged
- * itself, which needs no barrier. While tile i is scanned and stored, tile i + SF_AHEAD is folded
- * and its total is published. There is one barrier for each tile. It hands tile numbers and the
- * totals of warps to the warps that need them, and the totals before a tile back to the workers.
+ * itself, which needs no barrier. Vectors at any address are staged element by element, or, if
+ * elements are smaller than what can be copied so, as the words they are in. While tile i is
+ * scanned and stored, tile i + SF_AHEAD is folded and its total is published. There is one barrier
+ * for each tile. It hands tile numbers and the totals of warps to the warps that need them, and the
+ * totals before a tile back to the workers.
  *
  * Most warps are workers: they load, compute and store. The others are watchers. Of these,
  * SF_ANNOUNCERS warps claim tiles and publish totals. The rest look for totals of earlier tiles, in
@@ -29,6 +31,9 @@
  * tickets; every block draws SF_STAGES + 2 more than it gets tiles. n: elements of a line.
  */
 
+/* Bytes of the further word that a vector is in. */
+#define SF_STAGED_MORE (SF_SHIFT_IN && SF_IN_SIZE < 4 ? 4 : 0)
+
 /* The parts of a vector that are staged: at which byte each would begin if a stage had one vector
  * only (sf_stage_slot). */
 enum {
@@ -37,7 +42,7 @@ enum {
         SF_LOADS(OPERAND)
 #undef OPERAND
 #else
-        X_AT, X_END = SF_WIDTH * SF_IN_SIZE - 1,
+        X_AT, X_END = SF_WIDTH * SF_IN_SIZE + SF_STAGED_MORE - 1,
 #endif
         M_AT
 };
@@ -125,12 +130,51 @@ template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, 
                         sf_copy_async<SIZE>(slot + j * SIZE, line + (index + j) * stride);
 }
 
+#if SF_SHIFT_IN
+/* How many bytes into a word the vectors of a line begin. */
+SF_DEVICE int sf_past_of(const sf_line &line)
+{
+        return (int)((sf_u64)line.x - (SF_X_UNIT < 0 ? (SF_WIDTH - 1) * SF_IN_SIZE : 0)) & 3;
+}
+
+/* As sf_stage_part, for the vector of x at any address. Elements past the end are not staged. */
+template <bool WHOLE> SF_DEVICE void sf_stage_any(unsigned char *slot, const sf_line &line,
+                                                  sf_i64 index, sf_i64 n)
+{
+        const char *from = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0);
+        if (SF_STAGED_MORE) {
+                const int past = sf_past_of(line);
+                const char *low = SF_X_UNIT < 0 ? line.x - (n - 1) * SF_IN_SIZE : line.x;
+#pragma unroll
+                for (int k = 0; k < SF_WIDTH * SF_IN_SIZE / 4 + 1; k++) {
+                        const char *word = from - past + 4 * k;
+                        const bool there = WHOLE ? k < SF_WIDTH * SF_IN_SIZE / 4 || past
+                                : word < low + n * SF_IN_SIZE && word + 4 > low;
+                        if (there)
+                                sf_copy_async<4>(slot + 4 * k, word);
+                }
+        } else {
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        const int at = sf_slot_of<SF_X_UNIT>(j) * SF_IN_SIZE;
+                        if (WHOLE || index + j < n)
+                                sf_copy_async<SF_IN_SIZE>(slot + at, from + at);
+                }
+        }
+}
+#endif
+
 /* WHOLE: the tile is full, as all tiles of a line are except perhaps the last. */
 template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int stage, int thread)
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_i64 index = at + i * SPREAD;
+#if SF_SHIFT_IN
+                if (WHOLE || index < p.n)
+                        sf_stage_any<WHOLE>(X_SLOT(stage, i, thread), tile.line, index, p.n);
+                continue;
+#endif
                 if (WHOLE || index + SF_WIDTH <= p.n) {
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), tile.line.operand[k], index, sf_along(p).operand[k]);
@@ -143,7 +187,7 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
                         sf_stage_part<SF_M_UNIT, 1>(M_SLOT(stage, i, thread), tile.line.m, index, p.sm);
 #endif
                 }
-#if SF_RAGGED
+#if SF_RAGGED && !SF_SHIFT_IN
                 else if (index < p.n) {
                         sf_vector v = sf_load_vector(tile.line, index, p.n, sf_along(p));
 #if SF_LOAD_FUSED
@@ -176,18 +220,48 @@ SF_DEVICE void sf_stage_tile(const sf_params &p, const sf_claim &claim, sf_i64 m
 template <bool WHOLE>
 SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_answer (&v)[SF_ITEMS][SF_WIDTH])
 {
+#if SF_SHIFT_OUT
+        const sf_results with[SF_ITEMS] = {};
+        sf_store_vectors<32, SPREAD>(p, tile.line, tile.number * TILE + mine, p.n, v, with,
+                                     sf_thread() & 31, 0);
+        return;
+#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_i64 index = tile.number * TILE + mine + i * SPREAD, end = WHOLE ? index + SF_WIDTH : p.n;
-                sf_store_vector(p, tile.line, index, end, sf_along(p), v[i], sf_load_results(tile.line, index, end, sf_along(p)));
+                sf_store_vector(p, tile.line, index, end, sf_along(p), v[i], sf_load_results(tile.line, index, end, p.n - 1, sf_along(p)));
         }
 }
 
-SF_DEVICE void sf_unstage(const sf_params &p, sf_i64 at, int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine, int stage,
+                          int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
+        const sf_i64 at = claim.number * TILE + mine;
         sf_vector raw[SF_ITEMS];
+#if SF_SHIFT_IN
+        const int past = SF_STAGED_MORE ? sf_past_of(sf_batch_line(p, claim.unit)) : 0;
+#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
+#if SF_SHIFT_IN
+                const unsigned char *slot = X_SLOT(stage, i, thread);
+                raw[i].x_past = past;
+#pragma unroll
+                for (int k = 0; k < SF_WIDTH * SF_IN_SIZE / 4; k++) {
+                        sf_raw<4> one;
+                        sf_shared_load(slot + 4 * k, one);
+                        raw[i].x.w[k] = one.w[0];
+                        raw[i].x_next.w[k] = 0;
+                }
+                if (SF_STAGED_MORE) {
+                        sf_raw<4> one;
+                        sf_shared_load(slot + SF_WIDTH * SF_IN_SIZE, one);
+                        raw[i].x_next.w[0] = one.w[0];
+                } else {
+                        sf_shared_load(slot, raw[i].x);
+                }
+                continue;
+#endif
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw[i].operand##k.raw);
                 SF_LOADS(OPERAND)
@@ -442,13 +516,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (claims[(i + SF_AHEAD) & (SF_RING - 1)].there) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
-                                const sf_i64 at = claims[(i + SF_AHEAD) & (SF_RING - 1)].number * TILE + mine;
-                                sf_unstage(p, at, ahead, thread, v);
+                                const sf_claim coming = claims[(i + SF_AHEAD) & (SF_RING - 1)];
+                                sf_unstage(p, coming, mine, ahead, thread, v);
                                 bool whole = ONCE;
 #if SF_UNLIFTED && !SF_LIFTS
                                 if (ONCE)
                                         whole = sf_multiply_warp<32, SF_COLUMNS, SF_COMMUTES>(
-                                                v, lane, neutral, [=, &p](auto &again) { sf_unstage(p, at, ahead, thread, again); });
+                                                v, lane, neutral, [=, &p](auto &again) { sf_unstage(p, coming, mine, ahead, thread, again); });
                                 held = whole ? held | 1u << ahead : held & ~(1u << ahead);
 #else
                                 sf_parked parked;
@@ -480,13 +554,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 if (whole)
                                         sf_unhold(stage, thread, v);
                                 else
-                                        sf_unstage(p, at, stage, thread, v);
+                                        sf_unstage(p, claim, mine, stage, thread, v);
 #if SF_UNLIFTED && !SF_LIFTS
                                 /* Before the stage is filled again: the elements may have to be
                                  * read again. */
                                 if (!ONCE)
                                         whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(
-                                                v, lane, neutral, parked, [=, &p](auto &again) { sf_unstage(p, at, stage, thread, again); });
+                                                v, lane, neutral, parked, [=, &p](auto &again) { sf_unstage(p, claim, mine, stage, thread, again); });
                                 else if (!whole)
                                         sf_scan_warp_lifted<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked);
 #endif

@@ -57,6 +57,9 @@ SF_DEVICE int sf_there(const sf_params &p, bool works, sf_i64 row)
         return !works ? 0 : p.n - row < SF_ITEMS ? (int)(p.n - row) : SF_ITEMS;
 }
 
+/* Where a row ends in operands that lack the last one. */
+SF_DEVICE sf_i64 sf_shorter(const sf_params &p, sf_i64 row) { return row + 1 < p.n ? p.inner : 0; }
+
 #if !SF_STAGED
 /* A thread's columns in a row: the first one, the distance between packs, and how many packs exist
  * (the last ones may be past the end of the row). */
@@ -143,7 +146,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_line at = sf_moved(line, row + i, sf_along(p));
                 next[i] = sf_load_row(p, at, place, i < coming);
                 if (i < coming)
-                        next_with[i] = sf_fresh_results(at, column, p.inner, sf_across(p));
+                        next_with[i] = sf_fresh_results(at, column, p.inner, sf_shorter(p, row + i), sf_across(p));
         }
 #endif
 #if SF_CHUNKED && !SF_PARTIAL
@@ -193,7 +196,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 if (SF_PACKS > 1 || i < coming) {
                                         sf_line at = sf_moved(line, row + ON * ROWS + i, sf_along(p));
                                         next[i] = sf_load_row(p, at, place, i < coming);
-                                        next_with[i] = sf_fresh_results(at, column, p.inner, sf_across(p));
+                                        const sf_i64 shorter = sf_shorter(p, row + ON * ROWS + i);
+                                        next_with[i] = sf_fresh_results(at, column, p.inner, shorter, sf_across(p));
                                 }
                 const auto again = [=, &p](auto &rows) {
                         sf_vector raw[SF_ITEMS];

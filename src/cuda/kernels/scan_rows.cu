@@ -82,7 +82,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_sync_block();
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
-                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0, at = sequence / inner * (n - 1) * inner + sequence + back;
+                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0;
+                const int at = sf_unit_of(p, sequence, inner) * (n - 1) * inner + sequence + back;
                 end[q] = own < sequences ? n : 0;
                 line[q].x = (const char *)in + at * SF_IN_SIZE;
                 line[q].y = (char *)out + at * SF_OUT_SIZE;
@@ -128,7 +129,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
-                                with[q][i] = sf_fresh_results(line[q], at + i * SPREAD, end[q], sf_along(p));
+                                with[q][i] = sf_fresh_results(line[q], at + i * SPREAD, end[q], end[q] - 1, sf_along(p));
                                 sf_keep_results(next[q][i], with[q][i]);
                         }
                 if (!SF_SINGLE && t + 1 < tiles)

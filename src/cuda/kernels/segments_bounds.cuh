@@ -211,7 +211,7 @@ SF_DEVICE sf_results sf_fetch_results(const sf_params &p, const sf_line &line, c
         return with;
 #else
         (void)line, (void)segment;
-        return sf_load_results(at, 0, 1, sf_along(p));
+        return sf_load_results(at, 0, 1, 1, sf_along(p));
 #endif
 }
 

@@ -374,7 +374,7 @@ sf_flush_some(const sf_params &p, const sf_window &w, const sf_group &g, const s
                 sf_store(place, done);
 #else
                 sf_store(place,
-                         sf_result_of(p, done, sf_load_results(here, at, CHUNK, sf_along(p))));
+                         sf_result_of(p, done, sf_load_results(here, at, CHUNK, CHUNK, sf_along(p))));
 #endif
         }
 }
