@@ -108,7 +108,8 @@ layout sf_cuda_shifted(layout l, bool always)
         const bool x_fits = s->nseq == 1 && !s->m && begins_aligned(s, &l.line, false, most);
         const bool y_fits = s->nseq == 1 && !s->fold && begins_aligned(s, &l.line, true, most);
         l.early = l.early && !y_fits;
-        l.shift_in = !x_fits && (!l.early || (!s->fold && !begin_alike(s, most)));
+        /* Lines that begin early begin so for y's sake: x then lies elsewhere, aligned or not. */
+        l.shift_in = l.early ? !s->fold && !begin_alike(s, most) : !x_fits;
         l.shift_out = !y_fits && !l.early && !s->fold;
         return l;
 }

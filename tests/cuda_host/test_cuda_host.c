@@ -322,6 +322,16 @@ static void meet_odd_places(void)
                 c.skew_out = draw >> 16 & 1 ? c.skew_x / dts[c.in].size * dts[c.out].size : (int)(draw >> 20 & 7) * dts[c.out].size;
                 meet(&c);
         }
+        /* One of the two aligned, and not the other: free operations begin early, for the result's sake. */
+        for (int i = 0; i < 4; i++) {
+                test_case c = case_plain(false, 1, 2, (const int64_t[]){1 + (i & 1), 304});
+                c.op = i & 1 ? SF_MIN : SF_SUM;
+                c.in = DT_I8;
+                c.out = i & 1 ? DT_I8 : DT_I64;
+                c.reverse = i & 1;
+                *(i & 2 ? &c.skew_x : &c.skew_out) = dts[i & 2 ? c.in : c.out].size;
+                meet(&c);
+        }
 }
 
 /* Ways that only large tensors take, met by small ones on a chip with one multiprocessor and hardly
