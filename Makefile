@@ -213,7 +213,7 @@ RACES = test_threads test_expr test_launch test_streams fuzz test_laws fake_libc
 # ThreadSanitizer dislikes much address randomisation, which setarch turns off where that is allowed. Who waits for whom is
 # decided outside the kernels, so one instruction set shows it.
 test-tsan: needs-test
-	$(STRICT) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_PORTABLE_ONLY=ON -DSCANFOLD_QUICK=$(call amount,portable,) \
+	$(STRICT) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_PORTABLE_ONLY=ON \
 	        -DSCANFOLD_TEST_EVERY=$(call amount,200,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,150,5000)
 	+$(call BUILD,build/tsan) --target $(RACES)
 	cd build/tsan && calm=$$(setarch -R true 2> /dev/null && echo setarch -R || true) && $$calm $(CTEST) -L threads && \
