@@ -172,21 +172,18 @@ static const row exponentials[] = {
 };
 
 /*
- * A scan of products holds numbers (kernels/tree_products.cuh), so most of its tiles are those of
- * the first table. These have more registers a thread: for the totals that warps and tiles exchange,
- * which are pairs, in bursts, lines of f64 and rows with masks; for the pairs of columns. H200,
- * cumprod, share of plain multiplication: (2^20, 32) f32 256 x 32, two blocks: 0.74, 512 x 32, two,
- * which spills: 0.45; (2^20, 8) f64 256 x 16, two: 0.87, 512 x 8, two, which spills: 0.30; 2^27 f64
- * 256 x 16 0.90, 512 x 8, which spills: 0.84.
+ * A scan of products holds numbers (kernels/tree_products.cuh), so most of its tiles are those
+ * of the first table; columns without a row here hold pairs, and use the table of pairs. These
+ * have more registers a thread: for the totals that warps and tiles exchange, which are pairs,
+ * in bursts, lines of f64 and rows with masks. H200, cumprod, share of plain multiplication:
+ * (2^20, 32) f32 256 x 32, two blocks: 0.74, 512 x 32, two, which spills: 0.45; (2^20, 8) f64
+ * 256 x 16, two: 0.87, 512 x 8, two, which spills: 0.30; 2^27 f64 256 x 16 0.90, 512 x 8, which
+ * spills: 0.84.
  */
 static const row products[] = {
         {SF_CUDA_SCAN_ROWS, -1, 0, 16, 2, 4, 70, {512, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_ROWS, -1, 1, 16, 4, 4, 70, {512, 16, 1, 0, 0}},
         {SF_CUDA_SCAN_COLUMNS, -1, 0, 16, 2, 4, 70, {256, 32, 2, 32, 0}},
-        {SF_CUDA_SCAN_COLUMNS, -1, 0, 4, 4, 4, 70, {256, 16, 3, 32, 0}},
-        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 4, 4, 70, {256, 16, 2, 32, 0}},
-        {SF_CUDA_SCAN_COLUMNS, -1, 0, 2, 8, 8, 70, {256, 8, 3, 32, 0}},
-        {SF_CUDA_SCAN_COLUMNS, -1, -1, 16, 8, 8, 70, {256, 8, 2, 32, 0}},
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 4, 4, 70, {256, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 8, 8, 70, {256, 16, 2, 0, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
@@ -219,9 +216,11 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
                 r = ROW_IN(recurrences);
         else if (spec->op == SF_LOGSUMEXP)
                 r = ROW_IN(exponentials);
-        if (sf_cuda_is_product(spec->op, spec->acc) && spec->kernel < SF_CUDA_FOLD)
+        const bool scans = sf_cuda_is_product(spec->op, spec->acc) && spec->kernel < SF_CUDA_FOLD;
+        if (scans)
                 r = ROW_IN(products);
-        else if (!r && sf_cuda_is_pair(spec->op, spec->acc))
+        if (!r && sf_cuda_is_pair(spec->op, spec->acc) &&
+            !(scans && spec->kernel != SF_CUDA_SCAN_COLUMNS))
                 r = ROW_IN(pairs);
         if (!r)
                 r = ROW_IN(rows);

@@ -557,6 +557,38 @@ template <class T> SF_DEVICE void sf_shift_rows(T (&v)[SF_ITEMS][SF_WIDTH], bool
                                 v[i][j] = identity;
 }
 
+#if SF_MEMBERS == 1
+/* Puts the initial value before the elements of a thread, and lowers them. */
+SF_DEVICE void sf_begin_and_lower(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WIDTH],
+                                  sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j] = sf_begin(p, v[i][j]);
+        sf_lower_all(p, v, result);
+}
+
+/* sf_finish below, for values that are complete: combined with all that comes before them. */
+template <int LANES, int COLUMNS, int SPREAD>
+SF_DEVICE void sf_answers(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end,
+                          bool closes, sf_acc (&v)[SF_ITEMS][SF_WIDTH],
+                          const sf_before<sf_columns<COLUMNS>::SHARE> &before, int lane,
+                          sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+        (void)line, (void)at, (void)end, (void)closes, (void)before, (void)lane;
+#if SF_TOTAL
+        if (closes)
+                sf_store_totals<COLUMNS, SPREAD>(p, line, at, end, v);
+#endif
+#if SF_EXCLUSIVE
+        sf_shift<LANES, COLUMNS>(v, lane, before.any, before.e, sf_identity(p));
+#endif
+        sf_begin_and_lower(p, v, result);
+}
+#endif
+
 #if SF_UNLIFTED
 #include "tree_products.cuh"
 #elif SF_MEMBERS == 1
@@ -569,21 +601,8 @@ template <int LANES, int COLUMNS, int SPREAD>
 SF_DEVICE void sf_finish(const sf_params &p, const sf_line &line, sf_i64 at, sf_i64 end, bool closes, sf_acc (&v)[SF_ITEMS][SF_WIDTH],
                          const sf_before<sf_columns<COLUMNS>::SHARE> &before, bool, const sf_parked &, int lane, sf_answer (&result)[SF_ITEMS][SF_WIDTH])
 {
-        (void)line, (void)at, (void)end, (void)closes;
         sf_spread<LANES, COLUMNS>(v, before, lane, sf_acc_of(p.neutral));
-#if SF_TOTAL
-        if (closes)
-                sf_store_totals<COLUMNS, SPREAD>(p, line, at, end, v);
-#endif
-#if SF_EXCLUSIVE
-        sf_shift<LANES, COLUMNS>(v, lane, before.any, before.e, sf_identity(p));
-#endif
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = sf_begin(p, v[i][j]);
-        sf_lower_all(p, v, result);
+        sf_answers<LANES, COLUMNS, SPREAD>(p, line, at, end, closes, v, before, lane, result);
 }
 
 /* The same for the rows of a thread, without their total. */
@@ -595,12 +614,7 @@ SF_DEVICE void sf_finish_rows(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WIDTH
 #else
         (void)before;
 #endif
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = sf_begin(p, v[i][j]);
-        sf_lower_all(p, v, result);
+        sf_begin_and_lower(p, v, result);
 }
 
 /* An element, as a value. */

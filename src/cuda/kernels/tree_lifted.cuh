@@ -13,11 +13,7 @@ SF_DEVICE bool sf_multiply_vectors(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
         sf_acc plain[SF_ITEMS][SF_WIDTH];
         sf_u32 beyond = 0;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        plain[i][j] = v[i][j];
+        sf_copy_elements(v, plain);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_multiply_vector<1>(plain[i]);
@@ -27,11 +23,7 @@ SF_DEVICE bool sf_multiply_vectors(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
         }
         if (sf_ballot(beyond & SF_BEYOND))
                 return false;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = plain[i][j];
+        sf_copy_elements(plain, v);
         return true;
 }
 
@@ -82,7 +74,6 @@ SF_DEVICE void sf_finish(const sf_params &p, const sf_line &line, sf_i64 at, sf_
                          bool plain, const sf_parked &, int lane,
                          sf_answer (&result)[SF_ITEMS][SF_WIDTH])
 {
-        (void)line, (void)at, (void)end, (void)closes, (void)lane;
 #if SF_LOWERS_PLAIN
         if (plain) {
                 /* Elements with one exponent are checked once. */
@@ -103,17 +94,5 @@ SF_DEVICE void sf_finish(const sf_params &p, const sf_line &line, sf_i64 at, sf_
         }
 #endif
         sf_complete(v, before);
-#if SF_TOTAL
-        if (closes)
-                sf_store_totals<COLUMNS, SPREAD>(p, line, at, end, v);
-#endif
-#if SF_EXCLUSIVE
-        sf_shift<LANES, COLUMNS>(v, lane, before.any, before.e, sf_identity(p));
-#endif
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = sf_begin(p, v[i][j]);
-        sf_lower_all(p, v, result);
+        sf_answers<LANES, COLUMNS, SPREAD>(p, line, at, end, closes, v, before, lane, result);
 }

@@ -52,6 +52,16 @@ template <int N, int M> struct sf_slice<N, M, true> {
         enum { ITEMS = sf_slice<N, 2 * M>::ITEMS };
 };
 
+SF_DEVICE void sf_copy_elements(const sf_acc (&from)[SF_ITEMS][SF_WIDTH],
+                                sf_acc (&to)[SF_ITEMS][SF_WIDTH])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        to[i][j] = from[i][j];
+}
+
 /* Scans the numbers of a vector in the order, as COLUMNS interleaved sequences. */
 template <int COLUMNS> SF_DEVICE void sf_multiply_vector(sf_acc (&v)[SF_WIDTH])
 {
@@ -321,20 +331,12 @@ SF_DEVICE bool sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_parked &parked, 
         enum { ITEMS = sf_slice<SF_ITEMS>::ITEMS };
 #if SF_KEEPS_ROWS
         sf_acc lifted[SF_ITEMS][SF_WIDTH];
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        lifted[i][j] = v[i][j];
+        sf_copy_elements(v, lifted);
         sf_scan_rows_of<true>(v);
         if (sf_is_whole(v))
                 return true;
         sf_lift_rows(lifted);
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j] = lifted[i][j];
+        sf_copy_elements(lifted, v);
         return false;
 #endif
         sf_scan_rows_of<true>(v);
