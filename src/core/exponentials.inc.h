@@ -131,6 +131,12 @@ E_INLINE float sf_exp_rest_f32(float r)
         return E_FMA(q, r, 0.49999994f);
 }
 
+/* e^r, |r| <= ln(2) / 2 */
+E_INLINE float sf_exp_near_f32(float r)
+{
+        return E_FMA(E_FMA(sf_exp_rest_f32(r), r, 1.0f), r, 1.0f);
+}
+
 /* v 2^h, h = n - 12582912 between -150 and 128, rounded once: the first of the two multiplications
  * is exact. The shifts remove the bits of n that do not belong to h. */
 E_INLINE float sf_exp_raise_f32(float v, float n)
@@ -140,12 +146,14 @@ E_INLINE float sf_exp_raise_f32(float v, float n)
 }
 
 /* Beyond these the result no longer changes: 0, or infinity. NaN stays. */
+#define SF_EXP_LEAST_F32 -104.0f
+#define SF_EXP_LARGEST_F32 89.0f
 E_INLINE float sf_exp_f32(float x)
 {
-        float v = x < -104 ? -104 : x, r;
-        v = v > 89 ? 89 : v;
+        float v = x < SF_EXP_LEAST_F32 ? SF_EXP_LEAST_F32 : x, r;
+        v = v > SF_EXP_LARGEST_F32 ? SF_EXP_LARGEST_F32 : v;
         const float n = sf_exp_parts_f32(v, &r);
-        return sf_exp_raise_f32(E_FMA(E_FMA(sf_exp_rest_f32(r), r, 1.0f), r, 1.0f), n);
+        return sf_exp_raise_f32(sf_exp_near_f32(r), n);
 }
 
 /* The same for |x| up to SF_EXP_PLAIN_F32, where e^x is a normal number: its exponent is counted up. */
@@ -153,7 +161,7 @@ E_INLINE float sf_exp_f32(float x)
 E_INLINE float sf_exp_plain_f32(float x)
 {
         float r;
-        const float n = sf_exp_parts_f32(x, &r), v = E_FMA(E_FMA(sf_exp_rest_f32(r), r, 1.0f), r, 1.0f);
+        const float n = sf_exp_parts_f32(x, &r), v = sf_exp_near_f32(r);
         return E_F32_OF((E_F32_BITS(n) << 23) + E_F32_BITS(v));
 }
 

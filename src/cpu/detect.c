@@ -1,5 +1,6 @@
 /* Which instruction sets this CPU has, and how their kernels are found. */
 #include "cpu/kernels.h"
+#include "cpu/fused.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -62,6 +63,16 @@ const char *sf_isa_name(int32_t index, int32_t *usable)
         if (usable)
                 *usable = isas[index]->usable();
         return isas[index]->name;
+}
+
+bool sf_cpu_streams_programs(void)
+{
+#ifdef __x86_64__
+        __builtin_cpu_init();
+        return !__builtin_cpu_is("skylake-avx512") && !__builtin_cpu_is("cascadelake") && !__builtin_cpu_is("cooperlake");
+#else
+        return true;
+#endif
 }
 
 static const sf_cpu_kernels *look_up(const sf_cpu_type *type, sf_dt storage, sf_dt acc, sf_op op)

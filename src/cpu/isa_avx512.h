@@ -88,6 +88,18 @@ SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
         return (v_u64)_mm512_max_epu64((__m512i)a, (__m512i)b);
 }
 
+/* core/exponentials.inc.h begins and ends an exponential with these. NaN stays. */
+#define V_EXP
+SF_INLINE v_f32 v_clamp_f32(v_f32 x, float least, float most)
+{
+        const __m512 v = _mm512_max_ps(_mm512_set1_ps(least), (__m512)x);
+        return (v_f32)_mm512_min_ps(_mm512_set1_ps(most), v);
+}
+SF_INLINE v_f32 v_raise_f32(v_f32 v, v_f32 power)
+{
+        return (v_f32)_mm512_scalef_ps((__m512)v, (__m512)power);
+}
+
 /* `a not at most b`, but only in lanes where b is not NaN. */
 SF_INLINE v_mask v_above_f32(v_f32 a, v_f32 b)
 {

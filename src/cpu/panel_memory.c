@@ -252,7 +252,7 @@ void sf_panel_map(const sf_walker *w, const sf_block *b)
         const sf_panel_member *m = b->m;
         sf_fused_box box = box_of_lines(w, b, NULL);
         box.stream = w->p->stream && m->through;
-        for (int32_t k = 0; w->shift && k < m->fuse->operands; k++) {
+        for (int32_t k = 0; w->shift && k < m->fuse->operands && sf_cpu_streams_programs(); k++) {
                 box.in[k].ahead = w->shift->ahead[k];
                 box.in[k].all = true;
         }
