@@ -7,7 +7,8 @@ The second is of a shard on a CUDA device: what a rank computes, without the exc
 
 One process uses as many threads as there are ranks, each rank one thread. The two are measured in turn: in every round rank 0 computes the whole while the
 others wait, then all compute their shards, which takes as long as the slowest takes. The ratio is the median of the rounds' ratios, so that a machine that is
-busy with something else disturbs both alike; the range says how much it did.
+busy with something else disturbs both alike; the range says how much it did. Beside the exchange stands the engine's own all-gather of as many bytes: what no
+exchange over that engine can take less than.
 """
 import os
 import socket
@@ -49,7 +50,7 @@ def rank_main(elements, rounds):
     spent = [0.0]
     sd._gather = counting(sd._gather, spent)
     for name in ("cumsum", "sum"):
-        ratios, alone, together, shares = [], [], [], []
+        ratios, alone, together, shares, bare = [], [], [], [], []
         for i in range(rounds + 1):  # the first one is not counted
             if rank == 0:
                 torch.set_num_threads(ranks)
@@ -58,8 +59,10 @@ def rank_main(elements, rounds):
             dist.barrier()
             spent[0] = 0.0
             own = timed(lambda: getattr(sd, name)(shard, 0))
-            numbers = [torch.empty(2, dtype=torch.float64) for _ in range(ranks)]
-            dist.all_gather(numbers, torch.tensor([own, spent[0]], dtype=torch.float64))
+            dist.barrier()
+            nothing = timed(lambda: dist.all_gather([torch.empty(sd._MESSAGE_BYTES, dtype=torch.uint8) for _ in range(ranks)], torch.empty(sd._MESSAGE_BYTES, dtype=torch.uint8)))
+            numbers = [torch.empty(3, dtype=torch.float64) for _ in range(ranks)]
+            dist.all_gather(numbers, torch.tensor([own, spent[0], nothing], dtype=torch.float64))
             if rank or not i:
                 continue
             slowest = max(float(n[0]) for n in numbers)
@@ -68,9 +71,11 @@ def rank_main(elements, rounds):
             ratios.append(one / slowest)
             # The rank that arrives last does not wait: its time is that of the exchange alone.
             shares.append(min(float(n[1]) for n in numbers) / slowest)
+            bare.append(min(float(n[2]) for n in numbers) / slowest)
         if rank == 0:
             print(f"{name} of {elements} f32: one process of {ranks} threads {statistics.median(alone) * 1e3:.1f} ms, {ranks} ranks {statistics.median(together) * 1e3:.1f} ms, "
-                  f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), exchange {100 * statistics.median(shares):.2f}% ({100 * min(shares):.2f} to {100 * max(shares):.2f})", flush=True)
+                  f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), exchange {100 * statistics.median(shares):.2f}% ({100 * min(shares):.2f} to {100 * max(shares):.2f}), "
+                  f"a bare all-gather of as much {100 * statistics.median(bare):.2f}%", flush=True)
 
 
 def device_shard(x, a, op, fold, before):
