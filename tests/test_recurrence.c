@@ -176,7 +176,7 @@ static void vanishing(void)
  */
 static void limits(void)
 {
-        enum { N = 512, ALIKE = 16, CASES = 6 * 3 * 3 * 3, LINES = CASES * ALIKE, ALL = N * LINES };
+        enum { N = 512, ALIKE = 16, CASES = 6 + 6, LINES = CASES * ALIKE, ALL = N * LINES };
         static const int decays[2][6] = {{50, 54, 58, 59, 62, 65}, {80, 84, 87, 88, 95, 101}};
         for (int kind = 0; kind < 4; kind++) {
                 const bool wide = kind & 1, rows = kind & 2;
@@ -186,8 +186,9 @@ static void limits(void)
                 CHECK(memory, "memory");
                 for (int64_t i = 0; i < ALL; i++) {
                         const int64_t at = rows ? i % N : i / LINES;
-                        const int k = (int)((rows ? i / N : i % LINES) / ALIKE), decay = decays[wide][k % 6], more = wide ? 13 : 6;
-                        const int growth = k / 6 % 3 * more, number = 15 + k / 18 % 3 * more, least = 20 + k / 54 * more;
+                        const int k = (int)((rows ? i / N : i % LINES) / ALIKE), decay = decays[wide][k < 6 ? k : 5];
+                        const int more = k < 6 ? 0 : (wide ? 13 : 6) * (1 + k % 2); /* than its limit has one of */
+                        const int growth = k / 2 == 3 ? more : 0, number = 15 + (k / 2 == 4 ? more : 0), least = 20 + (k / 2 == 5 ? more : 0);
                         const double gate = at == 300 ? ldexp(1, growth) : at == 400 ? ldexp(1, -decay) : 1;
                         const double odd = 1 + (wide ? DBL_EPSILON : (double)FLT_EPSILON);
                         const double h = at == 100 ? ldexp(k & 1 ? -1 : 1, number) : at == 448 ? ldexp(odd, -least) : 0;
