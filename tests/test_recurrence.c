@@ -1,6 +1,7 @@
 /* Linear recurrences: every engine against the reference, bit by bit; laws; a plain loop; what is refused. */
 #include "harness.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -167,6 +168,50 @@ static void vanishing(void)
         }
 }
 
+/*
+ * The limits of src/cpu/vanish.inc.h, each met from both sides: h is 2^number at first, then is
+ * multiplied by 2^growth and by 2^-decay, and last a number of 2^-least with an odd last place is
+ * added. Each of the four is in another block of the tree, whatever an instruction set's tile is, and all
+ * lanes of a vector are alike. A limit that is six places too generous (f64: 13) gives a wrong bit.
+ */
+static void limits(void)
+{
+        enum { N = 512, ALIKE = 16, CASES = 6 + 6, LINES = CASES * ALIKE, ALL = N * LINES };
+        static const int decays[2][6] = {{50, 54, 58, 59, 62, 65}, {80, 84, 87, 88, 95, 101}};
+        for (int kind = 0; kind < 4; kind++) {
+                const bool wide = kind & 1, rows = kind & 2;
+                const size_t size = wide ? 8 : 4;
+                const int64_t shape[2] = {rows ? LINES : N, rows ? N : LINES};
+                char *memory = calloc(4 * ALL, size), *a = memory, *b = a + ALL * size, *right = b + ALL * size, *y = right + ALL * size;
+                CHECK(memory, "memory");
+                for (int64_t i = 0; i < ALL; i++) {
+                        const int64_t at = rows ? i % N : i / LINES;
+                        const int k = (int)((rows ? i / N : i % LINES) / ALIKE), decay = decays[wide][k < 6 ? k : 5];
+                        const int more = k < 6 ? 0 : (wide ? 13 : 6) * (1 + k % 2); /* than its limit has one of */
+                        const int growth = k / 2 == 3 ? more : 0, number = 15 + (k / 2 == 4 ? more : 0), least = 20 + (k / 2 == 5 ? more : 0);
+                        const double gate = at == 300 ? ldexp(1, growth) : at == 400 ? ldexp(1, -decay) : 1;
+                        const double odd = 1 + (wide ? DBL_EPSILON : (double)FLT_EPSILON);
+                        const double h = at == 100 ? ldexp(k & 1 ? -1 : 1, number) : at == 448 ? ldexp(odd, -least) : 0;
+                        const float gate4 = (float)gate, h4 = (float)h;
+                        memcpy(a + i * (int64_t)size, wide ? (const void *)&gate : &gate4, size);
+                        memcpy(b + i * (int64_t)size, wide ? (const void *)&h : &h4, size);
+                }
+                const sf_dtype dt = wide ? SF_F64 : SF_F32;
+                sf_tensor ta = tensor(a, dt, 2, (int64_t *)shape), tb = tensor(b, dt, 2, (int64_t *)shape), tr = tensor(right, dt, 2, (int64_t *)shape),
+                          ty = tensor(y, dt, 2, (int64_t *)shape);
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                o.axis = rows;
+                for (int e = 0; e < engine_count; e++) {
+                        CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, e ? &ty : &tr, &o) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                        for (int64_t i = 0; e && i < ALL; i++)
+                                if (memcmp(right + i * (int64_t)size, y + i * (int64_t)size, size))
+                                        FAIL("%s: %s of %zu bytes, element %" PRId64 " differs", engines[e].name, rows ? "rows" : "columns", size, i);
+                        checks++;
+                }
+                free(memory);
+        }
+}
+
 /* a = 1 is the cumulative sum, a = 0 is b, and the order is near a plain loop. */
 static void laws(void)
 {
@@ -231,6 +276,7 @@ int main(int argc, char **argv)
         engines_open();
         against_the_reference(every < 1 ? 1 : every);
         vanishing();
+        limits();
         laws();
         refusals();
         engines_close();

@@ -167,6 +167,9 @@ void sf_cut_sizes(sf_panels *p, int workers)
 static int64_t lines_together(const sf_panels *p)
 {
         const sf_panel_member *m = &p->member[0];
+        /* Sums of products use no panel, which would have to stay in a cache. */
+        if (!p->straight && p->shape == SF_PANEL_ROWS && m->products && (p->members == 1 || (p->members == 2 && m->pair == 1)))
+                return sf_larger(p->lines, 4 * SF_CPU_GROUP);
         if (!p->straight || p->shape == SF_PANEL_COLUMNS)
                 return p->lines;
         if (m->gathers)

@@ -182,6 +182,29 @@ SF_INLINE N(vec) N(permute_two)(N(vec) a, N(vec) b, v_raw index)
         return (N(vec))K_CAT(v_permute_two, K_LANE_BYTES)((v_raw)a, (v_raw)b, index);
 }
 #endif
+#if K_LANE_BYTES >= 4
+/* The left lanes of the pairs that one level of halving combines, or the right ones: vector.h. */
+SF_INLINE N(vec) N(paired)(N(vec) early, N(vec) late, const int level, const bool right)
+{
+        if (level % K_LOG_WIDTH < (K_LANE_BYTES == 4 ? 2 : 1))
+                return right ? K_CAT(V_INNER, K_LANE_BYTES)(early, late, 1) : K_CAT(V_INNER, K_LANE_BYTES)(early, late, 0);
+        return right ? K_CAT(V_OUTER, K_LANE_BYTES)(early, late, 16 / K_LANE_BYTES) : K_CAT(V_OUTER, K_LANE_BYTES)(early, late, 0);
+}
+/* Lanes in order again after so many levels. */
+SF_INLINE N(vec) N(in_order)(N(vec) v, const int levels)
+{
+#if K_WIDTH == 8 || (K_WIDTH == 4 && K_LANE_BYTES == 8)
+        if (levels % K_LOG_WIDTH == 1)
+                return K_CAT(K_CAT(V_ORDER, K_LANE_BYTES), _1)(v);
+#endif
+#if K_WIDTH == 8 && K_LANE_BYTES == 8
+        if (levels % K_LOG_WIDTH == 2)
+                return V_ORDER8_2(v);
+#endif
+        (void)levels;
+        return v;
+}
+#endif
 SF_INLINE N(vec) N(broadcast)(sf_value value)
 {
         K_LANE_C lane = (K_LANE_C)value.K_VALUE;

@@ -6,29 +6,38 @@
  * one vector of each of K_WIDTH rows.
  */
 
-/* Combines neighbouring values of two consecutive vectors. */
-SF_INLINE O(val) O(halve)(O(val) early, O(val) late)
+SF_INLINE O(val) O(paired)(O(val) early, O(val) late, const int level, const bool right)
 {
 #if K_PARTS > 1
-        const O(val) even = {(N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early.K_FIRST, late.K_FIRST),
-                             (K_SECOND_VEC)K_CAT(V_EVENS, K_LANE_BYTES)((N(vec))early.K_SECOND, (N(vec))late.K_SECOND)};
-        const O(val) odd = {(N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early.K_FIRST, late.K_FIRST),
-                            (K_SECOND_VEC)K_CAT(V_ODDS, K_LANE_BYTES)((N(vec))early.K_SECOND, (N(vec))late.K_SECOND)};
+        return (O(val)){N(paired)(early.K_FIRST, late.K_FIRST, level, right),
+                        (K_SECOND_VEC)N(paired)((N(vec))early.K_SECOND, (N(vec))late.K_SECOND, level, right)};
 #else
-        const N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early, late);
-        const N(vec) odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early, late);
+        return N(paired)(early, late, level, right);
 #endif
-        return O(combine)(even, odd);
+}
+SF_INLINE O(val) O(in_order)(O(val) v, const int levels)
+{
+#if K_PARTS > 1
+        return (O(val)){N(in_order)(v.K_FIRST, levels), (K_SECOND_VEC)N(in_order)((N(vec))v.K_SECOND, levels)};
+#else
+        return N(in_order)(v, levels);
+#endif
+}
+
+/* Combines neighbouring values of two consecutive vectors, which `level` levels have halved. */
+SF_INLINE O(val) O(halve)(O(val) early, O(val) late, const int level)
+{
+        return O(combine)(O(paired)(early, late, level, false), O(paired)(early, late, level, true));
 }
 
 /* Halves `count` consecutive vectors, a power of two of them, until one is left, v[0]. */
-SF_INLINE void O(halve_all)(O(val) *v, const int count)
+SF_INLINE void O(halve_all)(O(val) *v, const int count, int level)
 {
         V_UNROLL
-        for (int size = count / 2; size > 0; size /= 2) {
+        for (int size = count / 2; size > 0; size /= 2, level++) {
                 V_UNROLL
                 for (int i = 0; i < size; i++)
-                        v[i] = O(halve)(v[2 * i], v[2 * i + 1]);
+                        v[i] = O(halve)(v[2 * i], v[2 * i + 1], level);
         }
 }
 
@@ -53,7 +62,7 @@ SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
                 else
                         v[r] = O(blend)(on, O(load_part)(x, m, none, 0, (int)left), beyond);
         }
-        O(halve_all)(v, K_WIDTH);
+        O(halve_all)(v, K_WIDTH, 0);
         return v[0];
 }
 
@@ -73,8 +82,8 @@ SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
                         __builtin_prefetch(x + j->ahead);
                         v[i] = N(total)(there >= V_BYTES ? (v_u64)v_raw_load(x) : N(first_bytes)(x, there > 0 ? (int)there : 0), none.turn);
                 }
-                O(halve_all)(v, lanes);
-                N(vec) total = O(combine)(none.value, v[0]);
+                O(halve_all)(v, lanes, 0);
+                N(vec) total = O(combine)(none.value, O(in_order)(v[0], sf_order_log2((uint64_t)lanes)));
                 if (j->carry)
                         O(add_carry)(j->carry, &total, 1);
                 N(store_unit)(j->y + at * K_OUT, O(lower)(total, &none), many);
@@ -150,7 +159,7 @@ enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
  * requests are for different rows; but the result of each turn is stored until the tile is
  * complete. With vectors of 64 bytes, sums of rows beside plain reads: four 0.94 to 1.01, two 0.94
  * to 1.00, sixteen 0.91 to 0.93. */
-enum { O(turn) = 4, O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
+enum { O(turn) = 4, O(turn_levels) = 2, O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
 /* Folds the vectors of one turn, from x on, pair by pair to one. */
 SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead)
@@ -161,7 +170,7 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
                 __builtin_prefetch(x + i * K_WIDTH * K_SIZE + ahead);
                 v[i] = O(load)(x + i * K_WIDTH * K_SIZE, m ? m + i * K_WIDTH : NULL, none);
         }
-        O(halve_all)(v, O(turn));
+        O(halve_all)(v, O(turn), 0);
         return v[0];
 }
 
@@ -182,7 +191,7 @@ static V_APART O(val) O(fold_ragged)(const sf_rows *j, const char *x, const uint
                 v[i] = O(blend)(v_mask_below(end, K_LANE_BYTES), v[i], beyond);
                 v[i] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[i]);
         }
-        O(halve_all)(v, O(turn));
+        O(halve_all)(v, O(turn), 0);
         return v[0];
 }
 
@@ -193,17 +202,24 @@ SF_INLINE int O(vectors_of)(int many)
         return (many + K_WIDTH - 1) / K_WIDTH;
 }
 
-/* Every row has a vector, then half of one, and so on down to a lane. A vector without a partner is
- * halved with itself. */
-SF_INLINE void O(halve_rows)(O(val) *v, int many)
+/* Halves the vectors of a tile of each row, one for each turn, until the tile has one lane. A
+ * row's vector without a partner is halved with itself. */
+SF_INLINE void O(halve_rows)(O(val) part[][O(turns)], int many, O(val) *v)
 {
-        for (int left = many, k = 0; k < K_LOG_WIDTH; k++) {
-                for (int i = 0; i < left / 2; i++)
-                        v[i] = O(halve)(v[2 * i], v[2 * i + 1]);
-                if (left & 1)
-                        v[left / 2] = O(halve)(v[left - 1], v[left - 1]);
-                left = (left + 1) / 2;
+        enum { FIRST = 2 * O(turn_levels) };
+        for (int r = 0; r < many; r++) {
+                O(halve_all)(part[r], O(turns), O(turn_levels));
+                v[r] = part[r][0];
         }
+        V_UNROLL
+        for (int level = FIRST; level < FIRST + K_LOG_WIDTH; level++, many = (many + 1) / 2) {
+                for (int i = 0; i < many / 2; i++)
+                        v[i] = O(halve)(v[2 * i], v[2 * i + 1], level);
+                if (many & 1)
+                        v[many / 2] = O(halve)(v[many - 1], v[many - 1], level);
+        }
+        for (int i = 0; i < many; i++)
+                v[i] = O(in_order)(v[i], FIRST + K_LOG_WIDTH);
 }
 
 /* Folds a tile of each of `many` rows, whose lowest address is x, to vectors of their totals. Only
@@ -227,11 +243,7 @@ static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t 
                                 part[r][i] = O(fold_turn)(at, NULL, &none, ahead);
                 }
         }
-        for (int r = 0; r < many; r++) {
-                O(halve_all)(part[r], O(turns));
-                v[r] = part[r][0];
-        }
-        O(halve_rows)(v, many);
+        O(halve_rows)(part, many, v);
 }
 
 /* In the caller's memory, an entry of a row's counter has its total in every lane of a vector. Here

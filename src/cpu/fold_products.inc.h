@@ -40,19 +40,19 @@ SF_INLINE void O(product_turn)(const bool centred, const char *x, const char *w,
                 v[i] = centred ? N(load)(x + i * BYTES) - centre : N(load)(x + i * BYTES) * N(load)(w + i * BYTES);
         }
         if (!centred) {
-                O(halve_all)(v, O(turn));
+                O(halve_all)(v, O(turn), 0);
                 total[0] = v[0];
                 return;
         }
         V_UNROLL
         for (int i = 0; i < O(turn) / 2; i++) {
-                const N(vec) even = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(v[2 * i], v[2 * i + 1]);
-                const N(vec) odd = (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(v[2 * i], v[2 * i + 1]);
+                const N(vec) even = N(paired)(v[2 * i], v[2 * i + 1], 0, false);
+                const N(vec) odd = N(paired)(v[2 * i], v[2 * i + 1], 0, true);
                 sum[i] = O(combine)(even, odd);
                 v[i] = O(combine)(even * even, odd * odd);
         }
-        O(halve_all)(v, O(turn) / 2);
-        O(halve_all)(sum, O(turn) / 2);
+        O(halve_all)(v, O(turn) / 2, 1);
+        O(halve_all)(sum, O(turn) / 2, 1);
         total[0] = v[0];
         total[1] = sum[0];
 }
@@ -85,22 +85,21 @@ SF_INLINE void O(fold_rows_products_as)(const sf_products *j, const bool centred
                 for (int i = 0; i < vectors; i++)
                         entry[k][i] = N(get)(lane[i]);
         }
+        /* With its last tile a group of long rows prefetches the beginning of the next group. */
+        const int64_t on = j->x_ahead < j->x_step ? (j->many * j->x_step - (j->n - SIZE) * K_SIZE) : j->x_ahead;
         for (uint64_t tile = first; tile < last; tile++) {
                 const int closed = sf_order_closed(tile);
+                const int64_t ahead = tile + 1 < last ? j->x_ahead : on;
                 N(vec) part[TOTALS][O(turns)], v[TOTALS];
                 for (int i = 0; i < O(turns); i++, x += TURN, w += centred ? 0 : TURN)
                         for (int64_t r = 0; r < j->many; r++) {
                                 N(vec) turn[2];
-                                O(product_turn)(centred, x + r * j->x_step, w + r * j->w_step, centre[r], j->x_ahead, j->w_ahead, turn);
+                                O(product_turn)(centred, x + r * j->x_step, w + r * j->w_step, centre[r], ahead, j->w_ahead, turn);
                                 part[r][i] = turn[0];
                                 if (centred)
                                         part[j->many + r][i] = turn[1];
                         }
-                for (int i = 0; i < totals; i++) {
-                        O(halve_all)(part[i], O(turns));
-                        v[i] = part[i][0];
-                }
-                O(halve_rows)(v, totals);
+                O(halve_rows)(part, totals, v);
                 for (int i = 0; i < vectors; i++) {
                         for (int k = 0; k < closed; k++)
                                 v[i] = O(combine)(entry[k][i], v[i]);
@@ -141,16 +140,6 @@ SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, con
                                     const int count, int closed)
 {
         N(vec) product[V_FOLD_ROWS], own[V_FOLD_ROWS], beside;
-        /* Once for each cache line. In a loop of its own: with branches between them, the rows
-         * below would be kept in memory. */
-        if (c * K_SIZE % 64 == 0 || K_WIDTH * K_SIZE >= 64) {
-                /* Past the end of a strip, which is not wide, the next tile begins. */
-                const int64_t next = c * K_SIZE + j->x_ahead, wide = j->many * K_SIZE;
-                const char *at = x + (next < wide ? next : next - wide + V_FOLD_ROWS * j->x_step);
-                V_UNROLL
-                for (int i = 0; i < V_FOLD_ROWS; i++)
-                        __builtin_prefetch(at + i * j->x_step);
-        }
         if (centred)
                 beside = N(load_unit)(w + c * K_SIZE, count);
         V_UNROLL
@@ -167,13 +156,33 @@ SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, con
                 O(count_rows)(own, j->sums + c * K_LANE_BYTES, j->counter_stride, closed);
 }
 
-SF_INLINE void O(fold_columns_products_as)(const sf_products *j, const bool spread, const bool centred)
+/* Folds a tile of the vectors of one cache line, from column c on. */
+SF_INLINE void O(product_line)(const sf_products *j, const bool spread, const bool centred, const char *x, const char *w, int64_t c,
+                               const int vectors, int closed)
 {
+        /* Past the end of a strip, which is not wide, the next tile begins. In a loop of its own:
+         * with branches between them, rows would be kept in memory. */
+        const int64_t next = c * K_SIZE + j->x_ahead, wide = j->many * K_SIZE;
+        const char *at = x + (next < wide ? next : next - wide + V_FOLD_ROWS * j->x_step);
+        V_UNROLL
+        for (int i = 0; i < V_FOLD_ROWS; i++)
+                __builtin_prefetch(at + i * j->x_step);
+        V_UNROLL
+        for (int k = 0; k < vectors; k++)
+                O(product_positions)(j, spread, centred, x, w, c + k * K_WIDTH, K_WIDTH, closed);
+}
+
+SF_INLINE void O(fold_columns_products_as)(const sf_products *job, const bool spread, const bool centred)
+{
+        enum { VECTORS = K_WIDTH * K_SIZE < 64 ? 64 / (K_WIDTH * K_SIZE) : 1 };
+        const sf_products copy = *job, *j = &copy; /* which no store can change */
         const char *x = j->x, *w = j->w;
         uint64_t tile = (uint64_t)(j->start / V_FOLD_ROWS);
         for (int64_t done = 0; done < j->n; done += V_FOLD_ROWS, tile++, x += V_FOLD_ROWS * j->x_step, w += V_FOLD_ROWS * j->w_step) {
                 const int closed = sf_order_closed(tile);
                 int64_t c = 0;
+                for (; c + VECTORS * K_WIDTH <= j->many; c += VECTORS * K_WIDTH)
+                        O(product_line)(j, spread, centred, x, w, c, VECTORS, closed);
                 for (; c + K_WIDTH <= j->many; c += K_WIDTH)
                         O(product_positions)(j, spread, centred, x, w, c, K_WIDTH, closed);
                 if (c < j->many)

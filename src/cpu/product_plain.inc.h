@@ -51,11 +51,11 @@ SF_INLINE O(val) O(fold_plainly)(const char *x, const uint8_t *m, const O(none) 
                 v[i] = O(element)(x + i * step * K_SIZE, m ? m + i * step : NULL, none);
         }
         V_UNROLL
-        for (int size = SF_CPU_NARROW_TILE * K_WIDTH / 2; size > 0; size /= 2) {
+        for (int size = SF_CPU_NARROW_TILE * K_WIDTH / 2, level = 0; size > 0; size /= 2, level++) {
                 V_UNROLL
                 for (int i = 0; i < (size + K_WIDTH - 1) / K_WIDTH; i++) {
                         const N(vec) early = v[2 * i], late = v[size >= K_WIDTH ? 2 * i + 1 : 0];
-                        v[i] = (N(vec))K_CAT(V_EVENS, K_LANE_BYTES)(early, late) * (N(vec))K_CAT(V_ODDS, K_LANE_BYTES)(early, late);
+                        v[i] = N(paired)(early, late, level, false) * N(paired)(early, late, level, true);
                         *worst = O(further)(*worst, v[i], O(total_most));
                 }
         }

@@ -45,12 +45,31 @@ SF_INLINE O(place) O(place_on)(const sf_rows *j, O(place) p, int64_t elements)
 #ifdef K_ORDERED
 typedef struct O(left) {
         char *counters;
+        uint64_t small; /* K_VANISHES: bits of entries beyond which a row's terms may vanish */
 } O(left);
+
+#ifdef K_VANISHES
+/* Asks of an entry, in every row. Most tiles of gates near 1 have no such entries to their left, and
+ * are spared further questions. */
+SF_INLINE void O(ask_entry)(O(left) *left, int64_t level, const int many)
+{
+        uint64_t small = 0;
+        V_UNROLL
+        for (int r = 0; r < many; r++)
+                small |= O(may_vanish)(left->counters + (r * SF_ORDER_LEVELS + level) * K_ENTRY);
+        left->small = (left->small & ~((uint64_t)1 << level)) | small << level;
+}
+#endif
 
 SF_INLINE O(left) O(left_of)(const sf_rows *j, const O(place) *p, const int many, int64_t at, const O(none) *none)
 {
+        O(left) left = {p->counters, 0};
         (void)j, (void)many, (void)at, (void)none;
-        return (O(left)){p->counters};
+#ifdef K_VANISHES
+        for (uint64_t bits = p->tile; bits; bits &= bits - 1)
+                O(ask_entry)(&left, __builtin_ctzll(bits), many);
+#endif
+        return left;
 }
 
 /* Combines an entry of every row's counter on the left of all its vectors. */
@@ -68,10 +87,11 @@ SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_
 
 #ifdef K_VANISHES
 /* As below. The total is computed apart, because of the tile's values only results are needed. */
-SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const sf_carry *carry,
-                            int64_t carry_row, const int many, O(val) (*v)[V_SCAN_TILE])
+SF_INLINE void O(take_vanishing)(const N(tables) *t, const O(left) *left, uint64_t tile, const sf_carry *carry,
+                                 int64_t carry_row, const int many, O(val) (*v)[V_SCAN_TILE])
 {
         const int64_t closed = sf_order_closed(tile);
+        V_UNROLL
         for (int r = 0; r < many; r++) {
                 char *counters = left->counters + r * SF_ORDER_LEVELS * K_ENTRY;
                 const char *entry[2 * SF_ORDER_LEVELS];
@@ -84,7 +104,8 @@ SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, co
                 O(put)(counters + closed * K_ENTRY, total);
         }
 }
-#else
+#endif
+
 /* Combines everything to the left of tile number `tile`, lowest level first, and stores the total
  * of the block that it closes. K_VANISHES: the carries of its rows too, which elsewhere are added
  * afterwards. */
@@ -94,6 +115,13 @@ SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, co
         (void)carry, (void)carry_row;
         const int64_t closed = sf_order_closed(tile);
         char *close = left->counters + closed * K_ENTRY;
+#ifdef K_VANISHES
+        if (left->small & tile) {
+                O(take_vanishing)(t, left, tile, carry, carry_row, many, v);
+                O(ask_entry)(left, closed, many);
+                return;
+        }
+#endif
         for (int64_t k = 0; k < closed; k++)
                 O(add_entry)(left->counters, many, v, k);
         V_UNROLL
@@ -101,8 +129,14 @@ SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, co
                 O(put)(close + r * SF_ORDER_LEVELS * K_ENTRY, O(settle)(O(last)(v[r][V_SCAN_TILE - 1], t)));
         for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
                 O(add_entry)(left->counters, many, v, __builtin_ctzll(bits));
-}
+#ifdef K_VANISHES
+        O(ask_entry)(left, closed, many);
+        V_UNROLL
+        for (int r = 0; r < many; r++)
+                if (carry)
+                        O(add_carry)(carry + r * carry_row, v[r], V_SCAN_TILE);
 #endif
+}
 
 SF_INLINE void O(left_put)(const O(left) *left, char *counters, uint64_t tiles, const int many)
 {

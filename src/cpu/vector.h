@@ -318,51 +318,42 @@ SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
 #endif
 
 /* ------------------------------------------------------------------------------------------------
- * Every other element of two vectors, one after the other. The index lists are constants, so that
- * the compiler can choose instructions for them.
+ * Pairs of neighbours, brought together from two vectors: their left lanes (`from` 0) or their
+ * right ones. V_INNER pairs lanes inside each 16 bytes, V_OUTER (from 0 or the lanes of 16 bytes)
+ * whole 16 bytes: all such shuffles are one instruction, where every other lane of two vectors, in
+ * order, might be three. So lanes are out of order, until as many levels as a vector has, inner
+ * ones first, have halved as many vectors as it has lanes. V_ORDER_1 and V_ORDER_2 restore it after
+ * one level or two. The lists are constants, so that the compiler can choose instructions for them.
  * ---------------------------------------------------------------------------------------------- */
-#define V_EVEN(i) 2 * (i),
-#define V_ODD(i) 2 * (i) + 1,
 #ifdef __clang__
-#define V_EVEN2 0, 2
-#define V_ODD2 1, 3
-#define V_EVEN4 0, 2, 4, 6
-#define V_ODD4 1, 3, 5, 7
-#define V_EVEN8 0, 2, 4, 6, 8, 10, 12, 14
-#define V_ODD8 1, 3, 5, 7, 9, 11, 13, 15
-#define V_EVEN16 V_EVEN8, 16, 18, 20, 22, 24, 26, 28, 30
-#define V_ODD16 V_ODD8, 17, 19, 21, 23, 25, 27, 29, 31
-#if V_BYTES == 64
-#define V_EVENS4(a, b) __builtin_shufflevector(a, b, V_EVEN16)
-#define V_ODDS4(a, b) __builtin_shufflevector(a, b, V_ODD16)
-#define V_EVENS8(a, b) __builtin_shufflevector(a, b, V_EVEN8)
-#define V_ODDS8(a, b) __builtin_shufflevector(a, b, V_ODD8)
-#elif V_BYTES == 32
-#define V_EVENS4(a, b) __builtin_shufflevector(a, b, V_EVEN8)
-#define V_ODDS4(a, b) __builtin_shufflevector(a, b, V_ODD8)
-#define V_EVENS8(a, b) __builtin_shufflevector(a, b, V_EVEN4)
-#define V_ODDS8(a, b) __builtin_shufflevector(a, b, V_ODD4)
+#define V_SHUFFLE4(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define V_SHUFFLE8(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define V_EVENS4(a, b) __builtin_shufflevector(a, b, V_EVEN4)
-#define V_ODDS4(a, b) __builtin_shufflevector(a, b, V_ODD4)
-#define V_EVENS8(a, b) __builtin_shufflevector(a, b, V_EVEN2)
-#define V_ODDS8(a, b) __builtin_shufflevector(a, b, V_ODD2)
+#define V_SHUFFLE4(a, b, ...) __builtin_shuffle(a, b, (v_u32){__VA_ARGS__})
+#define V_SHUFFLE8(a, b, ...) __builtin_shuffle(a, b, (v_u64){__VA_ARGS__})
 #endif
-#else
+#define V_TWO(i) (i), (i) + 1
+#define V_FOUR(i) V_TWO(i), V_TWO((i) + 2)
+#define V_EVEN(i, w) (i), (i) + 2, (i) + (w), (i) + (w) + 2
 #if V_BYTES == 64
-#define V_LIST4(f) PAIR16(0, f)
-#define V_LIST8(f) PAIR8(0, f)
+#define V_INNER4(a, b, i) V_SHUFFLE4(a, b, V_EVEN(i, 16), V_EVEN(i + 4, 16), V_EVEN(i + 8, 16), V_EVEN(i + 12, 16))
+#define V_INNER8(a, b, i) V_SHUFFLE8(a, b, i, i + 8, i + 2, i + 10, i + 4, i + 12, i + 6, i + 14)
+#define V_OUTER4(a, b, i) V_SHUFFLE4(a, b, V_FOUR(i), V_FOUR(i + 8), V_FOUR(i + 16), V_FOUR(i + 24))
+#define V_OUTER8(a, b, i) V_SHUFFLE8(a, b, V_TWO(i), V_TWO(i + 4), V_TWO(i + 8), V_TWO(i + 12))
+#define V_ORDER8_1(v) V_SHUFFLE8(v, v, 0, 2, 4, 6, 1, 3, 5, 7)
+#define V_ORDER8_2(v) V_SHUFFLE8(v, v, 0, 2, 1, 3, 4, 6, 5, 7)
 #elif V_BYTES == 32
-#define V_LIST4(f) PAIR8(0, f)
-#define V_LIST8(f) PAIR4(0, f)
+#define V_INNER4(a, b, i) V_SHUFFLE4(a, b, V_EVEN(i, 8), V_EVEN(i + 4, 8))
+#define V_INNER8(a, b, i) V_SHUFFLE8(a, b, i, i + 4, i + 2, i + 6)
+#define V_OUTER4(a, b, i) V_SHUFFLE4(a, b, V_FOUR(i), V_FOUR(i + 8))
+#define V_OUTER8(a, b, i) V_SHUFFLE8(a, b, V_TWO(i), V_TWO(i + 4))
+#define V_ORDER4_1(v) V_SHUFFLE4(v, v, 0, 1, 4, 5, 2, 3, 6, 7)
+#define V_ORDER8_1(v) V_SHUFFLE8(v, v, 0, 2, 1, 3)
 #else
-#define V_LIST4(f) PAIR4(0, f)
-#define V_LIST8(f) PAIR2(0, f)
-#endif
-#define V_EVENS4(a, b) __builtin_shuffle(a, b, (v_u32){V_LIST4(V_EVEN)})
-#define V_ODDS4(a, b) __builtin_shuffle(a, b, (v_u32){V_LIST4(V_ODD)})
-#define V_EVENS8(a, b) __builtin_shuffle(a, b, (v_u64){V_LIST8(V_EVEN)})
-#define V_ODDS8(a, b) __builtin_shuffle(a, b, (v_u64){V_LIST8(V_ODD)})
+#define V_INNER4(a, b, i) V_SHUFFLE4(a, b, V_EVEN(i, 4))
+#define V_INNER8(a, b, i) V_SHUFFLE8(a, b, i, i + 2)
+#define V_OUTER4 V_INNER4
+#define V_OUTER8 V_INNER8
 #endif
 
 #endif
