@@ -73,7 +73,8 @@ static int64_t kept_vector(const chain *c)
 /* The most vectors of a thread. */
 static int64_t most_items(const chain *c, sf_cuda_tile tile)
 {
-        return at_least(pow2_down(at_least(4 * tile.elements / sf_cuda_held_bytes(c), 1)) / c->width, 1);
+        const int64_t held = sf_cuda_is_slim(c) ? 2 : sf_cuda_held_bytes(c);
+        return at_least(pow2_down(at_least(4 * tile.elements / held, 1)) / c->width, 1);
 }
 
 /* The most warps of a block. If vectors are single elements, there are fewer warps, so that each
@@ -269,7 +270,10 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
                 sf_cuda_keep_folded(&c);
         spec->threads = (int32_t)(32 * u.warps * u.lines);
         spec->items = (int32_t)u.items;
-        spec->flags = (c.n % c.width ? SF_CUDA_RAGGED : 0) | (c.shifts ? SF_CUDA_SHIFT_IN : 0) | (u.team ? 0 : SF_CUDA_SINGLE);
+        const bool partial = c.n != 32 * c.width * u.items * u.warps * u.tiles ||
+                first->batch % u.lines;
+        spec->flags = (c.n % c.width ? SF_CUDA_RAGGED : 0) | (c.shifts ? SF_CUDA_SHIFT_IN : 0) |
+                (u.team ? 0 : SF_CUDA_SINGLE) | (partial ? SF_CUDA_PARTIAL : 0);
         spec->extra[SF_CUDA_NBATCH] = c.nbatch;
         spec->extra[SF_CUDA_NSEQ] = 1;
         spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_least(at_most(u.resident, chip->threads_per_multiprocessor / spec->threads), 1);

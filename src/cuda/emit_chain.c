@@ -93,6 +93,28 @@ static bool read_operands(chain *c, link *l)
         return true;
 }
 
+/* A map that rounds its result to the type it is stored in, and makes an f32 of it again, leaves
+ * that to the store. */
+static void round_once(link *l)
+{
+        const sf_step *s = &l->step;
+        int32_t last = s->fuse->load.count - 1;
+        const sf_instruction *code = s->fuse->load.code;
+        if (l->kind != KIND_MAP || s->acc != SF_DT_F32 ||
+            (s->out != SF_DT_F16 && s->out != SF_DT_BF16))
+                return;
+        if (last > 0 && code[last].code == SF_CODE_CAST && code[last].dt == s->acc &&
+                code[last].arg[0] == last - 1)
+                last--;
+        if (last < 1 || code[last].code != SF_CODE_CAST || code[last].dt != s->out ||
+                code[last].arg[0] != last - 1 ||
+            code[last - 1].dt != SF_DT_F32)
+                return;
+        l->plain = *s->fuse;
+        l->plain.load.count = last;
+        l->step.fuse = &l->plain;
+}
+
 bool sf_cuda_read_chain(const sf_step *first, chain *c)
 {
         c->nbatch = first->nbatch;
@@ -116,6 +138,7 @@ bool sf_cuda_read_chain(const sf_step *first, chain *c)
                 l->stores = sf_cuda_program_reads(&l->step.fuse->store, 0);
                 if (!aligned_to((int64_t)(uintptr_t)s->y, size_of((int32_t)s->out)) || !read_operands(c, l))
                         return false;
+                round_once(l);
         }
         return c->n > 1 && c->n < INT32_MAX / 2;
 }
@@ -141,15 +164,22 @@ static bool same_value(const link *a, int32_t i, const link *b, int32_t k)
         return true;
 }
 
-/* Where step l computes what the fold's elements are, it loads them instead: a source of its
- * own. */
+/* The instruction of step l that computes what the fold's elements are; its program's length if none
+ * does. */
+static int32_t find_folded(const link *f, const link *l)
+{
+        int32_t at = 0;
+        while (at < l->step.fuse->load.count && !same_value(f, f->step.fuse->load.count - 1, l, at))
+                at++;
+        return at;
+}
+
+/* There step l loads them instead: a source of its own. */
 static void take_folded(chain *c, int32_t fold, link *l)
 {
         const link *f = &c->link[fold];
-        const int32_t last = f->step.fuse->load.count - 1;
-        int32_t at = 0, slot = 0, number = 0;
-        while (at < l->step.fuse->load.count && !same_value(f, last, l, at))
-                at++;
+        const int32_t at = find_folded(f, l);
+        int32_t slot = 0, number = 0;
         while ((l->loads | l->stores) >> slot & 1)
                 slot++;
         while (number < c->sources && !(c->source[number].kept && c->source[number].made == fold))
@@ -165,19 +195,50 @@ static void take_folded(chain *c, int32_t fold, link *l)
         l->loads |= 1u << slot;
 }
 
-/* For a softmax these are the exponentials, most of its work. The line must stay in registers. One
- * or two instructions are as quickly done again. */
+/* For a softmax these are the exponentials, most of its work. One or two instructions are as quickly
+ * done again. */
+static bool is_worth_keeping(const link *f)
+{
+        const sf_program *p = &f->step.fuse->load;
+        return f->kind == KIND_FOLD && p->count > 2 && p->code[p->count - 1].dt == f->step.acc;
+}
+
+/* The line must stay in registers. */
 void sf_cuda_keep_folded(chain *c)
 {
-        for (int32_t k = 0; k < c->count; k++) {
-                const link *f = &c->link[k];
-                const sf_program *p = &f->step.fuse->load;
-                if (f->kind != KIND_FOLD || p->count <= 2 || p->code[p->count - 1].dt != f->step.acc)
-                        continue;
-                for (int32_t later = k + 1; later < c->count; later++)
+        for (int32_t k = 0; k < c->count; k++)
+                for (int32_t later = k + 1; is_worth_keeping(&c->link[k]) && later < c->count; later++)
                         if (c->link[later].kind != KIND_SMALL)
                                 take_folded(c, k, &c->link[later]);
+}
+
+/* An exponential and its like take many registers by themselves. */
+static bool computes_little(const sf_program *p)
+{
+        bool little = true;
+        for (int32_t i = 0; i < p->count; i++)
+                little = little && p->code[i].code != SF_CODE_EXP &&
+                        p->code[i].code != SF_CODE_LOG && p->code[i].code != SF_CODE_TANH &&
+                        p->code[i].code != SF_CODE_SIGMOID;
+        return little;
+}
+
+bool sf_cuda_is_slim(const chain *c)
+{
+        int64_t bytes = 0;
+        for (int32_t k = 0; k < c->sources; k++)
+                if (moves(&c->source[k]) && (c->source[k].readers > 1 || c->source[k].folded))
+                        bytes += size_of((int32_t)c->source[k].dt);
+        for (int32_t k = 0; k < c->count; k++) {
+                bytes += c->link[k].step.acc == SF_DT_F32 ? 0 : 2;
+                if (!computes_little(&c->link[k].step.fuse->load))
+                        return false;
+                const link *f = &c->link[k];
+                for (const link *l = f + 1; is_worth_keeping(f) && l < c->link + c->count; l++)
+                        if (find_folded(f, l) < l->step.fuse->load.count)
+                                return false;
         }
+        return bytes <= 2 && sf_cuda_slot_size(c) == 4;
 }
 
 /* ------------------------------------------------------------------------------------------------

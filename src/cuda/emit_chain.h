@@ -52,6 +52,9 @@ bool sf_cuda_read_chain(const sf_step *first, chain *c);
 /* Lets later steps take from registers what a fold has computed of its elements. */
 void sf_cuda_keep_folded(chain *c);
 
+/* Can a thread do with 16 bits for each element? x is narrow, and no fold keeps what it computes. */
+bool sf_cuda_is_slim(const chain *c);
+
 /* Are an address and these strides multiples of `bytes`? */
 bool sf_cuda_suits(int64_t address, const int64_t *step, int32_t nbatch, int64_t bytes);
 bool sf_cuda_result_suits(const chain *c, const sf_step *s, int64_t bytes);

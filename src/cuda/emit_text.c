@@ -338,9 +338,11 @@ static bool divides_by(const sf_cuda_fused *f, const sf_instruction *program, co
         return i->code == SF_CODE_DIV && is_shared(f, program, i->arg[1], only) && !is_shared(f, program, i->arg[0], only);
 }
 
-static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf_instruction *program, int32_t number, int only)
+static void put_instruction(writer *w, const sf_cuda_fused *f, int acc,
+        const sf_instruction *program, int32_t count, int32_t number, int only)
 {
         const sf_instruction *i = &program[number];
+        const bool last = number == count - 1;
         const char *type = dt_names[i->dt];
         put(w, "        sf_of<%s> v%d = ", type, (int)number);
         switch (i->code) {
@@ -354,7 +356,9 @@ static void put_instruction(writer *w, const sf_cuda_fused *f, int acc, const sf
                 put(w, "sf_code_%s%s(", codes[i->code].name, divides_by(f, program, i, only) ? "_by" : "");
                 for (int32_t a = 0; a < codes[i->code].arguments; a++)
                         put(w, "%sv%d", a ? ", " : "", (int)i->arg[a]);
-                put(w, i->code == SF_CODE_EXP || divides_by(f, program, i, only) ? ", ask" : "");
+                if (divides_by(f, program, i, only))
+                        put(w, last ? ", ask" : ", sf_inner(ask)");
+                put(w, i->code == SF_CODE_EXP ? ", ask" : "");
                 put(w, codes[i->code].chosen ? ")" : "))");
         }
         put(w, ";\n");
@@ -377,10 +381,13 @@ static const sf_instruction *put_load(writer *w, const sf_cuda_fused *f, const c
         put(w, "template <class ASK = sf_careful> SF_DEVICE sf_of<%s> sf_%s_program%d(const sf_params &p", dt_names[acc], name, number);
         put_arguments(w, f, SF_CUDA_OPERAND_LOADS, only);
         for (int32_t i = 0; i < count; i++)
-                put_instruction(w, f, acc, program, i, only);
+                put_instruction(w, f, acc, program, count, i, only);
         put(w, "        return ");
         put_cast(w, program[count - 1].dt, acc, "v", count - 1);
         put(w, ";\n}\n");
+        const bool quotient = program[count - 1].dt == acc && divides_by(f, program,
+                &program[count - 1], only);
+        put(w, "enum { sf_%s_ends_in_quotient%d = %d };\n", name, number, quotient);
         return program + count;
 }
 
@@ -399,10 +406,15 @@ static const sf_instruction *put_step(writer *w, const sf_cuda_fused *f, int num
                 put_arguments(w, f, total ? 0 : SF_CUDA_OPERAND_STORES, only);
                 put(w, "        sf_of<%s> s0 = sf_dtype<%s>::settle(s);\n        (void)s0;\n", dt_names[result], dt_names[result]);
                 for (int32_t i = 0; i < step->stores; i++)
-                        put_instruction(w, f, result, program, i, only);
+                        put_instruction(w, f, result, program, step->stores, i, only);
                 put(w, "        return sf_dtype<%s>::bits(", dt_names[step->out]);
-                put_cast(w, program[step->stores - 1].dt, step->out, "v", step->stores - 1);
-                put(w, ");\n}\n");
+                /* An f32 is rounded to a narrow type by that. */
+                const int from = program[step->stores - 1].dt;
+                const bool rounds = from == SF_DT_F32 && (step->out == SF_DT_F16 ||
+                        step->out == SF_DT_BF16);
+                put_cast(w, from, rounds ? from : step->out, "v", step->stores - 1);
+                put(w, ");\n}\nenum { sf_store_rounds%d = %d };\n", number, rounds &&
+                        step->stores == 1 && program->code == SF_CODE_RESULT);
                 program += step->stores;
         }
         return program;

@@ -137,6 +137,7 @@ static inline int sf_count_bits(unsigned v)
 }
 static inline int sf_highest(unsigned v) { return 31 - __builtin_clz(v); }
 static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+template <class T> static inline T sf_pick(int on, T a, T b) { return on ? a : b; }
 static inline int sf_anew(int v) { return v; }
 static inline float sf_anew(float v) { return v; }
 static inline double sf_anew(double v) { return v; }
@@ -200,6 +201,15 @@ static inline unsigned sf_to_half(float v)
         if (magnitude < 0x38800000)
                 return sign | (sf_bits_of(sf_float_of(magnitude) + 0.5f) - 0x3f000000);
         return sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
+
+static inline unsigned sf_to_halves(float low, float high)
+{
+        return sf_to_half(low) | sf_to_half(high) << 16;
+}
+static inline unsigned sf_to_brains(float low, float high)
+{
+        return sf_to_brain(low) | sf_to_brain(high) << 16;
 }
 
 static_assert(sizeof(uint64_t) == sizeof(unsigned long long), "a word that blocks watch");

@@ -37,6 +37,8 @@
  * means the numbers that the step folded, which a later step takes from registers instead of
  * computing them again.
  *
+ * SF_PARTIAL: some leaves are not whole, or are past the end of a line or of the lines.
+ *
  * units: lines. number[0]: tiles of a line. number[2]: from one of a block's lines to its next.
  */
 #include "apply_steps.cuh"
@@ -52,6 +54,10 @@ enum {
          * another. */
         TURNS = LOOPS ? 2 : 1,
         ALONE = SF_WARPS == 1 && ONE_TILE && !SHARED, /* a line is one leaf */
+        /* How many items before it is needed an item is loaded of what only a map reads. */
+        AHEAD = LOOPS || STEPS == 2,
+        /* Every line ends with a leaf, and every block has lines. */
+        ENTIRE = !SF_PARTIAL && !SF_RAGGED,
 };
 
 #include "apply_line.cuh"
@@ -135,11 +141,12 @@ template <> struct sf_do<KIND_FOLD> {
                         sf_u64 *desk = (sf_u64 *)sf_shared() + turn;
                         if (SF_CLUSTER > 1 && sf_thread() == 0)
                                 sf_desk_expect(desk, SF_WARPS * c.tiles * (int)sizeof total);
-                        for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
+                        int t = sf_tiles_begin(c);
+                        do {
                                 sf_fetch_all<K>(p, c, t, kept);
                                 total = sf_fold_leaf<K>(p, c, t, kept);
                                 sf_hand_out(c, desk, leaf + t * SF_WARPS + c.warp, total);
-                        }
+                        } while (sf_next_tile(c, t));
                         if (SF_CLUSTER > 1)
                                 sf_desk_wait(desk, c.round / TURNS);
                         else
@@ -167,78 +174,86 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_store_some(char *y, sf_i64 stri
 }
 
 /* SF_SHIFT_IN: stores the warp's vectors r as aligned ones. Each has the end of one vector and the
- * beginning of the next. The next is r, which begins with element `index`. The one before is r of
- * the lane before; for the first lane, it is `last` of the last lane, the vector before its r. The
- * leaf begins with element `leaf`. */
+ * beginning of the next (sf_move_up). The next is r, item i. The aligned one of item 0 goes to `at`.
+ * The leaf begins with element `leaf`; inner: all of these vectors are inside it and the line. */
 template <int SIZE, int BYTES>
-SF_DEVICE void sf_store_shifted(const sf_course &c, char *y, int leaf, int index, const sf_raw<BYTES> &last, const sf_raw<BYTES> &r)
+SF_DEVICE void sf_store_shifted(const sf_course &c, char *y, char *at, int leaf, int i,
+        bool inner, const sf_raw<BYTES> &last, const sf_raw<BYTES> &r)
 {
-        enum { WORDS = (BYTES + 3) / 4, UNUSED = WORDS > 1 ? (SIZE + 3) / 4 - (SIZE < 4) : 0 };
-        const int past = (int)((sf_u64)y & (BYTES - 1)), first = index - past / SIZE;
-        sf_raw<BYTES> before;
-#pragma unroll
-        for (int k = 0; k < WORDS; k++)
-                before.w[k] = k < UNUSED ? 0 : ::sf_shuffle(c.lane == 31 ? last.w[k] : r.w[k], (c.lane - 1) & 31);
-        const sf_raw<BYTES> mixed = sf_cut_back<SIZE>(before, r, past);
-        if (first >= leaf && first + SF_WIDTH <= c.n && index < leaf + LEAF)
-                sf_store(y + (sf_i64)first * SIZE, mixed);
+        const int past = (int)((sf_u64)y & (BYTES - 1)),
+                index = leaf + c.lane * SF_WIDTH + i * SPREAD, first = index - past / SIZE;
+        const sf_raw<BYTES> mixed = sf_moved_up<SIZE>(c, last, r, past);
+        if (inner)
+                sf_store(at + i * SPREAD * SIZE, mixed);
+        else if (first >= leaf && first + SF_WIDTH <= c.n && index < leaf + LEAF)
+                sf_store(at + i * SPREAD * SIZE, mixed);
         else if (c.lane == 0 || first + SF_WIDTH > c.n)
                 sf_store_some<SIZE>(y, SIZE, first, leaf, c.n < leaf + LEAF ? c.n : leaf + LEAF, mixed);
 }
 
 template <> struct sf_do<KIND_MAP> {
         /* The results of item i of tile t. */
-        template <int K, int BYTES> SF_DEVICE_MEMBER void item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors (&kept)[SF_ITEMS], sf_raw<BYTES> &r)
+        template <int K, int BYTES>
+        SF_DEVICE_MEMBER void item(const sf_params &p, const sf_course &c, const sf_places &late,
+                int i, sf_vectors (&kept)[SF_ITEMS], sf_raw<BYTES> &r)
         {
-                if (i % LATE_ITEMS == 0)
 #pragma unroll
-                        for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
-                                sf_fetch_item<sf_reads<K>::LATE>(p, c, t, q, kept[q % SF_ITEMS]);
+                for (int q = i ? i + AHEAD : 0; q < SF_ITEMS && q <= i + AHEAD; q++)
+                        sf_fetch_item<sf_reads<K>::LATE>(p, late, q, kept[q % SF_ITEMS]);
+                /* elsewhere it saves no registers, as nvcc 13 reports for sm_90 */
+                if (CROWDED || (SF_SHIFT_IN && STEPS == 2))
+                        sf_take_in_turn(kept[i]);
                 sf_map_either<K>(p, c, kept[i], r);
         }
 
-        template <int K> SF_DEVICE_MEMBER void shifted(const sf_params &p, const sf_course &c, int t, sf_vectors (&kept)[SF_ITEMS])
+        template <int K>
+        SF_DEVICE_MEMBER void shifted(const sf_params &p, const sf_course &c,
+                const sf_places &late, int t, sf_vectors (&kept)[SF_ITEMS])
         {
                 enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
                 const int leaf = (t * SF_WARPS + c.warp) * LEAF;
+                char *at = c.y[K] + (sf_i64)(leaf + c.lane * SF_WIDTH) * SIZE;
+                at = sf_anew((char *)((sf_u64)at & ~(sf_u64)(BYTES - 1)));
                 sf_raw<BYTES> r, last;
                 for (int w = 0; w < (int)(sizeof r.w / 4); w++)
                         last.w[w] = 0;
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
-                        if (STEPS == 2) /* only there it saves registers, as nvcc 13 reports for sm_90 */
-                                sf_take_in_turn(kept[i]);
-                        item<K>(p, c, t, i, kept, r);
+                        item<K>(p, c, late, i, kept, r);
                         sf_in_turn(r);
-                        sf_store_shifted<SIZE>(c, c.y[K], leaf, leaf + c.lane * SF_WIDTH + i * SPREAD, last, r);
+                        sf_store_shifted<SIZE>(c, c.y[K], at, leaf, i, i && leaf + LEAF <= c.n,
+                                last, r);
                         last = r;
                 }
                 /* the end of the leaf */
-                sf_store_shifted<SIZE>(c, c.y[K], leaf, leaf + c.lane * SF_WIDTH + LEAF, last, r);
+                sf_store_shifted<SIZE>(c, c.y[K], at, leaf, SF_ITEMS, false, last, r);
         }
 
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
                 enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
-                const sf_i64 stride = FIELD(K, sy);
-                for (int t = sf_tiles_begin(c); t < sf_tiles_end(c); t += SF_CLUSTER) {
-                        const int first = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
+                const sf_i64 along = sf_recipe<K>::UNIT ? SIZE : FIELD(K, sy);
+                int t = sf_tiles_begin(c);
+                do {
+                        const int first = sf_first_of(c, t), left = c.n - first;
+                        char *at = sf_anew(c.y[K] + first * along);
+                        sf_places late;
+                        sf_find_places<sf_reads<K>::LATE>(p, c, t, late);
                         sf_fetch_all<K>(p, c, t, kept);
                         if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
-                                shifted<K>(p, c, t, kept);
+                                shifted<K>(p, c, late, t, kept);
                                 continue;
                         }
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
-                                const int index = first + i * SPREAD;
                                 sf_raw<BYTES> r;
-                                item<K>(p, c, t, i, kept, r);
-                                if (sf_recipe<K>::UNIT && index + SF_WIDTH <= c.n)
-                                        sf_store(c.y[K] + (sf_i64)index * SIZE, r);
+                                item<K>(p, c, late, i, kept, r);
+                                if (sf_recipe<K>::UNIT && sf_is_inside(left, i))
+                                        sf_store(at + i * SPREAD * SIZE, r);
                                 else if (!sf_recipe<K>::UNIT || SF_RAGGED)
-                                        sf_store_some<SIZE>(c.y[K], stride, index, 0, c.n, r);
+                                        sf_store_some<SIZE>(at, along, i * SPREAD, 0, left, r);
                         }
-                }
+                } while (sf_next_tile(c, t));
         }
 };
 

@@ -124,7 +124,13 @@ template <int K> SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_course
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_number_of_step<K> one[SF_WIDTH];
-                sf_load_either<K, true>(p, c, v[i], one);
+                sf_hasty hasty = {false};
+                sf_load_numbers<K>(p, c, v[i], one, hasty);
+                if (hasty.fails) {
+                        sf_careful careful;
+                        sf_load_numbers<K>(p, c, v[i], one, careful);
+                }
+                sf_keep_numbers<K>(v[i], one);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
                         if (sf_recipe<K>::MASK >= 0)

@@ -1,6 +1,10 @@
 /*
  * apply_folds.cuh: the folds of apply.cu: of a vector, of a warp's leaf, of all leaves of a line.
  */
+template <int K, class V>
+SF_DEVICE V sf_one_of(int on, V a, V b) { return sf_held<K>::choose(on, a, b); }
+template <int K> SF_DEVICE float sf_one_of(int on, float a, float b) { return sf_pick(on, a, b); }
+
 /* Folds each of N values with those of the other lanes, and then the N results. While a lane has
  * several values, it sends one of each two to its partner and keeps the other. So of two lanes
  * whose numbers differ in bit 0, one has the values with even numbers and the other those with odd
@@ -15,8 +19,9 @@ template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N],
                         for (int i = 0; i < N / 2; i++)
                                 if (i < N / b / 2) {
                                         const sf_total<K> even = a[2 * i % N], odd = a[(2 * i + 1) % N];
-                                        const sf_total<K> other = sf_held<K>::shuffle(sf_held<K>::choose(lane & b, even, odd), lane ^ b);
-                                        a[i] = sf_met<K>(sf_held<K>::choose(lane & b, odd, even), other, lane, b);
+                                        const sf_total<K> given = sf_one_of<K>(lane & b, even, odd);
+                                        const sf_total<K> own = sf_one_of<K>(lane & b, odd, even);
+                                        a[i] = sf_met<K>(own, sf_held<K>::shuffle(given, lane ^ b), lane, b);
                                 }
                 } else {
                         a[0] = sf_meet<K>(a[0], lane, b);
@@ -55,45 +60,63 @@ template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
 };
 #endif
 
-/* Folds each of the lane's vectors of a leaf. `first`: the lane's first element. WHOLE: all of the
- * leaf is inside the line. */
-template <int K, bool WHOLE> SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, int first, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&a)[SF_ITEMS])
+/* Folds each of the lane's vectors of a leaf. `left`: as in sf_places. WHOLE: all of the leaf is
+ * inside the line. */
+template <int K, bool WHOLE, class ASK>
+SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, int left,
+        sf_vectors (&v)[SF_ITEMS], sf_total<K> (&a)[SF_ITEMS], ASK &ask)
 {
-        /* Only where there are no spills, as nvcc 13 reports for sm_90. */
-        enum { QUICK = !(KEEPERS >> K & 1) || (!SF_RAGGED && SF_CLUSTER == 1) };
         typedef sf_dtype<sf_recipe<K>::ACC> number;
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_few<sf_recipe<K>::OP, K> few;
                 sf_number_of_step<K> one[SF_WIDTH];
-                sf_load_either<K, QUICK>(p, c, v[i], one);
+                if (CROWDED)
+                        sf_take_in_turn(v[i]);
+                sf_load_numbers<K>(p, c, v[i], one, ask);
+                sf_keep_numbers<K>(v[i], one);
+                if (sf_recipe<K>::MASK >= 0)
 #pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++) {
-                        if (sf_recipe<K>::MASK >= 0)
+                        for (int j = 0; j < SF_WIDTH; j++)
                                 one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one[j] : number::constant(FIELD(K, identity));
-                        if (SF_RAGGED && !WHOLE)
-                                one[j] = first + i * SPREAD + j < c.n ? one[j] : number::constant(FIELD(K, neutral));
+                if (SF_RAGGED && !WHOLE)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                if (i * SPREAD + j >= left)
+                                        one[j] = number::constant(FIELD(K, neutral));
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
                         few.set(j, one[j]);
-                }
                 a[i] = few.fold();
                 if (!WHOLE)
-                        a[i] = sf_held<K>::choose(first + i * SPREAD < c.n, a[i], neutral);
+                        a[i] = sf_held<K>::choose(sf_begins_inside(left, i), a[i], neutral);
         }
 }
 
-/* Folds the warp's leaf of tile t. Only the last leaf of a line is not whole. If its vectors need
- * not be whole either (SF_RAGGED), checking every element takes registers. So whole leaves have
- * their own code without the checks, unless numbers are kept, where that code would take more
- * registers. */
+/* Folds the warp's leaf of tile t. Only the last leaf of a line is not whole: the others have their
+ * own code, if lines end within vectors. Each is folded in the quick way (sf_hasty), and again with
+ * care if that does not do. The second time, what the step reads is loaded from memory, if it may
+ * have made way for numbers that are kept: so both are not in registers at once. With words in
+ * clusters, registers do not suffice for both ways, as NVRTC 13 reports for sm_90. */
 template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf_course &c, int t, sf_vectors (&v)[SF_ITEMS])
 {
-        const int leaf = (t * SF_WARPS + c.warp) * LEAF;
+        const int left = c.n - sf_first_of(c, t);
         sf_total<K> a[SF_ITEMS];
-        if (SF_RAGGED && !ALONE && !(KEEPERS >> K & 1) && leaf + LEAF <= c.n)
-                sf_fold_vectors<K, true>(p, c, leaf + c.lane * SF_WIDTH, v, a);
+        enum { QUICK = !(KEEPERS >> K & 1) || SF_CLUSTER == 1 || SF_RAGGED || SF_WIDTH > 4 };
+        sf_hasty hasty = {!QUICK};
+        if (!QUICK)
+                ;
+        else if (SF_RAGGED && !ALONE && (t * SF_WARPS + c.warp + 1) * LEAF <= c.n)
+                sf_fold_vectors<K, true>(p, c, left, v, a, hasty);
         else
-                sf_fold_vectors<K, false>(p, c, leaf + c.lane * SF_WIDTH, v, a);
+                sf_fold_vectors<K, ENTIRE>(p, c, left, v, a, hasty);
+        if (hasty.fails) {
+                if (QUICK && KEEPERS >> K & 1)
+                        sf_fetch_again<sf_reads<K>::ALL>(p, c, t, v);
+                sf_careful careful;
+                sf_fold_vectors<K, ENTIRE>(p, c, left, v, a, careful);
+        }
         return sf_fold_lanes<K>(a, c.lane);
 }
 

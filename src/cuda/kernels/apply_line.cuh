@@ -3,11 +3,24 @@
  * registers, directly or through shared memory.
  */
 
-/* Loads the vector at `index` of an operand. Elements at n or past it are not specified. */
-template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *line, sf_i64 stride, int index, int n, sf_raw<BYTES> &r)
+/* The lane's first element in tile t. Its item i begins i * SPREAD elements further on. */
+SF_DEVICE int sf_first_of(const sf_course &c, int t)
 {
-        if (VECTOR && index + SF_WIDTH <= n) {
-                sf_load(line + (sf_i64)index * SIZE, *(sf_raw<(VECTOR ? BYTES : SIZE)> *)&r);
+        return (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
+}
+
+/* Is all of item i inside the line, or its first element? The first element of the lane is `left`
+ * elements before the line's end. */
+SF_DEVICE bool sf_is_inside(int left, int i) { return ENTIRE || left >= i * SPREAD + SF_WIDTH; }
+SF_DEVICE bool sf_begins_inside(int left, int i) { return ENTIRE || left > i * SPREAD; }
+
+/* Loads item i of an operand. `at`: the lane's first element, which is `left` elements before the
+ * end. Elements at the end or past it are not specified. */
+template <int SIZE, bool VECTOR, int BYTES>
+SF_DEVICE void sf_fetch(const char *at, sf_i64 stride, int i, int left, sf_raw<BYTES> &r)
+{
+        if (VECTOR && sf_is_inside(left, i)) {
+                sf_load(at + i * SPREAD * SIZE, *(sf_raw<(VECTOR ? BYTES : SIZE)> *)&r);
                 return;
         }
         for (int w = 0; w < (int)(sizeof r.w / 4); w++)
@@ -16,9 +29,9 @@ template <int SIZE, bool VECTOR, int BYTES> SF_DEVICE void sf_fetch(const char *
                 return;
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                if (index + j < n) {
+                if (i * SPREAD + j < left) {
                         sf_raw<SIZE> one;
-                        sf_load(line + (sf_i64)(index + j) * stride, one);
+                        sf_load(at + (i * SPREAD + j) * stride, one);
                         sf_set_slot<SIZE>(r, j, sf_slot<SIZE>(one, 0));
                 }
 }
@@ -44,16 +57,18 @@ template <int K, int SIZE> SF_DEVICE unsigned char *sf_place(const sf_course &c,
         return sf_results_of(c) + sf_room<K>(STAGED ? SF_ITEMS : c.kept * SF_ITEMS) + vector * BYTES;
 }
 
-template <int SIZE> SF_DEVICE void sf_copy_vector(const char *line, int index, int n, unsigned char *place)
+/* Copies item i, as far as it is inside the line. */
+template <int SIZE>
+SF_DEVICE void sf_copy_vector(const char *at, int i, int left, unsigned char *place)
 {
-        if (index + SF_WIDTH <= n) {
-                sf_copy_async<SF_WIDTH * SIZE>(place, line + (sf_i64)index * SIZE);
+        if (sf_is_inside(left, i)) {
+                sf_copy_async<SF_WIDTH * SIZE>(place, at + i * SPREAD * SIZE);
                 return;
         }
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                if (SF_RAGGED && index + j < n)
-                        sf_copy_async<SIZE>(place + j * SIZE, line + (sf_i64)(index + j) * SIZE);
+                if (SF_RAGGED && i * SPREAD + j < left)
+                        sf_copy_async<SIZE>(place + j * SIZE, at + (i * SPREAD + j) * SIZE);
 }
 
 /* Copies the aligned vector that begins with element `first`, as far as it is in the line. */
@@ -91,15 +106,52 @@ template <int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *
                         sf_copy_inside<SIZE>(line, first + i * SPREAD, c.n, place + i * APART);
 }
 
-/* Loads item i of tile t from memory, of the operands in WHICH. */
-template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_course &c, int t, int i, sf_vectors &v)
+/* Where the lane's elements of tile t begin in every operand. The compiler is not told how these
+ * addresses were computed: it would keep one for each item. */
+struct sf_places {
+        const char *operand[SF_OPERANDS];
+        int left;
+};
+template <int WHICH>
+SF_DEVICE void sf_find_places(const sf_params &p, const sf_course &c, int t, sf_places &from)
 {
-        const int index = (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH + i * SPREAD;
+        const int first = sf_first_of(c, t);
+        from.left = c.n - first;
 #define OPERAND(k, dt, unit, made) \
         if (WHICH >> k & 1)        \
-                sf_fetch<SF_SIZE(dt), (UNITS >> k & 1) != 0>(c.operand[k], p.along[k], index, c.n, v.operand##k);
+                from.operand[k] = sf_anew(c.operand[k] + first * (UNITS >> k & 1 ? (sf_i64)SF_SIZE(dt) : p.along[k]));
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
+}
+
+/* Loads item i from memory, of the operands in WHICH. */
+template <int WHICH>
+SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_places &from, int i, sf_vectors &v)
+{
+#define OPERAND(k, dt, unit, made) \
+        if (WHICH >> k & 1)        \
+                sf_fetch<SF_SIZE(dt), (UNITS >> k & 1) != 0>(from.operand[k], p.along[k], i, from.left, v.operand##k);
+        SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+}
+
+/* Loads the operands in WHICH again, all items of tile t. Lines at any address are loaded one by
+ * one. */
+template <int WHICH>
+SF_DEVICE void sf_fetch_again(const sf_params &p, const sf_course &c, int t,
+        sf_vectors (&v)[SF_ITEMS])
+{
+        enum { ALIGNED = SF_SHIFT_IN ? UNITS & ~COPIED : (int)UNITS };
+        sf_places from;
+        sf_find_places<WHICH>(p, c, t, from);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+#define OPERAND(k, dt, unit, made) \
+        if (WHICH >> k & 1)        \
+                sf_fetch<SF_SIZE(dt), (ALIGNED >> k & 1) != 0>(from.operand[k], p.along[k], i, from.left, v[i].operand##k);
+                SF_OPERAND_LIST(OPERAND)
+#undef OPERAND
+        }
 }
 
 /* The same from shared memory, or into it if PUT. t counts the tiles of this block. */
@@ -124,13 +176,15 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
                 LATER = SF_KEEP == 2 ? FRESH & sf_from_step<K + 1>::LOADS : 0
         };
         const bool near = SF_KEEP == 2 && t / SF_CLUSTER < c.kept;
+        sf_places from;
+        sf_find_places<FRESH | OLD>(p, c, t, from);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
-                sf_fetch_item<FRESH>(p, c, t, i, v[i]);
+                sf_fetch_item<FRESH>(p, from, i, v[i]);
         if (OLD && !near)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        sf_fetch_item<OLD>(p, c, t, i, v[i]);
+                        sf_fetch_item<OLD>(p, from, i, v[i]);
         if (OLD && near)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
@@ -141,16 +195,20 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
                         sf_keep_item<LATER, true>(c, t / SF_CLUSTER, i, v[i]);
 }
 
-/* The block's first tile, and the end of its tiles. If they are kept in registers, there is only
- * one. */
+/* The block's first tile; and t becomes the next, if there is one. If tiles are kept in registers,
+ * there is only one: the compiler must see that it need not keep anything for another. */
 SF_DEVICE int sf_tiles_begin(const sf_course &c) { return SHARED ? c.rank : 0; }
-SF_DEVICE int sf_tiles_end(const sf_course &c) { return ONE_TILE ? sf_tiles_begin(c) + 1 : c.tiles; }
+SF_DEVICE bool sf_next_tile(const sf_course &c, int &t)
+{
+        return !ONE_TILE && (t += SF_CLUSTER) < c.tiles;
+}
 
 /* Starts to copy what the first step reads to shared memory. */
 SF_DEVICE void sf_stage(const sf_course &c)
 {
-        const int leaf = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF;
-        (void)leaf;
+        const int leaf = (sf_tiles_begin(c) * SF_WARPS + c.warp) * LEAF,
+                first = leaf + c.lane * SF_WIDTH;
+        (void)leaf, (void)first;
 #define PLACE(k, dt, i) sf_place<k, SF_SIZE(dt)>(c, i)
 #define COPIED_SIZE(k, dt) (COPIED >> k & 1 ? SF_SIZE(dt) : 1)
 #if SF_SHIFT_IN
@@ -164,7 +222,7 @@ SF_DEVICE void sf_stage(const sf_course &c)
         for (int i = 0; i < SF_ITEMS; i++) {
 #define OPERAND(k, dt, unit, made) \
         if (COPIED >> k & 1)       \
-                sf_copy_vector<COPIED_SIZE(k, dt)>(c.operand[k], leaf + c.lane * SF_WIDTH + i * SPREAD, c.n, PLACE(k, dt, i));
+                sf_copy_vector<COPIED_SIZE(k, dt)>(c.operand[k] + (sf_i64)first * COPIED_SIZE(k, dt), i, c.n - first, PLACE(k, dt, i));
                 SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
         }
@@ -222,31 +280,42 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_cut_out(const char *line, const
                 sf_cut_vectors<3, SIZE>(place, past, v, operand);
 }
 
-/* The last `past` bytes of a, then the first of b. */
-template <int SIZE, int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut_back(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int past)
+/* The last `past` bytes of the vector before r, then the first of r. The one before is r of the lane
+ * before; for the first lane, it is `last` of the last lane, the vector before its r. PAST: the whole
+ * words among `past`, which all lanes agree on. */
+template <int PAST, int SIZE, int BYTES>
+SF_DEVICE sf_raw<BYTES> sf_move_up(const sf_course &c, const sf_raw<BYTES> &last,
+        const sf_raw<BYTES> &r, int past)
 {
         enum { WORDS = (BYTES + 3) / 4, CUTS = SIZE < 4 };
-        if (BYTES < 4)
-                return past ? sf_cut(a, b, BYTES - past) : b;
-        /* Moved up by up to three words, and then, if an element may be half of one, by bytes. */
-        const bool two = past & 8, one = past & 4;
-        sf_u32 w[2 * WORDS];
-#pragma unroll
-        for (int k = 0; k < 2 * WORDS; k++)
-                w[k] = sf_word_of_two(a, b, k);
-        if (BYTES > 8)
-#pragma unroll
-                for (int k = 2 * WORDS - 1; k >= WORDS - 1 - CUTS; k--)
-                        w[k] = sf_second(w[k], w[k - 2], two);
-        if (BYTES > 4 && SIZE < 8)
-#pragma unroll
-                for (int k = 2 * WORDS - 1; k >= WORDS - CUTS; k--)
-                        w[k] = sf_second(w[k], w[k - 1], one);
-        sf_raw<BYTES> r;
+        sf_raw<BYTES> before, moved;
 #pragma unroll
         for (int k = 0; k < WORDS; k++)
-                r.w[k] = CUTS ? sf_funnel_left(w[WORDS + k - 1], w[WORDS + k], (past & 3) * 8) : w[WORDS + k];
-        return r;
+                before.w[k] = k < WORDS - PAST - CUTS ? 0 :
+                        ::sf_shuffle(c.lane == 31 ? last.w[k] : r.w[k], (c.lane - 1) & 31);
+        if (BYTES < 4)
+                return past ? sf_cut(before, r, BYTES - past) : r;
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) {
+                const sf_u32 high = sf_word_of_two(before, r, WORDS + k - PAST);
+                const sf_u32 low = sf_word_of_two(before, r, WORDS + k - PAST - CUTS);
+                moved.w[k] = CUTS ? sf_funnel_left(low, high, (past & 3) * 8) : high;
+        }
+        return moved;
+}
+template <int SIZE, int BYTES>
+SF_DEVICE sf_raw<BYTES> sf_moved_up(const sf_course &c, const sf_raw<BYTES> &last,
+        const sf_raw<BYTES> &r, int past)
+{
+        if (SIZE < 8 && BYTES > 8 && past >= 12)
+                return sf_move_up<(BYTES > 8 ? 3 : 0), SIZE>(c, last, r, past);
+        if (BYTES > 8 && past >= 8)
+                return sf_move_up<(BYTES > 8 ? 2 : 0), SIZE>(c, last, r, past);
+        if (SIZE < 8 && BYTES > 4 && past >= 4)
+                return sf_move_up<(BYTES > 4 ? 1 : 0), SIZE>(c, last, r, past);
+        if (SIZE >= 4 && past == 0)
+                return r;
+        return sf_move_up<0, SIZE>(c, last, r, past);
 }
 
 /* Waits for the copies of sf_stage and loads them into registers. */

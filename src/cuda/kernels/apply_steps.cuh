@@ -20,6 +20,7 @@ enum {
         LOOPS = SF_KEEP == 4,
         /* Results of an earlier step that a thread has: one for each of its columns. */
         MADES = SF_DOWN ? SF_WIDTH : 1,
+        CROWDED = SF_ITEMS * SF_WIDTH > 32, /* a thread has more elements than registers for them */
         /* How many vectors are loaded at a time of operands that only a map reads. */
         LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1,
 };
@@ -89,9 +90,10 @@ template <> struct sf_kept_from<STEPS> {
 enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
 
 /* What step K reads from memory. FRESH: what no step before it has read and sf_stage does not copy.
- * LATE: of that, in a map, what no later step reads, such as weights. It is loaded LATE_ITEMS
- * vectors at a time: with more, as nvcc 13 reports for sm_90, a layer norm does not fit in the
- * registers that two blocks leave each other. */
+ * LATE: of that, in a map, what no later step reads, such as weights. It is loaded when it is
+ * needed, or a little before (AHEAD in apply.cu, LATE_ITEMS in apply_columns.cu): with more, as nvcc
+ * 13 reports for sm_90, a layer norm does not fit in the registers that two blocks leave each
+ * other. */
 template <int K> struct sf_reads {
         enum {
                 ALL = sf_recipe<K>::LOADS & FETCHED,
@@ -107,7 +109,8 @@ struct sf_vectors {
 #undef OPERAND
 };
 
-/* Nothing is computed from these vectors before what comes earlier (sf_in_turn). */
+/* Nothing is computed from these vectors before what comes earlier (sf_in_turn). Where CROWDED, that
+ * also keeps narrow elements from being held as words. */
 SF_DEVICE void sf_take_in_turn(sf_vectors &v)
 {
         (void)v;
@@ -155,6 +158,7 @@ template <int DT, int MADE> struct sf_argument<DT, MADE, false> {
 #define OPERAND(k, dt, unit, made) , sf_argument<dt, made, (MOVING >> k & 1) != 0>::of(c, v.operand##k, c.still.operand##k, j)
 #define STEP(k, op, acc, out, begins, how, loads, stores)                                                                          \
         template <> struct sf_programs<k> {                                                                                        \
+                enum { ROUNDS = sf_store_rounds##k, QUOTIENT = sf_load_ends_in_quotient##k };                                      \
                 template <class ASK = sf_careful>                                                                                  \
                 SF_DEVICE_MEMBER sf_of<acc> load(const sf_params &p, const sf_course &c, const sf_vectors &v, int j, ASK &&ask = ASK()) \
                 {                                                                                                                  \
@@ -231,17 +235,10 @@ template <int DT> struct sf_keeper<true, DT> {
         }
 };
 
-/* The numbers of step K in the quick way (sf_hasty), unless not QUICK, and with care if that does not
- * do; those that a later step takes are kept in the vector. */
-template <int K, bool QUICK> SF_DEVICE void sf_load_either(const sf_params &p, const sf_course &c, sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH])
+/* Keeps the numbers of step K that a later step takes. */
+template <int K>
+SF_DEVICE void sf_keep_numbers(sf_vectors &v, const sf_number_of_step<K> (&one)[SF_WIDTH])
 {
-        sf_hasty ask = {!QUICK};
-        if (QUICK)
-                sf_load_numbers<K>(p, c, v, one, ask);
-        if (ask.fails) {
-                sf_careful careful;
-                sf_load_numbers<K>(p, c, v, one, careful);
-        }
 #define OPERAND(k, dt, unit, made) sf_keeper<(made) == K && (unit) == 1, dt>::put(v.operand##k, one);
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
@@ -252,22 +249,71 @@ template <int K, bool QUICK> SF_DEVICE void sf_load_either(const sf_params &p, c
 enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
 
-/* Computes the results of a vector. */
+/* Computes the results of a vector. PAIRS: they are rounded to 16 bits, two by one instruction. */
+template <bool PAIRS> struct sf_map_all {
+        template <int K, int BYTES, class ASK>
+        SF_DEVICE_MEMBER void run(const sf_params &p, const sf_course &c, const sf_vectors &v,
+                sf_raw<BYTES> &r, ASK &ask)
+        {
+                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                        r.w[w] = 0;
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c,
+                                c.still, sf_programs<K>::load(p, c, v, j, ask), j));
+        }
+};
+template <> struct sf_map_all<true> {
+        template <int K, int BYTES, class ASK>
+        SF_DEVICE_MEMBER void run(const sf_params &p, const sf_course &c, const sf_vectors &v,
+                sf_raw<BYTES> &r, ASK &ask)
+        {
+#pragma unroll
+                for (int j = 0; j + 1 < SF_WIDTH; j += 2)
+                        r.w[j / 2] = sf_dtype<sf_recipe<K>::OUT>::pair(
+                                sf_programs<K>::load(p, c, v, j, ask),
+                                sf_programs<K>::load(p, c, v, j + 1, ask));
+        }
+};
 template <int K, int BYTES, class ASK> SF_DEVICE void sf_map_vector(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r, ASK &ask)
 {
-#pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++)
-                sf_set_slot<SF_SIZE(sf_recipe<K>::OUT)>(r, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, v, j, ask), j));
+        sf_map_all<(sf_programs<K>::ROUNDS && SF_WIDTH > 1)>::template run<K>(p, c, v, r, ask);
 }
 
 /* The same in the quick way, and with care if that does not do for all of them (sf_hasty). */
+template <bool BETWEEN> struct sf_map_quickly {
+        template <int K, int BYTES>
+        SF_DEVICE_MEMBER bool fails(const sf_params &p, const sf_course &c, const sf_vectors &v,
+                sf_raw<BYTES> &r)
+        {
+                sf_hasty ask = {false};
+                sf_map_vector<K>(p, c, v, r, ask);
+                return ask.fails;
+        }
+};
+/* Quotients that are rounded to 16 bits: a smaller and a larger number mostly are rounded to the
+ * same (sf_beyond), which takes two multiplications. */
+template <> struct sf_map_quickly<true> {
+        template <int K, int BYTES>
+        SF_DEVICE_MEMBER bool fails(const sf_params &p, const sf_course &c, const sf_vectors &v,
+                sf_raw<BYTES> &r)
+        {
+                sf_beyond<true> far;
+                sf_beyond<false> near;
+                sf_raw<BYTES> other;
+                sf_u32 different = 0;
+                sf_map_vector<K>(p, c, v, r, far);
+                sf_map_vector<K>(p, c, v, other, near);
+#pragma unroll
+                for (int w = 0; w < (int)(sizeof r.w / 4); w++)
+                        different |= r.w[w] ^ other.w[w];
+                return different;
+        }
+};
 template <int K, int BYTES> SF_DEVICE void sf_map_either(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r)
 {
-        for (int w = 0; w < (int)(sizeof r.w / 4); w++)
-                r.w[w] = 0;
-        sf_hasty ask = {false};
-        sf_map_vector<K>(p, c, v, r, ask);
-        if (ask.fails) {
+        enum { BETWEEN = sf_programs<K>::ROUNDS && sf_programs<K>::QUOTIENT };
+        if (sf_map_quickly<BETWEEN>::template fails<K>(p, c, v, r)) {
                 sf_careful careful;
                 sf_map_vector<K>(p, c, v, r, careful);
         }

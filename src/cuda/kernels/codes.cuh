@@ -39,6 +39,7 @@ template <> struct sf_dtype<SF_DT_F16> {
         SF_DEVICE_MEMBER float constant(sf_u64 bits) { return sf_float_of((sf_u32)bits); }
         SF_DEVICE_MEMBER float settle(float v) { return sf_from_half(sf_to_half(v)); }
         SF_DEVICE_MEMBER sf_u64 bits(float v) { return sf_to_half(v); }
+        SF_DEVICE_MEMBER sf_u32 pair(float low, float high) { return sf_to_halves(low, high); }
         SF_DEVICE_MEMBER float cast(double v) { return sf_from_half(sf_narrow_double(v, 5, 10)); }
         template <class T> SF_DEVICE_MEMBER float cast(T v) { return settle((float)v); }
 };
@@ -49,6 +50,7 @@ template <> struct sf_dtype<SF_DT_BF16> {
         SF_DEVICE_MEMBER float constant(sf_u64 bits) { return sf_float_of((sf_u32)bits); }
         SF_DEVICE_MEMBER float settle(float v) { return sf_float_of(sf_to_brain(v) << 16); }
         SF_DEVICE_MEMBER sf_u64 bits(float v) { return sf_to_brain(v); }
+        SF_DEVICE_MEMBER sf_u32 pair(float low, float high) { return sf_to_brains(low, high); }
         SF_DEVICE_MEMBER float cast(double v) { return sf_float_of(sf_narrow_double(v, 8, 7) << 16); }
         template <class T> SF_DEVICE_MEMBER float cast(T v) { return settle((float)v); }
 };
@@ -130,12 +132,17 @@ SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits
  * Some functions have a version for ordinary arguments that takes fewer instructions and gives the
  * same bits. sf_careful: each argument is checked. sf_hasty: the result is right if the argument is
  * ordinary, and otherwise `fails` is set. So a thread checks once for all numbers of a vector, and
- * computes them all again if it has to.
+ * computes them all again if it has to. sf_beyond: the last operation of a program is a quotient,
+ * and the result is not nearer to 0 than that is (FAR), or not further from it. If both are rounded
+ * to the same narrow number, so is the quotient. sf_inner: what the operations before are told.
  */
 struct sf_careful {};
 struct sf_hasty {
         bool fails;
 };
+template <bool FAR> struct sf_beyond {};
+SF_DEVICE sf_hasty &sf_inner(sf_hasty &ask) { return ask; }
+template <class ASK> SF_DEVICE sf_careful sf_inner(const ASK &) { return sf_careful(); }
 
 /*
  * Division by a divisor that many dividends share. The quotient has the same bits as by a plain
@@ -168,9 +175,26 @@ template <class T> struct sf_divisor {
                 ask.fails |= !suits(own);
                 return quick(own);
         }
+        /* Only for floats. 1 / d is between the numbers before and after `high`, and rounding keeps
+         * the order. Where d does not suit, they are replaced by 0 and infinity: no product but NaN
+         * is the same with both. */
+        template <bool FAR> SF_DEVICE_METHOD T of(T a, sf_beyond<FAR>) const
+        {
+                const sf_u32 fits = most < 0 ? 0 : ~0u, one = sf_bits_of(high);
+                const sf_u32 far = ((one + 1) & fits) | (~fits & 0x7f800000u), near = (one - 1) & fits;
+                return sf_multiply(a, sf_float_of(FAR ? far : near));
+        }
 };
-template <class ASK> SF_DEVICE float sf_code_div_by(float a, float d, ASK &ask) { return sf_divisor<float>(d, 1e-27f, 1e9f, 1e27f).of(a, ask); }
-template <class ASK> SF_DEVICE double sf_code_div_by(double a, double d, ASK &ask) { return sf_divisor<double>(d, 1e-240, 1e30, 1e240).of(a, ask); }
+template <class ASK>
+SF_DEVICE float sf_code_div_by(float a, float d, ASK &&ask)
+{
+        return sf_divisor<float>(d, 1e-27f, 1e9f, 1e27f).of(a, ask);
+}
+template <class ASK>
+SF_DEVICE double sf_code_div_by(double a, double d, ASK &&ask)
+{
+        return sf_divisor<double>(d, 1e-240, 1e30, 1e240).of(a, ask);
+}
 template <class T> SF_DEVICE T sf_code_square(T a) { return sf_code_mul(a, a); }
 
 SF_DEVICE float sf_code_maximum(float a, float b) { return sf_larger(a, b); }
@@ -182,7 +206,7 @@ template <class T> SF_DEVICE T sf_code_minimum(T a, T b) { return a < b ? a : b;
 
 template <class T> SF_DEVICE T sf_code_relu(T a) { return a > 0 || a != a ? a : (T)0; }
 
-SF_DEVICE float sf_code_exp(float a, sf_careful) { return sf_exp_f32(a); }
+template <class ASK> SF_DEVICE float sf_code_exp(float a, ASK &) { return sf_exp_f32(a); }
 SF_DEVICE float sf_code_exp(float a, sf_hasty &ask)
 {
         ask.fails |= !(sf_magnitude(a) <= SF_EXP_PLAIN_F32);
