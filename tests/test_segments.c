@@ -287,11 +287,14 @@ static void test_long_ends(void)
 static void test_spread(size_t every)
 {
         static const char *const expressions[] = {"softmax(x, 0, offsets=o)", "cumsum(softmax(x, 0, offsets=o), 0, offsets=o)", "max(softmax(x, 0, offsets=o), 0, offsets=o)",
-                                                  "log_softmax(x, 0, offsets=o)", "layer_norm(x, 0, offsets=o)"};
-        static const char *const shapes[] = {"x=700 o=9:i64", "x=300,3 o=9:i32", "x=130,20:f64 o=9:i64"};
-        const int64_t ends[9] = {0, 3, 3, 40, 41, 60, 100, 101, 129};
-        for (size_t k = 0; k < sizeof shapes / sizeof *shapes * (sizeof expressions / sizeof *expressions); k += every) {
-                const char *expression = expressions[k / 3], *line = shapes[k % 3];
+                                                  "log_softmax(x, 0, offsets=o)", "layer_norm(x, 0, offsets=o)", "sum(x, 0, offsets=o)"};
+        static const char *const shapes[] = {"x=700 o=9:i64", "x=300,3 o=9:i32", "x=130,20:f64 o=9:i64", "x=6201 o=9:i32"};
+        enum { SHAPES = sizeof shapes / sizeof *shapes };
+        /* The last ones are of every length that matters to a CUDA kernel of small tiles. */
+        static const int64_t some[2][9] = {{0, 3, 3, 40, 41, 60, 100, 101, 129}, {0, 3, 3, 203, 863, 900, 6050, 6061, 6171}};
+        for (size_t k = 0; k < SHAPES * (sizeof expressions / sizeof *expressions); k += every) {
+                const char *expression = expressions[k / SHAPES], *line = shapes[k % SHAPES];
+                const int64_t *ends = some[k % SHAPES == SHAPES - 1];
                 tool_shapes inputs;
                 tool_read_shapes(line, &inputs);
                 const int64_t count = tool_count(&inputs.tensor[0]);
@@ -303,7 +306,7 @@ static void test_spread(size_t every)
                         narrow[i] = (int32_t)ends[i];
                 fill(dt, 0, true, k, count, x);
                 inputs.tensor[0].data = x;
-                inputs.tensor[1].data = inputs.tensor[1].dtype.bits == 64 ? (void *)ends : narrow;
+                inputs.tensor[1].data = inputs.tensor[1].dtype.bits == 64 ? (void *)(uintptr_t)ends : narrow;
                 for (int e = 0; e < engine_count; e++) {
                         sf_plan *plan = tool_plan(engines[e].ctx, expression, line, true);
                         CHECK(plan, "%s of %s on %s: %s", expression, line, engines[e].name, sf_last_error(engines[e].ctx));
@@ -430,7 +433,7 @@ int main(int argc, char **argv)
         test_empty();
         test_many_empty();
         test_long_ends();
-        test_spread(count < 20 ? 4 : 1); /* of 3 shapes each has some */
+        test_spread(count < 20 ? 5 : 1); /* of 4 shapes each has some */
         test_spread_as_written();
         test_refused();
         for (uint64_t seed = first; seed < first + count; seed++)

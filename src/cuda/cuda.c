@@ -196,16 +196,17 @@ static sf_status check_chain(const sf_context *ctx, sf_cuda_device *d, const sf_
 static sf_status run_chain(const sf_context *ctx, sf_cuda_device *d, const sf_step *first, void *workspace, size_t size)
 {
         sf_cuda_plan plan;
-        cu_function function;
+        cu_function functions[SF_CUDA_MAX_LAUNCHES];
         sf_cuda_scratch scratch = {0};
         bool fits;
         SF_TRY(sf_cuda_plan_chain(ctx, first, &d->chip, &plan, &fits));
         if (!fits)
                 return sf_chain_apart(first, run_stage, &(stage_of){ctx, d, workspace, size});
         SF_TRY(check_chain(ctx, d, first));
-        SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[0].spec, &function));
+        for (int32_t i = 0; i < plan.launches; i++)
+                SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[i].spec, &functions[i]));
         SF_TRY(take_scratch(ctx, d, first->stream, &plan, workspace, size, &scratch));
-        sf_status status = launch(ctx, d, first->stream, &plan, &function, &scratch);
+        sf_status status = launch(ctx, d, first->stream, &plan, functions, &scratch);
         sf_cuda_scratch_give(d, first->stream, &scratch, status == SF_OK);
         /* Part of a chip may have no room for clusters that large. */
         if (status != SF_OK && sf_cuda_is_wide(&plan.launch[0].spec, &d->chip))

@@ -248,8 +248,10 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         sf_cuda_launch *l = &plan->launch[0];
         sf_cuda_spec *spec = &l->spec;
         *fits = false;
-        if (first->segments.offsets || sf_cuda_follows(first) || !sf_cuda_read_chain(first, &c))
+        if (sf_cuda_follows(first) || !sf_cuda_read_chain(first, &c))
                 return SF_OK;
+        if (first->segments.offsets)
+                return sf_cuda_plan_segments_chain(ctx, &c, first, chip, plan, fits);
         if (!(c.width = width_of(&c, false)))
                 return sf_cuda_plan_columns(ctx, &c, first->batch, chip, plan, fits);
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));

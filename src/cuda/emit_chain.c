@@ -44,7 +44,7 @@ static int find_source(chain *c, const source *s)
                 const source *known = &c->source[k];
                 bool same = known->dt == s->dt && known->made == s->made;
                 if (s->made < 0) {
-                        same = same && known->data == s->data && known->along == s->along;
+                        same = same && known->data == s->data && known->along == s->along && known->segment == s->segment;
                         for (int32_t d = 0; d < c->nbatch; d++)
                                 same = same && known->step[d] == s->step[d];
                 }
@@ -65,7 +65,9 @@ static bool read_operands(chain *c, link *l)
                 if (!((l->loads | l->stores) >> k & 1))
                         continue;
                 const sf_operand *o = &s->fuse->operand[k];
-                source from = {.data = o->data, .dt = o->dt, .made = o->made - 1, .along = l->kind == KIND_SMALL ? 0 : o->stride[s->nbatch]};
+                /* A stage by itself reads what earlier ones have stored. */
+                const int made = o->made - 1 < l - c->link ? o->made - 1 : -1;
+                source from = {.data = o->data, .dt = o->dt, .made = made, .along = l->kind == KIND_SMALL ? 0 : o->stride[s->nbatch], .segment = o->segment};
                 for (int32_t d = 0; d < s->nbatch; d++)
                         from.step[d] = o->stride[d];
                 if (from.made < 0 && !aligned_to((int64_t)(uintptr_t)o->data, size_of((int32_t)o->dt)))
@@ -306,12 +308,14 @@ static void put_word(unsigned char *params, size_t part, int64_t index, uint64_t
         memcpy(params + part + 8 * (size_t)index, &word, 8);
 }
 
-/* How a source lies: 1 in vectors, 0 not, 3 one element for the whole line. Of columns: 1 a vector of
+/* How a source lies: 1 in vectors, 0 not, 2 one element for each segment, 3 one for the whole line. Of columns: 1 a vector of
  * them at each row, 2 one for all rows, 0 an element for each row, 3 one for everything. */
 static int unit_of(const source *s, int32_t across)
 {
         if (s->made >= 0)
                 return s->kept ? 1 : 3;
+        if (s->segment)
+                return 2;
         if (across >= 0)
                 return s->step[across] ? s->along ? 1 : 2 : s->along ? 0 : 3;
         return !s->along ? 3 : s->along == size_of((int32_t)s->dt) ? 1 : 0;
@@ -409,7 +413,7 @@ void sf_cuda_put_chain(const chain *c, int32_t across, int64_t units, const int6
         for (int32_t k = 0; k < c->sources; k++) {
                 const source *s = &c->source[k];
                 put_word(l->params, parts.operand, k, s->made < 0 ? (uint64_t)(uintptr_t)s->data : 0);
-                put_word(l->params, parts.along, k, (uint64_t)s->along);
+                put_word(l->params, parts.along, k, (uint64_t)(s->segment ? s->segment : s->along));
                 put_word(l->params, parts.across, k, across >= 0 ? (uint64_t)s->step[across] : 0);
                 for (int32_t d = 0; d < dims; d++)
                         put_word(l->params, parts.step, d * operands + k, (uint64_t)s->step[d]);

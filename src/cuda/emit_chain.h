@@ -29,6 +29,7 @@ typedef struct source {
         bool kept; /* a step's: what it folds, element by element */
         bool folded; /* a fold is one of them: it loads all its vectors at once */
         int64_t step[SF_MAX_NDIM + 1], along;
+        int64_t segment; /* bytes from one segment's element to the next, if each has one */
 } source;
 
 typedef struct chain {
@@ -72,6 +73,10 @@ void sf_cuda_describe_chain(const chain *c, int32_t across, sf_cuda_spec *spec);
 
 /* The parameters of a launch over `units` lines or strips. */
 void sf_cuda_put_chain(const chain *c, int32_t across, int64_t units, const int64_t number[4], sf_cuda_launch *l);
+
+/* Chains over segments of lines, in emit_segments_apply.c. `fits` as below. */
+sf_status sf_cuda_plan_segments_chain(const sf_context *ctx, chain *c, const sf_step *first,
+                                      const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 /* Chains down columns. `fits`: false: there is no launch for it. */
 sf_status sf_cuda_plan_columns(const sf_context *ctx, chain *c, int64_t batch, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);

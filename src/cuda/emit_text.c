@@ -119,7 +119,7 @@ static void put_chain(writer *w, const sf_cuda_spec *spec)
         for (int32_t k = 0; k <= f->beside; k++) {
                 const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, f->loads, f->stores, 0, 0};
                 const sf_cuda_also *s = k ? &f->also[k - 1] : &own;
-                const int32_t how = spec->extra[(spec->kernel == SF_CUDA_APPLY ? APPLY_HOW : APPLY_COLUMNS_HOW) + k];
+                const int32_t how = spec->extra[(spec->kernel == SF_CUDA_APPLY_COLUMNS ? APPLY_COLUMNS_HOW : APPLY_HOW) + k];
                 const unsigned mask = how >> 4 ? 1u << ((how >> 4) - 1) : 0, loads = operands_of(program, s->loads) | mask;
                 put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)how, loads,
                     operands_of(program + s->loads, s->stores));
@@ -153,11 +153,16 @@ static void put_spread(writer *w, const sf_cuda_spec *spec)
                 put(w, "#define SF_SPREAD %uu\n", spread);
 }
 
+static bool is_chain(int32_t kernel)
+{
+        return kernel == SF_CUDA_APPLY || kernel == SF_CUDA_APPLY_COLUMNS || kernel == SF_CUDA_SEGMENTS_APPLY;
+}
+
 static void put_fused(writer *w, const sf_cuda_spec *spec)
 {
         const sf_cuda_fused *f = &spec->fused;
         const bool fused = sf_cuda_codes(f) > 0, folds = spec->kernel == SF_CUDA_FOLD, again = spec->kernel == SF_CUDA_AGAIN;
-        const bool apply = spec->kernel == SF_CUDA_APPLY || spec->kernel == SF_CUDA_APPLY_COLUMNS;
+        const bool apply = is_chain(spec->kernel);
         const bool element = f->beside && sf_op_is((sf_op)spec->op, SF_INDEX), doubles = f->beside && f->also[0].doubles;
         const bool total = f->beside && !folds && !again && !apply && !element && !doubles;
         const sf_op op = (sf_op)spec->op;
@@ -479,7 +484,7 @@ static bool put_file(writer *w, const char *name)
 static const char *put_source(writer *w, const sf_cuda_spec *spec)
 {
         const bool fused = sf_cuda_codes(&spec->fused) > 0, folds = spec->fused.beside && spec->kernel == SF_CUDA_FOLD && !sf_op_is((sf_op)spec->op, SF_INDEX);
-        const bool tiles = spec->kernel != SF_CUDA_AGAIN && spec->kernel != SF_CUDA_APPLY && spec->kernel != SF_CUDA_APPLY_COLUMNS;
+        const bool tiles = spec->kernel != SF_CUDA_AGAIN && !is_chain(spec->kernel);
         const char *files[] = {"device.cuh", "shared.h", "value.cuh", "element.cuh", fused ? "codes.cuh" : NULL,
                                folds ? "members.cuh" : NULL, tiles ? "memory.cuh" : NULL, tiles ? "tree.cuh" : NULL,
                                kernel_files[spec->kernel]};

@@ -68,6 +68,11 @@ static const row rows[] = {
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 8, 70, {128, 32, 4, 0, 0}},
         {SF_CUDA_SEGMENTS, 1, -1, 16, 8, 8, 70, {128, 32, 5, 0, 0}},
 
+        /* Rows of 8 elements, and cells for 8 chunks (`more`) of 32 rows; of wide elements for 4. With
+         * three blocks wide elements would spill (nvcc 13, sm_90). */
+        {SF_CUDA_SEGMENTS_APPLY, -1, -1, 16, 8, 4, 70, {256, 8, 3, 8, 0}},
+        {SF_CUDA_SEGMENTS_APPLY, -1, -1, 16, 8, 8, 70, {256, 8, 2, 4, 0}},
+
         /* The time that a tile waits for its totals, about 9 microseconds on an H200, must be
          * covered by bytes in flight: stages of 32 KiB in shared memory. 2^28 u8, share of a copy:
          * 64 elements a thread 0.63, 32 0.54. */

@@ -161,9 +161,8 @@ static bool can_follow(const chain *c, int32_t at, int32_t size)
         }
         if (!can || !follows || !(shares || small))
                 return false;
-        /* segments have all lengths: only the CPU takes them one by one */
-        if (plan->pass[c->first]->offsets)
-                return sf_on_host(plan->device);
+        if (plan->pass[c->first]->offsets && sf_on_host(plan->device))
+                return true;
         const char *why = ask(c, at, size);
         if (why && shares)
                 sf_plan_remark_again(c->plan, plan->pass[at]->root, why);

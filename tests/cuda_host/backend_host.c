@@ -179,7 +179,7 @@ static sf_status run_chain(sf_context *ctx, const sf_step *first)
                 return sf_chain_apart(first, run_stage, ctx);
         sf_params p;
         memcpy(&p, plan.launch[0].params, offsetof(sf_params, dims));
-        if (plan.launch[0].spec.kernel == SF_CUDA_APPLY_COLUMNS)
+        if (plan.launch[0].spec.kernel != SF_CUDA_APPLY)
                 return run_launches(ctx, &plan);
         host_kept[plan.launch[0].spec.extra[APPLY_KEEP] != 2 ? 0 : p.number[0] <= p.number[1] * plan.launch[0].spec.extra[APPLY_CLUSTER] ? 1 : 2]++;
         return run_launches(ctx, &plan);

@@ -219,6 +219,11 @@ static inline unsigned long long sf_ticket(unsigned long long *p) { return exec_
 
 template <int BYTES> static inline void sf_shared_load(const unsigned char *p, sf_raw<BYTES> &r) { sf_load((const char *)p, r); }
 template <int BYTES> static inline void sf_shared_store(unsigned char *p, const sf_raw<BYTES> &r) { sf_store((char *)p, r); }
+template <int BYTES> static inline void sf_shared_store_below(int k, int n, unsigned char *p, const sf_raw<BYTES> &r)
+{
+        if (k < n)
+                sf_shared_store(p, r);
+}
 
 template <int BYTES> static inline void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool used)
 {

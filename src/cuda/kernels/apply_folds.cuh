@@ -1,65 +1,6 @@
 /*
  * apply_folds.cuh: the folds of apply.cu: of a vector, of a warp's leaf, of all leaves of a line.
  */
-template <int K, class V>
-SF_DEVICE V sf_one_of(int on, V a, V b) { return sf_held<K>::choose(on, a, b); }
-template <int K> SF_DEVICE float sf_one_of(int on, float a, float b) { return sf_pick(on, a, b); }
-
-/* Folds each of N values with those of the other lanes, and then the N results. While a lane has
- * several values, it sends one of each two to its partner and keeps the other. So of two lanes
- * whose numbers differ in bit 0, one has the values with even numbers and the other those with odd
- * numbers, and so on for the next bits. */
-template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N], int lane)
-{
-        enum { MET = N < 32 ? N : 32 };
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2) {
-                if (N / b > 1) {
-#pragma unroll
-                        for (int i = 0; i < N / 2; i++)
-                                if (i < N / b / 2) {
-                                        const sf_total<K> even = a[2 * i % N], odd = a[(2 * i + 1) % N];
-                                        const sf_total<K> given = sf_one_of<K>(lane & b, even, odd);
-                                        const sf_total<K> own = sf_one_of<K>(lane & b, odd, even);
-                                        a[i] = sf_met<K>(own, sf_held<K>::shuffle(given, lane ^ b), lane, b);
-                                }
-                } else {
-                        a[0] = sf_meet<K>(a[0], lane, b);
-                }
-        }
-#pragma unroll
-        for (int i = 0; i < N / MET; i++)
-#pragma unroll
-                for (int b = 1; b < MET; b *= 2)
-                        a[i] = sf_meet<K>(a[i], lane, b);
-#pragma unroll
-        for (int b = 1; b < N / MET; b *= 2)
-#pragma unroll
-                for (int i = 0; i + b < N / MET; i += 2 * b)
-                        a[i] = sf_joined<K>(a[i], a[(i + b) % N]);
-        return a[0];
-}
-
-/* A vector of numbers to fold. The operation decides whether they are lifted one by one or all at
- * once. */
-template <int OP, int K> struct sf_few {
-        sf_total<K> e[SF_WIDTH];
-        SF_DEVICE_METHOD void set(int j, sf_number_of_step<K> v) { e[j] = sf_held<K>::settle(sf_held<K>::lift(v)); }
-        SF_DEVICE_METHOD sf_total<K> fold() { return sf_fold_few<K>(e); }
-};
-#if SF_EXPONENTIALS
-template <int K> struct sf_few<SF_OP_LOGSUMEXP, K> {
-        sf_number_of_step<K> e[1][SF_WIDTH];
-        SF_DEVICE_METHOD void set(int j, sf_number_of_step<K> v) { e[0][j] = v; }
-        SF_DEVICE_METHOD sf_total<K> fold()
-        {
-                sf_total<K> total[1];
-                sf_held<K>::fold_each(e, total);
-                return total[0];
-        }
-};
-#endif
-
 /* Folds each of the lane's vectors of a leaf. `left`: as in sf_places. WHOLE: all of the leaf is
  * inside the line. */
 template <int K, bool WHOLE, class ASK>

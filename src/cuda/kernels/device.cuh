@@ -458,6 +458,21 @@ template <int BYTES> SF_DEVICE void sf_shared_store(unsigned char *p, const sf_r
         }
 }
 
+/* Only if k is less than n, without a branch. */
+template <int BYTES> SF_DEVICE void sf_shared_store_below(int k, int n, unsigned char *p,
+                                                          const sf_raw<BYTES> &r)
+{
+        if (k < n)
+                sf_shared_store(p, r);
+}
+SF_DEVICE void sf_shared_store_below(int k, int n, unsigned char *p, const sf_raw<4> &r)
+{
+        const sf_u32 at = (sf_u32)__cvta_generic_to_shared(p);
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.shared.u32 [%0], %1; }" ::"r"(at),
+                     "r"(r.w[0]), "r"(k), "r"(n)
+                     : "memory");
+}
+
 /* Reads without checking first whether this thread needs it, since a check would be a branch. The
  * last argument says whether the value is used. If it is not, another thread may write it
  * meanwhile. */

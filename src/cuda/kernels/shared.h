@@ -251,6 +251,11 @@ SF_BOTH sf_amount sf_segments_block(sf_amount stretches, sf_amount beside, sf_am
 }
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
+/* segments_apply.cu, in bytes: what the block shares, its desk; then, for each warp, the cells of
+ * `cells` elements, which begin at any address modulo 16. A row may be read past their end. */
+SF_BOTH sf_amount sf_several_desk(sf_amount warps, sf_amount per, sf_amount slot) { return (16 + warps * 136 + 64 * per * slot + 15) / 16 * 16; }
+SF_BOTH sf_amount sf_several_cells(sf_amount cells, sf_amount row, sf_amount size) { return ((cells + row) * size + 16 + 15) / 16 * 16; }
+
 /* apply.cu, in bytes: in a cluster, a desk for each of two turns and four steps; the totals of
  * leaves, for each turn, step and line; what is kept of the line. */
 SF_BOTH sf_amount sf_apply_leaves(sf_amount cluster) { return cluster > 1 ? 64 : 0; }

@@ -269,6 +269,8 @@ static const struct {
         {"softmax_down_16384", 0, SF_DT_F32, 16384, 16384}, {"layer_norm_down_16384", 1, SF_DT_F32, 16384, 16384}, {"normalize_down_16384", 2, SF_DT_F32, 16384, 16384},
         {"log_softmax_down_16384", 3, SF_DT_F32, 16384, 16384}, {"normalize_down_64", 2, SF_DT_F32, 262144, 64}, {"softmax_down_16384_bf16", 0, SF_DT_BF16, 16384, 16384},
         {"softmax_down_16383", 0, SF_DT_F32, 16383, 16384}, {"softmax_down_16384_f64", 0, SF_DT_F64, 16384, 16384},
+        {"softmax_segments", 0, SF_DT_F32, 1, 64 * P20}, {"layer_norm_segments", 1, SF_DT_F32, 1, 64 * P20}, {"log_softmax_segments", 3, SF_DT_F32, 1, 64 * P20},
+        {"softmax_segments_bf16", 0, SF_DT_BF16, 1, 64 * P20}, {"softmax_segments_f64", 0, SF_DT_F64, 1, 64 * P20},
 };
 
 static void say(sf_program *p, sf_code code, sf_dt dt, int slot, int a, int b)
@@ -335,6 +337,8 @@ static bool write_chain(const char *folder, size_t i)
                                            .operand = {&operand[0], &operand[1], &operand[2], &operand[3], &operand[4]}, .made = made, .fuse = &fuse[k], .follows = k > 0};
         }
         sf_chain_geometry(count, step, views);
+        for (int k = 0; k < count && strstr(chains[i].name, "_segments"); k++)
+                step[k].segments = (sf_segments){.offsets = (const char *)((uintptr_t)7 << 40), .wide = true, .stride = 8, .count = P20};
         if (sf_cuda_plan_chain(NULL, step, &chip, &plan, &fits) != SF_OK || !fits) {
                 printf("%-24s one stage after another\n", chains[i].name);
                 return true;
