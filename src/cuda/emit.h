@@ -33,7 +33,14 @@ enum {
 };
 
 /* sf_cuda_spec.extra, by name. From SF_CUDA_OWN on, each kernel file has fields of its own. */
-enum { SF_CUDA_NBATCH, SF_CUDA_NSEQ, SF_CUDA_RESIDENT, SF_CUDA_OWN, SF_CUDA_OWNS = 9 };
+enum {
+        SF_CUDA_NBATCH,
+        SF_CUDA_NSEQ,
+        SF_CUDA_RESIDENT,
+        SF_CUDA_OWN,
+        SF_CUDA_OWNS = 9,
+        SF_CUDA_TWIN = 12 /* 1 + the dtype of which two make an element (element.cuh), or 0 */
+};
 enum {
 #define FIELD(kernel, place, NAME) kernel##_##NAME = SF_CUDA_OWN + (place),
 #include "cuda/fields.def"

@@ -207,6 +207,10 @@ static inline sf_params_dim sf_cuda_params_dim(const sf_dim *d)
         return sf_with_divisor((sf_params_dim){.len = d->len, .x = d->x, .y = d->y, .m = d->m, .left = d->left});
 }
 
+/* Of a sum of narrow integers into 64 bits: so many elements at most have a sum of 32 bits, which
+ * needs half the registers. 0: it is no such sum. */
+int64_t sf_cuda_fits_32(const sf_step *s);
+
 /* How a strip of columns is distributed to the threads of a block. */
 typedef struct strip {
         int64_t slots;  /* vectors in a row of the strip */
@@ -305,7 +309,24 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
 sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 /* ------------------------------------------------------------------------------------------------
- * emit_scan.c, emit_fold.c
+ * emit_fold.c
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Makes the totals of `parts` parts go to scratch; those of each member follow those of the one
+ * before. */
+void sf_cuda_fold_to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *plan);
+/* The step that folds the totals of `chunks` chunks of every sequence, which another left there. */
+sf_step sf_cuda_fold_resumed(const sf_step *s, int64_t chunks, bool down);
+
+/* Plan a fold, from the plan's next launch on. from >= 0: x is totals, at this offset in scratch.
+ * SF_CUDA_TOTALS_ONLY, for columns: the totals of chunks stay in scratch, and the caller plans what
+ * becomes of them. */
+#define SF_CUDA_TOTALS_ONLY (-2)
+sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
+sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
+
+/* ------------------------------------------------------------------------------------------------
+ * emit_scan.c, emit_fold_ways.c
  * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan);
 sf_status sf_cuda_plan_map(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip, sf_cuda_plan *plan);

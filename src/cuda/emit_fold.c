@@ -3,12 +3,14 @@
 
 /* The second launch: folds the totals of `chunks` chunks of every sequence, which the first one
  * left in scratch. */
-static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
+sf_step sf_cuda_fold_resumed(const sf_step *s, int64_t chunks, bool down)
 {
         sf_step r = *s;
         r.sibling = several_folds(s) ? NULL : s->sibling;
         int64_t size = total_size(s), inner = down ? s->dims[s->nbatch - 1].len : 1, stride = chunks * inner * size;
         r.in = s->acc;
+        if (s->op == SF_SUM && s->acc == SF_DT_I32 && size_of((int32_t)s->out) == 8) /* plan_narrower */
+                r.acc = SF_DT_I64;
         r.x = NULL;
         r.m = NULL;
         r.n = chunks;
@@ -28,7 +30,7 @@ static sf_step resumed(const sf_step *s, int64_t chunks, bool down)
 
 /* Makes the totals of `parts` parts go to scratch; those of each member follow those of the one
  * before. */
-static void to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *plan)
+void sf_cuda_fold_to_scratch(draft *d, const sf_step *s, int64_t parts, sf_cuda_plan *plan)
 {
         d->launch->spec.flags = (d->launch->spec.flags & ~(SF_CUDA_INITIAL | SF_CUDA_VALUES)) | SF_CUDA_PARTIAL;
         d->launch->spec.out = s->acc;
@@ -43,12 +45,12 @@ typedef sf_status planner(const sf_context *ctx, const layout *l, const sf_cuda_
 
 /* The launches that fold each member's totals. There are few totals, so each member has a launch of
  * its own. */
-static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chunks, int64_t parts, bool down, const sf_cuda_chip *chip,
-                            sf_cuda_plan *plan, planner *plan_rest)
+static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chunks, int64_t parts, int64_t from, bool down,
+                            const sf_cuda_chip *chip, sf_cuda_plan *plan, planner *plan_rest)
 {
         const bool several = several_folds(s);
-        for (int64_t from = 0; s; from += parts_size(s, parts), s = several ? s->sibling : NULL) {
-                sf_step rest = resumed(s, chunks, down);
+        for (; s; from += parts_size(s, parts), s = several ? s->sibling : NULL) {
+                sf_step rest = sf_cuda_fold_resumed(s, chunks, down);
                 layout next = sf_cuda_layout(&rest, down, true);
                 SF_TRY(plan_rest(ctx, &next, chip, plan, from));
         }
@@ -56,17 +58,23 @@ static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chu
 }
 
 /* from >= 0: x is totals, at this offset in scratch. */
-static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
+sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
         const bool resume = from >= 0;
+        const int64_t begin = (int64_t)plan->scratch; /* of its own totals */
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, n = at_least(reached(l, s->n), 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
-        if (l->shift_in || l->early) /* loads twice as much, or does more for each vector */
+        const bool bytes = l->in == 1 && sf_op_free(s->op, s->acc) && s->op != SF_PROD && !s->fuse && !s->m; /* fold_packed.cuh */
+        if (l->shift_in || (l->early && !bytes)) /* loads twice as much, or does more for each vector */
                 held = at_least(held / 2, 1);
+        else if (bytes && width == 16 && vectors <= 32 * 8 && !chip->small_tiles)
+                held = 8;
+        if (resume && width == 1) /* few totals, which need not be in flight all at once */
+                held = at_most(held, 16);
         /* Every vector becomes a value; of two sums in f64, a thread has registers for 16. H200,
          * (65536, 8191): 1.7 times as fast as with more, which spill. */
         held = at_most(held, at_least(256 / held_size(s), 1));
@@ -80,6 +88,13 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         if (single) {
                 team = at_most(pow2_up(vectors), 32);
                 items = ceil_div(vectors, team);
+                /* The split into lanes and items that leaves the fewest idle. H200, rows of 514 i8:
+                 * 0.55 of a copy, 0.35 without; of 621 u8 0.66, 0.44. */
+                for (int64_t t = team / 2; t >= 4 && ceil_div(vectors, t) <= held; t /= 2)
+                        if (5 * ceil_div(vectors, t) * t <= 4 * items * team) {
+                                team = t;
+                                items = ceil_div(vectors, t);
+                        }
                 rows = at_least(held / items, 1);
                 while (rows > 1 && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
                         rows /= 2;
@@ -107,15 +122,15 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         spec->extra[FOLD_ROWS] = (int32_t)rows;
         int64_t shared = spec->threads / 32 * held_size(s);
         if (chunks > 1)
-                to_scratch(&d, s, s->batch * chunks, plan);
-        d.p.scratch = resume ? (uint64_t)from : 0;
+                sf_cuda_fold_to_scratch(&d, s, s->batch * chunks, plan);
+        d.p.scratch = (uint64_t)(resume ? from : begin);
         d.p.units = s->batch * chunks;
         d.p.number[0] = chunks;
         d.p.number[2] = part;
         plan->launches++;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, rows * (spec->threads / team)), shared));
         d.launch->scratch_fields = chunks > 1 || resume;
-        return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, false, chip, plan, plan_rows);
+        return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, begin, false, chip, plan, sf_cuda_fold_rows);
 }
 
 /* Does a thread have room for all rows, where groups would leave a third of the threads idle? */
@@ -151,12 +166,14 @@ static void for_short_axis(const sf_step *s, int64_t outer, int64_t vectors, int
 
 /* If there are enough columns, threads that are side by side have no totals to exchange, unlike
  * threads below each other, as long as there is room for their growing counters. H200, (33,
- * 25270482) of i8: 0.34 of a copy without this. */
+ * 25270482) of i8: 0.34 of a copy without this; also where groups have one leaf each: (16, 35,
+ * 2855400) i32 at an odd address 0.93, 0.43 without; (15, 4819771) f32 1.53, 1.20; (6144, 14, 67754)
+ * u8 0.50, 0.27. */
 static void spread_out(const sf_step *s, int64_t outer, int64_t vectors, int64_t width, int64_t beside, int64_t items, sf_cuda_tile tile, bool one,
                        const sf_cuda_chip *chip, strip *cut)
 {
         const int64_t entry = cut->slots * cut->groups * beside * width * held_size(s) * tile.resident, room = chip->shared_per_multiprocessor;
-        while (cut->groups > 1 && s->n > cut->groups * items && cut->slots * beside < vectors && outer * ceil_div(vectors, 2 * cut->slots * beside) >= 16 * (int64_t)chip->multiprocessors) {
+        while (cut->groups > 1 && cut->slots * beside < vectors && outer * ceil_div(vectors, 2 * cut->slots * beside) >= 16 * (int64_t)chip->multiprocessors) {
                 const int64_t turns = ceil_div(s->n, cut->groups / 2 * items);
                 if (!one && (turns > 8 || entry * (2 + log2_up(turns)) > room))
                         break;
@@ -257,7 +274,7 @@ static void share_columns(const layout *l, const sf_cuda_chip *chip, bool resume
          * (2^22, 33), (2^22, 101), share of a copy: one large block 0.86, 0.89; two 0.83, 0.82.
          * With a short axis it is idle between its load and its store, (50584, 250, 31) 0.27,
          * smaller ones 0.39. */
-        const bool few_rows = !resume && !s->fuse && !s->sibling && s->n <= 1024 && !c->one;
+        const bool few_rows = !resume && !s->fuse && !s->sibling && s->n <= (c->one ? 256 : 1024);
         if (c->cut.whole && c->tile.beside > 4 && (s->n >= 8192 || c->cut.groups < 8) &&
             !chip->small_tiles && !few_rows) {
                 c->tile = (sf_cuda_tile){c->tile.threads * c->tile.resident, 16, 1, c->tile.more,
@@ -281,6 +298,10 @@ static void share_columns(const layout *l, const sf_cuda_chip *chip, bool resume
         if (!resume && !c->cut.whole)
                 spread_out(s, outer, vectors, width, c->beside, c->items, c->tile, c->one, chip,
                            &c->cut);
+        if (!resume && c->one && !c->cut.whole && c->cut.groups == 1 && c->beside == 5 && s->n > c->items) {
+                c->beside = 4; /* more spill, where a thread goes through all rows */
+                c->cut.strips = ceil_div(vectors, c->cut.slots * c->beside);
+        }
         if (!resume && !c->cut.whole && !chip->small_tiles && s->n &&
             (s->n <= c->cut.groups * c->items || is_wasteful(s, width, c->tile)))
                 for_short_axis(s, outer, vectors, width, c->tile, chip, &c->cut, &c->items,
@@ -353,7 +374,7 @@ static void share_rows(const layout *l, const sf_cuda_chip *chip, bool resume, s
                 c->shared = 0;
 }
 
-static sf_status plan_columns(const sf_context *ctx, const layout *wide, const sf_cuda_chip *chip,
+sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const sf_cuda_chip *chip,
                               sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = wide->step;
@@ -363,8 +384,9 @@ static sf_status plan_columns(const sf_context *ctx, const layout *wide, const s
         if (!resume && !several_folds(s) && s->n * l.in <= 4 * size_of(s->out))
                 while (l.width > 1 && l.width * size_of(s->out) > 16)
                         l.width /= 2;
+        const bool only = from == SF_CUDA_TOTALS_ONLY;
         bool flat = false;
-        if (!resume)
+        if (!resume && !only)
                 SF_TRY(plan_flat(ctx, &l, chip, plan, &flat));
         if (flat)
                 return SF_OK;
@@ -389,8 +411,8 @@ static sf_status plan_columns(const sf_context *ctx, const layout *wide, const s
         spec->extra[FOLD_DOWN_SLOTS] = c.cut.whole ? 0 : (int32_t)c.cut.slots;
         spec->extra[FOLD_DOWN_GROUPS] = (int32_t)c.cut.groups;
         spec->extra[FOLD_DOWN_ROWS] = (int32_t)c.beside;
-        if (c.chunks > 1)
-                to_scratch(&d, s, s->batch * c.chunks, plan);
+        if (c.chunks > 1 || only)
+                sf_cuda_fold_to_scratch(&d, s, s->batch * c.chunks, plan);
         d.p.scratch = resume ? (uint64_t)from : 0;
         d.p.units = s->batch / l.line.len * c.chunks * c.cut.strips;
         d.p.number[0] = c.chunks;
@@ -399,18 +421,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *wide, const s
         d.p.number[3] = c.part;
         plan->launches++;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, c.shared));
-        d.launch->scratch_fields = c.chunks > 1 || resume;
-        return c.chunks == 1 ? SF_OK : resume_all(ctx, s, c.chunks, s->batch * c.chunks, true, chip,
-                                                  plan, plan_columns);
-}
-
-sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
-{
-        layout l = sf_cuda_layout(s, down, false);
-        bool staged;
-        SF_TRY(sf_cuda_plan_pieces(ctx, &l, down, chip, plan, &staged));
-        if (staged)
-                return SF_OK;
-        l = sf_cuda_shifted(l, false);
-        return down ? plan_columns(ctx, &l, chip, plan, -1) : plan_rows(ctx, &l, chip, plan, -1);
+        d.launch->scratch_fields = c.chunks > 1 || resume || only;
+        return c.chunks == 1 || only ? SF_OK : resume_all(ctx, s, c.chunks, s->batch * c.chunks, 0, true, chip,
+                                                  plan, sf_cuda_fold_columns);
 }

@@ -50,6 +50,11 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
         /* How many vectors a thread can hold without another tile in flight: at most 128 bytes of
          * accumulators, 64 of several rows. */
         int64_t most = chip->small_tiles ? held : at_least(128 / (at_least(scanned_size(s), sf_cuda_loaded_bytes(l)) * width), 1), several = at_least(most / 2, 1);
+        /* Single elements: a warp for rows of up to 1536, since of two warps the second would have
+         * little to do. H200, share of a copy: rows of 1101 0.80, 0.45 in two warps; 1471 0.79,
+         * 0.58. */
+        if (width == 1 && size_of(s->in) == 4 && scanned_size(s) == 4 && !chip->small_tiles)
+                most = 48;
         if (vectors <= 32 * most) {
                 /* Up to a warp for each row: the split into lanes and items that leaves the fewest
                  * idle. */
@@ -67,7 +72,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                         rows /= 2;
                 while (spec->threads > 64 && spec->threads > team && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
                         spec->threads /= 2;
-                spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(chip->small_tiles ? 1 : 1024 / spec->threads, 8);
+                spec->extra[SF_CUDA_RESIDENT] = (int32_t)at_most(chip->small_tiles ? 1 : (items * width > 32 && scanned_size(s) == 4 && width == 1 ? 768 : 1024) / spec->threads, 8);
         } else if (fits_whole(l, chip)) {
                 team = 1024;
                 items = 8; /* each warp's part is an aligned power of two */
@@ -108,6 +113,9 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 }
                 spec->extra[SF_CUDA_RESIDENT] = team == tile.threads ? tile.resident : (int32_t)at_least(at_most(places / team, 8), 1);
         }
+        /* Where any order gives the same bits, a warp's part need not be a power of two. */
+        if (sf_op_free(s->op, s->acc) && vectors < team * items && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc))
+                items = ceil_div(vectors, team);
         int64_t tiles = ceil_div(vectors, team * items), shared = sf_rows_end(spec->threads) * value_size(s);
         /* H200, numbers near 1, in a loop and not: rows of 50257 f32 0.97 and 0.63, of 8192 f64
          * 0.90 and 0.71. */
@@ -524,9 +532,14 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         bool idle = 4 * blocks < 3 * ceil_div(blocks, together) * together;
         /* from this many elements on, it pays to share a sequence */
         int64_t many = chip->small_tiles ? 512 : 32768;
-        /* Strips narrower than a cache line are for small tensors, which stay in the cache. */
+        /* Strips narrower than a cache line, or than half of one where rows are aligned and all blocks
+         * run at once, are for small tensors, which stay in the cache. H200, share of a copy, in 64
+         * bytes and in chunks: (32768, 2048) f32 0.62, 0.51; (131072, 2847) f32 0.28, 0.51. */
+        const bool light = size_of(s->in) >= 4 && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        const bool half = light && l.packs == 1 && blocks <= chip->multiprocessors;
+        const int64_t wide = at_least(size_of(s->in), size_of(s->out)), least = half ? 64 : 128;
         if (down)
-                idle = 4 * blocks < 3 * together || (launch->spec.extra[SCAN_COLUMNS_SLOTS] * launch->spec.width * size_of(s->in) < at_most(128, l.line.len * size_of(s->in)) &&
+                idle = 4 * blocks < 3 * together || (launch->spec.extra[SCAN_COLUMNS_SLOTS] * launch->spec.width * wide < at_most(least, l.line.len * wide) &&
                                                      launch->spec.extra[SCAN_COLUMNS_SLOTS] && s->n * s->batch > 64 * many);
         sf_step line;
         bool fits = false;

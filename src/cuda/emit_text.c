@@ -277,6 +277,8 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         put_unit(&w, spec, "SF_Y_UNIT", SF_CUDA_Y_UNIT);
         put_unit(&w, spec, "SF_M_UNIT", SF_CUDA_M_UNIT);
         put(&w, "#define SF_THREADS %d\n#define SF_ITEMS %d\n#define SF_WIDTH %d\n", (int)spec->threads, (int)spec->items, (int)spec->width);
+        if (spec->extra[SF_CUDA_TWIN])
+                put(&w, "#define SF_TWIN %d\n#define SF_TWIN_OF %s\n", 1, dt_names[spec->extra[SF_CUDA_TWIN] - 1]);
         put(&w, "#define SF_NBATCH %d\n#define SF_NSEQ %d\n#define SF_RESIDENT %d\n", (int)spec->extra[SF_CUDA_NBATCH],
             (int)spec->extra[SF_CUDA_NSEQ], (int)spec->extra[SF_CUDA_RESIDENT]);
         put(&w, "#define SF_DIMS %d\n#define SF_PARAMS_SIZE %zu\n", (int)sf_cuda_dims(spec),

@@ -119,6 +119,23 @@ static inline unsigned sf_four_bytes(unsigned a, unsigned b, unsigned c, unsigne
 {
         return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
 }
+static inline unsigned sf_bytes_apart(unsigned v) { return (v & 255) << 8 | (v & 0xff00) << 16; }
+static inline unsigned sf_bytes_together(unsigned v) { return (v >> 8 & 255) | (v >> 16 & 0xff00); }
+template <bool SIGNED> static inline unsigned sf_sum_bytes(unsigned v, unsigned more)
+{
+        for (int k = 0; k < 32; k += 8)
+                more += SIGNED ? (unsigned)(signed char)(v >> k & 255) : v >> k & 255;
+        return more;
+}
+template <bool LARGEST, bool SIGNED> static inline unsigned sf_extreme_halves(unsigned a, unsigned b)
+{
+        unsigned r = 0;
+        for (int k = 0; k < 32; k += 16) {
+                const unsigned flip = SIGNED ? 0x8000 : 0, x = (a >> k & 0xffff) ^ flip, y = (b >> k & 0xffff) ^ flip;
+                r |= ((x < y) == LARGEST ? b : a) & 0xffffu << k;
+        }
+        return r;
+}
 static inline unsigned sf_byte(unsigned v, int k) { return v >> 8 * k & 255; }
 static inline unsigned sf_funnel_left(unsigned low, unsigned high, int bits)
 {
@@ -201,6 +218,16 @@ static inline unsigned sf_to_half(float v)
         if (magnitude < 0x38800000)
                 return sign | (sf_bits_of(sf_float_of(magnitude) + 0.5f) - 0x3f000000);
         return sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
+template <bool LARGEST> static inline unsigned sf_extreme_f16(unsigned a, unsigned b)
+{
+        const float low = sf_from_half(a & 0xffff), high = sf_from_half(a >> 16), l = sf_from_half(b & 0xffff), h = sf_from_half(b >> 16);
+        return sf_to_half(LARGEST ? sf_larger(low, l) : sf_smaller(low, l)) | sf_to_half(LARGEST ? sf_larger(high, h) : sf_smaller(high, h)) << 16;
+}
+template <bool LARGEST> static inline unsigned sf_extreme_bf16(unsigned a, unsigned b)
+{
+        const float low = sf_float_of(a << 16), high = sf_float_of(a & 0xffff0000u), l = sf_float_of(b << 16), h = sf_float_of(b & 0xffff0000u);
+        return sf_to_brain(LARGEST ? sf_larger(low, l) : sf_smaller(low, l)) | sf_to_brain(LARGEST ? sf_larger(high, h) : sf_smaller(high, h)) << 16;
 }
 
 static inline unsigned sf_to_halves(float low, float high)

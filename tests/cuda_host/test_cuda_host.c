@@ -376,6 +376,37 @@ static void meet_large_ways(void)
                 {false, DT_F16, DT_F32, SF_PROD, {60, 65, 1}, 0},
                 {false, DT_U8, DT_U8, SF_MAX, {40, 301, 1}, 1},
                 {false, DT_F16, DT_F16, SF_MAX, {30, 316, 1}, 0},
+                {false, DT_F32, DT_F32, SF_MAX, {20, 1101, 1}, 0},
+                {false, DT_F32, DT_F32, SF_SUM, {20, 1201, 1}, 0},
+                /* bytes, four at a time; and sums whose blocks need 32 bits */
+                {true, DT_U8, DT_I64, SF_SUM, {2, 300, 64}, 0},
+                {true, DT_I8, DT_I64, SF_SUM, {1, 700, 36}, 0},
+                {true, DT_I8, DT_I8, SF_MAX, {2, 300, 64}, 0},
+                {true, DT_U8, DT_U8, SF_MIN, {1, 600, 42}, 0},
+                {true, DT_BOOL, DT_I64, SF_SUM, {1, 500, 68}, 0},
+                {true, DT_I8, DT_I64, SF_SUM, {3, 9001, 1}, 1},
+                {true, DT_U8, DT_U8, SF_MAX, {2, 19001, 1}, 1},
+                {true, DT_I8, DT_I8, SF_MIN, {2, 19008, 1}, 0},
+                {true, DT_BOOL, DT_I64, SF_SUM, {1, 40000, 1}, 1},
+                {true, DT_I16, DT_I64, SF_SUM, {1, 90000, 1}, 0},
+                {true, DT_I16, DT_I64, SF_SUM, {1, 40000, 6}, 0},
+                {true, DT_I8, DT_I8, SF_MAX, {9, 514, 1}, 1},
+                {true, DT_U8, DT_I64, SF_SUM, {9, 621, 1}, 1},
+                /* two columns as one */
+                {false, DT_U8, DT_U8, SF_MAX, {2, 300, 64}, 0},
+                {false, DT_I8, DT_I8, SF_SUM, {3, 500, 36}, 0},
+                {false, DT_F16, DT_F16, SF_MIN, {2, 300, 64}, 0},
+                {false, DT_BF16, DT_BF16, SF_MAX, {1, 900, 42}, 0},
+                {false, DT_I8, DT_I8, SF_MIN, {4, 9, 600}, 0},
+                {true, DT_F16, DT_F16, SF_MAX, {2, 300, 64}, 0},
+                {true, DT_BF16, DT_BF16, SF_MIN, {1, 700, 36}, 0},
+                {false, DT_F16, DT_F16, SF_MAX, {3, 1025, 5}, 0},
+                {false, DT_BF16, DT_F32, SF_SUM, {3, 717, 5}, 0},
+                /* results wider than elements */
+                {false, DT_I8, DT_I64, SF_SUM, {1, 60000, 1}, 0},
+                {false, DT_U8, DT_I64, SF_SUM, {1, 9001, 1}, 0},
+                {false, DT_BF16, DT_F32, SF_SUM, {30, 304, 1}, 0},
+                {false, DT_I32, DT_I64, SF_PROD, {3, 4520, 1}, 0},
         };
         for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
                 test_case c = case_plain(ways[i / 2].fold, 1, 3, ways[i / 2].shape);
@@ -385,6 +416,43 @@ static void meet_large_ways(void)
                 c.seed = (uint64_t)(first_seed * 1000) + i;
                 c.reverse = i & 1;
                 c.skew_x = ways[i / 2].skew * dts[c.in].size;
+                meet(&c);
+        }
+}
+
+/* Dimensions that memory has in another order: leaves begin at other rows in every column, and end in the next one. And short
+ * runs of sequences side by side. */
+static void meet_across(void)
+{
+        static const struct {
+                sf_op op;
+                int in, out, layout;
+                int64_t shape[3];
+                int32_t axes[3], naxes;
+                int64_t skew;
+        } folds[] = {
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_transposed, {70, 41, 1}, {0, 1}, 2, 0},
+                {SF_SUM, DT_BF16, DT_BF16, LAYOUT_transposed, {81, 4, 37}, {0, 1, 2}, 3, 0},
+                {SF_SUM, DT_F64, DT_F64, LAYOUT_transposed, {16, 33, 3}, {0, 1, 2}, 3, 0},
+                {SF_SUM, DT_F16, DT_F32, LAYOUT_transposed, {64, 3, 35}, {0, 1, 2}, 3, 1},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_transposed, {8, 40, 50}, {1, 2}, 2, 0},
+                {SF_SUM, DT_BF16, DT_F32, LAYOUT_transposed, {9, 130, 20}, {1, 2}, 2, 1},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_transposed, {300, 64, 2}, {0, 1, 2}, 3, 0},
+                {SF_SUM, DT_U8, DT_I64, LAYOUT_compact, {300, 4, 10}, {0, 2}, 2, 0},
+                {SF_SUM, DT_I8, DT_I8, LAYOUT_compact, {100, 7, 3}, {0, 2}, 2, 1},
+                {SF_MAX, DT_F32, DT_F32, LAYOUT_compact, {70, 90, 2}, {0, 2}, 2, 1},
+                {SF_MIN, DT_I64, DT_I64, LAYOUT_compact, {90, 12, 8}, {0, 2}, 2, 0},
+        };
+        for (size_t i = 0; i < sizeof folds / sizeof *folds; i++) {
+                test_case c = case_plain(true, 0, folds[i].shape[2] > 1 ? 3 : 2, folds[i].shape);
+                c.in = folds[i].in;
+                c.out = folds[i].out;
+                c.op = folds[i].op;
+                c.naxes = folds[i].naxes;
+                memcpy(c.axes, folds[i].axes, sizeof folds[i].axes);
+                c.x_layout = folds[i].layout;
+                c.seed = (uint64_t)(first_seed * 1000) + i;
+                c.skew_x = folds[i].skew * dts[c.in].size;
                 meet(&c);
         }
 }
@@ -403,7 +471,9 @@ static void meet_all(void)
         meet_pairs(SF_LOGSUMEXP, 3);
         meet_large_mantissas();
         meet_odd_places();
+        meet_across();
         host_chip = real_chip;
+        meet_across();
         meet_short_axes();
         meet_odd_places();
         meet_shapes(false, 40);

@@ -46,6 +46,7 @@ static const struct {
         {BACK, 0, 3, {40, 300, 1}},  {BACK, 0, 3, {7, 301, 1}},   {BACK, 0, 3, {1, 9000, 1}},   {BACK, 0, 3, {1, 2001, 1}}, {BACK, 0, 3, {2, 50, 128}},
         {BACK, 0, 3, {3, 130, 33}},  {BACK, 1, 3, {1, 900, 4}},   {FORTH, 0, 3, {5, 1000, 1}},  {FORTH, 1, 3, {3, 70, 40}},
         {"cumsum(x, 1), cumsum(x, 1) * x", 0, 3, {9, 500, 1}},
+        {"sum(x.permute(1, 0))", 0, 2, {70, 41}}, {"sum(x.permute(2, 1, 0), [0, 1])", 1, 3, {30, 9, 40}}, {"max(x, [0, 2])", 0, 3, {90, 20, 3}},
 };
 #define LINES (int)(sizeof lines / sizeof *lines)
 

@@ -177,6 +177,21 @@ SF_DEVICE sf_u32 sf_four_bytes(sf_u32 a, sf_u32 b, sf_u32 c, sf_u32 d) { return 
 SF_DEVICE sf_u32 sf_byte(sf_u32 v, int k) { return __byte_perm(v, 0, 0x4440 | k); }
 
 /* 32 of the 64 bits of high and low, from bit `bits` on, which is less than 32. */
+/* Two bytes to the upper ends of the halves of a word, and back. */
+SF_DEVICE sf_u32 sf_bytes_apart(sf_u32 v) { return __byte_perm(v, 0, 0x1404); }
+SF_DEVICE sf_u32 sf_bytes_together(sf_u32 v) { return __byte_perm(v, 0, 0x4431); }
+/* The sum of four bytes, with a sign if SIGNED, and `more`. */
+template <bool SIGNED> SF_DEVICE sf_u32 sf_sum_bytes(sf_u32 v, sf_u32 more)
+{
+        return SIGNED ? (sf_u32)__dp4a((int)v, 0x01010101, (int)more) : __dp4a(v, 0x01010101u, more);
+}
+/* The larger, or the smaller, of two numbers of 16 bits in either half. */
+template <bool LARGEST, bool SIGNED> SF_DEVICE sf_u32 sf_extreme_halves(sf_u32 a, sf_u32 b)
+{
+        if (SIGNED)
+                return LARGEST ? __vmaxs2(a, b) : __vmins2(a, b);
+        return LARGEST ? __vmaxu2(a, b) : __vminu2(a, b);
+}
 SF_DEVICE sf_u32 sf_funnel(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_r(low, high, (sf_u32)bits); }
 
 /* The high 32 bits of high and low, moved up by `bits` bits, which is less than 32. */
@@ -274,6 +289,36 @@ SF_DEVICE sf_u32 sf_to_brains(float low, float high)
         return sf_to_brain(low) | sf_to_brain(high) << 16;
 }
 #endif
+
+/* The larger, or the smaller, of the two reals in each half, as sf_larger and sf_smaller. */
+template <bool LARGEST> SF_DEVICE sf_u32 sf_extreme_f16(sf_u32 a, sf_u32 b)
+{
+#if __CUDA_ARCH__ >= 800
+        sf_u32 v;
+        if (LARGEST)
+                asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+        else
+                asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+        return v;
+#else
+        const float low = sf_from_half(a & 0xffff), high = sf_from_half(a >> 16), l = sf_from_half(b & 0xffff), h = sf_from_half(b >> 16);
+        return sf_to_half(LARGEST ? sf_larger(low, l) : sf_smaller(low, l)) | sf_to_half(LARGEST ? sf_larger(high, h) : sf_smaller(high, h)) << 16;
+#endif
+}
+template <bool LARGEST> SF_DEVICE sf_u32 sf_extreme_bf16(sf_u32 a, sf_u32 b)
+{
+#if __CUDA_ARCH__ >= 800
+        sf_u32 v;
+        if (LARGEST)
+                asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+        else
+                asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+        return v;
+#else
+        const float low = sf_float_of(a << 16), high = sf_float_of(a & 0xffff0000u), l = sf_float_of(b << 16), h = sf_float_of(b & 0xffff0000u);
+        return sf_to_brain(LARGEST ? sf_larger(low, l) : sf_smaller(low, l)) | sf_to_brain(LARGEST ? sf_larger(high, h) : sf_smaller(high, h)) << 16;
+#endif
+}
 
 /* Loads and stores have no cache hint: the streaming hint (.cs) cost 0.03 to 0.06 of a copy's speed
  * on an H200. */

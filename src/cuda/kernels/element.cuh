@@ -182,7 +182,25 @@ SF_DEVICE sf_acc sf_of_words(const sf_words &words)
 #endif
 }
 
+#if SF_TWIN
+/*
+ * SF_TWIN: two narrow columns are one, and the two elements of a row are one element, of type
+ * SF_TWIN_OF each; only where any order gives the same bits. They are in the halves of a word,
+ * bytes at the upper end of their half.
+ */
+SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b)
+{
+        if (SF_TWIN_OF == SF_DT_F16)
+                return sf_extreme_f16<SF_OP == SF_OP_MAX>(a, b);
+        if (SF_TWIN_OF == SF_DT_BF16)
+                return sf_extreme_bf16<SF_OP == SF_OP_MAX>(a, b);
+        if (SF_OP == SF_OP_SUM)
+                return (a + b) & 0xff00ff00u;
+        return sf_extreme_halves<SF_OP == SF_OP_MAX, SF_TWIN_OF == SF_DT_I8>(a, b);
+}
+#else
 SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b) { return SF_JOIN(SF_OP, a, b); }
+#endif
 SF_DEVICE sf_acc sf_choose(bool first, sf_acc a, sf_acc b) { return sf_holds::choose(first, a, b); }
 SF_DEVICE sf_acc sf_settled(sf_acc v) { return sf_holds::settle(v); }
 #if SF_PAIRED
@@ -271,7 +289,9 @@ template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut(const sf_raw<BYTES> &a, cons
 #if SF_MEMBERS == 1
 SF_DEVICE sf_number sf_widen(sf_u64 bits)
 {
-#if SF_IN == SF_DT_F16
+#if SF_TWIN && SF_IN == SF_DT_U16
+        return sf_bytes_apart((sf_u32)bits);
+#elif SF_IN == SF_DT_F16
         return (sf_number)sf_from_half((sf_u32)bits);
 #elif SF_IN == SF_DT_BF16
         return (sf_number)sf_float_of((sf_u32)bits << 16);
@@ -323,7 +343,9 @@ SF_DEVICE sf_u32 sf_narrow_double(double v, int exp, int man)
 #if SF_MEMBERS == 1
 SF_DEVICE sf_u64 sf_narrow(sf_outcome_number v)
 {
-#if SF_INDICES
+#if SF_TWIN && SF_OUT == SF_DT_U16
+        return sf_bytes_together(v);
+#elif SF_INDICES
         return (sf_u64)v;
 #elif SF_OUT == SF_DT_F64
         return sf_bits_of((double)v);

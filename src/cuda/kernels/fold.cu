@@ -26,6 +26,8 @@
  *   number[0]: chunks of a sequence. number[1]: strips of a row. number[2]: SLOTS, if SF_SLOTS is
  *   0. number[3]: rows of a part. units: batch positions times chunks times strips. inner: columns.
  *
+ * SF_ACROSS: fold_across.cuh.
+ *
  * SF_PARTIAL: the totals go to scratch, in the accumulator's type, chunk after chunk; those of a
  * further member follow those of the one before it. SF_RESUME: x is scratch. SF_VALUES: what is
  * stored is the value, of two components, as it is held; somebody else goes on with it.
@@ -85,6 +87,8 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
         return sf_load_vector(line, index, WHOLE ? index + SF_WIDTH : stop, sf_along(p));
 #endif
 }
+
+#include "fold_packed.cuh"
 
 /* Folds each of COUNT lists of N elements, in the order. Products are not settled (value.cuh). */
 template <int N, int COUNT> SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
@@ -209,7 +213,9 @@ SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, 
 
 enum { ANY_ORDER = SF_FREE && SF_COMMUTES };
 
-#if !SF_DOWN
+#if SF_ACROSS
+#include "fold_across.cuh"
+#elif !SF_DOWN
 #if SF_STAGED
 typedef int sf_index; /* an element's index in its sequence */
 #else
@@ -238,6 +244,24 @@ template <bool WHOLE>
 SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_loaded absent, sf_acc (&a)[SF_ITEMS])
 {
         (void)early;
+#if SF_PACKED
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_vector own = v[i];
+                const sf_index first = at + i * SPREAD;
+                int low = first < early ? early - (int)first : 0, high = WHOLE || stop - first > SF_WIDTH ? SF_WIDTH : stop > first ? (int)(stop - first) : 0;
+                if (SF_X_UNIT < 0) { /* a vector has its elements in reverse */
+                        const int last = SF_WIDTH - low;
+                        low = SF_WIDTH - high;
+                        high = last;
+                }
+#if SF_SHIFT_IN
+                own.x = sf_cut(own.x, own.x_next, own.x_past);
+#endif
+                a[i] = sf_fold_packed(own, low, high);
+        }
+        return;
+#endif
         /* Products lift all vectors at once, with one branch. Other values need fewer registers if
          * vectors are folded one after another. */
         enum { AT_ONCE = SF_PRODUCTS ? SF_ITEMS : 1 };
@@ -494,7 +518,7 @@ enum { HELD = SF_ROWS * SF_WIDTH, TURNED = ANY_ORDER && !SF_SOLID, APART = TURNE
 
 /* Where much is computed of each element, turns in which all rows exist have code of their own,
  * which does not ask for every element whether it exists. Elsewhere memory is slower anyway. */
-enum { SPLITS = SF_MEMBERS > 1 || SF_LEVELS };
+enum { SPLITS = SF_MEMBERS > 1 || SF_LEVELS || (SF_PACKED && SF_OP != SF_OP_SUM) };
 static_assert(SF_ITEMS <= SF_LOOSE && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
 #if SF_SOLID
@@ -578,6 +602,14 @@ template <bool WHOLE>
 SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_vector (&still)[SF_ROWS], sf_i64 row, sf_i64 stop, sf_loaded absent, sf_vector (&v)[SF_ITEMS][SF_ROWS],
                             sf_acc (&a)[HELD])
 {
+#if SF_PACKED
+        if (WHOLE || SUMS) {
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++)
+                        sf_fold_packed(v, q, a + q * SF_WIDTH);
+                return;
+        }
+#endif
         sf_loaded loaded[HELD][SF_ITEMS];
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
