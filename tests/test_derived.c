@@ -413,7 +413,7 @@ static void test_variance(void)
 }
 
 /* Folds whose results go back to the elements they came from, of lines of many lengths: in registers, in shared memory and read again on a GPU. */
-static void check_chains(void)
+static void check_chains(size_t every)
 {
         static const char *const expressions[] = {
                 "exp(x - max(x, 1, keepdim=True)) / sum(exp(x - max(x, 1, keepdim=True)), 1, keepdim=True)",
@@ -431,7 +431,7 @@ static void check_chains(void)
         } sizes[] = {{7, 1, ""}, {9, 5, ""}, {5, 64, ""}, {3, 100, ":f16"}, {4, 257, ""}, {5, 256, ":bf16"}, {3, 1000, ""}, {2, 1001, ":f64"}, {6, 512, ":f64"},
                      {3, 4099, ""}, {2, 5000, ":f16"}, {2, 9216, ""}, {11, 96, ":i32"}};
         for (size_t e = 0; e < sizeof expressions / sizeof *expressions; e++)
-                for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+                for (size_t k = e % every; k < sizeof sizes / sizeof *sizes; k += every) {
                         char line[160];
                         const int r = (int)sizes[k].rows, n = (int)sizes[k].n;
                         const char *t = sizes[k].dtype;
@@ -500,14 +500,14 @@ static void test_reads(void)
         }
 }
 
-/* With a number, one in so many of the formulas; with a second one, of the laws, and of the rest the functions alone. */
+/* With a number, one in so many of the formulas; with a second one, of the laws, and of the rest the functions alone; with a third one, of the chains. */
 int main(int argc, char **argv)
 {
         size_t every = argc > 1 ? (size_t)atol(argv[1]) : 1, laws_every = argc > 2 ? (size_t)atol(argv[2]) : 1;
         engines_open();
         test_formulas(every);
         check_functions();
-        check_chains();
+        check_chains(argc > 3 ? (size_t)atol(argv[3]) : 1);
         for (size_t i = 0; i < sizeof laws / sizeof *laws; i += laws_every)
                 check_law(laws[i]);
         if (laws_every == 1) {

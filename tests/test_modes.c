@@ -195,7 +195,8 @@ static void check_mode(int m, int every)
         char *got = malloc(N * 8);
         if (!got)
                 abort();
-        for (int e = 0; e < engine_count; e++)
+        /* Of a thin selection, none by the reference, which is slow. */
+        for (int e = every > 1; e < engine_count; e++)
                 /* one thread, and several */
                 for (int w = (m + e) % every; w < WORKS && engines[e].threads % 2; w += every) {
                         memset(got, 0, N * 8);

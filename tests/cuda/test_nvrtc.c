@@ -273,7 +273,7 @@ static void compile_again(const sf_cuda_chip *chip, const char *arch)
 
 int main(int argc, char **argv)
 {
-        long every = 1, only = 0;
+        long every = 1, only = 0, others = 0;
         for (int i = 1; i < argc; i++) {
                 if (!strcmp(argv[i], "--list"))
                         listing = true;
@@ -295,6 +295,8 @@ int main(int argc, char **argv)
                 bool named;
                 sf_cuda_chip chip = chip_of(compiler->arches[a], &named);
                 if (chip.capability < chips[0].capability || (only == OTHERS && named) || (only > 0 && only != chip.capability))
+                        continue;
+                if (only == OTHERS && every > 1 && others++ % 2) /* a thin list: the compiler of a named neighbour */
                         continue;
                 CHECK(sf_jit_arch(NULL, compiler, chip.capability, arch) == SF_OK && !strncmp(arch, "sm_", 3), "%s", sf_last_error(NULL));
                 long before = compiled;

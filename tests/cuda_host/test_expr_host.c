@@ -35,15 +35,15 @@ void engines_open(void)
 
 int main(int argc, char **argv)
 {
-        char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL}, *derived[] = {argv[0], "797", "9", NULL}, *segments[] = {argv[0], "0", "60", NULL};
+        char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL}, *derived[] = {argv[0], "797", "9", "1", NULL}, *segments[] = {argv[0], "0", "60", NULL};
         if (argc < 4) {
                 fprintf(stderr, "usage: test_expr_host folder compiler jobs [--cases N | --segments N]\n");
                 return 2;
         }
         if (argc > 5 && !strcmp(argv[4], "--cases"))
                 arguments[1] = argv[5];
-        if (atol(arguments[1]) < 30) /* a quick look: half of the formulas as well, and a quarter of the segments */
-                derived[1] = "1601", segments[2] = "15";
+        if (atol(arguments[1]) < 30) /* a quick look: half of the formulas and chains as well, and a quarter of the segments */
+                derived[1] = "1601", derived[3] = "2", segments[2] = "15";
         host_chip = (sf_cuda_chip){.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
                                    .shared_per_multiprocessor = 65536, .l2 = 8192, .cluster = 2, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));
@@ -51,11 +51,11 @@ int main(int argc, char **argv)
         const bool only = argc > 5 && !strcmp(argv[4], "--segments");
         if (only)
                 segments[2] = argv[5];
-        if (only ? segments_main(3, segments) : expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments))
+        if (only ? segments_main(3, segments) : expr_main(2, arguments) | finite_main(2, some) | derived_main(4, derived) | segments_main(3, segments))
                 return 1;
         kernels_compile();
         host_learning = false;
-        int failed = only ? segments_main(3, segments) : expr_main(2, arguments) | finite_main(2, some) | derived_main(3, derived) | segments_main(3, segments);
+        int failed = only ? segments_main(3, segments) : expr_main(2, arguments) | finite_main(2, some) | derived_main(4, derived) | segments_main(3, segments);
         fprintf(stderr, "%d specialisations, %ld launches\n", kernels_count(), host_launches);
         if (only)
                 return failed;
