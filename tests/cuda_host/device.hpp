@@ -154,7 +154,7 @@ static inline int sf_count_bits(unsigned v)
 }
 static inline int sf_highest(unsigned v) { return 31 - __builtin_clz(v); }
 static inline unsigned sf_high_word(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
-template <class T> static inline T sf_pick(int on, T a, T b) { return on ? a : b; }
+template <class T> static inline T sf_select(int on, T a, T b) { return on ? a : b; }
 static inline int sf_anew(int v) { return v; }
 static inline float sf_anew(float v) { return v; }
 static inline double sf_anew(double v) { return v; }

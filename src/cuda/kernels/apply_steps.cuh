@@ -216,7 +216,7 @@ template <int K, int N> SF_DEVICE sf_total<K> sf_fold_few(sf_total<K> (&e)[N])
 
 template <int K, class V>
 SF_DEVICE V sf_one_of(int on, V a, V b) { return sf_held<K>::choose(on, a, b); }
-template <int K> SF_DEVICE float sf_one_of(int on, float a, float b) { return sf_pick(on, a, b); }
+template <int K> SF_DEVICE float sf_one_of(int on, float a, float b) { return sf_select(on, a, b); }
 
 /* Folds each of N values with those of the other lanes, and then the N results. While a lane has
  * several values, it sends one of each two to its partner and keeps the other. So of two lanes

@@ -370,8 +370,8 @@ SF_DEVICE void sf_store(char *p, const sf_raw<1> &r)
 
 /* a if `on`, otherwise b. Written in C, several choices by the same bit of the lane's number become a
  * branch, with shuffles on both sides of it, which then wait for each other. */
-template <class T> SF_DEVICE T sf_pick(int on, T a, T b) { return on ? a : b; }
-SF_DEVICE float sf_pick(int on, float a, float b)
+template <class T> SF_DEVICE T sf_select(int on, T a, T b) { return on ? a : b; }
+SF_DEVICE float sf_select(int on, float a, float b)
 {
         float v;
         asm("{ .reg .pred p; setp.ne.s32 p, %3, 0; selp.f32 %0, %1, %2, p; }"
