@@ -352,8 +352,9 @@ SF_INLINE v_u16 v_larger_u16(v_u16 a, v_u16 b)
 #else
 #define V_INNER4(a, b, i) V_SHUFFLE4(a, b, V_EVEN(i, 4))
 #define V_INNER8(a, b, i) V_SHUFFLE8(a, b, i, i + 2)
-#define V_OUTER4 V_INNER4
-#define V_OUTER8 V_INNER8
+/* A vector is 16 bytes: there is no such level. */
+#define V_OUTER4(a, b, i) V_INNER4(a, b, 0)
+#define V_OUTER8(a, b, i) V_INNER8(a, b, 0)
 #endif
 
 #endif
