@@ -151,7 +151,7 @@ template <> struct sf_do<KIND_FOLD> {
                                 sf_desk_wait(desk, c.round / TURNS);
                         else
                                 sf_sync_block();
-                        total = sf_fold_leaves<K>(p, c, leaf);
+                        total = sf_fold_leaves<K>(p, c.lane, leaf, SF_WARPS * c.tiles);
                 }
                 if (sf_recipe<K>::BEGINS)
                         total = sf_joined<K>(sf_lifted<K>(FIELD(K, initial)), total);

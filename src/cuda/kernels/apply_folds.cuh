@@ -61,24 +61,6 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_leaf(const sf_params &p, const sf
         return sf_fold_lanes<K>(a, c.lane);
 }
 
-/* Folds the totals of all leaves of a line, of all its warps and tiles. */
-template <int K> SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, const sf_course &c, const sf_total<K> *leaf)
-{
-        sf_total<K> few[SF_PER];
-        const int leaves = SF_WARPS * c.tiles;
-#pragma unroll
-        for (int q = 0; q < SF_PER; q++) {
-                const int number = c.lane * SF_PER + q;
-                few[q] = leaf[number < leaves ? number : 0];
-                few[q] = sf_held<K>::choose(number < leaves, few[q], sf_lifted<K>(FIELD(K, neutral)));
-        }
-        sf_total<K> total = sf_fold_few<K>(few);
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2)
-                total = sf_meet<K>(total, c.lane, b);
-        return total;
-}
-
 /* -------------------------------------------------------------------------------------------------
  * The blocks that share a line
  * ---------------------------------------------------------------------------------------------- */

@@ -253,6 +253,24 @@ template <int K, int N> SF_DEVICE sf_total<K> sf_fold_lanes(sf_total<K> (&a)[N],
         return a[0];
 }
 
+/* Folds the totals of a line's leaves, of which there are at most 32 * SF_PER. */
+template <int K>
+SF_DEVICE sf_total<K> sf_fold_leaves(const sf_params &p, int lane, const sf_total<K> *leaf, int leaves)
+{
+        sf_total<K> few[SF_PER];
+#pragma unroll
+        for (int q = 0; q < SF_PER; q++) {
+                const int number = lane * SF_PER + q;
+                few[q] = leaf[number < leaves ? number : 0];
+                few[q] = sf_held<K>::choose(number < leaves, few[q], sf_lifted<K>(FIELD(K, neutral)));
+        }
+        sf_total<K> total = sf_fold_few<K>(few);
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                total = sf_meet<K>(total, lane, b);
+        return total;
+}
+
 /* A vector of numbers to fold. The operation decides whether they are lifted one by one or all at
  * once. */
 template <int OP, int K> struct sf_few {

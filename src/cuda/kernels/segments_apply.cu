@@ -73,22 +73,24 @@ SF_DEVICE unsigned char *sf_cells_of(int warp)
                warp * sf_several_cells(CELLS, SF_ROW, SIZE);
 }
 
+template <int ITEM> SF_DEVICE sf_raw<ITEM> sf_one_slot(sf_u64 bits)
+{
+        sf_raw<ITEM> one;
+        one.w[0] = 0;
+        sf_set_slot<ITEM>(one, 0, bits);
+        return one;
+}
+
 /* Element j of a vector, stored if k is less than n. */
 template <int ITEM, int BYTES> SF_DEVICE void sf_put_cell(int k, int n, unsigned char *cell,
                                                           const sf_raw<BYTES> &r, int j)
 {
-        sf_raw<ITEM> one;
-        one.w[0] = 0;
-        sf_set_slot<ITEM>(one, 0, sf_slot<ITEM>(r, j));
-        sf_shared_store_below(k, n, cell, one);
+        sf_shared_store_below(k, n, cell, sf_one_slot<ITEM>(sf_slot<ITEM>(r, j)));
 }
 template <int ITEM, int BYTES> SF_DEVICE void sf_put_memory(int k, int n, char *to,
                                                             const sf_raw<BYTES> &r, int j)
 {
-        sf_raw<ITEM> one;
-        one.w[0] = 0;
-        sf_set_slot<ITEM>(one, 0, sf_slot<ITEM>(r, j));
-        sf_store_below(k, n, to, one);
+        sf_store_below(k, n, to, sf_one_slot<ITEM>(sf_slot<ITEM>(r, j)));
 }
 
 /* Where step K, a map, has its result for the element at an index of the line. */
@@ -102,14 +104,8 @@ template <int K> SF_DEVICE char *sf_result_at(const sf_params &p, const sf_cours
 template <int TEAM> SF_DEVICE void sf_copy_flat(const char *from, int length, unsigned char *buffer,
                                                 int thread)
 {
-        enum { EACH = 16 / SIZE };
-        const int past = (int)(-(sf_u64)from & 15) / SIZE, head = past < length ? past : length;
-        const int whole = (length - head) / EACH, tail = length - head - whole * EACH;
-        if (thread < head)
-                sf_copy_async<SIZE>(buffer + thread * SIZE, from + thread * SIZE);
-        if (thread < tail)
-                sf_copy_async<SIZE>(buffer + (length - tail + thread) * SIZE,
-                                    from + (length - tail + thread) * SIZE);
+        int head;
+        const int whole = sf_copy_ends<SIZE>(from, length, buffer, thread, head);
 #pragma unroll 4
         for (int i = thread; i < whole; i += TEAM)
                 sf_copy_async<16>(buffer + head * SIZE + i * 16, from + head * SIZE + i * 16);
@@ -211,12 +207,8 @@ template <int K> SF_DEVICE void sf_made(const sf_params &p, sf_course &c, sf_tot
         if (sf_recipe<K>::BEGINS)
                 total = sf_joined<K>(sf_lifted<K>(FIELD(K, initial)), total);
         c.made[K][0] = has ? sf_programs<K>::store(p, c, c.still, sf_held<K>::lower(total)) : 0;
-        if (!sf_recipe<K>::WITHIN && has && mine) {
-                sf_raw<OWN> one;
-                one.w[0] = 0;
-                sf_set_slot<OWN>(one, 0, c.made[K][0]);
-                sf_store(c.y[K] + segment * FIELD(K, sy), one);
-        }
+        if (!sf_recipe<K>::WITHIN && has && mine)
+                sf_store(c.y[K] + segment * FIELD(K, sy), sf_one_slot<OWN>(c.made[K][0]));
 }
 
 #include "segments_chunks.cuh"

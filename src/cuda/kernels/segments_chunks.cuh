@@ -95,7 +95,6 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_part(const sf_params &p, const sf
 {
         const int turn = s.warps > 1 ? K % 2 : 0;
         sf_total<K> *const leaf = (sf_total<K> *)(s.total + turn * 32 * SF_PER * SLOT);
-        const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
         if (s.warps == 1)
                 sf_sync_warp();
 #pragma unroll 1
@@ -119,18 +118,7 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_part(const sf_params &p, const sf
                         leaf[chunk] = total;
         }
         sf_sync_part(s);
-        sf_total<K> few[SF_PER];
-#pragma unroll
-        for (int q = 0; q < SF_PER; q++) {
-                const int number = c.lane * SF_PER + q;
-                few[q] = leaf[number < s.chunks ? number : 0];
-                few[q] = sf_held<K>::choose(number < s.chunks, few[q], neutral);
-        }
-        sf_total<K> total = sf_fold_few<K>(few);
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2)
-                total = sf_meet<K>(total, c.lane, b);
-        return total;
+        return sf_fold_leaves<K>(p, c.lane, leaf, s.chunks);
 }
 
 /* Step K, a map. */

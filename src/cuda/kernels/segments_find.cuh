@@ -1,5 +1,6 @@
 /*
- * segments_find.cuh: where the segments of a line begin, and which of them begin behind a position
+ * segments_find.cuh: where the segments of a line begin, which of them begin behind a position, and
+ * the ends of a copy that begins anywhere
  * (segments.cu, segments_apply.cu).
  */
 /* The offset of segment k, 0 to `segments`, not checked. In reverse, segments and positions count
@@ -63,3 +64,21 @@ SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
 }
 
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
+
+/* Copies those of `length` elements that are before and after whole lines of 16 bytes; buffer and
+ * from have the same address modulo 16. Returns how many such lines there are, after `head`
+ * elements. */
+template <int SIZE> SF_DEVICE int sf_copy_ends(const char *from, int length, unsigned char *buffer,
+                                               int thread, int &head)
+{
+        enum { EACH = 16 / SIZE };
+        const int past = (int)(-(sf_u64)from & 15) / SIZE;
+        head = past < length ? past : length;
+        const int whole = (length - head) / EACH, tail = length - head - whole * EACH;
+        if (thread < head)
+                sf_copy_async<SIZE>(buffer + thread * SIZE, from + thread * SIZE);
+        if (thread < tail)
+                sf_copy_async<SIZE>(buffer + (length - tail + thread) * SIZE,
+                                    from + (length - tail + thread) * SIZE);
+        return whole;
+}

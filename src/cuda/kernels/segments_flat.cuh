@@ -26,13 +26,8 @@ template <int SIZE> SF_DEVICE void sf_fetch_flat(const char *from, int length,
                                                  unsigned char *buffer, int lane)
 {
         enum { EACH = 16 / SIZE, MOST = (CHUNK / EACH + 31) / 32 };
-        const int past = (int)(-(sf_u64)from & 15) / SIZE, head = past < length ? past : length;
-        const int whole = (length - head) / EACH, tail = length - head - whole * EACH;
-        if (lane < head)
-                sf_copy_async<SIZE>(buffer + lane * SIZE, from + lane * SIZE);
-        if (lane < tail)
-                sf_copy_async<SIZE>(buffer + (length - tail + lane) * SIZE,
-                                    from + (length - tail + lane) * SIZE);
+        int head;
+        const int whole = sf_copy_ends<SIZE>(from, length, buffer, lane, head);
         buffer += head * SIZE + lane * 16;
         from = sf_anew(from + head * SIZE + lane * 16);
 #pragma unroll
