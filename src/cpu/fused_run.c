@@ -149,8 +149,7 @@ static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused
         }
         char *y = box->y + r * box->y_row + j * box->y_col;
         bool direct = c->direct && box->y_col == c->out_size && (rows == 1 || box->y_row == cols * c->out_size);
-        bool streamed = direct && box->stream && rows * cols * c->out_size >= SF_CPU_STREAM_LINE &&
-                        sf_cpu_streams_programs();
+        bool streamed = direct && box->stream && rows * cols * c->out_size >= SF_CPU_STREAM_LINE;
         void *own = m->value[SF_FUSED_LAST];
         if (direct && !streamed)
                 m->value[SF_FUSED_LAST] = y;

@@ -100,6 +100,7 @@ typedef struct sf_panels {
         int64_t entries;   /* the most entries of a carry */
         int64_t ahead;     /* how many bytes ahead of its reads from memory a kernel prefetches */
         bool stream;       /* results are too large to be worth caching */
+        bool stream_programs; /* and so are those of programs (sf_cpu_streams_programs) */
         /* the axis is cut into segments: a piece has one line, and sf_cuts say where blocks end */
         bool cut;
         bool spreads;      /* some operands have one element for each segment */

@@ -211,7 +211,7 @@ void sf_panel_store(const sf_walker *w, const sf_block *b)
         box.y = y;
         box.y_row = p->col >= 0 ? seq : b->of->y_line;
         box.y_col = p->col >= 0 ? dims[p->col].y : seq;
-        box.stream = p->stream;
+        box.stream = p->stream_programs;
         sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
 }
 
@@ -251,7 +251,7 @@ void sf_panel_map(const sf_walker *w, const sf_block *b)
 {
         const sf_panel_member *m = b->m;
         sf_fused_box box = box_of_lines(w, b, NULL);
-        box.stream = w->p->stream && m->through;
+        box.stream = w->p->stream_programs && m->through;
         for (int32_t k = 0; w->shift && k < m->fuse->operands && sf_cpu_streams_programs(); k++) {
                 box.in[k].ahead = w->shift->ahead[k];
                 box.in[k].all = true;

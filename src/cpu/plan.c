@@ -431,6 +431,7 @@ void sf_panels_plan(sf_panels *p, int workers)
         if (!p->straight)
                 sf_shape_panel(p);
         p->stream = !s->in_place && p->boxes * s->n * s->batch * sf_panels_bytes(p) >= SF_CPU_STREAM_BYTES;
+        p->stream_programs = p->stream && sf_cpu_streams_programs();
         p->ahead = ahead_of(p);
         p->nouter = 0;
         p->outers = 1;

@@ -163,7 +163,7 @@ static sf_status plan_narrower(const sf_context *ctx, const sf_step *s, bool dow
         SF_TRY(down ? sf_cuda_fold_columns(ctx, &l, chip, plan, -1)
                     : sf_cuda_fold_rows(ctx, &l, chip, plan, -1));
         memcpy(&p, plan->launch[0].params, offsetof(sf_params, dims));
-        *fits = plan->launches > 1 && s->n / (p.number[0] - 1) < most;
+        *fits = plan->launches > 1 && p.number[0] > 1 && s->n / (p.number[0] - 1) < most;
         if (!*fits)
                 plan->launches = 0, plan->scratch = 0;
         return SF_OK;
