@@ -58,6 +58,7 @@ static inline float sf_fma_f32(float a, float b, float c)
 #define E_F64_BITS(v) sf_f64_bits(v)
 #define E_F64_OF(u) sf_f64_from_bits(u)
 #define E_FMA(a, b, c) sf_fma_f32(a, b, c)
+#define E_RECIPROCAL(d) (1.0f / (d))
 #include "core/exponentials.inc.h"
 
 #endif

@@ -24,7 +24,7 @@
  *
  * Parameters (undefined again at the end): E_INLINE, E_U32 and E_U64; E_F32_BITS, E_F32_OF,
  * E_F64_BITS and E_F64_OF, which convert a real to its bits and back; and, for f32, E_FMA(a, b, c),
- * which is a * b + c, rounded once.
+ * which is a * b + c, rounded once, and E_RECIPROCAL(d), which is 1 / d for d in [1, 2].
  */
 
 /* ------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ E_INLINE float sf_exp_less_one_f32(float r, float *rest)
  * remainder that it leaves. */
 E_INLINE float sf_quotient_f32(float a, float a_rest, float d, float d_rest)
 {
-        const float one = 1.0f / d, y = a * one;
+        const float one = E_RECIPROCAL(d), y = a * one;
         return E_FMA(E_FMA(-y, d, a) + E_FMA(-y, d_rest, a_rest), one, y);
 }
 
@@ -379,3 +379,4 @@ E_INLINE double sf_exp_log_f64(double power, double times)
 #undef E_F64_BITS
 #undef E_F64_OF
 #undef E_FMA
+#undef E_RECIPROCAL

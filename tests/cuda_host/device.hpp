@@ -174,6 +174,7 @@ static inline float sf_subtract(float a, float b) { return a - b; }
 static inline double sf_subtract(double a, double b) { return a - b; }
 static inline float sf_quotient(float a, float b) { return a / b; }
 static inline double sf_quotient(double a, double b) { return a / b; }
+static inline float sf_reciprocal(float d) { return 1.0f / d; }
 static inline float sf_rough_quotient(float a, float b) { return a / b; }
 static inline float sf_root(float a) { return sqrtf(a); }
 static inline double sf_root(double a) { return sqrt(a); }

@@ -511,7 +511,9 @@ ESTIMATES = {  # the model, and what a region of all its operators costs us and 
     "of two inputs": (lambda x, y: (x * y).sum(1), 2, 2.2),
     "with a broadcast operand": (lambda x, y: (x * y[0]).sum(1), 2, 1.1),
     "two folds of one input": (lambda x, y: x.sum(1) + x.amax(1), 2, 1.1),
+    "of a hyperbolic tangent": (lambda x, y: x.tanh().sum(1), 1.925, 1.325),
     "a scan": (lambda x, y: x.cumsum(1), 2, 5),
+    "of a hyperbolic tangent, a scan": (lambda x, y: x.tanh().cumsum(1), 2, 5),
     "down columns": (lambda x, y: x.cumsum(0), 2, 16),
     "of what is made longer": (lambda x, y: pad(x, (1, 0)).cumsum(1), 8, 5),
 }

@@ -44,7 +44,7 @@ TAKEN = {
     "smooth_l1_loss": [0, 0], "huber_loss": [0, 0], "hinge_loss": [0, 0], "layer_norm": [0, 0],
     "matmul_divide_sum_scale": [1], "cumsum_down_columns": [1], "reverse_cumsum": [1, 1],
     "masked_cumsum": [1, 1], "exclusive_cumsum": [1], "cumprod": [1], "max_over_rows": [1],
-    "poisson_nll_loss": [1, 0], "sum_keepdim": [1], "product": [1],
+    "poisson_nll_loss": [1, 0], "sum_keepdim": [1], "product": [1], "gelu_mean": [0],
 }
 
 

@@ -212,6 +212,14 @@ SF_DEVICE float sf_subtract(float a, float b) { return __fsub_rn(a, b); }
 SF_DEVICE double sf_subtract(double a, double b) { return __dsub_rn(a, b); }
 SF_DEVICE float sf_quotient(float a, float b) { return __fdiv_rn(a, b); }
 SF_DEVICE double sf_quotient(double a, double b) { return __ddiv_rn(a, b); }
+/* 1 / d for d in [1, 2]: what the compiler makes of the division, without its test for divisors that
+ * are very large or small. That test is a branch, and a thread has one quotient at a time then. */
+SF_DEVICE float sf_reciprocal(float d)
+{
+        float guess;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(d));
+        return sf_fma(guess, sf_fma(-d, guess, 1.0f), guess);
+}
 /* For a first guess: the last bits are not specified. */
 SF_DEVICE float sf_rough_quotient(float a, float b) { return __fdividef(a, b); }
 SF_DEVICE float sf_root(float a) { return __fsqrt_rn(a); }

@@ -106,6 +106,7 @@ SF_DEVICE sf_u64 sf_nears(double) { return 2046; }
 #define E_F64_BITS(v) sf_bits_of(v)
 #define E_F64_OF(u) sf_double_of(u)
 #define E_FMA(a, b, c) sf_fma(a, b, c)
+#define E_RECIPROCAL(d) sf_reciprocal(d)
 #include "exponentials.inc.h"
 #endif
 
