@@ -424,6 +424,10 @@ static void check_chains(size_t every)
                 "y * (x - sum(x * y, 1, keepdim=True)), sum(x * y, 1)",
                 "x * (prod(x, 1, keepdim=True) + r), min(x, 1)",
                 "(x - max(x, 1, keepdim=True)) * sum(y, 1, keepdim=True)",
+                /* the gradients of a layer norm, but for a factor: four folds and a map; two folds that share a read */
+                "y * w - mean(y * w, 1, keepdim=True) - (x - mean(x, 1, keepdim=True)) / (mean(square(x - mean(x, 1, keepdim=True)), 1, keepdim=True) + 0.5)"
+                " * mean(y * w * (x - mean(x, 1, keepdim=True)) / (mean(square(x - mean(x, 1, keepdim=True)), 1, keepdim=True) + 0.5), 1, keepdim=True),"
+                " sum(y * (x - mean(x, 1, keepdim=True)), 0), sum(y, 0)",
         };
         static const struct {
                 int64_t rows, n;

@@ -305,7 +305,10 @@ static const struct {
         {"sum(x, 1) * sum(y, 1)", "sum(y, 1, keepdim=True)", "meets that of another scan or fold"},
         {"sum(x * x, 1) / 9 - square(mean(x, 1))", "mean(x, 1, keepdim=True)", "made in one read with another fold"},
         {"sum(x * y, 1) / 9 - square(mean(x, 1))", NULL, NULL}, /* the one follows the other */
-        {"sum(x * y), sum(x * x)", "sum(x * x)", "one of the two reads others as well"},
+        {"sum(x * y), sum(x * x)", NULL, NULL},
+        {"sum(x, 1), sum(x * y, 1), max(y, 1)", NULL, NULL}, /* the first waits for the second */
+        {"sum(x * y), sum(x * flip(y, 1))", "sum(x * flip(y, 1))", "among another fold's"},
+        {"cumsum(x * y, 1), cumsum(x, 1)", "cumsum(x, 1)", "all tensors are the same"},
         {"cumsum(x, 1), cumsum(x, 1) * 2", "cumsum(x, 1)", "needed more than once"},
         {"cumsum(x, 1)[:, 3:]", "cumsum(x, 1)", "at other positions"},
         {"sum(x, 1), sum(x[:3], 1)", "sum(x[:3], 1)", "reads again what another pass reads: that one takes its elements at other positions"},

@@ -38,8 +38,8 @@ enum {
         SF_CUDA_NSEQ,
         SF_CUDA_RESIDENT,
         SF_CUDA_OWN,
-        SF_CUDA_OWNS = 9,
-        SF_CUDA_TWIN = 12 /* 1 + the dtype of which two make an element (element.cuh), or 0 */
+        SF_CUDA_OWNS = 11,
+        SF_CUDA_TWIN = 14 /* 1 + the dtype of which two make an element (element.cuh), or 0 */
 };
 enum {
 #define FIELD(kernel, place, NAME) kernel##_##NAME = SF_CUDA_OWN + (place),

@@ -33,7 +33,7 @@ const char *sf_cuda_follows(const sf_step *first)
                         return "on CUDA folds whose value is one number, and what is done with them to the line's elements, are taken line by line";
         }
         if (count > SF_CUDA_MEMBERS_MAX)
-                return "on CUDA four steps follow each other line by line at most";
+                return "on CUDA five steps follow each other line by line at most";
         return codes > 2 * SF_PROGRAM_MAX ? "together they are more elementwise work than one CUDA kernel takes" : NULL;
 }
 
@@ -76,7 +76,10 @@ static bool read_operands(chain *c, link *l)
                 if (number < 0 || (l->stores >> k & 1 && moves(&from)))
                         return false;
                 l->number[k] = (uint8_t)number;
-                c->first |= l == c->link && l->loads >> k & 1 ? 1u << number : 0;
+                bool differs = l == c->link;
+                for (int32_t d = 0; d < s->nbatch && l->kind == KIND_FOLD && from.made < 0; d++)
+                        differs |= from.step[d] != 0;
+                c->copied |= differs && l->loads >> k & 1 ? 1u << number : 0;
                 c->source[number].readers += l->loads >> k & 1;
                 c->source[number].folded |= l->loads >> k & 1 && l->kind == KIND_FOLD;
         }
@@ -88,7 +91,7 @@ static bool read_operands(chain *c, link *l)
                 l->mask = find_source(c, &from);
                 if (l->mask < 0)
                         return false;
-                c->first |= l == c->link ? 1u << l->mask : 0;
+                c->copied |= l == c->link ? 1u << l->mask : 0;
                 c->source[l->mask].readers++;
                 c->source[l->mask].folded = true;
         }
@@ -327,7 +330,9 @@ static void describe_sources(const chain *c, int32_t across, sf_cuda_fused *f)
                 const source *s = &c->source[k];
                 const int unit = unit_of(s, across);
                 f->dt[k] = (uint8_t)s->dt;
-                f->how[k] = (uint8_t)(unit | SF_CUDA_OPERAND_LOADS | SF_CUDA_OPERAND_STORES | (s->made + 1) * SF_CUDA_OPERAND_MADE);
+                f->how[k] = (uint8_t)(unit | SF_CUDA_OPERAND_LOADS | SF_CUDA_OPERAND_STORES |
+                                      (s->made + 1) * SF_CUDA_OPERAND_MADE |
+                                      (c->copied >> k & 1 ? SF_CUDA_OPERAND_COPIED : 0));
         }
         f->operands = (uint8_t)c->sources;
 }

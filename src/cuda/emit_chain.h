@@ -34,7 +34,9 @@ typedef struct source {
 
 typedef struct chain {
         int32_t count, sources, nbatch;
-        uint32_t first; /* bits: sources that the first step reads */
+        /* bits: sources that the first step reads, or another fold, if they differ from line to
+         * line: these may be copied by way of shared memory */
+        uint32_t copied;
         link link[SF_CUDA_MEMBERS_MAX];
         source source[SF_OPERANDS_MAX];
         int width;

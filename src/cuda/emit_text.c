@@ -115,7 +115,10 @@ static void put_chain(writer *w, const sf_cuda_spec *spec)
         put(w, "#define SF_OPERAND_LIST(F)");
         for (int32_t k = 0; k < f->operands; k++)
                 put(w, " F(%d, %s, %d, %d)", (int)k, dt_names[f->dt[k]], units[f->how[k] & SF_CUDA_OPERAND_UNIT], (f->how[k] & 0x70) / SF_CUDA_OPERAND_MADE - 1);
-        put(w, "\n#define SF_STEPS(F)");
+        unsigned copied = 0;
+        for (int32_t k = 0; k < f->operands; k++)
+                copied |= f->how[k] & SF_CUDA_OPERAND_COPIED ? 1u << k : 0;
+        put(w, "\n#define SF_COPIES %u\n#define SF_STEPS(F)", copied);
         for (int32_t k = 0; k <= f->beside; k++) {
                 const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, f->loads, f->stores, 0, 0};
                 const sf_cuda_also *s = k ? &f->also[k - 1] : &own;

@@ -47,11 +47,13 @@ enum {
         /* in a scan: its elements are contiguous, but not aligned as vectors */
         SF_CUDA_OPERAND_LOOSE = 32,
         SF_CUDA_OPERAND_SHORT = 64, /* in a scan: it lacks the last element (sf_operand.lacks_last) */
-        SF_CUDA_OPERAND_STILL = 128 /* a fold of columns: all rows read the same elements */
+        SF_CUDA_OPERAND_STILL = 128, /* a fold of columns: all rows read the same elements */
+        SF_CUDA_OPERAND_COPIED = 128 /* in a chain: it may go by way of shared memory */
 };
 
-/* The most steps that share a launch: folds of one read, or a scan and its total. */
-#define SF_CUDA_MEMBERS_MAX 4
+/* The most steps that share a launch: folds of one read, a scan and its total, the steps of a chain
+ * (a layer norm's gradient has five). */
+#define SF_CUDA_MEMBERS_MAX 5
 
 /* A step that shares another's launch: another fold; or a scan's total or second result, which
  * load nothing. */
@@ -87,7 +89,7 @@ typedef struct sf_cuda_spec {
         int32_t threads;
         int32_t items;  /* vectors (or rows) that a thread holds */
         int32_t width;  /* elements of a vector access */
-        int32_t extra[13]; /* the kernel file's prelude gives them meaning */
+        int32_t extra[15]; /* the kernel file's prelude gives them meaning */
         sf_cuda_fused fused; /* all zero for a plain step */
         uint8_t rest[2];
 } sf_cuda_spec;

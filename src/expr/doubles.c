@@ -48,17 +48,21 @@ static int32_t same_operand(const sf_plan *plan, const sf_pass *a, int32_t k, co
         return i < b->operands ? i : -1;
 }
 
-/* Gives pass a the operands of b, which reads all that a reads and more: siblings have the same. */
-static bool take_operands(const sf_plan *plan, sf_pass *a, const sf_pass *b)
+bool sf_plan_take_operands(const sf_plan *plan, sf_pass *a, const sf_pass *b)
 {
         uint8_t number[SF_OPERANDS_MAX];
         uint32_t *const reads[2] = {&a->load_reads, &a->store_reads};
         sf_program *const programs[3] = {&a->load, &a->beside, &a->store};
         for (int32_t k = 0; k < a->operands; k++) {
                 const int32_t own = same_operand(plan, a, k, b);
-                if (own < 0 || (!a->fused && own)) /* without programs it loads operand 0 */
+                if (own < 0)
                         return false;
                 number[k] = (uint8_t)own;
+        }
+        if (!a->fused && number[0]) { /* without a program it would load operand 0 */
+                a->load.code[0] = (sf_instruction){.code = SF_CODE_LOAD, .dt = (uint8_t)a->step.in};
+                a->load.count = 1;
+                a->load_reads = 1;
         }
         for (int i = 0; i < 3; i++)
                 for (int32_t k = 0; k < programs[i]->count; k++)
@@ -131,7 +135,8 @@ bool sf_plan_doubles(sf_planner *p, int32_t root, int32_t buffer)
                 if (!is_work_on(p, root, i))
                         continue;
                 pass = sf_ir_alloc(p->ir, sizeof *pass);
-                if (!compile_double(p, first, root, pass) || !take_operands(plan, &beside, pass) ||
+                if (!compile_double(p, first, root, pass) ||
+                    !sf_plan_take_operands(plan, &beside, pass) ||
                     sf_plan_apart(plan, 1, &group, pass))
                         continue;
                 *first = beside;

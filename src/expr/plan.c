@@ -37,10 +37,13 @@ bool sf_plan_same_tensors(const sf_plan *plan, const sf_pass *a, const sf_pass *
         return true;
 }
 
-/* Do both also have the same sequences? */
-static bool same_reads(const sf_plan *plan, const sf_pass *a, const sf_pass *b)
+/* Do both also have the same sequences? A fold of some of the tensors that another fold reads is
+ * given all of them. */
+static bool same_reads(const sf_plan *plan, const sf_pass *a, sf_pass *b)
 {
-        return a->axes == b->axes && a->reverse == b->reverse && sf_plan_same_tensors(plan, a, b);
+        const bool fewer = a->step.fold && b->step.fold && b->operands < a->operands;
+        return a->axes == b->axes && a->reverse == b->reverse && b->operands &&
+               (!fewer || sf_plan_take_operands(plan, b, a)) && sf_plan_same_tensors(plan, a, b);
 }
 
 const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *group, const sf_pass *pass)
@@ -63,6 +66,32 @@ const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *gr
         return sf_backend_apart(plan->device, count, steps, steps[count]);
 }
 
+static bool reads(const sf_pass *pass, int32_t buffer)
+{
+        bool found = pass->masked && pass->mask.buffer == buffer;
+        for (int32_t k = 0; k < pass->operands; k++)
+                found |= pass->operand[k].buffer == buffer;
+        return found;
+}
+
+/* A fold of some of the tensors that a later fold reads waits for that one, which may have to wait
+ * for other results, unless its own is needed before. */
+static void put_off(sf_plan *plan)
+{
+        for (int32_t i = plan->passes - 1; i >= 0; i--) {
+                sf_pass *pass = plan->pass[i], **at = plan->pass + i;
+                for (int32_t j = 1; i + j < plan->passes && !reads(at[j], pass->out.buffer); j++) {
+                        sf_pass other = *pass;
+                        if (pass->operands >= at[j]->operands || pass->sibling ||
+                            !same_reads(plan, at[j], &other))
+                                continue;
+                        memmove(at, at + 1, (size_t)j * sizeof *at);
+                        at[j] = pass;
+                        break;
+                }
+        }
+}
+
 /*
  * A later pass over the same operands moves up next to the first one, if the backend computes both
  * in one read. What it reads is in memory by then, because the first one reads the same. If the
@@ -70,17 +99,23 @@ const char *sf_plan_apart(const sf_plan *plan, int32_t count, sf_pass *const *gr
  */
 static void join_siblings(sf_plan *plan)
 {
+        put_off(plan);
         for (int32_t i = 0; i < plan->passes; i++) {
                 int32_t count = 1;
                 while (i + count < plan->passes && plan->pass[i + count]->sibling)
                         count++; /* results of one scan are together already */
                 for (int32_t j = i + count; j < plan->passes && count < SF_SIBLINGS_MAX && !plan->pass[i]->sibling; j++) {
                         sf_pass *first = plan->pass[i], *pass = plan->pass[j];
-                        if (!same_reads(plan, first, pass) || pass->out.buffer == first->out.buffer)
+                        sf_pass beside = *pass, *const other = &beside;
+                        if (!same_reads(plan, first, other) ||
+                            pass->out.buffer == first->out.buffer)
                                 continue;
-                        const bool apart = sf_plan_apart(plan, count, plan->pass + i, pass), leads = apart && count == 1 && !sf_plan_apart(plan, 1, &pass, first);
+                        const bool apart = sf_plan_apart(plan, count, plan->pass + i, other);
+                        const bool leads = apart && count == 1 &&
+                                           !sf_plan_apart(plan, 1, &other, first);
                         if (apart && !leads)
                                 continue;
+                        *pass = beside;
                         const int32_t to = leads ? i : i + count;
                         memmove(plan->pass + to + 1, plan->pass + to, (size_t)(j - to) * sizeof(sf_pass *));
                         plan->pass[to] = pass;

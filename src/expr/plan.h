@@ -171,6 +171,9 @@ bool sf_access_lacks_last(const sf_plan *plan, const sf_pass *pass, const sf_acc
 /* doubles.c: if `root` is elementwise work on the result of a scan whose pass exists, and the
  * backend computes both in one scan, makes it a sibling of that pass that writes to `buffer`. */
 bool sf_plan_doubles(sf_planner *planner, int32_t root, int32_t buffer);
+/* Gives pass a the operands of b, which reads all that a reads and more: siblings have the same.
+ * False: b does not. */
+bool sf_plan_take_operands(const sf_plan *plan, sf_pass *a, const sf_pass *b);
 /* passes.c: appends a pass. */
 void sf_plan_push(sf_planner *planner, sf_pass *pass);
 

@@ -110,7 +110,8 @@ static const char *why_not_shared(const sf_plan *plan, const sf_pass *a, const s
                         if (a->operand[i].buffer != b->operand[j].buffer || repeats(plan, a, i) || repeats(plan, b, j))
                                 continue;
                         if (alike && sf_plan_same_access(plan, &a->operand[i], &b->operand[j]))
-                                return "a read is shared where all tensors are the same, and one of the two reads others as well";
+                                return "a read is shared where all tensors are the same, or all of a "
+                                       "fold's are among another fold's";
                         why = "that one takes its elements at other positions";
                 }
         return why;

@@ -39,6 +39,8 @@ static const struct {
         {"softmax(x, 1, offsets=o)", 0, 2, {2, 3000}}, {"layer_norm(x, 1, offsets=o)", 0, 2, {1, 54000}}, {"sum(x, 1)", 0, 3, {70, 5, 1}}, {"x * 2 + 1", 0, 2, {3, 500}}, {"cumsum(x, 1)", 0, 3, {1, 320, 4}}, {"cumsum(x, 1)", 0, 3, {1, 660, 2}},
         {"softmax(x, 1)", 0, 2, {13, 101}},     {"layer_norm(x, 1)", 0, 2, {17, 1501}}, {"normalize(x, 2, 1)", 1, 2, {14, 203}}, {"layer_norm(x, 1)", 0, 2, {33, 256}},
         {"normalize(x, 2, 1)", 0, 2, {40, 200}},
+        {"(x - max(x, 1, keepdim=True)) * sum(x, 1, keepdim=True)", 0, 2, {3, 900}},
+        {"(x - max(x, 1, keepdim=True)) * sum(x, 1, keepdim=True)", 0, 2, {14, 2303}},
         {"layer_norm(x, 1)", 1, 2, {12, 400}},   {"softmax(x, 1)", 0, 2, {21, 1003}},       {"normalize(x, 2, 1)", 0, 2, {3, 777}},
         {"softmax(x, 1)", 0, 3, {2, 30, 200}},   {"layer_norm(x, 1)", 1, 3, {3, 13, 33}}, {"normalize(x, 2, 1)", 0, 3, {3, 27, 64}}, {"softmax(x, 1)", 0, 3, {1, 5, 700}},
         {"log_softmax(x, 1)", 0, 3, {1, 31, 99}}, {"layer_norm(x, 1)", 0, 3, {3, 26, 68}}, {"softmax(x, 1)", 1, 3, {2, 15, 34}}, {"x - mean(x, 1, keepdim=True)", 0, 3, {5, 3, 41}},

@@ -17,7 +17,7 @@
  *   1  a block has one tile of the line, in registers
  *   2  the block's first number[1] tiles are in shared memory, where each thread reads what it
  *      wrote itself. The others are read again, hopefully from the second-level cache
- *   3  as 1, but each thread copies what the first step reads to shared memory first. All copies
+ *   3  as 1, but each thread copies what folds read (SF_COPIES) to shared memory first. All copies
  *      are in flight at once; the compiler would interleave loads and arithmetic
  *   4  as 3, and a block has several lines, one after another. The copy of the next line begins as
  *      soon as this one is in registers, so memory is busy while the block computes
@@ -125,7 +125,45 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_by_team(const sf_params &p, const
 
 template <int KIND> struct sf_do;
 
+/* Where the totals of a line's leaves of step K are in shared memory; in a cluster, the desk that
+ * says when they are there. */
+template <int K> SF_DEVICE sf_total<K> *sf_leaves_of(const sf_course &c)
+{
+        const int turn = c.round % TURNS * STEPS + K;
+        const int at = (turn * LINES + c.team) * SF_WARPS * c.tiles * SLOT;
+        return (sf_total<K> *)(sf_shared() + sf_apply_leaves(SF_CLUSTER) + at);
+}
+template <int K> SF_DEVICE sf_u64 *sf_desk_of(const sf_course &c)
+{
+        return (sf_u64 *)sf_shared() + c.round % TURNS * STEPS + K;
+}
+
+/* A fold in two halves, before and after the block waits. If the next step is a fold, too, and does
+ * not need this one's result, its first half comes before: both wait once. */
 template <> struct sf_do<KIND_FOLD> {
+        template <int K> struct together {
+                enum {
+                        NEXT = K + 1 < STEPS ? K + 1 : K,
+                        FOLDS = (int)sf_recipe<K>::KIND == KIND_FOLD &&
+                                (int)sf_recipe<NEXT>::KIND == KIND_FOLD,
+                        YES = NEXT > K && FOLDS && !ALONE && !TEAM && !sf_follows<NEXT>::YES
+                };
+        };
+
+        template <int K>
+        SF_DEVICE_MEMBER void begin(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
+        {
+                enum { SIZE = sizeof(sf_total<K>) };
+                if (SF_CLUSTER > 1 && sf_thread() == 0)
+                        sf_desk_expect(sf_desk_of<K>(c), SF_WARPS * c.tiles * SIZE);
+                int t = sf_tiles_begin(c);
+                do {
+                        sf_fetch_all<K>(p, c, t, kept);
+                        sf_total<K> *leaf = sf_leaves_of<K>(c) + t * SF_WARPS + c.warp;
+                        sf_hand_out(c, sf_desk_of<K>(c), leaf, sf_fold_leaf<K>(p, c, t, kept));
+                } while (sf_next_tile(c, t));
+        }
+
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
                 sf_total<K> total;
@@ -136,22 +174,17 @@ template <> struct sf_do<KIND_FOLD> {
                         sf_fetch_all<K>(p, c, c.rank, kept);
                         total = sf_fold_by_team<K>(p, c, sf_fold_leaf<K>(p, c, c.rank, kept));
                 } else {
-                        const int turn = c.round % TURNS * STEPS + K;
-                        sf_total<K> *leaf = (sf_total<K> *)(sf_shared() + sf_apply_leaves(SF_CLUSTER) + (turn * LINES + c.team) * SF_WARPS * c.tiles * SLOT);
-                        sf_u64 *desk = (sf_u64 *)sf_shared() + turn;
-                        if (SF_CLUSTER > 1 && sf_thread() == 0)
-                                sf_desk_expect(desk, SF_WARPS * c.tiles * (int)sizeof total);
-                        int t = sf_tiles_begin(c);
-                        do {
-                                sf_fetch_all<K>(p, c, t, kept);
-                                total = sf_fold_leaf<K>(p, c, t, kept);
-                                sf_hand_out(c, desk, leaf + t * SF_WARPS + c.warp, total);
-                        } while (sf_next_tile(c, t));
+                        const bool begun = K && together<(K ? K - 1 : 0)>::YES;
+                        if (!begun)
+                                begin<K>(p, c, kept);
+                        if (together<K>::YES)
+                                begin<together<K>::NEXT>(p, c, kept);
                         if (SF_CLUSTER > 1)
-                                sf_desk_wait(desk, c.round / TURNS);
-                        else
+                                sf_desk_wait(sf_desk_of<K>(c), c.round / TURNS);
+                        else if (!begun || together<K>::YES)
                                 sf_sync_block();
-                        total = sf_fold_leaves<K>(p, c.lane, leaf, SF_WARPS * c.tiles);
+                        total = sf_fold_leaves<K>(p, c.lane, sf_leaves_of<K>(c),
+                                SF_WARPS * c.tiles);
                 }
                 if (sf_recipe<K>::BEGINS)
                         total = sf_joined<K>(sf_lifted<K>(FIELD(K, initial)), total);

@@ -58,9 +58,13 @@ enum { FETCHED = 0 SF_OPERAND_LIST(OPERAND) };
 enum { UNITS = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
 
-/* The operands that some step before K loads, and those that some step from K on loads. */
+/* The operands that have been loaded when step K begins (the first step also loads what other folds
+ * read, so that all of it is on its way at once), and those that some step from K on loads. */
 template <int K> struct sf_before_step {
         enum { LOADS = sf_before_step<K - 1>::LOADS | sf_recipe<K - 1>::LOADS };
+};
+template <> struct sf_before_step<1> {
+        enum { LOADS = sf_recipe<0>::LOADS | (SF_KEEP != 2 ? SF_COPIES & UNITS : 0) };
 };
 template <> struct sf_before_step<0> {
         enum { LOADS = 0 };
@@ -71,6 +75,14 @@ template <int K> struct sf_from_step {
 template <> struct sf_from_step<STEPS> {
         enum { LOADS = 0 };
 };
+
+/* Does step K read the result of step K - 1? */
+#define OPERAND(k, dt, unit, made) | ((made) == K - 1) << k
+template <int K> struct sf_follows {
+        enum { READS = sf_recipe<K>::LOADS | sf_recipe<K>::STORES, MADE = 0 SF_OPERAND_LIST(OPERAND) };
+        enum { YES = ((int)READS & (int)MADE) != 0 };
+};
+#undef OPERAND
 
 /* Folds before step K. */
 template <int K> struct sf_folds_before {
@@ -87,7 +99,7 @@ template <int K> struct sf_kept_from {
 template <> struct sf_kept_from<STEPS> {
         enum { LOADS = 0 };
 };
-enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
+enum { COPIED = STAGED ? SF_COPIES & UNITS : 0, KEPT = STAGED ? (int)COPIED : (int)sf_kept_from<0>::LOADS & (int)FETCHED };
 
 /* What step K reads from memory. FRESH: what no step before it has read and sf_stage does not copy.
  * LATE: of that, in a map, what no later step reads, such as weights. It is loaded when it is
@@ -96,7 +108,7 @@ enum { COPIED = STAGED ? sf_recipe<0>::LOADS & UNITS : 0, KEPT = STAGED ? (int)C
  * other. */
 template <int K> struct sf_reads {
         enum {
-                ALL = sf_recipe<K>::LOADS & FETCHED,
+                ALL = (K ? (int)sf_recipe<K>::LOADS : (int)sf_before_step<1>::LOADS) & FETCHED,
                 FRESH = ALL & ~sf_before_step<K>::LOADS & ~COPIED,
                 LATE = K && sf_recipe<K>::KIND == KIND_MAP ? FRESH & ~sf_from_step<K + 1>::LOADS : 0
         };

@@ -256,9 +256,9 @@ SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_S
 SF_BOTH sf_amount sf_several_desk(sf_amount warps, sf_amount per, sf_amount slot) { return (16 + warps * 136 + 64 * per * slot + 15) / 16 * 16; }
 SF_BOTH sf_amount sf_several_cells(sf_amount cells, sf_amount row, sf_amount size) { return ((cells + row) * size + 16 + 15) / 16 * 16; }
 
-/* apply.cu, in bytes: in a cluster, a desk for each of two turns and four steps; the totals of
+/* apply.cu, in bytes: in a cluster, a desk for each of two turns and five steps; the totals of
  * leaves, for each turn, step and line; what is kept of the line. */
-SF_BOTH sf_amount sf_apply_leaves(sf_amount cluster) { return cluster > 1 ? 64 : 0; }
+SF_BOTH sf_amount sf_apply_leaves(sf_amount cluster) { return cluster > 1 ? 80 : 0; }
 SF_BOTH sf_amount sf_apply_results(sf_amount cluster, sf_amount steps, sf_amount lines, sf_amount leaves, sf_amount slot)
 {
         return sf_apply_leaves(cluster) + (steps * lines * leaves * slot + 15) / 16 * 16;
@@ -270,11 +270,11 @@ SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount
         return ((vectors * threads + (shifts ? threads / 32 : 0)) * bytes + 15) / 16 * 16;
 }
 
-/* apply_columns.cu, in bytes: the ticket; in a cluster, a desk for each of two turns and four steps;
+/* apply_columns.cu, in bytes: the ticket; in a cluster, a desk for each of two turns and five steps;
  * for each column of each strip, its total, 16 bytes; the totals of warps, with one unused after
  * each column's; in a cluster, for two turns and each fold, what its blocks send; what is kept of
  * the strips. */
-enum { SF_DOWN_TICKET = 16, SF_DOWN_TOTALS = SF_DOWN_TICKET + 64 };
+enum { SF_DOWN_TICKET = 16, SF_DOWN_TOTALS = SF_DOWN_TICKET + 80 };
 SF_BOTH sf_amount sf_down_parts(sf_amount lines, sf_amount strip) { return SF_DOWN_TOTALS + 16 * lines * strip; }
 SF_BOTH sf_amount sf_down_sent(sf_amount alone, sf_amount lines, sf_amount strip, sf_amount warps, sf_amount slot)
 {
