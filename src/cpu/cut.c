@@ -176,7 +176,8 @@ static int64_t lines_together(const sf_panels *p)
         for (int32_t i = 0; direct && i < p->members; i++)
                 direct = sf_panel_direct(&p->member[i]);
         if (direct && !p->straight)
-                return sf_larger(p->lines, DIRECT_BYTES / sf_panels_read(p) / p->n / SF_CPU_FOLD_GROUP * SF_CPU_FOLD_GROUP);
+                return sf_larger(p->lines, DIRECT_BYTES / sf_panels_read(p) / p->n /
+                                                   SF_CPU_FOLD_GROUP * SF_CPU_FOLD_GROUP);
         if (!p->straight || p->shape == SF_PANEL_COLUMNS)
                 return p->lines;
         if (m->gathers)

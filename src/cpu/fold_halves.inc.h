@@ -71,7 +71,6 @@ SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
         const O(val) beyond = O(neutral)(none);
         const v_mask on = v_mask_below(left < K_WIDTH ? (int)left : K_WIDTH, K_LANE_BYTES);
         O(val) v[K_WIDTH];
-#ifdef K_SMALL
         if (many == K_WIDTH && left >= K_WIDTH && !m) {
                 N(vec) element[K_WIDTH];
                 V_UNROLL
@@ -79,10 +78,17 @@ SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
                         __builtin_prefetch(x + r * j->x_row + ahead);
                         element[r] = N(load)(x + r * j->x_row);
                 }
+                O(lift_all)(element, K_WIDTH, centre, none);
+#ifdef K_SMALL
                 if (O(halve_small)(element, K_WIDTH, v))
                         return v[0];
-        }
 #endif
+                V_UNROLL
+                for (int r = 0; r < K_WIDTH; r++)
+                        v[r] = O(lift)(element[r], none);
+                O(halve_all)(v, K_WIDTH, 0);
+                return v[0];
+        }
         for (int r = 0; r < K_WIDTH; r++, x += j->x_row, m = m ? m + j->m_row : NULL) {
                 v[r] = beyond;
                 if (r >= many)
@@ -211,7 +217,7 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
                 __builtin_prefetch(x + i * K_WIDTH * K_SIZE + ahead);
                 element[i] = N(load)(x + i * K_WIDTH * K_SIZE);
         }
-        O(lift_all)(element, O(turn), none);
+        O(lift_all)(element, O(turn), NULL, none);
         if (m) {
                 V_UNROLL
                 for (int i = 0; i < O(turn); i++)

@@ -38,7 +38,8 @@ static bool member_straight(sf_panels *p, sf_panel_member *m)
         m->held = m->made = s->in;
         m->size = sf_dtypes[s->in].size;
         m->kernels = sf_cpu_find(p->isa, s->in, s->acc, s->op);
-        p->straight = m->kernels && m->kernels->result_bytes == m->size && (s->fold || m->kernels->scan_rows) && sf_shape_straight(p, m, s);
+        p->straight = m->kernels && m->kernels->result_bytes == m->size &&
+                      (s->fold || m->kernels->scan_rows) && sf_shape_straight(p, m, s);
         m->load.copied = 0;
         m->load.program = &f->load;
         m->store.program = &f->store;
@@ -215,21 +216,27 @@ static bool is_operand(const sf_fuse *f, const sf_program *p, int32_t value, sf_
 static bool is_made_of(const sf_fuse *f, const sf_program *p, int32_t value, sf_code code, sf_dt dt, int32_t *factor)
 {
         const sf_instruction *at = &p->code[value];
-        return at->code == code && at->dt == dt && is_operand(f, p, at->arg[0], dt, &factor[0]) && is_operand(f, p, at->arg[1], dt, &factor[1]);
+        return at->code == code && at->dt == dt && is_operand(f, p, at->arg[0], dt, &factor[0]) &&
+               is_operand(f, p, at->arg[1], dt, &factor[1]);
 }
 
 /* Is a program's value the operand *k, or that of which NaN is replaced by the identity? */
 static bool is_element(sf_panel_member *m, const sf_program *p, int32_t value, int32_t *k)
 {
-        const sf_instruction *at = &p->code[value], *test = &p->code[at->arg[0]], *none = &p->code[at->arg[2]];
+        const sf_instruction *at = &p->code[value], *test = &p->code[at->arg[0]];
+        const sf_instruction *none = &p->code[at->arg[2]];
+        int32_t tested;
         if (at->code != SF_CODE_WHERE)
                 return is_operand(m->fuse, p, value, m->held, k);
+        if (at->dt != m->held || test->code != SF_CODE_EQ || test->arg[0] != test->arg[1] ||
+            none->code != SF_CODE_CONSTANT || none->dt != m->held)
+                return false;
         const sf_value v = p->constant[none->slot], id = m->step->identity;
-        int32_t tested;
-        m->lift.skips = at->dt == m->held && test->code == SF_CODE_EQ && test->arg[0] == test->arg[1] &&
-                        is_operand(m->fuse, p, test->arg[0], (sf_dt)p->code[test->arg[0]].dt, &tested) && none->code == SF_CODE_CONSTANT &&
-                        none->dt == m->held && (m->held == SF_DT_F32 ? memcmp(&v.f32, &id.f32, sizeof v.f32) : memcmp(&v.f64, &id.f64, sizeof v.f64)) == 0;
-        return m->lift.skips && is_operand(m->fuse, p, at->arg[1], m->held, k) && tested == *k;
+        m->lift.skips = m->held == SF_DT_F32 ? !memcmp(&v.f32, &id.f32, sizeof v.f32)
+                                             : !memcmp(&v.f64, &id.f64, sizeof v.f64);
+        const sf_dt dt = (sf_dt)p->code[test->arg[0]].dt;
+        return m->lift.skips && is_operand(m->fuse, p, test->arg[0], dt, &tested) &&
+               is_operand(m->fuse, p, at->arg[1], m->held, k) && tested == *k;
 }
 
 /* Is this a fold of a real operand less a centre for each line, its magnitude or its square? Then
@@ -239,7 +246,8 @@ static int32_t lifted_by(const sf_panels *p, sf_panel_member *m)
         const sf_program *load = &m->fuse->load;
         const sf_instruction *at = load->count ? &load->code[load->count - 1] : NULL;
         int32_t factor[2], k;
-        if (!at || p->cut || !m->step->fold || !m->kernels->lifts || m->step->acc != m->held || at->dt != m->held)
+        if (!at || p->cut || !m->step->fold || !m->kernels->lifts || m->step->acc != m->held ||
+            at->dt != m->held)
                 return -1;
         int32_t value = load->count - 1;
         m->lift.on = true;
@@ -248,12 +256,14 @@ static int32_t lifted_by(const sf_panels *p, sf_panel_member *m)
         value = m->lift.magnitude || m->lift.square ? at->arg[0] : value;
         if (is_element(m, load, value, &k))
                 return k;
-        if (p->shape == SF_PANEL_NARROW || !is_made_of(m->fuse, load, value, SF_CODE_SUB, m->held, factor))
+        if (p->shape == SF_PANEL_NARROW ||
+            !is_made_of(m->fuse, load, value, SF_CODE_SUB, m->held, factor))
                 return -1;
         /* the centre: one for each line, of the elements' type */
         const sf_operand *x = &m->fuse->operand[factor[0]], *centre = &m->fuse->operand[factor[1]];
+        const bool beside = p->shape == SF_PANEL_ROWS || centre->stride[p->col] == sf_dtypes[x->dt].size;
         m->centre = factor[1];
-        return !centre->stride[p->seq] && centre->dt == x->dt && (p->shape == SF_PANEL_ROWS || centre->stride[p->col] == sf_dtypes[x->dt].size) ? factor[0] : -1;
+        return !centre->stride[p->seq] && centre->dt == x->dt && beside ? factor[0] : -1;
 }
 
 /* Which memory can a kernel use itself: can it read, write and mask without a panel? */
@@ -280,14 +290,22 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
                            (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
         } else {
-                const int32_t k = m->counted >= 0 ? m->counted : m->load.copy ? m->load.copied : lifted_by(p, m);
+                const int32_t k = m->counted >= 0 ? m->counted
+                                  : m->load.copy  ? m->load.copied
+                                                  : lifted_by(p, m);
                 const sf_dt dt = k < 0 ? m->held : m->fuse->operand[k].dt;
-                const int64_t size = sf_dtypes[dt].size, *stride = k < 0 ? NULL : m->fuse->operand[k].stride;
-                const sf_cpu_kernels *kernels = m->counted < 0 ? sf_cpu_find(p->isa, dt, m->held, s->op) : sf_cpu_counts(p->isa, size);
+                const int64_t size = sf_dtypes[dt].size;
+                const int64_t *stride = k < 0 ? NULL : m->fuse->operand[k].stride;
+                const sf_cpu_kernels *kernels = m->counted < 0
+                                                        ? sf_cpu_find(p->isa, dt, m->held, s->op)
+                                                        : sf_cpu_counts(p->isa, size);
                 m->load.copied = k;
                 m->reads = k >= 0 && kernels && (s->fold || kernels->scan_rows) &&
-                           (kernels->result_bytes == m->size || (s->fold && kernels->lane_bytes == m->size)) &&
-                           (!m->lift.on || kernels->lifts) && (apart || stride[p->col] == size) && (columns || stride[p->seq] == step * size);
+                           (kernels->result_bytes == m->size ||
+                            (s->fold && kernels->lane_bytes == m->size)) &&
+                           (!m->lift.on || kernels->lifts) &&
+                           (apart || stride[p->col] == size) &&
+                           (columns || stride[p->seq] == step * size);
                 m->kernels = m->reads ? kernels : m->kernels;
                 m->wide = m->reads && kernels->result_bytes != m->size;
                 m->lift.on = m->lift.on && m->reads;

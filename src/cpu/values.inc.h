@@ -146,15 +146,16 @@ SF_INLINE void O(centre_columns)(O(none) *none, const sf_prelude *lift, int64_t 
         (void)none, (void)lift, (void)column, (void)count;
 #endif
 }
-/* Lifts `count` vectors. Each question is asked once for all of them. */
-SF_INLINE void O(lift_all)(N(vec) *v, const int count, const O(none) *none)
+/* Lifts `count` vectors, by a centre for each or, if that is NULL, by the same. Each question is
+ * asked once for all of them. */
+SF_INLINE void O(lift_all)(N(vec) *v, const int count, const N(vec) *centre, const O(none) *none)
 {
 #ifdef K_LIFTS
         if (!none->lifts)
                 return;
         V_UNROLL
         for (int i = 0; i < count; i++)
-                v[i] -= none->centre;
+                v[i] -= centre ? centre[i] : none->centre;
         if (none->skips) {
                 V_UNROLL
                 for (int i = 0; i < count; i++) {
@@ -172,12 +173,12 @@ SF_INLINE void O(lift_all)(N(vec) *v, const int count, const O(none) *none)
         for (int i = 0; i < count; i++)
                 v[i] = (N(vec))((K_BITS)v[i] & none->keep);
 #else
-        (void)v, (void)count, (void)none;
+        (void)v, (void)count, (void)centre, (void)none;
 #endif
 }
 SF_INLINE N(vec) O(lifted)(N(vec) v, const O(none) *none)
 {
-        O(lift_all)(&v, 1, none);
+        O(lift_all)(&v, 1, NULL, none);
         return v;
 }
 
