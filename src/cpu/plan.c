@@ -302,7 +302,7 @@ static void choose_directness(sf_panels *p, sf_panel_member *m)
                 m->load.copied = k;
                 m->reads = k >= 0 && kernels && (s->fold || kernels->scan_rows) &&
                            (kernels->result_bytes == m->size ||
-                            (s->fold && kernels->lane_bytes == m->size)) &&
+                            (s->fold && !p->cut && kernels->lane_bytes == m->size)) &&
                            (!m->lift.on || kernels->lifts) &&
                            (apart || stride[p->col] == size) &&
                            (columns || stride[p->seq] == step * size);
