@@ -37,6 +37,9 @@ endif
 endif
 endif
 CTEST = $(CURDIR)/tests/ctest.sh
+# pip does not compile Python's modules here (tests/python.sh): Python does, once, those that are imported; and not among the sources.
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := build
 .PHONY: build run check docs wheel deb install test test-long needs-build needs-test build-gcc test-gcc test-python test-package test-cuda test-cuda-host test-clang test-asan \
@@ -123,9 +126,6 @@ ifneq ($(filter build-gcc test-%,$(MAKECMDGOALS)),)
 export CMAKE_C_COMPILER_LAUNCHER ?= $(CCACHE)
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_DEPEND ?= yes
-# So are Python's modules, which pip does not compile here (tests/python.sh); and not among the sources.
-export PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/pycache
-unexport PYTHONDONTWRITEBYTECODE
 endif
 
 needs-test: needs-build
