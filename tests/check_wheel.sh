@@ -1,6 +1,6 @@
 #!/bin/sh
 # check_wheel.sh PYTHON FOLDER: the source distribution and the wheel, built with PYTHON, which has
-# build and scikit-build-core; then the wheel alone in a new environment, where it must import and
+# pip, build, scikit-build-core and NumPy; then the wheel alone in a new environment, where it must import and
 # add, and where the command line must be on the path.
 set -eu
 python=$1 folder=$2
@@ -27,8 +27,10 @@ case $(echo *.whl) in
 *-cp39-abi3-*) ;;
 *) echo "the wheel is $(echo *.whl); it must be for cp39-abi3" >&2; exit 1 ;;
 esac
-"$python" -m venv clean
-clean/bin/python -m pip install --quiet --disable-pip-version-check ./*.whl numpy
+# Nothing but the wheel is installed there; of NumPy, which the lines below add with, links to PYTHON's will do.
+"$python" -m venv --without-pip clean
+"$python" -m pip --python clean/bin/python install --quiet --disable-pip-version-check --no-compile --no-index ./*.whl
+ln -s "$("$python" -c 'import numpy, os; print(os.path.dirname(numpy.__file__))')"* clean/lib/python*/site-packages
 clean/bin/python - <<'END'
 import numpy, scanfold
 x = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mutation.py [--few] [--only TEXT] [--list]: shows that the tests would notice a wrong line. tests/mutations.txt has the lines.
 
-One copy of the sources, one build of it, in build/mutation: portable kernels, not optimised, since that is compiled fastest. Each change is put
+One copy of the sources, one build of it, in build/mutation, as test-clang has it: portable kernels, not optimised, and warnings are errors. Each change is put
 in by itself and taken out again, so that only what it touches is compiled anew, with ccache where that is. A test that fails, does not end or dies has
 noticed. --few: those with a star, which `make test` has. Each is a line when it has been tried; the report at the end counts them by part of the
 library and names the survivors. It fails where one has no explanation, where an explained one was noticed, and where more than MOST survive.
@@ -10,7 +10,8 @@ import os, shutil, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, "build", "mutation")
-COPY, BUILD = os.path.join(WORK, "tree"), os.path.join(WORK, "build")
+COPY = os.path.join(WORK, "tree")
+BUILD = os.path.join(COPY, "build", "clang")  # as far from its sources as test-clang's is, with the same flags: so ccache has its objects
 SECONDS = 600  # no test takes a tenth of this time, so a test that reaches it hangs
 MOST = 2       # survivors, each with its reason
 JOBS = str(len(os.sched_getaffinity(0)))
@@ -88,7 +89,11 @@ def build(targets):
 def passes(test, python):
     log = os.path.join(WORK, "said")
     if test[0] == "python":
-        environment = dict(os.environ, PYTHONPATH=os.path.join(COPY, "python"), PYTHONDONTWRITEBYTECODE="1")
+        # Python tells sources by their time, in seconds, and size: what it compiled of a mutated one could pass for the mended one's.
+        compiled = os.path.join(WORK, "pycache")
+        shutil.rmtree(compiled + COPY, ignore_errors=True)
+        environment = dict(os.environ, PYTHONPATH=os.path.join(COPY, "python"), PYTHONPYCACHEPREFIX=compiled)
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         return run([python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *test[1:]], log, SECONDS, cwd=COPY, env=environment) == 0
     if test[0] in HOST:
         folder = os.path.join(BUILD, "tests", "cuda_host")
@@ -139,9 +144,9 @@ def main():
                                                         check=True, text=True).stdout.strip()
     os.makedirs(WORK, exist_ok=True)
     copy()
-    compiler = shutil.which("clang") or shutil.which("cc")  # clang compiles this in half of gcc's time
+    compiler = shutil.which("clang") or shutil.which("cc")
     must(["cmake", "-S", COPY, "-B", BUILD, "-DSCANFOLD_CLI=OFF", "-DSCANFOLD_EXAMPLES=OFF", "-DSCANFOLD_MPI=OFF", "-DSCANFOLD_PORTABLE_ONLY=ON",
-          "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0", "-DSCANFOLD_PYTHON=ON",
+          "-DSCANFOLD_QUICK=portable", "-DSCANFOLD_WERROR=ON", "-DSCANFOLD_PYTHON=ON",
           "-DSCANFOLD_HOST_SANITIZE=OFF", f"-DCMAKE_C_COMPILER={compiler}", f"-DPython3_EXECUTABLE={python}",
           f"-DCMAKE_C_COMPILER_LAUNCHER={shutil.which('ccache') or ''}"])
     if not build(sorted({target(m.test) for m in chosen})):

@@ -41,13 +41,14 @@ if [ "${INSTALL:-no}" != yes ]; then
         echo "or set PYTHON to a Python that has them" >&2
         exit 1
 fi
+# Of torch's thousands of modules few are imported; Python compiles those itself.
 # shellcheck disable=SC2086 # a list of requirements
 {
         if ! python3 -c 'import ensurepip, venv' 2> /dev/null; then
                 "$root/tests/need.sh" no-such-command=python3-venv
         fi
         [ -x "$root/.venv/bin/python" ] || python3 -m venv "$root/.venv"
-        "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check $requirements
+        "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile $requirements
 } >&2 || {
         echo "could not make a Python with:$requirements; install them, or set PYTHON to a Python that has them" >&2
         exit 1

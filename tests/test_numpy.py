@@ -181,15 +181,16 @@ def mixed(n, dtype):
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 31, 64, 67, 100, 255, 1000, 4099, 100003])
 def test_float_rule(n, dtype):
     x = mixed(n, dtype)
-    same_bits(scan(x), rule_scan(x))
+    right = rule_scan(x)
+    same_bits(scan(x), right)
     same_bits(scan(x, reverse=True), rule_scan(x[::-1])[::-1])
     same_bits(fold(x), np.asarray(rule_fold(x)))
     columns = np.repeat(x[:, None], 5, axis=1)
-    same_bits(scan(columns, 0), np.repeat(rule_scan(x)[:, None], 5, axis=1))
+    same_bits(scan(columns, 0), np.repeat(right[:, None], 5, axis=1))
     exclusive = scan(x, exclusive=True)
     assert exclusive[0] == 0
-    same_bits(exclusive[1:], rule_scan(x)[:-1])
-    same_bits(scan(x, initial=0.1), np.asarray(0.1, dtype) + rule_scan(x))
+    same_bits(exclusive[1:], right[:-1])
+    same_bits(scan(x, initial=0.1), np.asarray(0.1, dtype) + right)
 
 
 def test_wide_accumulators():

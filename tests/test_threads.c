@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOSTS = 6, ROUNDS = 12 };
+enum { HOSTS = 6 };
+static int rounds = 12; /* a multiple of 4: see work() */
 
 /* Small enough to run on the caller, rows and columns for several threads, and one long line that they share. */
 static const struct {
@@ -90,7 +91,7 @@ static void work_once(host *h)
 static void *work(void *argument)
 {
         host *h = argument;
-        for (int round = 0; round < ROUNDS; round++) {
+        for (int round = 0; round < rounds; round++) {
                 if (round % 4 == h->number % 4)
                         work_once(h);
                 for (int i = 0; i < WORKS; i++) {
@@ -135,8 +136,10 @@ static void together(const char *what, sf_context *const *contexts, int count)
                 sf_plan_destroy(plans[i]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+        if (argc > 1)
+                rounds = atoi(argv[1]);
         engines_open();
         for (int w = 0; w < WORKS; w++) {
                 size_t n = (size_t)count_of(w);
@@ -171,7 +174,7 @@ int main(void)
         free(planned[0]);
         free(planned[1]);
         free(segmented);
-        long checks = (long)(engine_count + 1) * HOSTS * ROUNDS * WORKS * 3;
+        long checks = (long)(engine_count + 1) * HOSTS * rounds * WORKS * 3;
         engines_close();
         return finish("test_threads", checks);
 }

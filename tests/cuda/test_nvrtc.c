@@ -202,13 +202,13 @@ static void compile_segments(const sf_cuda_chip *chip, const char *arch, long ev
         }
 }
 
-/* Fused steps: those that have a speed to keep, and random ones. A chip that is the first of its
- * kind has all of the former; others, whose kernels are the same but for sizes, some if lists are
- * thin. */
+/* Fused steps: those that have a speed to keep, and random ones. A chip that has a speed to keep has
+ * all of the former; if lists are thin, others have some: a third of them where the chip is the first
+ * of its kind, so that two such have different ones, and else a fifth. */
 static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every)
 {
         fused_named named;
-        const int c = chip->capability, most = every == 1 || c == 70 || c == 80 || c == 90 || c == 100 ? 1 : 5;
+        const int c = chip->capability, most = every == 1 || c == 90 ? 1 : c == 70 || c == 80 || c == 100 ? 3 : 5;
         for (int i = c % most; fused_name(&named, i); i += most)
                 compile_step(&named.step, chip, arch, named.name, chip->capability == 90 && compiler->major >= 13);
         for (long i = 0; i < 60 / every; i++) {
@@ -221,12 +221,14 @@ static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every
         }
 }
 
-/* Results that are computed again: sum(x @ w.T, 1) / 3 of each real type, a sum of sums of products; and of one of them the last step alone. */
-static void compile_again(const sf_cuda_chip *chip, const char *arch)
+/* Results that are computed again: sum(x @ w.T, 1) / 3 of each real type, a sum of sums of products; and of one of them the last step alone. If lists
+ * are thin, chips take turns. */
+static void compile_again(const sf_cuda_chip *chip, const char *arch, long every)
 {
         enum { M = 1000, N = 40, K = 30 };
         static const sf_dt types[] = {SF_DT_F32, SF_DT_F64, SF_DT_F16, SF_DT_BF16};
-        for (int i = 0; i < 5; i++) {
+        const int c = chip->capability, most = every == 1 || c == 90 ? 1 : 5;
+        for (int i = c % most; i < 5; i += most) {
                 static sf_again a;
                 sf_cuda_plan plan;
                 sf_dt dt = types[i % 4], acc = dt == SF_DT_F64 ? SF_DT_F64 : SF_DT_F32;
@@ -311,7 +313,7 @@ int main(int argc, char **argv)
                         compile_segments(&chip, arch, every);
                 }
                 compile_fused(&chip, arch, every);
-                compile_again(&chip, arch);
+                compile_again(&chip, arch, every);
                 printf("%s: %ld kernels\n", arch, compiled - before);
         }
         free(done);

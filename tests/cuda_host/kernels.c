@@ -14,8 +14,10 @@
 #define TOGETHER 6 /* specialisations a file */
 /* One file in so many has the sanitizers that the compiler was asked for: with them it takes more than twice as long. Which one it is changes with the
  * kernels' text. Plain cases lie between guard pages besides. */
+#ifndef SANITIZED
 #define SANITIZED 5
-#define UNSANITIZED " -fno-sanitize=address,undefined"
+#endif
+#define UNSANITIZED " -fno-sanitize=address,undefined -g0"
 
 typedef struct known {
         sf_cuda_spec spec;

@@ -42,8 +42,8 @@ int main(int argc, char **argv)
         }
         if (argc > 5 && !strcmp(argv[4], "--cases"))
                 arguments[1] = argv[5];
-        if (atol(arguments[1]) < 30) /* a quick look: half of the formulas and chains as well, and a quarter of the segments */
-                derived[1] = "1601", derived[3] = "2", segments[2] = "15";
+        if (atol(arguments[1]) < 30) /* a quick look: a quarter of the formulas, half of the laws, a third of the chains, an eighth of the segments */
+                derived[1] = "3203", derived[2] = "18", derived[3] = "3", segments[2] = "8";
         host_chip = (sf_cuda_chip){.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
                                    .shared_per_multiprocessor = 65536, .l2 = 8192, .cluster = 2, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));

@@ -12,6 +12,8 @@ import os
 import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Inductor has little to compile here: less than processes that help it take to import torch.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
 def _devices():

@@ -1,7 +1,7 @@
 """One rank of test_distributed.py: every case by this rank's shard, against the whole computed here. Prints what differs, and at the end how many were
 checked. Started as torchrun starts it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment; SCANFOLD_RANKS_ENGINE and
-SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu). Of the engine "threaded" all ranks are threads of one process, whose
-process group is fake: torch's own, for tests."""
+SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu). With SCANFOLD_RANKS_FORK it starts all of the ranks. Of the engine
+"threaded" all ranks are threads of one process, whose process group is fake: torch's own, for tests."""
 import os
 import sys
 import threading
@@ -62,14 +62,14 @@ def part(x, dim, at, me):
     return x.narrow(dim, at[me], at[me + 1] - at[me])
 
 
-def values(ranks, me, group):
+def values(ranks, me, group, every=EVERY):
     seed = 0
     for name in WHOLE:
         for dtype in DTYPES:
             if dtype is torch.bool and name in ("logsumexp", "logcumsumexp", "argmax", "argmin"):
                 continue
             seed += 1
-            if seed % EVERY:
+            if seed % every:
                 continue
             shape, dim = ((70,), 0) if seed % 3 == 0 else ((3, 45), 1) if seed % 3 == 1 else ((40, 5), 0)
             x, mask = tensor(shape, dtype, seed), tensor(shape, torch.bool, seed + 500)
@@ -219,10 +219,10 @@ def faults(ranks, me, group):
                 print(f"rank {me}: {error!r} instead of: {sentence}")
 
 
-def trees(ranks, me, group):
+def trees(ranks, me, group, every):
     """Joined along a tree instead of gathered."""
     before, sd.GATHER_BYTES = sd.GATHER_BYTES, -1
-    values(ranks, me, group)
+    values(ranks, me, group, every)
     sd.GATHER_BYTES = before
 
 
@@ -297,10 +297,27 @@ def threads(count):
     os._exit(len(ended) != count)  # torch does not expect such a group when it ends
 
 
+def fork(count):
+    """Every rank, from here on, is a process that has torch already: importing it takes longer than most of what a rank does. This one waits for them and
+    says whether all went well."""
+    if count == 8:
+        import torch.distributed.tensor  # dtensors() has it
+    ranks = []
+    for rank in range(count):
+        ranks.append(os.fork())
+        if not ranks[-1]:
+            os.environ["RANK"] = str(rank)
+            return
+    failed = sum(os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) != 0 for rank in ranks)
+    os._exit(failed > 0)
+
+
 def main():
     torch.set_num_threads(1)
     if ENGINE == "threaded":
         threads(int(os.environ["WORLD_SIZE"]))
+    if os.environ.get("SCANFOLD_RANKS_FORK"):
+        fork(int(os.environ["WORLD_SIZE"]))
     dist.init_process_group(ENGINE)
     rank = dist.get_rank()
     # One and two are test_torchrun's, too.
@@ -315,11 +332,12 @@ def main():
             recurrences(ranks, rank, group)
             if ranks == 3:
                 moments(ranks, rank, group)
-            if ranks in (3, 8) or ENGINE != "gloo":
+            # Thin: three ranks alone have gradients, and eight alone all of what goes along trees.
+            if ranks in ((3,) if thin else (3, 8)) or ENGINE != "gloo":
                 gradients(ranks, rank, group)
             faults(ranks, rank, group)
             if ranks in (3, 8) or ENGINE != "gloo":
-                trees(ranks, rank, group)
+                trees(ranks, rank, group, 5 * EVERY if thin and ranks == 3 else EVERY)
             if ranks == 2 and DEVICE == "cpu":  # importing torch._dynamo takes seconds
                 compiled(rank, group)
         dist.barrier()

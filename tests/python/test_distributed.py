@@ -3,6 +3,7 @@ ranks_worker.py."""
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,21 +23,21 @@ def free_port():
 def run_ranks(count, engine, device):
     """So many ranks of ranks_worker.py; none may differ anywhere."""
     here = os.path.dirname(os.path.abspath(__file__))
-    env = dict(os.environ, WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1",
+    env = dict(os.environ, SCANFOLD_RANKS_FORK="1", WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1",
                GLOO_SOCKET_IFNAME="lo", TORCH_DISTRIBUTED_DEBUG="OFF", SCANFOLD_RANKS_ENGINE=engine, SCANFOLD_RANKS_DEVICE=device)
-    worker = [sys.executable, os.path.join(here, "ranks_worker.py")]
-    count = 1 if engine == "threaded" else count
-    ranks = [subprocess.Popen(worker, env=dict(env, RANK=str(i)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(count)]
+    ranks = subprocess.Popen([sys.executable, os.path.join(here, "ranks_worker.py")], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             start_new_session=True)
     try:
-        ended = [rank.communicate(timeout=300) for rank in ranks]
+        out, err = ranks.communicate(timeout=300)
     finally:
-        for rank in ranks:
-            rank.kill()
-    for i, (out, err) in enumerate(ended):
-        assert ranks[i].returncode == 0, err[-3000:]
-        lines = out.splitlines()
-        assert re.fullmatch(rf"rank {i} checked \d+", lines[-1]) and len(lines) == 1, "\n".join(lines[:20])
-        assert int(lines[-1].split()[-1]) > 100
+        if ranks.returncode is None:
+            os.killpg(ranks.pid, signal.SIGKILL)
+    assert ranks.returncode == 0, err[-3000:]
+    lines = sorted(out.splitlines())
+    assert len(lines) == (1 if engine == "threaded" else count), "\n".join(lines[:20])
+    for i, line in enumerate(lines):
+        assert re.fullmatch(rf"rank {i} checked \d+", line), "\n".join(lines[:20])
+        assert int(line.split()[-1]) > 100
 
 
 needs_gloo = pytest.mark.skipif(not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="this torch has no gloo")
