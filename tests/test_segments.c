@@ -260,12 +260,14 @@ static void test_many_empty(void)
         }
 }
 
-/* Two segments just long enough to be shared by all threads (LEAST_LONG of segments.c): of their positions only the last is a multiple of that. */
-static void test_long_ends(void)
+/* Two segments just long enough to be shared by all threads (LEAST_LONG of segments.c): of their
+ * positions only the last is a multiple of that. After the last segment, which is long too, there
+ * may be positions that belong to none: multiples of LEAST_LONG are among them. */
+static void long_ends(int32_t last)
 {
         enum { LONG = 1 << 16, N = 6 * LONG, SEGMENTS = 5 };
         static float x[N];
-        int32_t offsets[SEGMENTS + 1] = {0, 1, LONG + 1, 2 * LONG + 1, 2 * LONG + 2, N};
+        int32_t offsets[SEGMENTS + 1] = {0, 1, LONG + 1, 2 * LONG + 1, 2 * LONG + 2, last};
         float y[SEGMENTS];
         int64_t nx[1] = {N}, ny[1] = {SEGMENTS}, no[1] = {SEGMENTS + 1};
         for (int i = 0; i < N; i++)
@@ -278,6 +280,12 @@ static void test_long_ends(void)
                         CHECK(y[k] == (float)(offsets[k + 1] - offsets[k]), "%s: the sum of segment %d is %g", engines[e].name, k, (double)y[k]);
                 checks++;
         }
+}
+
+static void test_long_ends(void)
+{
+        long_ends(6 << 16);
+        long_ends((9 << 16) / 2);
 }
 
 /*

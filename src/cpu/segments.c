@@ -57,15 +57,19 @@ static sf_status run_long(sf_context *ctx, const sf_panels *p, int64_t k)
 }
 
 /* Finds the first long segment from position *at on, and moves *at past it; -1: there is none. Only
- * multiples of `longest` are tried, because a segment of that length contains one. */
+ * multiples of `longest` are tried, because a segment of that length contains one. Positions after
+ * the last segment belong to none. */
 static int64_t next_long(const sf_panels *p, int64_t *at)
 {
         const sf_step *s = p->member[0].step;
         for (; p->longest < INT64_MAX && *at < p->n; *at += p->longest) {
                 const int64_t k = sf_segments_from(s, *at + 1) - 1;
-                if (k < 0 || k >= sf_segments_walked(s) || sf_segments_begin(s, k + 1) - sf_segments_begin(s, k) < p->longest)
+                if (k < 0 || k >= sf_segments_walked(s))
                         continue;
-                while (*at < p->n && *at < sf_segments_begin(s, k + 1))
+                const int64_t end = sf_segments_begin(s, k + 1);
+                if (end <= *at || end - sf_segments_begin(s, k) < p->longest)
+                        continue;
+                while (*at < end)
                         *at += p->longest;
                 return k;
         }
