@@ -56,7 +56,7 @@ int64_t sf_part_end(const sf_shard *s, int64_t at);
  * scan: scans the shard, with the values of `pile` on its left. result: the result of a fold. */
 sf_status sf_device_fold(sf_shard *s);
 sf_status sf_device_scan(sf_shard *s, sf_pile *pile);
-sf_status sf_device_result(sf_shard *s, const sf_pile *pile);
+sf_status sf_device_result(sf_shard *s, sf_pile *pile);
 
 /* Checks, on this rank, what was asked for. */
 sf_status sf_ranks_request(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, sf_shard_options *o, sf_request *r,

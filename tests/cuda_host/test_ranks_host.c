@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 4, MOST = 12000, BYTES = MOST * 8 };
+enum { RANKS = 4, MOST = 140000, BYTES = MOST * 8 };
 
 /* The number of lines, along axis 1 - axis, and the number of elements of each. */
 typedef struct form {
@@ -23,7 +23,9 @@ typedef struct form {
 } form;
 
 static const form rows = {1, 3, 300, {0, 64, 255, 255, 300}}, columns = {0, 3, 300, {0, 64, 255, 255, 300}}, strip = {0, 40, 300, {0, 1, 130, 131, 300}},
-                  line = {1, 1, 12000, {0, 64, 4095, 4095, 12000}}, narrow = {0, 2, 3000, {0, 1023, 1024, 1026, 3000}}, odd = {0, 6, 1500, {0, 500, 1001, 1001, 1500}};
+                  line = {1, 1, 12000, {0, 64, 4095, 4095, 12000}}, narrow = {0, 2, 3000, {0, 1023, 1024, 1026, 3000}}, odd = {0, 6, 1500, {0, 500, 1001, 1001, 1500}},
+                  /* so long that the blocks of a shard are folded in turn */
+                  far = {1, 1, 140000, {0, 3, 3, 139999, 140000}}, pair = {1, 2, 70000, {0, 4999, 5000, 69000, 70000}}, tall = {0, 5, 28000, {0, 21, 20011, 27999, 28000}};
 
 typedef struct sample {
         const char *name;
@@ -65,6 +67,26 @@ static const sample samples[] = {
         {"logcumsumexp", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &line, 0, 1, 0, 0, 0, 0},
         {"logcumsumexp in columns", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &columns, 0, 0, 1, 1, 0, 0},
         {"recurrence", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &line, 0, 0, 0, 0, 0, 1},
+        {"sum of a long line", SF_F32_INIT, SF_F32_INIT, SF_SUM, &far, 1, 0, 0, 0, 0, 0},
+        {"sum of a long line, reverse, masked", SF_F64_INIT, SF_F64_INIT, SF_SUM, &far, 1, 1, 0, 1, 0, 0},
+        {"max of two long lines", I8_INIT, I8_INIT, SF_MAX, &pair, 1, 0, 0, 0, 0, 0},
+        {"min of two long lines, in half the bits", SF_BF16_INIT, SF_BF16_INIT, SF_MIN, &pair, 1, 1, 0, 0, 0, 0},
+        {"sum of two long lines", SF_BF16_INIT, SF_F32_INIT, SF_SUM, &pair, 1, 0, 0, 0, 0, 0},
+        {"argmax of two long lines", SF_F32_INIT, SF_I64_INIT, SF_ARGMAX, &pair, 1, 0, 0, 0, 0, 0},
+        {"last_argmin of a long line, reverse", SF_I32_INIT, SF_I64_INIT, SF_LAST_ARGMIN, &far, 1, 1, 0, 0, 0, 0},
+        {"prod of a long line", SF_F32_INIT, SF_F32_INIT, SF_PROD, &far, 1, 0, 0, 0, 0, 0},
+        {"logsumexp of two long lines", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &pair, 1, 0, 0, 0, 0, 0},
+        {"sum of long columns", SF_F32_INIT, SF_F32_INIT, SF_SUM, &tall, 1, 0, 0, 0, 0, 0},
+        {"argmin of long columns", SF_F32_INIT, SF_I64_INIT, SF_ARGMIN, &tall, 1, 0, 0, 1, 0, 0},
+        {"min of long columns, reverse", SF_I32_INIT, SF_I32_INIT, SF_MIN, &tall, 1, 1, 0, 0, 0, 0},
+        {"prod of long columns", SF_F64_INIT, SF_F64_INIT, SF_PROD, &tall, 1, 0, 0, 0, 0, 0},
+        {"logsumexp of long columns", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &tall, 1, 0, 0, 1, 0, 0},
+        {"cumsum of two long lines, from odd addresses", SF_BF16_INIT, SF_F32_INIT, SF_SUM, &pair, 0, 0, 0, 0, 0, 0},
+        {"cumsum of a long line, reverse, exclusive, masked", SF_F64_INIT, SF_F64_INIT, SF_SUM, &far, 0, 1, 1, 1, 0, 1},
+        {"cumprod of two long lines", SF_F32_INIT, SF_F32_INIT, SF_PROD, &pair, 0, 0, 0, 0, 0, 0},
+        {"logcumsumexp of a long line", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &far, 0, 0, 0, 0, 0, 0},
+        {"cummax of bytes, a long line", I8_INIT, I8_INIT, SF_MAX, &far, 0, 1, 0, 0, 0, 0},
+        {"recurrence of a long line", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &far, 0, 0, 0, 0, 0, 0},
         {"recurrence in columns", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &strip, 0, 1, 1, 0, 0, 0},
         {"recurrence of rows", SF_F64_INIT, SF_F64_INIT, SF_RECURRENCE, &rows, 0, 0, 1, 0, 0, 0},
 };
@@ -89,7 +111,8 @@ static void put(char *to, sf_dtype dtype, int i, double v)
         const int32_t integer = (int32_t)v;
         const int8_t byte = (int8_t)integer;
         const void *from = dtype.code == 0 && dtype.bits == 8 ? (const void *)&byte : dtype.code == 0 ? (const void *)&integer : dtype.bits == 64 ? (const void *)&v : &single;
-        memcpy(to + dtype.bits / 8 * i, from, dtype.bits / 8);
+        const int above = dtype.bits == 16 ? 2 : 0; /* bf16 is the upper half of an f32 */
+        memcpy(to + dtype.bits / 8 * i, (const char *)from + above, dtype.bits / 8);
 }
 
 static void fill(const sample *s)
