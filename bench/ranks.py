@@ -48,7 +48,7 @@ def rank_main(elements, rounds):
     shard = torch.rand(elements // ranks)
     whole = torch.rand(elements) if rank == 0 else None
     spent = [0.0]
-    sd._gather = counting(sd._gather, spent)
+    sd._meet = counting(sd._meet, spent)
     for name in ("cumsum", "sum"):
         ratios, alone, together, shares, bare = [], [], [], [], []
         for i in range(rounds + 1):  # the first one is not counted
