@@ -20,12 +20,14 @@ typedef struct form {
         int64_t lines, n;
         /* Where shards begin: at many set bits, so that there are many blocks to the left; and an empty one. */
         int64_t begins[RANKS + 1];
+        int64_t away; /* so much longer the first shard says it is, once its span is known (../test_ranks.c) */
 } form;
 
-static const form rows = {1, 3, 300, {0, 64, 255, 255, 300}}, columns = {0, 3, 300, {0, 64, 255, 255, 300}}, strip = {0, 40, 300, {0, 1, 130, 131, 300}},
-                  line = {1, 1, 12000, {0, 64, 4095, 4095, 12000}}, narrow = {0, 2, 3000, {0, 1023, 1024, 1026, 3000}}, odd = {0, 6, 1500, {0, 500, 1001, 1001, 1500}},
+static const form rows = {1, 3, 300, {0, 64, 255, 255, 300}, 0}, columns = {0, 3, 300, {0, 64, 255, 255, 300}, 0}, strip = {0, 40, 300, {0, 1, 130, 131, 300}, 0},
+                  line = {1, 1, 12000, {0, 64, 4095, 4095, 12000}, 0}, narrow = {0, 2, 3000, {0, 1023, 1024, 1026, 3000}, 0}, odd = {0, 6, 1500, {0, 500, 1001, 1001, 1500}, 0},
                   /* so long that the blocks of a shard are folded in turn */
-                  far = {1, 1, 140000, {0, 3, 3, 139999, 140000}}, pair = {1, 2, 70000, {0, 4999, 5000, 69000, 70000}}, tall = {0, 5, 28000, {0, 21, 20011, 27999, 28000}};
+                  far = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0}, pair = {1, 2, 70000, {0, 4999, 5000, 69000, 70000}, 0}, tall = {0, 5, 28000, {0, 21, 20011, 27999, 28000}, 0},
+                  beyond = {1, 3, 2000, {0, 1029, 2000, 2000, 2000}, ((int64_t)1 << 40) - 1024}, below = {0, 5, 2000, {0, 1029, 2000, 2000, 2000}, ((int64_t)1 << 40) - 1024};
 
 typedef struct sample {
         const char *name;
@@ -86,6 +88,14 @@ static const sample samples[] = {
         {"cumprod of two long lines", SF_F32_INIT, SF_F32_INIT, SF_PROD, &pair, 0, 0, 0, 0, 0, 0},
         {"logcumsumexp of a long line", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &far, 0, 0, 0, 0, 0, 0},
         {"cummax of bytes, a long line", I8_INIT, I8_INIT, SF_MAX, &far, 0, 1, 0, 0, 0, 0},
+        {"cumprod from 2^40 on", SF_F32_INIT, SF_F32_INIT, SF_PROD, &beyond, 0, 0, 0, 0, 0, 0},
+        {"prod from 2^40 on", SF_F64_INIT, SF_F64_INIT, SF_PROD, &beyond, 1, 0, 0, 0, 0, 0},
+        {"cumsum from 2^40 on", SF_F32_INIT, SF_F32_INIT, SF_SUM, &beyond, 0, 0, 1, 1, 0, 0},
+        {"argmax from 2^40 on", SF_F32_INIT, SF_I64_INIT, SF_ARGMAX, &beyond, 1, 0, 0, 0, 0, 0},
+        {"last_argmin from 2^40 on", SF_F32_INIT, SF_I64_INIT, SF_LAST_ARGMIN, &below, 0, 0, 0, 0, 0, 0},
+        {"prod of columns from 2^40 on", SF_F32_INIT, SF_F32_INIT, SF_PROD, &below, 1, 0, 0, 0, 0, 0},
+        {"logcumsumexp of columns from 2^40 on", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &below, 0, 0, 0, 0, 0, 0},
+        {"recurrence from 2^40 on", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &beyond, 0, 0, 0, 0, 0, 1},
         {"recurrence of a long line", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &far, 0, 0, 0, 0, 0, 0},
         {"recurrence in columns", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &strip, 0, 1, 1, 0, 0, 0},
         {"recurrence of rows", SF_F64_INIT, SF_F64_INIT, SF_RECURRENCE, &rows, 0, 0, 1, 0, 0, 0},
@@ -187,11 +197,43 @@ typedef struct rank {
         sf_shard *shard;
 } rank;
 
+/* The card of a first shard that is longer than memory is, at addresses that have none. */
+static void go_away(const sample *s, rank far, sf_shard_card *card)
+{
+        sf_tensor *const tensors[] = {&far.x, &far.y, &far.m, &far.a};
+        int64_t *const rooms[] = {far.rx, far.ry, far.rm, far.ra};
+        for (int i = 0; i < 4; i++) {
+                tensors[i]->shape = rooms[i];
+                tensors[i]->strides = rooms[i] + 2;
+                if (i == 1 && s->fold)
+                        continue;
+                rooms[i][s->form->axis] += s->form->away;
+                rooms[i][2] = rooms[i][1];
+                tensors[i]->data = (void *)((uintptr_t)(i + 1) << 50);
+        }
+        far.options.a = far.options.a ? &far.a : NULL;
+        far.options.mask = far.options.mask ? &far.m : NULL;
+        sf_shard_card_make(device, &far.x, &far.y, &far.options, card);
+}
+
+/* Positions in the later shards are as far away as these are. */
+static void move_positions(const sample *s)
+{
+        int64_t at;
+        for (size_t i = 0; s->op >= SF_ARGMAX && s->op <= SF_LAST_ARGMIN && i < sizeof whole / sizeof at; i++) {
+                memcpy(&at, whole + i * sizeof at, sizeof at);
+                at += at >= s->form->begins[1] ? s->form->away : 0;
+                memcpy(whole + i * sizeof at, &at, sizeof at);
+        }
+}
+
 static void run_ranks(const sample *s)
 {
         static rank ranks[RANKS];
         sf_shard_card cards[RANKS];
         size_t at = 0;
+        if (s->form->away)
+                move_positions(s);
         memset(part, 0, sizeof part);
         for (int i = 0; i < RANKS; i++) {
                 rank *r = &ranks[i];
@@ -211,6 +253,8 @@ static void run_ranks(const sample *s)
         for (int i = 0; i < RANKS; i++) {
                 rank *r = &ranks[i];
                 r->shard = NULL;
+                if (i == 1 && s->form->away)
+                        go_away(s, ranks[0], &cards[0]);
                 check(sf_shard_create(device, &r->x, &r->y, &r->options, i, RANKS, cards, &r->shard) == SF_OK, s->name, "sf_shard_create", device);
                 if (!r->shard)
                         return;
@@ -222,7 +266,7 @@ static void run_ranks(const sample *s)
                         memset(part, 0, sizeof part);
                 check(sf_shard_finish(ranks[i].shard, spans) == SF_OK, s->name, "sf_shard_finish", device);
                 if (s->fold)
-                        check(!memcmp(part, whole, sizeof part), s->name, "the bits of a fold", device);
+                        check((!i && s->form->away) || !memcmp(part, whole, sizeof part), s->name, "the bits of a fold", device);
                 sf_shard_destroy(ranks[i].shard);
         }
         check(!memcmp(part, whole, sizeof part), s->name, "the bits", device);
