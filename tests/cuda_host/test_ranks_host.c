@@ -198,10 +198,10 @@ typedef struct rank {
 } rank;
 
 /* The card of a first shard that is longer than memory is, at addresses that have none. */
-static void go_away(const sample *s, rank far, sf_shard_card *card)
+static void go_away(const sample *s, rank gone, sf_shard_card *card)
 {
-        sf_tensor *const tensors[] = {&far.x, &far.y, &far.m, &far.a};
-        int64_t *const rooms[] = {far.rx, far.ry, far.rm, far.ra};
+        sf_tensor *const tensors[] = {&gone.x, &gone.y, &gone.m, &gone.a};
+        int64_t *const rooms[] = {gone.rx, gone.ry, gone.rm, gone.ra};
         for (int i = 0; i < 4; i++) {
                 tensors[i]->shape = rooms[i];
                 tensors[i]->strides = rooms[i] + 2;
@@ -211,12 +211,12 @@ static void go_away(const sample *s, rank far, sf_shard_card *card)
                 rooms[i][2] = rooms[i][1];
                 tensors[i]->data = (void *)((uintptr_t)(i + 1) << 50);
         }
-        far.options.a = far.options.a ? &far.a : NULL;
-        far.options.mask = far.options.mask ? &far.m : NULL;
-        sf_shard_card_make(device, &far.x, &far.y, &far.options, card);
+        gone.options.a = gone.options.a ? &gone.a : NULL;
+        gone.options.mask = gone.options.mask ? &gone.m : NULL;
+        sf_shard_card_make(device, &gone.x, &gone.y, &gone.options, card);
 }
 
-/* Positions in the later shards are as far away as these are. */
+/* Positions in the later shards are as gone away as these are. */
 static void move_positions(const sample *s)
 {
         int64_t at;
