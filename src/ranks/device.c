@@ -17,65 +17,6 @@
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------------------
- * Entries: `count` of them, each with one item for each line, on the host and on the device
- * ---------------------------------------------------------------------------------------------- */
-typedef struct entries {
-        char *host;
-        sf_memory device;
-        size_t size, each; /* bytes of an item, and of an entry */
-        int32_t count;
-} entries;
-
-static void entries_end(sf_shard *s, entries *n)
-{
-        free(n->host);
-        if (n->device.data)
-                sf_backend_return(s->ctx, s->p.step.device, s->p.step.stream, &n->device);
-}
-
-static sf_status no_memory(const sf_shard *s, size_t bytes)
-{
-        return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", bytes);
-}
-
-static sf_status entries_begin(sf_shard *s, size_t size, int32_t count, entries *n)
-{
-        *n = (entries){.size = size, .each = (size_t)s->kind.lines * size, .count = count};
-        n->host = malloc((size_t)count * n->each + 1);
-        if (!n->host)
-                return no_memory(s, (size_t)count * n->each);
-        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream,
-                                 (size_t)count * n->each + 1, &n->device);
-}
-
-static sf_status entries_move(sf_shard *s, entries *n, bool to_device)
-{
-        void *to = to_device ? n->device.data : n->host;
-        const void *from = to_device ? n->host : n->device.data;
-        return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, to, from,
-                               (size_t)n->count * n->each);
-}
-
-static char *item(const entries *n, int32_t entry, int64_t line)
-{
-        return n->host + (size_t)entry * n->each + (size_t)line * n->size;
-}
-
-/* Entry `entry` as a tensor of the part's shape, broadcast along the axis. */
-static sf_view entries_view(const sf_shard *s, const sf_part_step *t, const entries *n,
-                            int32_t entry, sf_dt dt)
-{
-        sf_view v = {.data = (char *)n->device.data + (size_t)entry * n->each, .dt = dt,
-                     .ndim = s->p.x.ndim, .shape = t->shape};
-        int64_t stride = (int64_t)n->size;
-        for (int32_t d = v.ndim - 1; d >= 0; d--) {
-                v.strides[d] = d == s->axis ? 0 : stride;
-                stride *= d == s->axis ? 1 : s->p.x.shape[d];
-        }
-        return v;
-}
-
-/* ------------------------------------------------------------------------------------------------
  * Chunks
  *
  * A launch takes a few microseconds, and a shard that begins anywhere has a block for each bit of
@@ -113,7 +54,7 @@ static sf_status make_room(sf_shard *s, int32_t count)
         s->chunks = count;
         s->chunk = malloc(((size_t)count + 1) * sizeof *s->chunk);
         s->values = malloc((size_t)count * value + 1);
-        return s->chunk && s->values ? SF_OK : no_memory(s, (size_t)count * value);
+        return s->chunk && s->values ? SF_OK : sf_entries_none(s, (size_t)count * value);
 }
 
 static sf_status cut_chunks(sf_shard *s)
@@ -164,9 +105,9 @@ static void make_part(sf_shard *s, const run *r, sf_part_step *t)
 }
 
 /* The run's first entries, one for each row. */
-static void see_rows(const sf_shard *s, const run *r, const entries *n, sf_dt dt, sf_part_step *t)
+static void see_rows(const sf_shard *s, const run *r, const sf_entries *n, sf_dt dt, sf_part_step *t)
 {
-        t->values = entries_view(s, t, n, r->entry, dt);
+        t->values = sf_entries_view(s, t, n, r->entry, dt);
         if (r->count > 1)
                 t->values.strides[t->values.ndim++] = (int64_t)n->each;
 }
@@ -227,7 +168,7 @@ static sf_status cut_blocks(sf_shard *s, const sf_cuts *c)
         return SF_OK;
 }
 
-static sf_status fold_cuts(sf_shard *s, const sf_cuts *c, const sf_held *form, const entries *n)
+static sf_status fold_cuts(sf_shard *s, const sf_cuts *c, const sf_held *form, const sf_entries *n)
 {
         sf_part_step t;
         const run all = {.count = 1};
@@ -260,7 +201,7 @@ static int32_t make_folds(const sf_shard *s, run *runs)
         return count;
 }
 
-static sf_status fold_run(sf_shard *s, const run *r, const entries *n)
+static sf_status fold_run(sf_shard *s, const run *r, const sf_entries *n)
 {
         sf_part_step t;
         const sf_held form = held_in(s, length_of(s, r->first));
@@ -288,7 +229,7 @@ static int32_t next_run(const sf_shard *s, int32_t count, const run *runs, bool 
 }
 
 /* Puts the chunks' values, which are on the host, into the shard's list of them and into its span. */
-static sf_status take_values(sf_shard *s, const sf_held *whole, const entries *n)
+static sf_status take_values(sf_shard *s, const sf_held *whole, const sf_entries *n)
 {
         const size_t each = (size_t)sf_span_value_bytes(&s->kind);
         char *to = s->values;
@@ -296,12 +237,12 @@ static sf_status take_values(sf_shard *s, const sf_held *whole, const entries *n
                 sf_held form = whole ? *whole : held_in(s, length_of(s, c));
                 form.from = whole ? s->from : s->chunk[c];
                 if (is_alike(s, &form)) {
-                        memcpy(to, item(n, c, 0), n->each);
+                        memcpy(to, sf_entries_item(n, c, 0), n->each);
                         to += n->each;
                         continue;
                 }
                 for (int64_t i = 0; i < s->kind.lines; i++, to += each)
-                        sf_span_put(&s->kind, to, sf_held_get(&form, item(n, c, i)));
+                        sf_span_put(&s->kind, to, sf_held_get(&form, sf_entries_item(n, c, i)));
         }
         sf_pile pile;
         sf_pile_start(&pile, &s->kind, s->from);
@@ -311,7 +252,7 @@ static sf_status take_values(sf_shard *s, const sf_held *whole, const entries *n
         if (added)
                 memcpy(s->span, pile.data, sf_shard_bytes(s, s->rank));
         sf_pile_end(&pile);
-        return added ? SF_OK : no_memory(s, sf_shard_bytes(s, s->rank));
+        return added ? SF_OK : sf_entries_none(s, sf_shard_bytes(s, s->rank));
 }
 
 /* Is a scan of the shard one of lines that begin anywhere? A scan to an index knows only the first
@@ -325,43 +266,43 @@ static bool scans_blocks(const sf_shard *s)
 
 static sf_status fold_at_once(sf_shard *s)
 {
-        entries n = {.host = NULL};
+        sf_entries n = {.host = NULL};
         const sf_cuts cuts = choose_cuts(s);
         const sf_held form = held_in(s, s->to - s->from);
         SF_TRY(cut_blocks(s, &cuts));
-        sf_status status = entries_begin(s, sf_held_size(&form), s->chunks, &n);
+        sf_status status = sf_entries_begin(s, sf_held_size(&form), s->chunks, &n);
         if (status == SF_OK)
                 status = fold_cuts(s, &cuts, &form, &n);
         if (status == SF_OK)
-                status = entries_move(s, &n, false);
+                status = sf_entries_move(s, &n, false);
         if (status == SF_OK)
                 status = take_values(s, &form, &n);
-        entries_end(s, &n);
+        sf_entries_end(s, &n);
         return status;
 }
 
 sf_status sf_device_fold(sf_shard *s)
 {
-        entries n = {.host = NULL};
+        sf_entries n = {.host = NULL};
         if (s->p.step.fold || scans_blocks(s))
                 return fold_at_once(s);
         SF_TRY(cut_chunks(s));
         const sf_held widest = held_in(s, s->to - s->from);
         run *runs = malloc((size_t)s->chunks * (sizeof *runs + sizeof(bool)));
         if (!runs)
-                return no_memory(s, (size_t)s->chunks * sizeof *runs);
+                return sf_entries_none(s, (size_t)s->chunks * sizeof *runs);
         const int32_t count = make_folds(s, runs);
         bool *done = (bool *)(runs + s->chunks);
         memset(done, 0, (size_t)count);
-        sf_status status = entries_begin(s, sf_held_size(&widest), s->chunks, &n);
+        sf_status status = sf_entries_begin(s, sf_held_size(&widest), s->chunks, &n);
         if (status == SF_OK)
                 for (int32_t k = 0; status == SF_OK && k < count; k++)
                         status = fold_run(s, &runs[next_run(s, count, runs, done)], &n);
         if (status == SF_OK)
-                status = entries_move(s, &n, false);
+                status = sf_entries_move(s, &n, false);
         if (status == SF_OK)
                 status = take_values(s, NULL, &n);
-        entries_end(s, &n);
+        sf_entries_end(s, &n);
         free(runs);
         return status;
 }
@@ -407,7 +348,7 @@ static int32_t make_scans(sf_shard *s, run *runs)
 /* Writes the entries of row `row` of a run: how many values the pile has, and these, the lowest
  * block first. `held` has the pile's blocks as they are held, the first `known` of them already. */
 static void put_lefts(const sf_shard *s, const sf_pile *pile, char *held, int32_t known,
-                      const sf_held *form, const run *r, int32_t row, const entries *n)
+                      const sf_held *form, const run *r, int32_t row, const sf_entries *n)
 {
         const int32_t entry = r->entry + row;
         for (int32_t b = known; b < pile->count; b++)
@@ -418,15 +359,15 @@ static void put_lefts(const sf_shard *s, const sf_pile *pile, char *held, int32_
                                 sf_held_put(form, sf_pile_value(pile, b, i),
                                             held + (size_t)b * n->each + (size_t)i * n->size);
         for (int64_t i = 0; i < s->kind.lines; i++)
-                memcpy(item(n, entry, i), &pile->count, sizeof pile->count);
+                memcpy(sf_entries_item(n, entry, i), &pile->count, sizeof pile->count);
         for (int32_t e = 0; e < pile->count; e++)
-                memcpy(item(n, entry + (1 + e) * r->count, 0),
+                memcpy(sf_entries_item(n, entry + (1 + e) * r->count, 0),
                        held + (size_t)(pile->count - 1 - e) * n->each, n->each);
 }
 
 /* The entries of all runs. The pile has all positions before the shard. */
 static sf_status put_all_lefts(sf_shard *s, sf_pile *pile, int32_t count, const run *runs,
-                               const entries *n)
+                               const sf_entries *n)
 {
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
         char *held = malloc(SF_SPAN_BLOCKS * n->each + 1);
@@ -444,10 +385,10 @@ static sf_status put_all_lefts(sf_shard *s, sf_pile *pile, int32_t count, const 
                                 sf_pile_add(pile, s->chunk[c + 1], s->values + (size_t)c * each);
                 }
         free(held);
-        return added ? SF_OK : no_memory(s, SF_SPAN_BLOCKS * n->each);
+        return added ? SF_OK : sf_entries_none(s, SF_SPAN_BLOCKS * n->each);
 }
 
-static sf_status scan_run(sf_shard *s, const run *r, const entries *n)
+static sf_status scan_run(sf_shard *s, const run *r, const sf_entries *n)
 {
         sf_part_step t;
         make_part(s, r, &t);
@@ -491,7 +432,7 @@ static int32_t make_parts(const sf_shard *s, int64_t *at, run *runs)
 /* Writes the entries of all blocks of a part. The pile has all positions before it; at the end, all
  * before the next. *chunk: the shard's first chunk that the pile does not have. */
 static bool put_part_lefts(sf_shard *s, sf_pile *pile, char *held, int64_t from, int64_t to,
-                           const run *r, int32_t *chunk, const entries *n)
+                           const run *r, int32_t *chunk, const sf_entries *n)
 {
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
         const sf_held form = held_before(s, from, to);
@@ -511,7 +452,7 @@ static bool put_part_lefts(sf_shard *s, sf_pile *pile, char *held, int64_t from,
         return true;
 }
 
-static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const run *r, const entries *n)
+static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const run *r, const sf_entries *n)
 {
         sf_part_step t;
         const run line = {.count = 1, .entry = r->entry};
@@ -528,7 +469,7 @@ static sf_status scan_part(sf_shard *s, int64_t from, int64_t to, const run *r, 
 
 static sf_status scan_parts(sf_shard *s, sf_pile *pile)
 {
-        entries n = {.host = NULL};
+        sf_entries n = {.host = NULL};
         run runs[2];
         int64_t at[3];
         int32_t chunk = 0;
@@ -536,148 +477,44 @@ static sf_status scan_parts(sf_shard *s, sf_pile *pile)
         const int32_t count = make_parts(s, at, runs);
         const run *last = &runs[count - 1];
         const int32_t all = last->entry + (last->lefts ? (1 + last->lefts) * last->count : 0);
-        sf_status status = entries_begin(s, sf_held_size(&widest), all, &n);
+        sf_status status = sf_entries_begin(s, sf_held_size(&widest), all, &n);
         char *held = malloc(SF_SPAN_BLOCKS * n.each + 1);
         bool added = held != NULL;
         for (int32_t k = 0; status == SF_OK && added && k < count; k++)
                 added = put_part_lefts(s, pile, held, at[k], at[k + 1], &runs[k], &chunk, &n);
         if (status == SF_OK && !added)
-                status = no_memory(s, SF_SPAN_BLOCKS * n.each);
+                status = sf_entries_none(s, SF_SPAN_BLOCKS * n.each);
         if (status == SF_OK && all)
-                status = entries_move(s, &n, true);
+                status = sf_entries_move(s, &n, true);
         for (int32_t k = count - 1; status == SF_OK && k >= 0; k--) /* the long one first */
                 status = scan_part(s, at[k], at[k + 1], &runs[k], &n);
         free(held);
-        entries_end(s, &n);
+        sf_entries_end(s, &n);
         return status;
 }
 
 sf_status sf_device_scan(sf_shard *s, sf_pile *pile)
 {
-        entries n = {.host = NULL};
+        sf_entries n = {.host = NULL};
         if (scans_blocks(s))
                 return scan_parts(s, pile);
         const sf_held widest = held_before(s, 0, s->to);
         run *runs = malloc((size_t)s->chunks * (sizeof *runs + sizeof(bool)));
         if (!runs)
-                return no_memory(s, (size_t)s->chunks * sizeof *runs);
+                return sf_entries_none(s, (size_t)s->chunks * sizeof *runs);
         const int32_t count = make_scans(s, runs);
         const run *last = &runs[count - 1];
         const int32_t all = last->entry + (last->lefts ? (1 + last->lefts) * last->count : 0);
         bool *done = (bool *)(runs + count);
         memset(done, 0, (size_t)count);
-        sf_status status = entries_begin(s, sf_held_size(&widest), all, &n);
+        sf_status status = sf_entries_begin(s, sf_held_size(&widest), all, &n);
         if (status == SF_OK)
                 status = put_all_lefts(s, pile, count, runs, &n);
         if (status == SF_OK && all)
-                status = entries_move(s, &n, true);
+                status = sf_entries_move(s, &n, true);
         for (int32_t k = 0; status == SF_OK && k < count; k++)
                 status = scan_run(s, &runs[next_run(s, count, runs, done)], &n);
-        entries_end(s, &n);
+        sf_entries_end(s, &n);
         free(runs);
-        return status;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * The result of a fold
- * ---------------------------------------------------------------------------------------------- */
-
-/* Is out, with one result for each line, contiguous in the order of lines? */
-static bool is_contiguous(const sf_shard *s)
-{
-        int64_t stride = (int64_t)sf_dtypes[s->p.step.out].size;
-        for (int32_t d = s->p.out.ndim - 1; d >= 0; d--) {
-                if (s->p.out.shape[d] != 1 && s->p.out.strides[d] != stride)
-                        return false;
-                stride *= s->p.out.shape[d];
-        }
-        return true;
-}
-
-/* Makes a step over sequences of one element: numbers of type dt, one for each line, to out. */
-static void make_copy(sf_shard *s, sf_dt dt, sf_part_step *t)
-{
-        const bool real = sf_dtypes[dt].kind == SF_KIND_REAL;
-        sf_part_make(s, s->from, s->from, t);
-        t->shape[s->axis] = 1;
-        t->out = s->p.out;
-        t->out.ndim = s->p.x.ndim;
-        t->out.shape = t->shape;
-        for (int32_t d = 0, yd = 0; d < s->p.x.ndim; d++) {
-                t->out.strides[d] = d == s->axis ? 0 : s->p.out.strides[yd];
-                yd += d != s->axis || s->request.keepdim;
-        }
-        t->step = (sf_step){.op = SF_MAX, .in = dt, .acc = dt == SF_DT_BOOL ? SF_DT_U8 : real && sf_dtypes[dt].size < 4 ? SF_DT_F32 : dt, .out = s->p.step.out,
-                            .device = s->p.step.device, .stream = s->p.step.stream};
-        t->step.identity = sf_identity(SF_MAX, t->step.acc);
-        t->views = (sf_step_views){.x = &t->x, .y = &t->out, .keepdim = true};
-}
-
-/* One result is a launch's parameter: a copy from the host would be waited for. */
-static sf_status put_result(sf_shard *s, sf_dt dt, sf_value v)
-{
-        sf_part_step t;
-        sf_fuse fuse = {.operands = 1};
-        make_copy(s, dt, &t);
-        /* nobody reads it */
-        t.x = (sf_view){.data = s->p.out.data, .dt = dt, .ndim = s->p.x.ndim, .shape = t.shape};
-        fuse.load.code[fuse.load.count++] =
-                (sf_instruction){.code = SF_CODE_CONSTANT, .dt = (uint8_t)dt};
-        fuse.load.constant[fuse.load.constants++] = v;
-        t.views.fuse = &fuse;
-        t.views.operands = 1;
-        t.views.operand[0] = &t.x;
-        return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
-}
-
-static sf_status put_results(sf_shard *s, const entries *n)
-{
-        sf_part_step t;
-        if (is_contiguous(s))
-                return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, s->p.out.data,
-                                       n->host, n->each);
-        SF_TRY(sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, n->device.data, n->host,
-                               n->each));
-        make_copy(s, s->p.step.out, &t);
-        t.x = entries_view(s, &t, n, 0, s->p.step.out);
-        return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
-}
-
-static sf_value result_of(const sf_shard *s, const sf_step *step, const sf_pile *pile, int64_t line)
-{
-        sf_value v = s->length ? sf_pile_value(pile, 0, line) : step->identity;
-        if (step->has_initial)
-                v = sf_combine(step->op, step->acc, step->initial, v);
-        return sf_step_lower(step, v);
-}
-
-/* Are results the values of the pile, byte for byte? */
-static bool are_results(const sf_shard *s)
-{
-        const sf_step *step = &s->p.step;
-        return s->length && !step->has_initial && step->out == step->acc && !sf_op_is(s->kind.op, SF_PAIR) &&
-               sf_dtypes[step->acc].kind == SF_KIND_REAL && s->kind.op != SF_PROD;
-}
-
-sf_status sf_device_result(sf_shard *s, sf_pile *pile)
-{
-        entries n;
-        sf_step step = s->p.step;
-        const sf_dt dt = sf_op_result(step.op, step.acc);
-        step.n = s->length;
-        step.before = step.after = 0;
-        step.reverse = s->request.reverse;
-        sf_pile_fold(pile);
-        if (s->kind.lines == 1 && step.out != SF_DT_BOOL)
-                return put_result(s, dt, result_of(s, &step, pile, 0));
-        sf_status status = entries_begin(s, (size_t)sf_dtypes[step.out].size, 1, &n);
-        if (status == SF_OK && are_results(s))
-                memcpy(n.host, sf_pile_block(pile, 0), n.each);
-        else
-                for (int64_t i = 0; status == SF_OK && i < s->kind.lines; i++)
-                        sf_value_store(dt, step.out, result_of(s, &step, pile, i), item(&n, 0, i));
-        if (status == SF_OK)
-                status = put_results(s, &n);
-        entries_end(s, &n);
         return status;
 }
