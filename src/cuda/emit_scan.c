@@ -394,7 +394,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* Warps that publish, and warps that look back. H200, 2^28 f32, share of a copy: one party
          * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
-        const int64_t more = l.shift_in ? 4 : 0; /* SF_STAGED_MORE */
+        const int64_t more = l.shift_in && l.in < 4 ? 4 : 0; /* SF_STAGED_MORE */
         int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0) + more, stages, stage, shared;
         int64_t tiles, depth;
         const bool cuts = s->left && s->values;

@@ -148,15 +148,23 @@ static sf_cuts choose_cuts(const sf_shard *s)
         return c;
 }
 
+/* A shard that is a block by itself is folded as any line is. */
+static bool is_one_block(const sf_shard *s)
+{
+        return sf_span_blocks(s->from, s->to) == 1;
+}
+
 /* Makes the blocks that the step has values of the shard's chunks. */
 static sf_status cut_blocks(sf_shard *s, const sf_cuts *c)
 {
         const sf_blocks b = sf_blocks_of(s->from, s->to - s->from, c->log);
         const sf_blocks then = sf_blocks_of((s->from + b.head) >> b.log, b.whole, c->then);
         const int32_t first = (int32_t)sf_ones(b.head), middle = (int32_t)sf_blocks_count(then);
-        const int32_t count = first + middle + (int32_t)sf_ones(b.tail);
+        const bool one = is_one_block(s);
+        const int32_t count = one ? 1 : first + middle + (int32_t)sf_ones(b.tail);
         SF_TRY(make_room(s, count));
-        for (int32_t i = 0; i < count; i++) {
+        s->chunk[0] = s->from;
+        for (int32_t i = 0; i < count && !one; i++) {
                 const bool inner = i >= first && i < first + middle;
                 const int32_t index = i < first ? i : (int32_t)(i - first - middle + first + b.whole);
                 int64_t length;
@@ -179,7 +187,7 @@ static sf_status fold_cuts(sf_shard *s, const sf_cuts *c, const sf_held *form, c
         t.step.out = pair ? t.step.in : sf_held_number(form); /* nothing is rounded */
         t.step.acc = pair ? t.step.acc : t.step.out; /* totals and values are alike */
         t.views.lefts = sf_cuda_cuts_levels(c);
-        t.views.left_entry = (int64_t)n->each;
+        t.views.left_entry = is_one_block(s) ? 0 : (int64_t)n->each;
         see_rows(s, &all, n, t.step.out, &t);
         t.views.values = pair;
         t.views.y = &t.values;

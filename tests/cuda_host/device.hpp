@@ -266,14 +266,5 @@ template <int BYTES> static inline void sf_copy_async(unsigned char *shared, con
         sf_check_aligned(shared, BYTES);
         exec_copy_async(shared, p, BYTES);
 }
-template <int BYTES> static inline void sf_copy_chunk(unsigned char *shared, const char *p, const char *begin, const char *end)
-{
-        const char *low = p < begin ? begin : p, *high = p + BYTES > end ? end : p + BYTES;
-        sf_check_aligned(p, BYTES);
-        sf_check_aligned(shared, BYTES);
-        if (low >= high)
-                exec_fail("a chunk that has nothing of its tensor");
-        exec_copy_async(shared + (low - p), low, (int)(high - low));
-}
 static inline void sf_copy_commit() { exec_copy_commit(); }
 template <int PENDING> static inline void sf_copy_wait() { exec_copy_wait(PENDING); }

@@ -10,8 +10,8 @@
  *
  * From its load to its store a tile waits some microseconds for others. So many loads must be under
  * way: a block keeps SF_STAGES tiles in shared memory. Every thread reads only what it staged
- * itself, which needs no barrier. Of vectors at any address a warp stages the chunks that they are in,
- * one more than it has lanes, and its lanes read each other's. While tile i is
+ * itself, which needs no barrier. Vectors at any address are staged element by element, or, if
+ * elements are smaller than what can be copied so, as the words they are in. While tile i is
  * scanned and stored, tile i + SF_AHEAD is folded and its total is published. There is one barrier
  * for each tile. It hands tile numbers and the totals of warps to the warps that need them, and the
  * totals before a tile back to the workers.
@@ -35,8 +35,8 @@
  * tickets; every block draws SF_STAGES + 2 more than it gets tiles. n: elements of a line.
  */
 
-/* Room, for each lane, for the further chunk of a warp's vectors at any address. */
-#define SF_STAGED_MORE (SF_SHIFT_IN ? 4 : 0)
+/* Bytes of the further word that a vector is in. */
+#define SF_STAGED_MORE (SF_SHIFT_IN && SF_IN_SIZE < 4 ? 4 : 0)
 
 /* The parts of a vector that are staged: at which byte each would begin if a stage had one vector
  * only (sf_stage_slot). */
@@ -157,32 +157,36 @@ template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, 
 }
 
 #if SF_SHIFT_IN
-enum { CHUNK = SF_WIDTH * SF_IN_SIZE };
-
-/* How many bytes into a chunk the vectors of a line begin. */
+/* How many bytes into a word the vectors of a line begin. */
 SF_DEVICE int sf_past_of(const sf_line &line)
 {
-        return (int)((sf_u64)line.x - (SF_X_UNIT < 0 ? CHUNK - SF_IN_SIZE : 0)) & (CHUNK - 1);
+        return (int)((sf_u64)line.x - (SF_X_UNIT < 0 ? (SF_WIDTH - 1) * SF_IN_SIZE : 0)) & 3;
 }
 
-/* Where a lane's chunk is staged: in the order of memory. */
-SF_DEVICE unsigned char *sf_chunk_slot(int stage, int item, int thread)
+/* As sf_stage_part, for the vector of x at any address. Elements past the end are not staged. */
+template <bool WHOLE> SF_DEVICE void sf_stage_any(unsigned char *slot, const sf_line &line,
+                                                  sf_i64 index, sf_i64 n)
 {
-        const int lane = thread & 31, place = SF_X_UNIT < 0 ? 31 - lane : lane;
-        return X_SLOT(stage, item, thread - lane) + place * CHUNK;
-}
-
-/* As sf_stage_part, for the vector of x at any address. */
-template <bool WHOLE>
-SF_DEVICE void sf_stage_any(const sf_params &p, unsigned char *slot, const sf_line &line, sf_i64 index, int thread)
-{
-        const int past = sf_past_of(line);
-        const char *chunk = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0) - past;
-        if (WHOLE || (chunk + CHUNK > p.x_begin && chunk < p.x_end))
-                sf_copy_chunk<CHUNK>(slot, chunk, p.x_begin, p.x_end);
-        const bool last = (thread & 31) == (SF_X_UNIT < 0 ? 0 : 31);
-        if (last && past && chunk + CHUNK < p.x_end && chunk + 2 * CHUNK > p.x_begin)
-                sf_copy_chunk<CHUNK>(slot + CHUNK, chunk + CHUNK, p.x_begin, p.x_end);
+        const char *from = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0);
+        if (SF_STAGED_MORE) {
+                const int past = sf_past_of(line);
+                const char *low = SF_X_UNIT < 0 ? line.x - (n - 1) * SF_IN_SIZE : line.x;
+#pragma unroll
+                for (int k = 0; k < SF_WIDTH * SF_IN_SIZE / 4 + 1; k++) {
+                        const char *word = from - past + 4 * k;
+                        const bool there = WHOLE ? k < SF_WIDTH * SF_IN_SIZE / 4 || past
+                                : word < low + n * SF_IN_SIZE && word + 4 > low;
+                        if (there)
+                                sf_copy_async<4>(slot + 4 * k, word);
+                }
+        } else {
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        const int at = sf_slot_of<SF_X_UNIT>(j) * SF_IN_SIZE;
+                        if (WHOLE || index + j < n)
+                                sf_copy_async<SF_IN_SIZE>(slot + at, from + at);
+                }
+        }
 }
 #endif
 
@@ -193,7 +197,8 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_i64 index = at + i * SPREAD;
 #if SF_SHIFT_IN
-                sf_stage_any<WHOLE>(p, sf_chunk_slot(stage, i, thread), tile.line, index, thread);
+                if (WHOLE || index < tile.n)
+                        sf_stage_any<WHOLE>(X_SLOT(stage, i, thread), tile.line, index, tile.n);
                 continue;
 #endif
                 if (WHOLE || index + SF_WIDTH <= tile.n) {
@@ -260,13 +265,13 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
         const sf_i64 at = claim.number * TILE + mine;
         sf_vector raw[SF_ITEMS];
 #if SF_SHIFT_IN
-        const int past = sf_past_of(sf_tile_of(p, claim).line);
+        const int past = SF_STAGED_MORE ? sf_past_of(sf_tile_of(p, claim).line) : 0;
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
 #if SF_SHIFT_IN
-                const unsigned char *slot = sf_chunk_slot(stage, i, thread) + (past & ~3);
-                raw[i].x_past = past & 3;
+                const unsigned char *slot = X_SLOT(stage, i, thread);
+                raw[i].x_past = past;
 #pragma unroll
                 for (int k = 0; k < SF_WIDTH * SF_IN_SIZE / 4; k++) {
                         sf_raw<4> one;
@@ -274,10 +279,12 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
                         raw[i].x.w[k] = one.w[0];
                         raw[i].x_next.w[k] = 0;
                 }
-                if (SF_IN_SIZE < 4) {
+                if (SF_STAGED_MORE) {
                         sf_raw<4> one;
-                        sf_shared_load(slot + CHUNK, one);
+                        sf_shared_load(slot + SF_WIDTH * SF_IN_SIZE, one);
                         raw[i].x_next.w[0] = one.w[0];
+                } else {
+                        sf_shared_load(slot, raw[i].x);
                 }
                 continue;
 #endif
@@ -300,23 +307,15 @@ struct alignas(SF_WIDTH * sizeof(sf_scanned)) sf_held {
         sf_scanned e[SF_WIDTH];
 };
 
-SF_DEVICE sf_held *sf_held_slot(int stage, int item, int thread)
-{
-        enum { ROOM = sizeof(sf_held) + SF_STAGED_MORE };
-        return (sf_held *)sf_stage_slot<0, ROOM>(stage, item, thread & ~31) + (thread & 31);
-}
-
 SF_DEVICE void sf_hold(int stage, int thread, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
-        if (SF_SHIFT_IN) /* all lanes have read their neighbours' chunks */
-                sf_sync_warp();
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_held h;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         h.e[j] = sf_scanned_of(v[i][j]);
-                *sf_held_slot(stage, i, thread) = h;
+                *(sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread) = h;
         }
 }
 
@@ -324,7 +323,7 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_held h = *sf_held_slot(stage, i, thread);
+                sf_held h = *(const sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_of_scanned(h.e[j]);
@@ -540,8 +539,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
                 if (watcher < 0) {
                         sf_copy_wait<SF_STAGES - 1 - SF_AHEAD>();
-                        if (SF_SHIFT_IN)
-                                sf_sync_warp();
                         if (claims[(i + SF_AHEAD) & (SF_RING - 1)].there) {
                                 sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
                                 sf_acc *turn = totals + ((unsigned)(i + SF_AHEAD) % TURNS * WARPS + warp) * SF_COLUMNS;
@@ -593,8 +590,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 else if (!whole)
                                         sf_scan_warp_lifted<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked);
 #endif
-                                if (SF_SHIFT_IN)
-                                        sf_sync_warp();
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 if (!ONCE && (!SF_UNLIFTED || SF_LIFTS))
