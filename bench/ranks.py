@@ -7,8 +7,7 @@ The second is of a shard on a CUDA device: what a rank computes, without the exc
 
 One process uses as many threads as there are ranks, each rank one thread. The two are measured in turn: in every round rank 0 computes the whole while the
 others wait, then all compute their shards, which takes as long as the slowest takes. The ratio is the median of the rounds' ratios, so that a machine that is
-busy with something else disturbs both alike; the range says how much it did. Beside the exchange stands the engine's own all-gather of as many bytes: what no
-exchange over that engine can take less than.
+busy with something else disturbs both alike; the range says how much it did. Beside the exchange stands the engine's own all-gather of as many bytes.
 """
 import os
 import socket
@@ -48,7 +47,7 @@ def rank_main(elements, rounds):
     shard = torch.rand(elements // ranks)
     whole = torch.rand(elements) if rank == 0 else None
     spent = [0.0]
-    sd._gather = counting(sd._gather, spent)
+    sd._meet = counting(sd._meet, spent)
     for name in ("cumsum", "sum"):
         ratios, alone, together, shares, bare = [], [], [], [], []
         for i in range(rounds + 1):  # the first one is not counted
@@ -101,7 +100,7 @@ def device_shard(x, a, op, fold, before):
 
 
 def device_main(elements):
-    """Shards as long as those before them, and shards that begin at a multiple of 8 elements."""
+    """Shards as long as those before them, shards that begin at a multiple of 8 elements, and at an odd index."""
     x, a = torch.rand(elements, device="cuda"), torch.rand(elements, device="cuda")
     names = (("cumsum", sd.SUM), ("sum", sd.SUM), ("cummax", sd.MAX), ("max", sd.MAX), ("cumprod", sd.PROD), ("prod", sd.PROD), ("argmax", sd.ARGMAX),
              ("logcumsumexp", sd.LOGSUMEXP), ("logsumexp", sd.LOGSUMEXP), ("linear_recurrence", sd.RECURRENCE))
@@ -112,7 +111,7 @@ def device_main(elements):
             run()
             torch.cuda.synchronize()
         return call
-    for before, label in ((elements, ""), (3 * elements + 12344, ", from anywhere")):
+    for before, label in ((elements, ""), (3 * elements + 12344, ", from anywhere"), (3 * elements + 12345, ", from an odd index")):
         for name, op in names:
             factor = a if op == sd.RECURRENCE else None
             whole = getattr(scanfold, name)

@@ -1,6 +1,6 @@
 # The library's sources. Instruction sets are translation units with flags of their own.
 set(SCANFOLD_SOURCES
-  src/api.c src/request.c src/ranks/cards.c src/ranks/shard.c src/ranks/device.c src/ranks/spans.c src/context.c src/backend.c src/again.c
+  src/api.c src/request.c src/ranks/cards.c src/ranks/shard.c src/ranks/device.c src/ranks/device_values.c src/ranks/spans.c src/context.c src/backend.c src/again.c
   src/core/status.c src/core/view.c src/core/choose.c src/core/step.c src/core/segments.c src/core/chain.c src/core/program.c src/core/arena.c
   src/expr/graph.c src/expr/ir.c src/expr/infer.c src/expr/infer_views.c src/expr/infer_reduce.c src/expr/derive.c src/expr/text.c src/expr/print.c src/expr/notation.c src/expr/notation_calls.c
   src/expr/rewrite.c src/expr/rewrite_flip.c src/expr/rewrite_view.c src/expr/rewrite_scan.c src/expr/rewrite_fold.c src/expr/rewrite_matmul.c

@@ -20,6 +20,7 @@ typedef struct problem {
         bool fold, keepdim, reverse, exclusive, masked, initial, transposed, placed, skip_nan;
         int32_t ranks;
         int64_t *cut; /* ranks + 1 of them; shard i is cut[i] to cut[i + 1] */
+        int64_t away; /* so much longer the first shard says it is, once its own span is known */
         char *x, *a, *mask;
 } problem;
 
@@ -176,6 +177,27 @@ static char **join_all(sf_context *ctx, const one_rank *ranks, int32_t count)
         return span;
 }
 
+/* The card of a first shard that is longer than memory is. Nobody looks at its elements: these addresses have none. */
+static void go_away(const problem *p, sf_context *ctx, const one_rank *r, sf_shard_card *card)
+{
+        one_rank far = *r;
+        const slice *from[3] = {&r->x, &r->a, &r->m};
+        slice *to[4] = {&far.x, &far.a, &far.m, &far.y};
+        for (int i = 0; i < 4; i++) {
+                to[i]->t.shape = to[i]->shape;
+                to[i]->t.strides = i < 3 || !p->fold ? to[i]->strides : NULL;
+                if (i == 3 && p->fold)
+                        continue;
+                to[i]->shape[p->axis] = from[0]->shape[p->axis] + p->away;
+                if (p->axis)
+                        to[i]->strides[0] = to[i]->shape[1];
+                to[i]->t.data = (char *)((uintptr_t)(i + 1) << 58);
+        }
+        far.o.mask = p->masked ? &far.m.t : NULL;
+        far.o.a = p->op == SF_RECURRENCE ? &far.a.t : NULL;
+        sf_shard_card_make(ctx, &far.x.t, &far.y.t, &far.o, card);
+}
+
 /* All ranks' steps, one rank after the other; the results of all are in `out`. */
 static bool run_ranks(const problem *p, sf_context *ctx, bool tree, char *out)
 {
@@ -190,6 +212,8 @@ static bool run_ranks(const problem *p, sf_context *ctx, bool tree, char *out)
         }
         for (int32_t i = 0; i < p->ranks && fine; i++) {
                 one_rank *r = &ranks[i];
+                if (i == 1 && p->away)
+                        go_away(p, ctx, &ranks[0], &cards[0]);
                 fine = sf_shard_create(ctx, &r->x.t, &r->y.t, &r->o, i, p->ranks, cards, &r->shard) == SF_OK;
                 if (!fine)
                         break;
@@ -201,7 +225,7 @@ static bool run_ranks(const problem *p, sf_context *ctx, bool tree, char *out)
                 total += bytes;
         }
         char **up_to = fine && tree ? join_all(ctx, ranks, p->ranks) : NULL;
-        for (int32_t i = 0; i < p->ranks && fine; i++) {
+        for (int32_t i = p->away ? 1 : 0; i < p->ranks && fine; i++) {
                 const int32_t end = p->fold ? p->ranks : sf_shard_place(ranks[i].shard, i);
                 fine = (tree ? sf_shard_finish_from(ranks[i].shard, end ? up_to[end - 1] : NULL) : sf_shard_finish(ranks[i].shard, all)) == SF_OK;
         }
@@ -275,6 +299,55 @@ static void check_problem(problem *p, uint64_t seed, int engines_each)
         free(expected);
 }
 
+/*
+ * A shard far away: the first index is 2^40 + 5 or 2^50 + 5. Its 300 elements do not reach the next multiple of 512, so the blocks before it, of which one is
+ * that large, are combined as those before 512 + 5 are, and all but indices is the same.
+ */
+static void check_far(problem *p, uint64_t seed, int64_t away)
+{
+        int64_t cut[3] = {0, 517, 817};
+        const int64_t count = 3 * 817, kept = p->fold ? 3 : count, size = dts[p->out].size;
+        char text[256];
+        p->shape[p->axis] = 817;
+        p->shape[1 - p->axis] = 3;
+        p->shape[2] = 1;
+        p->ndim = 2;
+        p->ranks = 2;
+        p->cut = cut;
+        p->x = malloc((size_t)(count * dts[p->in].size));
+        p->a = malloc((size_t)(count * dts[p->in].size));
+        p->mask = malloc((size_t)count);
+        fill(p->in, FILL_mixed, p->op == SF_PROD || p->op == SF_RECURRENCE, seed, count, p->x);
+        fill(p->in, FILL_mixed, true, seed + 1, count, p->a);
+        for (int64_t i = 0; i < count; i++)
+                p->mask[i] = hash(seed + 7 * (uint64_t)i) % 4 != 0;
+        char *expected = calloc((size_t)kept, (size_t)size), *out = calloc((size_t)(2 * kept), (size_t)size);
+        describe(p, text, sizeof text);
+        CHECK(run_whole(p, expected) == SF_OK, "%s: %s", text, sf_last_error(REF));
+        for (int64_t i = 0; is_index(p->op) && i < kept; i++) {
+                int64_t at;
+                memcpy(&at, expected + i * size, sizeof at);
+                at += at >= cut[1] ? away : 0;
+                memcpy(expected + i * size, &at, sizeof at);
+        }
+        p->away = away;
+        for (int e = 0; e < engine_count; e++) {
+                int64_t wrong = 0;
+                checks++;
+                CHECK(run_ranks(p, engines[e].ctx, false, out), "%s, far away, on %s: %s", text, engines[e].name, sf_last_error(engines[e].ctx));
+                for (int64_t i = 0; i < kept; i++) /* a fold's second copy; of a scan, what the second rank has */
+                        if (p->fold || (p->axis ? i % 817 : i / 3) >= cut[1])
+                                wrong += !same_bits(p->out, out + (i + (p->fold ? kept : 0)) * size, expected + i * size);
+                CHECK(!wrong, "%s, far away, on %s: %d results differ", text, engines[e].name, (int)wrong);
+        }
+        p->away = 0;
+        free(p->x);
+        free(p->a);
+        free(p->mask);
+        free(expected);
+        free(out);
+}
+
 static int compare_cuts(const void *a, const void *b)
 {
         const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -315,6 +388,21 @@ static bool allowed(sf_op op, bool is_fold, int in, int out)
         if (op == SF_RECURRENCE)
                 return !is_fold && pair_allowed(SF_SUM, in, out) && dts[out].kind == 'r';
         return pair_allowed(op, in, out);
+}
+
+static void far_away(void)
+{
+        static const int types[] = {DT_F32, DT_F64, DT_BF16, DT_I32};
+        uint64_t seed = 4000;
+        for (int op = 0; op < op_count(); op++)
+                for (int is_fold = 0; is_fold < 2; is_fold++)
+                        for (size_t t = 0; t < sizeof types / sizeof *types; t++, seed++) {
+                                const int out = is_index((sf_op)op) ? DT_I64 : types[t];
+                                problem p = {.op = (sf_op)op, .in = types[t], .out = out, .acc = -1, .axis = (int32_t)(seed & 1), .fold = is_fold,
+                                             .exclusive = !is_fold && seed & 2, .masked = !(seed % 3) && op != SF_RECURRENCE, .initial = !(seed % 5)};
+                                if (allowed((sf_op)op, is_fold, types[t], out))
+                                        check_far(&p, seed, ((int64_t)1 << (seed & 4 ? 40 : 50)) - 512);
+                        }
 }
 
 static void every_dtype(void)
@@ -485,6 +573,7 @@ int main(int argc, char **argv)
         sizes();
         faults();
         every_dtype();
+        far_away();
         large();
         many();
         engines_close();

@@ -42,6 +42,11 @@ GATHER_BYTES = 64 << 20
 # the message would be longer than it is worth, and is the card alone.
 _CARD_BYTES, _SPAN_AT, _MESSAGE_BYTES, _MESSAGE_RANKS = 256, 264, 1024, 256
 
+# Over gloo up to so many ranks send their first messages to each other. Receives are posted before a
+# rank computes, so that nothing but the message itself is under way after that. Two ranks on 2 cores,
+# after 7 ms of work: 0.2 ms, an all-gather 0.6 ms, most of it threads that wake each other.
+_PAIRED_RANKS, _TAG = 16, 0x5ca7
+
 SUM, PROD, MAX, MIN, ARGMAX, ARGMIN, LAST_ARGMAX, LAST_ARGMIN, LOGSUMEXP, RECURRENCE = range(10)
 
 
@@ -63,6 +68,27 @@ def _gather(mine, group, ranks):
     parts = [torch.empty(mine.numel(), dtype=torch.uint8, device=device) for _ in range(ranks)]
     dist.all_gather(parts, mine.to(device), group=group)
     return [part.cpu() for part in parts]
+
+
+def _expect(group, rank, ranks):
+    """Receives of the first messages of all ranks; None where an all-gather takes them."""
+    if group is ALONE or not 1 < ranks <= _PAIRED_RANKS or str(dist.get_backend(group)) != "gloo":
+        return None
+    parts = torch.empty(ranks, _MESSAGE_BYTES, dtype=torch.uint8)
+    others = [(_global(group, other), part) for other, part in enumerate(parts) if other != rank]
+    return parts, others, [dist.irecv(part, other, group, _TAG) for other, part in others]
+
+
+def _meet(mine, expected, group, rank, ranks):
+    """The first messages of all ranks, in the order of ranks."""
+    if expected is None:
+        return _gather(mine, group, ranks)
+    parts, others, waits = expected
+    sent = [dist.isend(mine, other, group, _TAG) for other, _ in others]
+    for work in waits + sent:
+        work.wait()
+    parts[rank] = mine
+    return list(parts)
 
 
 def _swap(mine, to, expected, source, group):
@@ -179,6 +205,7 @@ def _compute(asked, group):
         raise ValueError("this rank is not in the group; only those that are can take part")
     known = dist.group.WORLD if group is None or group is ALONE else group
     arguments, opened, length = None, None, None
+    expected = _expect(group, rank, ranks)
     message = torch.zeros(_MESSAGE_BYTES if ranks <= _MESSAGE_RANKS else _CARD_BYTES, dtype=torch.uint8)
     try:
         arguments = asked()
@@ -198,7 +225,7 @@ def _compute(asked, group):
         arguments = (torch.empty(1), None, None, torch.empty(1), SUM, 0, False, False, False, False, None)
         opened = None
     message[:_CARD_BYTES] = torch.frombuffer(bytearray(card), dtype=torch.uint8)
-    messages = _gather(message, group, ranks)
+    messages = _meet(message, expected, group, rank, ranks)
     cards = [bytes(part[:_CARD_BYTES].numpy()) for part in messages]
     alike = cards.count(card) == ranks
     if ranks > 1 and length is not None:

@@ -40,7 +40,7 @@
  * `before` and `after` are the numbers of positions before and after it. A scan gets the totals of
  * blocks to its left, separate ones for each sequence. They are combined on the left of every
  * result in turn, the lowest first, before the initial value. A fold may have to return values
- * (sf_value) instead of results. On a CUDA device both have another form (cuda/held.h).
+ * (sf_value) instead of results. On a CUDA device they are others, or several (cuda/held.h).
  */
 #ifndef SF_STEP_H
 #define SF_STEP_H

@@ -235,7 +235,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         spec->flags = (s->m ? SF_CUDA_MASK : 0) | (s->exclusive && !s->fold ? SF_CUDA_EXCLUSIVE : 0) | (s->has_initial ? SF_CUDA_INITIAL : 0) |
                       (down && s->fold ? SF_CUDA_DOWN : 0) | (s->nseq == 1 && !aligned_to(down ? l->line.len : s->n, l->width) ? SF_CUDA_RAGGED : 0) |
                       (l->shift_in ? SF_CUDA_SHIFT_IN : 0) | (l->shift_out ? SF_CUDA_SHIFT_OUT : 0) | (l->early ? SF_CUDA_EARLY : 0) |
-                      (s->left ? SF_CUDA_LEFTS : 0) | (s->values && sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? SF_CUDA_VALUES : 0) |
+                      (s->left ? SF_CUDA_LEFTS : 0) | (s->values && !s->left && sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? SF_CUDA_VALUES : 0) |
                       unit(l->line.x, l->in) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
                       (s->m ? mask_unit(l) : 0) * SF_CUDA_M_UNIT;
         spec->extra[SF_CUDA_NBATCH] = l->nbatch;
@@ -474,7 +474,7 @@ int64_t sf_cuda_fits_32(const sf_step *s)
 {
         const int size = size_of((int32_t)s->in);
         const bool wide = s->acc == SF_DT_I64 || s->acc == SF_DT_U64, integers = sf_dtypes[s->in].kind != SF_KIND_REAL;
-        const bool plain = !s->has_initial && !s->fuse && !s->sibling && !s->left && !s->values;
+        const bool plain = !s->has_initial && !s->fuse && !s->sibling && !s->left && !s->values && !sf_cuda_cuts(s).apart;
         return s->op == SF_SUM && wide && size <= 2 && integers && plain ? (int64_t)1 << (31 - 8 * size) : 0;
 }
 
@@ -534,6 +534,8 @@ static sf_status plan_alone(const sf_context *ctx, const sf_step *step, const sf
         if (step->n == 1)
                 return sf_cuda_plan_map(ctx, step, chip, plan);
         const bool down = goes_down(step);
+        if (sf_cuda_cuts(step).apart)
+                return sf_cuda_plan_cuts(ctx, step, down, chip, plan);
         const sf_dt of = step->in;
         const bool twins = down && make_twins(&own);
         SF_TRY(step->fold ? sf_cuda_plan_fold(ctx, step, down, chip, plan) : sf_cuda_plan_scan(ctx, step, down, chip, plan));

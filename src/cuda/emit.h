@@ -30,6 +30,7 @@ enum {
         /* How a scan holds products that leave the range (tree_products.cuh). */
         SF_CUDA_LIFTS = 1 << 20, /* all products are pairs, in registers */
         SF_CUDA_ROLLS = 1 << 21, /* only these are pairs, in local memory */
+        SF_CUDA_CUTS = 1 << 22, /* of a fold: values of blocks (sf_cuts); of a scan: blocks */
 };
 
 /* sf_cuda_spec.extra, by name. From SF_CUDA_OWN on, each kernel file has fields of its own. */
@@ -46,6 +47,27 @@ enum {
 #include "cuda/fields.def"
 #undef FIELD
 };
+
+/*
+ * A fold that has a value for each aligned block of its sequence. First come ever larger blocks of
+ * less than 2^log positions, then those of 2^log positions, then ever smaller ones. If `then` is not
+ * 0, those in the middle are themselves a sequence, cut in the same way, with 2^then of them in its
+ * largest blocks: fewer values for others to combine. The sequence has at least 2^(log + 1)
+ * positions, or log is 0.
+ */
+typedef struct sf_cuts {
+        int64_t from;  /* the position that the sequence begins at */
+        int64_t apart; /* bytes from one value to the next; 0: the step has one result, as others */
+        int32_t log, then;
+} sf_cuts;
+
+/* A fold has no values to its left. These fields of its step are its cuts. */
+static inline int32_t sf_cuda_cuts_levels(const sf_cuts *c) { return c->log | c->then << 8; }
+static inline sf_cuts sf_cuda_cuts(const sf_step *s)
+{
+        sf_cuts c = {s->before, s->fold ? s->left_entry : 0, s->lefts & 255, s->lefts >> 8};
+        return c;
+}
 
 /* Bit k: the step reads operand k. Operand 0 is x, also in a plain step. */
 uint32_t sf_cuda_reads(const sf_step *step);

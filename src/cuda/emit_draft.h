@@ -325,6 +325,23 @@ sf_step sf_cuda_fold_resumed(const sf_step *s, int64_t chunks, bool down);
 sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
 sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
 
+/* emit_cuts.c. The blocks of a sequence that begins anywhere. plan: the launches; set: what a launch
+ * needs for it, with its totals in scratch from `begin` on; resume: the launch that folds those. */
+static inline sf_blocks sf_cuda_blocks(const sf_step *s)
+{
+        const sf_cuts c = sf_cuda_cuts(s);
+        return sf_blocks_of(c.from, s->n, c.log);
+}
+sf_status sf_cuda_plan_cuts(const sf_context *ctx, const sf_step *s, bool down,
+                            const sf_cuda_chip *chip, sf_cuda_plan *plan);
+void sf_cuda_set_cuts(draft *d, const sf_step *s, int64_t begin, sf_cuda_plan *plan);
+sf_status sf_cuda_resume_cuts(const sf_context *ctx, const sf_step *s, int64_t begin, bool down,
+                              const sf_cuda_chip *chip, sf_cuda_plan *plan);
+/* The same for a scan. Returns how many blocks a sequence has. short_blocks: a warp for each. */
+int64_t sf_cuda_set_rising(draft *d, const sf_step *s);
+sf_status sf_cuda_plan_short_blocks(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
+                                    sf_cuda_plan *plan);
+
 /* ------------------------------------------------------------------------------------------------
  * emit_scan.c, emit_fold_ways.c
  * ---------------------------------------------------------------------------------------------- */

@@ -61,7 +61,7 @@ static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chu
 sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
-        const bool resume = from >= 0;
+        const bool resume = from >= 0, cuts = sf_cuda_cuts(s).apart;
         const int64_t begin = (int64_t)plan->scratch; /* of its own totals */
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
@@ -81,7 +81,7 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         if (s->nseq > 1) /* every vector's address needs registers */
                 held = at_most(held, 4);
         int64_t team, items, rows = 1, chunks = 1, part;
-        bool single = vectors <= 32 * held;
+        bool single = vectors <= 32 * held && !cuts;
         spec->threads = tile.threads;
         /* totals are twice as large */
         spec->extra[SF_CUDA_RESIDENT] = resume && sf_cuda_is_pair(spec->op, spec->acc) ? 1 : tile.resident;
@@ -99,6 +99,12 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
                 while (rows > 1 && s->batch < 2 * chip->multiprocessors * rows * (spec->threads / team))
                         rows /= 2;
                 part = n;
+        } else if (cuts) {
+                items = pow2_down(held);
+                for (team = 32; team < tile.threads && 4 * team * items * width < (int64_t)1 << sf_cuda_cuts(s).log;)
+                        team *= 2;
+                chunks = sf_blocks_count(sf_cuda_blocks(s));
+                part = 0;
         } else {
                 /* A warp for each sequence if there are enough of them, else a block, else a block
                  * for each chunk. */
@@ -121,15 +127,20 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         spec->extra[FOLD_TEAM] = (int32_t)team;
         spec->extra[FOLD_ROWS] = (int32_t)rows;
         int64_t shared = spec->threads / 32 * held_size(s);
-        if (chunks > 1)
+        if (cuts)
+                sf_cuda_set_cuts(&d, s, begin, plan);
+        else if (chunks > 1)
                 sf_cuda_fold_to_scratch(&d, s, s->batch * chunks, plan);
-        d.p.scratch = (uint64_t)(resume ? from : begin);
+        /* Of totals x is NULL, or as far before it as positions begin early. */
+        d.p.scratch = (uint64_t)(resume ? from + (int64_t)(uintptr_t)s->x : begin);
         d.p.units = s->batch * chunks;
         d.p.number[0] = chunks;
         d.p.number[2] = part;
         plan->launches++;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, rows * (spec->threads / team)), shared));
         d.launch->scratch_fields = chunks > 1 || resume;
+        if (cuts)
+                return sf_cuda_cuts(s).then ? sf_cuda_resume_cuts(ctx, s, begin, false, chip, plan) : SF_OK;
         return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, begin, false, chip, plan, sf_cuda_fold_rows);
 }
 
@@ -335,6 +346,17 @@ static void share_rows(const layout *l, const sf_cuda_chip *chip, bool resume, s
         const int64_t leaf = c->cut.slots * c->beside * l->width * held;
         c->leaves = 0;
         c->single = false;
+        if (sf_cuda_cuts(s).apart) {
+                do {
+                        const int64_t most_rows = (int64_t)1 << sf_cuda_cuts(s).log;
+                        c->part = at_least(most_rows / c->cut.groups, c->items);
+                        c->shared = sf_fold_end(ceil_div(c->cut.slots * c->cut.groups, 32) * 32,
+                                                c->beside * l->width, c->one ? 0
+                                                : log2_up(c->part / c->items) + 1) * held;
+                } while (c->shared > chip->shared_per_block && (c->cut.groups /= 2));
+                c->chunks = sf_blocks_count(sf_cuda_blocks(s));
+                return;
+        }
         if (in_leaves(l, chip, resume, c, leaf, wanted)) {
                 c->leaves = pow2_up(ceil_div(s->n, c->items));
                 c->cut.groups = at_most(c->cut.groups, c->leaves);
@@ -378,7 +400,7 @@ sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const 
                               sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = wide->step;
-        const bool resume = from >= 0;
+        const bool resume = from >= 0, cuts = sf_cuda_cuts(s).apart;
         layout l = *wide;
         /* If a column is hardly longer than its result, vectors of results should be contiguous. */
         if (!resume && !several_folds(s) && s->n * l.in <= 4 * size_of(s->out))
@@ -386,7 +408,7 @@ sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const 
                         l.width /= 2;
         const bool only = from == SF_CUDA_TOTALS_ONLY;
         bool flat = false;
-        if (!resume && !only)
+        if (!resume && !only && !cuts)
                 SF_TRY(plan_flat(ctx, &l, chip, plan, &flat));
         if (flat)
                 return SF_OK;
@@ -394,7 +416,7 @@ sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const 
         sf_cuda_spec *spec = &d.launch->spec;
         shares c;
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &c.tile));
-        share_columns(&l, chip, resume, &c);
+        share_columns(&l, chip, resume || cuts, &c);
         share_rows(&l, chip, resume, &c);
         spec->threads = (int32_t)ceil_div(c.cut.slots * c.cut.groups, 32) * 32;
         spec->items = (int32_t)c.items;
@@ -411,17 +433,22 @@ sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const 
         spec->extra[FOLD_DOWN_SLOTS] = c.cut.whole ? 0 : (int32_t)c.cut.slots;
         spec->extra[FOLD_DOWN_GROUPS] = (int32_t)c.cut.groups;
         spec->extra[FOLD_DOWN_ROWS] = (int32_t)c.beside;
-        if (c.chunks > 1 || only)
+        const int64_t begin = (int64_t)plan->scratch;
+        if (cuts)
+                sf_cuda_set_cuts(&d, s, begin, plan);
+        else if (c.chunks > 1 || only)
                 sf_cuda_fold_to_scratch(&d, s, s->batch * c.chunks, plan);
         d.p.scratch = resume ? (uint64_t)from : 0;
         d.p.units = s->batch / l.line.len * c.chunks * c.cut.strips;
         d.p.number[0] = c.chunks;
         d.p.number[1] = c.cut.strips;
         d.p.number[2] = c.cut.slots;
-        d.p.number[3] = c.part;
+        d.p.number[3] = cuts ? sf_cuda_cuts(s).log : c.part;
         plan->launches++;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.units, c.shared));
         d.launch->scratch_fields = c.chunks > 1 || resume || only;
+        if (cuts)
+                return sf_cuda_cuts(s).then ? sf_cuda_resume_cuts(ctx, s, begin, true, chip, plan) : SF_OK;
         return c.chunks == 1 || only ? SF_OK : resume_all(ctx, s, c.chunks, s->batch * c.chunks, 0, true, chip,
                                                   plan, sf_cuda_fold_columns);
 }

@@ -397,11 +397,14 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         const int64_t more = l.shift_in && l.in < 4 ? 4 : 0; /* SF_STAGED_MORE */
         int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0) + more, stages, stage, shared;
         int64_t tiles, depth;
+        const bool cuts = s->left && s->values;
+        const int64_t rising = cuts ? sf_rising(s->before, s->n) : 0;
+        const int64_t largest = at_least(pow2_down(rising), s->n - rising);
         /* As many stages as shared memory has room for; smaller tiles if that would be fewer than
          * four. */
         for (;; workers /= 2) {
                 stage = workers * items * slot;
-                tiles = ceil_div(s->n, workers * items * width);
+                tiles = ceil_div(cuts ? largest : s->n, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
                 shared = chip->shared_per_block;
                 shared -= handed_over(tile.more, workers, columns, parties, depth, acc);
@@ -410,10 +413,17 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
                         break;
         }
         stages = at_least(stages, 4);
-        int64_t lines = s->batch, blocks = at_most(lines * tiles, chip->multiprocessors * tile.resident);
-        if (lines * tiles > INT32_MAX)
+        int64_t lines = s->batch, all = lines * tiles;
+        if (cuts) {
+                const int64_t each = workers * items * width;
+                d.p.units = rising / each + sf_ones(rising & (each - 1)) + ceil_div(s->n - rising, each);
+                all = s->batch * d.p.units;
+                lines *= sf_cuda_set_rising(&d, s);
+        }
+        int64_t blocks = at_most(all, chip->multiprocessors * tile.resident);
+        if (all > INT32_MAX)
                 return sf_fail(ctx, SF_UNSUPPORTED, "%" PRId64 " sequences of %" PRId64 " elements are %" PRId64 " tiles; at most 2147483647 are supported",
-                               lines, s->n, lines * tiles);
+                               lines, s->n, all);
         /* A tile closes groups in a later turn than the one in which its total was published: at
          * least three turns. H200: four of six stages give 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
@@ -430,11 +440,10 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         spec->extra[SCAN_CHAINED_PARTIES] = (int32_t)parties;
         spec->extra[SCAN_CHAINED_DEPTH] = (int32_t)depth;
         int64_t groups = sf_groups_below(tiles, depth);
-        d.p.units = lines;
         d.p.number[0] = tiles;
         d.p.number[1] = groups;
-        d.p.number[2] = lines * tiles;
-        d.p.number[3] = lines * tiles + blocks * (stages + 2);
+        d.p.number[2] = all;
+        d.p.number[3] = all + blocks * (stages + 2);
         plan->launches = 1;
         d.across = sf_cuda_total_across(s, columns);
         plan->scratch = published(lines, groups, columns, acc);
@@ -514,6 +523,8 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
  * ---------------------------------------------------------------------------------------------- */
 sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
+        if (s->left && s->values)
+                return s->n < SF_SHORT_BLOCKS ? sf_cuda_plan_short_blocks(ctx, s, chip, plan) : plan_chained(ctx, s, 1, chip, plan);
         layout l = sf_cuda_layout(s, down, false);
         bool staged;
         SF_TRY(sf_cuda_plan_pieces(ctx, &l, down, chip, plan, &staged));

@@ -274,6 +274,7 @@ size_t sf_cuda_prelude(const sf_cuda_spec *spec, char *text, size_t size)
         put_flag(&w, spec, "SF_EARLY", SF_CUDA_EARLY);
         put_flag(&w, spec, "SF_LEFTS", SF_CUDA_LEFTS);
         put_flag(&w, spec, "SF_VALUES", SF_CUDA_VALUES);
+        put_flag(&w, spec, "SF_CUTS", SF_CUDA_CUTS);
         put_flag(&w, spec, "SF_LIFTS", SF_CUDA_LIFTS);
         put_flag(&w, spec, "SF_ROLLS", SF_CUDA_ROLLS);
         put_unit(&w, spec, "SF_X_UNIT", SF_CUDA_X_UNIT);

@@ -8,6 +8,11 @@
  *
  * Before the values to the left of a sequence there is one more entry: how many they are, an int.
  * So the sequences of a step may have different numbers of them.
+ *
+ * A fold of a sequence that begins anywhere may store the values of all aligned blocks that it
+ * consists of, one after another (sf_cuda_cuts). A scan of such a sequence, whose step asks for
+ * values too, has entries for each of its blocks (sf_rising in kernels/shared.h), `left_entry`
+ * divided by their number apart.
  */
 #ifndef SF_CUDA_HELD_H
 #define SF_CUDA_HELD_H
@@ -20,7 +25,7 @@
  * the order of elements. */
 static inline sf_dt sf_cuda_held_acc(const sf_step *s)
 {
-        if (!sf_op_is(s->op, SF_INDEX) || s->before + s->n <= INT32_MAX)
+        if (!sf_op_is(s->op, SF_INDEX) || (s->fold ? 0 : s->before) + s->n <= INT32_MAX)
                 return s->acc;
         const sf_kind kind = sf_dtypes[s->acc].kind;
         return kind == SF_KIND_REAL ? SF_DT_F64 : kind == SF_KIND_SIGNED ? SF_DT_I64 : SF_DT_U64;

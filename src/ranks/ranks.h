@@ -52,11 +52,28 @@ void sf_part_fan(const sf_shard *s, int64_t rows, sf_part_step *t);
 /* A scan of a shard is done in parts, each by one step: where the part ends that begins at `at`. */
 int64_t sf_part_end(const sf_shard *s, int64_t at);
 
-/* device.c: shards in CUDA memory. fold: computes the values of this rank's blocks, into its span.
+/* device_values.c: entries, `count` of them, each with one item for each line, on the host and on
+ * the device. none: there is no memory for so many bytes. view: one of them as a tensor of the
+ * part's shape, broadcast along the axis. */
+typedef struct sf_entries {
+        char *host;
+        sf_memory device;
+        size_t size, each; /* bytes of an item, and of an entry */
+        int32_t count;
+} sf_entries;
+sf_status sf_entries_begin(sf_shard *s, size_t size, int32_t count, sf_entries *n);
+sf_status sf_entries_move(sf_shard *s, sf_entries *n, bool to_device);
+void sf_entries_end(sf_shard *s, sf_entries *n);
+char *sf_entries_item(const sf_entries *n, int32_t entry, int64_t line);
+sf_view sf_entries_view(const sf_shard *s, const sf_part_step *t, const sf_entries *n,
+                        int32_t entry, sf_dt dt);
+sf_status sf_entries_none(const sf_shard *s, size_t bytes);
+
+/* device.c and device_values.c: shards in CUDA memory. fold: computes the values of this rank's blocks, into its span.
  * scan: scans the shard, with the values of `pile` on its left. result: the result of a fold. */
 sf_status sf_device_fold(sf_shard *s);
 sf_status sf_device_scan(sf_shard *s, sf_pile *pile);
-sf_status sf_device_result(sf_shard *s, const sf_pile *pile);
+sf_status sf_device_result(sf_shard *s, sf_pile *pile);
 
 /* Checks, on this rank, what was asked for. */
 sf_status sf_ranks_request(sf_context *ctx, const sf_tensor *x, const sf_tensor *out, const sf_shard_options *options, sf_shard_options *o, sf_request *r,

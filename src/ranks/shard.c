@@ -333,7 +333,7 @@ static sf_status finish_scan(sf_shard *s, sf_pile *pile)
         return SF_OK;
 }
 
-static void finish_fold(sf_shard *s, const sf_pile *pile)
+static void finish_fold(sf_shard *s, sf_pile *pile)
 {
         sf_step step = s->p.step;
         sf_dim dims[SF_MAX_NDIM];
@@ -348,8 +348,9 @@ static void finish_fold(sf_shard *s, const sf_pile *pile)
         step.before = step.after = 0;
         step.reverse = s->request.reverse;
         sf_walk_start(&walk, dims, ndim, 0);
+        sf_pile_fold(pile);
         for (int64_t i = 0; i < s->kind.lines; i++, sf_walk_next(&walk)) {
-                sf_value v = s->length ? sf_pile_fold(pile, i) : step.identity;
+                sf_value v = s->length ? sf_pile_value(pile, 0, i) : step.identity;
                 if (step.has_initial)
                         v = sf_combine(step.op, step.acc, step.initial, v);
                 sf_value_store(sf_op_result(step.op, step.acc), step.out, sf_step_lower(&step, v), s->p.out.data + walk.y);

@@ -10,17 +10,17 @@
 /* ------------------------------------------------------------------------------------------------------------
  * Values: reals are as wide as the accumulator, integers and positions have 8 bytes
  * ---------------------------------------------------------------------------------------------------------- */
-static bool is_real(const sf_span_kind *k)
+static inline bool is_real(const sf_span_kind *k)
 {
         return sf_dtypes[k->acc].kind == SF_KIND_REAL;
 }
 
-static size_t first_bytes(const sf_span_kind *k)
+static inline size_t first_bytes(const sf_span_kind *k)
 {
         return is_real(k) ? sf_dtypes[k->acc].size : 8;
 }
 
-static size_t second_bytes(const sf_span_kind *k)
+static inline size_t second_bytes(const sf_span_kind *k)
 {
         if (sf_op_is(k->op, SF_INDEX))
                 return 8;
@@ -34,13 +34,13 @@ int64_t sf_span_value_bytes(const sf_span_kind *k)
 
 /* A narrower component is in the lowest bytes of its union, because all machines that this runs on
  * are little-endian. */
-void sf_span_put(const sf_span_kind *k, char *to, sf_value v)
+static inline void put_value(const sf_span_kind *k, char *to, sf_value v)
 {
         memcpy(to, &v.u64, first_bytes(k));
         memcpy(to + first_bytes(k), &v.index, second_bytes(k));
 }
 
-sf_value sf_span_get(const sf_span_kind *k, const char *from)
+static inline sf_value get_value(const sf_span_kind *k, const char *from)
 {
         sf_value v = {.u64 = 0, .index = 0};
         memcpy(&v.u64, from, first_bytes(k));
@@ -48,6 +48,40 @@ sf_value sf_span_get(const sf_span_kind *k, const char *from)
         if (k->op == SF_PROD && k->acc == SF_DT_F32)
                 v.exponent = (int32_t)(uint32_t)v.index;
         return v;
+}
+
+void sf_span_put(const sf_span_kind *k, char *to, sf_value v)
+{
+        put_value(k, to, v);
+}
+
+sf_value sf_span_get(const sf_span_kind *k, const char *from)
+{
+        return get_value(k, from);
+}
+
+/* Combines the values of two blocks, line by line, into the left one's. */
+__attribute__((always_inline)) static inline void combine_lines(const sf_span_kind k, char *left, const char *right)
+{
+        const size_t each = first_bytes(&k) + second_bytes(&k);
+        for (int64_t i = 0; i < k.lines; i++, left += each, right += each)
+                put_value(&k, left, sf_combine(k.op, k.acc, get_value(&k, left), get_value(&k, right)));
+}
+
+/* There may be thousands of lines: where the kind is a constant, the compiler makes vectors of them. */
+static void combine_blocks(const sf_span_kind *k, char *left, const char *right)
+{
+#define KNOWN(OP, ACC)                                                                             \
+        if (k->op == (OP) && k->acc == (ACC)) {                                                    \
+                combine_lines((sf_span_kind){OP, ACC, k->lines}, left, right);                     \
+                return;                                                                            \
+        }
+        KNOWN(SF_SUM, SF_DT_F32)
+        KNOWN(SF_SUM, SF_DT_F64)
+        KNOWN(SF_MAX, SF_DT_F32)
+        KNOWN(SF_MIN, SF_DT_F32)
+#undef KNOWN
+        combine_lines(*k, left, right);
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -93,11 +127,8 @@ void sf_pile_end(sf_pile *p)
 /* Combines the last two blocks into one. */
 static void combine_last(sf_pile *p)
 {
-        const int64_t each = sf_span_value_bytes(&p->kind);
         char *left = p->data + (size_t)(p->count - 2) * block_bytes(p);
-        const char *right = left + block_bytes(p);
-        for (int64_t i = 0; i < p->kind.lines; i++, left += each, right += each)
-                sf_span_put(&p->kind, left, sf_combine(p->kind.op, p->kind.acc, sf_span_get(&p->kind, left), sf_span_get(&p->kind, right)));
+        combine_blocks(&p->kind, left, left + block_bytes(p));
         p->count--;
         p->level[p->count - 1]++;
 }
@@ -133,15 +164,20 @@ bool sf_pile_add(sf_pile *p, int64_t to, const char *span)
         return added;
 }
 
+const char *sf_pile_block(const sf_pile *p, int32_t block)
+{
+        return p->data + (size_t)block * block_bytes(p);
+}
+
 sf_value sf_pile_value(const sf_pile *p, int32_t block, int64_t line)
 {
         return sf_span_get(&p->kind, p->data + (size_t)block * block_bytes(p) + (size_t)(line * sf_span_value_bytes(&p->kind)));
 }
 
-sf_value sf_pile_fold(const sf_pile *p, int64_t line)
+void sf_pile_fold(sf_pile *p)
 {
-        sf_value v = sf_pile_value(p, p->count - 1, line);
-        for (int32_t b = p->count - 2; b >= 0; b--)
-                v = sf_combine(p->kind.op, p->kind.acc, sf_pile_value(p, b, line), v);
-        return v;
+        for (; p->count > 1; p->count--) {
+                char *left = p->data + (size_t)(p->count - 2) * block_bytes(p);
+                combine_blocks(&p->kind, left, left + block_bytes(p));
+        }
 }

@@ -43,10 +43,11 @@ typedef struct sf_pile {
 void sf_pile_start(sf_pile *p, const sf_span_kind *kind, int64_t from);
 /* Appends the span [p->to, to); false if there is no memory. */
 bool sf_pile_add(sf_pile *p, int64_t to, const char *span);
-/* Value `line` of block `block`. */
+/* The values of block `block`, as in a span; and value `line` of them. */
+const char *sf_pile_block(const sf_pile *p, int32_t block);
 sf_value sf_pile_value(const sf_pile *p, int32_t block, int64_t line);
-/* Combines all blocks of one line; p is not empty. */
-sf_value sf_pile_fold(const sf_pile *p, int64_t line);
+/* Combines all blocks, the last two first, so that there is one; it grows no more. */
+void sf_pile_fold(sf_pile *p);
 void sf_pile_end(sf_pile *p);
 
 #endif

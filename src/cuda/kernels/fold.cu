@@ -31,6 +31,11 @@
  * SF_PARTIAL: the totals go to scratch, in the accumulator's type, chunk after chunk; those of a
  * further member follow those of the one before it. SF_RESUME: x is scratch. SF_VALUES: what is
  * stored is the value, of two components, as it is held; somebody else goes on with it.
+ *
+ * SF_CUTS: chunks are the blocks of sf_blocks_of, and y has a value for each (sf_cuts). Of rows,
+ * positions begin up to SF_LEAD before the sequence, so that vectors are where they would be in the
+ * longer sequence: only blocks shorter than a vector are not aligned. number[3]: log. SF_PARTIAL:
+ * totals of the largest blocks go to scratch; a second launch makes `il` values of them.
  */
 #if SF_RESUME
 #define SF_X ((const char *)p.scratch)
@@ -142,10 +147,42 @@ template <int OP, int ACC, class V> SF_DEVICE void sf_keep_total(char *totals, s
 }
 #endif
 
+#if SF_CUTS
+/* Where the value of a block goes; `part` and c as in sf_put. */
+SF_DEVICE char *sf_place_of(const sf_params &p, const sf_line &line, sf_i64 part, sf_i64 c)
+{
+        enum { SIZE = SF_PAIRED ? (int)sizeof(sf_acc) : SF_OUT_SIZE };
+        const sf_i64 columns = SF_DOWN ? p.inner : 1;
+        const sf_i64 unit = SF_DOWN ? sf_divide(part, columns) : part;
+        const sf_i64 batch = sf_divide(unit, p.number[0]);
+        sf_i64 number = unit - batch * p.number[0];
+#if SF_PARTIAL
+        const sf_blocks blocks = sf_blocks_of(p.before, p.n, (int)p.number[3]);
+        const sf_i64 first = sf_ones(blocks.head);
+        if (number >= first && number < first + blocks.whole)
+                return (char *)p.scratch +
+                        ((batch * blocks.whole + number - first) * columns + c) * SIZE;
+        if (number >= first)
+                number += p.il - blocks.whole;
+#endif
+        return line.y + c * p.iy + number * p.left_entry;
+}
+#endif
+
 /* Stores the total of a sequence; or of a part of a sequence, as number `part` in scratch memory.
  * It belongs to column c of the line and to element j of the vector that `with` was loaded for. */
 SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i64 c, sf_acc v, const sf_results &with, int j)
 {
+#if SF_CUTS
+        char *to = sf_place_of(p, line, part, c);
+#if SF_PAIRED
+        (void)with, (void)j;
+        *(sf_acc *)to = sf_settled(v);
+#else
+        sf_put_bits<SF_OUT_SIZE>(to, sf_outcome(p, sf_lowered(p, v), with, j));
+#endif
+        return;
+#endif
 #if SF_PARTIAL
         (void)line, (void)c, (void)with, (void)j;
 #else
@@ -183,7 +220,7 @@ SF_DEVICE void sf_put(const sf_params &p, const sf_line &line, sf_i64 part, sf_i
 /* Stores the totals of a vector of columns, which begins at `column`; as vectors if possible. */
 SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, sf_i64 column, const sf_acc (&sum)[SF_WIDTH], const sf_results &with)
 {
-#if SF_MEMBERS == 1 && !SF_PARTIAL && !SF_ELEMENT && !SF_VALUES && SF_WIDTH > 1
+#if SF_MEMBERS == 1 && !SF_PARTIAL && !SF_ELEMENT && !SF_VALUES && !SF_CUTS && SF_WIDTH > 1
         enum { BYTES = SF_WIDTH * SF_OUT_SIZE, EACH = BYTES < 16 ? BYTES : 16, WORDS = EACH / 4 };
         char *y = line.y + column * p.iy;
         if (WORDS && p.iy == SF_OUT_SIZE && column + SF_WIDTH <= p.inner && !((sf_u64)y & (EACH - 1))) {
@@ -390,12 +427,22 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
                 bool works = unit < p.units;
                 line[q] = sf_line_from(p, SF_X, works ? batch : 0);
-                sf_i64 start = chunk * p.number[1] + warp * p.number[2], end = p.n;
+#if SF_CUTS
+                sf_i64 length;
+                early[q] = (int)p.before & (SF_LEAD - 1);
+                const sf_i64 cut = early[q] +
+                        sf_block_at(sf_blocks_of(p.before, p.n, (int)p.number[3]), chunk, &length);
+                const sf_i64 part = length > TILE * WARPS ? length / WARPS : TILE;
+                sf_i64 start = cut + warp * part, end = cut + length;
+#else
+                const sf_i64 part = p.number[2];
+                sf_i64 start = chunk * p.number[1] + warp * part, end = p.n;
+#endif
 #if SF_EARLY
                 early[q] = sf_begin_early(line[q]);
                 end += early[q];
 #endif
-                stop[q] = (sf_index)(start + p.number[2] < end ? start + p.number[2] : end);
+                stop[q] = (sf_index)(start + part < end ? start + part : end);
                 if (!works)
                         stop[q] = (sf_index)start;
                 at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
@@ -645,9 +692,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_i64 batch = sf_divide(unit, p.number[0]), chunk = unit - batch * p.number[0];
 #endif
         sf_line line = sf_line_from(p, SF_X, batch);
+#if SF_CUTS
+        sf_i64 length;
+        const sf_i64 cut = sf_block_at(sf_blocks_of(p.before, p.n, (int)p.number[3]), chunk, &length);
+        const sf_i64 rows = length > SF_ITEMS * SF_GROUPS ? length / SF_GROUPS : SF_ITEMS;
+        const sf_i64 part = APART * rows, end = cut + length;
+        sf_i64 row = cut + (TURNED ? 0 : group * rows);
+#else
         const sf_i64 rows = SF_LEAVES ? SF_ITEMS : p.number[3], part = APART * p.number[3];
+        const sf_i64 end = p.n;
         sf_i64 row = (chunk * SF_GROUPS + (TURNED ? 0 : group)) * rows;
-        sf_i64 stop = !SF_LEAVES && row + part < p.n ? row + part : p.n;
+#endif
+        sf_i64 stop = !SF_LEAVES && row + part < end ? row + part : end;
         if (TURNED)
                 row += group;
         if (group >= SF_GROUPS || column >= p.inner)

@@ -261,10 +261,11 @@ SF_DEVICE sf_vector sf_no_vector()
 template <int UNIT, int SIZE, int BYTES>
 SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const char *begin, const char *end, sf_raw<BYTES> &a, sf_raw<BYTES> &b)
 {
-        /* All vectors of the line are aligned as this one is. */
-        const char *first = line - (UNIT < 0 ? (SF_WIDTH - 1) * SIZE : 0);
+        /* All vectors of the line are aligned as this one is, except those of short blocks. */
+        const sf_i64 own = SF_CUTS ? index : 0;
+        const char *first = line - (UNIT < 0 ? (SF_WIDTH - 1) * SIZE : 0) + UNIT * own * SIZE;
         const int past = (int)((sf_u64)first & (BYTES - 1));
-        const char *chunk = first - past + UNIT * index * SIZE, *next = past ? chunk + BYTES : chunk;
+        const char *chunk = first - past + UNIT * (index - own) * SIZE, *next = past ? chunk + BYTES : chunk;
         if (index < stop) {
                 if ((UNIT > 0 && !SF_EARLY) || chunk + BYTES > begin)
                         sf_load_chunk(chunk, begin, end, a);

@@ -27,6 +27,10 @@
  *
  * scratch: tickets (256 bytes), then for every line, level and group: SF_COLUMNS x WORDS x 32 words
  * of 64 bits, each with the mark and 32 bits of a total.
+ * SF_CUTS: a line is cut into blocks (sf_rising), each with entries of its own to its left, and each
+ * of which is then like a line. units: tiles of all blocks of a line. Blocks have TILE elements in
+ * each tile but the last.
+ *
  * number[0]: tiles of a line. number[1]: groups of a line. number[2]: tiles in all. number[3]:
  * tickets; every block draws SF_STAGES + 2 more than it gets tiles. n: elements of a line.
  */
@@ -85,26 +89,48 @@ enum {
 static_assert(SF_RING > SF_STAGES + 2 && !(SF_RING & (SF_RING - 1)), "tiles that are remembered");
 static_assert(WARPS <= 1 << SF_WARP_LEVELS, "what warps take of each other");
 
+/* The logarithm of a power of two. */
+template <int N> struct sf_log {
+        enum { LOG = 1 + sf_log<N / 2>::LOG };
+};
+template <> struct sf_log<1> {
+        enum { LOG = 0 };
+};
+
 SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_u64 drawn)
 {
         sf_i64 id = (sf_u32)drawn;
         sf_claim c;
         c.mark = sf_mark(drawn);
+#if SF_CUTS
+        const sf_i64 batch = sf_divide(id, p.units);
+        c.number = id - batch * p.units;
+        c.unit = batch * p.iy + sf_rising_at(p.inner, p.n, sf_log<TILE>::LOG, &c.number, &c.begin, &c.n);
+        c.there = id >= p.number[2] ? 0 : (c.number + 1) * TILE <= c.n ? 2 : 1;
+        return c;
+#endif
         c.unit = id < p.number[0] ? 0 : sf_divide(id, p.number[0]);
         c.number = id - c.unit * p.number[0];
         c.there = id >= p.number[2] ? 0 : (c.number + 1) * TILE <= p.n ? 2 : 1;
         return c;
 }
 
-/* A tile: its line, and its number in the line. */
+/* A tile: its line, its number in the line, and the line's length. */
 struct sf_tile {
         sf_line line;
-        sf_i64 number;
+        sf_i64 number, n;
 };
 
 SF_DEVICE sf_tile sf_tile_of(const sf_params &p, const sf_claim &c)
 {
-        return sf_tile{sf_batch_line(p, c.unit), c.number};
+#if SF_CUTS
+        const sf_i64 batch = sf_divide(c.unit, p.iy);
+        sf_line line = sf_moved(sf_batch_line(p, batch), c.begin, sf_along(p));
+        line.left += (c.unit - batch * p.iy) * p.ix;
+        return sf_tile{line, c.number, c.n};
+#else
+        return sf_tile{sf_batch_line(p, c.unit), c.number, p.n};
+#endif
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -171,11 +197,11 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_i64 index = at + i * SPREAD;
 #if SF_SHIFT_IN
-                if (WHOLE || index < p.n)
-                        sf_stage_any<WHOLE>(X_SLOT(stage, i, thread), tile.line, index, p.n);
+                if (WHOLE || index < tile.n)
+                        sf_stage_any<WHOLE>(X_SLOT(stage, i, thread), tile.line, index, tile.n);
                 continue;
 #endif
-                if (WHOLE || index + SF_WIDTH <= p.n) {
+                if (WHOLE || index + SF_WIDTH <= tile.n) {
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), tile.line.operand[k], index, sf_along(p).operand[k]);
                         SF_LOADS(OPERAND)
@@ -188,8 +214,8 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
 #endif
                 }
 #if SF_RAGGED && !SF_SHIFT_IN
-                else if (index < p.n) {
-                        sf_vector v = sf_load_vector(tile.line, index, p.n, sf_along(p));
+                else if (index < tile.n) {
+                        sf_vector v = sf_load_vector(tile.line, index, tile.n, sf_along(p));
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_shared_store(OPERAND_SLOT(k)(stage, i, thread), v.operand##k.raw);
                         SF_LOADS(OPERAND)
@@ -222,14 +248,14 @@ SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 min
 {
 #if SF_SHIFT_OUT
         const sf_results with[SF_ITEMS] = {};
-        sf_store_vectors<32, SPREAD>(p, tile.line, tile.number * TILE + mine, p.n, v, with,
+        sf_store_vectors<32, SPREAD>(p, tile.line, tile.number * TILE + mine, tile.n, v, with,
                                      sf_thread() & 31, 0);
         return;
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_i64 index = tile.number * TILE + mine + i * SPREAD, end = WHOLE ? index + SF_WIDTH : p.n;
-                sf_store_vector(p, tile.line, index, end, sf_along(p), v[i], sf_load_results(tile.line, index, end, p.n - 1, sf_along(p)));
+                sf_i64 index = tile.number * TILE + mine + i * SPREAD, end = WHOLE ? index + SF_WIDTH : tile.n;
+                sf_store_vector(p, tile.line, index, end, sf_along(p), v[i], sf_load_results(tile.line, index, end, tile.n - 1, sf_along(p)));
         }
 }
 
@@ -239,7 +265,7 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
         const sf_i64 at = claim.number * TILE + mine;
         sf_vector raw[SF_ITEMS];
 #if SF_SHIFT_IN
-        const int past = SF_STAGED_MORE ? sf_past_of(sf_batch_line(p, claim.unit)) : 0;
+        const int past = SF_STAGED_MORE ? sf_past_of(sf_tile_of(p, claim).line) : 0;
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
@@ -588,7 +614,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 }
                                 sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
                                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                                sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, p.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
+                                sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
                                 if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, result);
                                 else

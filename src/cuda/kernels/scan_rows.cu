@@ -13,6 +13,8 @@
  * moved as one piece of memory to shared memory, scanned there, and moved back; SF_WIDTH is 1. A
  * unit is a sequence or a small matrix. number[1]: units of a block. number[3]: sequences of each.
  *
+ * SF_CUTS: a unit is one of the blocks of a sequence (sf_rising), all of them in one tile.
+ *
  * number[0]: tiles of a sequence. units: sequences in all.
  */
 enum {
@@ -93,7 +95,16 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int q = 0; q < SF_ROWS; q++) {
                 sf_i64 row = (sf_block() * SF_ROWS + q) * TEAMS + team;
                 end[q] = row < p.units ? p.n : 0;
+#if SF_CUTS
+                sf_i64 begin, length, batch = sf_divide(row < p.units ? row : 0, p.iy);
+                sf_i64 block = row < p.units ? row - batch * p.iy : 0, number = block;
+                sf_rising_at(p.inner, p.n, 62, &number, &begin, &length); /* a tile for each */
+                end[q] = row < p.units ? length : 0;
+                line[q] = sf_moved(sf_batch_line(p, batch), begin, sf_along(p));
+                line[q].left += block * p.ix;
+#else
                 line[q] = sf_batch_line(p, row < p.units ? row : 0);
+#endif
 #if SF_EARLY
                 early[q] = sf_begin_early(line[q]);
                 end[q] += row < p.units ? early[q] : 0;

@@ -94,6 +94,10 @@ typedef struct sf_params {
          * have equally many. Positions are relative to the sequence's first, which is number
          * `before` of the axis. */
         SF_ADDRESS(const char) left;
+        /* SF_CUTS, a fold, which has none of these: left_entry is from one value in y to the next,
+         * before is where the sequence begins, and il how many values the largest blocks become. A
+         * scan: every block has such entries, ix bytes apart; inner is the positions of all
+         * blocks but the last (sf_rising), and iy how many blocks there are. */
         sf_i64 left_entry, il, before;
         sf_i64 number[4];  /* their meanings are defined by the kernel file */
         /* segments.cu: the offsets, the number of segments, bytes from one offset to the next. */
@@ -112,6 +116,97 @@ typedef struct sf_params {
 #endif
 #endif
 } sf_params;
+
+/* ------------------------------------------------------------------------------------------------
+ * A sequence that begins anywhere in a longer one, cut into the aligned blocks that the order has
+ * there (sf_cuts in emit.h)
+ * ---------------------------------------------------------------------------------------------- */
+typedef struct sf_blocks {
+        sf_i64 head;  /* a block for each bit, the smallest first */
+        sf_i64 whole; /* how many of 2^log there are */
+        sf_i64 tail;  /* a block for each bit, the largest first */
+        int log;
+} sf_blocks;
+
+SF_BOTH sf_blocks sf_blocks_of(sf_i64 from, sf_i64 n, int log)
+{
+        const sf_i64 below = ((sf_i64)1 << log) - 1;
+        sf_blocks b;
+        b.head = -from & below;
+        b.whole = (n - b.head) >> log;
+        b.tail = (n - b.head) & below;
+        b.log = log;
+        return b;
+}
+
+SF_BOTH sf_i64 sf_ones(sf_i64 bits)
+{
+        sf_i64 count = 0;
+        for (; bits; bits &= bits - 1)
+                count++;
+        return count;
+}
+SF_BOTH sf_i64 sf_blocks_count(sf_blocks b) { return sf_ones(b.head) + b.whole + sf_ones(b.tail); }
+
+/* Positions that a sequence may begin late in a vector (fold.cu). */
+enum { SF_LEAD = 16 };
+
+/* Where block number `index` begins, and its length. */
+SF_BOTH sf_i64 sf_block_at(sf_blocks b, sf_i64 index, sf_i64 *length)
+{
+        sf_i64 begin = 0;
+        for (sf_i64 bits = b.head; bits; bits &= bits - 1) {
+                *length = bits & -bits;
+                if (!index--)
+                        return begin;
+                begin += *length;
+        }
+        *length = (sf_i64)1 << b.log;
+        if (index < b.whole)
+                return begin + (index << b.log);
+        index -= b.whole;
+        begin += b.whole << b.log;
+        for (*length >>= 1; *length; *length >>= 1)
+                if (b.tail & *length) {
+                        if (!index--)
+                                return begin;
+                        begin += *length;
+                }
+        return begin;
+}
+
+/* A scan takes all after the most aligned position as one block: how many positions there are
+ * before that. They are ever larger blocks, one for each bit. */
+SF_BOTH sf_i64 sf_rising(sf_i64 from, sf_i64 n)
+{
+        const sf_i64 end = from + n;
+        sf_i64 top = end;
+        if (!from)
+                return 0;
+        while (top & (top - 1) && (top & (top - 1)) >= from)
+                top &= top - 1;
+        return (top >= from ? top : end) - from;
+}
+SF_BOTH sf_i64 sf_rising_count(sf_i64 rising, sf_i64 n) { return sf_ones(rising) + (rising < n); }
+
+/* The block that has tile `*number` of tiles of 2^log positions, and where it begins; *number
+ * becomes the tile's number in it, *length its length. */
+SF_BOTH sf_i64 sf_rising_at(sf_i64 rising, sf_i64 n, int log, sf_i64 *number, sf_i64 *begin, sf_i64 *length)
+{
+        sf_i64 block = 0;
+        *begin = 0;
+        for (;; rising &= rising - 1, block++) {
+                *length = rising ? rising & -rising : n - *begin;
+                const sf_i64 tiles = (*length + ((sf_i64)1 << log) - 1) >> log;
+                if (*number < tiles || !rising)
+                        return block;
+                *number -= tiles;
+                *begin += *length;
+        }
+}
+
+/* A scan takes blocks shorter than this in a launch of their own, a warp for each. */
+enum { SF_SHORT_BLOCKS = 512 };
 
 /* ------------------------------------------------------------------------------------------------
  * Scratch memory where tiles publish totals for each other (tree.cuh)
@@ -196,6 +291,7 @@ SF_BOTH sf_amount sf_burst_end(sf_amount warps, sf_amount columns, sf_amount dep
 /* scan_chained.cu: a claimed tile. One thread fills this in for all threads of the block. */
 typedef struct sf_claim {
         sf_i64 number, unit; /* the tile's number in its line; the line */
+        sf_i64 begin, n;     /* SF_CUTS: where its block begins, and the block's length */
         int there;           /* 0: past the last tile; 1: part of it exists; 2: all of it */
         sf_u32 mark;
 } sf_claim;

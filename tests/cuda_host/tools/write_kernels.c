@@ -346,17 +346,26 @@ static bool write_chain(const char *folder, size_t i)
         return write_plan(folder, chains[i].name, &plan);
 }
 
-/* The same step as a shard's (src/ranks/device.c): a scan has totals to the left of its lines, a fold stores values. */
+/* The same step as a shard's (src/ranks/device.c): a scan has totals to the left of its lines, or of their blocks; a fold stores values of blocks. */
 static bool write_shard(const char *folder, const listed *c, sf_step s)
 {
         char name[64];
+        const sf_cuts cuts = {.log = 14, .then = 13};
+        const bool line = s.dims[s.nbatch].x == (int64_t)sf_dtypes[s.in].size;
         snprintf(name, sizeof name, "shard_%s", c->name);
-        s.values = s.fold;
+        s.values = s.fold || (line && !sf_op_is(s.op, SF_INDEX));
         s.left = s.fold ? NULL : (const char *)((uintptr_t)5 << 40);
-        s.lefts = 3;
+        s.lefts = s.fold ? sf_cuda_cuts_levels(&cuts) : 3;
+        s.before = s.fold ? 12344 : 12800;
         s.left_entry = s.batch * 16;
         for (int32_t d = 0; d < s.nbatch; d++)
                 s.dims[d].left = d ? 16 : 16 * s.dims[1].len;
+        const bool fine = write_step(folder, name, &s);
+        if (!fine || s.fold || strncmp(c->name, "long_", 5))
+                return fine;
+        s.x += sf_dtypes[s.in].size; /* from an odd index */
+        s.y += sf_dtypes[s.out].size;
+        snprintf(name, sizeof name, "shard_odd_%s", c->name);
         return write_step(folder, name, &s);
 }
 
