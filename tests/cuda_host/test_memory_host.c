@@ -28,6 +28,7 @@ static const struct {
         int ndim;
         int64_t shape[3];
 } lines[] = {
+        {"cumsum(x, 1, offsets=o)", 1, 2, {1, 20000}}, {"sum(x, 1, offsets=o)", 0, 2, {2, 20000}},
         {"cumsum(x, 1)", 0, 3, {70, 5, 1}},     {"cumsum(x, 1)", 0, 3, {40, 300, 1}},  {"cumsum(x, 1)", 1, 3, {1, 9000, 1}},
         {"cumsum(x, 1)", 1, 3, {1, 700, 1}},    {"cumprod(x, 1)", 0, 3, {1, 4000, 2}}, {"cumsum(x, 1)", 0, 3, {1, 2000, 4}},
         {"cumsum(x, 1)", 1, 3, {1, 2000, 8}},    {"cumprod(x, 1)", 0, 3, {1, 700, 3}},  {"cumsum(x, 1)", 0, 3, {3, 130, 33}},
